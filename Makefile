@@ -1,0 +1,48 @@
+# Two commands do everything, set-up included: `make demo` and `make test`.
+PY      ?= python3
+VENV    := .venv
+BIN     := $(VENV)/bin
+STAMP   := $(VENV)/.installed
+
+.PHONY: setup demo test lint types contracts unit soak bench lock clean
+.DEFAULT_GOAL := test
+
+setup: $(STAMP)
+
+$(STAMP): requirements-dev.lock pyproject.toml
+	$(PY) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --require-hashes --requirement requirements-dev.lock
+	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	touch $@
+
+demo: setup
+	$(BIN)/berth demo
+
+test: lint types contracts unit
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: setup
+	$(BIN)/mypy
+
+contracts: setup
+	$(BIN)/lint-imports
+
+unit: setup
+	$(BIN)/pytest -n 2 --dist worksteal -m "not soak" tests
+
+soak: setup
+	$(BIN)/pytest -m soak --timeout 3600 tests
+
+bench: setup
+	$(BIN)/python benchmarks/run.py
+
+# Needs uv (pip install uv); run it after changing a dependency.
+lock:
+	uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-emit-find-links --python-version 3.11 \
+	  --group dev --extra uvloop pyproject.toml --output-file requirements-dev.lock
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .berth

@@ -1,0 +1,119 @@
+"""What can go wrong between us and an API server, shared by every backend of the transport.
+
+Raised by the transports (`berth.kube.http`, the embedded store's, the in-memory one of the tests) and caught
+by whoever called: reflectors, event recorder, leader election, and the runtime that carries out effects. The
+two kinds ask for different answers: `ApiError` is the server's own no; after `ConnectionLost` nobody knows,
+and the object has to be read before anything is concluded. `outcome_unknown` tells the two apart for writes,
+since an answer of the 5xx class (a proxy's 502, an etcd timeout's 504) settles nothing either.
+"""
+
+import msgspec
+
+
+class TransportError(Exception):
+    """A request to the API server failed; see the two kinds below."""
+
+    @property
+    def outcome_unknown(self) -> bool:
+        """A write that failed so may still have happened: read the object before drawing conclusions."""
+        return False
+
+
+class ApiError(TransportError):
+    """The server answered and said no: HTTP status, machine-readable reason, and its message for people."""
+
+    def __init__(self, status: int, reason: str, message: str, retry_after_s: float | None = None) -> None:
+        super().__init__(f"{message} ({reason or 'no reason given'}, HTTP {status})")
+        self.status = status
+        self.reason = reason
+        self.message = message
+        self.retry_after_s = retry_after_s
+
+    @property
+    def outcome_unknown(self) -> bool:
+        """5xx answers may come after the write reached storage; 503 is given before anything was tried."""
+        return self.status >= 500 and self.status not in (501, 503)
+
+    @property
+    def is_not_found(self) -> bool:
+        """The object does not exist (404)."""
+        return self.status == 404
+
+    @property
+    def is_conflict(self) -> bool:
+        """Somebody else changed the object first, or it is not in the state the request needs (409)."""
+        return self.status == 409
+
+    @property
+    def is_expired(self) -> bool:
+        """The resourceVersion or continue token is too old (410 Gone or Expired): list again."""
+        return self.status == 410 or self.reason in ("Gone", "Expired")
+
+    @property
+    def is_unauthorized(self) -> bool:
+        """The credentials were not accepted (401)."""
+        return self.status == 401
+
+    @property
+    def is_retryable(self) -> bool:
+        """The server is overloaded or briefly unable; the same request may succeed later."""
+        return self.status in (429, 500, 502, 503, 504)
+
+
+class ConnectionLost(TransportError):  # noqa: N818 - it says what happened; the base says it is an error
+    """No answer came, or it broke off; unless it was never `sent`, the request may have taken effect."""
+
+    def __init__(self, message: str, *, sent: bool = True) -> None:
+        super().__init__(message)
+        self.sent = sent
+
+    @property
+    def outcome_unknown(self) -> bool:
+        """True unless no connection came about at all."""
+        return self.sent
+
+
+class _WireStatus(msgspec.Struct, frozen=True, rename="camel"):
+    """metav1.Status as far as a client reads it; a server may leave out any of it."""
+
+    message: str | None = None
+    reason: str | None = None
+    code: int | None = None
+    details: "_WireDetails | None" = None
+
+
+class _WireDetails(msgspec.Struct, frozen=True, rename="camel"):
+    retry_after_seconds: int | None = None
+
+
+def api_error_from_body(status: int, body: bytes, *, retry_after_s: float | None = None) -> ApiError:
+    """The error that a non-2xx answer means: read from metav1.Status, or from the bare text of a proxy."""
+    try:
+        wire = msgspec.json.decode(body, type=_WireStatus)
+    except msgspec.DecodeError:
+        text = body[:300].decode("utf-8", "replace").strip()
+        return ApiError(status, _REASONS.get(status, ""), text or "the server gave no message", retry_after_s)
+    if retry_after_s is None and wire.details is not None and wire.details.retry_after_seconds:
+        retry_after_s = float(wire.details.retry_after_seconds)
+    reason = wire.reason or _REASONS.get(status, "")
+    return ApiError(wire.code or status, reason, wire.message or "the server gave no message", retry_after_s)
+
+
+# The metav1.StatusReason that goes with an HTTP status when the body names none.
+_REASONS = {
+    400: "BadRequest",
+    401: "Unauthorized",
+    403: "Forbidden",
+    404: "NotFound",
+    405: "MethodNotAllowed",
+    406: "NotAcceptable",
+    409: "Conflict",
+    410: "Gone",
+    413: "RequestEntityTooLarge",
+    415: "UnsupportedMediaType",
+    422: "Invalid",
+    429: "TooManyRequests",
+    500: "InternalError",
+    503: "ServiceUnavailable",
+    504: "Timeout",
+}

@@ -1,0 +1,80 @@
+"""Kubernetes resource quantities, exactly.
+
+In comes what JSON gives for a quantity (a string such as ``"1500m"`` or ``"2Gi"``, an int or a float); out come the
+two integers that scheduling uses: milli-units for CPU, whole units for everything else, both rounded up.
+The grammar is that of ``k8s.io/apimachinery/pkg/api/resource``.
+"""
+
+import re
+from fractions import Fraction
+from functools import lru_cache
+
+Quantity = str | int | float
+
+MAX_VALUE = 2**63 - 1
+"""Largest value a quantity can hold; anything above is capped, as upstream caps it."""
+
+_NUMBER = re.compile(
+    r"([+-]?)(\d+(?:\.\d*)?|\.\d+)(?:(Ki|Mi|Gi|Ti|Pi|Ei|n|u|m|k|M|G|T|P|E)|[eE]([+-]?\d{1,9}))?", re.ASCII
+)
+_NANO = Fraction(1, 10**9)
+_SUFFIX: dict[str, Fraction] = {
+    "n": _NANO,
+    "u": Fraction(1, 10**6),
+    "m": Fraction(1, 10**3),
+    "": Fraction(1),
+    **{suffix: Fraction(1000 ** (power + 1)) for power, suffix in enumerate("kMGTPE")},
+    **{suffix + "i": Fraction(1024 ** (power + 1)) for power, suffix in enumerate("KMGTPE")},
+}
+
+
+class QuantityError(ValueError):
+    """A quantity that Kubernetes itself would refuse."""
+
+
+@lru_cache(maxsize=65536, typed=True)
+def parse(quantity: Quantity) -> Fraction:
+    """Return the exact value of `quantity`, in units; what is finer than a nano-unit is rounded away from zero."""
+    text = quantity if isinstance(quantity, str) else repr(quantity)
+    match = _NUMBER.fullmatch(text)
+    if match is None or isinstance(quantity, bool):
+        raise QuantityError(
+            f"{quantity!r} is not a quantity: expected a number with an optional suffix "
+            "(n u m k M G T P E, Ki Mi Gi Ti Pi Ei) or exponent, like 500m, 2Gi or 1e3"
+        )
+    sign, digits, suffix, exponent = match.groups()
+    scale = _SUFFIX[suffix or ""] if exponent is None else _power_of_ten(int(exponent))
+    value = min(_round_up(Fraction(digits) * scale, _NANO), Fraction(MAX_VALUE))
+    return -value if sign == "-" else value
+
+
+@lru_cache(maxsize=65536, typed=True)
+def nano_value(quantity: Quantity) -> int:
+    """Return `quantity` in 1e-9 units: the finest a quantity can be, so that sums of these are exact."""
+    return int(parse(quantity) * 10**9)
+
+
+def milli_value(quantity: Quantity) -> int:
+    """Return `quantity` in thousandths of a unit, rounded up (CPU)."""
+    return _ceil_away_from_zero(parse(quantity) * 1000)
+
+
+def value(quantity: Quantity) -> int:
+    """Return `quantity` in whole units, rounded up (memory, storage, pods, extended resources)."""
+    return _ceil_away_from_zero(parse(quantity))
+
+
+def _power_of_ten(exponent: int) -> Fraction:
+    # Beyond these the value is capped or rounds to one nano-unit anyway; huge powers would only cost memory.
+    bounded = max(min(exponent, 64), -64)
+    return Fraction(10**bounded) if bounded >= 0 else Fraction(1, 10**-bounded)
+
+
+def _round_up(amount: Fraction, step: Fraction) -> Fraction:
+    return -(-amount // step) * step
+
+
+def _ceil_away_from_zero(amount: Fraction) -> int:
+    ceiling = -(-abs(amount) // 1)
+    bounded = min(int(ceiling), MAX_VALUE)
+    return bounded if amount >= 0 else -bounded

@@ -1,0 +1,58 @@
+"""Which kinds of objects there are for a scheduler, and where an API server serves them."""
+
+from types import MappingProxyType
+from typing import NamedTuple
+from urllib.parse import quote
+
+
+class Resource(NamedTuple):
+    """A kind of object and its place in the API."""
+
+    group: str
+    version: str
+    plural: str
+    kind: str
+    namespaced: bool
+
+    @property
+    def api_version(self) -> str:
+        """`v1`, `apps/v1`, …: what apiVersion says."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
+        """Return the URL path of the collection, or of one object or its subresource."""
+        root = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
+        where = f"/namespaces/{quote(namespace, safe='')}" if self.namespaced and namespace else ""
+        tail = "".join(f"/{quote(part, safe='')}" for part in (name, subresource) if part)
+        return f"{root}{where}/{self.plural}{tail}"
+
+
+_TABLE = (
+    Resource("", "v1", "pods", "Pod", True),
+    Resource("", "v1", "nodes", "Node", False),
+    Resource("", "v1", "namespaces", "Namespace", False),
+    Resource("", "v1", "services", "Service", True),
+    Resource("", "v1", "replicationcontrollers", "ReplicationController", True),
+    Resource("", "v1", "persistentvolumes", "PersistentVolume", False),
+    Resource("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", True),
+    Resource("", "v1", "configmaps", "ConfigMap", True),
+    Resource("apps", "v1", "replicasets", "ReplicaSet", True),
+    Resource("apps", "v1", "statefulsets", "StatefulSet", True),
+    Resource("coordination.k8s.io", "v1", "leases", "Lease", True),
+    Resource("events.k8s.io", "v1", "events", "Event", True),
+    Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", True),
+    Resource("resource.k8s.io", "v1", "deviceclasses", "DeviceClass", False),
+    Resource("resource.k8s.io", "v1", "resourceclaims", "ResourceClaim", True),
+    Resource("resource.k8s.io", "v1", "resourceslices", "ResourceSlice", False),
+    Resource("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", False),
+    Resource("scheduling.k8s.io", "v1alpha2", "podgroups", "PodGroup", True),
+    Resource("scheduling.k8s.io", "v1alpha2", "workloads", "Workload", True),
+    Resource("storage.k8s.io", "v1", "csidrivers", "CSIDriver", False),
+    Resource("storage.k8s.io", "v1", "csinodes", "CSINode", False),
+    Resource("storage.k8s.io", "v1", "csistoragecapacities", "CSIStorageCapacity", True),
+    Resource("storage.k8s.io", "v1", "storageclasses", "StorageClass", False),
+    Resource("storage.k8s.io", "v1", "volumeattachments", "VolumeAttachment", False),
+)
+
+RESOURCES = MappingProxyType({resource.kind: resource for resource in _TABLE})
+"""Every kind that the scheduler can read or write, by kind."""
