@@ -1,0 +1,324 @@
+"""kube-scheduler's command-line flags: which there are, what becomes of each, and what they change.
+
+`berth run` carries the `scheduler_flags` decorator and gets one `SchedulerFlags`; `load_configuration` turns
+it into the configuration, and `warnings_of` says what was given in vain. Every flag of kube-scheduler v1.36
+is accepted, so that an existing command line or manifest works; names and kinds are upstream's.
+"""
+
+import ipaddress
+from collections.abc import Callable, Iterable, Mapping
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+
+import click
+import msgspec
+
+from berth.config.durations import parse_duration_s
+from berth.config.errors import ConfigError
+from berth.config.feature_gates import KNOWN_GATES, FeatureGates, parse_bool, parse_feature_gates
+from berth.config.load import checked, default_config, load_config_file
+from berth.config.types import ClientConnection, LeaderElection, SchedulerConfiguration
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+DEFAULT_BIND_ADDRESS: Final = "127.0.0.1"
+DEFAULT_SECURE_PORT: Final = 10259
+DEFAULT_POD_MAX_IN_UNSCHEDULABLE_PODS_S: Final = 300.0
+
+
+class Flag(NamedTuple):
+    """One flag: `ignored` is the reason why it has no effect, empty where it has one."""
+
+    name: str
+    kind: str
+    help: str = ""
+    ignored: str = ""
+    deprecated: bool = False
+
+
+_SERVING = "health and metrics are served in plain HTTP on loopback, so there are no certificates or HTTP/2"
+_AUTHENTICATION = "health and metrics are served on loopback only, to anybody there"
+_VERSIONS = "this scheduler has the behaviour of one version, v1.36"
+_METRICS = "metrics are exposed as they are"
+_LOGS = "logs are not buffered, split or filtered by module"
+
+
+def _ignored(reason: str, *flags: tuple[str, str]) -> tuple[Flag, ...]:
+    """Flags that are accepted and do nothing, for one reason."""
+    return tuple(Flag(name, kind, ignored=reason) for name, kind in flags)
+
+
+FLAGS: Final[tuple[Flag, ...]] = (
+    Flag("config", "string", "The path to the configuration file."),
+    Flag("master", "string", "The address of the Kubernetes API server (overrides any value in kubeconfig)."),
+    Flag("write-config-to", "string", "Write the configuration values to this file and exit."),
+    *_ignored("the API server's own address is used", ("unsupported-kube-api-over-localhost", "bool")),
+    Flag("bind-address", "ip", f"The loopback address to serve on (default {DEFAULT_BIND_ADDRESS})."),
+    Flag("secure-port", "port", f"The port to serve on, 0 for none (default {DEFAULT_SECURE_PORT})."),
+    *_ignored(
+        _SERVING,
+        ("cert-dir", "string"),
+        ("disable-http2-serving", "bool"),
+        ("http2-max-streams-per-connection", "int"),
+        ("permit-address-sharing", "bool"),
+        ("permit-port-sharing", "bool"),
+        ("tls-cert-file", "string"),
+        ("tls-cipher-suites", "strings"),
+        ("tls-curve-preferences", "strings"),
+        ("tls-min-version", "string"),
+        ("tls-private-key-file", "string"),
+        ("tls-sni-cert-key", "strings"),
+    ),
+    *_ignored(
+        _AUTHENTICATION,
+        ("authentication-kubeconfig", "string"),
+        ("authentication-skip-lookup", "bool"),
+        ("authentication-token-webhook-cache-ttl", "duration"),
+        ("authentication-tolerate-lookup-failure", "bool"),
+        ("client-ca-file", "string"),
+        ("requestheader-allowed-names", "strings"),
+        ("requestheader-client-ca-file", "string"),
+        ("requestheader-extra-headers-prefix", "strings"),
+        ("requestheader-group-headers", "strings"),
+        ("requestheader-uid-headers", "strings"),
+        ("requestheader-username-headers", "strings"),
+        ("authorization-always-allow-paths", "strings"),
+        ("authorization-kubeconfig", "string"),
+        ("authorization-webhook-cache-authorized-ttl", "duration"),
+        ("authorization-webhook-cache-unauthorized-ttl", "duration"),
+    ),
+    Flag("kubeconfig", "string", "The kubeconfig file, unless the configuration file names one."),
+    Flag("kube-api-burst", "int", "Burst of requests to the API server.", deprecated=True),
+    Flag("kube-api-content-type", "string", "Content type of requests to the API server.", deprecated=True),
+    Flag("kube-api-qps", "float", "Requests a second to the API server.", deprecated=True),
+    Flag("profiling", "bool", "Enable profiling.", deprecated=True),
+    Flag("contention-profiling", "bool", "Enable lock contention profiling.", deprecated=True),
+    Flag(
+        "pod-max-in-unschedulable-pods-duration",
+        "duration",
+        "How long a pod stays among the unschedulable before it is tried again (default 5m0s).",
+    ),
+    Flag("leader-elect", "bool", "Schedule only while holding the lease (default true)."),
+    Flag("leader-elect-lease-duration", "duration", "How long others wait for a silent leader (default 15s)."),
+    Flag("leader-elect-renew-deadline", "duration", "When a leader that cannot renew gives up (default 10s)."),
+    Flag("leader-elect-resource-lock", "string", "The kind of lock; only leases (default leases)."),
+    Flag("leader-elect-resource-name", "string", "The lease's name (default kube-scheduler)."),
+    Flag("leader-elect-resource-namespace", "string", "The lease's namespace (default kube-system)."),
+    Flag("leader-elect-retry-period", "duration", "The wait between tries to get or renew (default 2s)."),
+    Flag("feature-gates", "strings", f"Name=true or Name=false, comma-separated. Known: {', '.join(KNOWN_GATES)}."),
+    *_ignored(_VERSIONS, ("emulated-version", "strings"), ("min-compatibility-version", "strings")),
+    *_ignored(
+        _METRICS,
+        ("allow-metric-labels", "strings"),
+        ("allow-metric-labels-manifest", "string"),
+        ("disabled-metrics", "strings"),
+        ("show-hidden-metrics-for-version", "string"),
+    ),
+    Flag("logging-format", "format", "text or json (default text)."),
+    Flag("v", "int", "How much to log; 0 is least (default 0)."),
+    *_ignored(
+        _LOGS,
+        ("log-flush-frequency", "duration"),
+        ("log-json-info-buffer-size", "string"),
+        ("log-json-split-stream", "bool"),
+        ("log-text-info-buffer-size", "string"),
+        ("log-text-split-stream", "bool"),
+        ("vmodule", "strings"),
+    ),
+)
+
+
+class SchedulerFlags(msgspec.Struct, frozen=True):
+    """The flags that stand on a command line, by upstream's names, parsed; what was not given is not in it."""
+
+    given: Mapping[str, Any] = {}
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """The value of a flag, or `default` where it was not given."""
+        return self.given.get(name, default)
+
+    @property
+    def feature_gates(self) -> FeatureGates:
+        """`--feature-gates`, all occurrences together; raises ConfigError on unknown gates."""
+        return parse_feature_gates(",".join(self.get("feature-gates", ())))
+
+    @property
+    def bind_address(self) -> str:
+        """The loopback address to serve on, whatever was asked for."""
+        address: str = self.get("bind-address", DEFAULT_BIND_ADDRESS)
+        return address if ipaddress.ip_address(address).is_loopback else DEFAULT_BIND_ADDRESS
+
+    @property
+    def secure_port(self) -> int:
+        """The port to serve health and metrics on; 0 serves nothing."""
+        port: int = self.get("secure-port", DEFAULT_SECURE_PORT)
+        return port
+
+    @property
+    def verbosity(self) -> int:
+        """The log level as upstream counts: 0 is least."""
+        level: int = self.get("v", 0)
+        return level
+
+    @property
+    def pod_max_in_unschedulable_pods_s(self) -> float:
+        """How long a pod stays among the unschedulable at most."""
+        seconds: float = self.get("pod-max-in-unschedulable-pods-duration", DEFAULT_POD_MAX_IN_UNSCHEDULABLE_PODS_S)
+        return seconds
+
+
+def scheduler_flags(command: Command) -> Command:
+    """Give a click command all of kube-scheduler's flags; it receives them as `flags: SchedulerFlags`."""
+
+    @wraps(command)
+    def with_flags(**options: Any) -> Any:
+        given = {}
+        for flag in FLAGS:
+            value = options.pop(_parameter(flag), None)
+            if value is not None and value != ():
+                given[flag.name] = value
+        return command(flags=SchedulerFlags(given=given), **options)
+
+    decorated: Any = with_flags
+    for flag in reversed(FLAGS):
+        decorated = _option(flag)(decorated)
+    return decorated  # type: ignore[no-any-return]
+
+
+def load_configuration(flags: SchedulerFlags) -> SchedulerConfiguration:
+    """The configuration of a command line: the file or the defaults, then the flags over it."""
+    gates = flags.feature_gates
+    path = flags.get("config")
+    config = load_config_file(path, gates=gates) if path else default_config(gates)
+    return apply_flags(config, flags)
+
+
+def apply_flags(config: SchedulerConfiguration, flags: SchedulerFlags) -> SchedulerConfiguration:
+    """Lay the flags over a configuration and validate the result; raises ConfigError.
+
+    Leader election flags always win. The deprecated ones count only without `--config`, as upstream, except
+    for `--kubeconfig`: it is used wherever the file names no kubeconfig, where upstream would go on without
+    one.
+    """
+    try:
+        return checked(
+            msgspec.structs.replace(
+                config,
+                leader_election=_leader_election(config.leader_election, flags),
+                client_connection=_client_connection(config.client_connection, flags),
+                **({} if flags.get("config") else _profiling(flags)),
+            )
+        )
+    except ConfigError as error:
+        raise error.located("configuration with command-line flags") from None
+
+
+def warnings_of(flags: SchedulerFlags, config: SchedulerConfiguration | None = None) -> list[str]:
+    """A sentence for each flag that was given and has no effect, to be printed before the scheduler starts."""
+    return [warning for flag in FLAGS if flag.name in flags.given for warning in _warnings(flag, flags, config)]
+
+
+def _warnings(flag: Flag, flags: SchedulerFlags, config: SchedulerConfiguration | None) -> Iterable[str]:
+    """Why one given flag has no effect, if it has none."""
+    if flag.ignored:
+        yield f"--{flag.name} is ignored: {flag.ignored}"
+    elif flag.deprecated and flags.get("config"):
+        yield f"--{flag.name} is ignored: it has no effect together with --config; set it in the file"
+    elif flag.name == "kubeconfig" and config and config.client_connection.kubeconfig != flags.get(flag.name):
+        yield "--kubeconfig is ignored: the configuration file names one in clientConnection.kubeconfig"
+    elif flag.name == "bind-address" and flags.bind_address != flags.get(flag.name):
+        yield f"--bind-address={flags.get(flag.name)} is ignored: {_AUTHENTICATION}; using {flags.bind_address}"
+
+
+def _leader_election(election: LeaderElection, flags: SchedulerFlags) -> LeaderElection:
+    """Leader election with what the flags say."""
+    fields = {
+        "leader-elect": "leader_elect",
+        "leader-elect-lease-duration": "lease_duration_s",
+        "leader-elect-renew-deadline": "renew_deadline_s",
+        "leader-elect-retry-period": "retry_period_s",
+        "leader-elect-resource-lock": "resource_lock",
+        "leader-elect-resource-name": "resource_name",
+        "leader-elect-resource-namespace": "resource_namespace",
+    }
+    return msgspec.structs.replace(election, **_changes(fields, flags))
+
+
+def _client_connection(client: ClientConnection, flags: SchedulerFlags) -> ClientConnection:
+    """The client connection with what the flags say, as far as they may."""
+    fields = {"kube-api-content-type": "content_type", "kube-api-qps": "qps", "kube-api-burst": "burst"}
+    changes = {} if flags.get("config") else _changes(fields, flags)
+    kubeconfig = client.kubeconfig or flags.get("kubeconfig", "")
+    return msgspec.structs.replace(client, kubeconfig=kubeconfig, **changes)
+
+
+def _profiling(flags: SchedulerFlags) -> dict[str, Any]:
+    """The two profiling switches."""
+    fields = {"profiling": "enable_profiling", "contention-profiling": "enable_contention_profiling"}
+    return _changes(fields, flags)
+
+
+def _changes(fields: Mapping[str, str], flags: SchedulerFlags) -> dict[str, Any]:
+    """The struct fields that the given flags set."""
+    return {field: flags.given[name] for name, field in fields.items() if name in flags.given}
+
+
+def _parameter(flag: Flag) -> str:
+    """The name under which click passes a flag."""
+    return "flag_" + flag.name.replace("-", "_")
+
+
+def _option(flag: Flag) -> Callable[[Any], Any]:
+    """The click option of a flag; ignored ones are taken but not shown in the help."""
+    names = [f"--{flag.name}", _parameter(flag)] + (["-v"] if flag.name == "v" else [])
+    extra: dict[str, Any] = {}
+    if flag.kind == "bool":
+        # `--flag` alone means true, `--flag=false` is how Go's flags say no.
+        extra = {"is_flag": False, "flag_value": "true"}
+    if flag.kind == "strings":
+        extra = {"multiple": True}
+    text = flag.help + (" Ignored with --config." if flag.deprecated else "")
+    return click.option(*names, type=_TYPES[flag.kind], default=None, help=text, hidden=bool(flag.ignored), **extra)
+
+
+if TYPE_CHECKING:
+    _ParamType = click.ParamType[Any]
+else:  # not generic at run time in every click that we take
+    _ParamType = click.ParamType
+
+
+class _Parsed(_ParamType):
+    """A click type from a function that raises ValueError with a sentence."""
+
+    def __init__(self, name: str, parse: Callable[[str], Any]) -> None:
+        self.name = name
+        self._parse = parse
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Parse text; values that are parsed already pass."""
+        if not isinstance(value, str):
+            return value
+        try:
+            return self._parse(value)
+        except ValueError as error:
+            return self.fail(str(error), param, ctx)
+
+
+def _bool(text: str) -> bool:
+    flag = parse_bool(text)
+    if flag is None:
+        raise ValueError(f'"{text}" is neither true nor false')
+    return flag
+
+
+_TYPES: Final[Mapping[str, _ParamType]] = {
+    "string": click.STRING,
+    "strings": click.STRING,
+    "int": click.INT,
+    "float": click.FLOAT,
+    "port": click.IntRange(0, 65535),
+    "format": click.Choice(["text", "json"]),
+    "bool": _Parsed("bool", _bool),
+    "duration": _Parsed("duration", parse_duration_s),
+    "ip": _Parsed("ip", lambda text: str(ipaddress.ip_address(text))),
+}

@@ -1,0 +1,67 @@
+"""What configuration errors look like: upstream's field errors as text, gathered into one exception.
+
+Everything in `config/` and the `validate` method of plugin args builds its messages with the functions here,
+so that each names the field path first and then what is wrong with it. `ConfigError` carries them to the
+command line.
+"""
+
+import difflib
+import json
+from collections.abc import Iterable
+
+
+class ConfigError(ValueError):
+    """A configuration that cannot be used: one sentence a fault in `errors`, and the file in `source`."""
+
+    def __init__(self, errors: Iterable[str], source: str = "") -> None:
+        """Keep the single errors, so that callers can list or merge them."""
+        self.errors: tuple[str, ...] = tuple(errors)
+        self.source = source
+        super().__init__(_joined(self.errors, source))
+
+    def located(self, source: str) -> "ConfigError":
+        """The same errors, said to come from `source`."""
+        return ConfigError(self.errors, source)
+
+
+def _joined(errors: tuple[str, ...], source: str) -> str:
+    """One line for one error, a list for several."""
+    where = f"{source}: " if source else ""
+    if len(errors) == 1:
+        return where + errors[0]
+    return where + f"{len(errors)} errors:\n" + "\n".join(f"  - {error}" for error in errors)
+
+
+def shown(value: object) -> str:
+    """A value as it would stand in the document: quoted strings, true/false, null, JSON for the rest."""
+    try:
+        return json.dumps(value, ensure_ascii=False)
+    except (TypeError, ValueError):
+        return str(value)
+
+
+def invalid(path: str, value: object, detail: str) -> str:
+    """The value has the right type but is not allowed."""
+    return f"{path}: Invalid value: {shown(value)}: {detail}"
+
+
+def required(path: str, detail: str = "") -> str:
+    """A field that must be set is not."""
+    return f"{path}: Required value" + (f": {detail}" if detail else "")
+
+
+def duplicate(path: str, value: object) -> str:
+    """The value stands elsewhere already, and may stand once only."""
+    return f"{path}: Duplicate value: {shown(value)}"
+
+
+def unsupported(path: str, value: object, supported: Iterable[str]) -> str:
+    """The value is not one of a closed set."""
+    return f"{path}: Unsupported value: {shown(value)}: supported values: " + ", ".join(map(shown, supported))
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """A clause naming the known words that look like `name`, or nothing."""
+    by_folded = {word.lower(): word for word in known}
+    near = difflib.get_close_matches(name.lower(), by_folded, n=3, cutoff=0.7)
+    return f"; did you mean {' or '.join(by_folded[word] for word in near)}?" if near else ""

@@ -1,0 +1,141 @@
+"""The feature gates that mean something to this scheduler, and what a command line makes of them.
+
+`--feature-gates A=true,B=false` goes through `parse_feature_gates`; the result rides in
+`SchedulerConfiguration` and decides the default profile, plugin behaviour and queue policies. A gate not
+listed here is an error, since a switch that does nothing is worse than none.
+"""
+
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+import msgspec
+
+from berth.config.errors import ConfigError, nearest
+
+
+class Stage(StrEnum):
+    """How far a feature has come; alpha and beta can be switched as a group."""
+
+    ALPHA = "ALPHA"
+    BETA = "BETA"
+    GA = "GA"
+
+
+class Gate(NamedTuple):
+    """What is known of one gate: its default in v1.36, its stage, and whether it is fixed to that."""
+
+    default: bool
+    stage: Stage
+    locked: bool = False
+
+
+_ALPHA: Final = Gate(default=False, stage=Stage.ALPHA)
+_BETA: Final = Gate(default=True, stage=Stage.BETA)
+_BETA_OFF: Final = Gate(default=False, stage=Stage.BETA)
+_GA: Final = Gate(default=True, stage=Stage.GA)
+_LOCKED: Final = Gate(default=True, stage=Stage.GA, locked=True)
+
+KNOWN_GATES: Final[Mapping[str, Gate]] = MappingProxyType(
+    {
+        "DRAAdminAccess": _LOCKED,
+        "DRAConsumableCapacity": _BETA,
+        "DRADeviceBindingConditions": _BETA,
+        "DRADeviceTaints": _BETA,
+        "DRAExtendedResource": _BETA,
+        "DRAPartitionableDevices": _BETA,
+        "DRAPrioritizedList": _GA,
+        "DRASchedulerFilterTimeout": _BETA,
+        "DynamicResourceAllocation": _LOCKED,
+        "GangScheduling": _ALPHA,
+        "GenericWorkload": _ALPHA,
+        "InPlacePodLevelResourcesVerticalScaling": _BETA,
+        "InPlacePodVerticalScaling": _LOCKED,
+        "MatchLabelKeysInPodTopologySpread": _BETA,
+        "NodeDeclaredFeatures": _BETA,
+        "NodeInclusionPolicyInPodTopologySpread": _LOCKED,
+        "NominatedNodeNameForExpectation": _BETA,
+        "OpportunisticBatching": _BETA,
+        "PodLevelResources": _BETA,
+        "SchedulerAsyncAPICalls": _BETA_OFF,
+        "SchedulerAsyncPreemption": _BETA,
+        "SchedulerPopFromBackoffQ": _BETA,
+        "SchedulerQueueingHints": _LOCKED,
+        "SidecarContainers": _LOCKED,
+        "StorageCapacityScoring": _ALPHA,
+        "TaintTolerationComparisonOperators": _ALPHA,
+        "TopologyAwareWorkloadScheduling": _ALPHA,
+        "WorkloadAwarePreemption": _ALPHA,
+    }
+)
+
+_GROUPS: Final[Mapping[str, Stage]] = MappingProxyType({"AllAlpha": Stage.ALPHA, "AllBeta": Stage.BETA})
+
+
+class FeatureGates(msgspec.Struct, frozen=True):
+    """The gates as set; what is not set has its default."""
+
+    overrides: Mapping[str, bool] = {}
+
+    def enabled(self, name: str) -> bool:
+        """Whether a gate is on; asking for one that is not known is a bug and a KeyError."""
+        gate = KNOWN_GATES[name]
+        if name in self.overrides:
+            return self.overrides[name]
+        for group, stage in _GROUPS.items():
+            if stage is gate.stage and group in self.overrides:
+                return self.overrides[group]
+        return gate.default
+
+
+def parse_feature_gates(text: str) -> FeatureGates:
+    """Read the value of `--feature-gates`: comma-separated `Name=true` or `Name=false`; the last wins."""
+    settings: dict[str, bool] = {}
+    errors: list[str] = []
+    for item in filter(None, (part.strip() for part in text.split(","))):
+        name, equals, value = item.partition("=")
+        # Upstream also takes `component:Name=value`; the only component here is the one called kube.
+        name = name.strip().removeprefix("kube:")
+        flag = parse_bool(value.strip())
+        if not equals:
+            errors.append(f"--feature-gates: missing bool value for {name}: write {name}=true or =false")
+        elif flag is None:
+            errors.append(f"--feature-gates: invalid value of {item}: {value!r} is neither true nor false")
+        else:
+            settings[name] = flag
+    errors.extend(_faults(settings))
+    if errors:
+        raise ConfigError(errors)
+    return FeatureGates(overrides=settings)
+
+
+def feature_gates(settings: Mapping[str, bool]) -> FeatureGates:
+    """Gates from a mapping, checked like the command line's."""
+    if errors := tuple(_faults(settings)):
+        raise ConfigError(errors)
+    return FeatureGates(overrides=dict(settings))
+
+
+def _faults(settings: Mapping[str, bool]) -> Iterable[str]:
+    """Say what is wrong with the names, and which gates cannot be switched any more."""
+    for name, value in settings.items():
+        if name in _GROUPS:
+            continue
+        gate = KNOWN_GATES.get(name)
+        if gate is None:
+            hint = nearest(name, (*KNOWN_GATES, *_GROUPS)) or "; the known ones are in `berth run --help`"
+            yield f"--feature-gates: unrecognized feature gate: {name}{hint}"
+        elif gate.locked and value is not gate.default:
+            fixed = str(gate.default).lower()
+            yield (
+                f"--feature-gates: cannot set feature gate {name} to {str(value).lower()}, "
+                f"feature is locked to {fixed}: leave it out"
+            )
+
+
+def parse_bool(text: str) -> bool | None:
+    """The spellings of a bool that Go's flag parser takes."""
+    if text in {"1", "t", "T", "true", "TRUE", "True"}:
+        return True
+    return False if text in {"0", "f", "F", "false", "FALSE", "False"} else None

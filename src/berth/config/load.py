@@ -1,0 +1,124 @@
+"""Configuration files and documents in, a checked `SchedulerConfiguration` out; called by the commands and by tests.
+
+The document's apiVersion and kind choose the converter. What is wrong is raised as one ConfigError that
+lists every fault with its field path.
+"""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final
+
+import msgspec
+
+from berth.config import v1
+from berth.config.document import parse_document
+from berth.config.errors import ConfigError, required, unsupported
+from berth.config.feature_gates import FeatureGates
+from berth.config.types import Profile, SchedulerConfiguration
+from berth.config.validation import validate
+
+Converter = Callable[[Mapping[str, Any], FeatureGates], SchedulerConfiguration]
+
+_CONVERTERS: Final[Mapping[tuple[str, str], Converter]] = MappingProxyType({(v1.API_VERSION, v1.KIND): v1.convert})
+
+# Known documents that have no converter in this release.
+_NOT_YET: Final = frozenset(
+    {
+        ("kubescheduler.config.k8s.io/v1beta1", v1.KIND),
+        ("kubescheduler.config.k8s.io/v1alpha2", v1.KIND),
+        ("kubescheduler.config.k8s.io/v1alpha1", v1.KIND),
+        ("v1", "Policy"),
+        ("kubescheduler.config.k8s.io/v1", "Policy"),
+    }
+)
+_REMOVED: Final = frozenset({"kubescheduler.config.k8s.io/v1beta2", "kubescheduler.config.k8s.io/v1beta3"})
+
+_FIT: Final = "NodeResourcesFit"
+
+
+def default_config(gates: FeatureGates | None = None) -> SchedulerConfiguration:
+    """What runs without a configuration file."""
+    return load_config({"apiVersion": v1.API_VERSION, "kind": v1.KIND}, gates=gates)
+
+
+def load_config_file(path: str | Path, gates: FeatureGates | None = None) -> SchedulerConfiguration:
+    """Read a YAML or JSON file; raises ConfigError, also where the file cannot be read."""
+    try:
+        text = Path(path).read_bytes()
+    except OSError as error:
+        raise ConfigError([f"cannot read the configuration file: {error.strerror or error}"], str(path)) from None
+    return load_config(parse_document(text, str(path)), source=str(path), gates=gates)
+
+
+def load_config(
+    document: Any, source: str = "configuration", gates: FeatureGates | None = None
+) -> SchedulerConfiguration:
+    """Convert, default and validate a parsed document; raises ConfigError that names `source`."""
+    try:
+        config = _converter(document)(document, gates or FeatureGates())
+        return checked(config)
+    except ConfigError as error:
+        raise error.located(source) from None
+
+
+def checked(config: SchedulerConfiguration) -> SchedulerConfiguration:
+    """The configuration itself when it is valid, with what extenders take over passed to the plugins."""
+    if errors := tuple(validate(config)):
+        raise ConfigError(errors)
+    return _with_ignored_resources(config)
+
+
+def _converter(document: Any) -> Converter:
+    """The converter for a document's apiVersion and kind."""
+    if not isinstance(document, Mapping):
+        found = "nothing" if document is None else type(document).__name__
+        raise ConfigError([f"expected a mapping with apiVersion {v1.API_VERSION} and kind {v1.KIND}, got {found}"])
+    version, kind = document.get("apiVersion"), document.get("kind")
+    missing = [required(name, hint) for name, hint in _type_meta_hints() if not document.get(name)]
+    if missing:
+        raise ConfigError(missing)
+    if not isinstance(version, str) or not isinstance(kind, str):
+        raise ConfigError(["apiVersion and kind must be strings"])
+    converter = _CONVERTERS.get((version, kind))
+    if converter is None:
+        raise ConfigError([_no_converter(version, kind)])
+    return converter
+
+
+def _type_meta_hints() -> tuple[tuple[str, str], tuple[str, str]]:
+    """What every document begins with."""
+    return ("apiVersion", f"write {v1.API_VERSION}"), ("kind", f"write {v1.KIND}")
+
+
+def _no_converter(version: str, kind: str) -> str:
+    """Why a document of this version and kind is not taken, and what to do."""
+    if (version, kind) in _NOT_YET:
+        return f"{kind} of {version} is not supported in this release yet; convert the file to {v1.API_VERSION}"
+    if version in _REMOVED:
+        return f"{version} is no longer served since v1.29; convert the file to {v1.API_VERSION}"
+    if version == v1.API_VERSION:
+        return unsupported("kind", kind, [v1.KIND])
+    return unsupported("apiVersion", version, [v1.API_VERSION])
+
+
+def _with_ignored_resources(config: SchedulerConfiguration) -> SchedulerConfiguration:
+    """Have NodeResourcesFit ignore the resources that an extender manages and says to ignore."""
+    ignored = [
+        resource.name
+        for extender in config.extenders
+        for resource in extender.managed_resources
+        if resource.ignored_by_scheduler
+    ]
+    if not ignored:
+        return config
+    return msgspec.structs.replace(config, profiles=tuple(_ignoring(profile, ignored) for profile in config.profiles))
+
+
+def _ignoring(profile: Profile, ignored: list[str]) -> Profile:
+    """The profile with these ignored resources; upstream lets them replace the ones in the args."""
+    args = profile.plugin_config.get(_FIT) or {}
+    if not isinstance(args, Mapping):
+        return profile  # wrong already, and said to be wrong when the args are decoded
+    merged = {**profile.plugin_config, _FIT: {**args, "ignoredResources": ignored}}
+    return msgspec.structs.replace(profile, plugin_config=merged)

@@ -1,0 +1,194 @@
+"""kube-scheduler's flags: all taken, the right ones heeded, and a word about the others."""
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from berth.cli.flags import FLAGS, SchedulerFlags, apply_flags, load_configuration, scheduler_flags, warnings_of
+from berth.config.errors import ConfigError
+from berth.config.load import default_config
+
+# The flags of kube-scheduler v1.36, without --help and --version, which the command line library brings.
+UPSTREAM_TEXT = """
+config master unsupported-kube-api-over-localhost write-config-to
+bind-address cert-dir disable-http2-serving http2-max-streams-per-connection permit-address-sharing
+permit-port-sharing secure-port tls-cert-file tls-cipher-suites tls-curve-preferences tls-min-version
+tls-private-key-file tls-sni-cert-key
+authentication-kubeconfig authentication-skip-lookup authentication-token-webhook-cache-ttl
+authentication-tolerate-lookup-failure client-ca-file requestheader-allowed-names requestheader-client-ca-file
+requestheader-extra-headers-prefix requestheader-group-headers requestheader-uid-headers
+requestheader-username-headers
+authorization-always-allow-paths authorization-kubeconfig authorization-webhook-cache-authorized-ttl
+authorization-webhook-cache-unauthorized-ttl
+contention-profiling kube-api-burst kube-api-content-type kube-api-qps kubeconfig
+pod-max-in-unschedulable-pods-duration profiling
+leader-elect leader-elect-lease-duration leader-elect-renew-deadline leader-elect-resource-lock
+leader-elect-resource-name leader-elect-resource-namespace leader-elect-retry-period
+emulated-version feature-gates min-compatibility-version
+allow-metric-labels allow-metric-labels-manifest disabled-metrics show-hidden-metrics-for-version
+log-flush-frequency log-json-info-buffer-size log-json-split-stream log-text-info-buffer-size
+log-text-split-stream logging-format v vmodule
+"""
+
+CONFIG = """
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+leaderElection: {leaderElect: true, resourceName: mine}
+clientConnection: {qps: 7}
+"""
+
+
+def parse(*args):
+    """The flags of a command line."""
+    seen = []
+
+    @click.command()
+    @scheduler_flags
+    def run(flags):
+        seen.append(flags)
+
+    result = CliRunner().invoke(run, list(args), catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return seen[0]
+
+
+def failure(*args):
+    """The message of a command line that is refused."""
+
+    @click.command()
+    @scheduler_flags
+    def run(flags):
+        raise AssertionError("the flags were taken")
+
+    result = CliRunner().invoke(run, list(args))
+    assert result.exit_code == 2
+    return result.output
+
+
+@pytest.fixture
+def config_file(tmp_path):
+    file = tmp_path / "config.yaml"
+    file.write_text(CONFIG)
+    return str(file)
+
+
+def test_every_upstream_flag_is_there_and_no_other():
+    assert sorted(flag.name for flag in FLAGS) == sorted(UPSTREAM_TEXT.split())
+
+
+def test_no_flags_mean_the_defaults():
+    flags = parse()
+    assert flags == SchedulerFlags()
+    assert load_configuration(flags) == default_config()
+    assert (flags.bind_address, flags.secure_port, flags.verbosity) == ("127.0.0.1", 10259, 0)
+    assert flags.pod_max_in_unschedulable_pods_s == 300
+
+
+@pytest.mark.parametrize(
+    ("args", "expected"),
+    [
+        (["--leader-elect=false"], False),
+        (["--leader-elect"], True),
+        (["--leader-elect=F", "--leader-elect=1"], True),
+    ],
+)
+def test_bool_flags_are_gos(args, expected):
+    assert load_configuration(parse(*args)).leader_election.leader_elect is expected
+
+
+def test_flags_set_what_they_name():
+    flags = parse(
+        "--leader-elect-lease-duration=1m",
+        "--leader-elect-renew-deadline=40s",
+        "--leader-elect-retry-period=5s",
+        "--leader-elect-resource-name=n",
+        "--leader-elect-resource-namespace=ns",
+        "--kubeconfig=/k",
+        "--kube-api-qps=5.5",
+        "--kube-api-burst=6",
+        "--kube-api-content-type=application/json",
+        "--profiling=false",
+        "--contention-profiling=false",
+        "-v",
+        "4",
+        "--secure-port=0",
+        "--pod-max-in-unschedulable-pods-duration=10m",
+    )
+    config = load_configuration(flags)
+    election, client = config.leader_election, config.client_connection
+    assert (election.lease_duration_s, election.renew_deadline_s, election.retry_period_s) == (60, 40, 5)
+    assert (election.resource_name, election.resource_namespace) == ("n", "ns")
+    assert (client.kubeconfig, client.qps, client.burst) == ("/k", 5.5, 6)
+    assert client.content_type == "application/json"
+    assert (config.enable_profiling, config.enable_contention_profiling) == (False, False)
+    assert (flags.verbosity, flags.secure_port, flags.pod_max_in_unschedulable_pods_s) == (4, 0, 600)
+    assert warnings_of(flags, config) == []
+
+
+def test_with_a_file_leader_election_flags_win_and_deprecated_ones_do_not(config_file):
+    flags = parse("--config", config_file, "--leader-elect=false", "--kube-api-qps=99", "--profiling=false")
+    config = load_configuration(flags)
+    assert not config.leader_election.leader_elect
+    assert config.leader_election.resource_name == "mine"
+    assert config.client_connection.qps == 7
+    assert config.enable_profiling
+    assert warnings_of(flags, config) == [
+        "--kube-api-qps is ignored: it has no effect together with --config; set it in the file",
+        "--profiling is ignored: it has no effect together with --config; set it in the file",
+    ]
+
+
+def test_kubeconfig_fills_in_where_the_file_names_none(config_file, tmp_path):
+    flags = parse("--config", config_file, "--kubeconfig=/flag")
+    config = load_configuration(flags)
+    assert config.client_connection.kubeconfig == "/flag"
+    assert warnings_of(flags, config) == []
+    other = tmp_path / "other.yaml"
+    other.write_text(CONFIG.replace("qps: 7", "kubeconfig: /file"))
+    flags = parse("--config", str(other), "--kubeconfig=/flag")
+    config = load_configuration(flags)
+    assert config.client_connection.kubeconfig == "/file"
+    assert warnings_of(flags, config) == [
+        "--kubeconfig is ignored: the configuration file names one in clientConnection.kubeconfig"
+    ]
+
+
+def test_the_result_is_validated_again():
+    with pytest.raises(ConfigError) as caught:
+        apply_flags(default_config(), SchedulerFlags(given={"leader-elect-lease-duration": 3.0}))
+    assert "command-line flags: leaderElection.leaseDuration: " in str(caught.value)
+
+
+def test_feature_gates_reach_the_default_profile():
+    config = load_configuration(
+        parse("--feature-gates=NodeDeclaredFeatures=false", "--feature-gates=GangScheduling=true")
+    )
+    assert config.feature_gates.enabled("GangScheduling")
+    names = [plugin.name for plugin in config.profiles[0].plugins.multi_point.enabled]
+    assert "NodeDeclaredFeatures" not in names
+
+
+def test_ignored_flags_are_said_to_be():
+    flags = parse("--cert-dir=/c", "--authorization-kubeconfig=/k", "--bind-address=0.0.0.0")
+    warnings = warnings_of(flags)
+    assert [warning.split(" is ignored: ")[0] for warning in warnings] == [
+        "--bind-address=0.0.0.0",
+        "--cert-dir",
+        "--authorization-kubeconfig",
+    ]
+    assert flags.bind_address == "127.0.0.1"
+    assert warnings_of(parse("--bind-address=::1")) == []
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["--leader-elect=maybe"], '"maybe" is neither true nor false'),
+        (["--leader-elect-retry-period=5"], '"5" is not a duration'),
+        (["--bind-address=here"], "'here' does not appear to be an IPv4 or IPv6 address"),
+        (["--secure-port=70000"], "70000 is not in the range"),
+        (["--nope"], "No such option"),
+    ],
+)
+def test_refuses(args, message):
+    assert message in failure(*args)
