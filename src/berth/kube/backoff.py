@@ -1,0 +1,42 @@
+"""How long to wait before trying again: exponential with jitter, as client-go's reflectors do it."""
+
+import random
+import time
+from collections.abc import Callable
+
+
+class Backoff:
+    """Delays that double from `initial_s` up to `maximum_s`, and start over after a quiet spell."""
+
+    __slots__ = ("_clock", "_initial_s", "_last_s", "_maximum_s", "_next_s", "_random", "_reset_after_s")
+
+    def __init__(
+        self,
+        rng: random.Random,
+        *,
+        initial_s: float = 0.8,
+        maximum_s: float = 30.0,
+        reset_after_s: float = 120.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._random = rng
+        self._initial_s = initial_s
+        self._maximum_s = maximum_s
+        self._reset_after_s = reset_after_s
+        self._clock = clock
+        self._next_s = initial_s
+        self._last_s = clock()
+
+    def next_delay_s(self) -> float:
+        """The delay before the next try: at least the current step, at most twice that, never over the cap."""
+        now_s = self._clock()
+        if now_s - self._last_s > self._reset_after_s:
+            self.reset()
+        self._last_s = now_s
+        step_s = self._next_s
+        self._next_s = min(step_s * 2, self._maximum_s)
+        return min(step_s * (1 + self._random.random()), self._maximum_s)
+
+    def reset(self) -> None:
+        """Start from the initial delay again."""
+        self._next_s = self._initial_s

@@ -1,0 +1,101 @@
+"""The HTTP connections of a transport: a bounded pool for requests, and unbounded ones for long or urgent calls.
+
+`berth.kube.http` takes its aiohttp sessions from here, and has failures of a connection put into words.
+"""
+
+import socket
+import ssl
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import aiohttp
+
+from berth.api.errors import ConnectionLost
+
+# HTTP/1.1 carries one request a connection; more than this many at once only queue up at the server.
+MAX_CONNECTIONS = 64
+# Half a minute of silence, then a probe each half minute, three times: a dead peer is noticed within two minutes.
+KEEPALIVE_S = 30
+KEEPALIVE_PROBES = 3
+# Bytes of a stream held ready to read; more of them makes fewer and larger batches of watch events.
+READ_BUFFER_BYTES = 256 * 1024
+
+
+class Connections:
+    """Two aiohttp sessions, opened when first used."""
+
+    __slots__ = ("_requests", "_streams")
+
+    def __init__(self) -> None:
+        self._requests: aiohttp.ClientSession | None = None
+        self._streams: aiohttp.ClientSession | None = None
+
+    def requests(self) -> aiohttp.ClientSession:
+        """For calls that may wait for a free connection."""
+        if self._requests is None:
+            self._requests = _open(MAX_CONNECTIONS)
+        return self._requests
+
+    def streams(self) -> aiohttp.ClientSession:
+        """For watches, which hold a connection for minutes, and for leases, which cannot wait."""
+        if self._streams is None:
+            self._streams = _open(0)
+        return self._streams
+
+    async def close(self) -> None:
+        """Close both."""
+        for session in (self._requests, self._streams):
+            if session is not None:
+                await session.close()
+
+
+def _open(limit: int) -> aiohttp.ClientSession:
+    connector = aiohttp.TCPConnector(limit=limit, keepalive_timeout=90, socket_factory=_socket)
+    return aiohttp.ClientSession(
+        connector=connector,
+        cookie_jar=aiohttp.DummyCookieJar(),
+        read_bufsize=READ_BUFFER_BYTES,
+        auto_decompress=False,
+    )
+
+
+def _socket(address: Sequence[Any]) -> socket.socket:
+    """A socket that notices when its peer is gone, as Go's do by default."""
+    family, kind, protocol, _, _ = address
+    made = socket.socket(family, kind, protocol)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    if sys.platform == "linux":
+        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEPALIVE_S)
+        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, KEEPALIVE_S)
+        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, KEEPALIVE_PROBES)
+    return made
+
+
+def connection_problem(error: BaseException, action: str, where: str) -> ConnectionLost:
+    """The error for people: what we did, what broke, and what to look at."""
+    if isinstance(error, aiohttp.ClientConnectorCertificateError | aiohttp.ClientConnectorSSLError):
+        return ConnectionLost(f"{action}: {_tls_words(error)} ({where})", sent=False)
+    if isinstance(error, aiohttp.ClientProxyConnectionError):
+        return ConnectionLost(f"{action}: the proxy cannot be reached: {error} ({where})", sent=False)
+    if isinstance(error, aiohttp.ClientConnectorError):
+        reason = error.os_error.strerror or str(error.os_error)
+        message = f"cannot connect to {error.host}:{error.port}: {reason}; is the API server up, and the address right?"
+        return ConnectionLost(f"{action}: {message} ({where})", sent=False)
+    if isinstance(error, aiohttp.ConnectionTimeoutError):
+        return ConnectionLost(f"{action}: timed out while connecting ({where})", sent=False)
+    if isinstance(error, TimeoutError):
+        return ConnectionLost(f"{action}: timed out waiting for the server ({where})")
+    return ConnectionLost(f"{action}: the connection broke: {error or type(error).__name__} ({where})")
+
+
+def _tls_words(error: aiohttp.ClientConnectorError) -> str:
+    cause: object = error
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        cause = error.certificate_error
+    if isinstance(cause, ssl.SSLCertVerificationError):
+        return (
+            f"the certificate of {error.host}:{error.port} is not accepted: {cause.verify_message}; "
+            "check certificate-authority and tls-server-name of the cluster"
+        )
+    return f"no TLS connection to {error.host}:{error.port}: {cause}"

@@ -1,0 +1,171 @@
+"""Who we are to the API server: sources of tokens and client certificates, and the access they make up.
+
+`berth.kube.kubeconfig` builds a `ClusterAccess`; `berth.kube.http` asks it, before each request, for the headers
+and the TLS context to use, and tells it when the server refused them. A source that fails while running raises
+`CredentialError`, which callers treat as any other failed request: they report it and try again.
+"""
+
+import ssl
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+from berth.api.errors import TransportError
+from berth.kube.tls import TlsError, TlsSettings, build_context
+
+# client-go rereads token files once a minute; projected service account tokens are replaced hourly.
+TOKEN_FILE_PERIOD_S = 60.0
+
+
+class CredentialError(TransportError):
+    """No credentials could be had, so the request was never sent."""
+
+
+class Credential(msgspec.Struct, frozen=True):
+    """What identifies us in one request: a bearer token, a client certificate, both or nothing."""
+
+    token: str = ""
+    certificate_pem: bytes = b""
+    key_pem: bytes = b""
+
+
+class CredentialSource(Protocol):
+    """Gives the credential for the next request."""
+
+    async def current(self) -> Credential:
+        """The credential to use now; raises `CredentialError`."""
+        ...
+
+    def invalidate(self, refused: Credential) -> bool:
+        """The server answered 401 to `refused`: do not give it again; True when asking again may help.
+
+        Many requests are refused at once when a credential runs out; only the first makes for a new one.
+        """
+        ...
+
+
+class StaticCredential:
+    """A credential that never changes."""
+
+    __slots__ = ("_credential",)
+
+    def __init__(self, credential: Credential) -> None:
+        self._credential = credential
+
+    async def current(self) -> Credential:
+        """The one credential."""
+        return self._credential
+
+    def invalidate(self, refused: Credential) -> bool:
+        """Asking again gives the same."""
+        return False
+
+
+class TokenFile:
+    """A bearer token in a file that somebody else keeps fresh, such as a projected service account token."""
+
+    __slots__ = ("_base", "_clock", "_credential", "_path", "_read_at_s")
+
+    def __init__(self, path: Path, base: Credential | None = None, clock: Callable[[], float] = time.monotonic) -> None:
+        self._path = path
+        self._base = base or Credential()
+        self._clock = clock
+        self._credential: Credential | None = None
+        self._read_at_s = 0.0
+
+    async def current(self) -> Credential:
+        """The token as of at most a minute ago; the old one while the file cannot be read."""
+        now_s = self._clock()
+        if self._credential is None or now_s - self._read_at_s >= TOKEN_FILE_PERIOD_S:
+            self._reread(now_s)
+        assert self._credential is not None
+        return self._credential
+
+    def invalidate(self, refused: Credential) -> bool:
+        """The token may have been replaced since it was read."""
+        if refused != self._credential:
+            return True
+        may_differ = self._read_at_s < self._clock()
+        self._read_at_s = float("-inf")
+        return may_differ
+
+    def _reread(self, now_s: float) -> None:
+        try:
+            token = self._path.read_text("utf-8").strip()
+            problem = "" if token else "it is empty"
+        except (OSError, UnicodeDecodeError) as error:
+            token, problem = "", getattr(error, "strerror", None) or str(error)
+        if token:
+            self._credential = msgspec.structs.replace(self._base, token=token)
+            self._read_at_s = now_s
+        elif self._credential is None:
+            raise CredentialError(
+                f"cannot read the bearer token in {self._path}: {problem}; "
+                "is the service account token mounted, and readable for this user?"
+            )
+
+
+class ClusterAccess:
+    """Where the API server is and how to be let in: all that a transport needs to know."""
+
+    __slots__ = ("_context", "_context_of", "_source", "_tls", "description", "headers", "proxy", "server")
+
+    def __init__(
+        self,
+        server: str,
+        *,
+        tls: TlsSettings | None = None,
+        source: CredentialSource | None = None,
+        headers: Sequence[tuple[str, str]] = (),
+        proxy: str = "",
+        description: str = "",
+    ) -> None:
+        self.server = server.rstrip("/")
+        self.proxy = proxy
+        self.headers = tuple(headers)
+        """Sent with every request; a name may come more than once."""
+        self.description = description or self.server
+        """Where these settings came from, for messages: `context "x" of /home/me/.kube/config`."""
+        self._tls = tls or TlsSettings()
+        self._source: CredentialSource = source or StaticCredential(Credential())
+        self._context: ssl.SSLContext | None = None
+        self._context_of: tuple[bytes, bytes] | None = None
+
+    @property
+    def server_name(self) -> str | None:
+        """The name that the server's certificate must carry, when it is not the URL's."""
+        return self._tls.server_name or None
+
+    async def credential(self) -> Credential:
+        """What identifies us now; raises `CredentialError`."""
+        return await self._source.current()
+
+    def invalidate(self, refused: Credential) -> bool:
+        """The server refused this credential; True when another try may fare better."""
+        return self._source.invalidate(refused)
+
+    def tls_context(self, credential: Credential) -> ssl.SSLContext | None:
+        """The context for `credential`, made anew only when its certificate changed; None for plain HTTP."""
+        if not self.server.startswith("https:"):
+            return None
+        identity = (
+            credential.certificate_pem or self._tls.certificate_pem,
+            credential.key_pem or self._tls.key_pem,
+        )
+        if self._context is None or self._context_of != identity:
+            try:
+                self._context = self._build_context(*identity)
+            except TlsError as error:
+                raise CredentialError(f"{self.description}: {error.piece}: {error}") from error
+            self._context_of = identity
+        return self._context
+
+    def check_certificates(self) -> None:
+        """Raise `TlsError` when the CA, or the certificate that comes from no plugin, cannot be used."""
+        self._build_context(self._tls.certificate_pem, self._tls.key_pem)
+
+    def _build_context(self, certificate_pem: bytes, key_pem: bytes) -> ssl.SSLContext:
+        return build_context(msgspec.structs.replace(self._tls, certificate_pem=certificate_pem, key_pem=key_pem))

@@ -1,0 +1,243 @@
+"""The event recorder: what happened to a pod, written as events.k8s.io/v1 Events without ever being waited for.
+
+The runtime calls `record` for each `EmitEvent` effect and goes on; workers write in the background. The queue is
+bounded: when the API server cannot keep up, the oldest unwritten events are dropped and counted. An event that
+repeats within six minutes is one Event whose `series.count` grows, as with client-go's recorder.
+"""
+
+import asyncio
+import logging
+import random
+from collections import OrderedDict, deque
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
+
+from berth.api.errors import ApiError, TransportError
+from berth.api.meta import ObjectReference
+from berth.api.resources import RESOURCES
+from berth.kube.backoff import Backoff
+from berth.kube.event_series import EventKey, EventSeries, EventType
+from berth.kube.transport import MERGE_PATCH, Transport
+
+# client-go: a series is over when it has not been seen for so long.
+SERIES_WINDOW = timedelta(minutes=6)
+# The second occurrence is written at once; after that the count is brought up to date this often.
+REFRESH_PERIOD_S = 30.0
+QUEUE_CAPACITY = 1000
+# Series remembered at most; past that the one not seen for longest starts over when it comes again.
+MAX_SERIES = 4096
+MAX_TRIES = 5
+WORKERS = 4
+
+_EVENT = RESOURCES["Event"]
+
+
+def _log(message: str) -> None:
+    logging.getLogger("berth.kube.events").warning(message)
+
+
+class EventRecorder:
+    """Aggregates, queues and writes events; `run` must be a task for anything to be written."""
+
+    __slots__ = (
+        "_capacity", "_clock", "_complained", "_in_flight", "_queue", "_report", "_reporting_controller",
+        "_reporting_instance", "_rng", "_serial", "_series", "_sleep", "_transport", "_untold", "_wake",
+        "dropped", "failed", "written",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        transport: Transport,
+        *,
+        reporting_controller: str,
+        reporting_instance: str,
+        capacity: int = QUEUE_CAPACITY,
+        report: Callable[[str], None] = _log,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        rng: random.Random | None = None,
+    ) -> None:
+        self._transport = transport
+        self._reporting_controller = reporting_controller
+        self._reporting_instance = reporting_instance[:128]  # the server's limit
+        self._capacity = capacity
+        self._report = report
+        self._clock = clock
+        self._sleep = sleep
+        self._rng = rng or random.Random()
+        self._queue: deque[EventSeries] = deque()
+        self._series: OrderedDict[EventKey, EventSeries] = OrderedDict()
+        self._untold: set[EventSeries] = set()
+        self._wake = asyncio.Event()
+        self._in_flight = 0
+        self._serial = 0
+        self._complained: set[tuple[int, str]] = set()
+        self.written = 0
+        """Requests that the server took."""
+        self.dropped = 0
+        """Events given up unwritten because the queue was full."""
+        self.failed = 0
+        """Requests that the server refused for good, or that did not get through in several tries."""
+
+    def record(
+        self,
+        regarding: ObjectReference,
+        *,
+        type: EventType,  # noqa: A002 - the field's own name
+        reason: str,
+        action: str,
+        note: str,
+        related: ObjectReference | None = None,
+        reporting_controller: str = "",
+    ) -> None:
+        """Note that something happened to `regarding`; returns at once, whatever the server is doing.
+
+        `reporting_controller` is for schedulers with several profiles: the name of the one that acted.
+        """
+        key = EventKey(type, reason, action, regarding, related, reporting_controller or self._reporting_controller)
+        now = self._clock()
+        self._forget_old(now)
+        series = self._series.get(key)
+        if series is None:
+            self._serial += 1
+            series = self._series[key] = EventSeries(key, note, now, self._serial)
+            self._enqueue(series)
+            return
+        series.observe(now)
+        self._series.move_to_end(key)
+        if series.count == 2:
+            self._enqueue(series)
+        elif not series.is_queued:
+            self._untold.add(series)
+
+    async def run(self) -> None:
+        """Write until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for number in range(WORKERS):
+                group.create_task(self._work(), name=f"events:{number}")
+            group.create_task(self._refresh(), name="events:refresh")
+
+    async def drain(self, timeout_s: float) -> bool:
+        """Wait until everything recorded is written, at the end of the process; False when time ran out."""
+        self._enqueue_untold()
+        try:
+            async with asyncio.timeout(timeout_s):
+                while self._queue or self._in_flight:
+                    await asyncio.sleep(0.005)
+        except TimeoutError:
+            return False
+        return True
+
+    # -- the queue -----------------------------------------------------------------------------------------
+
+    def _enqueue(self, series: EventSeries) -> None:
+        if series.is_queued:
+            return
+        if len(self._queue) >= self._capacity:
+            self._drop(self._queue.popleft())
+        series.is_queued = True
+        self._untold.discard(series)
+        self._queue.append(series)
+        self._wake.set()
+
+    def _drop(self, series: EventSeries) -> None:
+        """Give up a request; a series that the server has never heard of is forgotten altogether."""
+        self.dropped += 1
+        series.is_queued = False
+        if series.is_created:
+            self._untold.add(series)
+        elif self._series.get(series.key) is series:
+            del self._series[series.key]
+
+    def _forget_old(self, now: datetime) -> None:
+        """End the series not seen for a while, from the one not seen for longest; write what is untold of them."""
+        while self._series:
+            series = next(iter(self._series.values()))
+            if len(self._series) <= MAX_SERIES and now - series.last_at <= SERIES_WINDOW:
+                return
+            del self._series[series.key]
+            if series in self._untold:
+                self._enqueue(series)
+
+    async def _refresh(self) -> None:
+        while True:
+            await self._sleep(REFRESH_PERIOD_S)
+            self._forget_old(self._clock())
+            self._enqueue_untold()
+
+    def _enqueue_untold(self) -> None:
+        for series in tuple(self._untold):
+            self._enqueue(series)
+
+    # -- writing -------------------------------------------------------------------------------------------
+
+    async def _work(self) -> None:
+        while True:
+            while not self._queue:
+                self._wake.clear()
+                await self._wake.wait()
+            series = self._queue.popleft()
+            self._in_flight += 1
+            try:
+                await self._write_patiently(series)
+            finally:
+                series.is_queued = False
+                self._in_flight -= 1
+            self._follow_up(series)
+
+    def _follow_up(self, series: EventSeries) -> None:
+        """What happened while a request was under way is written next; the second occurrence at once."""
+        if not series.is_created or series.is_told:
+            return
+        if series.told_count < 2:
+            self._enqueue(series)
+        else:
+            self._untold.add(series)
+
+    async def _write_patiently(self, series: EventSeries) -> None:
+        backoff = Backoff(self._rng)
+        for attempt in range(1, MAX_TRIES + 1):
+            try:
+                await self._write(series)
+            except TransportError as error:
+                refused = isinstance(error, ApiError) and not error.is_retryable
+                if refused or attempt == MAX_TRIES:
+                    self._give_up(series, error)
+                    return
+            else:
+                self.written += 1
+                return
+            await self._sleep(backoff.next_delay_s())
+
+    async def _write(self, series: EventSeries) -> None:
+        count = series.count
+        if series.is_created:
+            try:
+                await self._transport.patch(_EVENT, series.namespace, series.name, series.patch_body(), MERGE_PATCH)
+            except ApiError as error:
+                if not error.is_not_found:
+                    raise
+                series.is_created = False  # events expire at the server, after an hour by default
+        if not series.is_created:
+            await self._create(series)
+        series.told_count = count
+
+    async def _create(self, series: EventSeries) -> None:
+        body = series.create_body(self._reporting_instance)
+        try:
+            await self._transport.create(_EVENT, series.namespace, body)
+        except ApiError as error:
+            if error.reason != "AlreadyExists":
+                raise
+            # An earlier try of ours got through although its answer was lost.
+        series.is_created = True
+
+    def _give_up(self, series: EventSeries, error: TransportError) -> None:
+        self.failed += 1
+        if not series.is_created and self._series.get(series.key) is series:
+            del self._series[series.key]
+        kind = (error.status, error.reason) if isinstance(error, ApiError) else (0, "")
+        if kind not in self._complained:  # once for each sort of trouble: an event is not worth more
+            self._complained.add(kind)
+            hint = "; the RBAC role needs create and patch on events.events.k8s.io" if kind[0] == 403 else ""
+            self._report(f"event {series.key.reason} of {series.namespace}/{series.name} not written: {error}{hint}")

@@ -1,0 +1,283 @@
+"""`HttpTransport`: the transport over HTTP/1.1 to any Kubernetes API server.
+
+Comes in: resources, selectors and JSON bytes from reflectors, event recorder, leader election and the runtime's
+effects. Goes out: requests under the client-side rate limit, with fresh credentials, retried where the server
+asked for it; answers as bytes, failures as `ApiError` or `ConnectionLost`.
+
+Watches and leases have connections of their own, so that neither a herd of bindings waiting for the pool nor a
+full bucket of events can delay them.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from typing import NamedTuple
+from urllib.parse import urlencode
+
+import aiohttp
+from multidict import CIMultiDict
+from yarl import URL
+
+from berth.api.errors import ApiError, ConnectionLost, api_error_from_body
+from berth.api.resources import RESOURCES, Resource
+from berth.kube.connections import Connections, connection_problem
+from berth.kube.credentials import ClusterAccess, Credential
+from berth.kube.rate_limit import RateLimit, TokenBucket
+
+# client-go: at most ten tries while the server answers with Retry-After.
+MAX_RETRIES = 10
+# A server that asks for more patience than this gets none: the caller's own backoff is the better judge.
+MAX_RETRY_AFTER_S = 30.0
+# A list may be long, and is given so many times the time of other requests.
+LIST_PATIENCE = 4
+# A line longer than any object that etcd can store, many times over, is not a watch event.
+MAX_LINE_BYTES = 64 * 1024 * 1024
+# kube-apiserver sends a bookmark about every minute; after a silence several times as long the other side is
+# taken for dead. Where it was merely quiet, the watch is resumed and nothing is lost.
+WATCH_IDLE_S = 300.0
+
+
+class _Request(NamedTuple):
+    """A request, before anybody has put a name to it."""
+
+    method: str
+    resource: Resource
+    url: URL
+    body: bytes = b""
+    content_type: str = ""
+    timeout: aiohttp.ClientTimeout | None = None
+
+
+class HttpTransport:
+    """A `berth.kube.transport.Transport` over aiohttp; make it inside the event loop that uses it."""
+
+    __slots__ = ("_access", "_buckets", "_connections", "_headers", "_idle_s", "_main_bucket", "_sleep", "_timeout_s")
+
+    def __init__(
+        self,
+        access: ClusterAccess,
+        *,
+        rate_limit: RateLimit | None = None,
+        user_agent: str = "berth",
+        request_timeout_s: float = 30.0,
+        watch_idle_s: float = WATCH_IDLE_S,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        limit = rate_limit or RateLimit()
+        self._access = access
+        self._main_bucket = TokenBucket(limit, sleep=sleep)
+        self._buckets = {plural: TokenBucket(limit, sleep=sleep) for plural in ("events", "leases")}
+        self._connections = Connections()
+        self._headers = CIMultiDict(access.headers)
+        self._headers.update({"Accept": "application/json", "Accept-Encoding": "identity", "User-Agent": user_agent})
+        self._timeout_s = request_timeout_s
+        self._idle_s = watch_idle_s
+        self._sleep = sleep
+
+    @property
+    def throttled_s(self) -> float:
+        """Seconds that calls have waited for the client-side rate limit so far."""
+        return self._main_bucket.waited_s + sum(bucket.waited_s for bucket in self._buckets.values())
+
+    async def list(
+        self,
+        resource: Resource,
+        *,
+        namespace: str = "",
+        label_selector: str = "",
+        field_selector: str = "",
+        limit: int = 0,
+        continue_token: str = "",
+        resource_version: str = "",
+    ) -> bytes:
+        """One page of a list; see the protocol."""
+        query = {
+            "labelSelector": label_selector,
+            "fieldSelector": field_selector,
+            "limit": str(limit or ""),
+            "continue": continue_token,
+            "resourceVersion": resource_version,
+        }
+        return await self._call("GET", resource, resource.path(namespace), query=query)
+
+    async def get(self, resource: Resource, namespace: str, name: str) -> bytes:
+        """One object."""
+        return await self._call("GET", resource, resource.path(namespace, name))
+
+    async def create(
+        self, resource: Resource, namespace: str, body: bytes, *, name: str = "", subresource: str = ""
+    ) -> bytes:
+        """POST an object, or to a subresource of `name`."""
+        return await self._call("POST", resource, resource.path(namespace, name, subresource), body)
+
+    async def update(
+        self, resource: Resource, namespace: str, name: str, body: bytes, *, subresource: str = ""
+    ) -> bytes:
+        """PUT the whole object."""
+        return await self._call("PUT", resource, resource.path(namespace, name, subresource), body)
+
+    async def patch(
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        body: bytes,
+        content_type: str,
+        *,
+        subresource: str = "",
+    ) -> bytes:
+        """PATCH the object."""
+        path = resource.path(namespace, name, subresource)
+        return await self._call("PATCH", resource, path, body, content_type=content_type)
+
+    async def delete(self, resource: Resource, namespace: str, name: str, body: bytes = b"") -> bytes:
+        """DELETE the object."""
+        return await self._call("DELETE", resource, resource.path(namespace, name), body)
+
+    async def bind(self, namespace: str, name: str, body: bytes) -> None:
+        """POST a Binding of the pod."""
+        await self.create(RESOURCES["Pod"], namespace, body, name=name, subresource="binding")
+
+    async def watch(
+        self,
+        resource: Resource,
+        *,
+        namespace: str = "",
+        label_selector: str = "",
+        field_selector: str = "",
+        resource_version: str,
+        allow_bookmarks: bool = True,
+        timeout_s: float,
+    ) -> AsyncIterator[bytes]:
+        """The lines of a watch, until the server ends it; see the protocol."""
+        query = {
+            "watch": "true",
+            "labelSelector": label_selector,
+            "fieldSelector": field_selector,
+            "resourceVersion": resource_version,
+            "allowWatchBookmarks": "true" if allow_bookmarks else "",
+            "timeoutSeconds": str(max(1, round(timeout_s))),
+        }
+        await self._bucket(resource).acquire()
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=self._timeout_s, sock_read=self._idle_s)
+        url = self._url(resource.path(namespace), query)
+        request = _Request("GET", resource, url, timeout=timeout)
+        try:
+            credential = await self._access.credential()
+            async with await self._send(self._connections.streams(), request, credential) as response:
+                if response.status != 200:
+                    raise await _refusal(response)
+                async for line in _lines(response.content):
+                    yield line
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise connection_problem(error, f"watching {resource.plural}", self._access.description) from error
+
+    async def close(self) -> None:
+        """Close every connection."""
+        await self._connections.close()
+
+    # -- one call ------------------------------------------------------------------------------------------
+
+    async def _call(
+        self,
+        method: str,
+        resource: Resource,
+        path: str,
+        body: bytes = b"",
+        *,
+        query: Mapping[str, str] | None = None,
+        content_type: str = "application/json",
+    ) -> bytes:
+        """One request and its retries: once after 401 if that may help, and as often as the server asks for."""
+        limit_s = self._timeout_s * (LIST_PATIENCE if query is not None else 1)
+        timeout = aiohttp.ClientTimeout(total=limit_s, sock_connect=self._timeout_s)
+        request = _Request(method, resource, self._url(path, query or {}), body, content_type, timeout)
+        may_renew = True
+        retries = 0
+        while True:
+            await self._bucket(resource).acquire()
+            credential = await self._access.credential()
+            try:
+                return await self._once(request, credential)
+            except ApiError as error:
+                if error.is_unauthorized and may_renew and self._access.invalidate(credential):
+                    may_renew = False
+                    continue
+                delay_s = _retry_delay_s(error, request.url)
+                if delay_s is None or retries >= MAX_RETRIES:
+                    raise
+            retries += 1
+            await self._sleep(delay_s)
+
+    async def _once(self, request: _Request, credential: Credential) -> bytes:
+        is_lease = request.resource.plural == "leases"
+        session = self._connections.streams() if is_lease else self._connections.requests()
+        try:
+            async with await self._send(session, request, credential) as response:
+                if response.status >= 300:
+                    raise await _refusal(response)
+                return await response.read()
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            action = f"{request.method} {request.url.path}"
+            raise connection_problem(error, action, self._access.description) from error
+
+    async def _send(
+        self, session: aiohttp.ClientSession, request: _Request, credential: Credential
+    ) -> aiohttp.ClientResponse:
+        headers = self._headers.copy()
+        if credential.token:
+            headers["Authorization"] = f"Bearer {credential.token}"
+        if request.body:
+            headers["Content-Type"] = request.content_type
+        return await session.request(
+            request.method,
+            request.url,
+            data=request.body or None,
+            headers=headers,
+            timeout=request.timeout,
+            ssl=self._access.tls_context(credential) or True,
+            server_hostname=self._access.server_name,
+            proxy=self._access.proxy or None,
+            allow_redirects=False,  # a redirect would carry the token to wherever it points
+        )
+
+    def _bucket(self, resource: Resource) -> TokenBucket:
+        return self._buckets.get(resource.plural, self._main_bucket)
+
+    def _url(self, path: str, query: Mapping[str, str]) -> URL:
+        text = urlencode({key: value for key, value in query.items() if value})
+        return URL(f"{self._access.server}{path}{'?' if text else ''}{text}", encoded=True)
+
+
+async def _lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
+    """Split a stream at its newlines; what is left when it ends, or breaks off, is the last line."""
+    rest = b""
+    try:
+        while chunk := await content.readany():
+            *lines, rest = (rest + chunk).split(b"\n")
+            for line in lines:
+                if line:
+                    yield line
+            if len(rest) > MAX_LINE_BYTES:
+                raise ConnectionLost(f"a watch line is longer than {MAX_LINE_BYTES >> 20} MiB; gave up on the stream")
+    except (aiohttp.ClientError, TimeoutError, OSError):
+        if rest:
+            yield rest
+        raise
+    if rest:
+        yield rest
+
+
+async def _refusal(response: aiohttp.ClientResponse) -> ApiError:
+    body = await response.read()
+    header = response.headers.get("Retry-After", "")
+    retry_after_s = float(header) if header.isascii() and header.isdigit() else None
+    return api_error_from_body(response.status, body, retry_after_s=retry_after_s)
+
+
+def _retry_delay_s(error: ApiError, url: URL) -> float | None:
+    """How long the server asked us to wait before the same request; None when it is not to be repeated."""
+    if error.status not in (429, 503) or error.retry_after_s is None:
+        return None
+    if error.retry_after_s > MAX_RETRY_AFTER_S or url.path.endswith("/eviction"):
+        return None  # a budget that forbids an eviction is an answer, not an overload
+    return error.retry_after_s

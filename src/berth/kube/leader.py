@@ -1,0 +1,240 @@
+"""Leader election on a Lease, with client-go's rules: of several schedulers with one name, one is at work.
+
+The runtime awaits `acquire`, starts scheduling, and runs `hold` beside it; when `hold` returns, leadership is
+lost and the process must end without another write. A standby judges a leader by its own clock alone: the lease
+is free when its record has not changed for the lease's duration, whatever times are written in it.
+
+    candidate ── acquire ──> leader ── hold: renewed every retry period ──┐
+        ^                      │                                         │
+        └── lease held by      ├── cancelled: release, if so wished <────┘
+            somebody else      └── not renewed for the renew deadline, or taken: lost
+"""
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from typing import TypeVar
+
+import msgspec
+
+from berth.api.errors import ApiError, TransportError
+from berth.api.resources import RESOURCES
+from berth.kube.lease import (
+    LeaderRecord,
+    LeaseError,
+    ObservedLease,
+    held_record,
+    new_lease_body,
+    read_lease,
+    released_record,
+)
+from berth.kube.transport import Transport
+
+# client-go: candidates spread their tries over up to 1.2 times the retry period more.
+JITTER_FACTOR = 1.2
+
+_LEASE = RESOURCES["Lease"]
+_T = TypeVar("_T")
+
+
+class LeaderElectionTimes(msgspec.Struct, frozen=True):
+    """`leaderElection` of the configuration, in seconds; the defaults are kube-scheduler's."""
+
+    lease_duration_s: float = 15.0
+    renew_deadline_s: float = 10.0
+    retry_period_s: float = 2.0
+
+    def problem(self) -> str:
+        """Why these cannot work together; empty when they can."""
+        if self.lease_duration_s < 1 or self.renew_deadline_s <= 0 or self.retry_period_s <= 0:
+            return "leaseDuration must be at least 1s, renewDeadline and retryPeriod greater than zero"
+        if self.lease_duration_s <= self.renew_deadline_s:
+            return "leaseDuration must be greater than renewDeadline"
+        if self.renew_deadline_s <= JITTER_FACTOR * self.retry_period_s:
+            return "renewDeadline must be greater than retryPeriod*JitterFactor"
+        return ""
+
+
+def _log(message: str) -> None:
+    logging.getLogger("berth.kube.leader").info(message)
+
+
+class LeaderElector:
+    """One candidate for one lease; `identity` must be its own, such as host name plus a random part."""
+
+    __slots__ = (
+        "_clock", "_identity", "_name", "_namespace", "_observed", "_observed_at_s", "_on_new_leader", "_report",
+        "_reported_leader", "_rng", "_sleep", "_times", "_transport", "_wall_clock", "is_leader",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        transport: Transport,
+        *,
+        namespace: str,
+        name: str,
+        identity: str,
+        times: LeaderElectionTimes | None = None,
+        on_new_leader: Callable[[str], None] = lambda _identity: None,
+        report: Callable[[str], None] = _log,
+        clock: Callable[[], float] = time.monotonic,
+        wall_clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        rng: random.Random | None = None,
+    ) -> None:
+        self._times = times or LeaderElectionTimes()
+        if problem := self._times.problem():
+            raise ValueError(f"leaderElection: {problem}")
+        self._transport = transport
+        self._namespace = namespace
+        self._name = name
+        self._identity = identity
+        self._on_new_leader = on_new_leader
+        self._report = report
+        self._clock = clock
+        self._wall_clock = wall_clock
+        self._sleep = sleep
+        self._rng = rng or random.Random()
+        self._observed: ObservedLease | None = None
+        self._observed_at_s = 0.0
+        self._reported_leader = ""
+        self.is_leader = False
+
+    @property
+    def leader(self) -> str:
+        """The identity of the leader as last seen; empty when none is known."""
+        return self._observed.record.holder if self._observed is not None else ""
+
+    async def acquire(self) -> None:
+        """Return when we lead; that may take for ever, and survives every trouble with the server."""
+        while not await self._try(self._times.renew_deadline_s):
+            await self._sleep(self._times.retry_period_s * (1 + JITTER_FACTOR * self._rng.random()))
+        self.is_leader = True
+        self._report(f"{self._identity} became leader on the lease {self._namespace}/{self._name}")
+
+    async def hold(self) -> str:
+        """Renew until leadership is lost, and return why; the caller must then stop at once."""
+        while True:
+            await self._sleep(self._times.retry_period_s)
+            deadline_s = self._clock() + self._times.renew_deadline_s
+            while not await self._try(deadline_s - self._clock()):
+                if self._is_held_by_other():
+                    return self._lost(f"it was taken over by {self.leader}")
+                await self._sleep(min(self._times.retry_period_s, deadline_s - self._clock()))
+                if self._clock() >= deadline_s:
+                    return self._lost(f"it could not be renewed for {self._times.renew_deadline_s:g} s")
+
+    async def release(self) -> None:
+        """Give the lease up, so that another can lead at once; once stopped, and only when still the leader."""
+        if not self.is_leader:
+            return
+        self.is_leader = False
+        try:
+            await self._within(self._give_up(), self._times.renew_deadline_s)
+        except (TransportError, LeaseError, TimeoutError) as error:
+            why = str(error) or "no answer in time"
+            self._report(f"the lease {self._namespace}/{self._name} could not be released: {why}; it will expire")
+
+    async def _give_up(self) -> None:
+        """Read first: a renewal that was cut off under way may have changed the lease."""
+        observed = read_lease(await self._transport.get(_LEASE, self._namespace, self._name))
+        if observed.record.holder == self._identity:
+            await self._update(observed.body_with(released_record(self._wall_clock(), observed.record)))
+
+    def _lost(self, why: str) -> str:
+        self.is_leader = False
+        return f"leadership of the lease {self._namespace}/{self._name} is lost: {why}"
+
+    def _is_held_by_other(self) -> bool:
+        return self.leader not in ("", self._identity)
+
+    # -- one try -------------------------------------------------------------------------------------------
+
+    async def _try(self, timeout_s: float) -> bool:
+        """Take or renew the lease; False, and a word about it, when that did not work."""
+        try:
+            return await self._within(self._acquire_or_renew(), timeout_s)
+        except (TransportError, LeaseError) as error:
+            self._report(f"the lease {self._namespace}/{self._name} was not written: {error}{_remedy(error)}")
+        except TimeoutError:
+            self._report(f"the lease {self._namespace}/{self._name} was not written: no answer in {timeout_s:.1f} s")
+        finally:
+            self._tell_new_leader()
+        return False
+
+    async def _acquire_or_renew(self) -> bool:
+        if self.is_leader and self._observed is not None and await self._renew_as_known(self._observed):
+            return True
+        try:
+            observed = read_lease(await self._transport.get(_LEASE, self._namespace, self._name))
+        except ApiError as error:
+            if not error.is_not_found:
+                raise
+            return await self._create()
+        self._note(observed)
+        if self._is_held_by_other() and not self._has_expired(observed.record):
+            return False
+        await self._update(observed.body_with(self._held(observed.record)))
+        return True
+
+    async def _renew_as_known(self, observed: ObservedLease) -> bool:
+        """Renew without reading first; False when the lease is not as we left it."""
+        if observed.record.holder != self._identity or self._has_expired(observed.record):
+            return False
+        try:
+            await self._update(observed.body_with(self._held(observed.record)))
+        except ApiError as error:
+            if error.is_conflict or error.is_not_found:
+                return False
+            raise
+        return True
+
+    async def _create(self) -> bool:
+        body = new_lease_body(self._namespace, self._name, self._held(None))
+        self._note(read_lease(await self._transport.create(_LEASE, self._namespace, body)))
+        return True
+
+    async def _update(self, body: bytes) -> None:
+        self._note(read_lease(await self._transport.update(_LEASE, self._namespace, self._name, body)))
+
+    def _held(self, before: LeaderRecord | None) -> LeaderRecord:
+        return held_record(self._identity, self._times.lease_duration_s, self._wall_clock(), before)
+
+    def _note(self, observed: ObservedLease) -> None:
+        """Remember the lease; the time counts from when its record last changed before our eyes."""
+        if self._observed is None or self._observed.record != observed.record:
+            self._observed_at_s = self._clock()
+        self._observed = observed
+
+    def _has_expired(self, record: LeaderRecord) -> bool:
+        duration_s = record.lease_duration_seconds or 0
+        return self._clock() >= self._observed_at_s + duration_s
+
+    def _tell_new_leader(self) -> None:
+        if self.leader and self.leader != self._reported_leader:
+            self._reported_leader = self.leader
+            self._on_new_leader(self.leader)
+
+    async def _within(self, request: Awaitable[_T], limit_s: float) -> _T:
+        """The result of `request`, or TimeoutError after `limit_s` on the injected clock."""
+        task = asyncio.ensure_future(request)
+        alarm = asyncio.ensure_future(self._sleep(limit_s))
+        try:
+            await asyncio.wait({task, alarm}, return_when=asyncio.FIRST_COMPLETED)
+            if task.done():
+                return task.result()
+            raise TimeoutError
+        finally:
+            task.cancel()
+            alarm.cancel()
+
+
+def _remedy(error: Exception) -> str:
+    if isinstance(error, ApiError) and error.status == 403:
+        return "; the RBAC role needs get, create and update on leases.coordination.k8s.io"
+    if isinstance(error, ApiError) and error.status == 404:
+        return "; does the namespace exist?"
+    return ""

@@ -1,0 +1,87 @@
+"""The record that leader election keeps in a coordination.k8s.io/v1 Lease, and how to read and write it."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from berth.kube.event_series import micro_time
+
+
+class LeaseError(ValueError):
+    """The Lease object cannot be understood."""
+
+
+class LeaderRecord(msgspec.Struct, frozen=True, rename="camel"):
+    """`spec` of the lease: who leads, since when, and how often that has changed."""
+
+    holder_identity: str | None = None
+    lease_duration_seconds: int | None = None
+    acquire_time: str | None = None
+    renew_time: str | None = None
+    lease_transitions: int | None = None
+
+    @property
+    def holder(self) -> str:
+        """Who leads; empty when nobody does."""
+        return self.holder_identity or ""
+
+
+class ObservedLease(msgspec.Struct, frozen=True):
+    """A lease as the server gave it: the record, and the whole object to be sent back changed."""
+
+    record: LeaderRecord
+    document: dict[str, Any]
+
+    def body_with(self, record: LeaderRecord) -> bytes:
+        """The object with another record, every other field kept; its resourceVersion guards against others."""
+        spec = {**(self.document.get("spec") or {}), **msgspec.to_builtins(record)}
+        return msgspec.json.encode({**self.document, "spec": spec})
+
+
+def read_lease(body: bytes) -> ObservedLease:
+    """A lease from the server's answer; raises `LeaseError`."""
+    try:
+        document = msgspec.json.decode(body, type=dict[str, Any])
+        record = msgspec.convert(document.get("spec") or {}, LeaderRecord)
+    except msgspec.MsgspecError as error:
+        raise LeaseError(f"the lease cannot be read: {error}; delete it if nobody else uses it") from error
+    return ObservedLease(record, document)
+
+
+def new_lease_body(namespace: str, name: str, record: LeaderRecord) -> bytes:
+    """A lease that does not exist yet."""
+    return msgspec.json.encode(
+        {
+            "apiVersion": "coordination.k8s.io/v1",
+            "kind": "Lease",
+            "metadata": {"name": name, "namespace": namespace},
+            "spec": msgspec.to_builtins(record),
+        }
+    )
+
+
+def held_record(identity: str, lease_duration_s: float, now: datetime, before: LeaderRecord | None) -> LeaderRecord:
+    """The record of `identity` leading now, after `before`: a change of leader is counted, a renewal is not."""
+    stamp = micro_time(now)
+    renews = before is not None and before.holder == identity
+    transitions = 0 if before is None else before.lease_transitions or 0
+    return LeaderRecord(
+        holder_identity=identity,
+        lease_duration_seconds=round(lease_duration_s),
+        acquire_time=before.acquire_time if before is not None and renews else stamp,
+        renew_time=stamp,
+        lease_transitions=transitions if before is None or renews else transitions + 1,
+    )
+
+
+def released_record(now: datetime, before: LeaderRecord) -> LeaderRecord:
+    """The record of nobody leading, which others may take over at once."""
+    stamp = micro_time(now.astimezone(UTC))
+    return LeaderRecord(
+        holder_identity="",
+        lease_duration_seconds=1,
+        acquire_time=stamp,
+        renew_time=stamp,
+        lease_transitions=before.lease_transitions or 0,
+    )

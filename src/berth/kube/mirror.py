@@ -1,0 +1,101 @@
+"""What a reflector knows: the objects of one kind, as last seen, and what each new sighting changes.
+
+`berth.kube.reflector` feeds it raw objects from lists and watches; it returns the changes to tell. It is plain
+synchronous code: whoever calls it decides when the changes are handed on.
+"""
+
+from typing import Any, NamedTuple
+
+import msgspec
+
+from berth.api.codec import ObjectError, decode
+from berth.api.resources import Resource
+from berth.kube.changes import Added, Change, Deleted, InvalidObject, Modified
+from berth.kube.wire import Identity, WireReader
+
+Key = tuple[str, str]
+"""Namespace and name."""
+
+
+class Sighting(NamedTuple):
+    """What one raw object amounted to."""
+
+    key: Key
+    resource_version: str
+    changes: list[Change]
+
+
+class Mirror:
+    """The known objects of one resource, by namespace and name."""
+
+    __slots__ = ("_kind", "_reader", "_resource", "invalid", "objects")
+
+    def __init__(self, resource: Resource, reader: WireReader) -> None:
+        self._resource = resource
+        self._kind = resource.kind
+        self._reader = reader
+        self.objects: dict[Key, Any] = {}
+        """The last good state of each object."""
+        self.invalid: dict[Key, InvalidObject] = {}
+        """The objects whose latest state could not be read."""
+
+    def upsert(self, raw: msgspec.Raw) -> Sighting:
+        """An object exists in this state; raises `MalformedError`."""
+        try:
+            found = decode(self._kind, raw)
+        except ObjectError as error:
+            return self._set_aside(self._reader.identity(raw), error.reason)
+        meta = found.metadata
+        key = (meta.namespace, meta.name)
+        if self.invalid:
+            self.invalid.pop(key, None)
+        old = self.objects.get(key)
+        self.objects[key] = found
+        return Sighting(key, meta.resource_version, _difference(old, found))
+
+    def remove(self, raw: msgspec.Raw) -> Sighting:
+        """An object is gone, or no longer selected; raises `MalformedError`.
+
+        What is told is the state that the consumer knows it by: a pod that leaves a selection by finishing
+        is given up as the running pod that was counted.
+        """
+        identity = self._reader.identity(raw)
+        key = (identity.namespace, identity.name)
+        return Sighting(key, identity.resource_version, self._forget(key))
+
+    def retain(self, seen: set[Key]) -> list[Change]:
+        """A full list showed exactly these: everything else is gone."""
+        gone = [key for key in self.objects if key not in seen]
+        gone += [key for key in self.invalid if key not in seen and key not in self.objects]
+        return [change for key in gone for change in self._forget(key)]
+
+    def _forget(self, key: Key) -> list[Change]:
+        self.invalid.pop(key, None)
+        old = self.objects.pop(key, None)
+        return [] if old is None else [Deleted(old)]
+
+    def _set_aside(self, identity: Identity, problem: str) -> Sighting:
+        key = (identity.namespace, identity.name)
+        told = self.invalid.get(key)
+        old = self.objects.get(key)
+        changes: list[Change] = []
+        if old is not None and old.metadata.uid != identity.uid:
+            changes.append(Deleted(self.objects.pop(key)))
+            old = told = None
+        found = InvalidObject(self._resource, identity.namespace, identity.name, identity.uid, problem, old)
+        self.invalid[key] = found
+        if told is None or told.problem != problem or told.uid != identity.uid:
+            changes.append(found)
+        return Sighting(key, identity.resource_version, changes)
+
+
+def _difference(old: Any, new: Any) -> list[Change]:
+    """An object of the same name but another uid is another object, so that its predecessor is given up first."""
+    if old is None:
+        return [Added(new)]
+    before, after = old.metadata, new.metadata
+    if before.uid != after.uid:
+        return [Deleted(old), Added(new)]
+    if before.resource_version == after.resource_version and after.resource_version:
+        return []
+    return [Modified(new, old)]

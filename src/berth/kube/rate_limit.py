@@ -1,0 +1,74 @@
+"""The client-side rate limit of `clientConnection.qps` and `.burst`: client-go's token bucket.
+
+The HTTP transport keeps one bucket for each class of calls, as kube-scheduler gives events and leases clients
+of their own: a flood of events then never delays a binding or a lease renewal.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+
+import msgspec
+
+# What KubeSchedulerConfiguration defaults `clientConnection` to.
+DEFAULT_QPS = 50.0
+DEFAULT_BURST = 100
+
+
+class RateLimit(msgspec.Struct, frozen=True):
+    """`qps` and `burst` as configured: 0 stands for the default, a negative `qps` for no limit."""
+
+    qps: float = 0.0
+    burst: int = 0
+
+    @property
+    def is_off(self) -> bool:
+        """Whether calls pass at any rate."""
+        return self.qps < 0
+
+    def resolved(self) -> "RateLimit":
+        """The same limit with the defaults filled in."""
+        return RateLimit(qps=self.qps or DEFAULT_QPS, burst=self.burst if self.burst > 0 else DEFAULT_BURST)
+
+
+class TokenBucket:
+    """Lets `burst` calls pass at once and `qps` a second after that, in the order in which they asked."""
+
+    __slots__ = ("_clock", "_filled_at_s", "_limit", "_sleep", "_tokens", "waited_s")
+
+    def __init__(
+        self,
+        limit: RateLimit,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._limit = limit.resolved()
+        self._clock = clock
+        self._sleep = sleep
+        self._tokens = float(self._limit.burst)
+        self._filled_at_s = clock()
+        self.waited_s = 0.0
+        """Seconds that calls have been held back so far, for metrics and for the people who ask why."""
+
+    async def acquire(self) -> None:
+        """Return when the caller may send; a caller that gives up waiting leaves its turn to the others."""
+        if self._limit.is_off:
+            return
+        delay_s = self._reserve()
+        if delay_s <= 0:
+            return
+        self.waited_s += delay_s
+        try:
+            await self._sleep(delay_s)
+        except asyncio.CancelledError:
+            self._tokens += 1
+            raise
+
+    def _reserve(self) -> float:
+        """Take a token, on credit if need be; the credit is the time to wait."""
+        now_s = self._clock()
+        earned = (now_s - self._filled_at_s) * self._limit.qps
+        self._tokens = min(float(self._limit.burst), self._tokens + earned) - 1
+        self._filled_at_s = now_s
+        return -self._tokens / self._limit.qps

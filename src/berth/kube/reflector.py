@@ -1,0 +1,311 @@
+"""One resource of the API server, followed: list, then watch, for ever, through every fault on the way.
+
+Comes in: pages and watch lines from a transport. Goes out: batches of changes (`berth.kube.changes`) to one
+`sink`, called on the event loop with everything that was at hand. `berth.kube.informers` runs reflectors.
+
+The rule that nothing is lost: the resourceVersion to resume from advances only past a line that was read in full
+and taken into the mirror. Whatever breaks, the watch starts again there, and where the server no longer
+remembers it (410), a new list is compared with the mirror.
+"""
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgspec
+
+from berth.api.errors import ApiError, ConnectionLost, TransportError, api_error_from_body
+from berth.api.resources import Resource
+from berth.kube.backoff import Backoff
+from berth.kube.changes import Change, Synced
+from berth.kube.mirror import Key, Mirror
+from berth.kube.transport import Transport
+from berth.kube.wire import MalformedError, RawList, WireReader, excerpt
+
+Sink = Callable[[list[Change]], None]
+Report = Callable[[str], None]
+
+# Pages keep a list of a hundred thousand pods from being one answer, and from stopping the loop for seconds.
+PAGE_SIZE = 500
+# client-go asks for a watch of five to ten minutes, so that a restarted server's watches spread out.
+MIN_WATCH_TIMEOUT_S = 300.0
+# A server that has not ended a watch this long after the time asked for is not going to.
+WATCH_GRACE_S = 30.0
+# Changes handed over at the latest when so many have come in one go.
+MAX_BATCH = 2000
+# A watch that breaks so often at one and the same place will break there again: list instead.
+MAX_BREAKS_AT_ONE_PLACE = 3
+# A watch that ends sooner without a single event did not work, however politely it ended.
+SHORT_WATCH_S = 1.0
+
+
+def _log(message: str) -> None:
+    logging.getLogger("berth.kube").warning(message)
+
+
+class Reflector:
+    """Follows one resource until cancelled; only a bug, here or in the sink, makes `run` raise."""
+
+    __slots__ = (
+        "_backoff", "_breaks", "_bug", "_clock", "_expirations", "_field_selector", "_flush_due",
+        "_label_selector", "_namespace", "_page_size", "_pending", "_random", "_reader", "_report", "_resource_version",
+        "_sink", "_sleep", "_synced", "_task", "_transport", "mirror", "problem", "resource",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        transport: Transport,
+        resource: Resource,
+        sink: Sink,
+        *,
+        namespace: str = "",
+        label_selector: str = "",
+        field_selector: str = "",
+        page_size: int = PAGE_SIZE,
+        report: Report = _log,
+        rng: random.Random | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self.resource = resource
+        self._reader = WireReader()
+        self.mirror = Mirror(resource, self._reader)
+        self.problem = ""
+        """What last went wrong, until something goes right again."""
+        self._transport = transport
+        self._sink = sink
+        self._namespace = namespace
+        self._label_selector = label_selector
+        self._field_selector = field_selector
+        self._page_size = page_size
+        self._report = report
+        self._random = rng or random.Random()
+        self._clock = clock
+        self._sleep = sleep
+        self._backoff = Backoff(self._random, clock=clock)
+        self._synced = asyncio.Event()
+        self._resource_version = ""
+        self._breaks = 0
+        self._expirations = 0
+        self._pending: list[Change] = []
+        self._flush_due = False
+        self._bug: Exception | None = None
+        self._task: asyncio.Task[Any] | None = None
+
+    @property
+    def is_synced(self) -> bool:
+        """Whether the first list is through."""
+        return self._synced.is_set()
+
+    @property
+    def resource_version(self) -> str:
+        """Where the watch would resume; empty when the next thing to do is to list."""
+        return self._resource_version
+
+    async def wait_synced(self) -> None:
+        """Return when the first list is through."""
+        await self._synced.wait()
+
+    async def run(self) -> None:
+        """List and watch until cancelled."""
+        self._task = asyncio.current_task()
+        try:
+            while True:
+                await self._round()
+        except asyncio.CancelledError:
+            if self._bug is not None:
+                raise self._bug from None
+            raise
+        finally:
+            self._flush()
+
+    async def _round(self) -> None:
+        """List if there is nothing to resume from, else watch; on failure say so, and wait a little."""
+        try:
+            if not self._resource_version:
+                await self._list_all()
+            await self._watch_once()
+        except ApiError as error:
+            await self._refused(error)
+        except TransportError as error:
+            await self._failed(str(error))
+        except MalformedError as error:
+            await self._broke_off(str(error))
+
+    async def _refused(self, error: ApiError) -> None:
+        if error.is_expired:
+            # Routine after a long disconnect: no complaint, and no wait unless it goes on like that.
+            self._resource_version = ""
+            self._expirations += 1
+            await self._sleep(0 if self._expirations == 1 else self._backoff.next_delay_s())
+            return
+        if not error.is_retryable:
+            self._resource_version = ""
+        hint = _REMEDIES.get(error.status, "").format(plural=self.resource.plural)
+        await self._failed(f"{error}{hint}")
+
+    async def _broke_off(self, message: str) -> None:
+        """Resume from the last good place; when it is the place that is bad, list."""
+        self._breaks += 1
+        if self._breaks >= MAX_BREAKS_AT_ONE_PLACE:
+            message = f"{message}; the same place failed {self._breaks} times, so listing again"
+            self._resource_version = ""
+            self._breaks = 0
+        await self._failed(message)
+
+    async def _failed(self, message: str) -> None:
+        self.problem = message
+        delay_s = self._backoff.next_delay_s()
+        self._report(f"{self.resource.plural}: {message}; trying again in {delay_s:.1f} s")
+        await self._sleep(delay_s)
+
+    # -- list ----------------------------------------------------------------------------------------------
+
+    async def _list_all(self) -> None:
+        """Bring the mirror to the server's state, and tell every difference."""
+        try:
+            version = await self._list_pages(self._page_size)
+        except ApiError as error:
+            if not error.is_expired:
+                raise
+            # The pages took longer than the server keeps history: take everything in one answer.
+            version = await self._list_pages(0)
+        self._resource_version = version
+        self.problem = ""
+        if not self._synced.is_set():
+            self._pending.append(Synced(self.resource))
+            self._flush()
+            self._synced.set()
+
+    async def _list_pages(self, page_size: int) -> str:
+        seen: set[Key] = set()
+        token = ""
+        while True:
+            page = await self._list_page(page_size, token)
+            for raw in page.items or ():
+                seen.add(self._take(raw))
+            self._flush()
+            token = page.metadata.continue_token or ""
+            if not token:
+                break
+        self._pending += self.mirror.retain(seen)
+        self._flush()
+        return page.metadata.resource_version
+
+    async def _list_page(self, page_size: int, token: str) -> RawList:
+        body = await self._transport.list(
+            self.resource,
+            namespace=self._namespace,
+            label_selector=self._label_selector,
+            field_selector=self._field_selector,
+            limit=page_size,
+            continue_token=token,
+        )
+        return self._reader.list(body)
+
+    def _take(self, raw: msgspec.Raw) -> Key:
+        sighting = self.mirror.upsert(raw)
+        self._pending += sighting.changes
+        return sighting.key
+
+    # -- watch ---------------------------------------------------------------------------------------------
+
+    async def _watch_once(self) -> None:
+        """One watch, until the server ends it or something breaks."""
+        timeout_s = MIN_WATCH_TIMEOUT_S * (1 + self._random.random())
+        started_s, started_at = self._clock(), self._resource_version
+        lines = self._transport.watch(
+            self.resource,
+            namespace=self._namespace,
+            label_selector=self._label_selector,
+            field_selector=self._field_selector,
+            resource_version=self._resource_version,
+            timeout_s=timeout_s,
+        )
+        try:
+            async with asyncio.timeout(timeout_s + WATCH_GRACE_S), _closing(lines):
+                async for line in lines:
+                    self._handle_line(line)
+        except TimeoutError as error:
+            raise ConnectionLost(f"the server did not end a watch of {timeout_s:.0f} s") from error
+        finally:
+            self._flush()
+        if self._resource_version == started_at and self._clock() - started_s < SHORT_WATCH_S:
+            await self._failed("the server ended the watch at once, without an event")
+
+    def _handle_line(self, line: bytes) -> None:
+        event = self._reader.event(line)
+        kind = event.type
+        if kind == "ADDED" or kind == "MODIFIED":
+            _, version, changes = self.mirror.upsert(event.object)
+        elif kind == "DELETED":
+            _, version, changes = self.mirror.remove(event.object)
+        elif kind == "BOOKMARK":
+            version, changes = self._reader.identity(event.object).resource_version, []
+        elif kind == "ERROR":
+            raise api_error_from_body(500, bytes(event.object))
+        else:
+            raise MalformedError(f"a watch line has the unknown type {kind!r}: {excerpt(line)}")
+        if version:
+            self._resource_version = version
+        if self._is_troubled:
+            self._recovered()
+        if changes:
+            self._tell(changes)
+
+    @property
+    def _is_troubled(self) -> bool:
+        return bool(self._breaks or self._expirations or self.problem)
+
+    def _recovered(self) -> None:
+        """An event came through; a list alone proves nothing of the watch, which may fail again at once."""
+        self._breaks = self._expirations = 0
+        self.problem = ""
+        self._backoff.reset()
+
+    # -- handing on ----------------------------------------------------------------------------------------
+
+    def _tell(self, changes: list[Change]) -> None:
+        """Hand the changes on when the lines at hand are used up: the loop then runs what was scheduled here."""
+        self._pending += changes
+        if len(self._pending) >= MAX_BATCH:
+            self._flush()
+        elif not self._flush_due:
+            self._flush_due = True
+            asyncio.get_running_loop().call_soon(self._flush_later)
+
+    def _flush_later(self) -> None:
+        try:
+            self._flush()
+        except Exception as bug:  # a callback's exception would only be logged: end `run` with it instead
+            self._bug = bug
+            if self._task is not None:
+                self._task.cancel()
+
+    def _flush(self) -> None:
+        self._flush_due = False
+        if self._pending:
+            batch, self._pending = self._pending, []
+            self._sink(batch)
+
+
+@asynccontextmanager
+async def _closing(lines: AsyncIterator[bytes]) -> AsyncIterator[None]:
+    """Give a watch's connection back however the watch ends; transports without connections have no `aclose`."""
+    try:
+        yield
+    finally:
+        aclose = getattr(lines, "aclose", None)
+        if aclose is not None:
+            await aclose()
+
+
+_REMEDIES = {
+    401: "; the credentials are not accepted: check the user in the kubeconfig",
+    403: "; the RBAC role of this user needs list and watch on {plural}",
+    404: "; this server does not serve {plural}",
+}

@@ -1,0 +1,80 @@
+"""TLS contexts for talking to an API server, from PEM bytes that a kubeconfig or a plugin gave.
+
+`berth.kube.kubeconfig` reads the bytes and knows which field they came from; here they become an `SSLContext`.
+What is wrong with them is told by `TlsError`, whose `piece` says which input to blame.
+"""
+
+import ssl
+import tempfile
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+Piece = Literal["certificate-authority", "client-certificate"]
+
+
+class TlsError(ValueError):
+    """A piece of TLS material cannot be used."""
+
+    def __init__(self, piece: Piece, message: str) -> None:
+        super().__init__(message)
+        self.piece = piece
+
+
+class TlsSettings(msgspec.Struct, frozen=True):
+    """How the server proves itself and how we do; empty means the system's CAs, or no client certificate."""
+
+    ca_pem: bytes = b""
+    insecure_skip_verify: bool = False
+    server_name: str = ""
+    certificate_pem: bytes = b""
+    key_pem: bytes = b""
+
+
+def build_context(settings: TlsSettings) -> ssl.SSLContext:
+    """A client context for these settings; raises `TlsError` when a certificate or key is not usable."""
+    # Not ssl.create_default_context: since Python 3.13 its strict checks refuse CAs that many clusters have.
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    if settings.insecure_skip_verify:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    elif settings.ca_pem:
+        _trust(context, settings.ca_pem)
+    else:
+        context.load_default_certs(ssl.Purpose.SERVER_AUTH)
+    if settings.certificate_pem:
+        _identify(context, settings.certificate_pem, settings.key_pem)
+    return context
+
+
+def _trust(context: ssl.SSLContext, ca_pem: bytes) -> None:
+    try:
+        context.load_verify_locations(cadata=ca_pem.decode("ascii"))
+    except (ssl.SSLError, ValueError) as error:
+        message = f"holds no certificate in PEM form that can be read ({_plain(error)})"
+        raise TlsError("certificate-authority", message) from error
+
+
+def _identify(context: ssl.SSLContext, certificate_pem: bytes, key_pem: bytes) -> None:
+    """Load the client's certificate; the ssl module takes files only, so both pass through a private one."""
+    with tempfile.TemporaryDirectory(prefix="berth-tls-") as directory:
+        path = Path(directory, "client.pem")
+        path.touch(mode=0o600)
+        path.write_bytes(certificate_pem.rstrip() + b"\n" + key_pem)
+        try:
+            # An encrypted key must fail with words, not wait for somebody to type its password.
+            context.load_cert_chain(path, password=_no_password)
+        except (ssl.SSLError, ValueError) as error:
+            message = f"certificate and key cannot be used together ({_plain(error)})"
+            raise TlsError("client-certificate", message) from error
+
+
+def _no_password() -> str:
+    raise ValueError("the key is encrypted, and a scheduler has nobody to ask for its password")
+
+
+def _plain(error: Exception) -> str:
+    """The reason in an SSL error without its error-code furniture."""
+    reason = getattr(error, "reason", None)
+    return str(reason).replace("_", " ").lower() if reason else str(error)

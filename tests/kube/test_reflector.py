@@ -1,0 +1,276 @@
+"""List and watch through every fault: what the sink is told, where the watch resumes, what people read."""
+
+import asyncio
+import json
+import random
+from contextlib import asynccontextmanager
+
+import pytest
+
+from berth.api.errors import ApiError, ConnectionLost
+from berth.api.resources import RESOURCES
+from berth.kube.changes import Added, Deleted, InvalidObject, Modified, Synced
+from berth.kube.reflector import Reflector
+from tests.kube.fakes import HANG, ScriptedTransport, VirtualClock, settle
+
+NODES = RESOURCES["Node"]
+
+
+def node(name, version, cpu="4"):
+    return {
+        "metadata": {"name": name, "uid": f"uid-{name}", "resourceVersion": str(version)},
+        "status": {"allocatable": {"cpu": cpu}},
+    }
+
+
+def page(version, *nodes, token=""):
+    metadata = {"resourceVersion": str(version), "continue": token}
+    return json.dumps({"kind": "NodeList", "metadata": metadata, "items": nodes}).encode()
+
+
+def line(kind, found):
+    return json.dumps({"type": kind, "object": found}).encode()
+
+
+def bookmark(version):
+    return line("BOOKMARK", {"kind": "Node", "metadata": {"resourceVersion": str(version)}})
+
+
+def status_line(code, reason, message):
+    return line("ERROR", {"kind": "Status", "code": code, "reason": reason, "message": message})
+
+
+class Following:
+    """A reflector at work on a scripted transport, and all that it told."""
+
+    def __init__(self, lists, watches, **options):
+        self.clock = VirtualClock()
+        self.transport = ScriptedTransport(lists, watches)
+        self.batches = []
+        self.reports = []
+        options.setdefault("sink", self.batches.append)
+        self.reflector = Reflector(
+            self.transport,
+            NODES,
+            report=self.reports.append,
+            rng=random.Random(1),
+            clock=self.clock,
+            sleep=self.clock.sleep,
+            **options,
+        )
+
+    @property
+    def told(self):
+        return [summary(change) for batch in self.batches for change in batch]
+
+    @property
+    def watched_from(self):
+        return [call["resource_version"] for call in self.transport.watch_calls]
+
+
+def summary(change):
+    match change:
+        case Synced():
+            return "synced"
+        case InvalidObject():
+            return f"invalid {change.name}"
+        case Added() | Modified() | Deleted():
+            verb = type(change).__name__.lower()
+            return f"{verb} {change.object.metadata.name}@{change.object.metadata.resource_version}"
+
+
+@asynccontextmanager
+async def following(lists, watches=(), **options):
+    case = Following(lists, watches, **options)
+    task = asyncio.create_task(case.reflector.run())
+    await settle()
+    try:
+        yield case
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_lists_then_watches_from_the_list():
+    watch = [line("ADDED", node("b", 11)), line("MODIFIED", node("a", 12)), line("DELETED", node("b", 13)), HANG]
+    async with following([page(10, node("a", 3))], [watch], field_selector="metadata.name!=x") as case:
+        assert case.told == ["added a@3", "synced", "added b@11", "modified a@12", "deleted b@11"]
+        assert case.reflector.is_synced and case.reflector.resource_version == "13"
+        call = case.transport.watch_calls[0]
+        assert call["resource_version"] == "10" and call["field_selector"] == "metadata.name!=x"
+        assert 300 <= call["timeout_s"] <= 600
+        assert case.reports == []
+
+
+async def test_what_is_at_hand_comes_as_one_batch():
+    watch = [line("ADDED", node(str(number), number)) for number in range(11, 61)]
+    async with following([page(10)], [[*watch, HANG]]) as case:
+        assert [len(batch) for batch in case.batches] == [1, 50]
+
+
+async def test_pages_are_followed_and_told_as_they_come():
+    lists = [page(10, node("a", 1), token="next"), page(10, node("b", 2), token="last"), page(10, node("c", 3))]
+    async with following(lists, page_size=1) as case:
+        assert case.told == ["added a@1", "added b@2", "added c@3", "synced"]
+        assert [(call["limit"], call["continue_token"]) for call in case.transport.list_calls] == [
+            (1, ""), (1, "next"), (1, "last"),
+        ]  # fmt: skip
+        assert case.watched_from == ["10"]
+
+
+async def test_an_expired_continue_token_takes_the_list_in_one():
+    expired = ApiError(410, "Expired", "The provided continue parameter is too old")
+    lists = [page(10, node("a", 1), node("gone", 2), token="next"), expired, page(20, node("a", 1), node("b", 15))]
+    async with following(lists) as case:
+        assert case.told == ["added a@1", "added gone@2", "added b@15", "deleted gone@2", "synced"]
+        assert case.transport.list_calls[-1]["limit"] == 0
+        assert case.watched_from == ["20"]
+
+
+async def test_resumes_after_a_normal_end_where_the_bookmark_was():
+    watches = [[line("ADDED", node("a", 11)), bookmark(30)], [line("ADDED", node("b", 31)), HANG]]
+    async with following([page(10)], watches) as case:
+        assert case.watched_from == ["10", "30"]
+        assert case.told == ["synced", "added a@11", "added b@31"]
+        assert case.reports == [] and len(case.transport.list_calls) == 1
+
+
+@pytest.mark.parametrize(
+    "gone",
+    [
+        ApiError(410, "Gone", "too old resource version: 10 (500)"),
+        status_line(410, "Expired", "too old resource version: 10 (500)"),
+    ],
+    ids=["HTTP", "ERROR event"],
+)
+async def test_lists_again_when_history_is_gone(gone):
+    lists = [
+        page(10, node("a", 1), node("b", 2), node("c", 3)),
+        page(500, node("a", 1), node("b", 400), node("d", 450)),
+    ]
+    async with following(lists, [[gone]]) as case:
+        assert case.told[3:] == ["synced", "modified b@400", "added d@450", "deleted c@3"]
+        assert case.watched_from == ["10", "500"]
+        assert case.reports == []
+
+
+async def test_history_gone_again_and_again_is_not_hammered():
+    gone = ApiError(410, "Gone", "too old resource version")
+    async with following([page(n) for n in range(10, 20)], [[gone]] * 9) as case:
+        assert len(case.transport.list_calls) == 2
+        await case.clock.advance(2)
+        assert len(case.transport.list_calls) == 3
+
+
+async def test_a_truncated_line_is_told_and_read_again():
+    whole = line("ADDED", node("b", 12))
+    watches = [[line("ADDED", node("a", 11)), whole[:40]], [whole, HANG]]
+    async with following([page(10)], watches) as case:
+        assert case.told == ["synced", "added a@11"]
+        assert len(case.reports) == 1
+        assert "nodes: a watch line is cut short or malformed" in case.reports[0]
+        assert "trying again in" in case.reports[0] and "ADDED" in case.reports[0]
+        await case.clock.advance(5)
+        assert case.watched_from == ["10", "11"]
+        assert case.told == ["synced", "added a@11", "added b@12"]
+
+
+async def test_a_malformed_line_hides_nothing_that_follows_it():
+    watches = [[b'{"type":"ADDED","object":{{', line("ADDED", node("b", 12))]]
+    watches += [[line("ADDED", node("a", 11)), line("ADDED", node("b", 12)), HANG]]
+    async with following([page(10)], watches) as case:
+        assert case.told == ["synced"]
+        await case.clock.advance(5)
+        assert case.watched_from == ["10", "10"]
+        assert case.told == ["synced", "added a@11", "added b@12"]
+
+
+async def test_a_place_that_always_breaks_is_passed_by_listing():
+    bad = [[b"nonsense"]] * 3
+    async with following([page(10), page(50, node("a", 40))], bad) as case:
+        await case.clock.advance(60)
+        assert case.watched_from == ["10", "10", "10", "50"]
+        assert case.told == ["synced", "added a@40"]
+        assert "failed 3 times, so listing again" in case.reports[-1]
+
+
+async def test_an_impossible_quantity_is_set_aside_and_the_rest_goes_on():
+    watch = [line("MODIFIED", node("a", 11, cpu="many")), line("ADDED", node("c", 12)), HANG]
+    async with following([page(10, node("a", 1), node("bad", 2, cpu="1Q"), node("b", 3))], [watch]) as case:
+        assert case.told == ["added a@1", "invalid bad", "added b@3", "synced", "invalid a", "added c@12"]
+        invalid = [change for batch in case.batches for change in batch if isinstance(change, InvalidObject)]
+        assert "status.allocatable[cpu]" in invalid[0].problem
+        assert invalid[1].old.metadata.resource_version == "1"
+        assert case.reflector.resource_version == "12"
+
+
+async def test_a_lost_connection_resumes_with_growing_delays():
+    lost = ConnectionLost("watching nodes: the connection broke")
+    async with following([page(10)], [[lost]] * 7) as case:
+        await case.clock.advance(1000)
+        assert case.watched_from == ["10"] * 8 and len(case.transport.list_calls) == 1
+        delays = case.clock.slept
+        assert 0.8 <= delays[0] <= 1.6 and 1.6 <= delays[1] <= 3.2 and 3.2 <= delays[2] <= 6.4
+        assert max(delays) == 30.0
+        assert len(case.reports) == 7
+
+
+async def test_an_event_ends_the_trouble():
+    lost = ConnectionLost("broke")
+    async with following([page(10)], [[lost], [lost], [line("ADDED", node("a", 11)), lost], [HANG]]) as case:
+        await case.clock.advance(30)
+        assert case.clock.slept[2] <= 1.6
+        assert case.watched_from == ["10", "10", "10", "11"]
+
+
+async def test_a_list_that_fails_is_tried_again():
+    refused = ApiError(403, "Forbidden", 'nodes is forbidden: User "x" cannot list resource "nodes"')
+    async with following([refused, ConnectionLost("down"), page(10, node("a", 1))]) as case:
+        assert "RBAC" in case.reports[0] and "cannot list" in case.reports[0]
+        assert "forbidden" in case.reflector.problem and not case.reflector.is_synced
+        await case.clock.advance(10)
+        assert case.told == ["added a@1", "synced"] and case.reflector.problem == ""
+
+
+@pytest.mark.parametrize("body", [b"<html>", b'{"items":[]}', b'{"metadata":{"resourceVersion":"1"},"items":[[]]}'])
+async def test_an_answer_that_is_no_list_is_told(body):
+    async with following([body, page(10)]) as case:
+        assert len(case.reports) == 1 and case.told == []
+        await case.clock.advance(5)
+        assert case.told == ["synced"]
+
+
+async def test_a_retryable_error_event_resumes_and_another_lists():
+    watches = [[status_line(500, "InternalError", "etcd is slow")], [status_line(400, "BadRequest", "what?")]]
+    async with following([page(10), page(20)], watches) as case:
+        await case.clock.advance(30)
+        assert case.watched_from == ["10", "10", "20"]
+
+
+async def test_a_watch_that_ends_at_once_is_not_hammered():
+    async with following([page(10)], [[], []]) as case:
+        assert len(case.transport.watch_calls) == 1 and "ended the watch at once" in case.reports[0]
+
+
+async def test_an_unknown_event_type_is_told():
+    async with following([page(10)], [[line("RENAMED", node("a", 11))]]) as case:
+        assert "unknown type 'RENAMED'" in case.reports[0]
+
+
+async def test_every_watch_is_closed():
+    async with following([page(10)], [[b"bad"], [ConnectionLost("x")], [HANG]]) as case:
+        await case.clock.advance(30)
+    assert len(case.transport.watch_calls) == 3
+    assert case.transport.closed_watches == 3
+
+
+@pytest.mark.parametrize("fails_at", [Synced, Modified], ids=["in the list", "in the watch"])
+async def test_a_bug_in_the_sink_surfaces(fails_at):
+    def sink(batch):
+        if any(isinstance(change, fails_at) for change in batch):
+            raise ZeroDivisionError("a bug")
+
+    case = Following([page(10, node("a", 1))], [[line("MODIFIED", node("a", 11)), HANG]], sink=sink)
+    with pytest.raises(ZeroDivisionError, match="a bug"):
+        async with asyncio.timeout(5):
+            await case.reflector.run()

@@ -1,0 +1,49 @@
+"""Lists and watch lines taken apart, or refused with the start of what came."""
+
+import pytest
+
+from berth.kube.wire import MalformedError, WireReader, excerpt
+
+
+def test_a_page():
+    body = b'{"metadata":{"resourceVersion":"5","continue":"x","remainingItemCount":9},"items":[{"a":1},[2]]}'
+    page = WireReader().list(body)
+    assert (page.metadata.resource_version, page.metadata.continue_token) == ("5", "x")
+    assert [bytes(item) for item in page.items] == [b'{"a":1}', b"[2]"]
+
+
+@pytest.mark.parametrize("items", [b"", b',"items":null', b',"items":[]'])
+def test_an_empty_page(items):
+    assert not WireReader().list(b'{"metadata":{"resourceVersion":"5"}' + items + b"}").items
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        (b"<html>Sign in</html>", "the list cannot be read.*<html>Sign in"),
+        (b"", "the list cannot be read"),
+        (b'{"metadata":{"resourceVersion":"5"},"items":[{}', "truncated"),
+        (b'{"kind":"Status"}', "no metadata.resourceVersion; is this an API server"),
+    ],
+)
+def test_no_page(body, words):
+    with pytest.raises(MalformedError, match=words):
+        WireReader().list(body)
+
+
+def test_an_event():
+    event = WireReader().event(b'{"type":"ADDED","object":{"kind":"Pod"}}')
+    assert (event.type, bytes(event.object)) == ("ADDED", b'{"kind":"Pod"}')
+
+
+@pytest.mark.parametrize(
+    "line", [b"", b"{", b"null", b'{"type":"ADDED"}', b'{"type":1,"object":{}}', b'{"type":"A","obj']
+)
+def test_no_event(line):
+    with pytest.raises(MalformedError, match="a watch line is cut short or malformed"):
+        WireReader().event(line)
+
+
+def test_excerpts_are_short_and_printable():
+    assert excerpt(b"a\xff\n") == repr("a\ufffd\n")
+    assert len(excerpt(b"x" * 10**6)) < 130
