@@ -1,0 +1,53 @@
+"""`berth apiserver`: the embedded API server alone, for any scheduler to be run against.
+
+No nodes, no controllers, no scheduler: what is created stays as it is until somebody changes it.
+"""
+
+import asyncio
+import signal
+from datetime import UTC, datetime
+from pathlib import Path
+
+import click
+
+
+@click.command(name="apiserver")
+@click.option(
+    "--dir",
+    "directory",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path(".berth"),
+    show_default=True,
+    help="Where the kubeconfig is written.",
+)
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option("--port", type=click.IntRange(0, 65535), default=0, show_default=True, help="Port; 0 takes a free one.")
+@click.option("--token", default="", envvar="BERTH_TOKEN", help="Bearer token for clients; by default a random one.")
+def command(directory: Path, host: str, port: int, token: str) -> None:
+    """Run an API server with an empty cluster, kept in memory."""
+    try:
+        asyncio.run(_serve(directory, host, port, token))
+    except OSError as error:
+        raise click.ClickException(
+            f"cannot serve on {host}:{port} with files in {directory}: {error.strerror or error}; "
+            "choose another --host, --port or --dir"
+        ) from None
+
+
+async def _serve(directory: Path, host: str, port: int, token: str) -> None:
+    from berth.cluster.server import ApiServer
+    from berth.cluster.store import Store
+
+    stopped = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stopped.set)
+    server = ApiServer(Store(lambda: datetime.now(UTC)), directory, host=host, port=port, token=token)
+    await server.start()
+    click.echo(f"API server ready at {server.url}")
+    click.echo(f"  export KUBECONFIG={server.kubeconfig.absolute()}")
+    click.echo("Ctrl-C ends it.")
+    try:
+        await stopped.wait()
+    finally:
+        await server.stop()

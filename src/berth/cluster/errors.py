@@ -1,0 +1,169 @@
+"""Refusals of the embedded API server, in the words of the real one.
+
+The store and everything under it raise `StoreError`; the HTTP server and the in-process transport turn it
+into a `metav1.Status` with `to_status()`.
+"""
+
+from typing import Any
+
+Details = dict[str, Any]
+
+
+class StoreError(Exception):
+    """A request that was refused: HTTP code, machine-readable reason, message for people, details."""
+
+    def __init__(self, status_code: int, reason: str, message: str, details: Details | None = None) -> None:
+        super().__init__(message)
+        self.status_code = status_code
+        self.reason = reason
+        self.message = message
+        self.details = details or {}
+
+    def to_status(self) -> dict[str, Any]:
+        """The refusal as the `metav1.Status` that clients expect."""
+        status: dict[str, Any] = {
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": {},
+            "status": "Failure",
+            "message": self.message,
+            "reason": self.reason,
+            "code": self.status_code,
+        }
+        if self.details:
+            status["details"] = self.details
+        return status
+
+
+def qualified(plural: str, group: str) -> str:
+    """A resource as messages name it: `pods`, `deployments.apps`."""
+    return f"{plural}.{group}" if group else plural
+
+
+def _about(plural: str, group: str, name: str) -> Details:
+    details: Details = {"name": name} if name else {}
+    if group:
+        details["group"] = group
+    details["kind"] = plural
+    return details
+
+
+def not_found(plural: str, group: str, name: str) -> StoreError:
+    """404: no such object."""
+    message = f'{qualified(plural, group)} "{name}" not found'
+    return StoreError(404, "NotFound", message, _about(plural, group, name))
+
+
+def already_exists(plural: str, group: str, name: str) -> StoreError:
+    """409: the name is taken."""
+    message = f'{qualified(plural, group)} "{name}" already exists'
+    return StoreError(409, "AlreadyExists", message, _about(plural, group, name))
+
+
+def conflict(plural: str, group: str, name: str, why: str) -> StoreError:
+    """409: the request contradicts the object's present state."""
+    message = f'Operation cannot be fulfilled on {qualified(plural, group)} "{name}": {why}'
+    return StoreError(409, "Conflict", message, _about(plural, group, name))
+
+
+def stale(plural: str, group: str, name: str) -> StoreError:
+    """409: the writer had an older version in mind."""
+    why = "the object has been modified; please apply your changes to the latest version and try again"
+    return conflict(plural, group, name, why)
+
+
+def forbidden(plural: str, group: str, name: str, why: str) -> StoreError:
+    """403: admission says no."""
+    message = f'{qualified(plural, group)} "{name}" is forbidden: {why}'
+    return StoreError(403, "Forbidden", message, _about(plural, group, name))
+
+
+def bad_request(message: str) -> StoreError:
+    """400: the request itself makes no sense."""
+    return StoreError(400, "BadRequest", message)
+
+
+def expired(message: str) -> StoreError:
+    """410: the resourceVersion or continue token is older than what is kept."""
+    return StoreError(410, "Expired", message)
+
+
+def too_old(requested: int, oldest: int) -> StoreError:
+    """410 for a watch that wants to start before the kept history."""
+    return expired(f"too old resource version: {requested} ({oldest})")
+
+
+def method_not_allowed() -> StoreError:
+    """405: the resource has no such verb."""
+    message = "the server does not allow this method on the requested resource"
+    return StoreError(405, "MethodNotAllowed", message)
+
+
+def unsupported_media_type(message: str) -> StoreError:
+    """415: a body in a format that this server does not read."""
+    return StoreError(415, "UnsupportedMediaType", message)
+
+
+class Raw(str):
+    """Text that messages show as it is, without quotes."""
+
+    __slots__ = ()
+
+
+class FieldErrors:
+    """Collects what is wrong with one object, field by field, and raises it as one 422."""
+
+    __slots__ = ("_causes",)
+
+    def __init__(self) -> None:
+        self._causes: list[Details] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._causes)
+
+    def _add(self, reason: str, field: str, message: str) -> None:
+        self._causes.append({"reason": reason, "message": message, "field": field})
+
+    def required(self, field: str, why: str = "") -> None:
+        """A field that must be there is not."""
+        self._add("FieldValueRequired", field, f"Required value: {why}" if why else "Required value")
+
+    def invalid(self, field: str, value: Any, why: str) -> None:
+        """A field has a value that it cannot have."""
+        self._add("FieldValueInvalid", field, f"Invalid value: {_shown(value)}: {why}")
+
+    def unsupported(self, field: str, value: str, allowed: tuple[str, ...]) -> None:
+        """A field has a value outside its closed set."""
+        names = ", ".join(f'"{name}"' for name in sorted(allowed))
+        self._add("FieldValueNotSupported", field, f'Unsupported value: "{value}": supported values: {names}')
+
+    def duplicate(self, field: str, value: Any) -> None:
+        """Two entries of a list share what must be unique."""
+        self._add("FieldValueDuplicate", field, f"Duplicate value: {_shown(value)}")
+
+    def forbidden(self, field: str, why: str) -> None:
+        """A field may not be set, or not be changed."""
+        self._add("FieldValueForbidden", field, f"Forbidden: {why}")
+
+    def raise_for(self, kind: str, group: str, name: str) -> None:
+        """Raise one `Invalid` for everything collected, if anything was."""
+        if not self._causes:
+            return
+        said = [f"{cause['field']}: {cause['message']}" for cause in self._causes]
+        summary = said[0] if len(said) == 1 else "[" + ", ".join(said) + "]"
+        message = f'{qualified(kind, group)} "{name}" is invalid: {summary}'
+        details = _about(kind, group, name)
+        details["causes"] = self._causes
+        raise StoreError(422, "Invalid", message, details)
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, Raw):
+        return str(value)
+    if isinstance(value, str):
+        return f'"{value}"'
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if value is None:
+        return "null"
+    return str(value)

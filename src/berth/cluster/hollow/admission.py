@@ -1,0 +1,139 @@
+"""Whether a kubelet takes a pod that was bound to its node, and if not, in which words it refuses.
+
+A bound pod is checked once more where it is to run: resources, node affinity, name, host ports, taints of effect
+NoExecute. Pure functions; names of reasons and messages are those of upstream's kubelet (pkg/kubelet/lifecycle).
+Critical pods do not push others out here, as a real kubelet would have it. Called by `kubelet`.
+"""
+
+from collections.abc import Mapping, Set
+from typing import NamedTuple
+
+from berth.api.node import Node
+from berth.api.pod import Pod
+from berth.api.taints import NO_EXECUTE, untolerated_taint
+
+OS_LABEL = "kubernetes.io/os"
+AFFINITY_MESSAGE = "node(s) didn't match Pod's node affinity/selector"
+NAME_MESSAGE = "node(s) didn't match the requested node name"
+PORTS_MESSAGE = "node(s) didn't have free ports for the requested pod ports"
+TAINT_MESSAGE = "node(s) had taints that the pod didn't tolerate"
+NATIVE_ORDER = ("cpu", "memory", "ephemeral-storage")
+WILDCARD_IP = "0.0.0.0"
+
+HostPort = tuple[str, str, int]
+
+
+class Rejection(NamedTuple):
+    """Why a pod was not admitted."""
+
+    reason: str
+    message: str
+
+
+class NodeLoad(NamedTuple):
+    """What the pods already admitted to a node take: amounts (CPU in milli-units), their number, host ports."""
+
+    used: Mapping[str, int]
+    pods: int
+    ports: Set[HostPort]
+
+
+def admit(
+    pod: Pod, pod_os: str, requests: Mapping[str, int], node: Node, allocatable: Mapping[str, int], load: NodeLoad
+) -> Rejection | None:
+    """None when the node takes the pod, else the first reason why not, in the kubelet's order."""
+    return (
+        _check_os(pod, pod_os, node)
+        or _check_resources(requests, allocatable, load)
+        or _check_affinity(pod, node)
+        or _check_name(pod, node)
+        or _check_ports(pod, load)
+        or _check_taints(pod, node)
+    )
+
+
+def host_ports(pod: Pod) -> set[HostPort]:
+    """The ports of the node that the pod's containers and sidecars ask for, as (address, protocol, port)."""
+    sidecars = [container for container in pod.spec.init_containers if container.restart_policy == "Always"]
+    return {
+        (port.host_ip or WILDCARD_IP, port.protocol or "TCP", port.host_port)
+        for container in (*pod.spec.containers, *sidecars)
+        for port in container.ports
+        if port.host_port > 0
+    }
+
+
+def _check_os(pod: Pod, pod_os: str, node: Node) -> Rejection | None:
+    node_os = node.metadata.labels.get(OS_LABEL, "linux")
+    label = pod.metadata.labels.get(OS_LABEL)
+    if label is not None and label != node_os:
+        message = "Failed to admit pod as the `kubernetes.io/os` label doesn't match node label"
+        return Rejection("PodOSSelectorNodeLabelDoesNotMatch", message)
+    if pod_os and pod_os != node_os:
+        return Rejection("PodOSNotSupported", "Failed to admit pod as the OS field doesn't match node OS")
+    return None
+
+
+def _check_resources(requests: Mapping[str, int], allocatable: Mapping[str, int], load: NodeLoad) -> Rejection | None:
+    if load.pods + 1 > allocatable.get("pods", 0):
+        return _insufficient("pods", 1, load.pods, allocatable.get("pods", 0))
+    for name in _in_order(requests):
+        requested, used = requests[name], load.used.get(name, 0)
+        capacity = allocatable.get(name)
+        if capacity is None and _is_extended(name):
+            continue  # a resource of the cluster, not of the node; kubelets leave those alone
+        if requested > 0 and requested > (capacity or 0) - used:
+            return _insufficient(name, requested, used, capacity or 0)
+    return None
+
+
+def _in_order(requests: Mapping[str, int]) -> list[str]:
+    others = sorted(name for name in requests if name not in NATIVE_ORDER and name != "pods")
+    return [name for name in NATIVE_ORDER if name in requests] + others
+
+
+def _is_extended(name: str) -> bool:
+    """A resource outside the kubernetes.io domain, like `example.com/gpu`."""
+    domain, slash, _ = name.partition("/")
+    return bool(slash) and domain != "kubernetes.io" and not domain.endswith(".kubernetes.io")
+
+
+def _insufficient(name: str, requested: int, used: int, capacity: int) -> Rejection:
+    return Rejection(
+        f"OutOf{name}",
+        f"Node didn't have enough resource: {name}, requested: {requested}, used: {used}, capacity: {capacity}",
+    )
+
+
+def _check_affinity(pod: Pod, node: Node) -> Rejection | None:
+    labels = node.metadata.labels
+    selected = all(labels.get(key) == value for key, value in pod.spec.node_selector.items())
+    affinity = pod.spec.affinity.node_affinity if pod.spec.affinity is not None else None
+    if selected and affinity is not None and affinity.required is not None:
+        selected = affinity.required.matches(labels, node.metadata.name)
+    return None if selected else _failed("NodeAffinity", AFFINITY_MESSAGE)
+
+
+def _check_name(pod: Pod, node: Node) -> Rejection | None:
+    if pod.spec.node_name in ("", node.metadata.name):
+        return None
+    return _failed("NodeName", NAME_MESSAGE)
+
+
+def _check_ports(pod: Pod, load: NodeLoad) -> Rejection | None:
+    for address, protocol, port in host_ports(pod):
+        for held_address, held_protocol, held_port in load.ports:
+            same_address = address == held_address or WILDCARD_IP in (address, held_address)
+            if same_address and (protocol, port) == (held_protocol, held_port):
+                return _failed("NodePorts", PORTS_MESSAGE)
+    return None
+
+
+def _check_taints(pod: Pod, node: Node) -> Rejection | None:
+    if untolerated_taint(node.spec.taints, pod.spec.tolerations, (NO_EXECUTE,)) is None:
+        return None
+    return _failed("TaintToleration", TAINT_MESSAGE)
+
+
+def _failed(predicate: str, description: str) -> Rejection:
+    return Rejection(predicate, f"Predicate {predicate} failed: {description}")

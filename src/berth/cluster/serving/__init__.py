@@ -1,0 +1,1 @@
+"""The store over HTTP: routing, verbs, watches, discovery, OpenAPI."""

@@ -1,0 +1,62 @@
+"""Answers as bytes: JSON objects, lists built from shared encodings, `metav1.Status`."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+from aiohttp import web
+
+from berth.cluster.errors import StoreError
+from berth.cluster.resource_types import ResourceType
+
+encode = msgspec.json.Encoder().encode
+
+_JSON = "application/json"
+
+
+def json_response(body: Any, status: int = 200, content_type: str = _JSON) -> web.Response:
+    """Any JSON value."""
+    return web.Response(body=encode(body), status=status, headers={"Content-Type": content_type})
+
+
+def bytes_response(body: bytes, status: int = 200) -> web.Response:
+    """JSON that is already encoded."""
+    return web.Response(body=body, status=status, headers={"Content-Type": _JSON})
+
+
+def error_response(error: StoreError) -> web.Response:
+    """A refusal; 429 says when to come again."""
+    response = json_response(error.to_status(), error.status_code)
+    retry_after_s = error.details.get("retryAfterSeconds")
+    if retry_after_s:
+        response.headers["Retry-After"] = str(retry_after_s)
+    if error.status_code == 401:
+        response.headers["WWW-Authenticate"] = "Bearer"
+    return response
+
+
+def success(kind: ResourceType | None = None, meta: dict[str, Any] | None = None, code: int = 200) -> web.Response:
+    """The Status that says that something was done."""
+    status: dict[str, Any] = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
+    if kind is not None and meta is not None:
+        details = {"name": meta["name"], "group": kind.group, "kind": kind.plural, "uid": meta["uid"]}
+        status["details"] = {key: value for key, value in details.items() if value}
+    if code != 200:
+        status["code"] = code
+    return json_response(status, code)
+
+
+def list_meta(revision: int, continue_token: str = "", remaining: int | None = None) -> dict[str, Any]:
+    """The metadata of a list."""
+    meta: dict[str, Any] = {"resourceVersion": str(revision)}
+    if continue_token:
+        meta["continue"] = continue_token
+        if remaining is not None:
+            meta["remainingItemCount"] = remaining
+    return meta
+
+
+def encoded_list(kind: ResourceType, meta: dict[str, Any], items: Iterable[bytes]) -> bytes:
+    """A `<Kind>List` around items that are already encoded."""
+    head = encode({"kind": f"{kind.kind}List", "apiVersion": kind.api_version, "metadata": meta})
+    return b'%s,"items":[%s]}' % (head[:-1], b",".join(items))

@@ -1,0 +1,53 @@
+"""Which strategy each resource has."""
+
+from types import MappingProxyType
+
+from berth.cluster.resource_types import ResourceKey, ResourceType
+from berth.cluster.strategies import others, workloads
+from berth.cluster.strategies.base import Strategy
+from berth.cluster.strategies.pods import PodStrategy
+
+_DEFAULT = Strategy()
+_STRATEGIES: MappingProxyType[ResourceKey, Strategy] = MappingProxyType(
+    {
+        ("", "pods"): PodStrategy(),
+        ("", "namespaces"): others.NamespaceStrategy(),
+        ("", "nodes"): others.NodeStrategy(),
+        ("", "services"): others.ServiceStrategy(),
+        ("", "secrets"): others.SecretStrategy(),
+        ("", "replicationcontrollers"): workloads.ReplicationControllerStrategy(),
+        ("", "persistentvolumes"): others.DefaultsStrategy(
+            {}, {"persistentVolumeReclaimPolicy": "Retain", "volumeMode": "Filesystem"}, {"phase": "Pending"}
+        ),
+        ("", "persistentvolumeclaims"): others.DefaultsStrategy({}, {"volumeMode": "Filesystem"}, {"phase": "Pending"}),
+        ("apps", "deployments"): workloads.DeploymentStrategy(),
+        ("apps", "replicasets"): workloads.WorkloadStrategy(),
+        ("apps", "statefulsets"): workloads.StatefulSetStrategy(),
+        ("apps", "daemonsets"): workloads.DaemonSetStrategy(),
+        ("batch", "jobs"): workloads.JobStrategy(),
+        ("batch", "cronjobs"): workloads.CronJobStrategy(),
+        ("policy", "poddisruptionbudgets"): others.DisruptionBudgetStrategy(),
+        ("scheduling.k8s.io", "priorityclasses"): others.PriorityClassStrategy(),
+        ("storage.k8s.io", "storageclasses"): others.DefaultsStrategy(
+            {"reclaimPolicy": "Delete", "volumeBindingMode": "Immediate"}, {}, None
+        ),
+        ("storage.k8s.io", "csidrivers"): others.DefaultsStrategy(
+            {},
+            {
+                "attachRequired": True,
+                "podInfoOnMount": False,
+                "storageCapacity": False,
+                "fsGroupPolicy": "ReadWriteOnceWithFSType",
+                "volumeLifecycleModes": ["Persistent"],
+                "requiresRepublish": False,
+                "seLinuxMount": False,
+            },
+            None,
+        ),
+    }
+)
+
+
+def strategy_of(kind: ResourceType) -> Strategy:
+    """What is special about a resource."""
+    return _STRATEGIES.get(kind.key, _DEFAULT)

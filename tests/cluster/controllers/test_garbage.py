@@ -1,0 +1,106 @@
+"""Deleting owners: what goes with them, what stays, and in which order."""
+
+import pytest
+
+from tests.cluster.controllers.world import World, deployment, meta, pod
+
+
+def config_map(name, *owners):
+    references = [{"apiVersion": "v1", "kind": "ConfigMap", **named(owner)} for owner in owners]
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta(name, ownerReferences=references)}
+
+
+def named(owner):
+    return {name: owner["metadata"][name] for name in ("name", "uid")}
+
+
+def up():
+    world = World()
+    world.create(deployment("web", 3))
+    world.run()
+    return world
+
+
+def test_background_deletion_takes_everything_below():
+    world = up()
+    world.delete("Deployment", "web", propagationPolicy="Background")
+    assert world.get("Deployment", "web") is None
+    world.run(5)
+    assert (world.all("ReplicaSet"), world.pods()) == ([], [])
+
+
+def test_foreground_deletion_keeps_the_owner_until_all_are_gone():
+    world = up()
+    world.delete("Deployment", "web", propagationPolicy="Foreground")
+    world.run()
+    waiting = world.get("Deployment", "web")
+    assert waiting["metadata"]["finalizers"] == ["foregroundDeletion"]
+    assert all("deletionTimestamp" in one["metadata"] for one in world.pods())
+    world.run(5)
+    assert world.get("Deployment", "web") is None
+    assert (world.all("ReplicaSet"), world.pods()) == ([], [])
+
+
+def test_orphaning_leaves_the_dependents():
+    world = up()
+    world.delete("Deployment", "web", propagationPolicy="Orphan")
+    world.run(5)
+    assert world.get("Deployment", "web") is None
+    (left,) = world.all("ReplicaSet")
+    assert not left["metadata"].get("ownerReferences")
+    assert len(world.pods()) == 3
+
+
+def test_a_replacement_adopts_the_orphans():
+    world = up()
+    before = {one["metadata"]["uid"] for one in world.pods()}
+    world.delete("Deployment", "web", propagationPolicy="Orphan")
+    world.run()
+    world.create(deployment("web", 3))
+    world.run(5)
+    assert {one["metadata"]["uid"] for one in world.pods()} == before
+
+
+def test_of_several_owners_the_last_takes_the_object_along():
+    world = World()
+    one, two = world.create(config_map("one")), world.create(config_map("two"))
+    world.create(config_map("both", one, two))
+    world.delete("ConfigMap", "one")
+    world.run()
+    (left,) = world.get("ConfigMap", "both")["metadata"]["ownerReferences"]
+    assert left["name"] == "two"
+    world.delete("ConfigMap", "two")
+    world.run()
+    assert world.get("ConfigMap", "both") is None
+
+
+@pytest.mark.parametrize("kind", ["absent", "other namespace"])
+def test_an_owner_that_cannot_be_found_is_no_owner(kind):
+    world = World()
+    owner = {"metadata": {"name": "ghost", "uid": "no-such-uid"}}
+    if kind == "other namespace":
+        world.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "other"}})
+        elsewhere = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "cm", "namespace": "other"}}
+        owner = world.create(elsewhere)
+    world.create(config_map("left", owner))
+    world.run()
+    assert world.get("ConfigMap", "left") is None
+
+
+def test_a_namespace_goes_with_all_it_holds():
+    world = World()
+    world.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}})
+    for one in (deployment("web", 2), pod("bare"), config_map("settings")):
+        one["metadata"]["namespace"] = "team"
+        world.create(one)
+    world.create(pod("elsewhere"))
+    world.run()
+    world.delete("Namespace", "team", namespace="")
+    world.run()
+    waiting = world.get("Namespace", "team", "")
+    assert waiting["status"]["phase"] == "Terminating"
+    assert "pods" in waiting["status"]["conditions"][0]["message"]
+    world.run(5)
+    assert world.get("Namespace", "team", "") is None
+    assert [one["metadata"]["name"] for one in world.pods()] == ["elsewhere"]
+    assert world.all("Deployment") == world.all("ConfigMap", "team") == []

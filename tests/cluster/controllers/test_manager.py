@@ -1,0 +1,89 @@
+"""Turns of the controllers, the recorder's moderation, and the pump of the live process."""
+
+import asyncio
+from datetime import UTC, datetime
+
+from berth.cluster.controllers.client import Client
+from berth.cluster.controllers.index import ObjectIndex
+from berth.cluster.controllers.kinds import resource_of
+from berth.cluster.controllers.manager import ControllerManager
+from berth.cluster.controllers.pump import ControllerPump
+from berth.cluster.controllers.replicaset import ReplicaSetController
+from berth.cluster.store import Store
+from tests.cluster.controllers.world import START_S, World, deployment, replica_set
+
+
+def test_the_same_events_give_the_same_cluster():
+    def final():
+        world = World()
+        world.create(deployment("web", 5))
+        world.run(5)
+        world.scale("Deployment", "web", 2)
+        world.run(5)
+        return world.all("Pod"), world.all("Deployment"), world.all("Event")
+
+    assert final() == final()
+
+
+def test_controllers_that_start_late_catch_up():
+    store = Store(lambda: datetime.fromtimestamp(START_S, UTC))
+    store.create(resource_of("ReplicaSet"), "default", replica_set("web", 2))
+    manager = ControllerManager(store)
+    manager.add([ReplicaSetController(manager.client)])
+    manager.run_until_quiet(START_S)
+    assert len(store.objects(resource_of("Pod"))) == 2
+
+
+def test_a_quiet_manager_has_no_deadline():
+    world = World()
+    assert world.manager.next_deadline() is None
+    world.create(replica_set("web", 1))
+    assert world.manager.next_deadline() == 0.0
+
+
+def test_an_object_with_many_events_is_cut_short():
+    store = Store(lambda: datetime.fromtimestamp(START_S, UTC))
+    client = Client(store, ObjectIndex())
+    owner = store.create(resource_of("ReplicaSet"), "default", replica_set("web", 1))
+    for _ in range(40):
+        client.events.normal("test", "ReplicaSet", owner, "Tested", "again", START_S)
+    assert len(store.objects(resource_of("Event"))) == 25
+    client.events.normal("test", "ReplicaSet", owner, "Tested", "later", START_S + 300)
+    assert len(store.objects(resource_of("Event"))) == 26
+
+
+async def test_the_pump_works_when_something_changes():
+    store = Store(lambda: datetime.now(UTC))
+    manager = ControllerManager(store)
+    manager.add([ReplicaSetController(manager.client)])
+    pump = ControllerPump(store, manager)
+    pump.start()
+    store.create(resource_of("ReplicaSet"), "default", replica_set("web", 3))
+    async with asyncio.timeout(5):
+        while len(store.objects(resource_of("Pod"))) < 3:
+            await asyncio.sleep(0.002)
+    await pump.stop()
+    store.create(resource_of("ReplicaSet"), "default", replica_set("db", 3))
+    await asyncio.sleep(0.02)
+    assert len(store.objects(resource_of("Pod"))) == 3
+
+
+async def test_the_pump_outlives_a_bug(caplog):
+    class Broken(ReplicaSetController):
+        def sync(self, key, now_s):
+            if key == "default/bad":
+                raise ZeroDivisionError
+            super().sync(key, now_s)
+
+    store = Store(lambda: datetime.now(UTC))
+    manager = ControllerManager(store)
+    manager.add([Broken(manager.client)])
+    pump = ControllerPump(store, manager)
+    pump.start()
+    for name in ("bad", "good"):
+        store.create(resource_of("ReplicaSet"), "default", replica_set(name, 1))
+    async with asyncio.timeout(5):
+        while not store.objects(resource_of("Pod")):
+            await asyncio.sleep(0.002)
+    await pump.stop()
+    assert "a controller failed" in caplog.text

@@ -1,0 +1,129 @@
+"""Namespaces, nodes, services, priority classes, budgets, secrets."""
+
+import pytest
+
+from berth.cluster.errors import StoreError
+from berth.cluster.patches import MERGE_PATCH
+from berth.cluster.resource_types import BY_KEY
+from tests.cluster.objects import BUDGETS, NAMESPACES, NODES, PRIORITY_CLASSES, make_store
+
+SERVICES = BY_KEY["", "services"]
+SECRETS = BY_KEY["", "secrets"]
+STORAGE_CLASSES = BY_KEY["storage.k8s.io", "storageclasses"]
+
+
+def test_a_namespace_carries_its_name_as_a_label():
+    made = make_store().create(NAMESPACES, "", {"metadata": {"name": "team"}})
+    assert made["metadata"]["labels"] == {"kubernetes.io/metadata.name": "team"}
+    assert (made["spec"], made["status"]) == ({"finalizers": ["kubernetes"]}, {"phase": "Active"})
+
+
+def test_a_namespace_cannot_be_finalized_by_an_ordinary_update():
+    store = make_store()
+    made = store.create(NAMESPACES, "", {"metadata": {"name": "team"}})
+    assert store.update(NAMESPACES, "", "team", {**made, "spec": {}})["spec"] == {"finalizers": ["kubernetes"]}
+
+
+def test_a_node_can_allocate_its_capacity():
+    made = make_store().create(NODES, "", {"metadata": {"name": "n"}, "status": {"capacity": {"cpu": "4"}}})
+    assert made["status"]["allocatable"] == {"cpu": "4"}
+
+
+@pytest.mark.parametrize(
+    ("node", "why"),
+    [
+        ({"spec": {"taints": [{"key": "a", "effect": "Shun"}]}}, 'spec.taints[0].effect: Unsupported value: "Shun"'),
+        ({"status": {"capacity": {"cpu": "four"}}}, "status.capacity[cpu]: quantities must match"),
+    ],
+)
+def test_nodes_that_are_wrong(node, why):
+    with pytest.raises(StoreError) as caught:
+        make_store().create(NODES, "", {"metadata": {"name": "n"}, **node})
+    assert why in caught.value.message
+
+
+def test_an_impossible_amount_is_refused_in_a_status_update_too():
+    store = make_store()
+    store.create(NODES, "", {"metadata": {"name": "n"}})
+    with pytest.raises(StoreError, match=r"status\.allocatable\[memory\]"):
+        store.patch(NODES, "", "n", {"status": {"allocatable": {"memory": "8 GB"}}}, MERGE_PATCH, "status")
+
+
+def test_services_get_addresses_of_their_own():
+    store = make_store()
+    port = {"ports": [{"port": 80}]}
+    made = [store.create(SERVICES, "default", {"metadata": {"name": name}, "spec": dict(port)}) for name in ("a", "b")]
+    addresses = [service["spec"]["clusterIP"] for service in made]
+    assert len(set(addresses)) == 2 and all(address.startswith("10.96.") for address in addresses)
+    assert made[0]["spec"]["ports"] == [{"port": 80, "protocol": "TCP", "targetPort": 80}]
+    headless = {"metadata": {"name": "c"}, "spec": {"clusterIP": "None"}}
+    assert store.create(SERVICES, "default", headless)["spec"]["clusterIP"] == "None"
+
+
+def test_a_service_keeps_its_address():
+    store = make_store()
+    obj = {"metadata": {"name": "a"}, "spec": {"ports": [{"port": 80}]}}
+    made = store.create(SERVICES, "default", obj)
+    written = store.update(SERVICES, "default", "a", {"metadata": {"name": "a"}, "spec": {"ports": [{"port": 81}]}})
+    assert written["spec"]["clusterIP"] == made["spec"]["clusterIP"]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "why"),
+    [
+        ("system-mine", 5, "reserved for system use only"),
+        ("huge", 1_000_000_001, "maximum allowed value of a user defined priority is 1000000000"),
+    ],
+)
+def test_priority_classes_that_are_refused(name, value, why):
+    with pytest.raises(StoreError, match=why):
+        make_store().create(PRIORITY_CLASSES, "", {"metadata": {"name": name}, "value": value})
+
+
+def test_the_value_of_a_priority_class_never_changes():
+    store = make_store()
+    store.create(PRIORITY_CLASSES, "", {"metadata": {"name": "high"}, "value": 5})
+    with pytest.raises(StoreError, match="value: Forbidden: may not be changed in an update"):
+        store.patch(PRIORITY_CLASSES, "", "high", {"value": 6}, MERGE_PATCH)
+
+
+def test_a_budget_has_one_bound():
+    spec = {"minAvailable": 1, "maxUnavailable": 1}
+    with pytest.raises(StoreError, match="minAvailable and maxUnavailable cannot be both set"):
+        make_store().create(BUDGETS, "default", {"metadata": {"name": "b"}, "spec": spec})
+
+
+def test_a_secret_is_kept_encoded():
+    made = make_store().create(SECRETS, "default", {"metadata": {"name": "s"}, "stringData": {"key": "pass"}})
+    assert (made["data"], made["type"]) == ({"key": "cGFzcw=="}, "Opaque")
+    assert "stringData" not in made
+    with pytest.raises(StoreError, match="must be base64") as caught:
+        make_store().create(SECRETS, "default", {"metadata": {"name": "s"}, "data": {"key": "not base64!"}})
+    assert "not base64!" not in caught.value.message
+
+
+def test_a_storage_class_binds_at_once_by_default():
+    made = make_store().create(STORAGE_CLASSES, "", {"metadata": {"name": "fast"}, "provisioner": "x"})
+    assert (made["reclaimPolicy"], made["volumeBindingMode"]) == ("Delete", "Immediate")
+
+
+def without_spec(kind, spec):
+    store = make_store()
+    store.create(kind, "default", {"metadata": {"name": "x"}, "spec": spec})
+    return store.patch(kind, "default", "x", {"spec": None}, MERGE_PATCH)
+
+
+def test_a_budget_or_node_may_lose_its_spec():
+    assert without_spec(BUDGETS, {"minAvailable": 1})["spec"] == {}
+    assert not without_spec(NODES, {"unschedulable": True}).get("spec")
+
+
+@pytest.mark.parametrize(
+    ("key", "needed"), [(("", "pods"), "spec.containers"), (("batch", "cronjobs"), "spec.schedule")]
+)
+def test_others_need_theirs(key, needed):
+    pod_spec = {"restartPolicy": "Never", "containers": [{"name": "main", "image": "x:1"}]}
+    job = {"schedule": "@daily", "jobTemplate": {"spec": {"template": {"spec": pod_spec}}}}
+    with pytest.raises(StoreError, match=f"{needed}: Required value") as caught:
+        without_spec(BY_KEY[key], job if key[0] else pod_spec)
+    assert caught.value.status_code == 422

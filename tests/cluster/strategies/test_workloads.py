@@ -1,0 +1,134 @@
+"""Workloads: defaults, selectors, templates."""
+
+import pytest
+
+from berth.cluster.errors import StoreError
+from berth.cluster.patches import MERGE_PATCH
+from berth.cluster.resource_types import BY_KEY
+from tests.cluster.objects import DEPLOYMENTS, JOBS, deployment, make_store
+
+CONTROLLERS = BY_KEY["", "replicationcontrollers"]
+STATEFUL_SETS = BY_KEY["apps", "statefulsets"]
+DAEMON_SETS = BY_KEY["apps", "daemonsets"]
+CRON_JOBS = BY_KEY["batch", "cronjobs"]
+
+
+def job(**spec):
+    template = {"spec": {"restartPolicy": "Never", "containers": [{"name": "main", "image": "busybox:1"}]}}
+    return {"metadata": {"name": "sum"}, "spec": {"template": template, **spec}}
+
+
+def test_the_defaults_of_a_deployment():
+    spec = make_store().create(DEPLOYMENTS, "default", deployment())["spec"]
+    assert spec["replicas"] == 1
+    assert spec["strategy"] == {
+        "type": "RollingUpdate",
+        "rollingUpdate": {"maxUnavailable": "25%", "maxSurge": "25%"},
+    }
+    assert (spec["revisionHistoryLimit"], spec["progressDeadlineSeconds"]) == (10, 600)
+    assert spec["template"]["spec"]["restartPolicy"] == "Always"
+    # A template is not a pod yet: admission's part comes when pods are made from it.
+    assert not {"tolerations", "priority", "serviceAccountName"} & set(spec["template"]["spec"])
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [
+        (STATEFUL_SETS, {"podManagementPolicy": "OrderedReady", "replicas": 1}),
+        (
+            DAEMON_SETS,
+            {"updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1, "maxSurge": 0}}},
+        ),
+    ],
+)
+def test_the_defaults_of_other_workloads(kind, expected):
+    spec = make_store().create(kind, "default", deployment())["spec"]
+    assert {key: spec[key] for key in expected} == expected
+
+
+def test_a_replication_controller_takes_its_selector_from_the_template():
+    obj = deployment()
+    del obj["spec"]["selector"]
+    assert make_store().create(CONTROLLERS, "default", obj)["spec"]["selector"] == {"app": "web"}
+
+
+def test_a_job_finds_its_pods_by_its_uid():
+    made = make_store().create(JOBS, "default", job())
+    uid, spec = made["metadata"]["uid"], made["spec"]
+    assert spec["selector"]["matchLabels"] == {"batch.kubernetes.io/controller-uid": uid}
+    assert spec["template"]["metadata"]["labels"] == {
+        "batch.kubernetes.io/controller-uid": uid,
+        "batch.kubernetes.io/job-name": "sum",
+        "controller-uid": uid,
+        "job-name": "sum",
+    }
+    expected = {"parallelism": 1, "completions": 1, "backoffLimit": 6, "completionMode": "NonIndexed", "suspend": False}
+    assert {key: spec[key] for key in expected} == expected
+
+
+def test_a_job_with_parallelism_alone_is_a_work_queue():
+    spec = make_store().create(JOBS, "default", job(parallelism=3))["spec"]
+    assert spec["parallelism"] == 3 and "completions" not in spec
+
+
+def test_a_cron_job():
+    obj = {"metadata": {"name": "nightly"}, "spec": {"schedule": "0 1 * * *", "jobTemplate": {"spec": job()["spec"]}}}
+    spec = make_store().create(CRON_JOBS, "default", obj)["spec"]
+    assert (spec["concurrencyPolicy"], spec["successfulJobsHistoryLimit"]) == ("Allow", 3)
+    with pytest.raises(StoreError, match=r"spec\.schedule: Required value"):
+        make_store().create(CRON_JOBS, "default", {**obj, "spec": {**obj["spec"], "schedule": ""}})
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"selector": {}}, "spec.selector: Required value"),
+        (
+            {"selector": {"matchLabels": {"app": "other"}}},
+            'spec.template.metadata.labels: Invalid value: {"app":"web"}: `selector` does not match template `labels`',
+        ),
+        ({"replicas": -1}, "spec.replicas: Invalid value: -1: must be greater than or equal to 0"),
+        ({"template": None}, "spec.template: Required value"),
+        ({"strategy": {"type": "Slowly"}}, 'spec.strategy.type: Unsupported value: "Slowly"'),
+        (
+            {"strategy": {"type": "Recreate", "rollingUpdate": {"maxSurge": 1}}},
+            "spec.strategy.rollingUpdate: Forbidden: may not be specified when strategy `type` is 'Recreate'",
+        ),
+        (
+            {"selector": {"matchExpressions": [{"key": "app", "operator": "Near", "values": ["web"]}]}},
+            "not a valid label selector operator",
+        ),
+    ],
+)
+def test_deployments_that_are_wrong(change, why):
+    with pytest.raises(StoreError) as caught:
+        make_store().create(DEPLOYMENTS, "default", deployment(**change))
+    assert caught.value.status_code == 422 and why in caught.value.message
+    assert caught.value.message.startswith('Deployment.apps "web" is invalid: ')
+
+
+@pytest.mark.parametrize(
+    ("kind", "obj", "policy", "why"),
+    [
+        (DEPLOYMENTS, deployment(), "Never", 'restartPolicy: Unsupported value: "Never": supported values: "Always"'),
+        (JOBS, job(), "Always", 'restartPolicy: Required value: valid values: "OnFailure", "Never"'),
+    ],
+)
+def test_the_restart_policy_must_suit_the_workload(kind, obj, policy, why):
+    obj["spec"]["template"]["spec"]["restartPolicy"] = policy
+    with pytest.raises(StoreError) as caught:
+        make_store().create(kind, "default", obj)
+    assert why in caught.value.message
+
+
+def test_a_selector_is_for_ever():
+    store = make_store()
+    store.create(DEPLOYMENTS, "default", deployment())
+    patch = {
+        "spec": {
+            "selector": {"matchLabels": {"app": "web", "tier": "x"}},
+            "template": {"metadata": {"labels": {"tier": "x"}}},
+        }
+    }
+    with pytest.raises(StoreError, match="field is immutable"):
+        store.patch(DEPLOYMENTS, "default", "web", patch, MERGE_PATCH)
