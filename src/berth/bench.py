@@ -1,0 +1,128 @@
+"""How fast the core is: a workload through the scheduling cycle in process, no API calls.
+
+A workload is JSON lines: nodes, running pods, pending pods. Loading is not timed; the clock runs from the first Pop
+to the last Reserve, one pod at a time, through the same `Core` that `berth run` drives. Bindings are not answered.
+"""
+
+import random
+import resource
+import time
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from berth.api.codec import decode
+from berth.config.load import default_config
+from berth.config.types import SchedulerConfiguration
+from berth.core import Core
+from berth.cycle.attempt import Attempt
+from berth.cycle.schedule import schedule_pod
+from berth.framework.registry import Registry
+from berth.intake import ObjectEvent
+
+
+class Figures(msgspec.Struct, frozen=True):
+    """What a run measured: seconds of the clock, resident memory of the whole process at its highest."""
+
+    nodes: int
+    pods: int
+    failed: int
+    seconds: float
+    ms_per_pod: float
+    pods_per_s: float
+    nodes_used: int
+    rss_mb: float
+    checked: int = 0
+
+
+class CheckError(AssertionError):
+    """A decision with memos differs from the same decision without: a bug, and which one."""
+
+
+def load(core: Core, lines: Iterable[bytes]) -> int:
+    """Take a workload in; return how many pods are pending."""
+    for line in lines:
+        kind = msgspec.json.decode(line, type=_Kinded).kind
+        core.handle(ObjectEvent("ADDED", kind, decode(kind, line)), 0.0)
+    return len(core.queue)
+
+
+def run(
+    lines: Iterable[bytes],
+    registry: Registry,
+    *,
+    config: SchedulerConfiguration | None = None,
+    check: int = 0,
+    seed: int = 0,
+    memos: bool = True,
+) -> Figures:
+    """Schedule a workload and return the figures. Raises `CheckError`, `ObjectError`."""
+    core = Core(config or default_config(), registry, rng=random.Random(seed), memos=memos)
+    pods = load(core, lines)
+    before = core.cache.table.pod_count.copy()
+    checks = set(random.Random(seed).sample(range(pods), min(check, pods)))
+    seconds = _drive(core, checks)
+    used = core.cache.table.pod_count > before
+    failed = len(core.queue)
+    return Figures(
+        nodes=len(core.cache.table),
+        pods=pods,
+        failed=failed,
+        seconds=round(seconds, 4),
+        ms_per_pod=round(1000 * seconds / max(pods, 1), 4),
+        pods_per_s=round(pods / seconds, 1) if seconds else 0.0,
+        nodes_used=int(used.sum()),
+        rss_mb=round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1),
+        checked=len(checks),
+    )
+
+
+def _drive(core: Core, checks: set[int]) -> float:
+    seconds, number = 0.0, 0
+    while core.queue.active.peek() is not None:
+        expected = _without_memos(core) if number in checks else None
+        started = time.perf_counter()
+        core.step(0.0)
+        seconds += time.perf_counter() - started
+        if expected is not None:
+            _compare(core, expected)
+        number += 1
+    return seconds
+
+
+def _without_memos(core: Core) -> Attempt:
+    """Decide about the next pod with nothing remembered, leaving no trace."""
+    queued = core.queue.active.peek()
+    assert queued is not None
+    attempt = Attempt(core.profiles[queued.pod.spec.scheduler_name], queued.pod)
+    start_index, core.memos.enabled = core.search.start_index, False
+    for _ in schedule_pod(core.search, attempt):
+        raise CheckError(f"pod {queued.pod.key} needs an answer from outside, which a bench does not have")
+    core.search.start_index, core.memos.enabled = start_index, True
+    return attempt
+
+
+def _compare(core: Core, expected: Attempt) -> None:
+    decision = core.trace[expected.pod.key]
+    feasible = expected.nodes.row_array() if expected.nodes is not None else np.array([], dtype=np.intp)
+    total = expected.scored.total(feasible) if expected.scored is not None else None
+    if not (_same(decision.feasible, feasible) and _same(decision.total, total)):
+        raise CheckError(
+            f"pod {expected.pod.key}: with memos {_shown(decision.feasible, decision.total)}, "
+            f"without {_shown(feasible, total)}"
+        )
+
+
+def _same(a: Any, b: Any) -> bool:
+    return (a is None and b is None) or (a is not None and b is not None and np.array_equal(a, b))
+
+
+def _shown(feasible: Any, total: Any) -> str:
+    count = 0 if feasible is None else len(feasible)
+    return f"{count} feasible nodes, totals {None if total is None else total.tolist()[:8]}…"
+
+
+class _Kinded(msgspec.Struct):
+    kind: str = ""

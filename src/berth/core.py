@@ -1,0 +1,337 @@
+"""The scheduler without I/O: events and the time in, effects out.
+
+`handle(event, now)` takes an event in, `step(now)` runs one cycle, `next_deadline()` is the only timer. The live
+scheduler, the simulator, `berth decide` and the tests drive this same class; `docs/architecture.md` draws it.
+Same seed and same events give the same effects.
+"""
+
+import random
+from collections import OrderedDict, deque
+from collections.abc import Callable, Generator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from berth.config.types import ExtensionPoint, SchedulerConfiguration
+from berth.cycle.attempt import Attempt
+from berth.cycle.binding import bind_pod, reserve_and_permit, undo, will_wait
+from berth.cycle.decision import Decision
+from berth.cycle.schedule import Search, schedule_pod
+from berth.framework.build import build_profiles
+from berth.framework.effects import Answer, Effect, EmitEvent, PatchPodStatus, PodRef, Request, WaitUntil
+from berth.framework.events import ASSIGNED_POD_DELETE
+from berth.framework.handle import Handle
+from berth.framework.instrument import Instrument
+from berth.framework.memo import Memos
+from berth.framework.registry import Registry
+from berth.framework.status import Status
+from berth.framework.waiting_pods import WaitingPod, WaitingPods
+from berth.generation import Generation, generation_of
+from berth.intake import Intake, ObjectEvent
+from berth.queue.queue import SchedulingQueue
+from berth.queue.sorting import sort_key_of
+from berth.queue.waking import WakeTable
+from berth.state.cache import Cache
+from berth.state.nominator import Nominator
+from berth.state.objects import ObjectStore
+from berth.state.pod_info import PodInfo
+from berth.state.queued_pod import QueuedPod
+
+Steps = Generator[Any, Any, None]
+
+TRACED_PODS = 256
+"""How many recent pods' decisions are kept for explaining."""
+
+
+class Core:
+    """All of the scheduler's state, and the only code that changes it."""
+
+    def __init__(
+        self,
+        config: SchedulerConfiguration,
+        registry: Registry,
+        *,
+        rng: random.Random,
+        memos: bool = True,
+        instrument: Instrument | None = None,
+        stopwatch: Callable[[], float] = lambda: 0.0,
+    ) -> None:
+        self.generation: Generation = generation_of(config)
+        self.now = 0.0
+        self.cache = Cache(self.generation.assumed_ttl_s)
+        self.objects = ObjectStore()
+        self.nominator = Nominator()
+        self.waiting = WaitingPods()
+        self.memos = Memos(self.cache, self.objects, enabled=memos)
+        self.instrument = instrument or Instrument()
+        self.trace: OrderedDict[str, Decision] = OrderedDict()
+        self._rng = rng
+        self._stopwatch = stopwatch
+        self.profiles = build_profiles(config, registry, self._handle(config), self.memos)
+        self.queue = self._make_queue()
+        self.search = Search(self.cache.table, self._break_tie)
+        self.intake = Intake(self.cache, self.objects, self.queue, frozenset(self.profiles))
+        self._effects: list[Effect] = []
+        self._cycle: Steps | None = None
+        self._parked: dict[int, Steps] = {}
+        self._waits: list[tuple[WaitUntil, Steps]] = []
+        self._inbox: deque[ObjectEvent] = deque()
+        self._tickets = 0
+        self._names: tuple[int, tuple[str, ...]] = (-1, ())
+
+    @property
+    def has_work(self) -> bool:
+        """Say whether `step` would start a cycle now."""
+        return self._cycle is None and bool(
+            len(self.queue.active) or (self.queue.policy.pop_from_backoff and len(self.queue.backoff))
+        )
+
+    @property
+    def is_cycle_open(self) -> bool:
+        """Say whether a scheduling cycle is parked, waiting for an answer."""
+        return self._cycle is not None
+
+    def handle(self, event: ObjectEvent | Answer, now: float) -> list[Effect]:
+        """Take an event in; return what is to be done about it."""
+        self.now = now
+        if isinstance(event, Answer):
+            self._resume(event)
+        elif self._cycle is not None:
+            self._inbox.append(event)
+        else:
+            self._take_in(event)
+        self._settle()
+        return self._take_effects()
+
+    def step(self, now: float) -> list[Effect]:
+        """Do what is due, then run one scheduling cycle if a pod is ready; return what is to be done."""
+        self.now = now
+        self._settle()
+        if self._cycle is None:
+            self.queue.flush(now)
+            self._expire()
+            queued = self.queue.pop(now)
+            if queued is not None:
+                self._cycle = self._schedule_one(queued)
+                self._advance(self._cycle, None)
+        return self._take_effects()
+
+    def next_deadline(self) -> float | None:
+        """Return when `step` will have something to do even if nothing happens, or None."""
+        times = [self.queue.next_deadline(), self.waiting.next_deadline(), self.cache.next_expiry()]
+        times += [wait.deadline for wait, _ in self._waits]
+        return min((time for time in times if time is not None), default=None)
+
+    def _schedule_one(self, queued: QueuedPod) -> Steps:
+        """One scheduling cycle, and the start of a binding cycle if it found a node."""
+        pod = queued.pod
+        if not self.intake.is_wanted(pod):
+            self.queue.done(pod.uid)
+            return
+        started = self._stopwatch()
+        attempt = Attempt(self.profiles[pod.spec.scheduler_name], pod)
+        try:
+            yield from schedule_pod(self.search, attempt)
+        except Exception as bug:  # one pod's bad luck must not stop the others
+            attempt.error, attempt.chosen_row = f"{type(bug).__name__}: {bug}", None
+            self.instrument.broke(queued.pod, bug)
+        self._record(attempt, queued, self._stopwatch() - started)
+        if attempt.chosen_row is None:
+            self._reject(queued, attempt)
+            return
+        attempt.release_columns()
+        node_name = self.cache.table.names[attempt.chosen_row]
+        status, timeouts_s = reserve_and_permit(self.cache, attempt, node_name)
+        self.nominator.withdraw(pod.uid)
+        if status is not None:
+            self._undo(queued, attempt, node_name, status)
+            return
+        self._advance(self._binding_cycle(queued, attempt, node_name, timeouts_s), None)
+
+    def _binding_cycle(
+        self, queued: QueuedPod, attempt: Attempt, node_name: str, timeouts_s: dict[str, float]
+    ) -> Steps:
+        """Bind an assumed pod, beside the scheduling cycles that follow."""
+        waiting = self._hold(attempt, node_name, timeouts_s)
+        work = will_wait(attempt.profile, attempt, node_name)
+        status = work if isinstance(work, Status) else None
+        if status is None:
+            if waiting is not None or work:
+                self._expect(attempt.pod, node_name)
+            status = yield from bind_pod(attempt, node_name, waiting, lambda: self._passed_permit(waiting))
+        if status is not None:
+            self._undo(queued, attempt, node_name, status)
+            return
+        self.cache.finish_binding(attempt.pod.uid, self.now)
+        self.queue.done(attempt.pod.uid)
+        self.instrument.bound(queued, node_name, self.now)
+        note = f"Successfully assigned {attempt.pod.key} to {node_name}"
+        self._emit(attempt.pod, "Normal", "Scheduled", "Binding", note)
+
+    def _hold(self, attempt: Attempt, node_name: str, timeouts_s: dict[str, float]) -> WaitingPod | None:
+        if not timeouts_s:
+            return None
+        deadlines = {plugin: self.now + timeout_s for plugin, timeout_s in timeouts_s.items()}
+        waiting = WaitingPod(attempt.pod, node_name, deadlines, self.now)
+        self.waiting.add(waiting)
+        return waiting
+
+    def _passed_permit(self, waiting: WaitingPod | None) -> None:
+        if waiting is not None:
+            self.instrument.waited_on_permit("allowed", self.now - waiting.waiting_since)
+
+    def _expect(self, pod: PodInfo, node_name: str) -> None:
+        """Tell the API server where a pod that still waits is going to (status.nominatedNodeName)."""
+        self._effects.append(PatchPodStatus(_ref(pod), nominated_node_name=node_name))
+
+    def _undo(self, queued: QueuedPod, attempt: Attempt, node_name: str, status: Status) -> None:
+        """Take back a choice that could not be carried out; the room it gives back may help others."""
+        undo(self.cache, attempt, node_name)
+        self.instrument.binding_failed(attempt.pod, status.message)
+        rejected = status.code.is_rejection
+        plugins = {status.plugin} if rejected and status.plugin else set()
+        self._fail(queued, "Unschedulable" if rejected else "SchedulerError", status.message, plugins, set())
+        self.queue.move(ASSIGNED_POD_DELETE, attempt.pod, None, self.now, except_uid=attempt.pod.uid)
+
+    def _reject(self, queued: QueuedPod, attempt: Attempt) -> None:
+        """A pod that no node was found for goes back to the queue, and is told why."""
+        diagnosis = attempt.diagnosis
+        if attempt.nominated_node_name is not None:
+            self._nominate(queued.pod, attempt.nominated_node_name)
+        if attempt.error is not None or diagnosis is None:
+            no_nodes = diagnosis is not None and not diagnosis.node_count
+            self._fail(queued, "Unschedulable" if no_nodes else "SchedulerError", attempt.message, set(), set())
+            return
+        plugins = (diagnosis.unschedulable_plugins, diagnosis.pending_plugins)
+        self._fail(queued, "Unschedulable", attempt.message, *plugins)
+
+    def _fail(self, queued: QueuedPod, reason: str, message: str, plugins: set[str], pending: set[str]) -> None:
+        """Queue a pod again unless it is gone or bound meanwhile; note why in its condition and an event."""
+        latest = self.intake.latest(queued.pod)
+        if latest is None:
+            self.queue.done(queued.pod.uid)
+            self.nominator.withdraw(queued.pod.uid)
+            return
+        queued.pod = latest
+        self.queue.add_unschedulable(queued, plugins, pending, self.now)
+        self._emit(latest, "Warning", "FailedScheduling", "Scheduling", message)
+        if not _has_condition(latest, reason, message):
+            self._effects.append(PatchPodStatus(_ref(latest), "False", reason, message))
+
+    def _nominate(self, pod: PodInfo, node_name: str) -> None:
+        if node_name:
+            self.nominator.nominate(pod, node_name)
+        else:
+            self.nominator.withdraw(pod.uid)
+        self._effects.append(PatchPodStatus(_ref(pod), nominated_node_name=node_name))
+
+    def _emit(self, pod: PodInfo, kind: str, reason: str, action: str, note: str) -> None:
+        self._effects.append(EmitEvent(_ref(pod), kind, reason, action, note, pod.spec.scheduler_name))
+
+    def _record(self, attempt: Attempt, queued: QueuedPod, seconds: float) -> None:
+        decision = Decision(attempt, self._node_names(), len(self.cache.table), self.now, queued.attempts)
+        self.trace[attempt.pod.key] = decision
+        self.trace.move_to_end(attempt.pod.key)
+        if len(self.trace) > TRACED_PODS:
+            self.trace.popitem(last=False)
+        self.instrument.decided(decision, seconds)
+
+    def _node_names(self) -> tuple[str, ...]:
+        position = self.cache.table.node_log.position
+        if self._names[0] != position:
+            table = self.cache.table
+            self._names = (position, tuple(n if ok else "" for n, ok in zip(table.names, table.valid, strict=True)))
+        return self._names[1]
+
+    def _take_in(self, event: ObjectEvent) -> None:
+        started = self._stopwatch()
+        for uid in self.intake.take(event, self.now):
+            self.waiting.reject(uid, "", "pod was deleted")
+        self.instrument.event_handled(f"{event.kind}{event.type.title()}", self._stopwatch() - started)
+
+    def _advance(self, steps: Steps, value: Any) -> None:
+        """Run a cycle until it ends or must wait."""
+        try:
+            effect = steps.send(value)
+        except StopIteration:
+            self._finished(steps)
+            return
+        except Exception:
+            self._finished(steps)  # else no cycle would ever start again
+            raise
+        if isinstance(effect, WaitUntil):
+            self._waits.append((effect, steps))
+            return
+        self._tickets += 1
+        self._parked[self._tickets] = steps
+        self._effects.append(Request(self._tickets, effect))
+
+    def _finished(self, steps: Steps) -> None:
+        if steps is self._cycle:
+            self._cycle = None
+            while self._inbox and self._cycle is None:
+                self._take_in(self._inbox.popleft())
+
+    def _resume(self, answer: Answer) -> None:
+        steps = self._parked.pop(answer.ticket, None)
+        if steps is not None:
+            self._advance(steps, answer)
+
+    def _settle(self) -> None:
+        """Resume the cycles whose wait is over."""
+        if len(self.waiting):
+            self.waiting.settled(self.now)
+        while True:
+            ready = [entry for entry in self._waits if entry[0].predicate() or entry[0].deadline <= self.now]
+            if not ready:
+                return
+            self._waits = [entry for entry in self._waits if entry not in ready]
+            for wait, steps in ready:
+                self._advance(steps, wait.predicate())
+
+    def _expire(self) -> None:
+        for pod in self.cache.expire(self.now):
+            self.queue.move(ASSIGNED_POD_DELETE, pod, None, self.now)
+
+    def _take_effects(self) -> list[Effect]:
+        effects, self._effects = self._effects, []
+        return effects
+
+    def _break_tie(self, rows: NDArray[np.intp]) -> int:
+        return int(rows[0]) if len(rows) == 1 else int(rows[self._rng.randrange(len(rows))])
+
+    def _handle(self, config: SchedulerConfiguration) -> Handle:
+        return Handle(
+            cache=self.cache,
+            objects=self.objects,
+            nominator=self.nominator,
+            waiting=self.waiting,
+            features=config.feature_gates,
+            now=lambda: self.now,
+            activate=lambda uid: self.queue.activate(uid, self.now),
+            reservation_changed=self.memos.note_reservation,
+        )
+
+    def _make_queue(self) -> SchedulingQueue:
+        profiles = self.profiles
+        sorter = next(iter(profiles.values())).at(ExtensionPoint.QUEUE_SORT)[0]
+        return SchedulingQueue(
+            sort_key=sort_key_of(sorter),
+            pre_enqueue=lambda pod: profiles[pod.spec.scheduler_name].run_pre_enqueue(pod),
+            tables={name: WakeTable.of(profile) for name, profile in profiles.items()},
+            nominator=self.nominator,
+            policy=self.generation.queue,
+            on_incoming=self.instrument.queue_incoming,
+        )
+
+
+def _ref(pod: PodInfo) -> PodRef:
+    return PodRef(pod.namespace, pod.name, pod.uid)
+
+
+def _has_condition(pod: PodInfo, reason: str, message: str) -> bool:
+    return any(
+        c.type == "PodScheduled" and (c.status, c.reason, c.message) == ("False", reason, message)
+        for c in pod.status.conditions
+    )

@@ -1,0 +1,65 @@
+"""Everything that one attempt to place a pod has found out.
+
+Filled in by `schedule_pod`, read by the cycle, by `berth decide`, and by the trace that explains decisions.
+"""
+
+from berth.cycle.sampling import Sampled
+from berth.framework.cycle_state import CycleState
+from berth.framework.diagnosis import Diagnosis
+from berth.framework.interface import FeasibleNodes
+from berth.framework.profile import PreFiltered, Profile
+from berth.framework.scores import Scored
+from berth.framework.status import Status
+from berth.framework.verdicts import Verdicts
+from berth.state.pod_info import PodInfo
+
+
+class Attempt:
+    """One pod, one profile, and what came of it: a node, a diagnosis, or an error."""
+
+    __slots__ = (
+        "chosen_row",
+        "diagnosis",
+        "error",
+        "nodes",
+        "nominated_node_name",
+        "pod",
+        "post_filter_status",
+        "pre_filtered",
+        "profile",
+        "sampled",
+        "scored",
+        "state",
+        "verdicts",
+    )
+
+    def __init__(self, profile: Profile, pod: PodInfo) -> None:
+        self.profile = profile
+        self.pod = pod
+        self.state = CycleState()
+        self.pre_filtered: PreFiltered | None = None
+        self.verdicts: Verdicts | None = None
+        self.sampled: Sampled | None = None
+        self.nodes: FeasibleNodes | None = None
+        self.scored: Scored | None = None
+        self.chosen_row: int | None = None
+        self.diagnosis: Diagnosis | None = None
+        self.post_filter_status: Status | None = None
+        self.nominated_node_name: str | None = None
+        self.error: str | None = None
+
+    @property
+    def fits(self) -> bool:
+        """Say whether a node was chosen."""
+        return self.chosen_row is not None
+
+    def release_columns(self) -> None:
+        """Let go of everything that is as long as there are nodes: an attempt may wait long to be bound."""
+        self.verdicts = self.sampled = self.nodes = self.scored = None
+
+    @property
+    def message(self) -> str:
+        """Return why the pod was not placed, as its condition and event say it."""
+        if self.error is not None:
+            return self.error
+        return self.diagnosis.message() if self.diagnosis is not None else ""

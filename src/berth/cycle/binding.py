@@ -1,0 +1,102 @@
+"""From a chosen node to a bound pod: Reserve and Permit in the scheduling cycle, the rest beside the next cycles.
+
+`bind_pod` is a generator: it yields what it must wait for (Permit, PreBind's writes, the Binding) and returns None
+when the pod is bound, or the status that stopped it. Undoing what was reserved is its caller's duty.
+"""
+
+from collections.abc import Callable, Generator
+from typing import Any
+
+from berth.config.types import ExtensionPoint as Point
+from berth.cycle.attempt import Attempt
+from berth.framework.effects import WaitUntil
+from berth.framework.profile import Profile
+from berth.framework.status import Code, Status, error, is_success
+from berth.framework.waiting_pods import WaitingPod
+from berth.state.cache import Cache
+
+BindSteps = Generator[Any, Any, Status | None]
+
+
+def reserve_and_permit(cache: Cache, attempt: Attempt, node_name: str) -> tuple[Status | None, dict[str, float]]:
+    """Assume the pod, then run Reserve and Permit. Return a failure, or Permit's timeouts where the pod must wait."""
+    profile, state, pod = attempt.profile, attempt.state, attempt.pod
+    cache.assume(pod, node_name)
+    status = profile.run_reserve(state, pod, node_name)
+    if status is not None:
+        return status, {}
+    permitted = profile.run_permit(state, pod, node_name)
+    if permitted.status is None or permitted.status.code is Code.WAIT:
+        return None, dict(permitted.timeouts_s)
+    return permitted.status, {}
+
+
+def undo(cache: Cache, attempt: Attempt, node_name: str) -> None:
+    """Give back what was reserved, in reverse order, and forget the pod."""
+    attempt.profile.run_unreserve(attempt.state, attempt.pod, node_name)
+    cache.forget(attempt.pod.uid)
+
+
+def bind_pod(
+    attempt: Attempt, node_name: str, waiting: WaitingPod | None, passed_permit: Callable[[], None]
+) -> BindSteps:
+    """Wait for Permit, then PreBind, Bind and PostBind."""
+    if waiting is not None:
+        while not waiting.is_settled:
+            yield WaitUntil(lambda: waiting.is_settled, min(waiting.deadlines.values()))
+        if waiting.verdict is not None:
+            return waiting.verdict
+    passed_permit()
+    status = yield from _pre_bind(attempt, node_name)
+    if status is None:
+        status = yield from _bind(attempt, node_name)
+    if status is None:
+        for plugin in attempt.profile.at(Point.POST_BIND):
+            plugin.post_bind(attempt.state, attempt.pod, node_name)
+    return status
+
+
+def will_wait(profile: Profile, attempt: Attempt, node_name: str) -> Status | bool:
+    """Say whether any PreBind plugin announces work for this pod, or the status of a pre-flight that failed."""
+    announced = False
+    for plugin in profile.at(Point.PRE_BIND):
+        pre_flight = getattr(plugin, "pre_bind_pre_flight", None)
+        if pre_flight is None:
+            announced = True
+            continue
+        status = pre_flight(attempt.state, attempt.pod, node_name)
+        if status is not None and status.code is Code.SKIP:
+            continue
+        if not is_success(status):
+            return status.by(plugin.name)  # type: ignore[no-any-return]
+        announced = True
+    return announced
+
+
+def _pre_bind(attempt: Attempt, node_name: str) -> BindSteps:
+    for plugin in attempt.profile.at(Point.PRE_BIND):
+        status = yield from _run(plugin.pre_bind(attempt.state, attempt.pod, node_name))
+        if not is_success(status) and status is not None and status.code is not Code.SKIP:
+            return _failed("PreBind", plugin.name, status)
+    return None
+
+
+def _bind(attempt: Attempt, node_name: str) -> BindSteps:
+    for plugin in attempt.profile.at(Point.BIND):
+        status = yield from _run(plugin.bind(attempt.state, attempt.pod, node_name))
+        if status is not None and status.code is Code.SKIP:
+            continue
+        return None if is_success(status) or status is None else _failed("Bind", plugin.name, status)
+    return error("no Bind plugin took the pod: enable DefaultBinder, or another that does not Skip")
+
+
+def _run(answer: Any) -> Generator[Any, Any, Status | None]:
+    if isinstance(answer, Generator):
+        return (yield from answer)  # type: ignore[no-any-return]
+    return answer  # type: ignore[no-any-return]
+
+
+def _failed(point: str, plugin: str, status: Status) -> Status:
+    if status.code.is_rejection:
+        return status.by(plugin)
+    return Status(status.code, (f'running {point} plugin "{plugin}": {status.message}',), plugin)

@@ -1,0 +1,70 @@
+"""The trace of one attempt: why each node was or was not chosen, kept after the columns have moved on.
+
+Made from an `Attempt` when it ends. Making one must cost nothing: it holds snapshots, and whatever is asked for is
+worked out when it is asked for. Turned into words by `berth.explain`.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from berth.cycle.attempt import Attempt
+from berth.framework.scores import PluginScores, Scored
+from berth.framework.status import Status
+from berth.framework.verdicts import Mask, Verdict
+from berth.state.lazy import lazy
+
+
+class Decision:
+    """What was decided for a pod, and everything needed to explain it."""
+
+    def __init__(self, attempt: Attempt, names: tuple[str, ...], node_count: int, at: float, attempts: int) -> None:
+        self.pod = attempt.pod
+        self.profile = attempt.profile.name
+        self.at = at
+        self.attempts = attempts
+        self.names = names
+        """Names by row; empty where a row held no node."""
+        self.node_count = node_count
+        self.chosen = names[attempt.chosen_row] if attempt.chosen_row is not None else None
+        self.outcome = "scheduled" if attempt.fits else ("error" if attempt.error else "unschedulable")
+        self.message = attempt.message
+        self.pre_filter = attempt.pre_filtered
+        self.post_filter = attempt.post_filter_status
+        self.verdicts: list[Verdict] = attempt.verdicts.by_plugin if attempt.verdicts is not None else []
+        self.overlay: dict[int, Status | None] = attempt.verdicts.overlay if attempt.verdicts is not None else {}
+        self._scored: Scored | None = attempt.scored
+        self._sampled = attempt.sampled
+
+    @lazy
+    def searched(self) -> Mask:
+        """The rows that were looked at."""
+        wanted = self.pre_filter.node_names if self.pre_filter is not None else None
+        return np.array([bool(name) and (wanted is None or name in wanted) for name in self.names], dtype=np.bool_)
+
+    @lazy
+    def feasible(self) -> NDArray[np.intp]:
+        """The rows that were left for scoring, ascending."""
+        if self._sampled is not None:
+            return np.sort(self._sampled.feasible)
+        mask = self.searched.copy() if self.verdicts else np.zeros(len(self.names), dtype=np.bool_)
+        for verdict in self.verdicts:
+            mask &= verdict.codes == 0
+        for row, status in self.overlay.items():
+            mask[row] &= status is None
+        return np.flatnonzero(mask)
+
+    @property
+    def scores(self) -> list[PluginScores]:
+        """Each plugin's weighted scores over `feasible`; one number where all are the same."""
+        return [] if self._scored is None else self._scored.by_plugin(self.feasible)
+
+    @property
+    def total(self) -> NDArray[np.int64] | None:
+        """The sum of the weighted scores over `feasible`; None where nothing had to be scored."""
+        return None if self._scored is None else self._scored.total(self.feasible)
+
+    def rejection(self, row: int) -> list[Status]:
+        """Return what each Filter plugin that failed said of a row, in order."""
+        said = [status for verdict in self.verdicts if (status := verdict.status(row)) is not None]
+        nominated = self.overlay.get(row)
+        return said or ([nominated] if nominated is not None else [])

@@ -1,0 +1,46 @@
+"""How many nodes are looked at, and in which order, where not all of them are.
+
+Source of the formula: pkg/scheduler/schedule_one.go, numFeasibleNodesToFind.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from berth.framework.verdicts import Mask
+
+MIN_FEASIBLE_NODES = 100
+"""Below this many nodes all are searched, and never fewer feasible ones are sought."""
+MIN_PERCENTAGE = 5
+
+
+class Sampled(NamedTuple):
+    """What a partial search found: rows in order of finding, rows that failed, where it and the next one start."""
+
+    start: int
+    feasible: NDArray[np.intp]
+    failed: NDArray[np.intp]
+    next_start: int
+
+
+def feasible_nodes_to_find(node_count: int, percentage: int | None) -> int:
+    """Return how many feasible nodes are enough. None means all of them, 0 upstream's adaptive share."""
+    if percentage is None or percentage >= 100 or node_count < MIN_FEASIBLE_NODES:
+        return node_count
+    share = percentage or max(50 - node_count // 125, MIN_PERCENTAGE)
+    return max(node_count * share // 100, MIN_FEASIBLE_NODES)
+
+
+def sample(order: NDArray[np.intp], start: int, feasible: Mask, enough: int, node_count: int) -> Sampled:
+    """Walk `order` from index `start` until `enough` rows are feasible.
+
+    The walk ends just before the next feasible row after that, so that rows which fail in between count as looked
+    at, as they do in a search with one worker. `node_count` is that of the whole cluster, for the next start.
+    """
+    walk = np.roll(order, -(start % len(order))) if len(order) else order
+    fits = feasible[walk]
+    found = np.flatnonzero(fits)
+    end = int(found[enough]) if len(found) > enough else len(walk)
+    looked_at, fits = walk[:end], fits[:end]
+    return Sampled(start, looked_at[fits], looked_at[~fits], (start + end) % max(node_count, 1))

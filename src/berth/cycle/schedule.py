@@ -1,0 +1,172 @@
+"""Find a node for one pod. Read `schedule_pod` from top to bottom: each step is a function below it.
+
+It is a generator because extenders and PostFilter may need an answer from outside; whoever drives it sends that in.
+"""
+
+from collections.abc import Callable, Generator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from berth.config.types import ExtensionPoint as Point
+from berth.cycle.attempt import Attempt
+from berth.cycle.sampling import feasible_nodes_to_find, sample
+from berth.framework.diagnosis import Diagnosis
+from berth.framework.interface import FeasibleNodes
+from berth.framework.profile import searched_rows
+from berth.framework.status import Code, Status, is_success, unresolvable
+from berth.framework.verdicts import Mask
+from berth.state.table import NodeTable
+
+Steps = Generator[Any, Any, None]
+
+NO_NODES = "no nodes available to schedule pods"
+
+
+TieBreaker = Callable[[NDArray[np.intp]], int]
+"""Returns one of the rows it is given, of which there is at least one."""
+
+
+class Search:
+    """Where partial searches start, and how ties are broken: all that one decision leaves to the next."""
+
+    __slots__ = ("break_tie", "score_single_node", "start_index", "table")
+
+    def __init__(self, table: NodeTable, break_tie: TieBreaker, *, score_single_node: bool = False) -> None:
+        self.table = table
+        self.break_tie = break_tie
+        self.score_single_node = score_single_node
+        self.start_index = 0
+
+
+def schedule_pod(search: Search, attempt: Attempt) -> Steps:
+    """Fill in `attempt`: the chosen row, or why there is none."""
+    if not len(search.table):
+        attempt.diagnosis = Diagnosis(0, search.table.names.__getitem__)
+        attempt.error = NO_NODES
+        return
+    find_nodes(search, attempt)
+    if attempt.error is not None:
+        return
+    if attempt.nodes is None or not attempt.nodes.count:
+        yield from run_post_filter(attempt)
+        return
+    score_nodes(search, attempt)
+    if attempt.error is None:
+        attempt.chosen_row = select_node(search, attempt)
+
+
+def find_nodes(search: Search, attempt: Attempt) -> None:
+    """PreFilter and Filter: leave the feasible nodes, or a diagnosis where there are none."""
+    table, profile, pod = search.table, attempt.profile, attempt.pod
+    attempt.pre_filtered = pre = profile.run_pre_filter(attempt.state, pod)
+    if pre.status is not None:
+        if not pre.status.code.is_rejection:
+            attempt.error = f'running PreFilter plugin "{pre.status.plugin}": {pre.status.message}'
+            return
+        attempt.diagnosis = _pre_filter_diagnosis(table, pre.status)
+        return
+    attempt.verdicts = profile.run_filter(attempt.state, pod, table, searched_rows(table, pre.node_names))
+    feasible = _sampled(search, attempt, attempt.verdicts.feasible())
+    attempt.nodes = FeasibleNodes(table, feasible)
+    if not attempt.nodes.count:
+        _diagnose(search, attempt)
+
+
+def score_nodes(search: Search, attempt: Attempt) -> None:
+    """PreScore and Score; a single feasible node needs no score unless somebody wants to see it."""
+    nodes = attempt.nodes
+    if nodes is None or (nodes.count == 1 and not search.score_single_node):
+        return
+    profile, state, pod = attempt.profile, attempt.state, attempt.pod
+    status = profile.run_pre_score(state, pod, nodes)
+    if status is not None:
+        attempt.error = f'running PreScore plugin "{status.plugin}": {status.message}'
+        return
+    verdicts = attempt.verdicts
+    as_it_stands = verdicts is not None and verdicts.feasible() is nodes.mask and verdicts.sum_key is not None
+    scored = profile.run_score(state, pod, nodes, verdicts.sum_key if verdicts and as_it_stands else None)
+    if isinstance(scored, Status):
+        attempt.error = f'running Score plugin "{scored.plugin}": {scored.message}'
+    else:
+        attempt.scored = scored
+
+
+def select_node(search: Search, attempt: Attempt) -> int:
+    """Return the row with the highest total; among equals the tie breaker chooses."""
+    nodes, scored = attempt.nodes, attempt.scored
+    assert nodes is not None and nodes.count, "select_node is called with feasible nodes only"
+    if scored is None:
+        return int(nodes.row_array()[0])
+    return search.break_tie(scored.best_rows())
+
+
+def run_post_filter(attempt: Attempt) -> Steps:
+    """Let PostFilter plugins try to make room; the first success ends it, refusals add up."""
+    diagnosis = attempt.diagnosis
+    assert diagnosis is not None, "PostFilter runs after a search that found nothing"
+    reasons: list[str] = []
+    refused_by = ""
+    for plugin in attempt.profile.at(Point.POST_FILTER):
+        answer = plugin.post_filter(attempt.state, attempt.pod, diagnosis)
+        result, status = (yield from answer) if isinstance(answer, Generator) else answer
+        if result is not None:
+            attempt.nominated_node_name = result.nominated_node_name
+        if is_success(status):
+            attempt.post_filter_status = Status(Code.SUCCESS)
+            return
+        if status.code is not Code.UNSCHEDULABLE:
+            attempt.post_filter_status = status.by(plugin.name)
+            break
+        reasons += status.reasons
+        refused_by = refused_by or plugin.name
+    else:
+        if not refused_by:
+            return
+        attempt.post_filter_status = Status(Code.UNSCHEDULABLE, tuple(reasons), refused_by)
+    diagnosis.post_filter_message = attempt.post_filter_status.message
+
+
+def _pre_filter_diagnosis(table: NodeTable, status: Status) -> Diagnosis:
+    diagnosis = Diagnosis(len(table), table.names.__getitem__)
+    diagnosis.pre_filter_status = diagnosis.absent_status = status
+    diagnosis.note_plugin(status)
+    return diagnosis
+
+
+def _sampled(search: Search, attempt: Attempt, feasible: Mask) -> Mask:
+    """Keep only as many feasible nodes as the profile's percentage asks for."""
+    table, verdicts = search.table, attempt.verdicts
+    assert verdicts is not None
+    percentage = attempt.profile.percentage_of_nodes_to_score
+    if percentage is None:
+        return feasible
+    searched = verdicts.searched
+    order = np.array([row for row in table.tree.order() if searched[row]], dtype=np.intp)
+    enough = feasible_nodes_to_find(len(order), percentage)
+    found = sample(order, search.start_index, feasible, enough, len(table))
+    attempt.sampled = found
+    search.start_index = found.next_start
+    kept: Mask = np.zeros_like(feasible)
+    kept[found.feasible] = True
+    return kept
+
+
+def _diagnose(search: Search, attempt: Attempt) -> None:
+    """Say of each node why not; a node that errs makes the whole attempt an error."""
+    table, pre, verdicts = search.table, attempt.pre_filtered, attempt.verdicts
+    assert pre is not None and verdicts is not None
+    diagnosis = attempt.diagnosis = Diagnosis(len(table), table.names.__getitem__)
+    errors: dict[int, Status] = {}
+    for status, rows in verdicts.groups():
+        if status.code is Code.ERROR:
+            errors.update(dict.fromkeys(rows.tolist(), status))
+        diagnosis.add(status, rows)
+    if errors:
+        first = next(row for row in table.tree.order() if row in errors)
+        attempt.error = f'running "{errors[first].plugin}" filter plugin: {errors[first].message}'
+    if pre.node_names is not None:
+        narrowed = f"node(s) didn't satisfy plugin(s) [{' '.join(pre.narrowing_plugins)}]"
+        diagnosis.absent_status = unresolvable(narrowed)
+        diagnosis.unschedulable_plugins.update(pre.narrowing_plugins)

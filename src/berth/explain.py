@@ -1,0 +1,256 @@
+"""A decision in words: which node and why, why not the others, and what a pending pod waits for.
+
+Pure: a `Decision` of the core's trace goes in, an `Explanation` comes out, ready for JSON (`msgspec.to_builtins`). The
+debug endpoint of the scheduler, `berth explain`, the demo and the library all use it, so that all say the same.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from berth.config.types import ExtensionPoint
+from berth.cycle.decision import Decision
+from berth.framework.events import WILDCARD, Action, ClusterEvent
+from berth.framework.profile import Profile
+from berth.framework.status import Status
+
+TOP_NODES = 10
+"""How many of the best nodes are shown with their scores, unless asked otherwise."""
+NAMES_SHOWN = 20
+"""How many node names are listed for one reason."""
+LEFT_OUT = "left out before filtering"
+
+
+class Said(msgspec.Struct, frozen=True, rename="camel"):
+    """What a plugin said: a status code by its upstream name, and why."""
+
+    plugin: str
+    code: str
+    reasons: tuple[str, ...]
+
+
+class ScoredNode(msgspec.Struct, frozen=True, rename="camel"):
+    """A node that the pod fits on; scores are weighted, and absent where there was only one such node."""
+
+    node: str
+    total: int | None
+    scores: dict[str, int]
+
+
+class Rejected(msgspec.Struct, frozen=True, rename="camel"):
+    """The nodes that were ruled out for one reason, by the first plugin that said no; `nodes` are some of them."""
+
+    plugin: str
+    code: str
+    reasons: tuple[str, ...]
+    count: int
+    nodes: tuple[str, ...]
+
+
+class NodeExplanation(msgspec.Struct, frozen=True, rename="camel"):
+    """One node, plugin by plugin. `fits` is None where it was not looked at."""
+
+    node: str
+    fits: bool | None
+    rejections: tuple[Said, ...]
+    total: int | None
+    scores: dict[str, int]
+
+
+class Explanation(msgspec.Struct, frozen=True, rename="camel"):
+    """Everything that one attempt decided, and why."""
+
+    pod: str
+    uid: str
+    profile: str
+    outcome: str
+    """`scheduled`, `unschedulable` or `error`."""
+    node: str | None
+    summary: str
+    message: str
+    """What the pod's condition and event say; empty when it was placed."""
+    attempts: int
+    node_count: int
+    feasible_count: int
+    weights: dict[str, int]
+    best: tuple[ScoredNode, ...]
+    rejected: tuple[Rejected, ...]
+    pre_filter: Said | None = None
+    post_filter: Said | None = None
+    waits_for: dict[str, tuple[str, ...]] = {}
+    """For each plugin that rejected the pod, the events after which it is tried again."""
+    nodes: tuple[NodeExplanation, ...] = ()
+    time: str = ""
+
+
+def explain(
+    decision: Decision,
+    *,
+    top: int = TOP_NODES,
+    nodes: Iterable[str] = (),
+    names_shown: int = NAMES_SHOWN,
+    waits_for: Mapping[str, tuple[str, ...]] | None = None,
+    time: str = "",
+) -> Explanation:
+    """Explain a decision; `nodes` are to be shown plugin by plugin, `top` and `names_shown` limit the rest."""
+    return Explanation(
+        pod=decision.pod.key,
+        uid=decision.pod.uid,
+        profile=decision.profile,
+        outcome=decision.outcome,
+        node=decision.chosen,
+        summary=summary(decision),
+        message=decision.message,
+        attempts=decision.attempts,
+        node_count=decision.node_count,
+        feasible_count=_feasible_count(decision),
+        weights={scores.plugin: scores.weight for scores in decision.scores},
+        best=tuple(_best(decision, top)),
+        rejected=tuple(rejected_nodes(decision, names_shown)),
+        pre_filter=_pre_filter(decision),
+        post_filter=None if decision.post_filter is None else _said(decision.post_filter),
+        waits_for=dict(waits_for or {}),
+        nodes=tuple(_node(decision, name) for name in nodes),
+        time=time,
+    )
+
+
+def summary(decision: Decision) -> str:
+    """One sentence: where the pod went and why, or that it went nowhere."""
+    if decision.chosen is None:
+        verb = (
+            "could not be scheduled" if decision.outcome == "unschedulable" else "was not scheduled because of an error"
+        )
+        return f"{decision.pod.key} {verb}: {decision.message}"
+    return f"{decision.pod.key} goes to {decision.chosen}: {_why_chosen(decision)}"
+
+
+def _why_chosen(decision: Decision) -> str:
+    fit = f"{_feasible_count(decision)} of {decision.node_count} nodes fit"
+    if decision.total is None or decision.feasible is None or len(decision.feasible) < 2:
+        return f"it is the only one of {decision.node_count} nodes that fits"
+    best = int(decision.total.max())
+    equals = int((decision.total == best).sum())
+    if equals == 1:
+        return f"{fit}, and it has the highest score, {best}"
+    return f"{fit}, and it is one of {equals} with the highest score, {best}, chosen at random"
+
+
+def rejected_nodes(decision: Decision, names_shown: int = NAMES_SHOWN) -> Iterator[Rejected]:
+    """The nodes that were ruled out, by the first plugin that said no and its reasons; the largest group first."""
+    groups = sorted(_groups(decision), key=lambda group: -len(group[1]))
+    for status, rows in groups:
+        names = tuple(decision.names[row] for row in rows[:names_shown].tolist())
+        yield Rejected(status.plugin, status.code.label, status.reasons, len(rows), names)
+    if left_out := _left_out(decision):
+        pre = decision.pre_filter
+        plugins = ", ".join(pre.narrowing_plugins) if pre is not None else ""
+        yield Rejected(plugins, "UnschedulableAndUnresolvable", (LEFT_OUT,), left_out, ())
+
+
+def _groups(decision: Decision) -> Iterator[tuple[Status, NDArray[np.intp]]]:
+    if decision.searched is None:
+        return
+    left = decision.searched.copy()
+    for verdict in decision.verdicts:
+        failing = np.flatnonzero(left & (verdict.codes[: len(left)] != 0))
+        codes = verdict.codes[failing]
+        for code in np.unique(codes).tolist():
+            yield verdict.describe(code).by(verdict.plugin), failing[codes == code]
+        left[failing] = False
+    for row, status in decision.overlay.items():
+        if status is not None and left[row]:
+            yield status, np.array([row], dtype=np.intp)
+
+
+def _left_out(decision: Decision) -> int:
+    """How many nodes PreFilter ruled out by naming others."""
+    pre = decision.pre_filter
+    if decision.searched is None or pre is None or pre.node_names is None:
+        return 0
+    return decision.node_count - int(decision.searched.sum())
+
+
+def _feasible_count(decision: Decision) -> int:
+    return 0 if decision.feasible is None else len(decision.feasible)
+
+
+def _best(decision: Decision, top: int) -> Iterator[ScoredNode]:
+    """The feasible nodes with the highest totals, the chosen one first among equals."""
+    if decision.feasible is None or not len(decision.feasible):
+        return
+    rows = decision.feasible
+    if decision.total is None:
+        order = np.arange(len(rows))[:top]
+    else:
+        is_chosen = np.array([decision.names[row] == decision.chosen for row in rows.tolist()])
+        order = np.lexsort((~is_chosen, -decision.total))[:top]
+    for place in order.tolist():
+        yield ScoredNode(decision.names[int(rows[place])], *_scores_at(decision, place))
+
+
+def _scores_at(decision: Decision, place: int) -> tuple[int | None, dict[str, int]]:
+    total = None if decision.total is None else int(decision.total[place])
+    return total, {
+        scores.plugin: int(scores.weighted if isinstance(scores.weighted, int) else scores.weighted[place])
+        for scores in decision.scores
+    }
+
+
+def _pre_filter(decision: Decision) -> Said | None:
+    pre = decision.pre_filter
+    return None if pre is None or pre.status is None else _said(pre.status)
+
+
+def _said(status: Status) -> Said:
+    return Said(status.plugin, status.code.label, status.reasons)
+
+
+def _node(decision: Decision, name: str) -> NodeExplanation:
+    """One node, whichever way it went."""
+    row = decision.names.index(name) if name in decision.names else -1
+    searched = decision.searched
+    if row < 0 or searched is None or row >= len(searched) or not searched[row]:
+        return NodeExplanation(name, None, (), None, {})
+    said = tuple(_said(status) for status in decision.rejection(row))
+    places = np.flatnonzero(decision.feasible == row) if decision.feasible is not None else ()
+    if not len(places):
+        return NodeExplanation(name, not said, said, None, {})
+    return NodeExplanation(name, True, said, *_scores_at(decision, int(places[0])))
+
+
+# --- what wakes a pending pod -----------------------------------------------------------------------------------------
+
+
+def waits_for(profile: Profile, plugins: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """For each of these plugins, the events after which a pod that it rejected is tried again, in words."""
+    by_name: dict[str, Any] = {plugin.name: plugin for point in ExtensionPoint for plugin in profile.at(point)}
+    return {name: _events_of(by_name[name]) for name in sorted(set(plugins)) if name in by_name}
+
+
+def _events_of(plugin: Any) -> tuple[str, ...]:
+    if not hasattr(plugin, "events_to_register"):
+        return ("any change in the cluster",)
+    return tuple(dict.fromkeys(event_in_words(entry.event) for entry in plugin.events_to_register()))
+
+
+def event_in_words(event: ClusterEvent) -> str:
+    """`Node: added, labels changed`."""
+    if event.resource == WILDCARD:
+        return "any change in the cluster"
+    if event.action & Action.ALL == Action.ALL:
+        return f"{event.resource}: any change"
+    words = ["changed"] if event.action & Action.UPDATE == Action.UPDATE else list(_updates(event.action))
+    ends = [word for action, word in ((Action.ADD, "added"), (Action.DELETE, "deleted")) if event.action & action]
+    return f"{event.resource}: {', '.join(ends + words)}"
+
+
+def _updates(action: Action) -> Iterator[str]:
+    for flag in Action:
+        name = flag.name or ""
+        if flag & action and name.startswith("UPDATE_"):
+            what = name.removeprefix("UPDATE_").removeprefix("NODE_").removeprefix("POD_").replace("_", " ").lower()
+            yield f"{what} changed"

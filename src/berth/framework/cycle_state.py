@@ -1,0 +1,41 @@
+"""What the plugins of one scheduling attempt tell one another and themselves, from PreFilter to PostBind."""
+
+from typing import Any
+
+
+class CycleState:
+    """Data by key, and which plugins have nothing to say of this pod.
+
+    A value with a `clone()` method is cloned with the state, which happens where nominated pods or preemption victims
+    are tried out; others are shared and must not be changed after PreFilter.
+    """
+
+    __slots__ = ("_data", "skip_filter", "skip_score")
+
+    def __init__(self) -> None:
+        self._data: dict[str, Any] = {}
+        self.skip_filter: set[str] = set()
+        self.skip_score: set[str] = set()
+
+    def write(self, key: str, value: Any) -> None:
+        """Keep `value` under `key`; plugins use their own name as key, or start it with that."""
+        self._data[key] = value
+
+    def read(self, key: str) -> Any:
+        """Return what was written under `key`; raises `KeyError` where nothing was."""
+        return self._data[key]
+
+    def get(self, key: str) -> Any | None:
+        """Return what was written under `key`, or None."""
+        return self._data.get(key)
+
+    def delete(self, key: str) -> None:
+        """Forget what was written under `key`."""
+        self._data.pop(key, None)
+
+    def clone(self) -> "CycleState":
+        """Return a copy that can be changed by AddPod and RemovePod without touching this one."""
+        copy = CycleState()
+        copy._data = {k: v.clone() if hasattr(v, "clone") else v for k, v in self._data.items()}
+        copy.skip_filter, copy.skip_score = set(self.skip_filter), set(self.skip_score)
+        return copy

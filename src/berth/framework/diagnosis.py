@@ -1,0 +1,86 @@
+"""Why a pod fits nowhere: what each node was rejected for, and the message made of it.
+
+Made by the search for nodes, read by PostFilter, the queue (whom to wake) and people. Nodes rejected for the same
+reason are kept as one group of rows, so that 5,000 of them cost no more than one until somebody asks node by node.
+Source of the message: pkg/scheduler/framework/types.go, FitError.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from berth.framework.status import Code, Status
+
+
+class RejectedNodes(NamedTuple):
+    """Nodes whose first failing filter said the same."""
+
+    status: Status
+    rows: NDArray[np.intp]
+
+
+class Diagnosis:
+    """The outcome of a search that found nothing."""
+
+    def __init__(self, node_count: int, name_of: Callable[[int], str]) -> None:
+        self.node_count = node_count
+        self.groups: list[RejectedNodes] = []
+        """What was said of the nodes that were looked at."""
+        self.absent_status: Status | None = None
+        """What holds of every other node: those that PreFilter left out."""
+        self.pre_filter_status: Status | None = None
+        """Set where PreFilter rejected the pod outright."""
+        self.unschedulable_plugins: set[str] = set()
+        self.pending_plugins: set[str] = set()
+        self.post_filter_message = ""
+        self._name_of = name_of
+
+    @property
+    def node_statuses(self) -> Mapping[str, Status]:
+        """The status of each node that was looked at, by name; built anew at each call."""
+        return {self._name_of(row): group.status for group in self.groups for row in group.rows.tolist()}
+
+    def add(self, status: Status, rows: NDArray[np.intp]) -> None:
+        """Note why nodes were rejected."""
+        self.groups.append(RejectedNodes(status, rows))
+        self.note_plugin(status)
+
+    def note_plugin(self, status: Status) -> None:
+        """Note whom to ask about events that may help."""
+        if not status.plugin:
+            return
+        if status.code is Code.PENDING:
+            self.pending_plugins.add(status.plugin)
+        elif status.code.is_rejection:
+            self.unschedulable_plugins.add(status.plugin)
+
+    def status_counts(self) -> Iterator[tuple[Status, int]]:
+        """Yield each status with how many nodes it holds for, those left out by PreFilter included."""
+        looked_at = 0
+        for group in self.groups:
+            looked_at += len(group.rows)
+            yield group.status, len(group.rows)
+        if self.absent_status is not None and self.node_count > looked_at:
+            yield self.absent_status, self.node_count - looked_at
+
+    def message(self) -> str:
+        """Return the text that the pod's condition and its event show."""
+        after = f" {self.post_filter_message}" if self.post_filter_message else ""
+        return f"0/{self.node_count} nodes are available:{self._why()}{after}"
+
+    def _why(self) -> str:
+        if self.pre_filter_status is not None:
+            return f" {self.pre_filter_status.message}."
+        parts = histogram((reason, count) for status, count in self.status_counts() for reason in status.reasons)
+        return f" {', '.join(parts)}." if parts else ""
+
+
+def histogram(reasons: Iterable[tuple[str, int]]) -> list[str]:
+    """Return `count reason` texts, sorted as texts."""
+    counts: Counter[str] = Counter()
+    for reason, count in reasons:
+        counts[reason] += count
+    return sorted(f"{count} {reason}" for reason, count in counts.items())

@@ -1,0 +1,103 @@
+"""What the core asks the outside to do, as frozen values. `runtime/` carries them out, simulators answer at once.
+
+An effect that nobody waits for is returned bare. One that a cycle waits for comes as a `Request`; its ticket comes
+back with the `Answer`.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+
+class PodRef(msgspec.Struct, frozen=True):
+    """Which pod an effect is about."""
+
+    namespace: str
+    name: str
+    uid: str
+
+    @property
+    def key(self) -> str:
+        """`namespace/name`."""
+        return f"{self.namespace}/{self.name}"
+
+
+class Bind(msgspec.Struct, frozen=True):
+    """Create the Binding of a pod to a node. Answered with None, or an error text."""
+
+    pod: PodRef
+    node_name: str
+
+
+class PatchPodStatus(msgspec.Struct, frozen=True):
+    """Set the PodScheduled condition and, where it is not None, status.nominatedNodeName ("" clears it)."""
+
+    pod: PodRef
+    condition_status: str | None = None
+    reason: str = ""
+    message: str = ""
+    nominated_node_name: str | None = None
+
+
+class EmitEvent(msgspec.Struct, frozen=True):
+    """Record an Event about a pod."""
+
+    pod: PodRef
+    type: str
+    reason: str
+    action: str
+    note: str
+    reporting_controller: str
+
+
+class EvictPod(msgspec.Struct, frozen=True):
+    """Delete a preempted pod, after noting why in its status."""
+
+    pod: PodRef
+    message: str
+    preemptor: PodRef
+
+
+class ApiCall(msgspec.Struct, frozen=True):
+    """Any other call to the API server: a verb of the transport on one object."""
+
+    verb: str
+    kind: str
+    namespace: str
+    name: str
+    body: Mapping[str, Any] = {}
+    subresource: str = ""
+
+
+class CallExtender(msgspec.Struct, frozen=True):
+    """Call an extender's verb with this document."""
+
+    extender: int
+    verb: str
+    body: Mapping[str, Any] = {}
+
+
+class WaitUntil(msgspec.Struct, frozen=True):
+    """Resume once `predicate()` holds after some event, or at `deadline` (answered True or False)."""
+
+    predicate: Callable[[], bool]
+    deadline: float
+
+
+class Request(msgspec.Struct, frozen=True):
+    """An effect that a cycle waits for."""
+
+    ticket: int
+    effect: Any
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """What came of a request: a result, or an error in words."""
+
+    ticket: int
+    result: Any = None
+    error: str = ""
+
+
+Effect = Bind | PatchPodStatus | EmitEvent | EvictPod | ApiCall | CallExtender | Request

@@ -1,0 +1,90 @@
+"""Cluster events and queueing hints: which changes may make a rejected pod schedulable.
+
+A plugin registers the events that can cure what it rejects, each with an optional hint that looks at the pod and at
+the object before and after, and says Queue or Skip. Names are upstream's.
+"""
+
+from collections.abc import Callable
+from enum import Enum, IntFlag
+from typing import Any, NamedTuple
+
+from berth.state.pod_info import PodInfo
+
+
+class Action(IntFlag):
+    """What happened to an object. Several may be combined in what a plugin registers for."""
+
+    ADD = 1
+    DELETE = 2
+    UPDATE_NODE_ALLOCATABLE = 4
+    UPDATE_NODE_LABEL = 8
+    UPDATE_NODE_TAINT = 16
+    UPDATE_NODE_CONDITION = 32
+    UPDATE_NODE_ANNOTATION = 64
+    UPDATE_NODE_DECLARED_FEATURE = 128
+    UPDATE_POD_LABEL = 256
+    UPDATE_POD_SCALE_DOWN = 512
+    UPDATE_POD_TOLERATION = 1024
+    UPDATE_POD_SCHEDULING_GATES_ELIMINATED = 2048
+    UPDATE_POD_GENERATED_RESOURCE_CLAIM = 4096
+    UPDATE_OTHER = 8192
+    UPDATE = (
+        UPDATE_NODE_ALLOCATABLE
+        | UPDATE_NODE_LABEL
+        | UPDATE_NODE_TAINT
+        | UPDATE_NODE_CONDITION
+        | UPDATE_NODE_ANNOTATION
+        | UPDATE_NODE_DECLARED_FEATURE
+        | UPDATE_POD_LABEL
+        | UPDATE_POD_SCALE_DOWN
+        | UPDATE_POD_TOLERATION
+        | UPDATE_POD_SCHEDULING_GATES_ELIMINATED
+        | UPDATE_POD_GENERATED_RESOURCE_CLAIM
+        | UPDATE_OTHER
+    )
+    ALL = ADD | DELETE | UPDATE
+
+
+WILDCARD = "*"
+
+
+class ClusterEvent(NamedTuple):
+    """Something that happened: to what kind of object, what, and its name in metrics and traces."""
+
+    resource: str
+    action: Action
+    label: str = ""
+
+    def matches(self, happened: "ClusterEvent") -> bool:
+        """Say whether what is registered here covers what happened."""
+        same_resource = self.resource in (WILDCARD, happened.resource) or happened.resource == WILDCARD
+        return same_resource and bool(self.action & happened.action)
+
+
+class QueueingHint(Enum):
+    """What a hint answers."""
+
+    SKIP = "QueueSkip"
+    QUEUE = "Queue"
+
+
+HintFunction = Callable[[PodInfo, Any, Any], QueueingHint]
+"""`hint(pod, old, new)`: pods are `PodInfo`, other objects their structs; None where there is no old or new."""
+
+
+class ClusterEventWithHint(NamedTuple):
+    """An event a plugin registers for; without a hint every such event wakes the pod."""
+
+    event: ClusterEvent
+    hint: HintFunction | None = None
+
+
+UNSCHEDULABLE_TIMEOUT = ClusterEvent(WILDCARD, Action.ALL, "UnschedulableTimeout")
+FORCE_ACTIVATE = ClusterEvent(WILDCARD, Action.ALL, "ForceActivate")
+ASSIGNED_POD_ADD = ClusterEvent("Pod", Action.ADD, "AssignedPodAdd")
+ASSIGNED_POD_DELETE = ClusterEvent("Pod", Action.DELETE, "AssignedPodDelete")
+UNSCHEDULED_POD_ADD = ClusterEvent("Pod", Action.ADD, "UnscheduledPodAdd")
+UNSCHEDULED_POD_UPDATE = ClusterEvent("Pod", Action.UPDATE, "UnscheduledPodUpdate")
+UNSCHEDULED_POD_DELETE = ClusterEvent("Pod", Action.DELETE, "UnscheduledPodDelete")
+NODE_ADD = ClusterEvent("Node", Action.ADD, "NodeAdd")
+NODE_DELETE = ClusterEvent("Node", Action.DELETE, "NodeDelete")

@@ -1,0 +1,80 @@
+"""Where observers hang: metrics, traces, logs. The main path calls one instrument and knows none by name.
+
+Every method does nothing by default; an observer overrides what it wants. Durations are seconds of the stopwatch that
+the core was given, times are the core's own.
+"""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from berth.cycle.decision import Decision
+    from berth.state.pod_info import PodInfo
+    from berth.state.queued_pod import QueuedPod
+
+
+class Instrument:
+    """An observer of the scheduler."""
+
+    def decided(self, decision: "Decision", seconds: float) -> None:
+        """An attempt has ended with a node, a rejection or an error; it took so long."""
+
+    def extension_point(self, profile: str, point: str, status: str, seconds: float) -> None:
+        """A point has been run."""
+
+    def queue_incoming(self, queue: str, event: str) -> None:
+        """A pod has entered a queue because of an event."""
+
+    def waited_on_permit(self, result: str, seconds: float) -> None:
+        """A pod's wait for Permit is over."""
+
+    def bound(self, queued: "QueuedPod", node_name: str, now: float) -> None:
+        """A pod was bound."""
+
+    def binding_failed(self, pod: "PodInfo", reason: str) -> None:
+        """A pod was chosen a node but not bound."""
+
+    def event_handled(self, event: str, seconds: float) -> None:
+        """An event from the cluster has been taken in."""
+
+    def broke(self, pod: "PodInfo", error: Exception) -> None:
+        """A bug has ended an attempt; the pod is tried again after a backoff."""
+
+
+class Instruments(Instrument):
+    """Several observers as one."""
+
+    def __init__(self, instruments: Iterable[Instrument]) -> None:
+        self._instruments = tuple(instruments)
+
+    def decided(self, decision: "Decision", seconds: float) -> None:
+        for instrument in self._instruments:
+            instrument.decided(decision, seconds)
+
+    def extension_point(self, profile: str, point: str, status: str, seconds: float) -> None:
+        for instrument in self._instruments:
+            instrument.extension_point(profile, point, status, seconds)
+
+    def queue_incoming(self, queue: str, event: str) -> None:
+        for instrument in self._instruments:
+            instrument.queue_incoming(queue, event)
+
+    def waited_on_permit(self, result: str, seconds: float) -> None:
+        for instrument in self._instruments:
+            instrument.waited_on_permit(result, seconds)
+
+    def bound(self, queued: "QueuedPod", node_name: str, now: float) -> None:
+        for instrument in self._instruments:
+            instrument.bound(queued, node_name, now)
+
+    def binding_failed(self, pod: "PodInfo", reason: str) -> None:
+        for instrument in self._instruments:
+            instrument.binding_failed(pod, reason)
+
+    def event_handled(self, event: str, seconds: float) -> None:
+        for instrument in self._instruments:
+            instrument.event_handled(event, seconds)
+
+    def broke(self, pod: "PodInfo", error: Exception) -> None:
+        for instrument in self._instruments:
+            instrument.broke(pod, error)

@@ -1,0 +1,253 @@
+"""The contract between the framework and its plugins: one Protocol per extension point.
+
+A plugin is a class with a `name`, made as `plugin(args, handle)`, that implements any of these. Which points it
+takes part in follows from the methods it has. The framework's duties: calls come in the order given here, once per
+attempt unless stated, in one thread; a plugin's: never change what it is given, never block, say "does not fit" with
+a Status. A method that must wait for the outside (`post_filter`, `pre_bind`, `bind`) may be a generator that yields
+effects and returns the status.
+
+Filter and Score come in two forms. The plain one answers for one node. The column one answers for many rows at once;
+where a plugin has both, the plain form is the specification and the other must agree with it.
+"""
+
+from collections.abc import Callable, Generator, Hashable, Sequence
+from enum import Enum
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from berth.framework.cycle_state import CycleState
+from berth.framework.events import ClusterEventWithHint
+from berth.framework.status import Status
+from berth.state.node_view import NodeView
+from berth.state.pod_info import PodInfo
+from berth.state.table import NodeTable
+
+if TYPE_CHECKING:
+    from berth.framework.diagnosis import Diagnosis
+    from berth.state.queued_pod import QueuedPod
+
+Rows = slice | NDArray[np.intp]
+Codes = NDArray[np.int32]
+Scores = NDArray[np.int64]
+
+MAX_NODE_SCORE = 100
+MIN_NODE_SCORE = 0
+MAX_PERMIT_TIMEOUT_S = 15 * 60.0
+
+Steps = Generator[Any, Any, Status | None]
+"""A plugin method in progress: it yields effects, is sent their results, and returns its status."""
+
+
+class Dependency(Enum):
+    """What a plugin's answer for a row is made from, beside the pod's signature."""
+
+    NODE = "node"
+    PODS_ON_NODE = "pods_on_node"
+    PODS_ANYWHERE = "pods_anywhere"
+    ALL_NODES = "all_nodes"
+    OWN_RESERVATIONS = "own_reservations"
+    FEASIBLE_SET = "feasible_set"
+    UNKNOWN = "unknown"
+
+
+class Objects(NamedTuple):
+    """A dependency on objects of these kinds."""
+
+    kinds: tuple[str, ...]
+
+
+Dependencies = frozenset[Dependency | Objects]
+
+UNKNOWN: Dependencies = frozenset({Dependency.UNKNOWN})
+"""The default of plugins that declare nothing: their answers are never kept."""
+
+
+class Plugin(Protocol):
+    """What every plugin has. `args_type` is the struct its pluginConfig args are decoded to, if any."""
+
+    name: ClassVar[str]
+
+
+class PreEnqueuePlugin(Plugin, Protocol):
+    """Says whether a pod may enter the active queue; a rejection keeps it out until an event of the plugin's."""
+
+    def pre_enqueue(self, pod: PodInfo) -> Status | None: ...
+
+
+class QueueSortPlugin(Plugin, Protocol):
+    """Orders the active queue. `sort_key`, where there is one, must order as `less` does, and is faster."""
+
+    def less(self, a: "QueuedPod", b: "QueuedPod") -> bool: ...
+
+
+class EventsPlugin(Plugin, Protocol):
+    """Says which events may cure its rejections."""
+
+    def events_to_register(self) -> Sequence[ClusterEventWithHint]: ...
+
+
+class PreFilterResult(NamedTuple):
+    """The only nodes worth looking at, by name; None for all."""
+
+    node_names: frozenset[str] | None = None
+
+
+class PreFilterPlugin(Plugin, Protocol):
+    """Looks at the pod once: rejects it, narrows the search, skips its own Filter, or prepares it.
+
+    With `add_pod` and `remove_pod` it can also say how its prepared state changes when a pod comes to or goes from a
+    node in a what-if.
+    """
+
+    def pre_filter(self, state: CycleState, pod: PodInfo) -> PreFilterResult | Status | None: ...
+
+
+class PreFilterExtensions(Protocol):
+    """The what-if half of PreFilter."""
+
+    def add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, node: NodeView) -> Status | None: ...
+
+    def remove_pod(self, state: CycleState, pod: PodInfo, removed: PodInfo, node: NodeView) -> Status | None: ...
+
+
+class FilterPlugin(Plugin, Protocol):
+    """Says whether a pod can run on a node."""
+
+    def filter(self, state: CycleState, pod: PodInfo, node: NodeView) -> Status | None: ...
+
+
+class FilterColumn(NamedTuple):
+    """Verdicts for some rows: 0 fits, any other code is explained by `describe(code)`.
+
+    What a code means may depend on the pod's signature, never on the rows asked for.
+    """
+
+    codes: Codes
+    describe: Callable[[int], Status]
+
+
+class ColumnFilterPlugin(Plugin, Protocol):
+    """Says for many nodes at once whether a pod can run there."""
+
+    filter_dependencies: ClassVar[Dependencies]
+
+    def filter_columns(self, state: CycleState, pod: PodInfo, table: NodeTable, rows: Rows) -> FilterColumn: ...
+
+
+class PostFilterResult(NamedTuple):
+    """Where the pod may go once the room there is free; "" clears an earlier nomination."""
+
+    nominated_node_name: str
+
+
+class PostFilterPlugin(Plugin, Protocol):
+    """Tries to make a pod that fits nowhere schedulable."""
+
+    def post_filter(
+        self, state: CycleState, pod: PodInfo, diagnosis: "Diagnosis"
+    ) -> "tuple[PostFilterResult | None, Status | None]": ...
+
+
+class FeasibleNodes:
+    """The nodes that are left for scoring: a mask over the rows of a table, not to be written to."""
+
+    __slots__ = ("_rows", "count", "mask", "table")
+
+    def __init__(self, table: NodeTable, mask: NDArray[np.bool_]) -> None:
+        self.table = table
+        self.mask = mask
+        self.count = int(np.count_nonzero(mask))
+        self._rows: Rows | None = None
+
+    @property
+    def rows(self) -> Rows:
+        """The rows, ascending: a slice where they lie together, which makes views instead of copies."""
+        if self._rows is None:
+            rows = np.flatnonzero(self.mask)
+            together = self.count and int(rows[-1]) - int(rows[0]) == self.count - 1
+            self._rows = slice(int(rows[0]), int(rows[-1]) + 1) if together else rows
+        return self._rows
+
+    def row_array(self) -> NDArray[np.intp]:
+        """The rows as an array."""
+        rows = self.rows
+        return np.arange(rows.start, rows.stop, dtype=np.intp) if isinstance(rows, slice) else rows
+
+    def views(self) -> list[NodeView]:
+        """The nodes one by one."""
+        return [self.table.view(row) for row in self.row_array().tolist()]
+
+
+class PreScorePlugin(Plugin, Protocol):
+    """Prepares scoring of the feasible nodes, or skips the plugin's own Score."""
+
+    def pre_score(self, state: CycleState, pod: PodInfo, nodes: FeasibleNodes) -> Status | None: ...
+
+
+class ScorePlugin(Plugin, Protocol):
+    """Ranks a node for a pod, in a scale of the plugin's own."""
+
+    def score(self, state: CycleState, pod: PodInfo, node: NodeView) -> int | Status: ...
+
+
+class ColumnScorePlugin(Plugin, Protocol):
+    """Ranks many nodes at once."""
+
+    score_dependencies: ClassVar[Dependencies]
+
+    def score_columns(self, state: CycleState, pod: PodInfo, table: NodeTable, rows: Rows) -> Scores: ...
+
+
+class NormalizeScorePlugin(Plugin, Protocol):
+    """Brings the raw scores of the feasible nodes, in row order, to 0 to 100."""
+
+    def normalize_score(self, state: CycleState, pod: PodInfo, scores: Scores) -> Scores | Status: ...
+
+
+class SignaturePlugin(Plugin, Protocol):
+    """Says what of the pod its column forms read: pods with equal fragments get equal answers.
+
+    None means that answers for this pod must not be kept.
+    """
+
+    def signature(self, pod: PodInfo) -> Hashable | None: ...
+
+
+class ReservePlugin(Plugin, Protocol):
+    """Takes what the pod needs on the chosen node, and gives it back; `unreserve` may come without `reserve`."""
+
+    def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None: ...
+
+    def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None: ...
+
+
+class PermitPlugin(Plugin, Protocol):
+    """Approves, rejects, or (Wait) holds the pod back for so many seconds, at most 15 minutes."""
+
+    def permit(self, state: CycleState, pod: PodInfo, node_name: str) -> tuple[Status | None, float]: ...
+
+
+class PreBindPreFlightPlugin(Plugin, Protocol):
+    """Says before binding starts whether PreBind will have anything to do (Skip: no)."""
+
+    def pre_bind_pre_flight(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None: ...
+
+
+class PreBindPlugin(Plugin, Protocol):
+    """Does what must be done before the pod is bound."""
+
+    def pre_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | Steps | None: ...
+
+
+class BindPlugin(Plugin, Protocol):
+    """Binds the pod; the first that does not Skip decides."""
+
+    def bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | Steps | None: ...
+
+
+class PostBindPlugin(Plugin, Protocol):
+    """Is told that the pod was bound."""
+
+    def post_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> None: ...

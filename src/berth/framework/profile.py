@@ -1,0 +1,203 @@
+"""A profile: the plugins of one scheduler name, in order, and how each extension point is run.
+
+Made once from the configuration (`build.py`); called by the cycle. Statuses come back marked with the plugin that
+said them. Points that are run over all nodes live in `verdicts.py` and `scores.py`.
+"""
+
+from collections.abc import Hashable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from berth.config.types import ExtensionPoint as Point
+from berth.framework.cycle_state import CycleState
+from berth.framework.interface import MAX_PERMIT_TIMEOUT_S, FeasibleNodes, PreFilterResult
+from berth.framework.memo import Memos
+from berth.framework.scores import Scored, ScoreRunner, run_pre_score, run_score
+from berth.framework.status import Code, Status, is_success, unresolvable
+from berth.framework.sums import Sums
+from berth.framework.verdicts import FilterRunner, Mask, Verdicts, call_filter, run_filters
+from berth.state.node_view import NodeView
+from berth.state.nominator import Nominator
+from berth.state.pod_info import PodInfo
+from berth.state.table import NodeTable
+
+
+class PreFiltered(NamedTuple):
+    """What PreFilter left: an optional rejection, and the only nodes worth looking at with who said so."""
+
+    status: Status | None
+    node_names: frozenset[str] | None
+    narrowing_plugins: tuple[str, ...]
+
+
+class Permitted(NamedTuple):
+    """What Permit said: None to go on, a rejection, or Wait with a timeout in seconds for each plugin."""
+
+    status: Status | None
+    timeouts_s: Mapping[str, float]
+
+
+class Profile:
+    """The plugins of one scheduler name."""
+
+    def __init__(
+        self,
+        name: str,
+        points: Mapping[Point, tuple[tuple[Any, int], ...]],
+        memos: Memos,
+        nominator: Nominator,
+        percentage_of_nodes_to_score: int | None = None,
+    ) -> None:
+        self.name = name
+        self.percentage_of_nodes_to_score = percentage_of_nodes_to_score
+        self.memos = memos
+        self.nominator = nominator
+        self.sums = Sums(memos)
+        self.plugins: dict[Point, list[Any]] = {
+            point: [plugin for plugin, _ in points.get(point, ())] for point in Point
+        }
+        self.filters = [FilterRunner(plugin) for plugin, _ in points.get(Point.FILTER, ())]
+        self.scorers = [ScoreRunner(plugin, weight or 1) for plugin, weight in points.get(Point.SCORE, ())]
+
+    def at(self, point: Point) -> list[Any]:
+        """Return the plugins of a point, in order."""
+        return self.plugins[point]
+
+    def run_pre_enqueue(self, pod: PodInfo) -> Status | None:
+        """Return the first rejection of PreEnqueue, or None."""
+        for plugin in self.at(Point.PRE_ENQUEUE):
+            status = plugin.pre_enqueue(pod)
+            if not is_success(status):
+                return status.by(plugin.name)  # type: ignore[no-any-return]
+        return None
+
+    def run_pre_filter(self, state: CycleState, pod: PodInfo) -> PreFiltered:
+        """Run PreFilter; plugins that skip are left out of Filter, narrowings are intersected."""
+        rejection: Status | None = None
+        names: frozenset[str] | None = None
+        narrowing: list[str] = []
+        for plugin in self.at(Point.PRE_FILTER):
+            answer = plugin.pre_filter(state, pod)
+            if isinstance(answer, PreFilterResult):
+                if answer.node_names is None:
+                    continue
+                narrowing.append(plugin.name)
+                names = answer.node_names if names is None else names & answer.node_names
+                if not names:
+                    return PreFiltered(_nothing_left(narrowing), names, tuple(narrowing))
+            elif answer is not None and answer.code is Code.SKIP:
+                state.skip_filter.add(plugin.name)
+            elif not is_success(answer):
+                rejection = answer.by(plugin.name)
+                if rejection.code is not Code.UNSCHEDULABLE:
+                    return PreFiltered(rejection, None, tuple(narrowing))
+        return PreFiltered(rejection, names, tuple(narrowing))
+
+    def run_filter(self, state: CycleState, pod: PodInfo, table: NodeTable, searched: Mask) -> Verdicts:
+        """Ask every Filter plugin that did not skip about all nodes, then count nominated pods in where there are."""
+        verdicts = run_filters(self.filters, self.memos, self.sums, self.name, state, pod, table, searched)
+        for node_name in self.nominator.nodes():
+            row = table.row_of.get(node_name, -1)
+            rivals = [p for p in self.nominator.pods_on(node_name) if p.priority >= pod.priority and p.uid != pod.uid]
+            if row >= 0 and rivals and searched[row]:
+                verdicts.overlay[row] = self.run_filter_with(rivals, state, pod, table.view(row))
+        return verdicts
+
+    def run_filter_with(
+        self, nominated: list[PodInfo], state: CycleState, pod: PodInfo, node: NodeView
+    ) -> Status | None:
+        """Ask about one node as if the nominated pods ran there too; return the first rejection."""
+        what_if = state.clone()
+        for other in nominated:
+            node = node.with_pod(other)
+            status = self.run_add_pod(what_if, pod, other, node)
+            if not is_success(status):
+                return status
+        return self.run_filter_on(what_if, pod, node)
+
+    def run_filter_on(self, state: CycleState, pod: PodInfo, node: NodeView) -> Status | None:
+        """Ask every Filter plugin that did not skip about one node; return the first rejection."""
+        for runner in self.filters:
+            if runner.name not in state.skip_filter:
+                status = call_filter(runner.plugin, state, pod, node)
+                if status is not None:
+                    return status.by(runner.name)
+        return None
+
+    def run_add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, node: NodeView) -> Status | None:
+        """Tell prepared states that a pod came to a node in a what-if."""
+        return self._run_extension("add_pod", state, pod, added, node)
+
+    def run_remove_pod(self, state: CycleState, pod: PodInfo, removed: PodInfo, node: NodeView) -> Status | None:
+        """Tell prepared states that a pod left a node in a what-if."""
+        return self._run_extension("remove_pod", state, pod, removed, node)
+
+    def run_pre_score(self, state: CycleState, pod: PodInfo, nodes: FeasibleNodes) -> Status | None:
+        """Run PreScore; return the first error."""
+        return run_pre_score(self.at(Point.PRE_SCORE), state, pod, nodes)
+
+    def run_score(
+        self, state: CycleState, pod: PodInfo, nodes: FeasibleNodes, passing_key: Hashable | None = None
+    ) -> Scored | Status:
+        """Score the feasible nodes; `passing_key` is `Verdicts.sum_key` where they are that mask as it stands."""
+        return run_score(self.scorers, self.memos, self.sums, self.name, state, pod, nodes, passing_key)
+
+    def run_reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
+        """Run Reserve; return the first failure. The caller undoes with `run_unreserve`."""
+        for plugin in self.at(Point.RESERVE):
+            status = plugin.reserve(state, pod, node_name)
+            self.memos.note_reservation(plugin.name)
+            if not is_success(status):
+                return status.by(plugin.name)  # type: ignore[no-any-return]
+        return None
+
+    def run_unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
+        """Run Unreserve of every Reserve plugin, in reverse order."""
+        for plugin in reversed(self.at(Point.RESERVE)):
+            plugin.unreserve(state, pod, node_name)
+            self.memos.note_reservation(plugin.name)
+
+    def run_permit(self, state: CycleState, pod: PodInfo, node_name: str) -> Permitted:
+        """Run Permit: a rejection at once, else Wait if any plugin waits."""
+        timeouts_s: dict[str, float] = {}
+        for plugin in self.at(Point.PERMIT):
+            status, timeout_s = plugin.permit(state, pod, node_name)
+            if is_success(status):
+                continue
+            if status.code is Code.WAIT:
+                timeouts_s[plugin.name] = min(timeout_s, MAX_PERMIT_TIMEOUT_S)
+            else:
+                return Permitted(status.by(plugin.name), {})
+        return Permitted(Status(Code.WAIT) if timeouts_s else None, timeouts_s)
+
+    def _run_extension(
+        self, method: str, state: CycleState, pod: PodInfo, other: PodInfo, node: NodeView
+    ) -> Status | None:
+        for plugin in self.at(Point.PRE_FILTER):
+            extension = getattr(plugin, method, None)
+            if extension is None or plugin.name in state.skip_filter:
+                continue
+            status = extension(state, pod, other, node)
+            if not is_success(status):
+                return status.by(plugin.name)  # type: ignore[no-any-return]
+        return None
+
+
+def _nothing_left(narrowing: list[str]) -> Status:
+    plugins = ", ".join(narrowing) if len(narrowing) == 1 else f"[{' '.join(narrowing)}]"
+    if len(narrowing) == 1:
+        return unresolvable(f"node(s) didn't satisfy plugin {plugins}").by(narrowing[0])
+    return unresolvable(f"node(s) didn't satisfy plugin(s) {plugins} simultaneously")
+
+
+def searched_rows(table: NodeTable, node_names: frozenset[str] | None) -> Mask:
+    """Return a mask of the rows to look at: all nodes, or those of these names that exist."""
+    if node_names is None:
+        return table.valid
+    mask: Mask = np.zeros(table.capacity, dtype=np.bool_)
+    for name in node_names:
+        row = table.row_of.get(name)
+        if row is not None and table.valid[row]:
+            mask[row] = True
+    return mask

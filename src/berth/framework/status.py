@@ -1,0 +1,79 @@
+"""What a plugin says of a pod or node: a value, never an exception. `None` stands for success everywhere."""
+
+from enum import IntEnum
+
+import msgspec
+
+
+class Code(IntEnum):
+    """Kinds of statuses; `label` is the name used in messages, metrics and records."""
+
+    SUCCESS = 0
+    ERROR = 1
+    UNSCHEDULABLE = 2
+    UNSCHEDULABLE_AND_UNRESOLVABLE = 3
+    WAIT = 4
+    SKIP = 5
+    PENDING = 6
+
+    @property
+    def label(self) -> str:
+        """The code's name as Kubernetes writes it."""
+        return _LABELS[self]
+
+    @property
+    def is_rejection(self) -> bool:
+        """Say whether the code means "not here" or "not now", as opposed to an error."""
+        return self in _REJECTIONS
+
+
+_LABELS = {
+    Code.SUCCESS: "Success",
+    Code.ERROR: "Error",
+    Code.UNSCHEDULABLE: "Unschedulable",
+    Code.UNSCHEDULABLE_AND_UNRESOLVABLE: "UnschedulableAndUnresolvable",
+    Code.WAIT: "Wait",
+    Code.SKIP: "Skip",
+    Code.PENDING: "Pending",
+}
+_REJECTIONS = frozenset({Code.UNSCHEDULABLE, Code.UNSCHEDULABLE_AND_UNRESOLVABLE, Code.PENDING})
+
+
+class Status(msgspec.Struct, frozen=True):
+    """A code, why, and the plugin that said so (filled in by the framework)."""
+
+    code: Code
+    reasons: tuple[str, ...] = ()
+    plugin: str = ""
+
+    @property
+    def message(self) -> str:
+        """The reasons as one text."""
+        return ", ".join(self.reasons)
+
+    def by(self, plugin: str) -> "Status":
+        """Return the same status, said by `plugin`."""
+        return msgspec.structs.replace(self, plugin=plugin)
+
+
+SKIP = Status(Code.SKIP)
+
+
+def unschedulable(*reasons: str) -> Status:
+    """The pod does not fit now; room may be made by removing pods."""
+    return Status(Code.UNSCHEDULABLE, reasons)
+
+
+def unresolvable(*reasons: str) -> Status:
+    """The pod does not fit, and removing pods would not help."""
+    return Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, reasons)
+
+
+def error(*reasons: str) -> Status:
+    """Something is broken; the pod is tried again after a backoff."""
+    return Status(Code.ERROR, reasons)
+
+
+def is_success(status: Status | None) -> bool:
+    """Say whether a status means success."""
+    return status is None or status.code is Code.SUCCESS

@@ -1,0 +1,185 @@
+"""Running Filter plugins over all nodes: by column where they have one, node by node where not.
+
+Out comes, for each plugin that has something to say, a code for each row; which rows are left follows from them.
+"""
+
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from berth.framework.cycle_state import CycleState
+from berth.framework.interface import UNKNOWN, Codes, Dependencies, FilterColumn, Rows
+from berth.framework.memo import ColumnSnapshot, DependencySet, MemoEntry, Memos
+from berth.framework.status import Status, error, is_success
+from berth.framework.sums import Sums
+from berth.state.pod_info import PodInfo
+from berth.state.table import NodeTable
+
+Mask = NDArray[np.bool_]
+
+
+class Verdict(NamedTuple):
+    """One plugin's codes over all rows (0 fits) at the time it was asked, and what they mean."""
+
+    plugin: str
+    column: ColumnSnapshot
+    describe: Callable[[int], Status]
+
+    @property
+    def codes(self) -> Codes:
+        """The codes; do not write to them."""
+        return self.column.values()
+
+    def status(self, row: int) -> Status | None:
+        """Return what the plugin says of a row; None where the pod fits there."""
+        code = int(self.codes[row])
+        return self.describe(code).by(self.plugin) if code else None
+
+
+class FilterRunner:
+    """A Filter plugin in column form, whichever form it was written in."""
+
+    __slots__ = ("_compute", "_dependencies", "_signature", "is_lasting", "name", "plugin")
+
+    def __init__(self, plugin: Any) -> None:
+        self.plugin = plugin
+        self.name: str = plugin.name
+        by_column = hasattr(plugin, "filter_columns")
+        self._compute = plugin.filter_columns if by_column else PerNodeFilter(plugin).filter_columns
+        declared: Dependencies = getattr(plugin, "filter_dependencies", UNKNOWN) if by_column else UNKNOWN
+        self._dependencies = DependencySet(declared, self.name)
+        self.is_lasting = self._dependencies.is_lasting
+        self._signature: Callable[[PodInfo], Hashable | None] | None = getattr(plugin, "signature", None)
+
+    def fragment(self, pod: PodInfo) -> Hashable | None:
+        """Return what of the pod the plugin reads, or None where its answer must not be kept."""
+        return None if self._signature is None else fragment_of(pod, self.plugin, self._signature)
+
+    def run(
+        self, memos: Memos, profile: str, fragment: Hashable | None, state: CycleState, pod: PodInfo, table: NodeTable
+    ) -> MemoEntry:
+        """Return the plugin's codes over all rows of the table, and what they mean as `extra`."""
+        key = None if fragment is None else (profile, self.name, "filter", fragment)
+
+        def compute(rows: Rows) -> FilterColumn:
+            return self._compute(state, pod, table, rows)
+
+        return memos.entry(key, self._dependencies, compute)
+
+
+def fragment_of(pod: PodInfo, plugin: Any, signature: Callable[[PodInfo], Hashable | None]) -> Hashable | None:
+    """Return a plugin's fragment of a pod, asked for once for each pod object."""
+    fragments = pod.fragments
+    if plugin in fragments:
+        return fragments[plugin]
+    fragment = fragments[plugin] = signature(pod)
+    return fragment
+
+
+class PerNodeFilter:
+    """Gives a plain Filter plugin the column form; equal statuses share a code."""
+
+    __slots__ = ("_plugin",)
+
+    def __init__(self, plugin: Any) -> None:
+        self._plugin = plugin
+
+    def filter_columns(self, state: CycleState, pod: PodInfo, table: NodeTable, rows: Rows) -> FilterColumn:
+        """Ask the plugin about each valid row of `rows`."""
+        asked = np.arange(table.capacity)[rows].tolist()
+        said = [call_filter(self._plugin, state, pod, table.view(row)) if table.valid[row] else None for row in asked]
+        statuses = list(dict.fromkeys(status for status in said if status is not None))
+        code_of: dict[Status | None, int] = {status: code for code, status in enumerate(statuses, start=1)}
+        codes = np.array([code_of.get(status, 0) for status in said], dtype=np.int32)
+        return FilterColumn(codes, lambda code: statuses[code - 1])
+
+
+def call_filter(plugin: Any, state: CycleState, pod: PodInfo, node: Any) -> Status | None:
+    """Ask a plugin about one node; a plugin that breaks says Error, naming itself and the node."""
+    try:
+        status: Status | None = plugin.filter(state, pod, node)
+    except Exception as broken:  # a third-party plugin's bug must not stop the scheduler
+        return error(f"plugin {plugin.name!r} failed on node {node.name!r}: {type(broken).__name__}: {broken}")
+    return None if is_success(status) else status
+
+
+def run_filters(
+    runners: Sequence[FilterRunner],
+    memos: Memos,
+    sums: Sums,
+    profile: str,
+    state: CycleState,
+    pod: PodInfo,
+    table: NodeTable,
+    searched: Mask,
+) -> "Verdicts":
+    """Ask every plugin that did not skip about all nodes."""
+    verdicts: list[Verdict] = []
+    kept: list[MemoEntry] = []
+    key: list[Hashable] = [profile]
+    others: list[MemoEntry] = []
+    for runner in runners:
+        if runner.name in state.skip_filter:
+            continue
+        fragment = runner.fragment(pod)
+        entry = runner.run(memos, profile, fragment, state, pod, table)
+        verdicts.append(Verdict(runner.name, entry.snapshot(), entry.extra))
+        if fragment is not None and runner.is_lasting:
+            kept.append(entry)
+            key.append((runner.name, fragment))
+        else:
+            others.append(entry)
+    sum_key = tuple(key)
+    kept_mask = mask = sums.passing(sum_key, kept)
+    for entry in others:
+        if entry.column.any():
+            mask = mask & (entry.column == 0)
+    if searched is not table.valid:
+        mask = mask & searched
+    return Verdicts(verdicts, searched, mask, sum_key if mask is kept_mask else None)
+
+
+class Verdicts:
+    """What all Filter plugins say of all rows."""
+
+    __slots__ = ("_passing", "by_plugin", "overlay", "searched", "sum_key")
+
+    def __init__(self, by_plugin: list[Verdict], searched: Mask, passing: Mask, sum_key: Hashable | None) -> None:
+        self.by_plugin = by_plugin
+        self.searched = searched
+        """The rows that were looked at."""
+        self.overlay: dict[int, Status | None] = {}
+        """Rows where nominated pods count: the first failing status with them added, or None."""
+        self.sum_key = sum_key
+        """Whose kept mask (`Sums.passing`) `passing` is, where it is one as it stands."""
+        self._passing = passing
+
+    def feasible(self) -> Mask:
+        """Return the rows that every plugin passes, nominated pods counted in; do not write to it."""
+        blocked = [row for row, status in self.overlay.items() if status is not None]
+        if not blocked:
+            return self._passing
+        mask = self._passing.copy()
+        mask[blocked] = False
+        return mask
+
+    def groups(self) -> list[tuple[Status, NDArray[np.intp]]]:
+        """Return the searched rows that fail, grouped by their first failing status."""
+        left = self.searched.copy()
+        found: list[tuple[Status, NDArray[np.intp]]] = []
+        for row, status in self.overlay.items():
+            if status is not None and left[row]:
+                left[row] = False
+                found.append((status, np.array([row], dtype=np.intp)))
+        for verdict in self.by_plugin:
+            all_codes = verdict.codes
+            failing = np.flatnonzero(left & (all_codes != 0))
+            codes = all_codes[failing]
+            found += [
+                (verdict.describe(code).by(verdict.plugin), failing[codes == code])
+                for code in np.unique(codes).tolist()
+            ]
+            left[failing] = False
+        return found

@@ -1,0 +1,94 @@
+"""Pods that Permit holds back: chosen, reserved, not yet bound.
+
+Each waits for every plugin that said Wait, and for each of them no longer than that plugin asked for. Other plugins
+may list, allow and reject waiting pods (`Handle.waiting`); the core asks `settled(now)` what has become of them.
+"""
+
+from collections.abc import Iterable
+
+from berth.framework.status import Code, Status
+from berth.state.pod_info import PodInfo
+
+
+class WaitingPod:
+    """One pod and the plugins it still waits for, with their deadlines."""
+
+    __slots__ = ("deadlines", "node_name", "pod", "verdict", "waiting_since")
+
+    def __init__(self, pod: PodInfo, node_name: str, deadlines: dict[str, float], now: float) -> None:
+        self.pod = pod
+        self.node_name = node_name
+        self.deadlines = deadlines
+        self.waiting_since = now
+        self.verdict: Status | None = None
+
+    @property
+    def pending_plugins(self) -> tuple[str, ...]:
+        """The plugins that have not allowed the pod yet."""
+        return tuple(self.deadlines)
+
+    @property
+    def is_settled(self) -> bool:
+        """Say whether the wait is over, one way or the other."""
+        return self.verdict is not None or not self.deadlines
+
+    def allow(self, plugin: str) -> None:
+        """Say for one plugin that the pod may go; it goes when all have."""
+        self.deadlines.pop(plugin, None)
+
+    def reject(self, plugin: str, reason: str) -> None:
+        """Turn the pod away; the first rejection counts."""
+        if not self.is_settled:
+            self.verdict = Status(Code.UNSCHEDULABLE, (reason,), plugin)
+
+    def time_out(self, now: float) -> None:
+        """Turn the pod away if any plugin's time is up."""
+        late = min(self.deadlines, key=self.deadlines.__getitem__, default=None)
+        if late is not None and now >= self.deadlines[late]:
+            waited = now - self.waiting_since
+            self.reject(late, f"rejected due to timeout after waiting {waited:g}s at plugin {late}")
+
+
+class WaitingPods:
+    """All waiting pods, by uid."""
+
+    __slots__ = ("_pods",)
+
+    def __init__(self) -> None:
+        self._pods: dict[str, WaitingPod] = {}
+
+    def __len__(self) -> int:
+        return len(self._pods)
+
+    def __iter__(self) -> Iterable[WaitingPod]:
+        return iter(tuple(self._pods.values()))
+
+    def add(self, waiting: WaitingPod) -> None:
+        """Start to hold a pod."""
+        self._pods[waiting.pod.uid] = waiting
+
+    def get(self, uid: str) -> WaitingPod | None:
+        """Return the waiting pod of this uid, or None."""
+        return self._pods.get(uid)
+
+    def reject(self, uid: str, plugin: str, reason: str) -> bool:
+        """Turn a waiting pod away; say whether it was waiting."""
+        waiting = self._pods.get(uid)
+        if waiting is not None:
+            waiting.reject(plugin, reason)
+        return waiting is not None
+
+    def settled(self, now: float) -> list[WaitingPod]:
+        """Take out and return the pods whose wait is over."""
+        for waiting in self._pods.values():
+            waiting.time_out(now)
+        done = [waiting for waiting in self._pods.values() if waiting.is_settled]
+        for waiting in done:
+            del self._pods[waiting.pod.uid]
+        return done
+
+    def next_deadline(self) -> float | None:
+        """Return when the first wait runs out, or None; at once if one is settled already."""
+        if any(waiting.is_settled for waiting in self._pods.values()):
+            return float("-inf")
+        return min((deadline for w in self._pods.values() for deadline in w.deadlines.values()), default=None)

@@ -1,0 +1,155 @@
+"""What an object event means: to the cache, to the queue, or to whoever looks objects up.
+
+Called by the core between cycles. Pods are sorted out here: bound ones are counted, pending ones of our profiles are
+queued, finished ones and other schedulers' are neither.
+"""
+
+from collections.abc import Iterable
+from typing import Any, Literal
+
+import msgspec
+
+from berth.api.node import Namespace, Node
+from berth.api.pod import Pod
+from berth.framework.events import (
+    ASSIGNED_POD_ADD,
+    ASSIGNED_POD_DELETE,
+    NODE_ADD,
+    NODE_DELETE,
+    Action,
+    ClusterEvent,
+)
+from berth.queue.changes import node_changes, pod_changes
+from berth.queue.in_flight import Happened
+from berth.queue.queue import SchedulingQueue
+from berth.state.cache import Cache
+from berth.state.objects import ObjectStore, key_of
+from berth.state.pod_info import PodInfo
+
+FINISHED_PHASES = ("Succeeded", "Failed")
+
+
+class ObjectEvent(msgspec.Struct, frozen=True):
+    """An object was added, modified or deleted (then `obj` is its last known state)."""
+
+    type: Literal["ADDED", "MODIFIED", "DELETED"]
+    kind: str
+    obj: Any
+
+
+class Intake:
+    """Sorts object events into cache, queue and object store."""
+
+    def __init__(
+        self, cache: Cache, objects: ObjectStore, queue: SchedulingQueue, scheduler_names: frozenset[str]
+    ) -> None:
+        self._cache = cache
+        self._objects = objects
+        self._queue = queue
+        self._scheduler_names = scheduler_names
+        self._pods: dict[str, PodInfo] = {}
+
+    def take(self, event: ObjectEvent, now: float) -> Iterable[str]:
+        """Take an event in; return the uids of pods that are gone, in case they wait somewhere."""
+        if event.kind == "Pod":
+            return self._take_pod(event, now)
+        if event.kind == "Node":
+            self._take_node(event, now)
+        else:
+            self._take_other(event, now)
+        return ()
+
+    def latest(self, pod: PodInfo) -> PodInfo | None:
+        """Return the newest object of a pending pod, or None where it is gone, bound, or being deleted."""
+        known = self._pods.get(pod.key)
+        if known is None or known.uid != pod.uid or known.node_name or known.is_terminating:
+            return None
+        return known
+
+    def is_wanted(self, pod: PodInfo) -> bool:
+        """Say whether a popped pod is still to be scheduled."""
+        return self.latest(pod) is not None and self._cache.state_of(pod.uid) is None
+
+    def _take_pod(self, event: ObjectEvent, now: float) -> Iterable[str]:
+        obj: Pod = event.obj
+        old = self._pods.get(obj.key)
+        gone: list[str] = []
+        if old is not None and old.uid != obj.metadata.uid:
+            # The old pod's deletion was missed: a new one has taken its name.
+            gone += self._remove_pod(old, now)
+            old = None
+        if event.type == "DELETED" or obj.status.phase in FINISHED_PHASES:
+            if old is not None:
+                gone += self._remove_pod(old, now)
+            return gone
+        pod = PodInfo(obj)
+        self._pods[pod.key] = pod
+        if pod.node_name:
+            self._put_bound(old, pod, now)
+        else:
+            self._put_pending(old, pod, now)
+        return gone
+
+    def _put_bound(self, old: PodInfo | None, pod: PodInfo, now: float) -> None:
+        known = self._cache.state_of(pod.uid)
+        was_bound = known is not None and not known.assumed
+        self._queue.delete(pod.uid)
+        self._cache.add_pod(pod)
+        if not was_bound:
+            self._queue.move(ASSIGNED_POD_ADD, None, pod, now)
+        elif old is not None:
+            for change in pod_changes(old, pod):
+                self._queue.move(change, old, pod, now)
+
+    def _put_pending(self, old: PodInfo | None, pod: PodInfo, now: float) -> None:
+        if pod.spec.scheduler_name not in self._scheduler_names:
+            return
+        if self._cache.state_of(pod.uid) is not None:
+            return
+        if pod.is_terminating:
+            self._queue.delete(pod.uid)
+        elif old is None or old.node_name:
+            self._queue.add(pod, now)
+        else:
+            changes = [Happened(change, old, pod) for change in pod_changes(old, pod)]
+            self._queue.update(pod, changes, now)
+
+    def _remove_pod(self, pod: PodInfo, now: float) -> list[str]:
+        del self._pods[pod.key]
+        self._queue.delete(pod.uid)
+        counted = self._cache.remove_pod(pod.uid)
+        if counted is not None:
+            self._queue.move(ASSIGNED_POD_DELETE, counted, None, now)
+        return [pod.uid]
+
+    def _take_node(self, event: ObjectEvent, now: float) -> None:
+        node: Node = event.obj
+        table = self._cache.table
+        row = table.row_of.get(node.metadata.name)
+        old = table.nodes[row] if row is not None else None
+        if event.type == "DELETED":
+            if self._cache.remove_node(node.metadata.name):
+                self._queue.nominator.withdraw_node(node.metadata.name)
+                self._queue.move(NODE_DELETE, old, None, now)
+            return
+        self._cache.put_node(node)
+        if old is None:
+            self._queue.move(NODE_ADD, None, node, now)
+            return
+        for change in node_changes(old, node):
+            self._queue.move(change, old, node, now)
+
+    def _take_other(self, event: ObjectEvent, now: float) -> None:
+        kind, obj = event.kind, event.obj
+        if event.type == "DELETED":
+            old, new = self._objects.remove(kind, obj), None
+            action = Action.DELETE
+        else:
+            old, new = self._objects.put(kind, obj), obj
+            action = Action.ADD if old is None else Action.UPDATE
+        if isinstance(obj, Namespace):
+            self._cache.set_namespace(key_of(obj), None if new is None else obj.metadata.labels)
+        if old is None and new is None:
+            return
+        name = (action.name or "Update").title()
+        self._queue.move(ClusterEvent(kind, action, f"{kind}{name}"), old, new, now)

@@ -1,0 +1,27 @@
+"""DefaultBinder: binds the pod by creating its Binding on the API server.
+
+Upstream plugin `DefaultBinder`, v1.36.
+"""
+
+from typing import ClassVar
+
+from berth.framework.cycle_state import CycleState
+from berth.framework.effects import Bind, PodRef
+from berth.framework.handle import Handle
+from berth.framework.interface import Steps
+from berth.framework.status import error
+from berth.state.pod_info import PodInfo
+
+
+class DefaultBinder:
+    """Bind."""
+
+    name: ClassVar[str] = "DefaultBinder"
+
+    def __init__(self, args: None, handle: Handle) -> None:
+        pass
+
+    def bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Steps:
+        """Ask for the Binding and report what came of it."""
+        answer = yield Bind(PodRef(pod.namespace, pod.name, pod.uid), node_name)
+        return error(f"binding: {answer.error}") if answer.error else None

@@ -1,0 +1,131 @@
+"""ImageLocality: prefer nodes that already have the pod's images, the more so the larger these are.
+
+Upstream plugin ImageLocality, v1.36: init containers, regular containers and image volumes count. An image counts by
+its size, scaled by the share of nodes that have it, so that pods are not all drawn to the few nodes that do.
+Deviation: where nodes report different sizes for one name, each node's own is taken, not that of the node seen first.
+"""
+
+from collections.abc import Iterator
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from berth.api.pod import PodSpec
+from berth.framework.cycle_state import CycleState
+from berth.framework.handle import Handle
+from berth.framework.interface import MAX_NODE_SCORE, Dependencies, Dependency, Rows, Scores
+from berth.plugins.resource_columns import row_count
+from berth.state.node_view import NodeView
+from berth.state.pod_info import PodInfo
+from berth.state.table import NodeTable
+
+MIN_SIZE_BYTES = 23 << 20
+MAX_SIZE_BYTES_PER_CONTAINER = 1000 << 20
+"""A sum of sizes at or under the first scores 0; one at or above the second, times containers, scores 100."""
+
+KEPT_IMAGES = 1024
+"""How many images' columns are kept at a time."""
+
+Ints = NDArray[np.int64]
+
+
+def normalized_image_name(name: str) -> str:
+    """Return an image's name with its tag: `:latest` where it has neither tag nor digest."""
+    return name if name.rfind(":") > name.rfind("/") else f"{name}:latest"
+
+
+def wanted_images(spec: PodSpec) -> Iterator[str]:
+    """Return the images a pod needs, as often as it needs them."""
+    for container in (*spec.init_containers, *spec.containers):
+        yield normalized_image_name(container.image)
+    for volume in spec.volumes:
+        if volume.image is not None:
+            yield normalized_image_name(volume.image.reference)
+
+
+def scaled_size(size_bytes: int, nodes_with_image: int, nodes: int) -> int:
+    """Return what an image counts for on a node that has it."""
+    return int(size_bytes * (nodes_with_image / nodes))
+
+
+def image_score(sum_bytes: int, containers: int) -> int:
+    """Return the score for a sum of scaled sizes."""
+    most = MAX_SIZE_BYTES_PER_CONTAINER * containers
+    bounded = max(min(sum_bytes, most), MIN_SIZE_BYTES)
+    return MAX_NODE_SCORE * (bounded - MIN_SIZE_BYTES) // (most - MIN_SIZE_BYTES)
+
+
+def image_score_column(sum_bytes: Ints, containers: int) -> Scores:
+    """Return the scores for sums of scaled sizes; both int64 (rows,)."""
+    most = MAX_SIZE_BYTES_PER_CONTAINER * containers
+    above = np.clip(sum_bytes, MIN_SIZE_BYTES, most) - MIN_SIZE_BYTES
+    return above * MAX_NODE_SCORE // (most - MIN_SIZE_BYTES)
+
+
+def scaled_column(sizes: Ints, nodes: int) -> Ints | None:
+    """Return what an image counts for on each row, int64 (rows,), 0 where it is absent; None where no node has it."""
+    has = sizes >= 0
+    nodes_with_image = int(np.count_nonzero(has))
+    if not nodes_with_image:
+        return None
+    return np.where(has, sizes * (nodes_with_image / nodes), 0.0).astype(np.int64)
+
+
+class ImageLocality:
+    """The plugin."""
+
+    name: ClassVar[str] = "ImageLocality"
+    score_dependencies: ClassVar[Dependencies] = frozenset({Dependency.NODE, Dependency.ALL_NODES})
+
+    __slots__ = ("_handle", "_images", "_key", "_seen")
+
+    def __init__(self, args: None, handle: Handle) -> None:
+        self._handle = handle
+        self._images: dict[str, Ints | None] = {}
+        self._seen = (-1, -1)
+        self._key = object()
+
+    def signature(self, pod: PodInfo) -> tuple[tuple[str, ...], int]:
+        """Return the pod's images and how many containers share them."""
+        found = pod.fragments.get(self._key)
+        if found is None:
+            spec = pod.spec
+            found = tuple(sorted(wanted_images(spec))), len(spec.init_containers) + len(spec.containers)
+            pod.fragments[self._key] = found
+        assert isinstance(found, tuple)
+        return found
+
+    def score(self, state: CycleState, pod: PodInfo, node: NodeView) -> int:
+        """Score the images that a node has."""
+        images, containers = self.signature(pod)
+        table = self._handle.cache.table
+        sizes = {name: image.size_bytes for image in node.node.status.images for name in image.names}
+        total = 0
+        for image in images:
+            if image in sizes:
+                nodes_with_image = int(np.count_nonzero(table.images.sizes(image) >= 0))
+                total += scaled_size(sizes[image], nodes_with_image, len(table))
+        return image_score(total, containers)
+
+    def score_columns(self, state: CycleState, pod: PodInfo, table: NodeTable, rows: Rows) -> Scores:
+        """Score many rows."""
+        images, containers = self.signature(pod)
+        total: Ints | None = None
+        for image in images:
+            scaled = self._scaled(table, image)
+            if scaled is not None:
+                total = scaled[rows] if total is None else total + scaled[rows]
+        if total is None:
+            return np.zeros(row_count(table, rows), dtype=np.int64)
+        return image_score_column(total, containers)
+
+    def _scaled(self, table: NodeTable, image: str) -> Ints | None:
+        """Return `scaled_column` of an image over all rows, as of the last change of a node."""
+        seen = (table.node_log.position, table.capacity)
+        if seen != self._seen or len(self._images) > KEPT_IMAGES:
+            self._seen = seen
+            self._images.clear()
+        if image not in self._images:
+            self._images[image] = scaled_column(table.images.sizes(image), len(table))
+        return self._images[image]

@@ -1,0 +1,11 @@
+"""InterPodAffinity: pods that want, or do not want, to share a topology domain with other pods.
+
+Upstream plugin `InterPodAffinity`, v1.36. Both sides speak: the incoming pod's terms about running pods, and running
+pods' terms about the incoming one. `filtering` and `scoring` hold the state and the columns of one cycle, `plugin` the
+class. matchLabelKeys and mismatchLabelKeys are not looked at: the API server has worked them into the selectors.
+"""
+
+from berth.plugins.inter_pod_affinity.args import InterPodAffinityArgs
+from berth.plugins.inter_pod_affinity.plugin import InterPodAffinity
+
+__all__ = ["InterPodAffinity", "InterPodAffinityArgs"]

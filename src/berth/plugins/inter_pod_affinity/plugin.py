@@ -1,0 +1,195 @@
+"""The InterPodAffinity plugin; see the package's docstring."""
+
+from collections.abc import Hashable, Iterator, Sequence
+from typing import ClassVar
+
+import msgspec
+
+from berth.api.selectors import SelectorError
+from berth.framework.cycle_state import CycleState
+from berth.framework.events import ClusterEventWithHint
+from berth.framework.handle import Handle
+from berth.framework.interface import (
+    Dependencies,
+    Dependency,
+    FeasibleNodes,
+    FilterColumn,
+    PreFilterResult,
+    Rows,
+    Scores,
+)
+from berth.framework.status import SKIP, Status, error, unresolvable
+from berth.plugins.inter_pod_affinity.args import InterPodAffinityArgs
+from berth.plugins.inter_pod_affinity.domains import ByKey, Weighted, summed
+from berth.plugins.inter_pod_affinity.filtering import STATUS_BY_CODE, Demands, FilterState, Sums
+from berth.plugins.inter_pod_affinity.hints import Hints
+from berth.plugins.inter_pod_affinity.scoring import ScoreState, normalized
+from berth.state.node_view import NodeView
+from berth.state.pod_index import (
+    PREFERRED_AFFINITY,
+    PREFERRED_ANTI_AFFINITY,
+    REQUIRED_AFFINITY,
+    REQUIRED_ANTI_AFFINITY,
+    TermGroup,
+    TermKind,
+)
+from berth.state.pod_info import PodInfo
+from berth.state.table import NodeTable
+from berth.state.topology import Topologies
+
+
+class InterPodAffinity:
+    """PreFilter (with AddPod, RemovePod), Filter, PreScore, Score, NormalizeScore."""
+
+    name: ClassVar[str] = "InterPodAffinity"
+    args_type: ClassVar[type[msgspec.Struct]] = InterPodAffinityArgs
+    filter_dependencies: ClassVar[Dependencies] = frozenset(
+        {Dependency.NODE, Dependency.PODS_ANYWHERE, Dependency.ALL_NODES}
+    )
+    score_dependencies: ClassVar[Dependencies] = filter_dependencies
+
+    _FILTER_KEY: ClassVar[str] = "InterPodAffinity/filter"
+    _SCORE_KEY: ClassVar[str] = "InterPodAffinity/score"
+
+    def __init__(self, args: InterPodAffinityArgs, handle: Handle) -> None:
+        self._index = handle.cache.index
+        self._topologies = Topologies(handle.cache.table)
+        self._hard_weight = args.hard_pod_affinity_weight
+        self._ignores_existing = args.ignore_preferred_terms_of_existing_pods
+
+    def signature(self, pod: PodInfo) -> Hashable | None:
+        """Labels, which running pods' terms look at, and the pod's own terms."""
+        if not pod.has_pod_affinity:
+            return pod.label_key
+        found = pod.fragments.get(self)
+        if found is None:
+            found = pod.fragments[self] = _signature(pod)
+        return found
+
+    def pre_filter(self, state: CycleState, pod: PodInfo) -> PreFilterResult | Status | None:
+        """Sum the pods that matter by domain; skip where no required term speaks of the pod or is its own."""
+        existing = self._carried(REQUIRED_ANTI_AFFINITY, pod)
+        if not pod.has_pod_affinity:
+            if not existing:
+                return SKIP
+            demands = Demands(pod, self._index.namespaces, TermGroup(()), ())
+        else:
+            try:
+                affinity, anti_affinity = pod.required_affinity_terms, pod.required_anti_affinity_terms
+            except SelectorError as unreadable:
+                return unresolvable(f"parsing pod: {unreadable}")
+            if not (existing or affinity or anti_affinity):
+                return SKIP
+            demands = Demands(pod, self._index.namespaces, TermGroup(affinity), anti_affinity)
+        wanted, unwanted = self._wanted(demands), self._unwanted(demands)
+        state.write(
+            self._FILTER_KEY, FilterState(demands, self._topologies, Sums(wanted), Sums(unwanted), Sums(existing))
+        )
+        return None
+
+    def add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, node: NodeView) -> Status | None:
+        """Count a pod in a what-if."""
+        return self._change(state, added, node, 1)
+
+    def remove_pod(self, state: CycleState, pod: PodInfo, removed: PodInfo, node: NodeView) -> Status | None:
+        """Take a pod off in a what-if."""
+        return self._change(state, removed, node, -1)
+
+    def filter(self, state: CycleState, pod: PodInfo, node: NodeView) -> Status | None:
+        """Reject a node outside the domains that are wanted, or inside one that either side does not want."""
+        code = self._filter_state(state).code(node)
+        return STATUS_BY_CODE[code] if code else None
+
+    def filter_columns(self, state: CycleState, pod: PodInfo, table: NodeTable, rows: Rows) -> FilterColumn:
+        """Return int32 codes of shape (len(rows),): 1 running pods forbid it, 2 anti-affinity, 3 affinity."""
+        return FilterColumn(self._filter_state(state).codes(rows), STATUS_BY_CODE.__getitem__)
+
+    def pre_score(self, state: CycleState, pod: PodInfo, nodes: FeasibleNodes) -> Status | None:
+        """Sum the weights by domain; skip where no term contributes."""
+        try:
+            own = list(self._own_preferences(pod)) if pod.has_pod_affinity else []
+        except SelectorError as unreadable:
+            return error(f"parsing pod: {unreadable}")
+        if not own and self._ignores_existing:
+            return SKIP
+        weights = summed(self._topologies, [*own, *self._existing_preferences(pod)])
+        if not weights:
+            return SKIP
+        state.write(self._SCORE_KEY, ScoreState(weights))
+        return None
+
+    def score(self, state: CycleState, pod: PodInfo, node: NodeView) -> int:
+        """Return the sum of the weights in the node's domains; may be negative."""
+        return self._score_state(state).of_node(node)
+
+    def score_columns(self, state: CycleState, pod: PodInfo, table: NodeTable, rows: Rows) -> Scores:
+        """Return int64 of shape (len(rows),): the sum of the weights in the node's domains."""
+        return self._score_state(state).column(rows)
+
+    def normalize_score(self, state: CycleState, pod: PodInfo, scores: Scores) -> Scores:
+        """Give 0 to the worst and 100 to the best node."""
+        return normalized(scores)
+
+    def events_to_register(self) -> Sequence[ClusterEventWithHint]:
+        """Pods or namespaces that terms speak of change, or nodes come or move."""
+        return Hints(self._index).events()
+
+    def _wanted(self, demands: Demands) -> ByKey:
+        if not demands.affinity.terms:
+            return {}
+        pods = self._index.group(demands.affinity)
+        return summed(self._topologies, [Weighted(key, pods) for key in demands.affinity_keys])
+
+    def _unwanted(self, demands: Demands) -> ByKey:
+        terms = demands.anti_affinity
+        return summed(
+            self._topologies, [Weighted(term.topology_key, self._index.group(TermGroup((term,)))) for term in terms]
+        )
+
+    def _carried(self, kind: TermKind, pod: PodInfo, weight: int = 1) -> ByKey:
+        return summed(self._topologies, self._matching(kind, pod, weight))
+
+    def _matching(self, kind: TermKind, pod: PodInfo, weight: int) -> list[Weighted]:
+        carried = self._index.matching_terms(kind, pod)
+        return [Weighted(found.term.topology_key, found, weight) for found in carried]
+
+    def _own_preferences(self, pod: PodInfo) -> Iterator[Weighted]:
+        """Yield the pods that preferred terms speak of, weighted. Raises `SelectorError`."""
+        for terms, sign in ((pod.preferred_affinity_terms, 1), (pod.preferred_anti_affinity_terms, -1)):
+            for term, weight in terms:
+                yield Weighted(term.topology_key, self._index.group(TermGroup((term,))), sign * weight)
+
+    def _existing_preferences(self, pod: PodInfo) -> Iterator[Weighted]:
+        """Yield running pods' terms that speak of `pod`, weighted."""
+        if self._hard_weight:
+            yield from self._matching(REQUIRED_AFFINITY, pod, self._hard_weight)
+        yield from self._matching(PREFERRED_AFFINITY, pod, 1)
+        yield from self._matching(PREFERRED_ANTI_AFFINITY, pod, -1)
+
+    def _change(self, state: CycleState, other: PodInfo, node: NodeView, amount: int) -> Status | None:
+        try:
+            self._filter_state(state).change(other, node, amount)
+        except SelectorError as unreadable:
+            return error(f"parsing pod {other.key}: {unreadable}")
+        return None
+
+    def _filter_state(self, state: CycleState) -> FilterState:
+        found: FilterState = state.read(self._FILTER_KEY)
+        return found
+
+    def _score_state(self, state: CycleState) -> ScoreState:
+        found: ScoreState = state.read(self._SCORE_KEY)
+        return found
+
+
+def _signature(pod: PodInfo) -> Hashable | None:
+    try:
+        return (
+            pod.label_key,
+            pod.required_affinity_terms,
+            pod.required_anti_affinity_terms,
+            pod.preferred_affinity_terms,
+            pod.preferred_anti_affinity_terms,
+        )
+    except SelectorError:
+        return None

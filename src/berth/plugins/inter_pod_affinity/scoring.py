@@ -1,0 +1,45 @@
+"""Preferred terms, of the pod and of running pods, and running pods' required ones: sums of weights by domain."""
+
+import numpy as np
+
+from berth.framework.interface import MAX_NODE_SCORE, Rows, Scores
+from berth.plugins.inter_pod_affinity.domains import ByKey
+from berth.plugins.score_range import mapped
+from berth.state.node_view import NodeView
+
+
+class ScoreState:
+    """The weights of a cycle, by label key and domain."""
+
+    __slots__ = ("_weights",)
+
+    def __init__(self, weights: ByKey) -> None:
+        self._weights = weights
+
+    def of_node(self, node: NodeView) -> int:
+        """Return the raw score of one node."""
+        return sum(domains.of_value(node.labels[key]) for key, domains in self._weights.items() if key in node.labels)
+
+    def column(self, rows: Rows) -> Scores:
+        """Return raw scores, int64 of shape (len(rows),)."""
+        found: Scores | None = None
+        for domains in self._weights.values():
+            scores = domains.topology.gather(domains.without_absent(), rows)
+            found = scores if found is None else found + scores
+        assert found is not None, "scoring without weights is skipped"
+        return found
+
+
+def normalized(scores: Scores) -> Scores:
+    """Scale int64 `scores` of shape (n,), which may be negative, so that the least is 0 and the most 100."""
+    if not len(scores):
+        return scores.copy()
+    least, most = int(scores.min()), int(scores.max())
+    if least == most:
+        return np.zeros(len(scores), dtype=np.int64)
+    return mapped(
+        scores,
+        least,
+        most,
+        lambda raw: (float(MAX_NODE_SCORE) * ((raw - least) / float(most - least))).astype(np.int64),
+    )

@@ -1,0 +1,87 @@
+"""NodePorts: the host ports that the pod wants must be free on the node.
+
+Upstream plugin NodePorts, v1.36. Ports of regular containers and of sidecars count; two conflict where protocol and
+number are the same and the addresses are the same or one of them is 0.0.0.0.
+"""
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from berth.framework.cycle_state import CycleState
+from berth.framework.events import Action, ClusterEvent, ClusterEventWithHint, QueueingHint
+from berth.framework.handle import Handle
+from berth.framework.interface import Codes, Dependencies, Dependency, FilterColumn, Rows
+from berth.framework.status import SKIP, Status, unschedulable
+from berth.plugins.host_port_index import HostPortIndex
+from berth.plugins.resource_columns import few
+from berth.state.node_view import NodeView
+from berth.state.pod_info import HostPort, PodInfo
+from berth.state.table import NodeTable
+
+NO_FREE_PORTS = "node(s) didn't have free ports for the requested pod ports"
+
+_TAKEN = unschedulable(NO_FREE_PORTS)
+
+
+def in_conflict(wanted: Sequence[HostPort], held: Sequence[HostPort]) -> bool:
+    """Say whether any wanted port is held already."""
+    return any(port.conflicts_with(other) for port in wanted for other in held)
+
+
+class NodePorts:
+    """The plugin."""
+
+    name: ClassVar[str] = "NodePorts"
+    filter_dependencies: ClassVar[Dependencies] = frozenset({Dependency.PODS_ON_NODE})
+
+    __slots__ = ("_index",)
+
+    def __init__(self, args: None, handle: Handle) -> None:
+        self._index = HostPortIndex()
+
+    def signature(self, pod: PodInfo) -> tuple[HostPort, ...]:
+        """Return the host ports that the pod wants."""
+        return pod.host_ports
+
+    def pre_filter(self, state: CycleState, pod: PodInfo) -> Status | None:
+        """Skip pods that want no host port."""
+        return None if pod.host_ports else SKIP
+
+    def filter(self, state: CycleState, pod: PodInfo, node: NodeView) -> Status | None:
+        """Reject a node where a port is taken."""
+        return _TAKEN if in_conflict(pod.host_ports, tuple(node.used_ports)) else None
+
+    def filter_columns(self, state: CycleState, pod: PodInfo, table: NodeTable, rows: Rows) -> FilterColumn:
+        """Say the same of many rows: 1 where a port is taken."""
+        one_by_one = few(rows)
+        if one_by_one is not None:
+            codes = [self._row_code(pod, table, row) for row in one_by_one]
+            return FilterColumn(np.array(codes, dtype=np.int32), _describe)
+        column: Codes = np.zeros(table.capacity, dtype=np.int32)
+        column[list(self._index.rows_in_conflict(table, pod.host_ports))] = 1
+        return FilterColumn(column[rows], _describe)
+
+    def events_to_register(self) -> Sequence[ClusterEventWithHint]:
+        """Return what may free a port: pods that go, nodes that come."""
+        return (
+            ClusterEventWithHint(ClusterEvent("Pod", Action.DELETE), self.after_pod_delete),
+            ClusterEventWithHint(ClusterEvent("Node", Action.ADD)),
+        )
+
+    def after_pod_delete(self, pod: PodInfo, old: PodInfo | None, new: Any) -> QueueingHint:
+        """Queue where the pod that went held a port that this one wants."""
+        if old is None:
+            return QueueingHint.QUEUE
+        if not (old.node_name or old.status.nominated_node_name):
+            return QueueingHint.SKIP
+        return QueueingHint.QUEUE if in_conflict(pod.host_ports, old.host_ports) else QueueingHint.SKIP
+
+    def _row_code(self, pod: PodInfo, table: NodeTable, row: int) -> int:
+        held = [port for other in table.pods[row].values() for port in other.host_ports]
+        return int(in_conflict(pod.host_ports, held))
+
+
+def _describe(_code: int) -> Status:
+    return _TAKEN

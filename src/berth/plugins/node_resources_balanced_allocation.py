@@ -1,0 +1,227 @@
+"""NodeResourcesBalancedAllocation: prefer nodes whose resources the pod brings closer to being used evenly.
+
+Upstream plugin NodeResourcesBalancedAllocation, v1.36. A node's balance is 100 times one less the standard deviation
+of the used fractions of its resources; the score grows with the balance that the pod gains there: 75 where it changes
+nothing. What pods request counts as it is, without defaults, and a pod that requests none of the resources is not
+scored at all.
+"""
+
+from collections.abc import Iterator, Sequence
+from math import sqrt
+from typing import ClassVar
+
+import msgspec
+import numpy as np
+
+from berth.config.errors import duplicate, invalid
+from berth.framework.cycle_state import CycleState
+from berth.framework.handle import Handle
+from berth.framework.interface import MAX_NODE_SCORE, Dependencies, Dependency, FeasibleNodes, Rows, Scores
+from berth.framework.status import SKIP, Status
+from berth.plugins.resource_args import DEFAULT_RESOURCES, ResourceSpec, defaulted_resources
+from berth.plugins.resource_columns import Floats, KeptColumn, Scratch, few, picked, row_count
+from berth.plugins.resource_scorer import ResourceScorer, Wanted
+from berth.plugins.resource_scoring import Use, UseColumn
+from berth.state.node_view import NodeView
+from berth.state.pod_info import PodInfo
+from berth.state.table import NodeTable
+
+HALF = MAX_NODE_SCORE // 2
+
+KEPT_SETS = 16
+"""For how many sets of resources the balance of nodes as they are is kept."""
+
+
+class NodeResourcesBalancedAllocationArgs(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """The plugin's args: resources, all of the same weight."""
+
+    resources: tuple[ResourceSpec, ...] = DEFAULT_RESOURCES
+
+    def defaulted(self) -> "NodeResourcesBalancedAllocationArgs":
+        """Fill in resources and weights."""
+        return NodeResourcesBalancedAllocationArgs(defaulted_resources(self.resources))
+
+    def validate(self, path: str) -> Iterator[str]:
+        """Say what is wrong, one sentence each."""
+        for index, spec in enumerate(self.resources):
+            where = f"{path}.resources[{index}]"
+            if any(spec.name == other.name for other in self.resources[:index]):
+                yield duplicate(f"{where}.name", spec.name)
+            if spec.weight != 1:
+                yield invalid(f"{where}.weight", spec.weight, "must be 1")
+
+
+def balance(fractions: Sequence[float]) -> int:
+    """Return 0 to 100 for the used fractions of a node's resources: 100 where they are equal."""
+    count = len(fractions)
+    if count < 2:
+        deviation = 0.0
+    elif count == 2:
+        deviation = abs((fractions[0] - fractions[1]) / 2)
+    else:
+        # Not sum(): it compensates rounding in newer Pythons, and the very same floats must come out everywhere.
+        total = squares = 0.0
+        for fraction in fractions:
+            total += fraction
+        mean = total / count
+        for fraction in fractions:
+            squares += (fraction - mean) * (fraction - mean)
+        deviation = sqrt(squares / count)
+    return int((1 - deviation) * MAX_NODE_SCORE)
+
+
+def balance_gain(before: int, after: int) -> int:
+    """Return the score of a node whose balance the pod changes so."""
+    return HALF + (HALF + after - before) // 2
+
+
+def balanced_score(uses: Sequence[Use], wanted: Sequence[Wanted]) -> int:
+    """Return the score of a node; `uses` include the pod, `wanted` is what it adds."""
+    after, before = [], []
+    for (has, asked, _), (_, amount, _) in zip(uses, wanted, strict=True):
+        if has:
+            after.append(min(asked / has, 1.0))
+            before.append(min((asked - amount) / has, 1.0))
+    return balance_gain(balance(before), balance(after))
+
+
+def balanced_columns(before: Floats, uses: Sequence[UseColumn], scratch: Scratch) -> Scores:
+    """Return the score of each row, int64 (rows,), where `before` is its balance without the pod."""
+    after = balance_columns(uses, scratch)
+    np.subtract(after, before, out=after)
+    np.add(after, HALF, out=after)
+    np.multiply(after, 0.5, out=after)
+    scores = after.astype(np.int64)
+    scores += HALF
+    return scores
+
+
+def balance_columns(uses: Sequence[UseColumn], scratch: Scratch, *, with_pod: bool = True) -> Floats:
+    """Return the balance of each row, whole numbers as float64 (rows,), in one of `scratch`'s arrays."""
+    size = len(uses[0].column.amounts)
+    deviation, *room = scratch.floats(len(uses) + 5, size)
+    fractions = room[: len(uses)]
+    for use, out in zip(uses, fractions, strict=True):
+        _write_fraction(use, out, scratch.ones(size), with_pod=with_pod)
+    if len(uses) == 2 and all(use.column.present is None for use in uses):
+        np.subtract(fractions[0], fractions[1], out=deviation)
+        np.multiply(deviation, 0.5, out=deviation)
+        np.abs(deviation, out=deviation)
+    else:
+        _write_deviation(uses, fractions, room[len(uses) :], deviation)
+    np.subtract(1.0, deviation, out=deviation)
+    np.multiply(deviation, MAX_NODE_SCORE, out=deviation)
+    return np.floor(deviation, out=deviation)
+
+
+def _write_fraction(use: UseColumn, out: Floats, ones: Floats, *, with_pod: bool) -> None:
+    """Write to `out`, float64 (rows,), the used fraction of a resource, 0 where a row has none of it."""
+    asked = np.add(use.column.asked, use.amount, out=out) if with_pod and use.amount else use.column.asked
+    np.divide(asked, use.column.divisors, out=out)
+    np.minimum(out, ones, out=out)
+
+
+def _write_deviation(uses: Sequence[UseColumn], fractions: Sequence[Floats], room: list[Floats], out: Floats) -> None:
+    """Write to `out` the standard deviation of the fractions of those resources that a row has."""
+    count, mean, counted, largest = room
+    count.fill(0)
+    mean.fill(0)
+    for use, fraction in zip(uses, fractions, strict=True):
+        np.add(count, 1 if use.column.present is None else use.column.present, out=count)
+        np.add(mean, fraction, out=mean)
+    np.maximum(count, 1, out=counted)
+    np.divide(mean, counted, out=mean)
+    half_distance = _half_distance(uses, fractions, largest)
+    out.fill(0)
+    for use, fraction in zip(uses, fractions, strict=True):
+        np.subtract(fraction, mean, out=fraction)
+        np.multiply(fraction, fraction, out=fraction)
+        if use.column.present is not None:
+            np.multiply(fraction, use.column.present, out=fraction)
+        np.add(out, fraction, out=out)
+    np.divide(out, counted, out=out)
+    np.sqrt(out, out=out)
+    # Two are the common case, which upstream works out without the detour over squares: the floats differ.
+    np.copyto(out, half_distance, where=count == 2)
+    np.copyto(out, 0, where=count < 2)
+
+
+def _half_distance(uses: Sequence[UseColumn], fractions: Sequence[Floats], largest: Floats) -> Floats:
+    """Return half the distance between the largest and the smallest fraction: where a row has two, their deviation."""
+    largest.fill(0)
+    smallest = np.ones(len(largest))
+    for use, fraction in zip(uses, fractions, strict=True):
+        np.maximum(largest, fraction, out=largest)
+        if use.column.present is None:
+            np.minimum(smallest, fraction, out=smallest)
+        else:
+            np.minimum(smallest, fraction, out=smallest, where=use.column.present)
+    return np.multiply(np.subtract(largest, smallest, out=smallest), 0.5, out=smallest)
+
+
+class NodeResourcesBalancedAllocation:
+    """The plugin."""
+
+    name: ClassVar[str] = "NodeResourcesBalancedAllocation"
+    args_type: ClassVar[type[NodeResourcesBalancedAllocationArgs]] = NodeResourcesBalancedAllocationArgs
+    score_dependencies: ClassVar[Dependencies] = frozenset({Dependency.NODE, Dependency.PODS_ON_NODE})
+
+    __slots__ = ("_before", "_key", "_scorer", "_scratch")
+
+    def __init__(self, args: NodeResourcesBalancedAllocationArgs, handle: Handle) -> None:
+        self._scorer = ResourceScorer(args.resources, with_defaults=False)
+        self._scratch = Scratch()
+        self._before: dict[tuple[str, ...], KeptColumn] = {}
+        self._key = object()
+
+    def signature(self, pod: PodInfo) -> tuple[Wanted, ...]:
+        """Return what the pod requests of the scored resources."""
+        found = pod.fragments.get(self._key)
+        if found is None:
+            found = pod.fragments[self._key] = self._scorer.wanted(pod.requests)
+        assert isinstance(found, tuple)
+        return found
+
+    def pre_score(self, state: CycleState, pod: PodInfo, nodes: FeasibleNodes) -> Status | None:
+        """Skip a pod that requests nothing: balance would send all of those to the same node."""
+        return None if any(want.amount for want in self.signature(pod)) else SKIP
+
+    def score(self, state: CycleState, pod: PodInfo, node: NodeView) -> int:
+        """Score the balance that the pod gains on the node."""
+        wanted = self.signature(pod)
+        return balanced_score(self._scorer.node_uses(wanted, node), wanted)
+
+    def score_columns(self, state: CycleState, pod: PodInfo, table: NodeTable, rows: Rows) -> Scores:
+        """Score many rows."""
+        wanted = self.signature(pod)
+        one_by_one = few(rows)
+        if one_by_one is not None:
+            read = self._scorer.row_uses
+            few_scores = [balanced_score(read(wanted, table, row), wanted) for row in one_by_one]
+            return np.array(few_scores, dtype=np.int64)
+        if not wanted:
+            return np.full(row_count(table, rows), balance_gain(0, 0), dtype=np.int64)
+        computed = self._scorer.worth_computing(table, rows)
+        before = self._balance_before(wanted, table)[computed]
+        scores = balanced_columns(before, self._scorer.column_uses(wanted, table, computed), self._scratch)
+        return picked(scores, computed, rows, table)
+
+    def _balance_before(self, wanted: tuple[Wanted, ...], table: NodeTable) -> Floats:
+        """Return the balance of each row without the pod, which is the same for all pods of these resources."""
+        alike = tuple([want.resource for want in wanted])
+        kept = self._before.get(alike)
+        if kept is None:
+            if len(self._before) >= KEPT_SETS:
+                self._before.clear()
+            kept = self._before[alike] = KeptColumn()
+        nothing = tuple([want._replace(amount=0) for want in wanted])
+
+        def make() -> Floats:
+            uses = self._scorer.column_uses(nothing, table, slice(None))
+            return balance_columns(uses, self._scratch, with_pod=False).copy()
+
+        def make_row(row: int) -> float:
+            uses = self._scorer.row_uses(nothing, table, row)
+            return float(balance([min(asked / has, 1.0) for has, asked, _ in uses if has]))
+
+        return kept.of(table, make, make_row)

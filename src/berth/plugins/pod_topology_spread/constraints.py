@@ -1,0 +1,125 @@
+"""What a pod's spread constraints ask for, compiled: selectors, and which nodes count.
+
+Source of the rules: pkg/scheduler/framework/plugins/podtopologyspread, v1.36.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from berth.api.node import Node
+from berth.api.pod import TopologySpreadConstraint
+from berth.api.selectors import EVERYTHING, NOTHING, Requirement, Selector, compile_selector
+from berth.api.taints import Toleration
+from berth.plugins.node_affinity import required_of
+from berth.plugins.node_matching import RequiredNodeAffinity
+from berth.plugins.taint_toleration import by_taint_set, has_untolerated
+from berth.state.label_index import ABSENT
+from berth.state.pod_index import PodGroup
+from berth.state.pod_info import PodInfo
+from berth.state.table import NodeTable
+from berth.state.topology import Rows, Topologies, Topology
+
+Mask = NDArray[np.bool_]
+
+HONOR = "Honor"
+
+
+class Constraint(NamedTuple):
+    """One constraint of one pod; equal ones of different pods are equal values."""
+
+    max_skew: int
+    topology_key: str
+    selector: Selector
+    min_domains: int
+    honor_affinity: bool
+    honor_taints: bool
+
+
+def compile_constraints(
+    constraints: Iterable[TopologySpreadConstraint], action: str, labels: Mapping[str, str], match_label_keys: bool
+) -> tuple[Constraint, ...]:
+    """Compile those constraints whose whenUnsatisfiable is `action`, for a pod of these labels.
+
+    Raises `SelectorError`.
+    """
+    return tuple(
+        Constraint(
+            max_skew=constraint.max_skew,
+            topology_key=constraint.topology_key,
+            selector=_selector(constraint, labels if match_label_keys else {}),
+            min_domains=1 if constraint.min_domains is None else constraint.min_domains,
+            honor_affinity=constraint.node_affinity_policy == HONOR,
+            honor_taints=constraint.node_taints_policy == HONOR,
+        )
+        for constraint in constraints
+        if constraint.when_unsatisfiable == action
+    )
+
+
+def _selector(constraint: TopologySpreadConstraint, labels: Mapping[str, str]) -> Selector:
+    selector = compile_selector(constraint.label_selector)
+    own = [Requirement(key, "In", (labels[key],)) for key in constraint.match_label_keys if key in labels]
+    # Without a selector the keys select on their own, odd as that is beside "no selector selects nothing".
+    return Selector(tuple(sorted({*selector.requirements, *own}))) if own else selector
+
+
+def group_of(constraint: Constraint, namespace: str) -> PodGroup:
+    """Return the pods that a constraint counts; those being deleted do not."""
+    return PodGroup(frozenset((namespace,)), (counting_selector(constraint),), terminating=False)
+
+
+def counting_selector(constraint: Constraint) -> Selector:
+    """Return what selects the pods to count: an empty selector, which matches every pod, counts none."""
+    return NOTHING if constraint.selector == EVERYTHING else constraint.selector
+
+
+class Inclusion(NamedTuple):
+    """Which nodes count: those with all labels, of the pod's node affinity, whose taints it tolerates."""
+
+    keys: tuple[str, ...]
+    affinity: RequiredNodeAffinity | None
+    tolerations: tuple[Toleration, ...] | None
+    compare_numbers: bool
+
+    def includes(self, node: Node) -> bool:
+        """Say whether a node counts."""
+        if not all(key in node.metadata.labels for key in self.keys):
+            return False
+        if self.affinity is not None and not self.affinity.matches_node(node):
+            return False
+        return self.tolerations is None or not has_untolerated(node.spec.taints, self.tolerations, self.compare_numbers)
+
+    def mask(self, table: NodeTable, rows: Rows) -> Mask:
+        """Return by row, bool of shape (len(rows),), whether the node counts."""
+        found: Mask = table.valid[rows].copy()
+        for key in self.keys:
+            found &= table.label(key).ids[rows] != ABSENT
+        if self.affinity is not None:
+            found &= self.affinity.mask(table, rows)
+        if self.tolerations is not None:
+            tolerations, compare = self.tolerations, self.compare_numbers
+            found &= by_taint_set(table, rows, lambda taints: has_untolerated(taints, tolerations, compare)) == 0
+        return found
+
+
+def inclusion(constraint: Constraint, keys: tuple[str, ...], pod: PodInfo, compare_numbers: bool) -> Inclusion:
+    """Return which nodes count for a constraint of `pod`, all of which must have the labels `keys`."""
+    affinity = required_of(pod) if constraint.honor_affinity else None
+    return Inclusion(
+        keys,
+        None if affinity is None or affinity.is_empty else affinity,
+        pod.spec.tolerations if constraint.honor_taints else None,
+        constraint.honor_taints and compare_numbers,
+    )
+
+
+def topology_of(topologies: Topologies, key: str, included: Inclusion) -> Topology:
+    """Return the topology of a key over the nodes that count."""
+    others = tuple(sorted({other for other in included.keys if other != key}))
+    if not others and included.affinity is None and included.tolerations is None:
+        return topologies.get(key)
+    which = included._replace(keys=others)
+    return topologies.get(key, which, which.mask)

@@ -1,0 +1,73 @@
+"""Which pods belong with a pod: the selector of default constraints, from Services and the owning controller.
+
+Source: pkg/scheduler/framework/plugins/helper (DefaultSelector), v1.36.
+"""
+
+from collections.abc import Iterator
+
+from berth.api.meta import OwnerReference
+from berth.api.node import Service
+from berth.api.selectors import Requirement, Selector, SelectorError, compile_selector, selector_from_map
+from berth.state.objects import ObjectStore
+from berth.state.pod_info import PodInfo
+
+KINDS = ("Service", "ReplicationController", "ReplicaSet", "StatefulSet")
+"""The objects that default selectors are made from."""
+
+_CONTROLLERS = {
+    ("v1", "ReplicationController"),
+    ("apps/v1", "ReplicaSet"),
+    ("apps/v1", "StatefulSet"),
+}
+
+
+class DefaultSelectors:
+    """Selectors by pod; Services are sorted by namespace once after each change."""
+
+    __slots__ = ("_by_namespace", "_objects", "_version")
+
+    def __init__(self, objects: ObjectStore) -> None:
+        self._objects = objects
+        self._version = -1
+        self._by_namespace: dict[str, list[Selector]] = {}
+
+    def selector_of(self, pod: PodInfo) -> Selector | None:
+        """Return the selector of the pods that belong with `pod`, or None where nothing claims it."""
+        requirements = {
+            r for selector in self._services(pod.namespace) if selector.matches(pod.labels) for r in selector[0]
+        }
+        requirements.update(self._of_owner(pod))
+        return Selector(tuple(sorted(requirements))) if requirements else None
+
+    def _services(self, namespace: str) -> list[Selector]:
+        version = self._objects.version("Service")
+        if version != self._version:
+            self._version = version
+            self._by_namespace = {}
+            for service in self._objects.list("Service"):
+                self._sort_in(service)
+        return self._by_namespace.get(namespace, [])
+
+    def _sort_in(self, service: Service) -> None:
+        selector = selector_from_map(service.spec.selector)
+        self._by_namespace.setdefault(service.metadata.namespace, []).append(selector)
+
+    def _of_owner(self, pod: PodInfo) -> Iterator[Requirement]:
+        owner = controller_of(pod)
+        if owner is None or (owner.api_version, owner.kind) not in _CONTROLLERS:
+            return
+        found = self._objects.get(owner.kind, owner.name, pod.namespace)
+        if found is None:
+            return
+        if owner.kind == "ReplicationController":
+            yield from selector_from_map(found.spec.selector).requirements
+            return
+        try:
+            yield from compile_selector(found.spec.selector).requirements
+        except SelectorError:
+            return  # the API server refuses such selectors; upstream passes over them too
+
+
+def controller_of(pod: PodInfo) -> OwnerReference | None:
+    """Return the owner that controls a pod, or None."""
+    return next((owner for owner in pod.metadata.owner_references if owner.controller), None)

@@ -1,0 +1,219 @@
+"""The PodTopologySpread plugin; see the package's docstring."""
+
+from collections.abc import Hashable, Sequence
+from typing import ClassVar, cast
+
+import msgspec
+
+from berth.api.selectors import SelectorError
+from berth.framework.cycle_state import CycleState
+from berth.framework.events import ClusterEventWithHint
+from berth.framework.handle import Handle
+from berth.framework.interface import (
+    Dependencies,
+    Dependency,
+    FeasibleNodes,
+    FilterColumn,
+    Objects,
+    PreFilterResult,
+    Rows,
+    Scores,
+)
+from berth.framework.status import SKIP, Status, error
+from berth.plugins.pod_topology_spread.args import (
+    DO_NOT_SCHEDULE,
+    HOSTNAME_KEY,
+    SCHEDULE_ANYWAY,
+    SYSTEM,
+    PodTopologySpreadArgs,
+)
+from berth.plugins.pod_topology_spread.constraints import (
+    Constraint,
+    compile_constraints,
+    group_of,
+    inclusion,
+    topology_of,
+)
+from berth.plugins.pod_topology_spread.defaults import KINDS, DefaultSelectors, controller_of
+from berth.plugins.pod_topology_spread.filtering import STATUS_BY_CODE, FilterState, Spread
+from berth.plugins.pod_topology_spread.hints import Hints
+from berth.plugins.pod_topology_spread.scoring import (
+    Preference,
+    ScoreState,
+    candidate_domains,
+    domain_weight,
+    missing_labels,
+    normalized,
+)
+from berth.state.node_view import NodeView
+from berth.state.pod_info import PodInfo
+from berth.state.table import NodeTable
+from berth.state.topology import Topologies, Topology
+
+
+class PodTopologySpread:
+    """PreFilter (with AddPod, RemovePod), Filter, PreScore, Score, NormalizeScore."""
+
+    name: ClassVar[str] = "PodTopologySpread"
+    args_type: ClassVar[type[msgspec.Struct]] = PodTopologySpreadArgs
+    filter_dependencies: ClassVar[Dependencies] = frozenset(
+        {Dependency.NODE, Dependency.PODS_ANYWHERE, Dependency.ALL_NODES, Objects(KINDS)}
+    )
+    score_dependencies: ClassVar[Dependencies] = frozenset({Dependency.FEASIBLE_SET})
+
+    _FILTER_KEY: ClassVar[str] = "PodTopologySpread/filter"
+    _SCORE_KEY: ClassVar[str] = "PodTopologySpread/score"
+
+    def __init__(self, args: PodTopologySpreadArgs, handle: Handle) -> None:
+        self._index = handle.cache.index
+        self._topologies = Topologies(handle.cache.table)
+        self._selectors = DefaultSelectors(handle.objects)
+        self._defaults = args.constraints()
+        self._actions = frozenset(constraint.when_unsatisfiable for constraint in self._defaults)
+        self._system_defaults = args.defaulting_type == SYSTEM
+        self._match_label_keys = handle.features.enabled("MatchLabelKeysInPodTopologySpread")
+        self._compare_numbers = handle.features.enabled("TaintTolerationComparisonOperators")
+
+    def signature(self, pod: PodInfo) -> Hashable:
+        """What hard constraints are made from: the pod's own, or what the default ones are chosen by."""
+        found = pod.fragments.get(self)
+        if found is None:
+            found = pod.fragments[self] = self._signature(pod)
+        return found
+
+    def _signature(self, pod: PodInfo) -> Hashable:
+        if not pod.spec.topology_spread_constraints and not self._has_defaults(DO_NOT_SCHEDULE):
+            return ()
+        affinity = pod.spec.affinity
+        nodes = (frozenset(pod.spec.node_selector.items()), affinity and affinity.node_affinity, pod.spec.tolerations)
+        if not pod.spec.topology_spread_constraints:
+            return (pod.label_key, controller_of(pod), nodes)
+        try:
+            constraints = self._constraints(pod, DO_NOT_SCHEDULE)
+        except SelectorError:
+            return None
+        return (pod.namespace, constraints, tuple(c.selector.matches(pod.labels) for c in constraints), nodes)
+
+    def pre_filter(self, state: CycleState, pod: PodInfo) -> PreFilterResult | Status | None:
+        """Count the matching pods by domain; skip pods without hard constraints."""
+        try:
+            constraints = self._constraints(pod, DO_NOT_SCHEDULE)
+        except SelectorError as unreadable:
+            return error(f"get constraints from pod: {unreadable}")
+        if not constraints:
+            return SKIP
+        keys = tuple(constraint.topology_key for constraint in constraints)
+        state.write(self._FILTER_KEY, FilterState(tuple(self._spread(pod, c, keys) for c in constraints)))
+        return None
+
+    def add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, node: NodeView) -> Status | None:
+        """Count a pod in a what-if."""
+        self._filter_state(state).change(pod, added, node, 1)
+        return None
+
+    def remove_pod(self, state: CycleState, pod: PodInfo, removed: PodInfo, node: NodeView) -> Status | None:
+        """Take a pod off in a what-if."""
+        self._filter_state(state).change(pod, removed, node, -1)
+        return None
+
+    def filter(self, state: CycleState, pod: PodInfo, node: NodeView) -> Status | None:
+        """Reject a node whose domain would have too many matching pods, or that lies in none."""
+        return self._filter_state(state).status(node)
+
+    def filter_columns(self, state: CycleState, pod: PodInfo, table: NodeTable, rows: Rows) -> FilterColumn:
+        """Return int32 codes of shape (len(rows),): 1 too many pods in the domain, 2 no label."""
+        return FilterColumn(self._filter_state(state).codes(rows), STATUS_BY_CODE.__getitem__)
+
+    def pre_score(self, state: CycleState, pod: PodInfo, nodes: FeasibleNodes) -> Status | None:
+        """Count the matching pods by domain; skip pods without soft constraints."""
+        try:
+            constraints = self._constraints(pod, SCHEDULE_ANYWAY)
+        except SelectorError as unreadable:
+            return error(f"calculating preScoreState: obtaining pod's soft topology spread constraints: {unreadable}")
+        if not constraints or not len(nodes.table):
+            return SKIP
+        # The built-in constraints let a node without a zone still be spread over by host.
+        requires_all = bool(pod.spec.topology_spread_constraints) or not self._system_defaults
+        state.write(self._SCORE_KEY, self._score_state(pod, constraints, requires_all, nodes))
+        return None
+
+    def score(self, state: CycleState, pod: PodInfo, node: NodeView) -> int:
+        """Return the weighted count of matching pods in the node's domains; less is better."""
+        return self._score_state_of(state).of_node(pod, node)
+
+    def score_columns(self, state: CycleState, pod: PodInfo, table: NodeTable, rows: Rows) -> Scores:
+        """Return int64 of shape (len(rows),): the weighted count of matching pods."""
+        return self._score_state_of(state).column(rows)
+
+    def normalize_score(self, state: CycleState, pod: PodInfo, scores: Scores) -> Scores:
+        """Turn the scale round; nodes that lack a label get 0."""
+        return normalized(scores, self._score_state_of(state).ignored)
+
+    def events_to_register(self) -> Sequence[ClusterEventWithHint]:
+        """Matching pods come, go or change; nodes enter, leave or move between domains."""
+        return Hints(self._hard_constraints, self._has_defaults(DO_NOT_SCHEDULE), self._compare_numbers).events()
+
+    def _hard_constraints(self, pod: PodInfo) -> tuple[Constraint, ...]:
+        return self._constraints(pod, DO_NOT_SCHEDULE)
+
+    def _has_defaults(self, action: str) -> bool:
+        return action in self._actions
+
+    def _constraints(self, pod: PodInfo, action: str) -> tuple[Constraint, ...]:
+        """Return the pod's own constraints of a kind, or the default ones. Raises `SelectorError`."""
+        own = pod.spec.topology_spread_constraints
+        if own:
+            return self._compiled(pod, action)
+        if not self._has_defaults(action):
+            return ()
+        selector = self._selectors.selector_of(pod)
+        if selector is None:
+            return ()
+        defaults = compile_constraints(self._defaults, action, pod.labels, match_label_keys=False)
+        return tuple(constraint._replace(selector=selector) for constraint in defaults)
+
+    def _compiled(self, pod: PodInfo, action: str) -> tuple[Constraint, ...]:
+        known = pod.fragments.get((self, action))
+        if known is None:
+            own = pod.spec.topology_spread_constraints
+            known = compile_constraints(own, action, pod.labels, self._match_label_keys)
+            pod.fragments[self, action] = known
+        return cast("tuple[Constraint, ...]", known)
+
+    def _spread(self, pod: PodInfo, constraint: Constraint, keys: tuple[str, ...]) -> Spread:
+        included = inclusion(constraint, keys, pod, self._compare_numbers)
+        topology = topology_of(self._topologies, constraint.topology_key, included)
+        pods = self._index.group(group_of(constraint, pod.namespace)).by_domain(topology).values
+        return Spread(constraint, included, topology, pods, constraint.selector.matches(pod.labels))
+
+    def _score_state(
+        self, pod: PodInfo, constraints: tuple[Constraint, ...], requires_all: bool, nodes: FeasibleNodes
+    ) -> ScoreState:
+        labelled = [self._topologies.get(constraint.topology_key) for constraint in constraints]
+        ignored = missing_labels(labelled, nodes.rows) if requires_all else None
+        keys = tuple(constraint.topology_key for constraint in constraints) if requires_all else ()
+        preferences = (
+            self._preference(
+                pod, constraint, keys, over_all, domain_weight(candidate_domains(over_all, nodes, ignored))
+            )
+            for constraint, over_all in zip(constraints, labelled, strict=True)
+        )
+        return ScoreState(tuple(preferences), requires_all, ignored)
+
+    def _preference(
+        self, pod: PodInfo, constraint: Constraint, keys: tuple[str, ...], labelled: Topology, weight: float
+    ) -> Preference:
+        group = self._index.group(group_of(constraint, pod.namespace))
+        if constraint.topology_key == HOSTNAME_KEY:
+            return Preference(constraint, labelled, group.counts, weight)
+        included = inclusion(constraint, keys, pod, self._compare_numbers)
+        topology = topology_of(self._topologies, constraint.topology_key, included)
+        return Preference(constraint, labelled, group.by_domain(topology).values, weight)
+
+    def _filter_state(self, state: CycleState) -> FilterState:
+        found: FilterState = state.read(self._FILTER_KEY)
+        return found
+
+    def _score_state_of(self, state: CycleState) -> ScoreState:
+        found: ScoreState = state.read(self._SCORE_KEY)
+        return found

@@ -1,0 +1,56 @@
+"""All in-tree plugins of today's generation by name, and together with what is installed beside them."""
+
+from berth.framework.registry import Registry, out_of_tree_plugins
+from berth.plugins.default_binder import DefaultBinder
+from berth.plugins.default_preemption import DefaultPreemption
+from berth.plugins.dynamic_resources import DynamicResources
+from berth.plugins.image_locality import ImageLocality
+from berth.plugins.inter_pod_affinity import InterPodAffinity
+from berth.plugins.node_affinity import NodeAffinity
+from berth.plugins.node_declared_features import NodeDeclaredFeatures
+from berth.plugins.node_name import NodeName
+from berth.plugins.node_ports import NodePorts
+from berth.plugins.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
+from berth.plugins.node_resources_fit import NodeResourcesFit
+from berth.plugins.node_unschedulable import NodeUnschedulable
+from berth.plugins.node_volume_limits import NodeVolumeLimits
+from berth.plugins.pod_topology_spread import PodTopologySpread
+from berth.plugins.priority_sort import PrioritySort
+from berth.plugins.scheduling_gates import SchedulingGates
+from berth.plugins.taint_toleration import TaintToleration
+from berth.plugins.volume_binding import VolumeBinding
+from berth.plugins.volume_restrictions import VolumeRestrictions
+from berth.plugins.volume_zone import VolumeZone
+
+
+def in_tree_registry() -> Registry:
+    """Return the plugins that Berth itself brings."""
+    return Registry(
+        {
+            "SchedulingGates": SchedulingGates,
+            "PrioritySort": PrioritySort,
+            "NodeUnschedulable": NodeUnschedulable,
+            "NodeName": NodeName,
+            "TaintToleration": TaintToleration,
+            "NodeAffinity": NodeAffinity,
+            "NodePorts": NodePorts,
+            "NodeResourcesFit": NodeResourcesFit,
+            "VolumeRestrictions": VolumeRestrictions,
+            "NodeVolumeLimits": NodeVolumeLimits,
+            "VolumeBinding": VolumeBinding,
+            "VolumeZone": VolumeZone,
+            "PodTopologySpread": PodTopologySpread,
+            "InterPodAffinity": InterPodAffinity,
+            "DynamicResources": DynamicResources,
+            "DefaultPreemption": DefaultPreemption,
+            "NodeResourcesBalancedAllocation": NodeResourcesBalancedAllocation,
+            "ImageLocality": ImageLocality,
+            "DefaultBinder": DefaultBinder,
+            "NodeDeclaredFeatures": NodeDeclaredFeatures,
+        }
+    )
+
+
+def full_registry() -> Registry:
+    """Return these and the plugins that installed distributions offer. Raises `RegistryError`."""
+    return in_tree_registry().merge(out_of_tree_plugins())

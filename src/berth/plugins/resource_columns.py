@@ -1,0 +1,250 @@
+"""What nodes have and what is left of it, as float64 arrays ready for arithmetic.
+
+Scoring divides by what is allocatable, for all nodes at once; converting the table's integers each time would cost as
+much as the division. So float copies are kept beside the table and brought up to date row by row as nodes and pods
+change. Percentages are taken with float64 division, whose floor is that of the integers as long as amounts stay below
+`EXACT_BELOW`. Called by the resource plugins only.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from berth.framework.interface import Rows
+from berth.state.table import NodeTable
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+
+Number = TypeVar("Number", np.int32, np.int64)
+
+EXACT_BELOW = 2.0**46
+
+FEW_ROWS = 2
+"""Up to so many rows are worked out one by one, which is faster than the fixed cost of array calls."""
+
+GATHER_UNDER = 8
+"""Below one row in so many, rows are picked out of the columns before anything is computed."""
+
+REBUILD_FROM = 64
+"""From so many changed rows on, kept arrays are made anew."""
+
+
+RESOURCES_WITH_DEFAULTS = 2
+
+
+class ResourceColumn(NamedTuple):
+    """One resource on each row."""
+
+    amounts: Floats
+    """Allocatable."""
+    divisors: Floats
+    """The same with infinity where a row has none, so that dividing gives 0 there."""
+    asked: Floats
+    """What pods on the node request."""
+    free: Floats
+    """`amounts` less `asked`; negative where a node holds more than it has."""
+    present: Mask | None
+    """Which rows have any; None where every node does."""
+    exact: bool
+
+    def at(self, rows: Rows) -> "ResourceColumn":
+        """Return the same for some rows."""
+        if isinstance(rows, slice) and rows == slice(None):
+            return self
+        amounts, divisors, asked, free, present, exact = self
+        has = None if present is None else present[rows]
+        return ResourceColumn(amounts[rows], divisors[rows], asked[rows], free[rows], has, exact)
+
+
+class Freshness:
+    """How far into the table's logs something was last brought up to date."""
+
+    __slots__ = ("_capacity", "_node_position", "_pod_position")
+
+    def __init__(self) -> None:
+        self._capacity = self._node_position = self._pod_position = -1
+
+    def stale_rows(self, table: NodeTable) -> tuple[list[int] | None, bool]:
+        """Return the rows changed since the last call (None: all), and whether a node object did."""
+        node_position, pod_position = table.node_log.position, table.pod_log.position
+        node_changed = node_position != self._node_position
+        rows: list[int] | None = None
+        if self._capacity == table.capacity and not node_changed and pod_position == self._pod_position:
+            return [], False
+        if self._capacity == table.capacity:
+            rows = _rows_since(table, self._node_position, self._pod_position)
+        self._capacity, self._node_position, self._pod_position = table.capacity, node_position, pod_position
+        return rows, node_changed
+
+
+def _rows_since(table: NodeTable, node_position: int, pod_position: int) -> list[int] | None:
+    by_nodes, by_pods = table.node_log.since(node_position), table.pod_log.since(pod_position)
+    if by_nodes is None or by_pods is None or len(by_nodes) + len(by_pods) >= REBUILD_FROM:
+        return None
+    rows: list[int] = by_pods.tolist()
+    return rows + by_nodes.tolist() if len(by_nodes) else rows
+
+
+class ResourceColumns:
+    """The columns of the resources that were asked for. `with_defaults`: CPU and memory as scoring counts them."""
+
+    __slots__ = ("_freshness", "_kept", "_used", "_used_parts", "_with_defaults")
+
+    def __init__(self, *, with_defaults: bool) -> None:
+        self._with_defaults = with_defaults
+        self._freshness = Freshness()
+        self._kept: dict[str, ResourceColumn] = {}
+        self._used = slice(0, 0)
+        self._used_parts: dict[str, ResourceColumn] = {}
+
+    def catch_up(self, table: NodeTable) -> None:
+        """Bring all columns up to date; to be called before the other methods."""
+        rows, node_changed = self._freshness.stale_rows(table)
+        if rows is None:
+            self._kept.clear()
+        elif rows:
+            for resource, column in self._kept.items():
+                self._kept[resource] = self._updated(table, resource, column, rows, node_changed)
+        if rows is None or node_changed:
+            self._used = slice(0, table.capacity - int(table.valid[::-1].argmax()))
+            self._used_parts.clear()
+
+    def worth_computing(self, rows: Rows, table: NodeTable) -> Rows:
+        """Return the rows to compute where `rows` are meant; `picked` makes the answer of it.
+
+        Tables grow by doubling, so that almost half of the rows may lie idle behind the last node. And where many
+        rows are meant, picking them out of several columns costs more than computing those between as well.
+        """
+        if isinstance(rows, slice):
+            return self._used if rows == slice(None) else rows
+        return rows if len(rows) * GATHER_UNDER < table.capacity else self._used
+
+    def of(self, table: NodeTable, resource: str, rows: Rows) -> ResourceColumn:
+        """Return a resource's columns, float64 (rows,), as of the last `catch_up`; do not write to them."""
+        if rows is self._used and resource in self._used_parts:
+            return self._used_parts[resource]
+        found = self._kept.get(resource)
+        if found is None:
+            found = self._kept[resource] = self._made(table, resource)
+        part = found.at(rows)
+        if rows is self._used:
+            self._used_parts[resource] = part
+        return part
+
+    def _made(self, table: NodeTable, resource: str) -> ResourceColumn:
+        index = table.resource_index.get(resource)
+        if index is None:
+            amounts, asked = np.zeros(table.capacity), np.zeros(table.capacity)
+        else:
+            amounts = table.allocatable[index].astype(np.float64)
+            asked = _requested(table, index, self._with_defaults)[index].astype(np.float64)
+        divisors = np.where(amounts != 0, amounts, np.inf)
+        return _described(table, ResourceColumn(amounts, divisors, asked, amounts - asked, None, exact=True))
+
+    def _updated(
+        self, table: NodeTable, resource: str, column: ResourceColumn, rows: list[int], node_changed: bool
+    ) -> ResourceColumn:
+        for row in rows:
+            has, asked = row_amounts(table, resource, row, with_defaults=self._with_defaults)
+            column.amounts[row], column.divisors[row] = has, has or np.inf
+            column.asked[row], column.free[row] = asked, has - asked
+        return _described(table, column) if node_changed else column
+
+
+def _described(table: NodeTable, column: ResourceColumn) -> ResourceColumn:
+    """Work out what holds of all rows."""
+    has = column.amounts != 0
+    everywhere = bool((has | ~table.valid).all())
+    exact = bool(column.amounts.max(initial=0) < EXACT_BELOW)
+    return column._replace(present=None if everywhere else has, exact=exact)
+
+
+class KeptColumn:
+    """A column of the caller's own making, kept up to date in the same way."""
+
+    __slots__ = ("_column", "_freshness")
+
+    def __init__(self) -> None:
+        self._freshness = Freshness()
+        self._column: Floats | None = None
+
+    def of(self, table: NodeTable, make: Callable[[], Floats], make_row: Callable[[int], float]) -> Floats:
+        """Return the column over all rows; do not write to it."""
+        rows, _ = self._freshness.stale_rows(table)
+        column = self._column
+        if column is None or rows is None:
+            column = self._column = make()
+            return column
+        for row in rows:
+            column[row] = make_row(row)
+        return column
+
+
+class Scratch:
+    """Arrays for column functions to work in, kept from call to call."""
+
+    __slots__ = ("_floats", "_ones", "_zeros")
+
+    def __init__(self) -> None:
+        self._floats: list[Floats] = []
+        self._zeros = self._ones = np.empty(0)
+
+    def floats(self, count: int, size: int) -> list[Floats]:
+        """Return `count` float64 arrays (size,) with anything in them."""
+        kept = self._floats
+        if len(kept) < count or len(kept[0]) < size:
+            kept = self._floats = [np.empty(size) for _ in range(max(count, len(kept)))]
+        return [array[:size] for array in kept[:count]]
+
+    def zeros(self, size: int) -> Floats:
+        """Return zeros (size,), not to be written to: a bound to compare with, far faster than a scalar."""
+        if len(self._zeros) < size:
+            self._zeros = np.zeros(size)
+        return self._zeros[:size]
+
+    def ones(self, size: int) -> Floats:
+        """Return ones (size,), likewise."""
+        if len(self._ones) < size:
+            self._ones = np.ones(size)
+        return self._ones[:size]
+
+
+def _requested(table: NodeTable, index: int, with_defaults: bool) -> Ints:
+    """Return the table of which row `index` says what is asked: CPU and memory come first, and have defaults."""
+    return table.scoring_requested if with_defaults and index < RESOURCES_WITH_DEFAULTS else table.requested
+
+
+def row_amounts(table: NodeTable, resource: str, row: int, *, with_defaults: bool) -> tuple[int, int]:
+    """Return what one row has of a resource, and what its pods ask of it."""
+    index = table.resource_index.get(resource)
+    if index is None:
+        return 0, 0
+    return table.allocatable.item(index, row), _requested(table, index, with_defaults).item(index, row)
+
+
+def row_count(table: NodeTable, rows: Rows) -> int:
+    """Return how many rows are meant."""
+    return len(range(*rows.indices(table.capacity))) if isinstance(rows, slice) else len(rows)
+
+
+def picked(values: NDArray[Number], computed: Rows, rows: Rows, table: NodeTable) -> NDArray[Number]:
+    """Return the values of `rows` from those of the rows that were worth computing; 0 for rows behind the last node."""
+    if computed is rows:
+        return values
+    column = values
+    if len(values) < table.capacity:
+        column = np.zeros(table.capacity, dtype=values.dtype)
+        column[: len(values)] = values
+    return column if isinstance(rows, slice) else column[rows]
+
+
+def few(rows: Rows) -> list[int] | None:
+    """Return the rows one by one where they are so few that arrays do not pay; else None."""
+    if isinstance(rows, slice) or len(rows) > FEW_ROWS:
+        return None
+    one_by_one: list[int] = rows.tolist()
+    return one_by_one

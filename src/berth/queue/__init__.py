@@ -1,0 +1,1 @@
+"""The scheduling queue: which pod comes next, which must wait, and what wakes it."""

@@ -1,0 +1,50 @@
+"""What an update changed, in the terms that plugins register for.
+
+Source of the classes: pkg/scheduler/framework/events.go.
+"""
+
+from berth.api.node import Node
+from berth.framework.events import Action, ClusterEvent
+from berth.state.pod_info import PodInfo
+
+
+def node_changes(old: Node, new: Node) -> list[ClusterEvent]:
+    """Return what changed in a node; nothing where no plugin could care."""
+    changed = {
+        Action.UPDATE_NODE_ALLOCATABLE: old.status.allocatable != new.status.allocatable,
+        Action.UPDATE_NODE_LABEL: old.metadata.labels != new.metadata.labels,
+        Action.UPDATE_NODE_TAINT: (old.spec.taints, old.spec.unschedulable)
+        != (new.spec.taints, new.spec.unschedulable),
+        Action.UPDATE_NODE_CONDITION: _conditions(old) != _conditions(new),
+        Action.UPDATE_NODE_ANNOTATION: old.metadata.annotations != new.metadata.annotations,
+        Action.UPDATE_NODE_DECLARED_FEATURE: old.status.declared_features != new.status.declared_features,
+    }
+    return [ClusterEvent("Node", action, _label("Node", action)) for action, differs in changed.items() if differs]
+
+
+def pod_changes(old: PodInfo, new: PodInfo) -> list[ClusterEvent]:
+    """Return what changed in a pod; `UPDATE_OTHER` where it is nothing that has a name."""
+    changed = {
+        Action.UPDATE_POD_LABEL: old.labels != new.labels,
+        Action.UPDATE_POD_SCALE_DOWN: _asks_for_less(old, new),
+        Action.UPDATE_POD_TOLERATION: old.spec.tolerations != new.spec.tolerations,
+        Action.UPDATE_POD_SCHEDULING_GATES_ELIMINATED: bool(old.spec.scheduling_gates)
+        and not new.spec.scheduling_gates,
+        Action.UPDATE_POD_GENERATED_RESOURCE_CLAIM: old.status.resource_claim_statuses
+        != new.status.resource_claim_statuses,
+    }
+    actions = [action for action, differs in changed.items() if differs] or [Action.UPDATE_OTHER]
+    return [ClusterEvent("Pod", action, _label("Pod", action)) for action in actions]
+
+
+def _conditions(node: Node) -> dict[str, str]:
+    return {condition.type: condition.status for condition in node.status.conditions}
+
+
+def _asks_for_less(old: PodInfo, new: PodInfo) -> bool:
+    return any(new.requests.get(resource, 0) < amount for resource, amount in old.requests.items())
+
+
+def _label(resource: str, action: Action) -> str:
+    words = (action.name or "").removeprefix(f"UPDATE_{resource.upper()}_").removeprefix("UPDATE_")
+    return f"{resource}{words.title().replace('_', '')}Change"

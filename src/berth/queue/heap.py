@@ -1,0 +1,65 @@
+"""A heap of queued pods that can also forget one, update one, and find one by uid."""
+
+import heapq
+from collections.abc import Callable, Iterator
+from itertools import count
+from typing import Any
+
+from berth.state.queued_pod import QueuedPod
+
+
+class PodHeap:
+    """Smallest key first; equal keys in order of arrival."""
+
+    __slots__ = ("_entries", "_key", "_pods", "_tokens")
+
+    def __init__(self, key: Callable[[QueuedPod], Any], tokens: "count[int] | None" = None) -> None:
+        self._key = key
+        self._entries: list[tuple[Any, int, QueuedPod]] = []
+        self._pods: dict[str, QueuedPod] = {}
+        self._tokens = tokens if tokens is not None else count(1)
+
+    def __len__(self) -> int:
+        return len(self._pods)
+
+    def __contains__(self, uid: str) -> bool:
+        return uid in self._pods
+
+    def __iter__(self) -> Iterator[QueuedPod]:
+        return iter(tuple(self._pods.values()))
+
+    def get(self, uid: str) -> QueuedPod | None:
+        """Return the queued pod of this uid, or None."""
+        return self._pods.get(uid)
+
+    def push(self, queued: QueuedPod) -> None:
+        """Add a pod, or move it to where its key belongs now."""
+        queued.token = next(self._tokens)
+        self._pods[queued.pod.uid] = queued
+        heapq.heappush(self._entries, (self._key(queued), queued.token, queued))
+
+    def peek(self) -> QueuedPod | None:
+        """Return the first pod without taking it."""
+        entries = self._entries
+        while entries:
+            _, token, queued = entries[0]
+            if queued.token == token and self._pods.get(queued.pod.uid) is queued:
+                return queued
+            heapq.heappop(entries)
+        return None
+
+    def pop(self) -> QueuedPod | None:
+        """Take the first pod."""
+        queued = self.peek()
+        if queued is not None:
+            heapq.heappop(self._entries)
+            del self._pods[queued.pod.uid]
+        return queued
+
+    def remove(self, uid: str) -> QueuedPod | None:
+        """Take a pod out; return it, or None where it is not here."""
+        queued = self._pods.pop(uid, None)
+        if len(self._entries) > 64 + 2 * len(self._pods):
+            self._entries = [entry for entry in self._entries if self._pods.get(entry[2].pod.uid) is entry[2]]
+            heapq.heapify(self._entries)
+        return queued

@@ -1,0 +1,74 @@
+"""Which pods are being scheduled right now, and what happened meanwhile, so that no wake-up is lost.
+
+An event that comes while a pod is out of all queues cannot wake it; it is kept until every pod that was in flight
+when it came is done, and looked through when such a pod comes back as unschedulable.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from berth.framework.events import ClusterEvent
+
+
+class Happened(NamedTuple):
+    """An event with the object before and after."""
+
+    event: ClusterEvent
+    old: Any
+    new: Any
+
+
+class InFlight:
+    """Pods in flight by uid, and the events since the oldest of them started."""
+
+    __slots__ = ("_dropped", "_events", "_started")
+
+    def __init__(self) -> None:
+        self._started: dict[str, int] = {}
+        self._events: list[Happened] = []
+        self._dropped = 0
+
+    def __len__(self) -> int:
+        return len(self._started)
+
+    def __contains__(self, uid: str) -> bool:
+        return uid in self._started
+
+    @property
+    def event_count(self) -> int:
+        """How many events are kept."""
+        return len(self._events)
+
+    def counts(self) -> Counter[str]:
+        """How many events of each label are kept."""
+        return Counter(happened.event.label for happened in self._events)
+
+    def start(self, uid: str) -> None:
+        """Note that a pod has left the queue to be scheduled."""
+        self._started[uid] = self._dropped + len(self._events)
+
+    def note(self, happened: Happened) -> None:
+        """Keep an event if anything is in flight."""
+        if self._started:
+            self._events.append(happened)
+
+    def events_since_start(self, uid: str) -> Iterator[Happened]:
+        """Yield what happened since a pod started; nothing where it is not in flight."""
+        start = self._started.get(uid)
+        if start is not None:
+            yield from self._events[start - self._dropped :]
+
+    def done(self, uid: str) -> None:
+        """Forget a pod, and the events that only it was waiting for."""
+        if self._started.pop(uid, None) is None:
+            return
+        if not self._started:
+            self._dropped += len(self._events)
+            self._events.clear()
+            return
+        # Insertion order is starting order, so the first that is left started first.
+        oldest = next(iter(self._started.values()))
+        if oldest > self._dropped:
+            del self._events[: oldest - self._dropped]
+            self._dropped = oldest

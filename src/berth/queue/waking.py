@@ -1,0 +1,103 @@
+"""Does an event make it worth trying a rejected pod again?
+
+Each profile has a table of what its plugins registered for. Only the plugins that rejected the pod are asked; a hint
+that breaks counts as Queue, so that a bug costs an attempt rather than a lost pod.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from enum import IntEnum
+from typing import Any, NamedTuple
+
+from berth.config.types import ExtensionPoint
+from berth.framework.events import (
+    WILDCARD,
+    Action,
+    ClusterEvent,
+    ClusterEventWithHint,
+    HintFunction,
+    QueueingHint,
+)
+from berth.framework.profile import Profile
+from berth.queue.in_flight import Happened
+from berth.state.queued_pod import QueuedPod
+
+
+class Strategy(IntEnum):
+    """What to do with a pod: leave it, queue it when its backoff is over, or queue it at once."""
+
+    SKIP = 0
+    AFTER_BACKOFF = 1
+    IMMEDIATELY = 2
+
+
+class Registered(NamedTuple):
+    """One event that one plugin registered for."""
+
+    plugin: str
+    event: ClusterEvent
+    hint: HintFunction | None
+
+
+ANY_EVENT = (ClusterEventWithHint(ClusterEvent(WILDCARD, Action.ALL)),)
+"""What a plugin that registers nothing is taken to have registered: everything may help."""
+
+
+class WakeTable:
+    """What the plugins of one profile registered for."""
+
+    __slots__ = ("_by_event", "_registered")
+
+    def __init__(self, registered: Iterable[Registered]) -> None:
+        self._registered = tuple(registered)
+        self._by_event: dict[ClusterEvent, tuple[Registered, ...]] = {}
+
+    @classmethod
+    def of(cls, profile: Profile) -> "WakeTable":
+        """Collect what the plugins of a profile registered for; one that has no say is woken by everything."""
+        plugins = {plugin.name: plugin for point in ExtensionPoint for plugin in profile.at(point)}
+        return cls(
+            Registered(name, entry.event, entry.hint) for name, plugin in plugins.items() for entry in _events(plugin)
+        )
+
+    def concerned(self, event: ClusterEvent) -> tuple[Registered, ...]:
+        """Return what was registered that covers this event."""
+        found = self._by_event.get(event)
+        if found is None:
+            found = tuple(registered for registered in self._registered if registered.event.matches(event))
+            self._by_event[event] = found
+        return found
+
+
+def _events(plugin: Any) -> Sequence[ClusterEventWithHint]:
+    if hasattr(plugin, "events_to_register"):
+        return plugin.events_to_register()  # type: ignore[no-any-return]
+    return ANY_EVENT
+
+
+def strategy(queued: QueuedPod, happened: Happened, tables: Mapping[str, WakeTable]) -> Strategy:
+    """Say what an event means for a pod."""
+    rejectors = queued.rejectors
+    if not rejectors or happened.event.resource == WILDCARD:
+        return Strategy.AFTER_BACKOFF
+    table = tables.get(queued.pod.spec.scheduler_name)
+    if table is None:
+        return Strategy.SKIP
+    best = Strategy.SKIP
+    for registered in table.concerned(happened.event):
+        if registered.plugin not in rejectors or _hint(registered, queued, happened) is QueueingHint.SKIP:
+            continue
+        if registered.plugin in queued.pending_plugins:
+            return Strategy.IMMEDIATELY
+        best = Strategy.AFTER_BACKOFF
+        if not queued.pending_plugins:
+            return best
+    return best
+
+
+def _hint(registered: Registered, queued: QueuedPod, happened: Happened) -> QueueingHint:
+    if registered.hint is None:
+        return QueueingHint.QUEUE
+    try:
+        return registered.hint(queued.pod, happened.old, happened.new)
+    except Exception:  # a hint's bug must cost an attempt, not the pod
+        return QueueingHint.QUEUE

@@ -1,0 +1,178 @@
+"""Recorded cases replayed through the engine: what `berth decide` prints for each.
+
+A case names its objects and the pods to place in turn; out come decisions in the shape of the records (their README
+in `tests/conformance/` says what each key means). A pod that fits is assumed on the node with the highest total, the
+smallest name among equals; a pod that does not leaves nothing behind. Nothing is bound.
+"""
+
+import random
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from berth.api.codec import KINDS, decode
+from berth.config.feature_gates import feature_gates
+from berth.config.load import default_config, load_config
+from berth.config.types import SchedulerConfiguration
+from berth.core import Core
+from berth.cycle.attempt import Attempt
+from berth.cycle.binding import reserve_and_permit
+from berth.cycle.schedule import Search, schedule_pod
+from berth.framework.effects import Answer
+from berth.framework.registry import Registry
+from berth.framework.status import Status, is_success
+from berth.framework.verdicts import Verdicts
+from berth.intake import ObjectEvent
+from berth.state.pod_info import PodInfo
+from berth.state.table import NodeTable
+
+Json = dict[str, Any]
+
+
+class CaseError(ValueError):
+    """A case that cannot be replayed: which one, and what is wrong with it."""
+
+
+def replay(case: Mapping[str, Any], registry: Registry, *, memos: bool = True) -> list[Json]:
+    """Return one decision for each pod of the case. Raises `CaseError`, `ConfigError` or `ObjectError`."""
+    sampled = case.get("search") == "sampled"
+    core = Core(_config_of(case, sampled), registry, rng=random.Random(0), memos=memos)
+    for document in case.get("objects", ()):
+        core.handle(ObjectEvent("ADDED", _kind_of(document), decode(_kind_of(document), document)), 0.0)
+    core.search = search = Search(core.cache.table, _smallest_name(core.cache.table), score_single_node=not sampled)
+    show = _sampled_decision if sampled else _decision
+    return [show(_place(core, search, document), core.cache.table) for document in case.get("pods", ())]
+
+
+def _config_of(case: Mapping[str, Any], sampled: bool) -> SchedulerConfiguration:
+    if case.get("generation", "v1.36") != "v1.36" or "policy" in case or "provider" in case:
+        raise CaseError(f"case {case.get('name')!r}: this release replays generation v1.36 only")
+    gates = feature_gates(case.get("featureGates", {}))
+    document = case.get("config")
+    if document is None:
+        return default_config(gates)
+    config = load_config(document, f"config of case {case.get('name')!r}", gates)
+    # Records were made with every node searched, except those that say they were sampled.
+    return config if sampled else msgspec.structs.replace(config, percentage_of_nodes_to_score=None)
+
+
+def _kind_of(document: Mapping[str, Any]) -> str:
+    kind = str(document.get("kind", ""))
+    if kind not in KINDS:
+        raise CaseError(f"object of kind {kind!r}: known kinds are {', '.join(sorted(KINDS))}")
+    return kind
+
+
+def _smallest_name(table: NodeTable) -> Callable[[NDArray[np.intp]], int]:
+    return lambda rows: min(rows.tolist(), key=table.names.__getitem__)
+
+
+def _place(core: Core, search: Search, document: Mapping[str, Any]) -> Attempt:
+    pod = PodInfo(decode("Pod", document))
+    profile = core.profiles.get(pod.spec.scheduler_name) or next(iter(core.profiles.values()))
+    attempt = Attempt(profile, pod)
+    _answered(schedule_pod(search, attempt))
+    if attempt.chosen_row is not None:
+        reserve_and_permit(core.cache, attempt, core.cache.table.names[attempt.chosen_row])
+    return attempt
+
+
+def _answered(steps: Iterator[Any]) -> None:
+    """Run a cycle to its end; there is nobody to ask, and it is told so."""
+    answer = None
+    try:
+        while True:
+            steps.send(answer)  # type: ignore[attr-defined]
+            answer = Answer(0, error="there is no cluster to ask")
+    except StopIteration:
+        return
+
+
+def _decision(attempt: Attempt, table: NodeTable) -> Json:
+    shown: Json = {"pod": attempt.pod.key}
+    pre = attempt.pre_filtered
+    if pre is not None and pre.status is not None:
+        shown["preFilter"] = _status(pre.status)
+    if pre is not None and pre.node_names is not None:
+        shown["preFilterNodes"] = sorted(pre.node_names)
+    if attempt.verdicts is not None:
+        shown["filter"] = _filter(attempt.verdicts, table)
+    shown |= _scores(attempt, table)
+    if attempt.fits:
+        narrowing = pre.narrowing_plugins if pre is not None else ()
+        shown["unschedulablePlugins"] = sorted(narrowing)
+    else:
+        shown |= _failure(attempt)
+    return {key: value for key, value in shown.items() if value or key in ("pod", "chosen")}
+
+
+def _filter(verdicts: Verdicts, table: NodeTable) -> Json:
+    """Every failing plugin of each searched node, alone; where only nominated pods are in the way, that."""
+    found: Json = {}
+    for verdict in verdicts.by_plugin:
+        for row in np.flatnonzero(verdict.codes).tolist():
+            status = verdict.status(row)
+            if verdicts.searched[row] and status is not None:
+                found.setdefault(table.names[row], {})[verdict.plugin] = _status(status, plugin=False)
+    for row, status in verdicts.overlay.items():
+        if status is not None and table.names[row] not in found:
+            found[table.names[row]] = {f"nominated:{status.plugin}": _status(status)}
+    return found
+
+
+def _scores(attempt: Attempt, table: NodeTable) -> Json:
+    nodes, scored = attempt.nodes, attempt.scored
+    if nodes is None or scored is None:
+        return {}
+    rows = nodes.row_array()
+    names = [table.names[row] for row in rows.tolist()]
+    assert attempt.chosen_row is not None
+    return {
+        "feasible": sorted(names),
+        "scores": {
+            s.plugin: dict(zip(names, _listed(s.weighted, len(names)), strict=True)) for s in scored.by_plugin(rows)
+        },
+        "total": dict(zip(names, scored.total(rows).tolist(), strict=True)),
+        "chosen": table.names[attempt.chosen_row],
+    }
+
+
+def _listed(weighted: NDArray[np.int64] | int, count: int) -> list[int]:
+    return [weighted] * count if isinstance(weighted, int) else weighted.tolist()
+
+
+def _failure(attempt: Attempt) -> Json:
+    diagnosis = attempt.diagnosis
+    failure: Json = {"message": attempt.message}
+    if attempt.error is not None or diagnosis is None:
+        return failure
+    failure["unschedulablePlugins"] = sorted(diagnosis.unschedulable_plugins)
+    status = attempt.post_filter_status
+    if status is not None:
+        shown = _status(status)
+        failure["postFilter"] = {"code": "Success", "reasons": []} if is_success(status) else shown
+    return failure
+
+
+def _status(status: Status, *, plugin: bool = True) -> Json:
+    shown: Json = {"code": status.code.label, "reasons": sorted(status.reasons)}
+    return shown | {"plugin": status.plugin} if plugin else shown
+
+
+def _sampled_decision(attempt: Attempt, table: NodeTable) -> Json:
+    shown: Json = {"pod": attempt.pod.key}
+    found, nodes = attempt.sampled, attempt.nodes
+    if found is not None:
+        shown["startIndex"], shown["nextStartIndex"] = found.start, found.next_start
+        shown["feasibleInOrder"] = [table.names[row] for row in found.feasible.tolist()]
+        shown["failed"] = sorted(table.names[row] for row in found.failed.tolist())
+    if attempt.chosen_row is not None:
+        shown["chosen"] = table.names[attempt.chosen_row]
+    if attempt.scored is not None and nodes is not None:
+        rows = nodes.row_array()
+        names = (table.names[row] for row in rows.tolist())
+        shown["total"] = dict(zip(names, attempt.scored.total(rows).tolist(), strict=True))
+    return shown

@@ -1,0 +1,187 @@
+"""The cache: which pods are on which nodes, counting those whose binding is still under way.
+
+In come watch events (`add_pod`, `put_node`, …) and the scheduler's own decisions (`assume`, `forget`, …); the node
+table and the pod index are what comes out. A pod's states:
+
+                    assume                add (watch)
+     (unknown) ───────────────→ assumed ───────────────→ added ⟲ update
+         ↑   ↑                  │  │ ↑                     │
+         │   └──── forget ──────┘  │ └─ finish_binding     │
+         │                         │    (deadline starts)  │
+         ├──────── expire ─────────┘                       │
+         └──────── remove ─────────────────────────────────┘
+
+`add` of a pod nobody assumed goes straight to added; `add` on another node than assumed moves it there: the API
+server is right. An assumed pod whose binding has not finished never expires. Only a generation whose `assumed_ttl_s`
+is set expires anything (the seeds' did, after 30 s); today's waits for the watch, however long that takes.
+"""
+
+from collections.abc import Iterator, Mapping
+
+import msgspec
+
+from berth.api.node import Node
+from berth.state.pod_index import PodIndex
+from berth.state.pod_info import PodInfo
+from berth.state.table import NodeTable
+
+
+class CacheError(RuntimeError):
+    """A transition that the state machine does not have: a bug of the caller."""
+
+
+class PodState:
+    """Where a pod is counted, and how sure that is."""
+
+    __slots__ = ("assumed", "binding_finished", "deadline", "pod", "row")
+
+    def __init__(self, pod: PodInfo, row: int, assumed: bool) -> None:
+        self.pod = pod
+        self.row = row
+        self.assumed = assumed
+        self.binding_finished = False
+        self.deadline: float | None = None
+
+
+class Cache:
+    """Nodes, the pods on them, and the indexes over both."""
+
+    def __init__(self, assumed_ttl_s: float | None = None, capacity: int = 64) -> None:
+        self.table = NodeTable(capacity)
+        self.index = PodIndex(capacity, self._pods_on_rows)
+        self.assumed_ttl_s = assumed_ttl_s
+        self._states: dict[str, PodState] = {}
+        self._snapshot_at = (0, 0)
+
+    def __len__(self) -> int:
+        return len(self._states)
+
+    @property
+    def assumed_count(self) -> int:
+        """How many pods are counted on trust."""
+        return sum(state.assumed for state in self._states.values())
+
+    def state_of(self, uid: str) -> PodState | None:
+        """Return where a pod is counted, or None."""
+        return self._states.get(uid)
+
+    def states(self) -> Mapping[str, PodState]:
+        """Return all counted pods by uid."""
+        return self._states
+
+    def put_node(self, node: Node) -> int:
+        """Add a node, or take a newer object of it. Raises `QuantityError`."""
+        row = self.table.put_node(node)
+        self._match_capacity()
+        return row
+
+    def remove_node(self, name: str) -> bool:
+        """Forget a node; its pods stay counted until they go. Return whether it was known."""
+        if name not in self.table.row_of:
+            return False
+        self.table.remove_node(name)
+        return True
+
+    def set_namespace(self, name: str, labels: Mapping[str, str] | None) -> None:
+        """Note a namespace's labels, or that it is gone."""
+        self.index.set_namespace(name, labels)
+
+    def assume(self, pod: PodInfo, node_name: str) -> None:
+        """Count a pod on the node just chosen for it, before the API server knows."""
+        if pod.uid in self._states:
+            raise CacheError(f"pod {pod.key} is in the cache, so can't be assumed")
+        self._count(pod, node_name, assumed=True)
+
+    def finish_binding(self, uid: str, now: float) -> None:
+        """Note that the binding was sent and answered; from now an assumed pod may expire, if any may."""
+        state = self._states.get(uid)
+        if state is not None and state.assumed:
+            state.binding_finished = True
+            if self.assumed_ttl_s is not None:
+                state.deadline = now + self.assumed_ttl_s
+
+    def forget(self, uid: str) -> None:
+        """Take an assumed pod back. A pod that the watch has confirmed meanwhile stays."""
+        state = self._states.get(uid)
+        if state is not None and state.assumed:
+            self._uncount(uid, state)
+
+    def expire(self, now: float) -> list[PodInfo]:
+        """Take back the assumed pods whose confirmation is overdue, and return them."""
+        if self.assumed_ttl_s is None:
+            return []
+        overdue = [
+            (uid, state)
+            for uid, state in self._states.items()
+            if state.assumed and state.deadline is not None and now > state.deadline
+        ]
+        for uid, state in overdue:
+            self._uncount(uid, state)
+        return [state.pod for _, state in overdue]
+
+    def next_expiry(self) -> float | None:
+        """Return when the next assumed pod expires, or None where none ever does."""
+        if self.assumed_ttl_s is None:
+            return None
+        deadlines = (state.deadline for state in self._states.values() if state.assumed)
+        return min((deadline for deadline in deadlines if deadline is not None), default=None)
+
+    def add_pod(self, pod: PodInfo) -> None:
+        """Take a bound pod as the API server has it: new, confirmed, moved or changed."""
+        state = self._states.get(pod.uid)
+        if state is None:
+            self._count(pod, pod.node_name, assumed=False)
+            return
+        state.assumed, state.deadline = False, None
+        if self.table.names[state.row] == pod.node_name and same_for_scheduling(state.pod, pod):
+            self.table.replace_pod(state.row, pod)
+            state.pod = pod
+            return
+        self._uncount(pod.uid, state)
+        self._count(pod, pod.node_name, assumed=False)
+
+    def remove_pod(self, uid: str) -> PodInfo | None:
+        """Take a pod off, whatever its state; return it, or None where it was not counted."""
+        state = self._states.get(uid)
+        if state is None:
+            return None
+        self._uncount(uid, state)
+        return state.pod
+
+    def rows_touched_since_snapshot(self) -> int:
+        """Return how many rows changed since the last call: what a snapshot would have to copy."""
+        logs = (self.table.node_log, self.table.pod_log)
+        touched: set[int] = set()
+        for log, position in zip(logs, self._snapshot_at, strict=True):
+            rows = log.since(position)
+            touched.update(range(self.table.capacity) if rows is None else rows.tolist())
+        self._snapshot_at = (logs[0].position, logs[1].position)
+        return len(touched)
+
+    def _pods_on_rows(self) -> Iterator[tuple[int, PodInfo]]:
+        return ((state.row, state.pod) for state in self._states.values())
+
+    def _count(self, pod: PodInfo, node_name: str, assumed: bool) -> None:
+        row = self.table.row_for(node_name)
+        self._match_capacity()
+        self.table.add_pod(row, pod)
+        self.index.add_pod(row, pod)
+        self._states[pod.uid] = PodState(pod, row, assumed)
+
+    def _uncount(self, uid: str, state: PodState) -> None:
+        del self._states[uid]
+        self.index.remove_pod(state.row, state.pod)
+        self.table.remove_pod(state.row, state.pod)
+
+    def _match_capacity(self) -> None:
+        if self.index.capacity != self.table.capacity:
+            self.index.grow(self.table.capacity)
+
+
+def same_for_scheduling(old: PodInfo, new: PodInfo) -> bool:
+    """Say whether two objects of one pod count the same: requests, ports, labels, terms, deletion."""
+    if old.is_terminating != new.is_terminating or old.labels != new.labels:
+        return False
+    if msgspec.structs.replace(old.spec, node_name=new.spec.node_name) != new.spec:
+        return False
+    return old.requests == new.requests

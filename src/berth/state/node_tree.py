@@ -1,0 +1,66 @@
+"""The order in which nodes are visited when not all of them are: zone by zone in turn.
+
+Zones come in order of first appearance, nodes within a zone in order of arrival; nodes without a zone label share a
+zone of their own. Source: pkg/scheduler/backend/cache/node_tree.go.
+"""
+
+from collections.abc import Mapping
+
+REGION_LABELS = ("topology.kubernetes.io/region", "failure-domain.beta.kubernetes.io/region")
+ZONE_LABELS = ("topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone")
+
+
+def zone_of(labels: Mapping[str, str]) -> tuple[str, str]:
+    """Return region and zone; the old labels win over today's, as upstream reads them."""
+    region, zone = (labels.get(old, labels.get(new, "")) for new, old in (REGION_LABELS, ZONE_LABELS))
+    return region, zone
+
+
+class NodeTree:
+    """Rows by zone, and their interleaved order."""
+
+    __slots__ = ("_order", "_zone_of_row", "_zones")
+
+    def __init__(self) -> None:
+        self._zones: dict[tuple[str, str], dict[int, None]] = {}
+        self._zone_of_row: dict[int, tuple[str, str]] = {}
+        self._order: list[int] | None = None
+
+    def put(self, row: int, labels: Mapping[str, str]) -> None:
+        """Add a row, or move it where its zone has changed."""
+        zone = zone_of(labels)
+        if self._zone_of_row.get(row) == zone:
+            return
+        self.remove(row)
+        self._zone_of_row[row] = zone
+        self._zones.setdefault(zone, {})[row] = None
+        self._order = None
+
+    def remove(self, row: int) -> None:
+        """Take a row out; a zone without rows is forgotten."""
+        zone = self._zone_of_row.pop(row, None)
+        if zone is None:
+            return
+        del self._zones[zone][row]
+        if not self._zones[zone]:
+            del self._zones[zone]
+        self._order = None
+
+    def order(self) -> list[int]:
+        """Return all rows, one of each zone in turn."""
+        if self._order is None:
+            self._order = self._interleaved()
+        return self._order
+
+    def _interleaved(self) -> list[int]:
+        queues = [iter(rows) for rows in self._zones.values()]
+        order: list[int] = []
+        while queues:
+            still_full = []
+            for queue in queues:
+                row = next(queue, None)
+                if row is not None:
+                    order.append(row)
+                    still_full.append(queue)
+            queues = still_full
+        return order

@@ -1,0 +1,77 @@
+"""One node with its pods as plain Python objects: what a per-node plugin is given.
+
+`with_pod` and `without_pod` return a changed copy, which is how nominated pods and preemption are tried out.
+"""
+
+from collections.abc import Iterator, Mapping
+
+from berth.api.node import Node
+from berth.api.pod_resources import Requests
+from berth.state.pod_info import HostPort, PodInfo
+
+
+class NodeView:
+    """A node as of one moment. Never changed once made."""
+
+    __slots__ = ("allocatable", "allowed_pods", "node", "pods", "requested", "row", "scoring_requested")
+
+    def __init__(
+        self,
+        *,
+        row: int,
+        node: Node,
+        pods: Mapping[str, PodInfo],
+        allocatable: Requests,
+        requested: Requests,
+        scoring_requested: tuple[int, int],
+        allowed_pods: int,
+    ) -> None:
+        self.row = row
+        self.node = node
+        self.pods = pods
+        self.allocatable = allocatable
+        self.requested = requested
+        self.scoring_requested = scoring_requested
+        self.allowed_pods = allowed_pods
+
+    def __repr__(self) -> str:
+        return f"NodeView({self.name}, {len(self.pods)} pods)"
+
+    @property
+    def name(self) -> str:
+        """The node's name."""
+        return self.node.metadata.name
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """The node's labels."""
+        return self.node.metadata.labels
+
+    @property
+    def used_ports(self) -> Iterator[HostPort]:
+        """The host ports that pods on the node hold."""
+        return (port for pod in self.pods.values() for port in pod.host_ports)
+
+    def with_pod(self, pod: PodInfo) -> "NodeView":
+        """Return the node as it would be with one more pod on it."""
+        return self._changed({**self.pods, pod.uid: pod}, pod, 1)
+
+    def without_pod(self, pod: PodInfo) -> "NodeView":
+        """Return the node as it would be with one pod less on it."""
+        return self._changed({uid: other for uid, other in self.pods.items() if uid != pod.uid}, pod, -1)
+
+    def _changed(self, pods: Mapping[str, PodInfo], pod: PodInfo, sign: int) -> "NodeView":
+        requested = dict(self.requested)
+        for resource, amount in pod.requests.items():
+            requested[resource] = requested.get(resource, 0) + sign * amount
+        cpu_milli, memory_bytes = pod.scoring_requests
+        before_cpu, before_memory = self.scoring_requested
+        return NodeView(
+            row=self.row,
+            node=self.node,
+            pods=pods,
+            allocatable=self.allocatable,
+            requested=requested,
+            scoring_requested=(before_cpu + sign * cpu_milli, before_memory + sign * memory_bytes),
+            allowed_pods=self.allowed_pods,
+        )

@@ -1,0 +1,57 @@
+"""Nominated pods: pods that were promised a node which is not free yet.
+
+A nomination made by this scheduler (or read from `status.nominatedNodeName`) makes other pods of lower or equal
+priority leave that room alone. Written by the queue and the cycle; read by the filters.
+"""
+
+from collections.abc import Iterable
+
+from berth.state.pod_info import PodInfo
+
+
+class Nominator:
+    """Which pods are nominated to which node."""
+
+    __slots__ = ("_by_node", "_node_of")
+
+    def __init__(self) -> None:
+        self._node_of: dict[str, str] = {}
+        self._by_node: dict[str, dict[str, PodInfo]] = {}
+
+    def __len__(self) -> int:
+        return len(self._node_of)
+
+    def nominate(self, pod: PodInfo, node_name: str) -> None:
+        """Promise `node_name` to a pod, in place of what it was promised before."""
+        self.withdraw(pod.uid)
+        self._node_of[pod.uid] = node_name
+        self._by_node.setdefault(node_name, {})[pod.uid] = pod
+
+    def withdraw(self, uid: str) -> None:
+        """Take a pod's nomination back, if it has one."""
+        node_name = self._node_of.pop(uid, None)
+        if node_name is None:
+            return
+        pods = self._by_node[node_name]
+        del pods[uid]
+        if not pods:
+            del self._by_node[node_name]
+
+    def withdraw_node(self, node_name: str) -> tuple[PodInfo, ...]:
+        """Take back all nominations to a node that is gone, and return the pods that had them."""
+        pods = tuple(self._by_node.pop(node_name, {}).values())
+        for pod in pods:
+            del self._node_of[pod.uid]
+        return pods
+
+    def node_of(self, uid: str) -> str | None:
+        """Return the node a pod is nominated to, or None."""
+        return self._node_of.get(uid)
+
+    def nodes(self) -> Iterable[str]:
+        """Return the nodes that have nominated pods."""
+        return self._by_node.keys()
+
+    def pods_on(self, node_name: str) -> tuple[PodInfo, ...]:
+        """Return the pods nominated to a node."""
+        return tuple(self._by_node.get(node_name, {}).values())

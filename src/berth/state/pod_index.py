@@ -1,0 +1,332 @@
+"""How many pods of a kind run on each row, for the questions that plugins ask about other pods.
+
+Two questions, both answered by an int64 column that is kept up to date pod by pod:
+- which pods does this group speak of (`group`): an incoming pod's selectors, counted over running pods;
+- which terms do running pods carry (`terms`, `matching_terms`): their (anti-)affinity terms, and the weights they
+  give them.
+Pods of one namespace and one set of labels are one `PodKind`: selectors are matched against kinds, not pods. Groups
+that nobody asks for any more are forgotten; a forgotten one is counted afresh when asked for.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from berth.api.selectors import EVERYTHING, NOTHING, Selector, SelectorError
+from berth.state.pod_info import AffinityTerm, PodInfo
+from berth.state.topology import RowCounts
+
+Int64 = NDArray[np.int64]
+Namespaces = Mapping[str, Mapping[str, str]]
+"""Labels by namespace, of the namespaces that are known."""
+
+MAX_GROUPS = 1024
+"""How many groups are kept; each costs 8 bytes a node."""
+MAX_MATCHES = 4096
+"""For how many kinds of pods it is remembered which carried terms speak of them."""
+NO_LABELS: Mapping[str, str] = {}
+
+
+class PodGroup(NamedTuple):
+    """A set of pods: those of a namespace (listed, or by its labels) that every one of `selectors` selects."""
+
+    namespaces: frozenset[str]
+    selectors: tuple[Selector, ...]
+    namespace_selector: Selector = NOTHING
+    terminating: bool = True
+    """Whether pods that are being deleted count."""
+
+    def scope(self) -> frozenset[str] | None:
+        """Return the only namespaces where pods of the group may be, or None where namespaces' labels decide."""
+        return self.namespaces if self.namespace_selector.nothing else None
+
+    def selects(self, pod: PodInfo, namespaces: Namespaces) -> bool:
+        """Say whether the pod is one of the set, leaving aside whether it is being deleted."""
+        if pod.namespace not in self.namespaces and not _selected(self.namespace_selector, pod.namespace, namespaces):
+            return False
+        return all(selector.matches(pod.labels) for selector in self.selectors)
+
+
+class TermGroup(NamedTuple):
+    """Several affinity terms of an incoming pod that must all match one pod, as a group of pods."""
+
+    terms: tuple[AffinityTerm, ...]
+    terminating: bool = True
+
+    def scope(self) -> frozenset[str] | None:
+        """Return the only namespaces where pods of the group may be, or None where namespaces' labels decide."""
+        listed = [term.namespaces for term in self.terms if term.namespace_selector.nothing]
+        return listed[0] if listed else None
+
+    def selects(self, pod: PodInfo, namespaces: Namespaces) -> bool:
+        """Say whether the pod matches every term."""
+        return all(self._matches(term, pod, namespaces) for term in self.terms)
+
+    @staticmethod
+    def _matches(term: AffinityTerm, pod: PodInfo, namespaces: Namespaces) -> bool:
+        by_name = pod.namespace in term.namespaces
+        return (by_name or _selected(term.namespace_selector, pod.namespace, namespaces)) and term.selector.matches(
+            pod.labels
+        )
+
+
+def _selected(selector: Selector, namespace: str, namespaces: Namespaces) -> bool:
+    """Say whether a namespace selector means a namespace; one that is not known only where it means all."""
+    if selector.nothing:
+        return False
+    labels = namespaces.get(namespace)
+    return selector == EVERYTHING if labels is None else selector.matches(labels)
+
+
+class TermKind(NamedTuple):
+    """One of the four ways in which a running pod can speak of others."""
+
+    name: str
+    of: Callable[[PodInfo], Iterable[tuple[AffinityTerm, int]]]
+
+
+def _required(terms: Iterable[AffinityTerm]) -> Iterator[tuple[AffinityTerm, int]]:
+    return ((term, 1) for term in terms)
+
+
+REQUIRED_AFFINITY = TermKind("required affinity", lambda pod: _required(pod.required_affinity_terms))
+REQUIRED_ANTI_AFFINITY = TermKind("required anti-affinity", lambda pod: _required(pod.required_anti_affinity_terms))
+PREFERRED_AFFINITY = TermKind("preferred affinity", lambda pod: pod.preferred_affinity_terms)
+PREFERRED_ANTI_AFFINITY = TermKind("preferred anti-affinity", lambda pod: pod.preferred_anti_affinity_terms)
+TERM_KINDS = (REQUIRED_AFFINITY, REQUIRED_ANTI_AFFINITY, PREFERRED_AFFINITY, PREFERRED_ANTI_AFFINITY)
+
+
+class PodKind:
+    """Running pods that no selector can tell apart: how many on which row, and the groups that count them."""
+
+    __slots__ = ("groups", "pod", "rows", "terminating")
+
+    def __init__(self, pod: PodInfo) -> None:
+        self.pod = pod
+        """One of them, to match selectors against; it may be gone since."""
+        self.rows: dict[int, int] = {}
+        self.terminating: dict[int, int] = {}
+        self.groups: list[_Group] = []
+
+    def add(self, row: int, pod: PodInfo, sign: int) -> None:
+        """Count one pod on a row, or take it off."""
+        _change(self.rows, row, sign)
+        if pod.is_terminating:
+            _change(self.terminating, row, sign)
+        for group in self.groups:
+            if group.group.terminating or not pod.is_terminating:
+                group.add(row, sign)
+
+
+def _change(counts: dict[int, int], row: int, sign: int) -> None:
+    count = counts.get(row, 0) + sign
+    if count:
+        counts[row] = count
+    else:
+        del counts[row]
+
+
+class _Group(RowCounts):
+    __slots__ = ("group",)
+
+    def __init__(self, group: PodGroup | TermGroup, capacity: int) -> None:
+        super().__init__(capacity)
+        self.group = group
+
+    def take(self, kind: PodKind) -> None:
+        kind.groups.append(self)
+        for row, count in kind.rows.items():
+            self.add(row, count)
+        if not self.group.terminating:
+            for row, count in kind.terminating.items():
+                self.add(row, -count)
+
+
+class CarriedTerm(RowCounts):
+    """An (anti-)affinity term that running pods carry, and the weights they give it, summed by row."""
+
+    __slots__ = ("carriers", "term")
+
+    def __init__(self, term: AffinityTerm, capacity: int) -> None:
+        super().__init__(capacity)
+        self.term = term
+        self.carriers = 0
+
+    @property
+    def weights(self) -> Int64:
+        """The weights by row; do not write to it."""
+        return self.counts
+
+
+class _Terms:
+    """The carried terms of one kind, and which of them speak of which kind of pod.
+
+    `log` holds them in order of appearance, so that a remembered match only has to look at what came since.
+    """
+
+    __slots__ = ("_log", "_matches", "live")
+
+    def __init__(self) -> None:
+        self.live: dict[AffinityTerm, CarriedTerm] = {}
+        self._log: list[CarriedTerm] = []
+        self._matches: dict[Hashable, tuple[int, list[CarriedTerm]]] = {}
+
+    def carry(self, term: AffinityTerm, row: int, sign: int, weight: int, capacity: int) -> None:
+        carried = self.live.get(term)
+        if carried is None:
+            carried = self.live[term] = CarriedTerm(term, capacity)
+            self._log.append(carried)
+        carried.add(row, sign * weight)
+        carried.carriers += sign
+        if not carried.carriers:
+            del self.live[term]
+            if len(self._log) > 2 * len(self.live) + 64:
+                self._log = list(self.live.values())
+                self.forget_matches()
+
+    def matching(self, pod: PodInfo, namespace_labels: Mapping[str, str]) -> Sequence[CarriedTerm]:
+        if not self.live:
+            return ()
+        position, matching = self._matches.get(pod.label_key, (0, []))
+        if position < len(self._log):
+            new = self._log[position:]
+            matching = matching + [carried for carried in new if carried.term.matches(pod, namespace_labels)]
+            if len(self._matches) >= MAX_MATCHES:
+                self._matches.clear()
+            self._matches[pod.label_key] = (len(self._log), matching)
+        return [carried for carried in matching if carried.carriers]
+
+    def forget_matches(self) -> None:
+        self._matches.clear()
+
+
+class PodIndex:
+    """Group counts and carried terms over all rows; `pods` yields all of them, for `validate`."""
+
+    def __init__(self, capacity: int, pods: Callable[[], Iterable[tuple[int, PodInfo]]]) -> None:
+        self.capacity = capacity
+        self.version = 0
+        """Grows with every pod counted or taken off, and with namespaces' labels."""
+        self._pods = pods
+        self._kinds: dict[str, dict[Hashable, PodKind]] = {}
+        self._groups: OrderedDict[PodGroup | TermGroup, _Group] = OrderedDict()
+        self._terms: dict[str, _Terms] = {kind.name: _Terms() for kind in TERM_KINDS}
+        self._namespaces: dict[str, Mapping[str, str]] = {}
+
+    def group(self, group: PodGroup | TermGroup) -> RowCounts:
+        """Return, by row and by domain, how many pods of the group run there; do not change it."""
+        found = self._groups.get(group)
+        if found is not None:
+            self._groups.move_to_end(group)
+            return found
+        found = self._groups[group] = _Group(group, self.capacity)
+        for kind in self._kinds_in(group.scope()):
+            if group.selects(kind.pod, self._namespaces):
+                found.take(kind)
+        if len(self._groups) > MAX_GROUPS:
+            self._drop(self._groups.popitem(last=False)[1])
+        return found
+
+    def group_counts(self, group: PodGroup | TermGroup) -> Int64:
+        """Return, by row, how many pods of the group run there; do not write to it."""
+        return self.group(group).counts
+
+    def terms(self, kind: TermKind) -> Iterable[CarriedTerm]:
+        """Return the distinct terms of a kind that running pods carry."""
+        return self._terms[kind.name].live.values()
+
+    def matching_terms(self, kind: TermKind, pod: PodInfo) -> Sequence[CarriedTerm]:
+        """Return those terms of a kind that running pods carry and that speak of `pod`."""
+        return self._terms[kind.name].matching(pod, self.namespace_labels(pod.namespace))
+
+    def namespace_labels(self, namespace: str) -> Mapping[str, str]:
+        """Return the labels of a namespace; none where it is not known."""
+        return self._namespaces.get(namespace, NO_LABELS)
+
+    @property
+    def namespaces(self) -> Namespaces:
+        """The labels of all namespaces that are known."""
+        return self._namespaces
+
+    def set_namespace(self, namespace: str, labels: Mapping[str, str] | None) -> None:
+        """Note a namespace's labels, or that it is gone; groups that look at them start anew."""
+        if labels == self._namespaces.get(namespace):
+            return
+        if labels is None:
+            self._namespaces.pop(namespace, None)
+        else:
+            self._namespaces[namespace] = labels
+        self.version += 1
+        for group in [group for key, group in self._groups.items() if key.scope() is None]:
+            del self._groups[group.group]
+            self._drop(group)
+        for terms in self._terms.values():
+            terms.forget_matches()
+
+    def add_pod(self, row: int, pod: PodInfo) -> None:
+        """Count a pod on a row."""
+        self._count(row, pod, 1)
+
+    def remove_pod(self, row: int, pod: PodInfo) -> None:
+        """Take a pod off a row."""
+        self._count(row, pod, -1)
+
+    def grow(self, capacity: int) -> None:
+        """Make room for `capacity` rows."""
+        for group in self._groups.values():
+            group.grow(capacity)
+        for terms in self._terms.values():
+            for carried in terms.live.values():
+                carried.grow(capacity)
+        self.capacity = capacity
+
+    def validate(self) -> None:
+        """Count everything again; raise AssertionError where it differs. For tests."""
+        afresh = PodIndex(self.capacity, self._pods)
+        afresh._namespaces = self._namespaces
+        for row, pod in self._pods():
+            afresh.add_pod(row, pod)
+        for key, group in self._groups.items():
+            assert (afresh.group(key).counts == group.counts).all(), f"group {key} is miscounted"
+        for kind in TERM_KINDS:
+            found = {carried.term: carried.weights.tolist() for carried in self.terms(kind)}
+            expected = {carried.term: carried.weights.tolist() for carried in afresh.terms(kind)}
+            assert found == expected, f"terms of {kind.name} are miscounted"
+
+    def _count(self, row: int, pod: PodInfo, sign: int) -> None:
+        self.version += 1
+        kinds = self._kinds.setdefault(pod.namespace, {})
+        kind = kinds.get(pod.label_key)
+        if kind is None:
+            kind = kinds[pod.label_key] = self._new_kind(pod)
+        kind.add(row, pod, sign)
+        if not kind.rows:
+            del kinds[pod.label_key]
+        if pod.has_pod_affinity:
+            self._carry_terms(row, pod, sign)
+
+    def _new_kind(self, pod: PodInfo) -> PodKind:
+        kind = PodKind(pod)
+        kind.groups += [group for group in self._groups.values() if group.group.selects(pod, self._namespaces)]
+        return kind
+
+    def _carry_terms(self, row: int, pod: PodInfo, sign: int) -> None:
+        for term_kind in TERM_KINDS:
+            try:
+                carried = list(term_kind.of(pod))
+            except SelectorError:
+                continue  # the API server refuses such pods; one that got through says nothing of others
+            for term, weight in carried:
+                self._terms[term_kind.name].carry(term, row, sign, weight, self.capacity)
+
+    def _kinds_in(self, scope: frozenset[str] | None) -> Iterator[PodKind]:
+        for namespace in self._kinds if scope is None else scope:
+            yield from self._kinds.get(namespace, {}).values()
+
+    def _drop(self, group: _Group) -> None:
+        for kind in self._kinds_in(group.group.scope()):
+            if group in kind.groups:
+                kind.groups.remove(group)

@@ -1,0 +1,51 @@
+"""A pod in the queue, with its history of attempts."""
+
+from berth.state.pod_info import PodInfo
+
+
+class QueuedPod:
+    """What the queue remembers of a pending pod. Times are seconds on the core's clock."""
+
+    __slots__ = (
+        "attempts",
+        "backoff_until",
+        "consecutive_errors",
+        "gating_plugin",
+        "initial_attempt",
+        "pending_plugins",
+        "pod",
+        "timestamp",
+        "token",
+        "unschedulable_count",
+        "unschedulable_plugins",
+        "was_flushed",
+    )
+
+    def __init__(self, pod: PodInfo, now: float) -> None:
+        self.pod = pod
+        self.timestamp = now
+        """When the pod last entered a queue."""
+        self.initial_attempt: float | None = None
+        self.attempts = 0
+        self.unschedulable_count = 0
+        self.consecutive_errors = 0
+        self.unschedulable_plugins: frozenset[str] = frozenset()
+        self.pending_plugins: frozenset[str] = frozenset()
+        self.gating_plugin = ""
+        self.backoff_until: float | None = None
+        self.was_flushed = False
+        self.token = 0
+        """Which heap entry is the pod's present one; older ones are stale."""
+
+    def __repr__(self) -> str:
+        return f"QueuedPod({self.pod.key}, attempts={self.attempts})"
+
+    @property
+    def is_gated(self) -> bool:
+        """Say whether PreEnqueue keeps the pod out."""
+        return bool(self.gating_plugin)
+
+    @property
+    def rejectors(self) -> frozenset[str]:
+        """The plugins whose events may wake the pod."""
+        return self.unschedulable_plugins | self.pending_plugins

@@ -1,0 +1,234 @@
+"""Nodes as NumPy columns: one row a node.
+
+The cache writes it; plugins read it, either by column (`table.requested[index][rows]`) or, node by node, through
+`table.view(row)`. Two change logs say which rows a memo has to look at again: `node_log` for what the node object
+says, `pod_log` for what runs there. Rows are reused when nodes leave; log positions never are.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from berth.api.node import Node
+from berth.api.pod_resources import CPU, MEMORY, PODS
+from berth.api.quantity import milli_value, value
+from berth.api.taints import Taint
+from berth.state.change_log import ChangeLog
+from berth.state.image_index import ImageIndex
+from berth.state.label_index import LabelColumn, LabelIndex, Mask
+from berth.state.node_tree import NodeTree
+from berth.state.node_view import NodeView
+from berth.state.pod_info import PodInfo
+
+Int64 = NDArray[np.int64]
+
+_SCORED = (CPU, MEMORY)
+
+
+class NodeTable:
+    """Columns over all nodes; `valid` says which rows hold one."""
+
+    def __init__(self, capacity: int = 64) -> None:
+        self.capacity = capacity
+        self.names: list[str] = [""] * capacity
+        self.nodes: list[Node | None] = [None] * capacity
+        self.pods: list[dict[str, PodInfo]] = [{} for _ in range(capacity)]
+        self.row_of: dict[str, int] = {}
+        self.valid: Mask = np.zeros(capacity, dtype=np.bool_)
+        self.resource_index: dict[str, int] = {CPU: 0, MEMORY: 1}
+        self.allocatable: Int64 = np.zeros((2, capacity), dtype=np.int64)
+        self.requested: Int64 = np.zeros((2, capacity), dtype=np.int64)
+        self.scoring_requested: Int64 = np.zeros((2, capacity), dtype=np.int64)
+        self.allowed_pods: Int64 = np.zeros(capacity, dtype=np.int64)
+        self.pod_count: Int64 = np.zeros(capacity, dtype=np.int64)
+        self.unschedulable: Mask = np.zeros(capacity, dtype=np.bool_)
+        self.taint_set_ids: NDArray[np.int32] = np.zeros(capacity, dtype=np.int32)
+        self.taint_sets: list[tuple[Taint, ...]] = [()]
+        self.version: Int64 = np.zeros(capacity, dtype=np.int64)
+        self.node_log, self.pod_log = ChangeLog(), ChangeLog()
+        self.tree = NodeTree()
+        self.labels = LabelIndex(self._all_labels)
+        self.images = ImageIndex(capacity)
+        self._taint_set_of: dict[tuple[Taint, ...], int] = {(): 0}
+        self._free = list(range(capacity - 1, -1, -1))
+        self._views: dict[int, tuple[int, NodeView]] = {}
+        self._next_version = 0
+        self.node_count = 0
+
+    def __len__(self) -> int:
+        return self.node_count
+
+    def put_node(self, node: Node) -> int:
+        """Add a node or replace what is known of it; return its row. Raises `QuantityError`, changing nothing."""
+        amounts = _amounts(node.status.allocatable)
+        row = self.row_for(node.metadata.name)
+        if not self.valid[row]:
+            self.valid[row] = True
+            self.node_count += 1
+        self._write_allocatable(row, amounts)
+        self.nodes[row] = node
+        self.unschedulable[row] = node.spec.unschedulable
+        self.taint_set_ids[row] = self._taint_set(node.spec.taints)
+        self.tree.put(row, node.metadata.labels)
+        self.labels.update(row, node.metadata.labels)
+        self.images.put(row, node.status.images)
+        self._touch(row, self.node_log)
+        return row
+
+    def row_for(self, name: str) -> int:
+        """Return the row of a name; a new one, not yet valid, where only pods have spoken of that node so far."""
+        row = self.row_of.get(name)
+        if row is None:
+            row = self.row_of[name] = self._take_row()
+            self.names[row] = name
+        return row
+
+    def remove_node(self, name: str) -> None:
+        """Forget what the node object said; the row goes once no pod is counted on it."""
+        row = self.row_of[name]
+        if self.valid[row]:
+            self.valid[row] = False
+            self.node_count -= 1
+        self.nodes[row] = None
+        self.allocatable[:, row] = 0
+        self.allowed_pods[row] = 0
+        self.unschedulable[row] = False
+        self.taint_set_ids[row] = 0
+        self.tree.remove(row)
+        self.labels.update(row, {})
+        self.images.put(row, ())
+        self._views.pop(row, None)
+        self._touch(row, self.node_log)
+        self._free_if_unused(row)
+
+    def add_pod(self, row: int, pod: PodInfo) -> None:
+        """Count a pod on a row."""
+        self.pods[row][pod.uid] = pod
+        self._count(row, pod, 1)
+
+    def remove_pod(self, row: int, pod: PodInfo) -> None:
+        """Take a pod off a row."""
+        del self.pods[row][pod.uid]
+        self._count(row, pod, -1)
+        self._free_if_unused(row)
+
+    def replace_pod(self, row: int, pod: PodInfo) -> None:
+        """Put a newer object of a pod in place of the one counted, where nothing that is counted differs."""
+        self.pods[row][pod.uid] = pod
+
+    def column_of(self, resource: str) -> int:
+        """Return the index of a resource's columns, new ones where no node or pod has named it yet."""
+        index = self.resource_index.get(resource)
+        if index is None:
+            index = self.resource_index[resource] = len(self.allocatable)
+            empty = np.zeros((1, self.capacity), dtype=np.int64)
+            self.allocatable = np.concatenate([self.allocatable, empty])
+            self.requested = np.concatenate([self.requested, empty])
+        return index
+
+    def label(self, key: str) -> LabelColumn:
+        """Return the column of a label key."""
+        return self.labels.column(key, self.capacity)
+
+    def view(self, row: int) -> NodeView:
+        """Return one node with its pods as plain objects, as of now; the same one until the row changes."""
+        known = self._views.get(row)
+        if known is not None and known[0] == self.version[row]:
+            return known[1]
+        view = self._make_view(row)
+        self._views[row] = (int(self.version[row]), view)
+        return view
+
+    def node(self, row: int) -> Node:
+        """Return the node object of a valid row."""
+        node = self.nodes[row]
+        assert node is not None, f"row {row} holds no node"
+        return node
+
+    def rows(self) -> NDArray[np.intp]:
+        """Return the rows that hold a node, in row order."""
+        return np.flatnonzero(self.valid)
+
+    def _make_view(self, row: int) -> NodeView:
+        resources = self.resource_index
+        return NodeView(
+            row=row,
+            node=self.node(row),
+            pods=dict(self.pods[row]),
+            allocatable={name: int(self.allocatable[index, row]) for name, index in resources.items()},
+            requested={name: int(self.requested[index, row]) for name, index in resources.items()},
+            scoring_requested=(int(self.scoring_requested[0, row]), int(self.scoring_requested[1, row])),
+            allowed_pods=int(self.allowed_pods[row]),
+        )
+
+    def _count(self, row: int, pod: PodInfo, sign: int) -> None:
+        requested, index_of = self.requested, self.resource_index
+        for resource, amount in pod.requests.items():
+            if amount:
+                index = index_of.get(resource)
+                if index is None:
+                    index = self.column_of(resource)
+                    requested = self.requested
+                requested[index, row] += sign * amount
+        cpu_milli, memory_bytes = pod.scoring_requests
+        self.scoring_requested[0, row] += sign * cpu_milli
+        self.scoring_requested[1, row] += sign * memory_bytes
+        self.pod_count[row] += sign
+        self._touch(row, self.pod_log)
+
+    def _touch(self, row: int, log: ChangeLog) -> None:
+        self._next_version += 1
+        self.version[row] = self._next_version
+        log.append(row)
+
+    def _free_if_unused(self, row: int) -> None:
+        if self.valid[row] or self.pods[row]:
+            return
+        del self.row_of[self.names[row]]
+        self.names[row] = ""
+        self._free.append(row)
+
+    def _write_allocatable(self, row: int, amounts: Mapping[str, int]) -> None:
+        self.allocatable[:, row] = 0
+        for resource, amount in amounts.items():
+            if resource == PODS:
+                continue
+            index = self.column_of(resource)
+            self.allocatable[index, row] = amount
+        self.allowed_pods[row] = amounts.get(PODS, 0)
+
+    def _taint_set(self, taints: tuple[Taint, ...]) -> int:
+        found = self._taint_set_of.get(taints)
+        if found is None:
+            found = self._taint_set_of[taints] = len(self.taint_sets)
+            self.taint_sets.append(taints)
+        return found
+
+    def _take_row(self) -> int:
+        if not self._free:
+            self._grow(self.capacity * 2)
+        return self._free.pop()
+
+    def _grow(self, capacity: int) -> None:
+        more = capacity - self.capacity
+        self.names += [""] * more
+        self.nodes += [None] * more
+        self.pods += [{} for _ in range(more)]
+        self.allocatable, self.requested, self.scoring_requested = (
+            np.pad(column, ((0, 0), (0, more))) for column in (self.allocatable, self.requested, self.scoring_requested)
+        )
+        self.allowed_pods, self.pod_count = np.pad(self.allowed_pods, (0, more)), np.pad(self.pod_count, (0, more))
+        self.valid, self.unschedulable = np.pad(self.valid, (0, more)), np.pad(self.unschedulable, (0, more))
+        self.taint_set_ids, self.version = np.pad(self.taint_set_ids, (0, more)), np.pad(self.version, (0, more))
+        self.labels.grow(capacity)
+        self.images.grow(capacity)
+        self._free += range(capacity - 1, self.capacity - 1, -1)
+        self.capacity = capacity
+
+    def _all_labels(self) -> Sequence[Mapping[str, str] | None]:
+        return [None if node is None else node.metadata.labels for node in self.nodes]
+
+
+def _amounts(quantities: Mapping[str, str | int | float]) -> dict[str, int]:
+    return {name: (milli_value if name == CPU else value)(amount) for name, amount in quantities.items()}

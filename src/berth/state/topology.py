@@ -1,0 +1,207 @@
+"""Topology domains: which rows share a node label's value, and sums of row columns over them.
+
+Plugins that ask "how many such pods run in this zone" name a label key and, where not every node counts, which rows
+do. They get a `Topology`: the domain of each row. `RowCounts` is a column of the pod index that also keeps its sums
+over the topologies it was asked for, pod by pod, so that a cycle needs one gather and no recount.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from berth.state.label_index import ABSENT, Mask
+from berth.state.table import NodeTable
+
+Int64 = NDArray[np.int64]
+Ids = NDArray[np.intp]
+Rows = slice | NDArray[np.intp]
+Eligible = Callable[[NodeTable, Rows], Mask]
+"""Says of some rows whether the nodes there, and the pods on them, count."""
+
+T = TypeVar("T", bound=np.generic)
+
+EVERY_ROW = slice(None)
+MAX_TOPOLOGIES = 256
+MAX_SUMS = 32
+"""How many topologies the sums of one column are kept for."""
+
+
+class Topology:
+    """The domain of each row under one label key.
+
+    Domains are numbered as the key's values are; arrays over domains have one element more, at index `ABSENT` (-1,
+    the last), for rows without the label, so that `over_domains[ids]` is right for every row.
+    """
+
+    __slots__ = (
+        "_column",
+        "_eligible",
+        "_labelled",
+        "_position",
+        "_table",
+        "all_exist",
+        "counted",
+        "domain_count",
+        "exists",
+        "ids",
+        "key",
+        "size",
+        "version",
+    )
+
+    def __init__(self, table: NodeTable, key: str, eligible: Eligible | None = None) -> None:
+        self.key = key
+        self.version = 0
+        """Grows when any row's domain, or whether it counts, has changed."""
+        self._table = table
+        self._eligible = eligible
+        self._column = table.label(key)
+        self._position = 0
+        self._rebuild()
+
+    @property
+    def complete(self) -> bool:
+        """Say whether every node has the label."""
+        return self._labelled == len(self._table)
+
+    def sync(self) -> None:
+        """Follow the node table; costs next to nothing while no node has changed its domain."""
+        position = self._table.node_log.position
+        if position == self._position and len(self.ids) == self._table.capacity:
+            return
+        if not self._same_since(self._position):
+            self._rebuild()
+        self._position = position
+
+    def gather(self, over_domains: NDArray[T], rows: Rows = EVERY_ROW) -> NDArray[T]:
+        """Return by row, shape (len(rows),), the element of each row's domain; the last where it has no label."""
+        # "wrap" takes -1 for the last as well, and is twice as fast as checking every index.
+        return over_domains.take(self.ids[rows], mode="wrap")
+
+    def gather_codes(self, over_domains: NDArray[np.integer], rows: Rows = EVERY_ROW) -> NDArray[np.int32]:
+        """Return by row, a new int32 array of shape (len(rows),), the code of each row's domain.
+
+        Rows without a node may get any code.
+        """
+        if self.complete and not over_domains[:-1].any():
+            return np.zeros(len(self.ids[rows]), dtype=np.int32)
+        return self.gather(over_domains.astype(np.int32), rows)
+
+    def id_of(self, value: str | None) -> int:
+        """Return the number of a domain; `ABSENT` for a value that no node ever had, or for none."""
+        return ABSENT if value is None else self._column.id_of(value)
+
+    def value_of(self, domain: int) -> str:
+        """Return the label value of a domain."""
+        return self._column.values[domain]
+
+    def _same_since(self, position: int) -> bool:
+        if len(self.ids) != self._table.capacity:
+            return False
+        changed = self._table.node_log.since(position)
+        if changed is None:
+            return False
+        ids = self._column.ids[changed]
+        return bool((ids == self.ids[changed]).all() and (self._counted(ids, changed) == self.counted[changed]).all())
+
+    def _rebuild(self) -> None:
+        self.ids: Ids = self._column.ids.astype(np.intp)
+        self.counted: Ids = self._counted(self.ids, EVERY_ROW)
+        self.size = len(self._column.values) + 1
+        self._labelled = int(np.count_nonzero(self.ids != ABSENT))
+        self.exists: Mask = np.bincount(self.counted + 1, minlength=self.size)[1:] > 0
+        """By domain, without the absent one: whether any node that counts lies there."""
+        self.domain_count = int(np.count_nonzero(self.exists))
+        self.all_exist = self.domain_count == self.size - 1
+        self._position = self._table.node_log.position
+        self.version += 1
+
+    def _counted(self, ids: NDArray[np.signedinteger], rows: Rows) -> Ids:
+        if self._eligible is None:
+            return ids
+        return np.where(self._eligible(self._table, rows), ids, ABSENT).astype(np.intp, copy=False)
+
+
+class Topologies:
+    """The topologies that were asked for, each made once."""
+
+    __slots__ = ("_known", "table")
+
+    def __init__(self, table: NodeTable) -> None:
+        self.table = table
+        self._known: OrderedDict[Hashable, Topology] = OrderedDict()
+
+    def get(self, key: str, which: Hashable = None, eligible: Eligible | None = None) -> Topology:
+        """Return a label key's topology, up to date; `which` names the set of rows that `eligible` describes."""
+        found = self._known.get((key, which))
+        if found is not None:
+            found.sync()
+            return found
+        found = self._known[key, which] = Topology(self.table, key, eligible)
+        if len(self._known) > MAX_TOPOLOGIES:
+            self._known.popitem(last=False)
+        return found
+
+
+class RowCounts:
+    """A number for each row, changed one row at a time, with its sums over topologies."""
+
+    __slots__ = ("_sums", "counts")
+
+    def __init__(self, capacity: int) -> None:
+        self.counts: Int64 = np.zeros(capacity, dtype=np.int64)
+        self._sums: dict[Topology, DomainSums] = {}
+
+    def add(self, row: int, amount: int) -> None:
+        """Change the number of a row."""
+        self.counts[row] += amount
+        for sums in self._sums.values():
+            sums.add(row, amount)
+
+    def by_domain(self, topology: Topology) -> "DomainSums":
+        """Return the sums by domain, up to date; do not keep them past the cycle."""
+        sums = self._sums.get(topology)
+        if sums is None:
+            if len(self._sums) >= MAX_SUMS:
+                self._sums.clear()
+            sums = self._sums[topology] = DomainSums(topology)
+        sums.sync(self.counts)
+        return sums
+
+    def grow(self, capacity: int) -> None:
+        """Make room for `capacity` rows."""
+        self.counts = np.pad(self.counts, (0, capacity - len(self.counts)))
+        self._sums.clear()
+
+
+class DomainSums:
+    """A column summed by domain: `values`, the absent domain last (do not write to it), and the `total` of the rest."""
+
+    __slots__ = ("_topology", "_version", "total", "values")
+
+    def __init__(self, topology: Topology) -> None:
+        self._topology = topology
+        self._version = 0
+        self.values: Int64 = np.zeros(0, dtype=np.int64)
+        self.total = 0
+
+    def add(self, row: int, amount: int) -> None:
+        """Follow a change of one row; sums whose topology has changed are made afresh later."""
+        topology = self._topology
+        if self._version == topology.version:
+            domain = topology.counted[row]
+            self.values[domain] += amount
+            if domain >= 0:
+                self.total += amount
+
+    def sync(self, counts: Int64) -> None:
+        """Follow the topology, given the column."""
+        topology = self._topology
+        if self._version != topology.version:
+            sums = np.bincount(topology.counted + 1, weights=counts, minlength=topology.size)
+            self.values = np.roll(sums, -1).astype(np.int64)
+            self.total = int(self.values[:-1].sum())
+            self._version = topology.version

@@ -1,0 +1,23 @@
+"""Every recorded decision of today's scheduler, field for field, with memos on and off."""
+
+import pytest
+
+from berth.plugins.registry import in_tree_registry
+from berth.replay import replay
+from tests.conformance.records import cases, differences
+
+THEMES = ("resources", "taints", "node-affinity", "ports", "images", "pod-affinity", "spread", "default-spread",
+          "configured")  # fmt: skip
+
+
+@pytest.mark.parametrize("memos", [True, False], ids=["memos", "no-memos"])
+@pytest.mark.parametrize("theme", [*(f"v1.36/{theme}" for theme in THEMES), "sampling/v1.36"])
+def test_decisions_equal_the_recorded_ones(theme: str, memos: bool) -> None:
+    registry = in_tree_registry()
+    wrong, compared = [], 0
+    for case in cases(theme):
+        for recorded, ours in zip(case["decisions"], replay(case, registry, memos=memos), strict=True):
+            compared += 1
+            wrong += [f"{case['name']} {recorded['pod']}: {text}" for text in differences(recorded, ours)]
+    assert compared >= 40, f"{theme}: only {compared} decisions were compared"
+    assert not wrong, f"{len(wrong)} differences in {theme}, the first: " + "\n".join(wrong[:5])
