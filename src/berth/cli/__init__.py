@@ -1,0 +1,81 @@
+"""The command `berth`: a group whose commands are imported only when they are used.
+
+Each command is a module of this package that exposes `command`; the table below is all that the group knows of it,
+so that `berth --help` need not import the scheduler. Words in, exit code out: 0 clean, 1 failed, 2 wrong usage.
+"""
+
+import importlib
+import sys
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import NamedTuple
+
+import click
+
+
+class _Entry(NamedTuple):
+    """Where a command lives, and its line in the help."""
+
+    module: str
+    help: str
+
+
+_COMMANDS: Mapping[str, _Entry] = MappingProxyType(
+    {
+        "demo": _Entry("berth.cli.demo", "See it work: a cluster, some workloads, where each pod went and why."),
+        "up": _Entry("berth.cli.up", "An embedded cluster with hollow nodes and the scheduler."),
+        "run": _Entry("berth.cli.run", "The scheduler, against a real API server."),
+        "explain": _Entry("berth.cli.explain", "Why a pod went where it went, or why it is pending."),
+        "apiserver": _Entry("berth.cli.apiserver", "The embedded API server alone."),
+        "decide": _Entry("berth.cli.decide", "Replay scheduling cases: JSON lines in, decisions out."),
+        "bench": _Entry("berth.cli.bench", "Measure the scheduling of a workload file."),
+    }
+)
+
+
+class _LazyGroup(click.Group):
+    """A group that imports a command's module when the command is named."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The commands in the order in which a newcomer meets them."""
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of this name; None where there is none."""
+        entry = _COMMANDS.get(cmd_name)
+        if entry is None:
+            return None
+        command: click.Command = importlib.import_module(entry.module).command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The list of commands, from the table alone."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, entry.help) for name, entry in _COMMANDS.items()])
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that was typed; a wrong one is answered with the names there are."""
+        name = args[0] if args else ""
+        if name and not name.startswith("-") and name not in _COMMANDS:
+            ctx.fail(f"there is no command {name!r}; the commands are {', '.join(_COMMANDS)}")
+        return super().resolve_command(ctx, args)
+
+
+def _print_version(ctx: click.Context, _param: click.Parameter, wanted: bool) -> None:
+    """`--version`; the metadata is read only when asked for."""
+    if not wanted or ctx.resilient_parsing:
+        return
+    from importlib.metadata import version
+
+    click.echo(f"berth {version('berth-scheduler')} (Python {sys.version.split()[0]})")
+    ctx.exit()
+
+
+@click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.option(
+    "--version", is_flag=True, expose_value=False, is_eager=True, callback=_print_version, help="Show the version."
+)
+def main() -> None:
+    """A Kubernetes scheduler: kube-scheduler's decisions, every node scored, every decision explained."""

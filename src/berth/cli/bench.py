@@ -1,0 +1,50 @@
+"""`berth bench`: how many pods a second the core schedules, in process."""
+
+import sys
+from typing import BinaryIO
+
+import click
+import msgspec
+
+from berth.api.codec import ObjectError
+from berth.bench import CheckError, Figures, run
+from berth.config.errors import ConfigError
+
+
+@click.command()
+@click.argument("file", type=click.File("rb"), default="-")
+@click.option("--json", "as_json", is_flag=True, help="Print one line of JSON, as for a pipe.")
+@click.option(
+    "--check", type=click.IntRange(min=0), default=0, metavar="N", help="Recompute N decisions without memos."
+)
+@click.option("--no-memos", is_flag=True, help="Remember nothing from pod to pod.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of ties and of what is checked.")
+def command(file: BinaryIO, as_json: bool, check: int, no_memos: bool, seed: int) -> None:
+    """Schedule a workload in process and print the figures.
+
+    FILE holds JSON lines (standard input by default), as benchmarks/gen_workload.py writes them: nodes, running pods,
+    pending pods. The clock runs from the first Pop to the last Reserve; every node is scored.
+    """
+    from berth.plugins.registry import full_registry
+
+    try:
+        figures = run(file, full_registry(), check=check, seed=seed, memos=not no_memos)
+    except (ConfigError, ObjectError, msgspec.MsgspecError) as error:
+        raise click.ClickException(str(error)) from error
+    except CheckError as error:
+        click.echo(f"check failed: {error}", err=True)
+        sys.exit(1)
+    if as_json or not sys.stdout.isatty():
+        click.echo(msgspec.json.encode(figures).decode())
+    else:
+        _print(figures)
+
+
+def _print(figures: Figures) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None, show_header=False)
+    for name, figure in msgspec.structs.asdict(figures).items():
+        table.add_row(name, f"{figure:,}")
+    Console().print(table)

@@ -1,0 +1,52 @@
+"""`berth decide`: recorded cases in, decisions out, one JSON line each."""
+
+import sys
+from collections.abc import Iterator
+from typing import Any, BinaryIO
+
+import click
+import msgspec
+
+from berth.api.codec import ObjectError
+from berth.config.errors import ConfigError
+from berth.replay import CaseError, replay
+
+
+@click.command()
+@click.argument("file", type=click.File("rb"), default="-")
+@click.option("--no-memos", is_flag=True, help="Compute every column afresh; the decisions must be the same.")
+def command(file: BinaryIO, no_memos: bool) -> None:
+    """Decide recorded cases without a cluster.
+
+    FILE holds one case a line (standard input by default; .gz files are read as they are): the objects of a small
+    cluster, and the pods to place in turn. Prints {"name": …, "steps": [decision, …]} for each. A case that cannot be
+    read is reported on standard error, the others go on, and the exit code is 1.
+    """
+    from berth.plugins.registry import full_registry
+
+    try:
+        registry = full_registry()
+    except ConfigError as error:
+        raise click.ClickException(str(error)) from error
+    failed = False
+    for number, line in enumerate(_lines(file), start=1):
+        try:
+            case = msgspec.json.decode(line, type=dict[str, Any])
+            steps = replay(case, registry, memos=not no_memos)
+        except (msgspec.MsgspecError, CaseError, ConfigError, ObjectError) as error:
+            click.echo(f"{file.name}:{number}: {error}", err=True)
+            failed = True
+            continue
+        sys.stdout.buffer.write(msgspec.json.encode({"name": case.get("name", ""), "steps": steps}) + b"\n")
+    if failed:
+        sys.exit(1)
+
+
+def _lines(file: BinaryIO) -> Iterator[bytes]:
+    import gzip
+    import io
+
+    buffered = io.BufferedReader(file)  # type: ignore[type-var]
+    zipped = buffered.peek(2)[:2] == b"\x1f\x8b"
+    with gzip.open(buffered) if zipped else buffered as lines:
+        yield from (line for line in lines if line.strip())

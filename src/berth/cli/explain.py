@@ -1,0 +1,184 @@
+"""`berth explain POD`: why a pod went where it went, or why it is pending, as the running scheduler tells it.
+
+Asks the scheduler's `/debug/decisions/<namespace>/<pod>` and prints tables, or with `--json` what was answered. Exit
+code 1 when nothing is known of the pod or the scheduler does not answer.
+"""
+
+import json
+import urllib.error
+import urllib.request
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, urlencode
+
+import click
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+DEFAULT_SERVER = "http://127.0.0.1:10259"
+TIMEOUT_S = 10.0
+WIDTH_WITHOUT_TERMINAL = 150
+NAMES_IN_A_CELL = 8
+
+Json = dict[str, Any]
+
+
+@click.command("explain", short_help="Why a pod went where it went, or why it is pending.")
+@click.argument("pod")
+@click.option("-n", "--namespace", default="default", show_default=True, help="The pod's namespace.")
+@click.option(
+    "--server",
+    default=DEFAULT_SERVER,
+    show_default=True,
+    envvar="BERTH_SCHEDULER",
+    metavar="URL",
+    help="Where the scheduler serves its health endpoints.",
+)
+@click.option(
+    "--node", "nodes", multiple=True, metavar="NAME", help="Show this node plugin by plugin; may be repeated."
+)
+@click.option("--all-nodes", is_flag=True, help="Score and name every node, not only the best and the first ones.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def command(pod: str, namespace: str, server: str, nodes: tuple[str, ...], all_nodes: bool, as_json: bool) -> None:
+    """Tell why POD went where it went, or why it is pending.
+
+    POD is a name, or NAMESPACE/NAME. The scheduler remembers the decisions about the most recent pods only.
+    """
+    if "/" in pod:
+        namespace, _, pod = pod.partition("/")
+    report = _ask(server, namespace, pod, nodes, all_nodes)
+    if as_json:
+        click.echo(json.dumps(report, indent=2))
+        return
+    from rich.console import Console
+
+    console = Console()
+    show(report, console if console.is_terminal else Console(width=WIDTH_WITHOUT_TERMINAL))
+
+
+def _ask(server: str, namespace: str, pod: str, nodes: tuple[str, ...], all_nodes: bool) -> Json:
+    """What the scheduler knows; ends the command with a sentence where that is nothing."""
+    query = [("node", node) for node in nodes] + ([("allNodes", "true")] if all_nodes else [])
+    base = server if "://" in server else f"http://{server}"
+    path = f"/debug/decisions/{quote(namespace, safe='')}/{quote(pod, safe='')}?{urlencode(query)}"
+    try:
+        with _opener().open(base.rstrip("/") + path, timeout=TIMEOUT_S) as answer:
+            found: Json = json.load(answer)
+            return found
+    except urllib.error.HTTPError as refusal:
+        raise click.ClickException(_refusal(refusal, namespace, pod)) from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "reason", None) or error
+        raise click.ClickException(
+            f"the scheduler at {base} does not answer: {reason}; is `berth run` up there? "
+            "--server says where its --secure-port is"
+        ) from None
+
+
+def _opener() -> urllib.request.OpenerDirector:
+    """Without proxies: the scheduler is on this machine."""
+    return urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+
+def _refusal(refusal: urllib.error.HTTPError, namespace: str, pod: str) -> str:
+    try:
+        told: str = json.load(refusal)["error"]
+    except (ValueError, KeyError, TypeError):
+        return f"the scheduler answered {refusal.code} {refusal.reason} when asked for {namespace}/{pod}"
+    return f"{told}; check the name and --namespace"
+
+
+# --- what people see --------------------------------------------------------------------------------------------------
+
+
+def show(report: Json, console: "Console") -> None:
+    """Print a report: the outcome, the scores, who was ruled out, and what is waited for."""
+    decision, pending = report["decision"], report["pending"]
+    if decision is not None:
+        _show_outcome(decision, console)
+        _show_scores(decision, console)
+        _show_rejected(decision, console)
+        for node in decision["nodes"]:
+            _show_node(node, decision, console)
+    if pending is not None:
+        _show_pending(pending, console)
+
+
+def _show_outcome(decision: Json, console: "Console") -> None:
+    style = "green" if decision["node"] else "yellow"
+    console.print(decision["summary"], style=style, markup=False, highlight=False)
+    tries = decision["attempts"]
+    console.print(f"decided {decision['time']} by {decision['profile']}, attempt {tries}", markup=False, style="dim")
+    post = decision["postFilter"]
+    if post is not None and post["reasons"]:
+        console.print(f"{post['plugin'] or 'PostFilter'}: {', '.join(post['reasons'])}", markup=False, style="dim")
+
+
+def _show_scores(decision: Json, console: "Console") -> None:
+    """The best nodes, a column for each plugin."""
+    best = decision["best"]
+    if not best or best[0]["total"] is None:
+        return
+    from rich.table import Table
+
+    plugins = list(decision["weights"])
+    table = Table(title=f"Scores of the best {len(best)} of {decision['feasibleCount']} nodes", title_justify="left")
+    table.add_column("Node", no_wrap=True)
+    table.add_column("Total", justify="right")
+    for plugin in plugins:
+        weight = decision["weights"][plugin]
+        table.add_column(plugin if weight == 1 else f"{plugin} x{weight}", justify="right")
+    for node in best:
+        cells = [str(node["scores"].get(plugin, "")) for plugin in plugins]
+        is_chosen = node["node"] == decision["node"]
+        table.add_row(node["node"], str(node["total"]), *cells, style="bold green" if is_chosen else "")
+    console.print(table)
+
+
+def _show_rejected(decision: Json, console: "Console") -> None:
+    """Why not the others."""
+    if not decision["rejected"]:
+        return
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(title="Why not the others", title_justify="left")
+    for column, justify in (("Nodes", "right"), ("Plugin", "left"), ("Reason", "left"), ("Which", "left")):
+        table.add_column(column, justify=justify)  # type: ignore[arg-type]
+    for group in decision["rejected"]:
+        which = _names(group["nodes"], group["count"])
+        table.add_row(str(group["count"]), group["plugin"], escape(", ".join(group["reasons"])), which)
+    console.print(table)
+
+
+def _names(names: list[str], count: int) -> str:
+    shown = names if len(names) == count and count > 2 * NAMES_IN_A_CELL else names[:NAMES_IN_A_CELL]
+    more = count - len(shown)
+    return ", ".join(shown) + (f" and {more} more" if more > 0 and shown else "")
+
+
+def _show_node(node: Json, decision: Json, console: "Console") -> None:
+    """One node, plugin by plugin."""
+    if node["fits"] is None:
+        console.print(f"{node['node']}: was not looked at (no such node then, or left out beforehand)", markup=False)
+        return
+    console.print(f"{node['node']}: {'fits' if node['fits'] else 'does not fit'}", markup=False, style="bold")
+    for said in node["rejections"]:
+        console.print(f"  {said['plugin']}: {', '.join(said['reasons'])} ({said['code']})", markup=False)
+    for plugin, score in node["scores"].items():
+        console.print(f"  {plugin}: {score} (weight {decision['weights'][plugin]})", markup=False)
+    if node["total"] is not None:
+        console.print(f"  total: {node['total']}", markup=False)
+
+
+def _show_pending(pending: Json, console: "Console") -> None:
+    """In which queue, since when, and what would wake it."""
+    tries = "once" if pending["attempts"] == 1 else f"{pending['attempts']} times"
+    line = f"pending in the {pending['queue']} queue since {pending['since']}, tried {tries}"
+    if pending["gatedBy"]:
+        line += f"; held back by {pending['gatedBy']}"
+    if pending["backoffUntil"]:
+        line += f"; in backoff until {pending['backoffUntil']}"
+    console.print(line, markup=False, highlight=False)
+    for plugin, events in pending["waitsFor"].items():
+        console.print(f"  {plugin} wakes it after: {'; '.join(events)}", markup=False, highlight=False)

@@ -1,0 +1,60 @@
+"""The live scheduler beside an embedded cluster, in the same process and event loop, without sockets.
+
+`berth up` and `berth demo` start and stop it here. It is the scheduler that `berth run` runs, with the default
+configuration, except that it needs no election: nobody else can reach this store from inside.
+"""
+
+import asyncio
+from collections.abc import Mapping
+
+import msgspec
+
+from berth.cluster.store import Store
+from berth.cluster.transport import StoreTransport
+from berth.config.load import default_config
+from berth.explain import Explanation, explain
+from berth.runtime.scheduler import LiveScheduler
+
+STOP_WITHIN_S = 10.0
+READY_POLL_S = 0.005
+
+
+class InProcessScheduler:
+    """A scheduler on a store; `task` ends only when it is stopped or has failed."""
+
+    __slots__ = ("_live", "_stopping", "_transport", "task")
+
+    def __init__(self, store: Store) -> None:
+        config = default_config()
+        config = msgspec.structs.replace(
+            config, leader_election=msgspec.structs.replace(config.leader_election, leader_elect=False)
+        )
+        self._transport = StoreTransport(store)
+        self._live = LiveScheduler(config, self._transport)
+        self._stopping = asyncio.Event()
+        self.task: asyncio.Task[None] | None = None
+
+    def explanations(self) -> Mapping[str, Explanation]:
+        """Why recent pods are where they are, by `namespace/name`; every node that fits is in it."""
+        trace = self._live.core.trace
+        return {key: explain(decision, top=decision.node_count) for key, decision in trace.items()}
+
+    def start(self) -> "asyncio.Task[None]":
+        """Begin to schedule; the task fails when the scheduler does."""
+        self.task = asyncio.create_task(self._live.run(self._stopping), name="scheduler")
+        return self.task
+
+    async def wait_until_ready(self) -> None:
+        """Until it has seen the whole cluster and schedules, or has failed."""
+        while not self._live.is_leading and not (self.task is not None and self.task.done()):
+            await asyncio.sleep(READY_POLL_S)
+
+    async def stop(self) -> None:
+        """End after the bindings in flight; raises what the scheduler failed with. Fine if it never started."""
+        self._stopping.set()
+        task, self.task = self.task, None
+        try:
+            if task is not None:
+                await asyncio.wait_for(task, STOP_WITHIN_S)
+        finally:
+            await self._transport.close()

@@ -1,0 +1,144 @@
+"""`berth run`: the scheduler as a process, against the API server of a kubeconfig or of the pod it runs in.
+
+kube-scheduler's flags and configuration file in; exit code out: 0 when told to stop, 1 when it cannot go on or has lost
+its lease, 2 when the configuration cannot be used. What is wrong is said in words, not in tracebacks.
+"""
+
+import asyncio
+import logging
+import signal
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from berth.cli.flags import SchedulerFlags, load_configuration, scheduler_flags, warnings_of
+from berth.config.errors import ConfigError
+from berth.config.types import SchedulerConfiguration
+
+if TYPE_CHECKING:
+    from berth.kube.credentials import ClusterAccess
+
+_log = logging.getLogger("berth.run")
+
+EXIT_FAILURE = 1
+EXIT_BAD_CONFIGURATION = 2
+
+
+@click.command("run", short_help="The scheduler, against a real API server.")
+@click.option("--context", default="", metavar="NAME", help="The kubeconfig context to use.")
+@scheduler_flags
+def command(flags: SchedulerFlags, context: str) -> None:
+    """Schedule the pods of a cluster.
+
+    Takes kube-scheduler's flags and configuration files. Without --kubeconfig: $KUBECONFIG, the service account of the
+    pod that this runs in, or ~/.kube/config. Health, metrics and decisions are served on loopback, --secure-port.
+    """
+    from berth.runtime import logs
+
+    logs.set_up(flags.get("logging-format", "text"), flags.verbosity)
+    try:
+        config = load_configuration(flags)
+        if target := flags.get("write-config-to"):
+            _write_configuration(config, Path(target))
+            return
+        access = _access(config, flags, context)
+    except (ConfigError, _Unusable) as error:
+        _fail(str(error), EXIT_BAD_CONFIGURATION)
+    for warning in [*warnings_of(flags, config), *_warnings(config)]:
+        click.echo(f"warning: {warning}", err=True)
+    try:
+        asyncio.run(_run(config, access, flags))
+    except ConfigError as error:
+        _fail(str(error), EXIT_BAD_CONFIGURATION)
+    except _Ended as error:
+        _fail(str(error), EXIT_FAILURE)
+
+
+class _Unusable(Exception):  # noqa: N818 - it is only ever shown
+    """The cluster access cannot be used."""
+
+
+class _Ended(Exception):  # noqa: N818 - likewise
+    """The scheduler cannot go on."""
+
+
+def _fail(message: str, code: int) -> None:
+    click.echo(f"berth run: {message}", err=True)
+    sys.exit(code)
+
+
+def _write_configuration(config: SchedulerConfiguration, target: Path) -> None:
+    import yaml
+
+    from berth.config.dump import dump_config
+    from berth.plugins.registry import full_registry
+
+    text = yaml.safe_dump(dump_config(config, full_registry().args_types()), sort_keys=True)
+    try:
+        target.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise _Unusable(f"--write-config-to: cannot write {target}: {error.strerror}") from None
+    click.echo(f"configuration written to {target}")
+
+
+def _access(config: SchedulerConfiguration, flags: SchedulerFlags, context: str) -> "ClusterAccess":
+    from berth.kube.access import load_access
+    from berth.kube.kubeconfig import KubeconfigError
+
+    try:
+        return load_access(config.client_connection.kubeconfig, context=context, master=flags.get("master", ""))
+    except KubeconfigError as error:
+        raise _Unusable(str(error)) from None
+
+
+def _warnings(config: SchedulerConfiguration) -> list[str]:
+    """What the configuration asks for and does not get."""
+    found = []
+    if config.extenders:
+        found.append(f"extenders: the {len(config.extenders)} configured are not called by this release")
+    return found
+
+
+async def _run(config: SchedulerConfiguration, access: "ClusterAccess", flags: SchedulerFlags) -> None:
+    """Everything that lives in the event loop, from the first connection to the last."""
+    from berth.kube.http import HttpTransport
+    from berth.kube.rate_limit import RateLimit
+    from berth.runtime.metrics import Metrics
+    from berth.runtime.scheduler import LeadershipLost, LiveScheduler
+    from berth.runtime.serving import HealthServer, PortTaken
+
+    stop = _stop_on_signals()
+    client = config.client_connection
+    if "protobuf" in client.content_type:
+        _log.info("requests are sent as JSON, not as %s; every API server takes both", client.content_type)
+    transport = HttpTransport(access, rate_limit=RateLimit(client.qps, client.burst), user_agent="berth-scheduler")
+    metrics = Metrics()
+    age_s = flags.pod_max_in_unschedulable_pods_s
+    scheduler = LiveScheduler(config, transport, instrument=metrics, unschedulable_age_s=age_s)
+    metrics.observe(scheduler)
+    server = HealthServer(scheduler, metrics, config, host=flags.bind_address, port=flags.secure_port)
+    try:
+        await server.start()
+        _log.info("connecting to %s; serving health and metrics at %s", access.description, server.address or "none")
+        await scheduler.run(stop)
+    except (LeadershipLost, PortTaken) as error:
+        raise _Ended(str(error)) from None
+    finally:
+        await server.stop()
+        await transport.close()
+
+
+def _stop_on_signals() -> asyncio.Event:
+    """An event that Ctrl-C and SIGTERM set; the second one ends the process at once."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def told(number: signal.Signals) -> None:
+        stop.set()
+        loop.remove_signal_handler(number)
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, told, number)
+    return stop

@@ -1,0 +1,133 @@
+"""`berth up`: an embedded cluster with hollow nodes and the scheduler, until Ctrl-C.
+
+Options in; a kubeconfig in the directory and one block of text out. What is heavy to import is imported when the
+command runs.
+"""
+
+import asyncio
+import logging
+import signal
+import string
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from berth.cluster.embedded import EmbeddedCluster
+
+MAX_NODES = 100_000
+
+
+@click.command("up", short_help="An embedded cluster with hollow nodes and the scheduler.")
+@click.option(
+    "--nodes", default=3, show_default=True, type=click.IntRange(0, MAX_NODES), help="Number of hollow nodes."
+)
+@click.option(
+    "--dir",
+    "directory",
+    default=Path(".berth"),
+    show_default=True,
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Where the kubeconfig is written.",
+)
+@click.option("--no-scheduler", is_flag=True, help="Leave the scheduler out, to run one yourself.")
+@click.option("--node-cpu", default="8", show_default=True, metavar="QUANTITY", help="CPUs of each node.")
+@click.option("--node-memory", default="32Gi", show_default=True, metavar="QUANTITY", help="Memory of each node.")
+@click.option("--node-pods", default=110, show_default=True, type=click.IntRange(1), help="Pods that a node holds.")
+@click.option("--zones", default=3, show_default=True, type=click.IntRange(0), help="Zones the nodes are dealt out to.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address the API server listens on.")
+@click.option("--port", default=0, show_default=True, type=click.IntRange(0, 65535), help="Port; 0 takes a free one.")
+@click.option("--token", default="", envvar="BERTH_TOKEN", help="Bearer token for clients; by default a random one.")
+def command(
+    nodes: int,
+    directory: Path,
+    no_scheduler: bool,
+    node_cpu: str,
+    node_memory: str,
+    node_pods: int,
+    zones: int,
+    host: str,
+    port: int,
+    token: str,
+) -> None:
+    """Run an embedded cluster: API server, controllers, hollow nodes and the scheduler in one process.
+
+    Writes DIR/kubeconfig, with which kubectl and any client reach it. Everything is kept in memory and is gone
+    when the command ends; Ctrl-C ends it.
+    """
+    from berth.cluster.embedded import ClusterSettings, EmbeddedCluster
+    from berth.cluster.hollow.template import NodeTemplate
+
+    _check_quantity("--node-cpu", node_cpu)
+    _check_quantity("--node-memory", node_memory)
+    template = NodeTemplate(cpu=node_cpu, memory=node_memory, pods=node_pods, zones=zone_names(zones))
+    settings = ClusterSettings(nodes=nodes, template=template)
+    cluster = EmbeddedCluster(settings, directory, host=host, port=port, token=token)
+    try:
+        asyncio.run(_run(cluster, nodes, with_scheduler=not no_scheduler))
+    except OSError as error:
+        raise click.ClickException(
+            f"cannot serve on {host}:{port} with files in {directory}: {error.strerror or error}; "
+            "choose another --host, --port or --dir"
+        ) from None
+
+
+def zone_names(count: int) -> tuple[str, ...]:
+    """`zone-a`, `zone-b`, …; numbers once the letters are used up."""
+    letters = string.ascii_lowercase
+    return tuple(f"zone-{letters[i] if i < len(letters) else i}" for i in range(count))
+
+
+def ready_text(cluster: "EmbeddedCluster", nodes: int, *, with_scheduler: bool) -> str:
+    """What `up` says when everything is there."""
+    path = cluster.kubeconfig.absolute()
+    scheduler = "scheduler running" if with_scheduler else "no scheduler"
+    return (
+        f"Berth is up: {nodes} hollow node{'' if nodes == 1 else 's'}, {scheduler}, API server at {cluster.url}\n"
+        f"  kubeconfig  {path}\n"
+        f"  export KUBECONFIG={path}\n"
+        "Ctrl-C ends it."
+    )
+
+
+async def _run(cluster: "EmbeddedCluster", nodes: int, *, with_scheduler: bool) -> None:
+    """Bring everything up, wait for a signal or for the scheduler to fail, take everything down."""
+    from berth.cli.in_process import InProcessScheduler
+
+    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
+    stopped = asyncio.create_task(stop_on_signals().wait())
+    scheduler = InProcessScheduler(cluster.store) if with_scheduler else None
+    try:
+        await cluster.start()
+        ends: set[asyncio.Task[Any]] = {stopped}
+        if scheduler is not None:
+            ends.add(scheduler.start())
+            await scheduler.wait_until_ready()
+        click.echo(ready_text(cluster, nodes, with_scheduler=with_scheduler))
+        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        stopped.cancel()
+        if scheduler is not None:
+            await scheduler.stop()
+        await cluster.stop()
+
+
+def stop_on_signals() -> asyncio.Event:
+    """An event that is set by Ctrl-C or SIGTERM."""
+    stopped = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stopped.set)
+    return stopped
+
+
+def _check_quantity(option: str, text: str) -> None:
+    from berth.api.quantity import QuantityError, parse
+
+    try:
+        positive = parse(text) > 0
+    except QuantityError as error:
+        raise click.BadParameter(str(error), param_hint=option) from None
+    if not positive:
+        raise click.BadParameter(f"{text!r}: a node needs more than nothing", param_hint=option)

@@ -1,0 +1,170 @@
+"""Bindings: the one write that must happen exactly once, and whose outcome must be known before anything is undone.
+
+A `Bind` comes in from `effects`; out comes None when the pod is on the node, or why it is not. Where the answer to a
+Binding was lost (the connection broke, a proxy or the server answered 5xx) or was a conflict, the pod itself says what
+happened: on our node, the Binding, or an earlier try of it, got through; on none, it did not; elsewhere or gone, it
+never will.
+
+    send ──ok──────────────────────────────────────→ bound
+     │ ├──refused for good───────────────────────────→ failed
+     │ └──not now (429, 503, no connection)── wait ──→ send, a few times, then failed
+     └──lost, or 409 ──→ look ──on our node──────────→ bound
+                          ├──elsewhere, other, gone──→ failed
+                          ├──on none────────── wait ─→ send
+                          └──cannot be read ── wait ─→ look, for as long as it takes
+"""
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from typing import Any, NamedTuple
+
+import msgspec
+
+from berth.api.errors import ApiError, TransportError
+from berth.api.resources import RESOURCES
+from berth.framework.effects import Bind
+from berth.kube.backoff import Backoff
+from berth.kube.transport import Transport
+
+MAX_SENDS = 5
+"""After so many tries of which none got through, the pod goes back to the queue; another node may do then."""
+FIRST_DELAY_S = 0.1
+LONGEST_DELAY_S = 10.0
+RETRY_AFTER_CAP_S = 60.0
+
+_POD = RESOURCES["Pod"]
+
+
+class _SeenMeta(msgspec.Struct, rename="camel"):
+    uid: str = ""
+    deletion_timestamp: str | None = None
+
+
+class _SeenSpec(msgspec.Struct, rename="camel"):
+    node_name: str = ""
+
+
+class _SeenPod(msgspec.Struct):
+    metadata: _SeenMeta = msgspec.field(default_factory=_SeenMeta)
+    spec: _SeenSpec = msgspec.field(default_factory=_SeenSpec)
+
+
+class _Outcome(NamedTuple):
+    """How a Binding ended: `error` is empty when the pod is bound to our node."""
+
+    error: str = ""
+
+
+class Binder:
+    """Creates Bindings over a transport."""
+
+    __slots__ = ("_report", "_rng", "_sleep", "_transport")
+
+    def __init__(
+        self,
+        transport: Transport,
+        *,
+        report: Callable[[str], None],
+        rng: random.Random,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._transport = transport
+        self._report = report
+        self._rng = rng
+        self._sleep = sleep
+
+    async def bind(self, bind: Bind) -> str:
+        """Bind the pod; the empty string when it is bound, else why not. May take long, but is always known."""
+        pod, body = bind.pod, _binding(bind)
+        try:
+            await self._transport.bind(pod.namespace, pod.name, body)
+        except TransportError as error:
+            return await self._settle(bind, body, error)
+        return ""
+
+    async def _settle(self, bind: Bind, body: bytes, error: TransportError) -> str:
+        """Go on after a first try that failed."""
+        backoff = Backoff(self._rng, initial_s=FIRST_DELAY_S, maximum_s=LONGEST_DELAY_S)
+        sends = 1
+        while True:
+            if _needs_look(error):
+                outcome = await self._look(bind, error, backoff)
+                if outcome is not None:
+                    return outcome.error
+            elif not _is_passing(error):
+                return str(error)
+            if sends >= MAX_SENDS:
+                return f"{error}; gave up after {sends} tries"
+            await self._sleep(_delay_s(error, backoff))
+            sends += 1
+            try:
+                await self._transport.bind(bind.pod.namespace, bind.pod.name, body)
+            except TransportError as again:
+                error = again
+            else:
+                return ""
+
+    async def _look(self, bind: Bind, why: TransportError, backoff: Backoff) -> _Outcome | None:
+        """Read the pod until it can be read; None when it is bound to no node, so that trying again makes sense."""
+        while True:
+            try:
+                body = await self._transport.get(_POD, bind.pod.namespace, bind.pod.name)
+                return _verdict(bind, msgspec.json.decode(body, type=_SeenPod), why)
+            except ApiError as error:
+                if error.is_not_found:
+                    return _Outcome(f"pod {bind.pod.key} is gone")
+                trouble: Exception = error
+            except (TransportError, msgspec.DecodeError) as error:
+                trouble = error
+            delay_s = _delay_s(trouble, backoff)
+            remedy = "; the RBAC role needs get on pods" if getattr(trouble, "status", 0) == 403 else ""
+            self._report(
+                f"whether pod {bind.pod.key} was bound to {bind.node_name} is not known ({why}), and the pod cannot "
+                f"be read: {trouble}{remedy}; looking again in {delay_s:.1f} s"
+            )
+            await self._sleep(delay_s)
+
+
+def _binding(bind: Bind) -> bytes:
+    """The Binding; its uid keeps it from a later pod of the same name."""
+    document: dict[str, Any] = {
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": {"namespace": bind.pod.namespace, "name": bind.pod.name, "uid": bind.pod.uid},
+        "target": {"apiVersion": "v1", "kind": "Node", "name": bind.node_name},
+    }
+    return msgspec.json.encode(document)
+
+
+def _verdict(bind: Bind, seen: _SeenPod, why: TransportError) -> _Outcome | None:
+    """What the pod says of the Binding."""
+    if seen.metadata.uid != bind.pod.uid:
+        return _Outcome(f"pod {bind.pod.key} was replaced by another of the same name")
+    if seen.spec.node_name == bind.node_name:
+        return _Outcome()
+    if seen.spec.node_name:
+        return _Outcome(f"pod {bind.pod.key} is on node {seen.spec.node_name} already")
+    if seen.metadata.deletion_timestamp is not None:
+        return _Outcome(f"pod {bind.pod.key} is being deleted")
+    # A conflict over a pod without a node is the server's considered no, not a race with ourselves.
+    return _Outcome(str(why)) if _is_conflict(why) else None
+
+
+def _is_conflict(error: TransportError) -> bool:
+    return isinstance(error, ApiError) and error.is_conflict
+
+
+def _needs_look(error: TransportError) -> bool:
+    return error.outcome_unknown or _is_conflict(error)
+
+
+def _is_passing(error: TransportError) -> bool:
+    """Whether the same Binding may succeed later: the server is overloaded, or there was no connection at all."""
+    return error.is_retryable if isinstance(error, ApiError) else True
+
+
+def _delay_s(error: Exception, backoff: Backoff) -> float:
+    """What the server asked for, else the next step of the backoff."""
+    asked_s = getattr(error, "retry_after_s", None)
+    return min(asked_s, RETRY_AFTER_CAP_S) if asked_s else backoff.next_delay_s()

@@ -1,0 +1,63 @@
+"""Work done beside the event loop's main task: so many at a time, the rest in the order it came.
+
+The parts that carry out effects (`binding`, `status`, `effects`) each have a crew, so that none can take the others'
+connections. A worker is a task that lives while there is work.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Generic, TypeVar
+
+Job = TypeVar("Job")
+
+
+class Crew(Generic[Job]):
+    """Up to `size` workers who do `work(job)` for each job put in."""
+
+    __slots__ = ("_bug", "_jobs", "_size", "_tasks", "_work")
+
+    def __init__(self, size: int, work: Callable[[Job], Awaitable[None]], bug: Callable[[Exception], None]) -> None:
+        """`bug` is told what `work` raised: nobody awaits a worker."""
+        self._size = size
+        self._work = work
+        self._bug = bug
+        self._jobs: deque[Job] = deque()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def __len__(self) -> int:
+        """Jobs that wait, and an upper bound of those under way."""
+        return len(self._jobs) + len(self._tasks)
+
+    def put(self, job: Job) -> None:
+        """Have a job done, at once if a worker is to be had."""
+        self._jobs.append(job)
+        if len(self._tasks) < self._size:
+            task = asyncio.get_running_loop().create_task(self._work_off())
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def drain(self, timeout_s: float) -> bool:
+        """Wait until everything is done; False when time ran out."""
+        deadline = asyncio.get_running_loop().time() + timeout_s
+        while self._tasks:
+            left_s = deadline - asyncio.get_running_loop().time()
+            if left_s <= 0:
+                return False
+            await asyncio.wait(self._tasks, timeout=left_s)
+        return True
+
+    async def stop(self) -> None:
+        """Drop what waits, and break off what is under way."""
+        self._jobs.clear()
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _work_off(self) -> None:
+        while self._jobs:
+            try:
+                await self._work(self._jobs.popleft())
+            except Exception as error:  # a bug must cost one job, not a worker
+                self._bug(error)

@@ -1,0 +1,144 @@
+"""Everything the scheduler reads from the API server, followed, including kinds that the server does not serve (yet).
+
+The live scheduler gives a sink for changes and waits for `wait_for_sync`. Servers differ in which optional kinds they
+serve; one that is missing is told once, counts as synced and empty, and is asked for again every few minutes.
+"""
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any
+
+from berth.api.errors import ApiError, TransportError
+from berth.api.resources import RESOURCES, Resource
+from berth.kube.backoff import Backoff
+from berth.kube.informers import InformerSet
+from berth.kube.reflector import Report, Sink
+from berth.kube.transport import Transport
+
+REQUIRED_KINDS = ("Pod", "Node")
+OPTIONAL_KINDS = (
+    "Namespace",
+    "Service",
+    "ReplicationController",
+    "ReplicaSet",
+    "StatefulSet",
+    "PersistentVolume",
+    "PersistentVolumeClaim",
+    "StorageClass",
+    "CSINode",
+    "CSIDriver",
+    "CSIStorageCapacity",
+    "VolumeAttachment",
+    "PodDisruptionBudget",
+    "ResourceClaim",
+    "ResourceSlice",
+    "DeviceClass",
+)
+ASK_AGAIN_S = 300.0
+
+
+class Following:
+    """Informers for all kinds; `run` is a task of its own."""
+
+    __slots__ = ("_late", "_main", "_ready", "_report", "_rng", "_sink", "_sleep", "_transport", "missing", "problem")
+
+    def __init__(
+        self,
+        transport: Transport,
+        sink: Sink,
+        *,
+        report: Report,
+        rng: random.Random,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._transport = transport
+        self._sink = sink
+        self._report = report
+        self._rng = rng
+        self._sleep = sleep
+        self._main = self._informers()
+        self._late: list[InformerSet] = []
+        self._ready = asyncio.Event()
+        self.missing: set[str] = set()
+        """Plurals of the kinds that the server does not serve."""
+        self.problem = ""
+        """Why the server has not been asked for its kinds yet, if so."""
+
+    async def run(self) -> None:
+        """Follow until cancelled; raises only bugs."""
+        missing = await self._unserved()
+        for kind in (*REQUIRED_KINDS, *OPTIONAL_KINDS):
+            if RESOURCES[kind] not in missing:
+                self._main.add(RESOURCES[kind], self._sink)
+        self._ready.set()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._main.run(), name="informers")
+            for resource in missing:
+                group.create_task(self._await_serving(resource), name=f"informers:{resource.plural}")
+
+    async def wait_for_sync(self) -> None:
+        """Return when the first list of every kind that is served is through."""
+        await self._ready.wait()
+        await self._main.wait_for_sync()
+
+    def unsynced(self) -> dict[str, str]:
+        """What is not synced yet, and why."""
+        if not self._ready.is_set():
+            return {"everything": self.problem or "no answer yet"}
+        return self._main.unsynced()
+
+    def find(self, kind: str, namespace: str, name: str) -> Any | None:
+        """An object as last seen, or None."""
+        reflector = self._main.reflectors.get(RESOURCES[kind])
+        return None if reflector is None else reflector.mirror.objects.get((namespace, name))
+
+    def _informers(self) -> InformerSet:
+        return InformerSet(self._transport, report=self._report, rng=self._rng, sleep=self._sleep)
+
+    async def _unserved(self) -> list[Resource]:
+        """Ask for the optional kinds, for as long as it takes to get an answer; return those that are not served."""
+        backoff = Backoff(self._rng)
+        while True:
+            try:
+                await self._transport.list(RESOURCES["Node"], limit=1)
+                served = await asyncio.gather(*(self._is_served(RESOURCES[kind]) for kind in OPTIONAL_KINDS))
+            except TransportError as error:
+                delay_s = backoff.next_delay_s()
+                self.problem = str(error)
+                self._report(f"the API server cannot be used yet: {error}; trying again in {delay_s:.1f} s")
+                await self._sleep(delay_s)
+                continue
+            self.problem = ""
+            missing = [RESOURCES[kind] for kind, there in zip(OPTIONAL_KINDS, served, strict=True) if not there]
+            self._tell_missing(missing)
+            return missing
+
+    async def _is_served(self, resource: Resource) -> bool:
+        """Say whether a list is answered with anything but 404; other troubles are the reflector's business."""
+        try:
+            await self._transport.list(resource, limit=1)
+        except ApiError as error:
+            return not error.is_not_found
+        return True
+
+    def _tell_missing(self, missing: Iterable[Resource]) -> None:
+        self.missing = {resource.plural for resource in missing}
+        if self.missing:
+            names = ", ".join(sorted(self.missing))
+            self._report(f"this server does not serve {names}; taken as empty, asking again every {ASK_AGAIN_S:.0f} s")
+
+    async def _await_serving(self, resource: Resource) -> None:
+        """Follow a kind from when the server begins to serve it."""
+        while True:
+            await self._sleep(ASK_AGAIN_S)
+            try:
+                if await self._is_served(resource):
+                    break
+            except TransportError:
+                continue  # the other reflectors say what is wrong
+        self.missing.discard(resource.plural)
+        informers = self._informers()
+        informers.add(resource, self._sink)
+        self._late.append(informers)
+        await informers.run()

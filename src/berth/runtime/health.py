@@ -1,0 +1,58 @@
+"""Health checks as Kubernetes answers them: named checks, `?verbose`, `?exclude=`, 200 or 500 with the reasons.
+
+`serving` asks for the answer of `/healthz`, `/livez` and `/readyz`. Healthy and alive: the process answers and, where
+leaders are elected, does not hold on to a lease it has lost. Ready: informers synced; a standby is ready too.
+"""
+
+from collections.abc import Callable, Collection, Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from berth.runtime.scheduler import LiveScheduler
+
+Check = Callable[[], str]
+"""Returns what is wrong, or the empty string."""
+
+
+class HealthAnswer(NamedTuple):
+    """An HTTP status and a text."""
+
+    status: int
+    text: str
+
+
+def checks_of(scheduler: "LiveScheduler") -> Mapping[str, Mapping[str, Check]]:
+    """The named checks of each endpoint."""
+
+    def nothing_wrong() -> str:
+        return ""
+
+    def synced() -> str:
+        waiting = scheduler.following.unsynced()
+        return "; ".join(f"{plural}: {why}" for plural, why in waiting.items())
+
+    def not_shutting_down() -> str:
+        return "the process is ending" if scheduler.is_stopping else ""
+
+    health: dict[str, Check] = {"ping": nothing_wrong}
+    if scheduler.elects_leader:
+        health["leaderElection"] = scheduler.lease_problem
+    ready: dict[str, Check] = {"ping": nothing_wrong, "informer-sync": synced, "shutdown": not_shutting_down}
+    return {"healthz": health, "livez": {"ping": nothing_wrong}, "readyz": ready}
+
+
+def answer(endpoint: str, checks: Mapping[str, Check], excluded: Collection[str], *, verbose: bool) -> HealthAnswer:
+    """What the endpoint says; a failure is always told in full."""
+    lines = []
+    is_well = True
+    for name, check in checks.items():
+        if name in excluded:
+            lines.append(f"[+]{name} excluded: ok")
+            continue
+        problem = check()
+        is_well = is_well and not problem
+        lines.append(f"[-]{name} failed: {problem}" if problem else f"[+]{name} ok")
+    if is_well and not verbose:
+        return HealthAnswer(200, "ok")
+    lines.append(f"{endpoint} check {'passed' if is_well else 'failed'}")
+    return HealthAnswer(200 if is_well else 500, "\n".join(lines) + "\n")

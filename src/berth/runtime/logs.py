@@ -1,0 +1,75 @@
+"""The scheduler's own log on stderr: lines as kube-scheduler's klog writes them, or one JSON object a line.
+
+`berth run` calls `set_up` once. Everything logs through the standard library; `--v` decides from where on it is
+shown: warnings and the milestones always, the rest from 4 (4: debug messages of Berth; 8: those of its libraries too).
+"""
+
+import logging
+import sys
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from types import MappingProxyType
+from typing import Literal, TextIO
+
+import msgspec
+
+from berth.framework.instrument import Instrument
+from berth.state.pod_info import PodInfo
+
+Format = Literal["text", "json"]
+
+DEBUG_VERBOSITY = 4
+LIBRARIES_VERBOSITY = 8
+
+_LETTERS: Mapping[int, str] = MappingProxyType(
+    {logging.DEBUG: "I", logging.INFO: "I", logging.WARNING: "W", logging.ERROR: "E", logging.CRITICAL: "F"}
+)
+
+
+class BugLog(Instrument):
+    """Logs the bugs that end attempts, with their tracebacks."""
+
+    def broke(self, pod: PodInfo, error: Exception) -> None:
+        """Tell of a bug; the pod is tried again later."""
+        logging.getLogger("berth.scheduler").error("scheduling pod %s hit a bug", pod.key, exc_info=error)
+
+
+class TextFormatter(logging.Formatter):
+    """`Lmmdd hh:mm:ss.uuuuuu   pid file:line] message`, as klog."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """One record; a bug's traceback follows on lines of its own."""
+        when = datetime.fromtimestamp(record.created).astimezone()
+        letter = _LETTERS.get(record.levelno, "I")
+        place = f"{record.filename}:{record.lineno}"
+        line = f"{letter}{when:%m%d %H:%M:%S.%f} {record.process:7d} {place}] {record.getMessage()}"
+        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+
+
+class JsonFormatter(logging.Formatter):
+    """`{"ts", "caller", "msg", "v"}` as kube-scheduler's; errors have `err` instead of `v`."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """One record on one line."""
+        fields: dict[str, object] = {
+            "ts": round(record.created * 1000, 3),
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="microseconds"),
+            "level": record.levelname.lower(),
+            "caller": f"{record.filename}:{record.lineno}",
+            "msg": record.getMessage(),
+        }
+        if record.levelno >= logging.ERROR:
+            fields["err"] = self.formatException(record.exc_info) if record.exc_info else ""
+        else:
+            fields["v"] = DEBUG_VERBOSITY if record.levelno <= logging.DEBUG else 0
+        return msgspec.json.encode(fields).decode()
+
+
+def set_up(log_format: Format = "text", verbosity: int = 0, stream: TextIO | None = None) -> None:
+    """Send the log to `stream`, stderr by default, in place of what was set up before."""
+    handler = logging.StreamHandler(stream or sys.stderr)
+    handler.setFormatter(JsonFormatter() if log_format == "json" else TextFormatter())
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(logging.DEBUG if verbosity >= LIBRARIES_VERBOSITY else logging.WARNING)
+    logging.getLogger("berth").setLevel(logging.DEBUG if verbosity >= DEBUG_VERBOSITY else logging.INFO)

@@ -1,0 +1,217 @@
+"""kube-scheduler's metrics, by its names, labels and buckets: an observer of the core, and what is read when scraped.
+
+`Metrics` is the core's instrument; the health server gives out `exposition()`. Of upstream's metrics those are here
+whose mechanism exists. Durations of extension points are taken of one attempt in ten, as upstream takes those of
+plugins: timing everything would cost as much as deciding.
+"""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from berth.cycle.decision import Decision
+from berth.runtime.logs import BugLog
+from berth.runtime.tallies import CounterTally, HistogramTally, exponential_buckets
+from berth.state.pod_info import PodInfo
+from berth.state.queued_pod import QueuedPod
+
+if TYPE_CHECKING:
+    from berth.core import Core
+    from berth.runtime.scheduler import LiveScheduler
+
+PREFIX = "scheduler_"
+MOST_ATTEMPTS_TOLD_APART = 15
+
+_CYCLE_BUCKETS = exponential_buckets(0.001, 2, 15)
+_EVENT_BUCKETS = exponential_buckets(0.0001, 2, 12)
+
+
+class Metrics(BugLog, Collector):
+    """Counts what the core does, and looks at it when somebody scrapes."""
+
+    def __init__(self, stopwatch: Callable[[], float] = time.perf_counter) -> None:
+        self._stopwatch = stopwatch
+        self._scheduler: LiveScheduler | None = None
+        self._started: dict[str, tuple[float, str]] = {}
+        """When the attempts began whose bindings are under way, and their profiles, by pod uid."""
+        self.attempts = _counter(
+            "schedule_attempts", "Attempts to schedule pods, by result and profile.", "result", "profile"
+        )
+        self.attempt_duration = _histogram(
+            "scheduling_attempt_duration_seconds",
+            "Scheduling attempt latency in seconds (scheduling algorithm + binding).",
+            _CYCLE_BUCKETS,
+            "result",
+            "profile",
+        )
+        self.algorithm_duration = _histogram(
+            "scheduling_algorithm_duration_seconds", "Scheduling algorithm latency in seconds.", _CYCLE_BUCKETS
+        )
+        self.event_handling = _histogram(
+            "event_handling_duration_seconds", "Event handling latency in seconds.", _EVENT_BUCKETS, "event"
+        )
+        self.extension_points = _histogram(
+            "framework_extension_point_duration_seconds",
+            "Latency of all plugins of an extension point, of one attempt in ten.",
+            _EVENT_BUCKETS,
+            "extension_point",
+            "status",
+            "profile",
+        )
+        self.sli_duration = _histogram(
+            "pod_scheduling_sli_duration_seconds",
+            "Latency of a pod from its first attempt to its binding, which may take several attempts.",
+            exponential_buckets(0.01, 2, 20),
+            "attempts",
+        )
+        self.pod_attempts = _histogram(
+            "pod_scheduling_attempts", "Attempts until a pod was scheduled.", exponential_buckets(1, 2, 5)
+        )
+        self.incoming = _counter(
+            "queue_incoming_pods", "Pods added to scheduling queues, by event and queue.", "queue", "event"
+        )
+        self.permit_wait = _histogram(
+            "permit_wait_duration_seconds", "Duration of waiting on permit.", _CYCLE_BUCKETS, "result"
+        )
+        self.after_flush = _counter(
+            "pod_scheduled_after_flush", "Pods scheduled after a flush of the unschedulable by age."
+        )
+        self.registry = CollectorRegistry(auto_describe=False)
+        self.registry.register(self)
+
+    def observe(self, scheduler: "LiveScheduler") -> None:
+        """Read the gauges from this scheduler."""
+        self._scheduler = scheduler
+
+    def exposition(self) -> bytes:
+        """Everything in Prometheus' text format."""
+        return generate_latest(self.registry)
+
+    # -- told by the core ----------------------------------------------------------------------------------
+
+    def decided(self, decision: Decision, seconds: float) -> None:
+        """A chosen node is half an attempt: the binding is the rest."""
+        if decision.chosen is not None:
+            self.algorithm_duration.observe(seconds)
+            self._started[decision.pod.uid] = (self._stopwatch() - seconds, decision.profile)
+        else:
+            self._ended(decision.outcome, decision.profile, seconds)
+
+    def bound(self, queued: QueuedPod, node_name: str, now: float) -> None:
+        """The attempt is over, and so is the pod's way through the queues."""
+        uid = queued.pod.uid
+        started = self._started.pop(uid, None)
+        if started is not None:
+            self._ended("scheduled", started[1], self._stopwatch() - started[0])
+        self.pod_attempts.observe(queued.attempts)
+        if queued.initial_attempt is not None:
+            many = queued.attempts >= MOST_ATTEMPTS_TOLD_APART
+            attempts = f"{MOST_ATTEMPTS_TOLD_APART}+" if many else str(queued.attempts)
+            self.sli_duration.observe(now - queued.initial_attempt, (attempts,))
+        if queued.was_flushed:
+            self.after_flush.add()
+
+    def binding_failed(self, pod: PodInfo, reason: str) -> None:
+        """The attempt was in vain."""
+        started = self._started.pop(pod.uid, None)
+        if started is not None:
+            self._ended("error", started[1], self._stopwatch() - started[0])
+
+    def extension_point(self, profile: str, point: str, status: str, seconds: float) -> None:
+        """A point of a sampled attempt."""
+        self.extension_points.observe(seconds, (point, status, profile))
+
+    def queue_incoming(self, queue: str, event: str) -> None:
+        """A pod entered a queue."""
+        self.incoming.add((queue, event))
+
+    def waited_on_permit(self, result: str, seconds: float) -> None:
+        """Permit's wait is over."""
+        self.permit_wait.observe(seconds, (result,))
+
+    def event_handled(self, event: str, seconds: float) -> None:
+        """An event was taken in."""
+        self.event_handling.observe(seconds, (event,))
+
+    def _ended(self, result: str, profile: str, seconds: float) -> None:
+        labels = (result, profile)
+        self.attempts.add(labels)
+        self.attempt_duration.observe(seconds, labels)
+
+    # -- read at the scrape --------------------------------------------------------------------------------
+
+    def collect(self) -> Iterator[Metric]:
+        """All families."""
+        for tally in (
+            self.attempts, self.attempt_duration, self.algorithm_duration, self.event_handling, self.extension_points,
+            self.sli_duration, self.pod_attempts, self.incoming, self.permit_wait, self.after_flush,
+        ):  # fmt: skip
+            yield from tally.collect()
+        if self._scheduler is not None:
+            core = self._scheduler.core
+            yield _pending_pods(core)
+            yield _cache_size(core)
+            yield _unschedulable_pods(core)
+            yield _inflight_events(core)
+            yield _pending_calls(self._scheduler.pending_calls)
+
+
+def _counter(name: str, help_text: str, *labels: str) -> CounterTally:
+    return CounterTally(PREFIX + name, help_text, labels)
+
+
+def _histogram(name: str, help_text: str, bounds: Iterable[float], *labels: str) -> HistogramTally:
+    return HistogramTally(PREFIX + name, help_text, tuple(bounds), labels)
+
+
+def _gauge(name: str, help_text: str, label: str, values: Iterable[tuple[str, float]]) -> Metric:
+    family = GaugeMetricFamily(PREFIX + name, help_text, labels=(label,))
+    for value, amount in values:
+        family.add_metric((value,), amount)
+    return family
+
+
+def _pending_pods(core: "Core") -> Metric:
+    queue = core.queue
+    gated = sum(queued.is_gated for queued in queue.unschedulable.values())
+    counts = {
+        "active": len(queue.active),
+        "backoff": len(queue.backoff) + len(queue.error_backoff),
+        "unschedulable": len(queue.unschedulable) - gated,
+        "gated": gated,
+    }
+    return _gauge("pending_pods", "Pending pods, by the queue they are in.", "queue", counts.items())
+
+
+def _cache_size(core: "Core") -> Metric:
+    assumed = core.cache.assumed_count
+    sizes = {"nodes": len(core.cache.table), "pods": len(core.cache), "assumed_pods": assumed}
+    return _gauge("cache_size", "Number of nodes, pods, and assumed (bound) pods in the cache.", "type", sizes.items())
+
+
+def _unschedulable_pods(core: "Core") -> Metric:
+    counts: Counter[tuple[str, str]] = Counter()
+    queue = core.queue
+    for pods in (queue.active, queue.backoff, queue.error_backoff, queue.unschedulable.values()):
+        for queued in pods:
+            counts.update((plugin, queued.pod.spec.scheduler_name) for plugin in queued.unschedulable_plugins)
+    text = "Unschedulable pods, by the plugin that rejected them."
+    family = GaugeMetricFamily(PREFIX + "unschedulable_pods", text, labels=("plugin", "profile"))
+    for labels, count in counts.items():
+        family.add_metric(labels, count)
+    return family
+
+
+def _inflight_events(core: "Core") -> Metric:
+    counts = core.queue.in_flight.counts().items()
+    return _gauge("inflight_events", "Events kept because pods are being scheduled.", "event", counts)
+
+
+def _pending_calls(pending: dict[str, int]) -> Metric:
+    text = "Requests to the API server that are under way or wait, by kind of call."
+    return _gauge("pending_async_api_calls", text, "call_type", pending.items())

@@ -1,0 +1,333 @@
+"""The live scheduler: one event loop that owns the core, feeds it what the API server says, and acts on what it says.
+
+`berth run`, `berth up` and `berth demo` make a `LiveScheduler` over a transport and await `run(stop)`. Everything that
+touches the core runs on that event loop, between two awaits: no locks. The order of events:
+
+    follow (list and watch) → all synced → lead, if leaders are elected → schedule until told to stop, or leadership
+    is lost → wait for what is under way → give the lease up
+"""
+
+import asyncio
+import logging
+import random
+import socket
+import time
+import uuid
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import msgspec
+
+from berth.api.meta import ObjectReference
+from berth.api.pod import Pod
+from berth.config.types import SchedulerConfiguration
+from berth.core import Core
+from berth.framework.effects import Answer, Effect, PodRef
+from berth.framework.instrument import Instrument
+from berth.framework.registry import Registry
+from berth.intake import ObjectEvent
+from berth.kube.changes import Added, Change, Deleted, InvalidObject, Modified
+from berth.kube.events import EventRecorder
+from berth.kube.leader import LeaderElectionTimes, LeaderElector
+from berth.kube.transport import Transport
+from berth.runtime.effects import Effects
+from berth.runtime.following import Following
+from berth.runtime.logs import BugLog
+from berth.runtime.timing import TimedProfile
+
+SLICE_S = 0.005
+"""How long cycles run before the event loop gets to its sockets again."""
+MAX_PENDING_BINDINGS = 1024
+"""Cycles pause while so many bindings are unanswered: what is decided later is decided on fresher facts."""
+DRAIN_S = 5.0
+"""How long the end waits for what is under way."""
+
+_log = logging.getLogger("berth.scheduler")
+
+
+class LeadershipLost(RuntimeError):  # noqa: N818 - it says what happened
+    """Another scheduler may be at work: this process must end without another write."""
+
+
+class LiveScheduler:
+    """A scheduler at work on one cluster; make it inside the event loop that runs it."""
+
+    __slots__ = (
+        "_clock",
+        "_effects",
+        "_elector",
+        "_invalid_pods",
+        "_is_leading",
+        "_is_stopping",
+        "_recorder",
+        "_rng",
+        "_wake",
+        "core",
+        "following",
+        "identity",
+    )
+
+    def __init__(
+        self,
+        config: SchedulerConfiguration,
+        transport: Transport,
+        *,
+        registry: Registry | None = None,
+        instrument: Instrument | None = None,
+        identity: str = "",
+        rng: random.Random | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        unschedulable_age_s: float | None = None,
+    ) -> None:
+        self.identity = identity or f"{socket.gethostname()}_{uuid.uuid4()}"
+        self._clock = clock
+        self._rng = rng or random.Random()
+        self.core = Core(
+            config,
+            registry or _installed_plugins(),
+            rng=self._rng,
+            instrument=instrument or BugLog(),
+            stopwatch=time.perf_counter if instrument is not None else lambda: 0.0,
+        )
+        if instrument is not None:
+            for name, profile in self.core.profiles.items():
+                self.core.profiles[name] = TimedProfile(profile, instrument, time.perf_counter)
+        if unschedulable_age_s is not None:
+            queue = self.core.queue
+            queue.policy = msgspec.structs.replace(queue.policy, unschedulable_age_s=unschedulable_age_s)
+        self._wake = asyncio.Event()
+        self._is_leading = False
+        self._is_stopping = False
+        self._invalid_pods: dict[str, InvalidObject] = {}
+        self.following = Following(transport, self._take_in, report=_log.warning, rng=self._rng)
+        names = tuple(self.core.profiles)
+        self._recorder = EventRecorder(
+            transport, reporting_controller=names[0], reporting_instance=f"{names[0]}-{socket.gethostname()}"
+        )
+        self._effects = Effects(
+            transport, self._recorder, answer=self._answer, lookup=self._known_pod, report=_log.warning, bug=_bug,
+            rng=self._rng,
+        )  # fmt: skip
+        self._elector = _elector(config, transport, self.identity) if config.leader_election.leader_elect else None
+
+    @property
+    def is_leading(self) -> bool:
+        """Whether cycles are run: informers synced and, where leaders are elected, we are the leader."""
+        return self._is_leading
+
+    @property
+    def elects_leader(self) -> bool:
+        """Whether the lease must be held to schedule."""
+        return self._elector is not None
+
+    @property
+    def leader(self) -> str:
+        """Who leads, as far as is known; empty where no leaders are elected."""
+        return self._elector.leader if self._elector is not None else ""
+
+    @property
+    def pending_calls(self) -> dict[str, int]:
+        """Requests to the API server that are under way or wait, by kind of call."""
+        return self._effects.pending
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether the end has begun."""
+        return self._is_stopping
+
+    def clock(self) -> float:
+        """Now, on the clock of the core's times."""
+        return self._clock()
+
+    def lease_problem(self) -> str:
+        """What is wrong with leadership: cycles are run although the lease is not ours any more."""
+        elector = self._elector
+        is_wrong = self._is_leading and elector is not None and not elector.is_leader
+        return "the lease is lost, and the process still runs" if is_wrong else ""
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Schedule until `stop` is set; raises `LeadershipLost`, or whatever bug ended it."""
+        helpers = [
+            asyncio.create_task(self.following.run(), name="following"),
+            asyncio.create_task(self._recorder.run(), name="events"),
+        ]
+        work = asyncio.create_task(self._work(stop), name="scheduling")
+        told = asyncio.create_task(stop.wait(), name="stop")
+        try:
+            await asyncio.wait({work, told, *helpers}, return_when=asyncio.FIRST_COMPLETED)
+            self._is_stopping = True
+            _raise_failure((*helpers, work))
+            await self._end(work)
+        finally:
+            self._is_leading = False
+            await _cancel((work, told, *helpers))
+            await self._effects.stop()
+        await self._release()
+
+    async def _work(self, stop: asyncio.Event) -> None:
+        """Synced, then leading, then scheduling; ends only by losing the lease, or cancelled."""
+        await self.following.wait_for_sync()
+        _log.info("caches are synced: %d nodes, %d pending pods", len(self.core.cache.table), len(self.core.queue))
+        if self._elector is None:
+            await self._lead(stop)
+            return
+        if self._elector.leader not in ("", self.identity):
+            _log.info("standing by: the leader is %s", self._elector.leader)
+        await self._elector.acquire()
+        scheduling = asyncio.create_task(self._lead(stop), name="cycles")
+        holding = asyncio.create_task(self._elector.hold(), name="lease")
+        try:
+            await asyncio.wait({scheduling, holding}, return_when=asyncio.FIRST_COMPLETED)
+            _raise_failure((scheduling,))
+            if holding.done():
+                self._is_leading = False
+                raise LeadershipLost(holding.result())
+        finally:
+            await _cancel((scheduling, holding))
+
+    async def _lead(self, stop: asyncio.Event) -> None:
+        """Run cycles as long as there is something to do, and sleep until there is again."""
+        self._is_leading = True
+        for invalid in tuple(self._invalid_pods.values()):
+            self._warn_about(invalid)
+        while not stop.is_set():
+            self._wake.clear()
+            if self._run_slice():
+                await asyncio.sleep(0)
+            else:
+                await self._sleep_until(self.core.next_deadline())
+
+    def _run_slice(self) -> bool:
+        """Run cycles for a few milliseconds; say whether there is more to do at once."""
+        core, now = self.core, self._clock()
+        until = now + SLICE_S
+        try:
+            self._effects.carry_out(core.step(now))
+            while core.has_work and self._effects.pending_bindings < MAX_PENDING_BINDINGS:
+                now = self._clock()
+                if now >= until:
+                    return True
+                self._effects.carry_out(core.step(now))
+        except Exception as error:  # one pod's bad luck must not be everybody's
+            _bug(error)
+            return True
+        return False
+
+    async def _sleep_until(self, deadline: float | None) -> None:
+        """Wait for an event, an answer, or the core's next deadline."""
+        delay_s = None if deadline is None else max(0.0, deadline - self._clock())
+        try:
+            async with asyncio.timeout(delay_s):
+                await self._wake.wait()
+        except TimeoutError:
+            return
+
+    async def _end(self, work: "asyncio.Task[None]") -> None:
+        """Begin nothing new, and wait a little for what is under way; answers still reach the core."""
+        if self._elector is None or self._is_leading:
+            await asyncio.sleep(0)
+            if not await self._effects.drain(DRAIN_S):
+                _log.warning("ended with requests under way: %s", self._effects.pending)
+        _raise_failure((work,))
+
+    async def _release(self) -> None:
+        if self._elector is not None:
+            await self._elector.release()
+
+    # -- into the core -------------------------------------------------------------------------------------
+
+    def _take_in(self, changes: list[Change]) -> None:
+        """The informers' sink."""
+        now = self._clock()
+        for change in changes:
+            if isinstance(change, Modified):
+                self._handle(ObjectEvent("MODIFIED", type(change.object).__name__, change.object), now)
+            elif isinstance(change, Added):
+                self._handle(ObjectEvent("ADDED", type(change.object).__name__, change.object), now)
+            elif isinstance(change, Deleted):
+                self._handle(ObjectEvent("DELETED", type(change.object).__name__, change.object), now)
+            elif isinstance(change, InvalidObject):
+                self._set_aside(change)
+        self._wake.set()
+
+    def _answer(self, answer: Answer) -> None:
+        self._handle(answer, self._clock())
+        self._wake.set()
+
+    def _handle(self, event: ObjectEvent | Answer, now: float) -> None:
+        try:
+            effects: list[Effect] = self.core.handle(event, now)
+        except Exception as error:  # an object that breaks the core is left out, and the others go on
+            _bug(error, _name_of(event))
+            return
+        if effects:
+            self._effects.carry_out(effects)
+
+    def _set_aside(self, invalid: InvalidObject) -> None:
+        """An object that cannot be read: say so once, and tell the pod's owner where it is a pod."""
+        where = f"{invalid.namespace}/{invalid.name}" if invalid.namespace else invalid.name
+        kept = "its last good state is used" if invalid.old is not None else "it is left out"
+        _log.warning("%s %s cannot be read, so %s: %s", invalid.resource.kind, where, kept, invalid.problem)
+        if invalid.resource.kind == "Pod":
+            self._invalid_pods[where] = invalid
+            if self._is_leading:
+                self._warn_about(invalid)
+
+    def _warn_about(self, invalid: InvalidObject) -> None:
+        """A Warning event on a pod that cannot be read, once."""
+        self._invalid_pods.pop(f"{invalid.namespace}/{invalid.name}", None)
+        self._recorder.record(
+            ObjectReference("v1", "Pod", invalid.namespace, invalid.name, invalid.uid),
+            type="Warning",
+            reason="FailedScheduling",
+            action="Scheduling",
+            note=f"the pod cannot be read by the scheduler: {invalid.problem}",
+        )
+
+    def _known_pod(self, pod: PodRef) -> Pod | None:
+        found: Pod | None = self.following.find("Pod", pod.namespace, pod.name)
+        return found if found is not None and found.metadata.uid == pod.uid else None
+
+
+def _installed_plugins() -> Registry:
+    from berth.plugins.registry import full_registry
+
+    return full_registry()
+
+
+def _elector(config: SchedulerConfiguration, transport: Transport, identity: str) -> LeaderElector:
+    election = config.leader_election
+    return LeaderElector(
+        transport,
+        namespace=election.resource_namespace,
+        name=election.resource_name,
+        identity=identity,
+        times=LeaderElectionTimes(election.lease_duration_s, election.renew_deadline_s, election.retry_period_s),
+        on_new_leader=lambda leader: _log.info("the leader is %s", leader),
+    )
+
+
+def _name_of(event: ObjectEvent | Answer) -> str:
+    if isinstance(event, Answer):
+        return "an answer of the API server"
+    meta = event.obj.metadata
+    return f"{event.kind} {meta.namespace}/{meta.name}" if meta.namespace else f"{event.kind} {meta.name}"
+
+
+def _bug(error: Exception, what: str = "a cycle") -> None:
+    """A bug is told with its traceback, and the scheduler goes on."""
+    _log.error("%s broke because of a bug in the scheduler; going on without it", what, exc_info=error)
+
+
+def _raise_failure(tasks: Iterable["asyncio.Task[Any]"]) -> None:
+    """Raise what a task that should still be running ended with."""
+    for task in tasks:
+        if task.done() and not task.cancelled() and (error := task.exception()) is not None:
+            raise error
+
+
+async def _cancel(tasks: Iterable["asyncio.Task[Any]"]) -> None:
+    tasks = list(tasks)
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

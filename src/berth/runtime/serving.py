@@ -1,0 +1,136 @@
+"""What the scheduler serves over HTTP, on loopback: health, metrics, configuration, and its decisions.
+
+`berth run` starts a `HealthServer` before the first connection to the cluster, so that probes have an answer from the
+beginning. Requests are answered on the scheduler's own event loop, between cycles: no view is ever half made.
+"""
+
+import os
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from aiohttp import web
+
+from berth.config.dump import dump_config
+from berth.config.types import SchedulerConfiguration
+from berth.runtime.debugging import Debugging, as_json
+from berth.runtime.health import answer, checks_of
+from berth.runtime.metrics import Metrics
+from berth.runtime.scheduler import LiveScheduler
+
+METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+SHUTDOWN_TIMEOUT_S = 0.5
+
+_TRUE = ("", "1", "true")
+Handler = Callable[[web.Request], Awaitable[web.Response]]
+
+
+class PortTaken(RuntimeError):  # noqa: N818 - it says what happened
+    """The address cannot be listened on."""
+
+
+class HealthServer:
+    """Serves one live scheduler; with port 0 it serves nothing, as kube-scheduler's flag says."""
+
+    __slots__ = ("_checks", "_config", "_debugging", "_host", "_metrics", "_port", "_runner", "address")
+
+    def __init__(
+        self,
+        scheduler: LiveScheduler,
+        metrics: Metrics,
+        config: SchedulerConfiguration,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 10259,
+    ) -> None:
+        self._checks = checks_of(scheduler)
+        self._debugging = Debugging(scheduler)
+        self._metrics = metrics
+        self._config = config
+        self._host = host
+        self._port = port
+        self._runner: web.AppRunner | None = None
+        self.address = ""
+        """Where it listens, once started."""
+
+    async def start(self) -> None:
+        """Listen; raises `PortTaken`."""
+        if not self._port:
+            return
+        self._runner = web.AppRunner(self._application(), access_log=None, shutdown_timeout=SHUTDOWN_TIMEOUT_S)
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, self._host, self._port)
+        try:
+            await site.start()
+        except OSError as error:
+            await self.stop()
+            reason = os.strerror(error.errno) if error.errno else str(error)
+            raise PortTaken(
+                f"cannot serve health and metrics on {self._host}:{self._port}: {reason}; is another scheduler "
+                "running here? Choose another --secure-port, or 0 to serve nothing"
+            ) from None
+        self.address = f"http://{self._host}:{self._port}"
+
+    async def stop(self) -> None:
+        """Stop listening; safe to call twice."""
+        if self._runner is not None:
+            runner, self._runner = self._runner, None
+            await runner.cleanup()
+
+    def _application(self) -> web.Application:
+        app = web.Application()
+        routes: dict[str, Handler] = {
+            "/": self._index,
+            "/metrics": self._get_metrics,
+            "/configz": self._get_configuration,
+            "/debug/decisions": self._get_decisions,
+            "/debug/decisions/{namespace}/{name}": self._get_decision,
+            "/debug/queue": self._get_queue,
+        }
+        routes.update({f"/{endpoint}": self._get_health for endpoint in self._checks})
+        routes.update({f"/{endpoint}/{{check}}": self._get_one_check for endpoint in self._checks})
+        for path, handler in routes.items():
+            app.router.add_get(path, handler)
+        return app
+
+    async def _index(self, request: web.Request) -> web.Response:
+        paths = sorted({resource.canonical for resource in request.app.router.resources()})
+        return _json({"paths": paths})
+
+    async def _get_health(self, request: web.Request) -> web.Response:
+        endpoint = request.path.strip("/")
+        verbose = request.query.get("verbose", "no") in _TRUE
+        found = answer(endpoint, self._checks[endpoint], request.query.getall("exclude", []), verbose=verbose)
+        return web.Response(status=found.status, text=found.text)
+
+    async def _get_one_check(self, request: web.Request) -> web.Response:
+        endpoint, name = request.path.strip("/").split("/")
+        check = self._checks[endpoint].get(name)
+        if check is None:
+            return web.Response(status=404, text=f"{endpoint} has the checks {', '.join(self._checks[endpoint])}\n")
+        problem = check()
+        return web.Response(status=500, text=f"{problem}\n") if problem else web.Response(text="ok")
+
+    async def _get_metrics(self, _request: web.Request) -> web.Response:
+        return web.Response(body=self._metrics.exposition(), headers={"Content-Type": METRICS_TYPE})
+
+    async def _get_configuration(self, _request: web.Request) -> web.Response:
+        return _json({"kubescheduler.config.k8s.io/v1": dump_config(self._config)})
+
+    async def _get_decisions(self, _request: web.Request) -> web.Response:
+        return _json({"decisions": list(self._debugging.decisions())})
+
+    async def _get_decision(self, request: web.Request) -> web.Response:
+        key = f"{request.match_info['namespace']}/{request.match_info['name']}"
+        all_nodes = request.query.get("allNodes", "no") in _TRUE
+        report = self._debugging.report(key, all_nodes=all_nodes, nodes=request.query.getall("node", []))
+        if report is None:
+            why = f"nothing is known of pod {key}: it is not pending, and no recent decision was about it"
+            return _json({"error": why}, status=404)
+        return _json(report)
+
+    async def _get_queue(self, _request: web.Request) -> web.Response:
+        return _json({"pods": list(self._debugging.queue())})
+
+
+def _json(value: Any, status: int = 200) -> web.Response:
+    return web.Response(status=status, body=as_json(value), content_type="application/json")

@@ -1,0 +1,108 @@
+"""`berth run`: what is wrong is said in words and with an exit code, before anything is connected to."""
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from berth.cli.run import command
+from berth.config.load import load_config
+
+KUBECONFIG = """
+apiVersion: v1
+kind: Config
+current-context: here
+contexts: [{name: here, context: {cluster: c, user: u}}]
+clusters: [{name: c, cluster: {server: "https://127.0.0.1:1"}}]
+users: [{name: u, user: {}}]
+"""
+
+
+@pytest.fixture
+def invoke(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+
+    def run(*arguments):
+        return CliRunner().invoke(command, [str(argument) for argument in arguments])
+
+    return run
+
+
+def write(path, text):
+    path.write_text(text)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("document", "words"),
+    [
+        ("kind: [", ("config.yaml",)),
+        ("apiVersion: kubescheduler.config.k8s.io/v1\nkind: Nonsense\n", ("config.yaml", "Nonsense")),
+        (
+            "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nparallelism: -1\n",
+            ("config.yaml", "parallelism"),
+        ),
+        (
+            "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofils: []\n",
+            ("config.yaml", "profils"),
+        ),
+    ],
+)
+def test_a_wrong_configuration_is_exit_code_2(invoke, tmp_path, document, words):
+    config = write(tmp_path / "config.yaml", document)
+    result = invoke("--config", config, "--kubeconfig", write(tmp_path / "kubeconfig", KUBECONFIG))
+    assert result.exit_code == 2
+    assert all(word in result.output for word in words)
+    assert "Traceback" not in result.output
+
+
+def test_a_plugin_that_does_not_exist_is_exit_code_2(invoke, tmp_path):
+    document = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "profiles": [{"plugins": {"score": {"enabled": [{"name": "Nonsense"}]}}}],
+    }
+    config = write(tmp_path / "config.yaml", yaml.safe_dump(document))
+    kubeconfig = write(tmp_path / "kubeconfig", KUBECONFIG)
+    result = invoke("--config", config, "--kubeconfig", kubeconfig, "--secure-port", "0")
+    assert result.exit_code == 2
+    assert "Nonsense" in result.output
+    assert "Traceback" not in result.output
+
+
+def test_a_configuration_that_is_not_there_is_exit_code_2(invoke, tmp_path):
+    result = invoke("--config", tmp_path / "nothing.yaml")
+    assert result.exit_code == 2
+    assert "nothing.yaml" in result.output
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [("{", ("kubeconfig",)), (KUBECONFIG.replace("current-context: here", "current-context: there"), ("there",))],
+)
+def test_an_unreadable_kubeconfig_is_exit_code_2(invoke, tmp_path, text, words):
+    result = invoke("--kubeconfig", write(tmp_path / "kubeconfig", text))
+    assert result.exit_code == 2
+    assert all(word in result.output for word in words)
+    assert "Traceback" not in result.output
+
+
+def test_without_a_cluster_it_says_what_to_give(invoke):
+    result = invoke()
+    assert result.exit_code == 2
+    assert "--kubeconfig" in result.output
+
+
+def test_an_unknown_flag_is_exit_code_2(invoke):
+    result = invoke("--nonsense")
+    assert result.exit_code == 2
+    assert "--nonsense" in result.output
+
+
+def test_the_configuration_can_be_written_down_and_read_again(invoke, tmp_path):
+    target = tmp_path / "out.yaml"
+    result = invoke("--write-config-to", target, "--leader-elect=false")
+    assert result.exit_code == 0, result.output
+    config = load_config(yaml.safe_load(target.read_text()), "out.yaml")
+    assert config.leader_election.leader_elect is False

@@ -1,0 +1,26 @@
+"""`berth demo`: ends by itself, soon, and tells where every pod went and why one did not."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+BERTH = Path(sys.executable).with_name("berth")
+
+
+def test_the_demo_places_what_fits_and_explains_what_does_not():
+    ended = subprocess.run([BERTH, "demo"], capture_output=True, text=True, timeout=30, check=False)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert ended.stderr == ""
+    lines = {line.split("│")[1].strip(): line for line in ended.stdout.splitlines() if line.count("│") == 6}
+    rows = {name: [cell.strip() for cell in line.split("│")[2:5]] for name, line in lines.items()}
+    assert rows["training-urgent"] == ["gpu-6", "zone-a", "Running"]
+    assert rows["training"] == ["none", "", "Pending"]
+    assert rows["giant"] == ["none", "", "Pending"]
+    zones = sorted(row[1] for name, row in rows.items() if name.startswith("web-"))
+    assert zones == ["zone-a"] * 2 + ["zone-b"] * 2 + ["zone-c"] * 2
+    databases = [row[0] for name, row in rows.items() if name.startswith("db-")]
+    assert len(set(databases)) == 3
+    assert {row[0] for name, row in rows.items() if name.startswith("cache-")} <= {"ssd-4", "ssd-5"}
+    assert [row[2] for name, row in rows.items() if name.startswith("report-")] == ["Succeeded"] * 4
+    assert "0/7 nodes are available" in lines["giant"]
+    assert "Insufficient cpu" in lines["giant"]

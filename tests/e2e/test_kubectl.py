@@ -1,0 +1,313 @@
+"""A working day with kubectl on `berth up`: what people type, and what they get to see.
+
+Runs with whatever kubectl is installed (1.28 or later), or the one that $KUBECTL names. The tests share one cluster
+and each has a namespace of its own.
+"""
+
+import itertools
+import json
+import os
+import re
+import shutil
+import subprocess
+import time
+
+import pytest
+
+from tests.e2e.running import running
+
+KUBECTL = shutil.which(os.environ.get("KUBECTL", "kubectl"))
+OLDEST = (1, 28)
+WAIT_S = 20
+
+
+def version():
+    answer = subprocess.run([KUBECTL, "version", "--client", "-o", "json"], capture_output=True, text=True, check=False)
+    info = json.loads(answer.stdout)["clientVersion"]
+    return int(info["major"]), int(re.match(r"\d+", info["minor"])[0])
+
+
+if KUBECTL is None:
+    pytest.skip("kubectl is not installed", allow_module_level=True)
+if version() < OLDEST:
+    pytest.skip("this kubectl is older than 1.28", allow_module_level=True)
+
+
+class Kubectl:
+    """Runs kubectl; a namespace of one's own comes with `in_namespace`."""
+
+    def __init__(self, kubeconfig, cache, *options):
+        self.kubeconfig = kubeconfig
+        self.cache = cache
+        self.options = options
+
+    def __call__(self, *arguments, text=None, check=True):
+        answer = self.run(*arguments, text=text)
+        if check:
+            assert answer.returncode == 0, f"kubectl {' '.join(arguments)}\n{answer.stdout}{answer.stderr}"
+        return answer.stdout
+
+    def run(self, *arguments, text=None):
+        return subprocess.run(
+            self.command(*arguments), input=text, capture_output=True, text=True, timeout=WAIT_S, check=False
+        )
+
+    def command(self, *arguments):
+        places = [f"--kubeconfig={self.kubeconfig}", f"--cache-dir={self.cache}"]
+        return [KUBECTL, *places, *self.options, *arguments]
+
+    def in_namespace(self, name):
+        return Kubectl(self.kubeconfig, self.cache, f"--namespace={name}")
+
+    def rows(self, *arguments):
+        """A table as one dict a row; columns are at least two spaces apart."""
+        heading, *rows = self("get", *arguments).splitlines()
+        names = re.split(r"\s{2,}", heading.strip())
+        return [dict(zip(names, re.split(r"\s{2,}", row.strip()), strict=False)) for row in rows]
+
+    def value(self, *arguments, path):
+        return self("get", *arguments, "-o", f"jsonpath={{{path}}}")
+
+    def refused(self, *arguments, text=None):
+        answer = self.run(*arguments, text=text)
+        assert answer.returncode != 0, answer.stdout
+        return answer.stderr
+
+
+@pytest.fixture(scope="module")
+def admin(tmp_path_factory):
+    """kubectl on a fresh cluster of three nodes."""
+    directory = tmp_path_factory.mktemp("kubectl")
+    with running("up", "--nodes", "3", "--dir", directory):
+        yield Kubectl(directory / "kubeconfig", directory / "cache")
+
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture
+def kubectl(admin):
+    """kubectl in a namespace of its own."""
+    name = f"day-{next(_numbers)}"
+    admin("create", "namespace", name)
+    return admin.in_namespace(name)
+
+
+def eventually(question, expected):
+    """Ask until the answer is as expected."""
+    deadline = time.monotonic() + WAIT_S
+    while (answer := question()) != expected and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert answer == expected
+
+
+def manifest(name="web", image="nginx:1.27", replicas=2):
+    return json.dumps(
+        {
+            "apiVersion": "apps/v1",
+            "kind": "Deployment",
+            "metadata": {"name": name},
+            "spec": {
+                "replicas": replicas,
+                "selector": {"matchLabels": {"app": name}},
+                "template": {
+                    "metadata": {"labels": {"app": name}},
+                    "spec": {
+                        "containers": [{"name": "main", "image": image, "resources": {"requests": {"cpu": "100m"}}}]
+                    },
+                },
+            },
+        }
+    )
+
+
+def test_the_cluster_shows_itself(admin):
+    assert "v1.36.0" in admin("version")
+    resources = admin("api-resources", "-o", "name").split()
+    assert {"pods", "nodes", "deployments.apps", "podgroups.scheduling.k8s.io", "events.events.k8s.io"} <= set(
+        resources
+    )
+    nodes = admin.rows("nodes", "-o", "wide")
+    assert [node["STATUS"] for node in nodes] == ["Ready"] * 3
+    assert {"NAME", "ROLES", "AGE", "VERSION", "INTERNAL-IP", "OS-IMAGE"} <= set(nodes[0])
+    assert {row["NAME"] for row in admin.rows("namespaces")} >= {"default", "kube-system"}
+    assert admin("auth", "can-i", "create", "pods").strip() == "yes"
+    assert "FIELDS:" in admin("explain", "pod.spec.topologySpreadConstraints")
+
+
+def test_a_deployment_is_created_rolled_out_scaled_and_deleted(kubectl):
+    kubectl("create", "deployment", "web", "--image=nginx:1.27", "--replicas=2")
+    assert "successfully rolled out" in kubectl("rollout", "status", "deployment/web", "--timeout=15s")
+    (row,) = kubectl.rows("deployment", "web")
+    assert (row["READY"], row["UP-TO-DATE"], row["AVAILABLE"]) == ("2/2", "2", "2")
+    pods = kubectl.rows("pods", "-o", "wide")
+    assert [pod["STATUS"] for pod in pods] == ["Running"] * 2
+    assert all(pod["NODE"] not in ("<none>", "") for pod in pods)
+
+    kubectl("scale", "deployment/web", "--replicas=4")
+    kubectl("rollout", "status", "deployment/web", "--timeout=15s")
+    assert len(kubectl.rows("pods")) == 4
+    kubectl("set", "image", "deployment/web", "nginx=nginx:1.28")
+    kubectl("rollout", "status", "deployment/web", "--timeout=15s")
+    images = kubectl.value("pods", path=".items[*].spec.containers[0].image")
+    assert set(images.split()) <= {"nginx:1.27", "nginx:1.28"} and "nginx:1.28" in images
+    assert len(kubectl.rows("replicasets")) == 2
+    assert kubectl("rollout", "history", "deployment/web").count("\n") >= 4
+
+    kubectl("delete", "deployment", "web")
+    eventually(lambda: kubectl("get", "pods,replicasets", "-o", "name"), "")
+
+
+def test_apply_changes_what_changed(kubectl):
+    assert "created" in kubectl("apply", "-f", "-", text=manifest())
+    assert "unchanged" in kubectl("apply", "-f", "-", text=manifest())
+    assert "configured" in kubectl("apply", "-f", "-", text=manifest(replicas=3))
+    assert kubectl.value("deployment", "web", path=".spec.replicas") == "3"
+    differs = kubectl.run("diff", "-f", "-", text=manifest(replicas=3, image="nginx:1.28"))
+    assert differs.returncode == 1 and "nginx:1.28" in differs.stdout
+    assert "serverside-applied" in kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", text=manifest())
+    assert "replaced" in kubectl("replace", "-f", "-", text=manifest(replicas=1))
+
+
+def test_the_server_checks_the_fields(kubectl):
+    typo = json.loads(manifest())
+    typo["spec"]["template"]["spec"]["containers"][0]["imagee"] = "x"
+    said = kubectl.refused("apply", "-f", "-", text=json.dumps(typo))
+    assert 'unknown field "spec.template.spec.containers[0].imagee"' in said
+    impossible = manifest().replace("100m", "100 millis")
+    said = kubectl.refused("create", "-f", "-", text=impossible)
+    assert "spec.template.spec.containers[0].resources.requests[cpu]: quantities must match" in said
+    said = kubectl.refused("create", "deployment", "Web", "--image=nginx")
+    assert "a lowercase RFC 1123 subdomain must consist of" in said
+
+
+def test_a_pod_is_run_described_and_deleted(kubectl):
+    kubectl("run", "one", "--image=nginx:1.27", "--labels=team=a", "--annotations=note=hello")
+    kubectl("wait", "--for=condition=Ready", "pod/one", "--timeout=15s")
+    described = kubectl("describe", "pod", "one")
+    for line in (r"Status:\s+Running", r"Labels:\s+team=a", r"QoS Class:\s+BestEffort", r"PodScheduled\s+True"):
+        assert re.search(line, described), described
+    assert kubectl.value("pod", "one", path=".spec.schedulerName") == "default-scheduler"
+    kubectl("delete", "pod", "one")
+    assert "NotFound" in kubectl.refused("get", "pod", "one")
+
+
+def test_labels_annotations_and_patches(kubectl):
+    kubectl("create", "configmap", "settings", "--from-literal=color=red")
+    kubectl("label", "configmap", "settings", "team=a")
+    kubectl("annotate", "configmap", "settings", "note=hello")
+    assert kubectl("get", "configmaps", "-l", "team=a", "-o", "name").strip() == "configmap/settings"
+    kubectl("label", "configmap", "settings", "team-")
+    assert kubectl("get", "configmaps", "-l", "team=a", "-o", "name") == ""
+    kubectl("patch", "configmap", "settings", "--type=merge", "-p", '{"data":{"color":"blue"}}')
+    kubectl("patch", "configmap", "settings", "--type=json", "-p", '[{"op":"add","path":"/data/size","value":"xl"}]')
+    assert json.loads(kubectl.value("configmap", "settings", path=".data")) == {"color": "blue", "size": "xl"}
+
+
+def test_nodes_are_tainted_cordoned_and_drained(admin, kubectl):
+    node = admin.rows("nodes")[-1]["NAME"]
+    admin("taint", "node", node, "example.com/broken=disk:NoSchedule")
+    assert "example.com/broken=disk:NoSchedule" in admin("describe", "node", node)
+    admin("cordon", node)
+    assert admin.value("node", node, path=".spec.unschedulable") == "true"
+    assert {row["NAME"]: row["STATUS"] for row in admin.rows("nodes")}[node] == "Ready,SchedulingDisabled"
+
+    binding = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "stay"}}
+    tolerations = [{"operator": "Exists"}]
+    containers = [{"name": "main", "image": "nginx:1.27"}]
+    binding["spec"] = {"nodeName": node, "tolerations": tolerations, "containers": containers}
+    binding["spec"]["terminationGracePeriodSeconds"] = 0
+    kubectl("create", "-f", "-", text=json.dumps(binding))
+    kubectl("wait", "--for=condition=Ready", "pod/stay", "--timeout=15s")
+    assert "evicted" in admin("drain", node, "--force", "--ignore-daemonsets")
+    eventually(lambda: kubectl("get", "pods", "-o", "name"), "")
+
+    admin("uncordon", node)
+    admin("taint", "node", node, "example.com/broken-")
+    assert {row["NAME"]: row["STATUS"] for row in admin.rows("nodes")}[node] == "Ready"
+
+
+def test_a_job_runs_to_its_end(kubectl):
+    kubectl("create", "job", "sum", "--image=busybox:1.36")
+    kubectl("wait", "--for=condition=Complete", "job/sum", "--timeout=20s")
+    (row,) = kubectl.rows("jobs")
+    assert (row["STATUS"], row["COMPLETIONS"]) == ("Complete", "1/1")
+
+
+def test_watching_prints_each_change(kubectl):
+    watching = subprocess.Popen(
+        kubectl.command("get", "configmaps", "--watch", "--output-watch-events"), stdout=subprocess.PIPE, text=True
+    )
+    try:
+        kubectl("create", "configmap", "seen", "--from-literal=a=1")
+        # The heading comes with the first row: from here on the watch is open.
+        heading, first = watching.stdout.readline(), watching.stdout.readline()
+        kubectl("patch", "configmap", "seen", "-p", '{"data":{"b":"2"}}')
+        second = watching.stdout.readline()
+        kubectl("delete", "configmap", "seen")
+        third = watching.stdout.readline()
+    finally:
+        watching.terminate()
+        watching.communicate()
+    assert heading.split() == ["EVENT", "NAME", "DATA", "AGE"]
+    assert [line.split()[:3] for line in (first, second, third)] == [
+        ["ADDED", "seen", "1"],
+        ["MODIFIED", "seen", "2"],
+        ["DELETED", "seen", "2"],
+    ]
+
+
+def test_events_are_read_in_three_ways(kubectl):
+    kubectl("run", "one", "--image=nginx:1.27")
+    uid = kubectl.value("pod", "one", path=".metadata.uid")
+    namespace = kubectl.options[0].partition("=")[2]
+    event = {
+        "apiVersion": "events.k8s.io/v1",
+        "kind": "Event",
+        "metadata": {"name": "one.1"},
+        "eventTime": "2025-03-01T12:00:00.000000Z",
+        "reportingController": "test",
+        "reportingInstance": "test-1",
+        "action": "Looking",
+        "type": "Warning",
+        "reason": "Noticed",
+        "note": "something happened",
+        "regarding": {"apiVersion": "v1", "kind": "Pod", "name": "one", "namespace": namespace, "uid": uid},
+    }
+    kubectl("create", "-f", "-", text=json.dumps(event))
+    row = next(row for row in kubectl.rows("events") if row["REASON"] == "Noticed")
+    assert (row["TYPE"], row["OBJECT"], row["MESSAGE"]) == ("Warning", "pod/one", "something happened")
+    assert "something happened" in kubectl("describe", "pod", "one")
+    assert "something happened" in kubectl("events", "--for=pod/one")
+
+
+def test_the_scheduler_says_what_it_did(kubectl):
+    kubectl("run", "fits", "--image=nginx:1.27")
+    kubectl("wait", "--for=condition=PodScheduled", "pod/fits", "--timeout=15s")
+    eventually(lambda: "Successfully assigned" in kubectl("events", "--for=pod/fits"), True)
+    big = {"spec": {"containers": [{"name": "big", "image": "x:1", "resources": {"requests": {"cpu": "1000"}}}]}}
+    kubectl("run", "big", "--image=x:1", f"--overrides={json.dumps(big)}")
+    eventually(lambda: "0/3 nodes are available: 3 Insufficient cpu." in kubectl("describe", "pod", "big"), True)
+    assert kubectl.rows("pods", "big")[0]["STATUS"] == "Pending"
+
+
+def test_services_budgets_and_priorities(admin, kubectl):
+    kubectl("create", "deployment", "web", "--image=nginx:1.27")
+    kubectl("expose", "deployment", "web", "--port=80")
+    assert kubectl.rows("services", "web")[0]["TYPE"] == "ClusterIP"
+    kubectl("create", "poddisruptionbudget", "web", "--selector=app=web", "--min-available=1")
+    assert kubectl.rows("pdb", "web")[0]["MIN AVAILABLE"] == "1"
+    admin("create", "priorityclass", "urgent", "--value=1000", "--description=first")
+    kubectl("run", "first", "--image=nginx:1.27", '--overrides={"spec":{"priorityClassName":"urgent"}}')
+    assert kubectl.value("pod", "first", path=".spec.priority") == "1000"
+    said = kubectl.refused("run", "odd", "--image=nginx", '--overrides={"spec":{"priorityClassName":"nope"}}')
+    assert "no PriorityClass with name nope was found" in said
+
+
+def test_a_namespace_takes_its_contents_along(admin):
+    admin("create", "namespace", "brief")
+    brief = admin.in_namespace("brief")
+    brief("create", "deployment", "web", "--image=nginx:1.27")
+    admin("delete", "namespace", "brief", "--timeout=15s")
+    assert "NotFound" in admin.refused("get", "namespace", "brief")
+    assert brief("get", "deployments,pods", "-o", "name") == ""

@@ -1,0 +1,151 @@
+"""`berth up` as a process: what it writes, what it says, what lives in it, how it ends."""
+
+import base64
+import json
+import signal
+import ssl
+import stat
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+
+import pytest
+import yaml
+
+BERTH = Path(sys.executable).with_name("berth")
+WAIT_S = 20.0
+
+
+class Up:
+    """A running `berth up` and what it has said."""
+
+    def __init__(self, directory, *options):
+        self.directory = directory
+        self.process = subprocess.Popen(
+            [BERTH, "up", "--dir", directory, *options], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
+        self.said = []
+
+    def wait_until_ready(self):
+        for line in self.process.stdout:
+            self.said.append(line.rstrip("\n"))
+            if "Ctrl-C" in line:
+                return "\n".join(self.said)
+        raise AssertionError("berth up ended early:\n" + "\n".join(self.said))
+
+    def end(self, number=signal.SIGTERM):
+        self.process.send_signal(number)
+        rest, _ = self.process.communicate(timeout=WAIT_S)
+        return self.process.returncode, rest
+
+    def close(self):
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.communicate()
+
+
+@pytest.fixture
+def up(tmp_path):
+    started = []
+
+    def start(*options):
+        one = Up(tmp_path / "cluster", *options)
+        started.append(one)
+        return one
+
+    yield start
+    for one in started:
+        one.close()
+
+
+def client(cluster):
+    """A caller of the API with what the kubeconfig holds."""
+    config = yaml.safe_load((cluster.directory / "kubeconfig").read_text())
+    server, user = config["clusters"][0]["cluster"], config["users"][0]["user"]
+    ca = base64.b64decode(server["certificate-authority-data"]).decode()
+    context = ssl.create_default_context(cadata=ca)
+    headers = {"Authorization": f"Bearer {user['token']}", "Content-Type": "application/json"}
+
+    def call(method, path, body=None):
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(server["server"] + path, data, headers, method=method)
+        with urllib.request.urlopen(request, context=context, timeout=WAIT_S) as answer:
+            return json.load(answer)
+
+    return call
+
+
+def deployment(name, replicas, cpu):
+    labels = {"app": name}
+    container = {"name": "c", "image": "nginx", "resources": {"requests": {"cpu": cpu}}}
+    template = {"metadata": {"labels": labels}, "spec": {"containers": [container]}}
+    spec = {"replicas": replicas, "selector": {"matchLabels": labels}, "template": template}
+    return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name}, "spec": spec}
+
+
+def eventually(look, seconds=WAIT_S):
+    deadline = time.monotonic() + seconds
+    while not (found := look()):
+        assert time.monotonic() < deadline, "it did not come about in time"
+        time.sleep(0.02)
+    return found
+
+
+def test_says_when_it_is_ready_and_ends_cleanly(up):
+    cluster = up("--nodes", "4", "--no-scheduler")
+    text = cluster.wait_until_ready()
+    kubeconfig = cluster.directory / "kubeconfig"
+    assert "4 hollow nodes" in text
+    assert f"export KUBECONFIG={kubeconfig}" in text
+    assert stat.S_IMODE(kubeconfig.stat().st_mode) == 0o600
+    assert cluster.end(signal.SIGINT) == (0, "")
+
+
+def test_pods_run_once_bound_and_the_deployment_knows(up):
+    cluster = up("--nodes", "2", "--no-scheduler", "--node-cpu", "1")
+    cluster.wait_until_ready()
+    call = client(cluster)
+    call("POST", "/apis/apps/v1/namespaces/default/deployments", deployment("web", replicas=2, cpu="600m"))
+    pods = "/api/v1/namespaces/default/pods"
+    found = eventually(lambda: len(items := call("GET", pods)["items"]) == 2 and items)
+    for index, pod in enumerate(found):
+        name = pod["metadata"]["name"]
+        target = {"apiVersion": "v1", "kind": "Node", "name": f"node-{index}"}
+        binding = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name}, "target": target}
+        call("POST", f"{pods}/{name}/binding", binding)
+    path = "/apis/apps/v1/namespaces/default/deployments/web"
+    eventually(lambda: call("GET", path)["status"].get("availableReplicas") == 2)
+    assert cluster.end() == (0, "")
+
+
+def test_with_the_scheduler_a_deployment_comes_up_by_itself(up):
+    cluster = up("--nodes", "3")
+    assert "scheduler running" in cluster.wait_until_ready()
+    call = client(cluster)
+    path = "/apis/apps/v1/namespaces/default/deployments"
+    call("POST", path, deployment("web", replicas=5, cpu="100m"))
+    eventually(lambda: call("GET", f"{path}/web")["status"].get("availableReplicas") == 5)
+    pods = call("GET", "/api/v1/namespaces/default/pods")["items"]
+    assert {pod["spec"]["nodeName"] for pod in pods} == {"node-0", "node-1", "node-2"}
+    bindings = call("GET", "/debug/bindings")["items"]
+    assert sorted(one["podUid"] for one in bindings) == sorted(pod["metadata"]["uid"] for pod in pods)
+    assert cluster.end() == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--node-cpu", "lots"), "--node-cpu"),
+        (("--node-memory", "0"), "--node-memory"),
+        (("--nodes", "-1"), "--nodes"),
+        (("--host", "192.0.2.1", "--no-scheduler"), "choose another --host"),
+    ],
+)
+def test_bad_options_are_explained(up, options, words):
+    cluster = up(*options)
+    text, _ = cluster.process.communicate(timeout=WAIT_S)
+    assert cluster.process.returncode != 0
+    assert words in text
+    assert "Traceback" not in text

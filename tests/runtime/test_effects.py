@@ -1,0 +1,136 @@
+"""Effects in, requests out, answers back."""
+
+import asyncio
+import random
+
+import pytest
+
+from berth.api.errors import ApiError
+from berth.framework.effects import (
+    Answer,
+    ApiCall,
+    Bind,
+    CallExtender,
+    EmitEvent,
+    EvictPod,
+    PatchPodStatus,
+    PodRef,
+    Request,
+)
+from berth.kube.events import EventRecorder
+from berth.runtime.effects import BINDINGS_AT_ONCE, Effects
+from tests.runtime.world import World, at_once, until
+
+
+class Bench:
+    def __init__(self, pods=1):
+        self.world = World(nodes=1, cpu="1000")
+        self.transport = self.world.transport
+        self.pods = [PodRef("default", name, self._create(name)) for name in map("web-{}".format, range(pods))]
+        self.answers, self.said, self.bugs = [], [], []
+        self.recorder = EventRecorder(self.transport, reporting_controller="berth", reporting_instance="berth-here")
+        self.effects = Effects(
+            self.transport, self.recorder, answer=self.answers.append, lookup=lambda _: None, report=self.said.append,
+            bug=self.bugs.append, rng=random.Random(1), sleep=at_once,
+        )  # fmt: skip
+
+    def _create(self, name):
+        return self.world.add_pod(name)["metadata"]["uid"]
+
+    async def do(self, *effects):
+        self.effects.carry_out(effects)
+        writer = asyncio.create_task(self.recorder.run())
+        assert await self.effects.drain(2)
+        writer.cancel()
+        await asyncio.gather(writer, return_exceptions=True)
+
+
+async def test_a_binding_is_answered_with_its_ticket():
+    bench = Bench()
+    await bench.do(Request(7, Bind(bench.pods[0], "node-0")))
+    assert bench.answers == [Answer(7)]
+    assert bench.world.node_of("web-0") == "node-0"
+
+
+async def test_a_failed_binding_is_answered_with_why():
+    bench = Bench()
+    bench.transport.refuse("bind", ApiError(403, "Forbidden", "may not bind"))
+    await bench.do(Request(7, Bind(bench.pods[0], "node-0")))
+    assert (bench.answers[0].ticket, "may not bind" in bench.answers[0].error) == (7, True)
+
+
+async def test_so_many_bindings_are_under_way_at_once():
+    bench = Bench(BINDINGS_AT_ONCE + 10)
+    gate = bench.transport.hold("bind")
+    bench.effects.carry_out(Request(i, Bind(pod, "node-0")) for i, pod in enumerate(bench.pods))
+    await until(lambda: bench.transport.count("bind") == BINDINGS_AT_ONCE)
+    assert bench.effects.pending_bindings == BINDINGS_AT_ONCE + 10
+    gate.set()
+    assert await bench.effects.drain(5)
+    assert len(bench.answers) == BINDINGS_AT_ONCE + 10
+
+
+async def test_a_hundred_stuck_status_patches_do_not_delay_a_binding():
+    bench = Bench(101)
+    bench.transport.hold("patch")
+    bench.effects.carry_out(PatchPodStatus(pod, "False", "Unschedulable", "no room") for pod in bench.pods[:100])
+    bench.effects.carry_out([Request(1, Bind(bench.pods[100], "node-0"))])
+    await until(lambda: bench.answers == [Answer(1)])
+    await bench.effects.stop()
+
+
+async def test_no_status_patch_lands_on_a_pod_that_is_bound():
+    bench = Bench()
+    gate = bench.transport.hold("patch")
+    pod = bench.pods[0]
+    bench.effects.carry_out([PatchPodStatus(pod, "False", "Unschedulable", "no room")])
+    await until(lambda: bench.transport.count("patch"))
+    bench.effects.carry_out([PatchPodStatus(pod, "False", "Unschedulable", "again"), Request(1, Bind(pod, "node-0"))])
+    await asyncio.sleep(0.01)
+    assert bench.transport.count("bind") == 0
+    gate.set()
+    assert await bench.effects.drain(2)
+    assert bench.world.condition("web-0")["status"] == "True"
+
+
+async def test_an_event_names_pod_profile_and_note():
+    bench = Bench()
+    effect = EmitEvent(bench.pods[0], "Warning", "FailedScheduling", "Scheduling", "no room", "my-profile")
+    await bench.do(effect)
+    (event,) = bench.world.events("FailedScheduling")
+    assert (event["type"], event["action"], event["message"]) == ("Warning", "Scheduling", "no room")
+    assert (event["involvedObject"]["name"], event["reportingComponent"]) == ("web-0", "my-profile")
+
+
+async def test_an_evicted_pod_is_told_why_and_deleted():
+    bench = Bench(2)
+    victim, preemptor = bench.pods
+    await bench.do(Request(3, EvictPod(victim, "default-scheduler: preempting", preemptor)))
+    assert bench.answers == [Answer(3)]
+    assert bench.transport.calls[:2] == [("patch", "pods"), ("delete", "pods")]
+
+
+@pytest.mark.parametrize("status", [404, 409])
+async def test_evicting_a_pod_that_is_gone_is_fine(status):
+    bench = Bench(2)
+    bench.transport.refuse("patch", ApiError(status, "", "it is not there"))
+    await bench.do(Request(3, EvictPod(bench.pods[0], "preempting", bench.pods[1])))
+    assert bench.answers == [Answer(3)]
+
+
+async def test_any_other_call_gives_the_object_or_why_not():
+    bench = Bench()
+    good = ApiCall("patch", "Pod", "default", "web-0", {"metadata": {"labels": {"a": "b"}}})
+    await bench.do(Request(1, good), Request(2, ApiCall("get", "Pod", "default", "nobody")))
+    by_ticket = {answer.ticket: answer for answer in bench.answers}
+    assert by_ticket[1].result["metadata"]["labels"] == {"a": "b"}
+    assert "not found" in by_ticket[2].error
+
+
+async def test_what_cannot_be_done_is_answered_too():
+    bench = Bench()
+    await bench.do(Request(1, CallExtender(0, "filter")), Request(2, ApiCall("dance", "Pod", "default", "web-0")))
+    errors = {answer.ticket: answer.error for answer in bench.answers}
+    assert "extenders" in errors[1]
+    assert "dance" in errors[2]
+    assert len(bench.bugs) == 1

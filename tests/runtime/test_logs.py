@@ -1,0 +1,56 @@
+"""Log lines as kube-scheduler writes them."""
+
+import io
+import json
+import logging
+import re
+
+import pytest
+
+from berth.runtime import logs
+
+
+@pytest.fixture
+def stream():
+    """Where the log goes; everything is put back afterwards."""
+    root, ours = logging.getLogger(), logging.getLogger("berth")
+    before = (root.handlers[:], root.level, ours.level)
+    yield io.StringIO()
+    root.handlers[:], level, our_level = before
+    root.setLevel(level)
+    ours.setLevel(our_level)
+
+
+def test_text_lines_are_klogs(stream):
+    logs.set_up("text", 0, stream)
+    logging.getLogger("berth.scheduler").warning("node %s is odd", "n1")
+    line = stream.getvalue()
+    assert re.fullmatch(r"W\d{4} \d\d:\d\d:\d\d\.\d{6} +\d+ test_logs\.py:\d+\] node n1 is odd\n", line)
+
+
+def test_json_lines_are_objects(stream):
+    logs.set_up("json", 0, stream)
+    logging.getLogger("berth.scheduler").info("hello")
+    logging.getLogger("berth.scheduler").error("broken")
+    first, second = map(json.loads, stream.getvalue().splitlines())
+    assert (first["msg"], first["v"]) == ("hello", 0)
+    assert first["caller"].startswith("test_logs.py:")
+    assert (second["msg"], second["err"]) == ("broken", "")
+
+
+@pytest.mark.parametrize(("verbosity", "shown"), [(0, ["milestone"]), (3, ["milestone"]), (4, ["milestone", "detail"])])
+def test_verbosity_decides_what_is_shown(stream, verbosity, shown):
+    logs.set_up("text", verbosity, stream)
+    logging.getLogger("berth.x").info("milestone")
+    logging.getLogger("berth.x").debug("detail")
+    logging.getLogger("aiohttp.x").info("a library's")
+    assert [line.rpartition("] ")[2] for line in stream.getvalue().splitlines()] == shown
+
+
+def test_a_bug_brings_its_traceback(stream):
+    logs.set_up("text", 0, stream)
+    try:
+        raise ValueError("a bug")
+    except ValueError as error:
+        logging.getLogger("berth.x").error("it broke", exc_info=error)
+    assert "ValueError: a bug" in stream.getvalue()

@@ -1,0 +1,288 @@
+"""The live scheduler on a store without sockets: what it binds, what it survives, how it ends."""
+
+import asyncio
+import logging
+from collections import Counter
+
+import pytest
+
+from berth.api.errors import ApiError, ConnectionLost
+from berth.api.resources import RESOURCES
+from berth.framework.registry import Registry
+from berth.plugins.registry import in_tree_registry
+from berth.runtime.scheduler import LeadershipLost, LiveScheduler
+from tests.runtime.world import World, configuration, scheduling, until
+
+LEASE = RESOURCES["Lease"]
+
+
+async def test_pending_pods_are_bound_and_told_so():
+    world = World(nodes=2, cpu="1")
+    for number in range(4):
+        world.add_pod(f"early-{number}", cpu="250m")
+    async with scheduling(world):
+        for number in range(4):
+            world.add_pod(f"late-{number}", cpu="250m")
+        await until(lambda: len(world.accepted()) == 8 and len(world.events("Scheduled")) == 8)
+    assert Counter(record.node for record in world.accepted()) == {"node-0": 4, "node-1": 4}
+    assert world.condition("late-0")["status"] == "True"
+    event = next(e for e in world.events("Scheduled") if e["involvedObject"]["name"] == "late-0")
+    assert event["message"] == f"Successfully assigned default/late-0 to {world.node_of('late-0')}"
+
+
+async def test_a_pod_that_fits_nowhere_is_told_why_and_placed_when_a_node_comes():
+    world = World(nodes=1, cpu="1")
+    world.add_pod("big", cpu="3")
+    async with scheduling(world):
+        await until(lambda: world.condition("big") and world.events("FailedScheduling"))
+        condition = world.condition("big")
+        assert (condition["status"], condition["reason"]) == ("False", "Unschedulable")
+        assert condition["message"].startswith("0/1 nodes are available: 1 Insufficient cpu.")
+        assert condition["lastTransitionTime"]
+        world.add_nodes(1, cpu="4", first=1)
+        await until(lambda: world.node_of("big") == "node-1")
+
+
+@pytest.mark.parametrize("spec", [{"schedulerName": "somebody-else"}, {"schedulingGates": [{"name": "wait"}]}])
+async def test_pods_that_are_not_ours_or_not_ready_are_left_alone(spec):
+    world = World()
+    world.add_pod("not-now", **spec)
+    world.add_pod("now")
+    async with scheduling(world):
+        await until(lambda: world.node_of("now"))
+    assert world.node_of("not-now") == ""
+
+
+async def test_what_runs_already_is_counted():
+    world = World(nodes=1, cpu="1")
+    world.add_pod("old", cpu="900m")
+    world.store.bind("default", "old", {"target": {"name": "node-0"}, "metadata": {"name": "old"}})
+    world.add_pod("new", cpu="200m")
+    async with scheduling(world):
+        await until(lambda: world.condition("new"))
+    assert world.node_of("new") == ""
+
+
+async def test_lost_answers_bind_nothing_twice():
+    world = World(nodes=4, cpu="4")
+    world.transport.lose("bind", *[ConnectionLost("broke"), ApiError(504, "Timeout", "late")] * 5)
+    world.transport.refuse("bind", *[ConnectionLost("broke")] * 5)
+    for number in range(40):
+        world.add_pod(f"web-{number}")
+    async with scheduling(world):
+        await until(lambda: len(world.accepted()) == 40)
+    assert set(Counter(record.pod_uid for record in world.accepted()).values()) == {1}
+
+
+async def test_a_second_scheduler_goes_on_where_the_first_was_cut_off():
+    world = World(nodes=2, cpu="2")
+    for number in range(20):
+        world.add_pod(f"web-{number}", cpu="200m")
+    first = asyncio.create_task(LiveScheduler(configuration(), world.transport).run(asyncio.Event()))
+    await until(lambda: len(world.accepted()) >= 3)
+    first.cancel()
+    await asyncio.gather(first, return_exceptions=True)
+    async with scheduling(world):
+        await until(lambda: len(world.accepted()) == 20)
+    assert set(Counter(record.pod_uid for record in world.accepted()).values()) == {1}
+    assert Counter(record.node for record in world.accepted()) == {"node-0": 10, "node-1": 10}
+
+
+async def test_kinds_that_the_server_does_not_serve_are_told_once(caplog):
+    world = World()
+    world.transport.unserved = {"resourceslices", "resourceclaims"}
+    world.add_pod("web")
+    async with scheduling(world):
+        await until(lambda: world.node_of("web"))
+    told = [record.getMessage() for record in caplog.records if "does not serve" in record.getMessage()]
+    assert len(told) == 1
+    assert "resourceclaims, resourceslices" in told[0]
+
+
+async def test_a_stop_waits_for_bindings_under_way():
+    world = World()
+    world.add_pod("web")
+    gate = world.transport.hold("bind")
+    scheduler = LiveScheduler(configuration(), world.transport)
+    stop = asyncio.Event()
+    task = asyncio.create_task(scheduler.run(stop))
+    await until(lambda: world.transport.count("bind"))
+    stop.set()
+    await asyncio.sleep(0.02)
+    assert not task.done()
+    assert scheduler.is_stopping
+    gate.set()
+    await asyncio.wait_for(task, 5)
+    assert world.node_of("web")
+    assert len(world.events("Scheduled")) == 1
+
+
+async def test_nothing_new_begins_once_it_is_stopping():
+    world = World()
+    world.add_pod("first")
+    gate = world.transport.hold("bind")
+    stop = asyncio.Event()
+    task = asyncio.create_task(LiveScheduler(configuration(), world.transport).run(stop))
+    await until(lambda: world.transport.count("bind"))
+    stop.set()
+    world.add_pod("second")
+    await asyncio.sleep(0.02)
+    gate.set()
+    await asyncio.wait_for(task, 5)
+    assert world.node_of("second") == ""
+
+
+# --- bad input --------------------------------------------------------------------------------------------------------
+
+
+async def test_a_pod_that_cannot_be_read_is_set_aside_with_a_word(caplog):
+    world = World()
+    world.transport.garbled = {b'"123m"': b'"12 apples"'}
+    world.add_pod("bad", cpu="123m")
+    world.add_pod("good")
+    async with scheduling(world):
+        await until(lambda: world.node_of("good") and world.events("FailedScheduling"))
+        world.add_pod("later")
+        await until(lambda: world.node_of("later"))
+    (event,) = world.events("FailedScheduling")
+    assert event["involvedObject"]["name"] == "bad"
+    assert "12 apples" in event["message"]
+    assert "spec.containers[0].resources.requests[cpu]" in event["message"]
+    told = [record.getMessage() for record in caplog.records if "default/bad" in record.getMessage()]
+    assert len(told) == 1
+    assert "spec.containers[0].resources.requests[cpu]" in told[0]
+    assert world.node_of("bad") == ""
+
+
+async def test_a_node_that_cannot_be_read_keeps_its_last_good_state(caplog):
+    world = World(nodes=2, cpu="1")
+    async with scheduling(world):
+        node = next(n for n in world.store.objects(RESOURCES["Node"]) if n["metadata"]["name"] == "node-0")
+        world.transport.garbled = {b'"memory":"31Gi"': b'"memory":"plenty"'}
+        allocatable = {**node["status"]["allocatable"], "memory": "31Gi"}
+        world.store.patch(
+            RESOURCES["Node"], "", "node-0", {"status": {"allocatable": allocatable}},
+            "application/merge-patch+json", "status",
+        )  # fmt: skip
+        await until(lambda: any("plenty" in record.getMessage() for record in caplog.records))
+        for number in range(2):
+            world.add_pod(f"web-{number}", cpu="900m")
+        await until(lambda: len(world.accepted()) == 2)
+    told = [record.getMessage() for record in caplog.records if "plenty" in record.getMessage()]
+    assert len(told) == 1
+    assert told[0].startswith("Node node-0 cannot be read, so its last good state is used")
+
+
+async def test_a_watch_line_cut_short_loses_nothing(caplog):
+    world = World(nodes=1, cpu="4")
+    world.transport.cuts["pods"] = [b"web-3"]
+    async with scheduling(world):
+        for number in range(8):
+            world.add_pod(f"web-{number}")
+        await until(lambda: len(world.accepted()) == 8)
+    told = [record.getMessage() for record in caplog.records if "cut short" in record.getMessage()]
+    assert len(told) == 1
+    assert told[0].startswith("pods: ")
+
+
+class Breaks:
+    """A plugin with a bug that shows for one pod."""
+
+    name = "Breaks"
+
+    def __init__(self, args, handle):
+        pass
+
+    def pre_filter(self, state, pod):
+        if pod.name == "cursed":
+            raise RuntimeError("a bug in a plugin")
+
+
+async def test_a_bug_costs_one_attempt_and_is_logged(caplog):
+    world = World()
+    registry = in_tree_registry().merge(Registry({"Breaks": Breaks}, "the test"))
+    plugins = {"multiPoint": {"enabled": [{"name": "Breaks"}]}}
+    config = configuration(profiles=[{"schedulerName": "default-scheduler", "plugins": plugins}])
+    world.add_pod("cursed")
+    world.add_pod("fine")
+    async with scheduling(world, config, registry=registry):
+        await until(lambda: world.node_of("fine") and world.condition("cursed"))
+    condition = world.condition("cursed")
+    assert (condition["reason"], condition["message"]) == ("SchedulerError", "RuntimeError: a bug in a plugin")
+    assert any(record.exc_info and "default/cursed" in record.getMessage() for record in caplog.records)
+
+
+# --- leaders ----------------------------------------------------------------------------------------------------------
+
+
+def lease_of(world):
+    return next(iter(world.store.objects(LEASE)), None)
+
+
+def held_by(world, holder):
+    spec = {"holderIdentity": holder, "leaseDurationSeconds": 3600, "leaseTransitions": 1}
+    body = {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"name": "kube-scheduler"},
+        "spec": spec,
+    }
+    world.store.create(LEASE, "kube-system", body)
+
+
+async def test_the_leader_schedules_and_gives_the_lease_up_at_the_end():
+    world = World()
+    world.add_pod("web")
+    async with scheduling(world, configuration(leader_elect=True), identity="me"):
+        await until(lambda: world.node_of("web"))
+        assert lease_of(world)["spec"]["holderIdentity"] == "me"
+    assert not lease_of(world)["spec"].get("holderIdentity")
+
+
+async def test_a_standby_writes_nothing():
+    world = World()
+    held_by(world, "another")
+    world.add_pod("web")
+    async with scheduling(world, configuration(leader_elect=True), identity="me") as scheduler:
+        await until(lambda: scheduler.leader == "another" and len(scheduler.core.queue) == 1)
+        await asyncio.sleep(0.02)
+        assert not scheduler.is_leading
+    assert {verb for verb, _ in world.transport.calls} <= {"list", "watch", "get"}
+    assert lease_of(world)["spec"]["holderIdentity"] == "another"
+
+
+async def test_a_lost_lease_ends_the_process_without_another_write():
+    world = World()
+    election = {
+        "leaderElect": True, "leaseDuration": "2s", "renewDeadline": "1s", "retryPeriod": "50ms",
+    }  # fmt: skip
+    scheduler = LiveScheduler(configuration(leaderElection=election), world.transport, identity="me")
+    task = asyncio.create_task(scheduler.run(asyncio.Event()))
+    await until(lambda: scheduler.is_leading)
+    world.transport.hold("bind")
+    world.add_pod("web")
+    await until(lambda: world.transport.count("bind"))
+    spec = {**lease_of(world)["spec"], "holderIdentity": "another"}
+    world.store.patch(LEASE, "kube-system", "kube-scheduler", {"spec": spec}, "application/merge-patch+json")
+    with pytest.raises(LeadershipLost, match="taken over by another"):
+        await asyncio.wait_for(task, 5)
+    assert not scheduler.is_leading
+    assert world.node_of("web") == ""
+    assert lease_of(world)["spec"]["holderIdentity"] == "another"
+
+
+async def test_an_unreachable_server_is_told_and_tried_again(caplog):
+    world = World()
+    world.add_pod("web")
+    world.transport.refuse("list", ConnectionLost("connection refused", sent=False))
+    scheduler = LiveScheduler(configuration(), world.transport)
+    stop = asyncio.Event()
+    with caplog.at_level(logging.INFO):
+        task = asyncio.create_task(scheduler.run(stop))
+        await until(lambda: scheduler.following.problem)
+        assert "connection refused" in scheduler.following.unsynced()["everything"]
+        await until(lambda: world.node_of("web"))
+    stop.set()
+    await task
+    told = [record.getMessage() for record in caplog.records if "cannot be used yet" in record.getMessage()]
+    assert len(told) == 1

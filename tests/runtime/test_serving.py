@@ -1,0 +1,172 @@
+"""What a running scheduler serves, asked over HTTP."""
+
+from contextlib import asynccontextmanager
+
+import aiohttp
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from berth.runtime.metrics import Metrics
+from berth.runtime.scheduler import LiveScheduler
+from berth.runtime.serving import HealthServer, PortTaken
+from tests.e2e.processes import free_port
+from tests.runtime.world import World, configuration, scheduling, until
+
+
+class Client:
+    def __init__(self, session, url):
+        self._session, self._url = session, url
+
+    async def text(self, path):
+        async with self._session.get(self._url + path) as answer:
+            return answer.status, await answer.text()
+
+    async def json(self, path):
+        async with self._session.get(self._url + path) as answer:
+            return answer.status, await answer.json()
+
+
+@asynccontextmanager
+async def served(scheduler, metrics, config):
+    port = free_port()
+    server = HealthServer(scheduler, metrics, config, port=port)
+    await server.start()
+    try:
+        async with aiohttp.ClientSession() as session:
+            yield Client(session, f"http://127.0.0.1:{port}")
+    finally:
+        await server.stop()
+
+
+@asynccontextmanager
+async def at_work(world, config=None):
+    config, metrics = config or configuration(), Metrics()
+    async with scheduling(world, config, instrument=metrics) as scheduler, served(scheduler, metrics, config) as client:
+        metrics.observe(scheduler)
+        yield client
+
+
+@pytest.fixture
+def world():
+    world = World(nodes=2, cpu="1")
+    world.add_pod("web")
+    world.add_pod("big", cpu="5")
+    return world
+
+
+def is_settled(world):
+    return world.node_of("web") and world.condition("big")
+
+
+async def test_healthy_and_ready_once_synced(world):
+    async with at_work(world) as client:
+        for endpoint in ("healthz", "livez", "readyz"):
+            assert await client.text(f"/{endpoint}") == (200, "ok")
+        _, verbose = await client.text("/readyz?verbose")
+        assert "[+]informer-sync ok" in verbose
+        assert verbose.endswith("readyz check passed\n")
+
+
+async def test_not_ready_before_it_is_synced_but_alive():
+    world, config = World(), configuration()
+    scheduler = LiveScheduler(config, world.transport)
+    async with served(scheduler, Metrics(), config) as client:
+        status, text = await client.text("/readyz")
+        assert status == 500
+        assert "[-]informer-sync failed: everything: no answer yet" in text
+        assert await client.text("/readyz?exclude=informer-sync") == (200, "ok")
+        assert await client.text("/livez") == (200, "ok")
+        assert (await client.text("/readyz/informer-sync"))[0] == 500
+        assert await client.text("/readyz/ping") == (200, "ok")
+        assert (await client.text("/readyz/nonsense"))[0] == 404
+
+
+async def test_health_watches_the_lease_where_leaders_are_elected():
+    world = World()
+    async with at_work(world, configuration(leader_elect=True)) as client:
+        assert "[+]leaderElection ok" in (await client.text("/healthz?verbose"))[1]
+
+
+async def test_metrics_count_what_happened(world):
+    async with at_work(world) as client:
+        await until(lambda: is_settled(world))
+        _, text = await client.text("/metrics")
+    samples = {
+        (sample.name, frozenset(sample.labels.items())): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+    def value(name, **labels):
+        return samples[f"scheduler_{name}", frozenset(labels.items())]
+
+    profile = "default-scheduler"
+    assert value("schedule_attempts_total", result="scheduled", profile=profile) == 1
+    assert value("schedule_attempts_total", result="unschedulable", profile=profile) == 1
+    assert value("scheduling_attempt_duration_seconds_count", result="scheduled", profile=profile) == 1
+    assert value("scheduling_algorithm_duration_seconds_count") == 1
+    assert value("pod_scheduling_attempts_bucket", le="1") == 1
+    assert value("pod_scheduling_sli_duration_seconds_count", attempts="1") == 1
+    assert value("pending_pods", queue="unschedulable") == 1
+    assert value("pending_pods", queue="active") == 0
+    assert value("cache_size", type="nodes") == 2
+    assert value("unschedulable_pods", plugin="NodeResourcesFit", profile=profile) == 1
+    assert value("queue_incoming_pods_total", queue="active", event="PodAdd") == 2
+    point = {"extension_point": "Filter", "status": "Success", "profile": profile}
+    assert value("framework_extension_point_duration_seconds_count", **point) == 1
+
+
+async def test_the_configuration_is_shown_as_a_document(world):
+    async with at_work(world) as client:
+        _, shown = await client.json("/configz")
+    assert shown["kubescheduler.config.k8s.io/v1"]["profiles"][0]["schedulerName"] == "default-scheduler"
+
+
+async def test_decisions_and_queue_are_shown(world):
+    async with at_work(world) as client:
+        await until(lambda: is_settled(world))
+        _, listed = await client.json("/debug/decisions")
+        _, web = await client.json("/debug/decisions/default/web?node=node-0")
+        _, big = await client.json("/debug/decisions/default/big")
+        _, queue = await client.json("/debug/queue")
+        status, unknown = await client.json("/debug/decisions/default/nobody")
+    outcomes = {line["pod"]: line["outcome"] for line in listed["decisions"]}
+    assert outcomes == {"default/web": "scheduled", "default/big": "unschedulable"}
+    assert web["decision"]["node"] == world.node_of("web")
+    assert web["decision"]["nodes"][0]["fits"] is True
+    assert web["pending"] is None
+    assert big["pending"]["queue"] == "unschedulable"
+    assert big["pending"]["waitsFor"]["NodeResourcesFit"]
+    assert big["decision"]["waitsFor"] == big["pending"]["waitsFor"]
+    assert [pod["pod"] for pod in queue["pods"]] == ["default/big"]
+    assert status == 404
+    assert "default/nobody" in unknown["error"]
+
+
+async def test_a_gated_pod_is_shown_as_gated():
+    world = World()
+    world.add_pod("later", schedulingGates=[{"name": "wait"}])
+    async with at_work(world) as client:
+        _, shown = await client.json("/debug/decisions/default/later")
+    assert shown["decision"] is None
+    assert (shown["pending"]["queue"], shown["pending"]["gatedBy"]) == ("gated", "SchedulingGates")
+
+
+async def test_a_port_that_is_taken_is_told(world):
+    config = configuration()
+    scheduler = LiveScheduler(config, world.transport)
+    port = free_port()
+    first, second = (HealthServer(scheduler, Metrics(), config, port=port) for _ in range(2))
+    await first.start()
+    try:
+        with pytest.raises(PortTaken, match=f"127.0.0.1:{port}.*--secure-port"):
+            await second.start()
+    finally:
+        await first.stop()
+
+
+async def test_port_0_serves_nothing(world):
+    server = HealthServer(LiveScheduler(configuration(), world.transport), Metrics(), configuration(), port=0)
+    await server.start()
+    assert server.address == ""
+    await server.stop()

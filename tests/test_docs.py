@@ -1,0 +1,62 @@
+"""The documents tell the truth: what they name exists, and the plugin in the README works."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from berth.cli import main
+from berth.framework.registry import Registry
+from berth.plugins.registry import in_tree_registry
+from berth.replay import replay
+from berth.testing.builders import make_node, make_pod
+
+ROOT = Path(__file__).parent.parent
+DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_file_that_a_document_names_exists(document: Path) -> None:
+    text = document.read_text()
+    named = set(re.findall(r"`((?:src|tests|benchmarks|docs|deploy)/[\w./-]+)`", text))
+    linked = {target for target in re.findall(r"\]\(([^)#]+)\)", text) if "://" not in target}
+    missing = [name for name in named if not (ROOT / name).exists()]
+    missing += [target for target in linked if not (document.parent / target).exists()]
+    assert not missing
+
+
+def test_the_tour_names_files() -> None:
+    assert len(re.findall(r"`src/berth/[\w./]+\.py`", (ROOT / "docs/tour.md").read_text())) > 20
+
+
+def test_the_readme_names_every_command() -> None:
+    text = (ROOT / "README.md").read_text()
+    assert [name for name in main.list_commands(None) if f"`berth {name}" not in text] == []
+
+
+def test_the_plugin_of_the_readme_decides() -> None:
+    code = re.search(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    assert code is not None
+    names: dict[str, object] = {}
+    exec(code[1], names)
+    registry = in_tree_registry().merge(Registry({"QuietRack": names["QuietRack"]}, "the README"))
+    quiet = make_node("quiet").capacity(cpu="4", memory="8Gi", pods=10).label("rack.example.com/mode", "quiet")
+    loud = make_node("loud").capacity(cpu="4", memory="8Gi", pods=10)
+    config = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "profiles": [
+            {
+                "schedulerName": "default-scheduler",
+                "plugins": {"multiPoint": {"enabled": [{"name": "QuietRack", "weight": 2}]}},
+            }
+        ],
+    }
+    objects = [{"kind": "Node", **node.document} for node in (quiet, loud)]
+    case = {"name": "readme", "config": config, "objects": objects, "pods": [make_pod("p").document]}
+    [decision] = replay(case, registry)
+    assert decision["chosen"] == "loud"
+    assert decision["filter"] == {
+        "quiet": {"QuietRack": {"code": "Unschedulable", "reasons": ["node(s) were in a quiet rack"]}}
+    }
+    assert decision["scores"]["QuietRack"] == {"loud": 200}
