@@ -25,7 +25,7 @@ from berth.framework.handle import Handle
 from berth.framework.instrument import Instrument
 from berth.framework.memo import Memos
 from berth.framework.registry import Registry
-from berth.framework.status import Status
+from berth.framework.status import Status, error
 from berth.framework.waiting_pods import WaitingPod, WaitingPods
 from berth.generation import Generation, generation_of
 from berth.intake import Intake, ObjectEvent
@@ -134,15 +134,18 @@ class Core:
         try:
             yield from schedule_pod(self.search, attempt)
         except Exception as bug:  # one pod's bad luck must not stop the others
-            attempt.error, attempt.chosen_row = f"{type(bug).__name__}: {bug}", None
-            self.instrument.broke(queued.pod, bug)
+            attempt.error, attempt.chosen_row = self._broke(pod, bug).message, None
         self._record(attempt, queued, self._stopwatch() - started)
         if attempt.chosen_row is None:
             self._reject(queued, attempt)
             return
         attempt.release_columns()
         node_name = self.cache.table.names[attempt.chosen_row]
-        status, timeouts_s = reserve_and_permit(self.cache, attempt, node_name)
+        timeouts_s: dict[str, float] = {}
+        try:
+            status, timeouts_s = reserve_and_permit(self.cache, attempt, node_name)
+        except Exception as bug:  # likewise
+            status = self._broke(pod, bug)
         self.nominator.withdraw(pod.uid)
         if status is not None:
             self._undo(queued, attempt, node_name, status)
@@ -159,7 +162,10 @@ class Core:
         if status is None:
             if waiting is not None or work:
                 self._expect(attempt.pod, node_name)
-            status = yield from bind_pod(attempt, node_name, waiting, lambda: self._passed_permit(waiting))
+            try:
+                status = yield from bind_pod(attempt, node_name, waiting, lambda: self._passed_permit(waiting))
+            except Exception as bug:  # likewise
+                status = self._broke(attempt.pod, bug)
         if status is not None:
             self._undo(queued, attempt, node_name, status)
             return
@@ -187,12 +193,20 @@ class Core:
 
     def _undo(self, queued: QueuedPod, attempt: Attempt, node_name: str, status: Status) -> None:
         """Take back a choice that could not be carried out; the room it gives back may help others."""
-        undo(self.cache, attempt, node_name)
+        try:
+            undo(self.cache, attempt, node_name)
+        except Exception as bug:  # likewise
+            self._broke(attempt.pod, bug)
         self.instrument.binding_failed(attempt.pod, status.message)
         rejected = status.code.is_rejection
         plugins = {status.plugin} if rejected and status.plugin else set()
         self._fail(queued, "Unschedulable" if rejected else "SchedulerError", status.message, plugins, set())
         self.queue.move(ASSIGNED_POD_DELETE, attempt.pod, None, self.now, except_uid=attempt.pod.uid)
+
+    def _broke(self, pod: PodInfo, bug: Exception) -> Status:
+        """A bug, most likely in a plugin, has ended an attempt."""
+        self.instrument.broke(pod, bug)
+        return error(f"{type(bug).__name__}: {bug}")
 
     def _reject(self, queued: QueuedPod, attempt: Attempt) -> None:
         """A pod that no node was found for goes back to the queue, and is told why."""

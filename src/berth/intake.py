@@ -24,7 +24,7 @@ from berth.queue.in_flight import Happened
 from berth.queue.queue import SchedulingQueue
 from berth.state.cache import Cache
 from berth.state.objects import ObjectStore, key_of
-from berth.state.pod_info import PodInfo
+from berth.state.pod_info import PodInfo, PodShapes
 
 FINISHED_PHASES = ("Succeeded", "Failed")
 
@@ -48,6 +48,7 @@ class Intake:
         self._queue = queue
         self._scheduler_names = scheduler_names
         self._pods: dict[str, PodInfo] = {}
+        self._shapes = PodShapes()
 
     def take(self, event: ObjectEvent, now: float) -> Iterable[str]:
         """Take an event in; return the uids of pods that are gone, in case they wait somewhere."""
@@ -82,7 +83,7 @@ class Intake:
             if old is not None:
                 gone += self._remove_pod(old, now)
             return gone
-        pod = PodInfo(obj)
+        pod = PodInfo(obj, self._shapes.of(obj))
         self._pods[pod.key] = pod
         if pod.node_name:
             self._put_bound(old, pod, now)

@@ -14,6 +14,7 @@ from berth.api.resources import Resource
 from berth.kube.access import kubeconfig_access
 from berth.kube.http import HttpTransport
 from berth.kube.rate_limit import RateLimit
+from berth.kube.transport import MERGE_PATCH
 
 BERTH = Path(sys.executable).with_name("berth")
 WAIT_S = 30.0
@@ -90,6 +91,9 @@ class Api:
 
     def create(self, resource, body, namespace="default"):
         return self.call("create", resource, namespace, msgspec.json.encode(body))
+
+    def patch(self, resource, namespace, name, body):
+        return self.call("patch", resource, namespace, name, msgspec.json.encode(body), MERGE_PATCH)
 
     def list(self, resource, **options):
         return self.call("list", resource, **options)["items"]

@@ -83,6 +83,19 @@ def test_two_schedulers_take_turns(cluster, run):
     assert second.end() == 0
 
 
+def test_a_lost_lease_is_exit_code_1(cluster, run):
+    scheduler = run(
+        "--secure-port", 0, leader_elect="true, leaseDuration: 3s, renewDeadline: 2s, retryPeriod: 200ms"
+    )  # fmt: skip
+    scheduler.wait_until_it_says("became leader")
+    spec = {"spec": {"holderIdentity": "somebody-else"}}
+    cluster.patch(RESOURCES["Lease"], "kube-system", "kube-scheduler", spec)
+    assert scheduler.wait() == 1
+    assert "leadership of the lease kube-system/kube-scheduler is lost" in scheduler.said()
+    assert "taken over by somebody-else" in scheduler.said()
+    assert "Traceback" not in scheduler.said()
+
+
 def test_a_server_that_is_not_there_is_told_and_waited_for(run, tmp_path):
     kubeconfig = tmp_path / "nowhere"
     kubeconfig.write_text(

@@ -4,10 +4,13 @@ import io
 import json
 import logging
 import re
+from types import SimpleNamespace
 
 import pytest
 
 from berth.runtime import logs
+from berth.state.queued_pod import QueuedPod
+from berth.testing.builders import make_pod
 
 
 @pytest.fixture
@@ -38,7 +41,7 @@ def test_json_lines_are_objects(stream):
     assert (second["msg"], second["err"]) == ("broken", "")
 
 
-@pytest.mark.parametrize(("verbosity", "shown"), [(0, ["milestone"]), (3, ["milestone"]), (4, ["milestone", "detail"])])
+@pytest.mark.parametrize(("verbosity", "shown"), [(0, ["milestone"]), (1, ["milestone"]), (2, ["milestone", "detail"])])
 def test_verbosity_decides_what_is_shown(stream, verbosity, shown):
     logs.set_up("text", verbosity, stream)
     logging.getLogger("berth.x").info("milestone")
@@ -54,3 +57,17 @@ def test_a_bug_brings_its_traceback(stream):
     except ValueError as error:
         logging.getLogger("berth.x").error("it broke", exc_info=error)
     assert "ValueError: a bug" in stream.getvalue()
+
+
+def test_each_pods_fate_is_a_detail(caplog):
+    log, pod = logs.SchedulerLog(), make_pod("web").info()
+    with caplog.at_level(logging.DEBUG, logger="berth.scheduler"):
+        log.decided(SimpleNamespace(pod=pod, chosen=None, attempts=2, message="0/1 nodes are available"), 0.1)
+        log.decided(SimpleNamespace(pod=pod, chosen="n1", attempts=3, message=""), 0.1)
+        log.bound(QueuedPod(pod, 0.0), "n1", 0.0)
+        log.binding_failed(pod, "refused")
+    assert [record.getMessage() for record in caplog.records] == [
+        "unable to schedule pod default/web, attempt 2: 0/1 nodes are available",
+        "bound pod default/web to node n1, attempt 0",
+        "pod default/web was chosen a node, but not bound: refused",
+    ]

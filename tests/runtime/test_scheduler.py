@@ -186,29 +186,50 @@ async def test_a_watch_line_cut_short_loses_nothing(caplog):
 
 
 class Breaks:
-    """A plugin with a bug that shows for one pod."""
+    """A plugin with a bug that shows for one pod, at one point."""
 
     name = "Breaks"
+    at = ""
 
     def __init__(self, args, handle):
         pass
 
+    def _break(self, point, pod):
+        if pod.name == "cursed" and point in self.at.split():
+            raise RuntimeError(f"a bug in {point}")
+
     def pre_filter(self, state, pod):
-        if pod.name == "cursed":
-            raise RuntimeError("a bug in a plugin")
+        self._break("pre_filter", pod)
+
+    def reserve(self, state, pod, node_name):
+        self._break("reserve", pod)
+
+    def unreserve(self, state, pod, node_name):
+        self._break("unreserve", pod)
+
+    def permit(self, state, pod, node_name):
+        self._break("permit", pod)
+        return None, 0.0
+
+    def pre_bind(self, state, pod, node_name):
+        self._break("pre_bind", pod)
 
 
-async def test_a_bug_costs_one_attempt_and_is_logged(caplog):
-    world = World()
-    registry = in_tree_registry().merge(Registry({"Breaks": Breaks}, "the test"))
+@pytest.mark.parametrize("at", ["pre_filter", "reserve", "permit", "pre_bind", "permit unreserve"])
+async def test_a_bug_costs_one_attempt_and_is_logged(caplog, at):
+    world = World(nodes=1, cpu="1")
+    registry = in_tree_registry().merge(Registry({"Breaks": type("Breaking", (Breaks,), {"at": at})}, "the test"))
     plugins = {"multiPoint": {"enabled": [{"name": "Breaks"}]}}
     config = configuration(profiles=[{"schedulerName": "default-scheduler", "plugins": plugins}])
-    world.add_pod("cursed")
-    world.add_pod("fine")
-    async with scheduling(world, config, registry=registry):
-        await until(lambda: world.node_of("fine") and world.condition("cursed"))
+    world.add_pod("cursed", cpu="600m")
+    async with scheduling(world, config, registry=registry) as scheduler:
+        await until(lambda: world.condition("cursed"))
+        # The room that was taken is there again, even where it stays promised (nominatedNodeName) to the cursed pod.
+        world.add_pod("fine", cpu="400m")
+        await until(lambda: world.node_of("fine"))
+        assert scheduler.core.cache.state_of(world.pod("cursed")["metadata"]["uid"]) is None
     condition = world.condition("cursed")
-    assert (condition["reason"], condition["message"]) == ("SchedulerError", "RuntimeError: a bug in a plugin")
+    assert (condition["reason"], condition["message"]) == ("SchedulerError", f"RuntimeError: a bug in {at.split()[0]}")
     assert any(record.exc_info and "default/cursed" in record.getMessage() for record in caplog.records)
 
 

@@ -49,7 +49,8 @@ def command(flags: SchedulerFlags, context: str) -> None:
     for warning in [*warnings_of(flags, config), *_warnings(config)]:
         click.echo(f"warning: {warning}", err=True)
     try:
-        asyncio.run(_run(config, access, flags))
+        with asyncio.Runner(loop_factory=_event_loop) as runner:
+            runner.run(_run(config, access, flags))
     except ConfigError as error:
         _fail(str(error), EXIT_BAD_CONFIGURATION)
     except _Ended as error:
@@ -98,7 +99,19 @@ def _warnings(config: SchedulerConfiguration) -> list[str]:
     found = []
     if config.extenders:
         found.append(f"extenders: the {len(config.extenders)} configured are not called by this release")
+    if config.delay_cache_until_active:
+        found.append("delayCacheUntilActive has no effect: a standby keeps its caches filled, to take over at once")
     return found
+
+
+def _event_loop() -> asyncio.AbstractEventLoop:
+    """uvloop's where it is installed, which is faster, else the standard one."""
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop()
+    loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
+    return loop
 
 
 async def _run(config: SchedulerConfiguration, access: "ClusterAccess", flags: SchedulerFlags) -> None:

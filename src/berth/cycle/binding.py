@@ -33,8 +33,10 @@ def reserve_and_permit(cache: Cache, attempt: Attempt, node_name: str) -> tuple[
 
 def undo(cache: Cache, attempt: Attempt, node_name: str) -> None:
     """Give back what was reserved, in reverse order, and forget the pod."""
-    attempt.profile.run_unreserve(attempt.state, attempt.pod, node_name)
-    cache.forget(attempt.pod.uid)
+    try:
+        attempt.profile.run_unreserve(attempt.state, attempt.pod, node_name)
+    finally:  # whatever a plugin does, the room is given back
+        cache.forget(attempt.pod.uid)
 
 
 def bind_pod(

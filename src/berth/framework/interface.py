@@ -98,7 +98,8 @@ class PreFilterPlugin(Plugin, Protocol):
     """Looks at the pod once: rejects it, narrows the search, skips its own Filter, or prepares it.
 
     With `add_pod` and `remove_pod` it can also say how its prepared state changes when a pod comes to or goes from a
-    node in a what-if.
+    node in a what-if. A plugin may set `pre_filter_is_pure` to say that its answer depends on the pod's shape alone
+    (namespace, labels, owners, spec) and that it leaves the CycleState alone; it is then asked once for each shape.
     """
 
     def pre_filter(self, state: CycleState, pod: PodInfo) -> PreFilterResult | Status | None: ...
@@ -181,7 +182,10 @@ class FeasibleNodes:
 
 
 class PreScorePlugin(Plugin, Protocol):
-    """Prepares scoring of the feasible nodes, or skips the plugin's own Score."""
+    """Prepares scoring of the feasible nodes, or skips the plugin's own Score.
+
+    `pre_score_is_pure` says the same as `pre_filter_is_pure`, and that the answer is the same whichever nodes are left.
+    """
 
     def pre_score(self, state: CycleState, pod: PodInfo, nodes: FeasibleNodes) -> Status | None: ...
 

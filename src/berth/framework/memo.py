@@ -81,6 +81,22 @@ class DependencySet:
         """Whether a column usually outlives the placing of one pod."""
 
 
+class MemoKey:
+    """Whose column it is; hashes once, since fragments can be long."""
+
+    __slots__ = ("_hash", "parts")
+
+    def __init__(self, *parts: Hashable) -> None:
+        self.parts = parts
+        self._hash = hash(parts)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, MemoKey) and self.parts == other.parts)
+
+
 class MemoEntry:
     """One column and what it is valid for. `epoch` differs each time the whole column was computed."""
 
@@ -115,7 +131,7 @@ class Memos:
         self._objects = objects
         self._max_bytes = max_bytes
         self._bytes = 0
-        self._entries: OrderedDict[Hashable, MemoEntry] = OrderedDict()
+        self._entries: OrderedDict[MemoKey, MemoEntry] = OrderedDict()
         self._reservations: dict[str, int] = {}
         self._epochs = 0
         self._last_changed: tuple[tuple[int, ...], NDArray[np.intp] | None] = ((), None)
@@ -128,7 +144,7 @@ class Memos:
         """The table that the columns run over."""
         return self._cache.table
 
-    def entry(self, key: Hashable | None, dependencies: DependencySet, compute: Compute) -> MemoEntry:
+    def entry(self, key: MemoKey | None, dependencies: DependencySet, compute: Compute) -> MemoEntry:
         """Return an up-to-date entry: the kept one, repaired or computed anew, or a fresh one that is not kept."""
         if key is None or not self.enabled or not dependencies.is_kept:
             return self._computed(MemoEntry(), (), compute)
@@ -136,12 +152,16 @@ class Memos:
         if entry is None:
             return self._new_entry(key, dependencies, compute)
         self._entries.move_to_end(key)
+        table = self._cache.table
+        same_pods = not dependencies.pods_on_node or entry.pod_position == table.pod_log.position
+        if dependencies.is_by_row and same_pods and entry.node_position == table.node_log.position:
+            return entry  # what it comes to for most columns and pods: nothing has happened that they look at
         versions = self._versions(dependencies)
         if entry.versions != versions or not self._repaired(entry, dependencies, compute):
             self._computed(entry, versions, compute)
         return entry
 
-    def facts(self, key: Hashable) -> Any:
+    def facts(self, key: MemoKey) -> Any:
         """Return what goes with a kept column, or None."""
         entry = self._entries.get(key)
         return None if entry is None else entry.extra
@@ -176,7 +196,7 @@ class Memos:
         self._entries.clear()
         self._bytes = 0
 
-    def _new_entry(self, key: Hashable, dependencies: DependencySet, compute: Compute) -> MemoEntry:
+    def _new_entry(self, key: MemoKey, dependencies: DependencySet, compute: Compute) -> MemoEntry:
         entry = self._computed(MemoEntry(), self._versions(dependencies), compute)
         self._entries[key] = entry
         self._bytes += entry.column.nbytes

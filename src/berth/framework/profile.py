@@ -4,7 +4,8 @@ Made once from the configuration (`build.py`); called by the cycle. Statuses com
 said them. Points that are run over all nodes live in `verdicts.py` and `scores.py`.
 """
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,15 +13,19 @@ import numpy as np
 from berth.config.types import ExtensionPoint as Point
 from berth.framework.cycle_state import CycleState
 from berth.framework.interface import MAX_PERMIT_TIMEOUT_S, FeasibleNodes, PreFilterResult
-from berth.framework.memo import Memos
-from berth.framework.scores import Scored, ScoreRunner, run_pre_score, run_score
+from berth.framework.memo import MemoKey, Memos
+from berth.framework.preparation import Answer, Preparation, prepare
+from berth.framework.scores import Scored, ScorePlan, ScoreRunner, run_pre_score, run_score
 from berth.framework.status import Code, Status, is_success, unresolvable
 from berth.framework.sums import Sums
-from berth.framework.verdicts import FilterRunner, Mask, Verdicts, call_filter, run_filters
+from berth.framework.verdicts import FilterPlan, FilterRunner, Mask, Verdicts, call_filter, run_filters
 from berth.state.node_view import NodeView
 from berth.state.nominator import Nominator
 from berth.state.pod_info import PodInfo
 from berth.state.table import NodeTable
+
+PURITY = MappingProxyType({Point.PRE_FILTER: "pre_filter_is_pure", Point.PRE_SCORE: "pre_score_is_pure"})
+"""The attribute by which a plugin says that its answer depends on the pod's shape alone."""
 
 
 class PreFiltered(NamedTuple):
@@ -77,7 +82,7 @@ class Profile:
         rejection: Status | None = None
         names: frozenset[str] | None = None
         narrowing: list[str] = []
-        for plugin in self.at(Point.PRE_FILTER):
+        for plugin in self._to_ask(Point.PRE_FILTER, pod, state.skip_filter, lambda p: p.pre_filter(state, pod)):
             answer = plugin.pre_filter(state, pod)
             if isinstance(answer, PreFilterResult):
                 if answer.node_names is None:
@@ -96,7 +101,8 @@ class Profile:
 
     def run_filter(self, state: CycleState, pod: PodInfo, table: NodeTable, searched: Mask) -> Verdicts:
         """Ask every Filter plugin that did not skip about all nodes, then count nominated pods in where there are."""
-        verdicts = run_filters(self.filters, self.memos, self.sums, self.name, state, pod, table, searched)
+        plan = self._filter_plan(state, pod)
+        verdicts = run_filters(plan, self.memos, self.sums, state, pod, table, searched)
         for node_name in self.nominator.nodes():
             row = table.row_of.get(node_name, -1)
             rivals = [p for p in self.nominator.pods_on(node_name) if p.priority >= pod.priority and p.uid != pod.uid]
@@ -135,13 +141,15 @@ class Profile:
 
     def run_pre_score(self, state: CycleState, pod: PodInfo, nodes: FeasibleNodes) -> Status | None:
         """Run PreScore; return the first error."""
-        return run_pre_score(self.at(Point.PRE_SCORE), state, pod, nodes)
+        to_ask = self._to_ask(Point.PRE_SCORE, pod, state.skip_score, lambda p: p.pre_score(state, pod, nodes))
+        return run_pre_score(to_ask, state, pod, nodes)
 
     def run_score(
-        self, state: CycleState, pod: PodInfo, nodes: FeasibleNodes, passing_key: Hashable | None = None
+        self, state: CycleState, pod: PodInfo, nodes: FeasibleNodes, passing_key: MemoKey | None = None
     ) -> Scored | Status:
         """Score the feasible nodes; `passing_key` is `Verdicts.sum_key` where they are that mask as it stands."""
-        return run_score(self.scorers, self.memos, self.sums, self.name, state, pod, nodes, passing_key)
+        plan = self._score_plan(state, pod)
+        return run_score(plan, self.memos, self.sums, state, pod, nodes, passing_key)
 
     def run_reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
         """Run Reserve; return the first failure. The caller undoes with `run_unreserve`."""
@@ -170,6 +178,31 @@ class Profile:
             else:
                 return Permitted(status.by(plugin.name), {})
         return Permitted(Status(Code.WAIT) if timeouts_s else None, timeouts_s)
+
+    def _to_ask(self, point: Point, pod: PodInfo, skipped: set[str], ask: Callable[[Any], Answer]) -> Sequence[Any]:
+        """Return the plugins of PreFilter or PreScore to be asked about this pod; note those that are known to skip."""
+        if not self.memos.enabled:
+            return self.at(point)
+        key = (self.name, point)
+        prepared: Preparation | None = pod.shape.plans.get(key)
+        if prepared is None:
+            prepared = pod.shape.plans[key] = prepare(self.at(point), PURITY[point], ask)
+        skipped |= prepared.skipped
+        return prepared.to_ask
+
+    def _filter_plan(self, state: CycleState, pod: PodInfo) -> FilterPlan:
+        key = (self.name, Point.FILTER, frozenset(state.skip_filter))
+        plan: FilterPlan | None = pod.shape.plans.get(key)
+        if plan is None:
+            plan = pod.shape.plans[key] = FilterPlan.of(self.filters, self.name, state.skip_filter, pod)
+        return plan
+
+    def _score_plan(self, state: CycleState, pod: PodInfo) -> ScorePlan:
+        key = (self.name, Point.SCORE, frozenset(state.skip_score))
+        plan: ScorePlan | None = pod.shape.plans.get(key)
+        if plan is None:
+            plan = pod.shape.plans[key] = ScorePlan.of(self.scorers, self.name, state.skip_score, pod)
+        return plan
 
     def _run_extension(
         self, method: str, state: CycleState, pod: PodInfo, other: PodInfo, node: NodeView

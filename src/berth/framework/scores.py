@@ -4,7 +4,7 @@ Columns that a plugin's row alone decides and that need no normalising are summe
 others are worked out for the feasible rows of this pod. Who wants to see single scores asks `Scored.by_plugin`.
 """
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence, Set
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,10 +20,9 @@ from berth.framework.interface import (
     Rows,
     Scores,
 )
-from berth.framework.memo import ColumnSnapshot, DependencySet, MemoEntry, Memos
+from berth.framework.memo import ColumnSnapshot, DependencySet, MemoEntry, MemoKey, Memos
 from berth.framework.status import Code, Status, error, is_success
 from berth.framework.sums import UNRANKED, Sums
-from berth.framework.verdicts import fragment_of
 from berth.state.pod_info import PodInfo
 
 
@@ -128,17 +127,15 @@ class ScoreRunner:
         self._normalize = getattr(plugin, "normalize_score", None)
         self._signature: Callable[[PodInfo], Hashable | None] | None = getattr(plugin, "signature", None)
 
-    def fragment(self, pod: PodInfo) -> Hashable | None:
-        """Return what of the pod the kept column depends on; None where nothing is kept."""
+    def key(self, profile: str, pod: PodInfo) -> MemoKey | None:
+        """Return whose raw column the answer for this pod is, or None where it is not to be kept."""
         if self._signature is None or not self._dependencies.is_lasting:
             return None
-        return fragment_of(pod, self.plugin, self._signature)
+        fragment = self._signature(pod)
+        return None if fragment is None else MemoKey(profile, self.name, "score", fragment)
 
-    def entry(
-        self, memos: Memos, profile: str, fragment: Hashable, state: CycleState, pod: PodInfo, nodes: FeasibleNodes
-    ) -> MemoEntry:
+    def entry(self, memos: Memos, key: MemoKey, state: CycleState, pod: PodInfo, nodes: FeasibleNodes) -> MemoEntry:
         """Return the raw scores of all rows, kept or repaired, with their `ScoreFacts`."""
-        key = (profile, self.name, "score", fragment)
         facts = (memos.facts(key) if memos.enabled else None) or ScoreFacts()
 
         def compute(rows: Rows) -> tuple[Scores, ScoreFacts]:
@@ -209,41 +206,56 @@ def run_pre_score(plugins: Sequence[Any], state: CycleState, pod: PodInfo, nodes
     return None
 
 
+class ScorePlan(NamedTuple):
+    """Which plugins score pods of one shape, and where their raw columns are kept."""
+
+    runners: tuple[tuple[ScoreRunner, MemoKey | None], ...]
+    total_keys: dict[tuple[MemoKey, ...], MemoKey]
+
+    def total_key(self, summed: tuple[MemoKey, ...]) -> MemoKey:
+        """Return the name of the sum of these columns."""
+        found = self.total_keys.get(summed)
+        if found is None:
+            found = self.total_keys[summed] = MemoKey("total", *summed)
+        return found
+
+    @classmethod
+    def of(cls, runners: Sequence[ScoreRunner], profile: str, skipped: Set[str], pod: PodInfo) -> "ScorePlan":
+        """Make the plan for pods of this pod's shape where these plugins skip."""
+        wanted = tuple((runner, runner.key(profile, pod)) for runner in runners if runner.name not in skipped)
+        return cls(wanted, {})
+
+
 def run_score(
-    runners: Sequence[ScoreRunner],
+    plan: ScorePlan,
     memos: Memos,
     sums: Sums,
-    profile: str,
     state: CycleState,
     pod: PodInfo,
     nodes: FeasibleNodes,
-    passing_key: Hashable | None,
+    passing_key: MemoKey | None,
 ) -> Scored | Status:
-    """Score the feasible nodes with every plugin that did not skip; with none, every node gets 1.
+    """Score the feasible nodes with every plugin of the plan; with none, every node gets 1.
 
     `passing_key` names the kept mask (`Sums.passing`) that the feasible nodes are, where they are one.
     """
     parts: list[_Part] = []
-    kept: list[MemoEntry] = []
-    weights: list[int] = []
-    key: list[Hashable] = [profile]
-    for runner in runners:
-        if runner.name in state.skip_score:
-            continue
-        fragment = runner.fragment(pod)
-        entry = None if fragment is None else runner.entry(memos, profile, fragment, state, pod, nodes)
+    kept: list[tuple[MemoKey, MemoEntry, int]] = []
+    worked_out = False
+    for runner, key in plan.runners:
+        entry = None if key is None else runner.entry(memos, key, state, pod, nodes)
         part = runner.share(entry, state, pod, nodes)
         if isinstance(part, Status):
             return part
         parts.append(part)
-        if part.column is not None and entry is not None:
-            kept.append(entry)
-            weights.append(runner.weight)
-            key.append((runner.name, fragment))
+        if key is not None and entry is not None and part.column is not None:
+            kept.append((key, entry, runner.weight))
+        elif not isinstance(part.weighted, int):
+            worked_out = True
     if not kept:
         return Scored(nodes, parts, None)
-    total_key = tuple(key)
-    total = sums.total(total_key, kept, weights)
-    if passing_key is None or any(part.column is None and not isinstance(part.weighted, int) for part in parts):
+    total_key = plan.total_key(tuple([key for key, _, _ in kept]))
+    total = sums.total(total_key, [entry for _, entry, _ in kept], [weight for _, _, weight in kept])
+    if passing_key is None or worked_out:
         return Scored(nodes, parts, total)
     return Scored(nodes, parts, total, sums.ranked((passing_key, total_key), nodes.mask, total))

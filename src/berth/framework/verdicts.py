@@ -3,7 +3,7 @@
 Out comes, for each plugin that has something to say, a code for each row; which rows are left follows from them.
 """
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence, Set
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from berth.framework.cycle_state import CycleState
 from berth.framework.interface import UNKNOWN, Codes, Dependencies, FilterColumn, Rows
-from berth.framework.memo import ColumnSnapshot, DependencySet, MemoEntry, Memos
+from berth.framework.memo import ColumnSnapshot, DependencySet, MemoEntry, MemoKey, Memos
 from berth.framework.status import Status, error, is_success
 from berth.framework.sums import Sums
 from berth.state.pod_info import PodInfo
@@ -53,29 +53,20 @@ class FilterRunner:
         self.is_lasting = self._dependencies.is_lasting
         self._signature: Callable[[PodInfo], Hashable | None] | None = getattr(plugin, "signature", None)
 
-    def fragment(self, pod: PodInfo) -> Hashable | None:
-        """Return what of the pod the plugin reads, or None where its answer must not be kept."""
-        return None if self._signature is None else fragment_of(pod, self.plugin, self._signature)
+    def key(self, profile: str, pod: PodInfo) -> MemoKey | None:
+        """Return whose column the answer for this pod is, or None where it is not to be kept."""
+        if self._signature is None or not self.is_lasting:
+            return None
+        fragment = self._signature(pod)
+        return None if fragment is None else MemoKey(profile, self.name, "filter", fragment)
 
-    def run(
-        self, memos: Memos, profile: str, fragment: Hashable | None, state: CycleState, pod: PodInfo, table: NodeTable
-    ) -> MemoEntry:
+    def run(self, memos: Memos, key: MemoKey | None, state: CycleState, pod: PodInfo, table: NodeTable) -> MemoEntry:
         """Return the plugin's codes over all rows of the table, and what they mean as `extra`."""
-        key = None if fragment is None else (profile, self.name, "filter", fragment)
 
         def compute(rows: Rows) -> FilterColumn:
             return self._compute(state, pod, table, rows)
 
         return memos.entry(key, self._dependencies, compute)
-
-
-def fragment_of(pod: PodInfo, plugin: Any, signature: Callable[[PodInfo], Hashable | None]) -> Hashable | None:
-    """Return a plugin's fragment of a pod, asked for once for each pod object."""
-    fragments = pod.fragments
-    if plugin in fragments:
-        return fragments[plugin]
-    fragment = fragments[plugin] = signature(pod)
-    return fragment
 
 
 class PerNodeFilter:
@@ -105,40 +96,37 @@ def call_filter(plugin: Any, state: CycleState, pod: PodInfo, node: Any) -> Stat
     return None if is_success(status) else status
 
 
+class FilterPlan(NamedTuple):
+    """Which plugins have something to say of pods of one shape, and where their answers are kept."""
+
+    runners: tuple[tuple[FilterRunner, MemoKey | None], ...]
+    sum_key: MemoKey
+
+    @classmethod
+    def of(cls, runners: Sequence[FilterRunner], profile: str, skipped: Set[str], pod: PodInfo) -> "FilterPlan":
+        """Make the plan for pods of this pod's shape where these plugins skip."""
+        wanted = tuple((runner, runner.key(profile, pod)) for runner in runners if runner.name not in skipped)
+        return cls(wanted, MemoKey(profile, "passing", *(key for _, key in wanted if key is not None)))
+
+
 def run_filters(
-    runners: Sequence[FilterRunner],
-    memos: Memos,
-    sums: Sums,
-    profile: str,
-    state: CycleState,
-    pod: PodInfo,
-    table: NodeTable,
-    searched: Mask,
+    plan: FilterPlan, memos: Memos, sums: Sums, state: CycleState, pod: PodInfo, table: NodeTable, searched: Mask
 ) -> "Verdicts":
-    """Ask every plugin that did not skip about all nodes."""
+    """Ask every plugin of the plan about all nodes."""
     verdicts: list[Verdict] = []
     kept: list[MemoEntry] = []
-    key: list[Hashable] = [profile]
     others: list[MemoEntry] = []
-    for runner in runners:
-        if runner.name in state.skip_filter:
-            continue
-        fragment = runner.fragment(pod)
-        entry = runner.run(memos, profile, fragment, state, pod, table)
+    for runner, key in plan.runners:
+        entry = runner.run(memos, key, state, pod, table)
         verdicts.append(Verdict(runner.name, entry.snapshot(), entry.extra))
-        if fragment is not None and runner.is_lasting:
-            kept.append(entry)
-            key.append((runner.name, fragment))
-        else:
-            others.append(entry)
-    sum_key = tuple(key)
-    kept_mask = mask = sums.passing(sum_key, kept)
+        (others if key is None else kept).append(entry)
+    kept_mask = mask = sums.passing(plan.sum_key, kept)
     for entry in others:
         if entry.column.any():
             mask = mask & (entry.column == 0)
     if searched is not table.valid:
         mask = mask & searched
-    return Verdicts(verdicts, searched, mask, sum_key if mask is kept_mask else None)
+    return Verdicts(verdicts, searched, mask, plan.sum_key if mask is kept_mask else None)
 
 
 class Verdicts:
@@ -146,7 +134,7 @@ class Verdicts:
 
     __slots__ = ("_passing", "by_plugin", "overlay", "searched", "sum_key")
 
-    def __init__(self, by_plugin: list[Verdict], searched: Mask, passing: Mask, sum_key: Hashable | None) -> None:
+    def __init__(self, by_plugin: list[Verdict], searched: Mask, passing: Mask, sum_key: MemoKey | None) -> None:
         self.by_plugin = by_plugin
         self.searched = searched
         """The rows that were looked at."""

@@ -20,6 +20,7 @@ class NodeDeclaredFeatures:
     """PreFilter, Filter."""
 
     name: ClassVar[str] = "NodeDeclaredFeatures"
+    pre_filter_is_pure: ClassVar[bool] = True
 
     def __init__(self, args: None, handle: Handle) -> None:
         pass

@@ -27,6 +27,7 @@ class NodeName:
     """Filter."""
 
     name: ClassVar[str] = "NodeName"
+    pre_filter_is_pure: ClassVar[bool] = True
     filter_dependencies: ClassVar[Dependencies] = frozenset({Dependency.NODE})
 
     def __init__(self, args: None, handle: Handle) -> None:

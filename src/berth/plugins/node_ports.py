@@ -34,6 +34,7 @@ class NodePorts:
     """The plugin."""
 
     name: ClassVar[str] = "NodePorts"
+    pre_filter_is_pure: ClassVar[bool] = True
     filter_dependencies: ClassVar[Dependencies] = frozenset({Dependency.PODS_ON_NODE})
 
     __slots__ = ("_index",)

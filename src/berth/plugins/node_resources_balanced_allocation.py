@@ -164,6 +164,7 @@ class NodeResourcesBalancedAllocation:
 
     name: ClassVar[str] = "NodeResourcesBalancedAllocation"
     args_type: ClassVar[type[NodeResourcesBalancedAllocationArgs]] = NodeResourcesBalancedAllocationArgs
+    pre_score_is_pure: ClassVar[bool] = True
     score_dependencies: ClassVar[Dependencies] = frozenset({Dependency.NODE, Dependency.PODS_ON_NODE})
 
     __slots__ = ("_before", "_key", "_scorer", "_scratch")

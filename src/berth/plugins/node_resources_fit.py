@@ -137,6 +137,8 @@ class NodeResourcesFit:
 
     name: ClassVar[str] = "NodeResourcesFit"
     args_type: ClassVar[type[NodeResourcesFitArgs]] = NodeResourcesFitArgs
+    pre_filter_is_pure: ClassVar[bool] = True
+    pre_score_is_pure: ClassVar[bool] = True
     filter_dependencies: ClassVar[Dependencies] = frozenset(
         {Dependency.NODE, Dependency.PODS_ON_NODE, Objects((DEVICE_CLASS,))}
     )

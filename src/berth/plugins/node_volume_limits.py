@@ -19,6 +19,7 @@ class NodeVolumeLimits:
     """PreFilter, Filter."""
 
     name: ClassVar[str] = "NodeVolumeLimits"
+    pre_filter_is_pure: ClassVar[bool] = True
 
     def __init__(self, args: None, handle: Handle) -> None:
         pass

@@ -62,6 +62,8 @@ class VolumeBinding:
 
     name: ClassVar[str] = "VolumeBinding"
     args_type: ClassVar[type[msgspec.Struct]] = VolumeBindingArgs
+    pre_filter_is_pure: ClassVar[bool] = True
+    pre_score_is_pure: ClassVar[bool] = True
 
     def __init__(self, args: VolumeBindingArgs, handle: Handle) -> None:
         if args.shape and not handle.features.enabled("StorageCapacityScoring"):

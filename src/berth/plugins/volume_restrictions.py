@@ -19,6 +19,7 @@ class VolumeRestrictions:
     """PreFilter, Filter."""
 
     name: ClassVar[str] = "VolumeRestrictions"
+    pre_filter_is_pure: ClassVar[bool] = True
 
     def __init__(self, args: None, handle: Handle) -> None:
         pass

@@ -19,6 +19,7 @@ class VolumeZone:
     """PreFilter, Filter."""
 
     name: ClassVar[str] = "VolumeZone"
+    pre_filter_is_pure: ClassVar[bool] = True
 
     def __init__(self, args: None, handle: Handle) -> None:
         pass

@@ -1,7 +1,7 @@
 """The scheduler's own log on stderr: lines as kube-scheduler's klog writes them, or one JSON object a line.
 
 `berth run` calls `set_up` once. Everything logs through the standard library; `--v` decides from where on it is
-shown: warnings and the milestones always, the rest from 4 (4: debug messages of Berth; 8: those of its libraries too).
+shown: warnings and milestones always, from 2 on each pod's fate too, from 8 on what the libraries have to say.
 """
 
 import logging
@@ -13,25 +13,44 @@ from typing import Literal, TextIO
 
 import msgspec
 
+from berth.cycle.decision import Decision
 from berth.framework.instrument import Instrument
 from berth.state.pod_info import PodInfo
+from berth.state.queued_pod import QueuedPod
 
 Format = Literal["text", "json"]
 
-DEBUG_VERBOSITY = 4
+DEBUG_VERBOSITY = 2
 LIBRARIES_VERBOSITY = 8
+
+_log = logging.getLogger("berth.scheduler")
 
 _LETTERS: Mapping[int, str] = MappingProxyType(
     {logging.DEBUG: "I", logging.INFO: "I", logging.WARNING: "W", logging.ERROR: "E", logging.CRITICAL: "F"}
 )
 
 
-class BugLog(Instrument):
-    """Logs the bugs that end attempts, with their tracebacks."""
+class SchedulerLog(Instrument):
+    """Logs each pod's fate where that is asked for, and the bugs that end attempts, with their tracebacks, always."""
+
+    def decided(self, decision: Decision, seconds: float) -> None:
+        """An attempt that found no node; one that did is told when the pod is bound."""
+        if decision.chosen is None:
+            _log.debug(
+                "unable to schedule pod %s, attempt %d: %s", decision.pod.key, decision.attempts, decision.message
+            )
+
+    def bound(self, queued: QueuedPod, node_name: str, now: float) -> None:
+        """A pod is on its node."""
+        _log.debug("bound pod %s to node %s, attempt %d", queued.pod.key, node_name, queued.attempts)
+
+    def binding_failed(self, pod: PodInfo, reason: str) -> None:
+        """A pod is not on the node chosen for it."""
+        _log.debug("pod %s was chosen a node, but not bound: %s", pod.key, reason)
 
     def broke(self, pod: PodInfo, error: Exception) -> None:
         """Tell of a bug; the pod is tried again later."""
-        logging.getLogger("berth.scheduler").error("scheduling pod %s hit a bug", pod.key, exc_info=error)
+        _log.error("scheduling pod %s hit a bug", pod.key, exc_info=error)
 
 
 class TextFormatter(logging.Formatter):

@@ -15,7 +15,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from berth.cycle.decision import Decision
-from berth.runtime.logs import BugLog
+from berth.runtime.logs import SchedulerLog
 from berth.runtime.tallies import CounterTally, HistogramTally, exponential_buckets
 from berth.state.pod_info import PodInfo
 from berth.state.queued_pod import QueuedPod
@@ -31,7 +31,7 @@ _CYCLE_BUCKETS = exponential_buckets(0.001, 2, 15)
 _EVENT_BUCKETS = exponential_buckets(0.0001, 2, 12)
 
 
-class Metrics(BugLog, Collector):
+class Metrics(SchedulerLog, Collector):
     """Counts what the core does, and looks at it when somebody scrapes."""
 
     def __init__(self, stopwatch: Callable[[], float] = time.perf_counter) -> None:
@@ -96,6 +96,7 @@ class Metrics(BugLog, Collector):
 
     def decided(self, decision: Decision, seconds: float) -> None:
         """A chosen node is half an attempt: the binding is the rest."""
+        super().decided(decision, seconds)
         if decision.chosen is not None:
             self.algorithm_duration.observe(seconds)
             self._started[decision.pod.uid] = (self._stopwatch() - seconds, decision.profile)

@@ -30,9 +30,10 @@ from berth.kube.changes import Added, Change, Deleted, InvalidObject, Modified
 from berth.kube.events import EventRecorder
 from berth.kube.leader import LeaderElectionTimes, LeaderElector
 from berth.kube.transport import Transport
+from berth.runtime.chorus import Chorus
 from berth.runtime.effects import Effects
 from berth.runtime.following import Following
-from berth.runtime.logs import BugLog
+from berth.runtime.logs import SchedulerLog
 from berth.runtime.timing import TimedProfile
 
 SLICE_S = 0.005
@@ -86,7 +87,7 @@ class LiveScheduler:
             config,
             registry or _installed_plugins(),
             rng=self._rng,
-            instrument=instrument or BugLog(),
+            instrument=instrument or SchedulerLog(),
             stopwatch=time.perf_counter if instrument is not None else lambda: 0.0,
         )
         if instrument is not None:
@@ -99,7 +100,7 @@ class LiveScheduler:
         self._is_leading = False
         self._is_stopping = False
         self._invalid_pods: dict[str, InvalidObject] = {}
-        self.following = Following(transport, self._take_in, report=_log.warning, rng=self._rng)
+        self.following = Following(transport, self._take_in, report=Chorus(_log.warning), rng=self._rng)
         names = tuple(self.core.profiles)
         self._recorder = EventRecorder(
             transport, reporting_controller=names[0], reporting_instance=f"{names[0]}-{socket.gethostname()}"

@@ -13,21 +13,19 @@ class ChangeLog:
     unchanged.
     """
 
-    __slots__ = ("_dropped", "_keep", "_rows")
+    __slots__ = ("_dropped", "_keep", "_rows", "position")
 
     def __init__(self, keep: int = 4096) -> None:
         self._rows: list[int] = []
         self._dropped = 0
         self._keep = keep
-
-    @property
-    def position(self) -> int:
+        self.position = 0
         """How many changes there have been."""
-        return self._dropped + len(self._rows)
 
     def append(self, row: int) -> None:
         """Note that `row` changed."""
         self._rows.append(row)
+        self.position += 1
         if len(self._rows) > 2 * self._keep:
             self._dropped += self._keep
             del self._rows[: self._keep]

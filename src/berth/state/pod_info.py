@@ -1,13 +1,17 @@
 """A pod with what scheduling works out of it once: requests, ports, affinity terms.
 
-Made for each pod object that arrives; plugins receive it as "the pod". Its `metadata`, `spec` and `status` are the
-API object's own, the rest is derived from them and never changes.
+A `PodInfo` is made for each pod object that arrives; plugins receive it as "the pod". Its `metadata`, `spec` and
+`status` are the API object's own; the rest is derived from them, never changes, and is shared by all pods of one
+`PodShape`: the replicas of a workload.
 """
 
+from collections import OrderedDict
 from collections.abc import Hashable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from berth.api.pod import Pod, PodAffinityTerm
+import msgspec
+
+from berth.api.pod import Pod, PodAffinityTerm, WeightedPodAffinityTerm
 from berth.api.pod_resources import Requests, pod_requests, scoring_requests
 from berth.api.selectors import Selector, compile_selector
 from berth.state.lazy import lazy
@@ -52,17 +56,139 @@ class WeightedTerm(NamedTuple):
     weight: int
 
 
+class PodShape:
+    """What is derived from a pod's namespace, labels, owners and spec alone, whichever node it runs on.
+
+    Pods that differ in none of these share one shape, so that all this is worked out once for a workload.
+    """
+
+    def __init__(self, pod: Pod) -> None:
+        self._pod = pod
+        self._spec = pod.spec
+        self.fragments: dict[object, Hashable] = {}
+        """What plugins read of the pod (`signature`), by plugin."""
+        self.plans: dict[object, Any] = {}
+        """What profiles have worked out for pods of this shape, by profile and point."""
+
+    @lazy
+    def requests(self) -> Requests:
+        """What the pod asks of a node, overhead included."""
+        return pod_requests(self._pod)
+
+    @lazy
+    def scoring_requests(self) -> tuple[int, int]:
+        """CPU in milli-units and memory in bytes, with defaults where containers ask for nothing."""
+        return scoring_requests(self._pod, self.requests)
+
+    @lazy
+    def host_ports(self) -> tuple[HostPort, ...]:
+        """The node's ports that regular containers and sidecars want."""
+        sidecars = (c for c in self._spec.init_containers if c.restart_policy == "Always")
+        return tuple(
+            HostPort(port.host_ip or WILDCARD_IP, port.protocol or "TCP", port.host_port)
+            for container in (*self._spec.containers, *sidecars)
+            for port in container.ports
+            if port.host_port > 0
+        )
+
+    @lazy
+    def required_affinity_terms(self) -> tuple[AffinityTerm, ...]:
+        """Terms of required pod affinity. Raises `SelectorError`."""
+        affinity = self._spec.affinity and self._spec.affinity.pod_affinity
+        return self._terms(affinity.required) if affinity else ()
+
+    @lazy
+    def required_anti_affinity_terms(self) -> tuple[AffinityTerm, ...]:
+        """Terms of required pod anti-affinity. Raises `SelectorError`."""
+        affinity = self._spec.affinity and self._spec.affinity.pod_anti_affinity
+        return self._terms(affinity.required) if affinity else ()
+
+    @lazy
+    def preferred_affinity_terms(self) -> tuple[WeightedTerm, ...]:
+        """Terms of preferred pod affinity. Raises `SelectorError`."""
+        affinity = self._spec.affinity and self._spec.affinity.pod_affinity
+        return self._weighted_terms(affinity.preferred) if affinity else ()
+
+    @lazy
+    def preferred_anti_affinity_terms(self) -> tuple[WeightedTerm, ...]:
+        """Terms of preferred pod anti-affinity. Raises `SelectorError`."""
+        affinity = self._spec.affinity and self._spec.affinity.pod_anti_affinity
+        return self._weighted_terms(affinity.preferred) if affinity else ()
+
+    @lazy
+    def label_key(self) -> Hashable:
+        """Namespace and labels as one value: what selectors of other pods can see of this one."""
+        return self._pod.metadata.namespace, frozenset(self._pod.metadata.labels.items())
+
+    def _terms(self, terms: tuple[PodAffinityTerm, ...]) -> tuple[AffinityTerm, ...]:
+        return tuple(self._term(term) for term in terms)
+
+    def _weighted_terms(self, terms: tuple[WeightedPodAffinityTerm, ...]) -> tuple[WeightedTerm, ...]:
+        return tuple(WeightedTerm(self._term(term.pod_affinity_term), term.weight) for term in terms)
+
+    def _term(self, term: PodAffinityTerm) -> AffinityTerm:
+        own_namespace = not term.namespaces and term.namespace_selector is None
+        return AffinityTerm(
+            compile_selector(term.label_selector),
+            term.topology_key,
+            frozenset({self._pod.metadata.namespace} if own_namespace else term.namespaces),
+            compile_selector(term.namespace_selector),
+        )
+
+
+class PodShapes:
+    """Shapes of the pods seen lately, so that pods of one workload share theirs."""
+
+    __slots__ = ("_max", "_shapes")
+
+    def __init__(self, max_shapes: int = 4096) -> None:
+        self._shapes: OrderedDict[bytes, PodShape] = OrderedDict()
+        self._max = max_shapes
+
+    def of(self, pod: Pod) -> PodShape:
+        """Return the shape of a pod: one of its own where its status or its name matters too."""
+        if not _is_shareable(pod):
+            return PodShape(pod)
+        meta = pod.metadata
+        spec = pod.spec if not pod.spec.node_name else msgspec.structs.replace(pod.spec, node_name="")
+        key = _ENCODER.encode((meta.namespace, meta.labels, meta.owner_references, spec))
+        shape = self._shapes.get(key)
+        if shape is not None:
+            self._shapes.move_to_end(key)
+            return shape
+        shape = self._shapes[key] = PodShape(pod)
+        if len(self._shapes) > self._max:
+            self._shapes.popitem(last=False)
+        return shape
+
+
+def _is_shareable(pod: Pod) -> bool:
+    """Resizes in flight count by status; claims made for a pod go by its name."""
+    spec, status = pod.spec, pod.status
+    return not (
+        status.container_statuses
+        or status.init_container_statuses
+        or status.resources
+        or spec.volumes
+        or spec.resource_claims
+    )
+
+
+_ENCODER = msgspec.json.Encoder()
+
+
 class PodInfo:
     """The pod that plugins see."""
 
-    def __init__(self, pod: Pod) -> None:
+    def __init__(self, pod: Pod, shape: PodShape | None = None) -> None:
         self.pod = pod
+        self.shape = shape if shape is not None else PodShape(pod)
         self.metadata, self.spec, self.status = pod.metadata, pod.spec, pod.status
         self.name, self.namespace, self.uid = pod.metadata.name, pod.metadata.namespace, pod.metadata.uid
         self.key = f"{self.namespace}/{self.name}"
         self.labels = pod.metadata.labels
         self.priority = pod.spec.priority or 0
-        self.fragments: dict[object, Hashable] = {}
+        self.fragments = self.shape.fragments
 
     def __repr__(self) -> str:
         return f"PodInfo({self.key})"
@@ -77,72 +203,48 @@ class PodInfo:
         """Say whether the pod is being deleted."""
         return self.metadata.deletion_timestamp is not None
 
-    @lazy
+    @property
     def requests(self) -> Requests:
-        """What the pod asks of a node, overhead included."""
-        return pod_requests(self.pod)
+        """What the pod asks of a node, overhead included; not to be changed."""
+        return self.shape.requests
 
-    @lazy
+    @property
     def scoring_requests(self) -> tuple[int, int]:
         """CPU in milli-units and memory in bytes, with defaults where containers ask for nothing."""
-        return scoring_requests(self.pod, self.requests)
+        return self.shape.scoring_requests
 
-    @lazy
+    @property
     def host_ports(self) -> tuple[HostPort, ...]:
         """The node's ports that regular containers and sidecars want."""
-        sidecars = (c for c in self.spec.init_containers if c.restart_policy == "Always")
-        return tuple(
-            HostPort(port.host_ip or WILDCARD_IP, port.protocol or "TCP", port.host_port)
-            for container in (*self.spec.containers, *sidecars)
-            for port in container.ports
-            if port.host_port > 0
-        )
+        return self.shape.host_ports
 
-    @lazy
+    @property
     def required_affinity_terms(self) -> tuple[AffinityTerm, ...]:
         """Terms of required pod affinity. Raises `SelectorError`."""
-        affinity = self.spec.affinity and self.spec.affinity.pod_affinity
-        return self._terms(affinity.required) if affinity else ()
+        return self.shape.required_affinity_terms
 
-    @lazy
+    @property
     def required_anti_affinity_terms(self) -> tuple[AffinityTerm, ...]:
         """Terms of required pod anti-affinity. Raises `SelectorError`."""
-        affinity = self.spec.affinity and self.spec.affinity.pod_anti_affinity
-        return self._terms(affinity.required) if affinity else ()
+        return self.shape.required_anti_affinity_terms
 
-    @lazy
+    @property
     def preferred_affinity_terms(self) -> tuple[WeightedTerm, ...]:
         """Terms of preferred pod affinity. Raises `SelectorError`."""
-        affinity = self.spec.affinity and self.spec.affinity.pod_affinity
-        preferred = affinity.preferred if affinity else ()
-        return tuple(WeightedTerm(self._term(p.pod_affinity_term), p.weight) for p in preferred)
+        return self.shape.preferred_affinity_terms
 
-    @lazy
+    @property
     def preferred_anti_affinity_terms(self) -> tuple[WeightedTerm, ...]:
         """Terms of preferred pod anti-affinity. Raises `SelectorError`."""
-        affinity = self.spec.affinity and self.spec.affinity.pod_anti_affinity
-        preferred = affinity.preferred if affinity else ()
-        return tuple(WeightedTerm(self._term(p.pod_affinity_term), p.weight) for p in preferred)
+        return self.shape.preferred_anti_affinity_terms
 
-    @lazy
+    @property
     def label_key(self) -> Hashable:
         """Namespace and labels as one value: what selectors of other pods can see of this one."""
-        return self.namespace, frozenset(self.labels.items())
+        return self.shape.label_key
 
     @property
     def has_pod_affinity(self) -> bool:
         """Say whether the pod speaks of other pods at all."""
         affinity = self.spec.affinity
         return affinity is not None and (affinity.pod_affinity is not None or affinity.pod_anti_affinity is not None)
-
-    def _terms(self, terms: tuple[PodAffinityTerm, ...]) -> tuple[AffinityTerm, ...]:
-        return tuple(self._term(term) for term in terms)
-
-    def _term(self, term: PodAffinityTerm) -> AffinityTerm:
-        own_namespace = not term.namespaces and term.namespace_selector is None
-        return AffinityTerm(
-            compile_selector(term.label_selector),
-            term.topology_key,
-            frozenset({self.namespace} if own_namespace else term.namespaces),
-            compile_selector(term.namespace_selector),
-        )

@@ -1,0 +1,35 @@
+"""PreFilter and PreScore without asking again what cannot have changed.
+
+Many plugins answer from the pod's shape alone (`pre_filter_is_pure`, `pre_score_is_pure`), most of them that they have
+nothing to say. Those are asked once for each shape; the others for every pod.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from berth.framework.interface import PreFilterResult
+from berth.framework.status import Code, Status, is_success
+
+Answer = PreFilterResult | Status | None
+
+
+class Preparation(NamedTuple):
+    """The plugins that skip pods of one shape, and those that are to be asked, in the profile's order."""
+
+    skipped: frozenset[str]
+    to_ask: tuple[Any, ...]
+
+
+def prepare(plugins: Sequence[Any], purity: str, ask: Callable[[Any], Answer]) -> Preparation:
+    """Ask the pure plugins now; one that rejects or narrows is left to be asked in its turn."""
+    skipped: set[str] = set()
+    to_ask: list[Any] = []
+    for plugin in plugins:
+        answer = ask(plugin) if getattr(plugin, purity, False) else None
+        if answer is None and getattr(plugin, purity, False):
+            continue
+        if isinstance(answer, Status) and answer.code is Code.SKIP:
+            skipped.add(plugin.name)
+        elif not isinstance(answer, Status) or not is_success(answer):
+            to_ask.append(plugin)
+    return Preparation(frozenset(skipped), tuple(to_ask))

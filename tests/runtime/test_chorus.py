@@ -1,0 +1,29 @@
+"""Many complaints about one connection are two lines."""
+
+import asyncio
+
+from berth.runtime.chorus import Chorus
+
+
+async def test_the_same_trouble_is_told_once_and_the_others_are_named():
+    said = []
+    chorus = Chorus(said.append, window_s=0.01)
+    for plural in ("pods", "nodes", "services", "nodes"):
+        chorus(f"{plural}: GET /x: cannot connect to 10.0.0.1:6443; trying again in 1 s")
+    assert len(said) == 1
+    assert said[0].startswith("pods: ")
+    await asyncio.sleep(0.03)
+    assert said[1:] == ["the connection fails likewise for nodes, services"]
+    chorus("pods: watching pods: the connection broke; trying again in 2 s")
+    assert len(said) == 3
+    await asyncio.sleep(0.03)
+    assert len(said) == 3
+
+
+async def test_a_kinds_own_trouble_always_passes():
+    said = []
+    chorus = Chorus(said.append)
+    messages = ["pods: a watch line is cut short", "nodes: forbidden (Forbidden, HTTP 403)"]
+    for message in messages:
+        chorus(message)
+    assert said == messages

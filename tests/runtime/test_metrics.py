@@ -1,0 +1,93 @@
+"""What the observer counts of what the core tells it."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from berth.runtime.metrics import Metrics
+from berth.state.queued_pod import QueuedPod
+from berth.testing.builders import make_pod
+
+PROFILE = "default-scheduler"
+
+
+class Stopwatch:
+    def __init__(self):
+        self.now = 100.0
+
+    def __call__(self):
+        return self.now
+
+
+@pytest.fixture
+def stopwatch():
+    return Stopwatch()
+
+
+@pytest.fixture
+def metrics(stopwatch):
+    return Metrics(stopwatch)
+
+
+def decision(pod, chosen, outcome="scheduled"):
+    return SimpleNamespace(pod=pod, chosen=chosen, outcome=outcome, profile=PROFILE, attempts=1, message="no")
+
+
+def queued(pod, attempts, since=0.0):
+    made = QueuedPod(pod, 0.0)
+    made.attempts, made.initial_attempt = attempts, since
+    return made
+
+
+def test_an_attempt_ends_with_the_binding(metrics, stopwatch):
+    pod = make_pod("web").info()
+    metrics.decided(decision(pod, "n1"), 0.5)
+    assert metrics.attempts.value(("scheduled", PROFILE)) == 0
+    stopwatch.now += 1.5
+    metrics.bound(queued(pod, 1), "n1", 10.0)
+    assert metrics.attempts.value(("scheduled", PROFILE)) == 1
+    text = metrics.exposition().decode()
+    duration = 'scheduler_scheduling_attempt_duration_seconds_sum{profile="default-scheduler",result="scheduled"} 2.0'
+    assert duration in text
+    assert "scheduler_scheduling_algorithm_duration_seconds_sum 0.5" in text
+    assert 'scheduler_pod_scheduling_sli_duration_seconds_sum{attempts="1"} 10.0' in text
+
+
+def test_a_binding_that_fails_is_an_error(metrics):
+    pod = make_pod("web").info()
+    metrics.decided(decision(pod, "n1"), 0.5)
+    metrics.binding_failed(pod, "refused")
+    metrics.binding_failed(pod, "told twice")
+    assert metrics.attempts.value(("error", PROFILE)) == 1
+    assert metrics.attempts.value(("scheduled", PROFILE)) == 0
+
+
+@pytest.mark.parametrize("outcome", ["unschedulable", "error"])
+def test_an_attempt_without_a_node_ends_at_once(metrics, outcome):
+    metrics.decided(decision(make_pod("web").info(), None, outcome), 0.25)
+    assert metrics.attempts.value((outcome, PROFILE)) == 1
+    assert metrics.algorithm_duration.count() == 0
+
+
+@pytest.mark.parametrize(("attempts", "label"), [(1, "1"), (14, "14"), (15, "15+"), (99, "15+")])
+def test_attempts_are_told_apart_up_to_fifteen(metrics, attempts, label):
+    metrics.bound(queued(make_pod("web").info(), attempts), "n1", 1.0)
+    assert metrics.sli_duration.count((label,)) == 1
+
+
+def test_a_pod_that_a_flush_saved_is_counted(metrics):
+    saved = queued(make_pod("web").info(), 2)
+    saved.was_flushed = True
+    metrics.bound(saved, "n1", 1.0)
+    assert "scheduler_pod_scheduled_after_flush_total 1.0" in metrics.exposition().decode()
+
+
+def test_names_and_buckets_are_upstreams(metrics):
+    metrics.event_handled("NodeAdded", 0.0001)
+    metrics.waited_on_permit("allowed", 3.0)
+    metrics.queue_incoming("active", "PodAdd")
+    text = metrics.exposition().decode()
+    assert 'scheduler_event_handling_duration_seconds_bucket{event="NodeAdded",le="0.0001"} 1.0' in text
+    assert 'scheduler_event_handling_duration_seconds_bucket{event="NodeAdded",le="0.2048"} 1.0' in text
+    assert 'scheduler_permit_wait_duration_seconds_bucket{le="16.384",result="allowed"} 1.0' in text
+    assert 'scheduler_queue_incoming_pods_total{event="PodAdd",queue="active"} 1.0' in text

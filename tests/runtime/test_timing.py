@@ -1,0 +1,53 @@
+"""One attempt in ten is timed, and timing changes no decision."""
+
+import random
+from collections import Counter
+
+from berth.config.load import default_config
+from berth.core import Core
+from berth.framework.instrument import Instrument
+from berth.intake import ObjectEvent
+from berth.plugins.registry import in_tree_registry
+from berth.runtime.timing import EVERY, TimedProfile
+from berth.testing.builders import make_node, make_pod
+
+NAME = "default-scheduler"
+
+
+class Seen(Instrument):
+    def __init__(self):
+        self.points = Counter()
+        self.chosen = {}
+
+    def extension_point(self, profile, point, status, seconds):
+        assert (profile, status) == (NAME, "Success")
+        assert seconds >= 0
+        self.points[point] += 1
+
+    def decided(self, decision, seconds):
+        self.chosen[decision.pod.key] = decision.chosen
+
+
+def run(pods, *, timed):
+    seen = Seen()
+    core = Core(default_config(), in_tree_registry(), rng=random.Random(7), instrument=seen)
+    if timed:
+        core.profiles[NAME] = TimedProfile(core.profiles[NAME], seen, iter(range(10_000)).__next__)
+    for number in range(5):
+        node = make_node(f"n{number}").capacity(cpu="8", memory="32Gi", pods="110").build()
+        core.handle(ObjectEvent("ADDED", "Node", node), 0.0)
+    for number in range(pods):
+        core.handle(ObjectEvent("ADDED", "Pod", make_pod(f"p{number}").request(cpu="100m").build()), 0.0)
+    while core.has_work:
+        core.step(1.0)
+    return seen
+
+
+def test_one_attempt_in_ten_is_timed_at_every_point():
+    seen = run(3 * EVERY, timed=True)
+    assert len(seen.chosen) == 3 * EVERY
+    assert seen.points == dict.fromkeys(("PreFilter", "Filter", "PreScore", "Score", "Reserve", "Permit"), 3)
+
+
+def test_decisions_are_the_same_with_and_without():
+    assert run(20, timed=True).chosen == run(20, timed=False).chosen
