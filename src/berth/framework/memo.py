@@ -125,7 +125,7 @@ class MemoEntry:
 class Memos:
     """A bounded store of columns over one cache."""
 
-    def __init__(self, cache: Cache, objects: ObjectStore, *, enabled: bool = True, max_bytes: int = 256 << 20) -> None:
+    def __init__(self, cache: Cache, objects: ObjectStore, *, enabled: bool = True, max_bytes: int = 96 << 20) -> None:
         self.enabled = enabled
         self._cache = cache
         self._objects = objects

@@ -15,7 +15,7 @@ from berth.framework.memo import MemoEntry, Memos
 Mask = NDArray[np.bool_]
 Int64 = NDArray[np.int64]
 
-MAX_SUMS = 512
+MAX_SUMS = 192
 """How many sets are kept; each costs up to 8 bytes a node."""
 
 

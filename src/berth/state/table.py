@@ -23,7 +23,8 @@ from berth.state.pod_info import PodInfo
 
 Int64 = NDArray[np.int64]
 
-_SCORED = (CPU, MEMORY)
+DOUBLED_BELOW = 1024
+"""Tables of fewer rows double when they are full, larger ones grow by an eighth."""
 
 
 class NodeTable:
@@ -207,7 +208,8 @@ class NodeTable:
 
     def _take_row(self) -> int:
         if not self._free:
-            self._grow(self.capacity * 2)
+            # Every column operation pays for rows that hold nothing, so large tables grow by less than double.
+            self._grow(self.capacity * 2 if self.capacity < DOUBLED_BELOW else self.capacity + self.capacity // 8)
         return self._free.pop()
 
     def _grow(self, capacity: int) -> None:

@@ -1,0 +1,146 @@
+"""What must hold of a core between any two events, checked by working everything out again.
+
+`check(core)` raises AssertionError, saying what differs. Slow; tests call it after each step.
+"""
+# ruff: noqa: SLF001 - to check what is kept, one must look at it
+
+from collections import Counter
+
+import numpy as np
+
+from berth.api.pod_resources import CPU, PODS
+from berth.api.quantity import milli_value, value
+from berth.core import Core
+from berth.cycle.attempt import Attempt
+from berth.cycle.schedule import Search, schedule_pod
+from berth.queue.queue import SchedulingQueue
+from berth.state.cache import Cache
+from berth.state.label_index import ABSENT
+from berth.state.nominator import Nominator
+from berth.state.pod_info import PodInfo
+from berth.state.table import NodeTable
+
+
+def check(core: Core) -> None:
+    """Check cache, queue and nominator, and that no pending pod is lost."""
+    check_cache(core.cache)
+    check_queue(core.queue)
+    check_nominator(core.nominator)
+    _check_pods(core)
+
+
+def check_cache(cache: Cache) -> None:
+    """Hold columns, counts and indexes against the objects they were made from."""
+    table = cache.table
+    for row in range(table.capacity):
+        _check_pods_of_row(table, row, {u: s.pod for u, s in cache.states().items() if s.row == row})
+        _check_node_of_row(table, row)
+    named = {name: row for row, name in enumerate(table.names) if name}
+    assert table.row_of == named, "names and rows disagree"
+    assert table.node_count == int(table.valid.sum()), "the number of nodes is wrong"
+    assert sorted(table.tree.order()) == np.flatnonzero(table.valid).tolist(), "the node tree holds other rows"
+    free = sorted(table._free)
+    assert free == [row for row, name in enumerate(table.names) if not name], "free rows are lost or used"
+    cache.index.validate()
+
+
+def check_queue(queue: SchedulingQueue) -> None:
+    """Each pod is in at most one place, and what lies in a heap can be popped from it."""
+    places = Counter(queued.pod.uid for queued in queue)
+    places.update(queue.in_flight._started)
+    twice = [uid for uid, count in places.items() if count > 1]
+    assert not twice, f"in more than one place: {twice}"
+    for heap in (queue.active, queue.backoff, queue.error_backoff):
+        live = [q for _, token, q in heap._entries if q.token == token and heap.get(q.pod.uid) is q]
+        assert len(live) == len(heap), "a heap has pods that will never be popped"
+        assert len(heap._entries) <= 64 + 3 * len(heap), "a heap keeps too many stale entries"
+    assert len(queue.in_flight) or not queue.in_flight.event_count, "events are kept though nothing is in flight"
+
+
+def check_nominator(nominator: Nominator) -> None:
+    """Both directions of the nominations agree."""
+    forth = {uid: node for node in nominator.nodes() for uid in (pod.uid for pod in nominator.pods_on(node))}
+    assert forth == nominator._node_of, "nominations by pod and by node disagree"
+    assert all(nominator.pods_on(node) for node in nominator.nodes()), "a node without nominations is kept"
+
+
+def decide(core: Core, pod: PodInfo, *, memos: bool) -> Attempt:
+    """Return what would be decided about a pod now, with the first of equals chosen; nothing is assumed."""
+    profile = core.profiles[pod.spec.scheduler_name]
+    attempt = Attempt(profile, pod)
+    search = Search(core.cache.table, lambda rows: int(rows[0]))
+    search.start_index = core.search.start_index
+    enabled, core.memos.enabled = core.memos.enabled, memos
+    try:
+        for _ in schedule_pod(search, attempt):
+            raise AssertionError(f"pod {pod.key} needs an answer from outside")
+    finally:
+        core.memos.enabled = enabled
+    return attempt
+
+
+def check_memos(core: Core, pod: PodInfo) -> None:
+    """Hold what is remembered against what is worked out afresh: feasible nodes, each plugin's scores, messages."""
+    kept, fresh = (_shown(decide(core, pod, memos=memos)) for memos in (True, False))
+    assert kept == fresh, f"pod {pod.key}: with memos {kept}, without {fresh}"
+
+
+def _shown(attempt: Attempt) -> dict[str, object]:
+    rows = attempt.nodes.row_array() if attempt.nodes is not None else np.zeros(0, dtype=np.intp)
+    scores = attempt.scored.by_plugin(rows) if attempt.scored is not None else []
+    return {
+        "rows": rows.tolist(),
+        "chosen": attempt.chosen_row,
+        "message": attempt.message,
+        "scores": {s.plugin: np.broadcast_to(s.weighted, len(rows)).tolist() for s in scores},
+        "total": attempt.scored.total(rows).tolist() if attempt.scored is not None else None,
+    }
+
+
+def _check_pods(core: Core) -> None:
+    queued = {q.pod.uid: q.pod for q in core.queue}
+    for pod in tuple(core.intake._pods.values()):
+        state = core.cache.state_of(pod.uid)
+        if pod.node_name:
+            assert state is not None and not state.assumed, f"pod {pod.key} is bound but not counted"
+            assert core.cache.table.names[state.row] == pod.node_name, f"pod {pod.key} is counted on another node"
+            assert pod.uid not in queued, f"pod {pod.key} is bound and queued"
+        elif pod.spec.scheduler_name in core.profiles and not pod.is_terminating:
+            assert pod.uid in queued or pod.uid in core.queue.in_flight, f"pod {pod.key} is lost"
+            assert state is None or pod.uid not in queued, f"pod {pod.key} is assumed and queued"
+    known = {pod.uid for pod in core.intake._pods.values()}
+    gone = core.cache.states().keys() - known
+    assert not gone, f"counted though they are gone: {sorted(gone)}"
+    assert queued.keys() <= known, f"queued though they are gone: {sorted(queued.keys() - known)}"
+    nominated = {pod.uid for node in core.nominator.nodes() for pod in core.nominator.pods_on(node)}
+    assert nominated <= known, f"nominated though they are gone: {sorted(nominated - known)}"
+
+
+def _check_pods_of_row(table: NodeTable, row: int, pods: dict[str, PodInfo]) -> None:
+    where = f"row {row} ({table.names[row]})"
+    assert dict(table.pods[row]) == pods, f"{where}: other pods than the cache counts there"
+    for resource, index in table.resource_index.items():
+        expected = sum(pod.requests.get(resource, 0) for pod in pods.values())
+        assert table.requested[index, row] == expected, f"{where}: requested {resource}"
+    assert table.pod_count[row] == len(pods), f"{where}: number of pods"
+    scoring = np.array([pod.scoring_requests for pod in pods.values()], dtype=np.int64).reshape(-1, 2).sum(axis=0)
+    assert table.scoring_requested[:, row].tolist() == scoring.tolist(), f"{where}: requests for scoring"
+
+
+def _check_node_of_row(table: NodeTable, row: int) -> None:
+    node, where = table.nodes[row], f"row {row} ({table.names[row]})"
+    assert (node is not None) == bool(table.valid[row]), f"{where}: valid without a node, or not valid with one"
+    amounts = {} if node is None else dict(node.status.allocatable)
+    for resource, index in table.resource_index.items():
+        expected = (milli_value if resource == CPU else value)(amounts.get(resource, 0))
+        assert table.allocatable[index, row] == expected, f"{where}: allocatable {resource}"
+    assert table.allowed_pods[row] == value(amounts.get(PODS, 0)), f"{where}: allowed pods"
+    taints = () if node is None else node.spec.taints
+    assert table.taint_sets[table.taint_set_ids[row]] == taints, f"{where}: taints"
+    assert bool(table.unschedulable[row]) == (node is not None and node.spec.unschedulable), f"{where}: unschedulable"
+    for key, column in table.labels._columns.items():
+        label = None if node is None else node.metadata.labels.get(key)
+        found = None if column.ids[row] == ABSENT else column.values[column.ids[row]]
+        assert found == label, f"{where}: label {key}"
+    if node is not None:
+        assert set(table.view(row).pods) == set(table.pods[row]), f"{where}: the view is out of date"

@@ -1,0 +1,163 @@
+"""A core in virtual time, with just enough of an API server to answer it. For tests of plugins and of the engine.
+
+Objects go in with `put` and `delete`; `run` steps the core until it has nothing to do, `advance` lets time pass.
+Bindings and status patches are carried out at once and come back as watch events, unless a test says otherwise:
+`refuse` makes bindings fail, `answers_binds = False` leaves them in `requests` until `answer`.
+"""
+
+import random
+from collections import deque
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from berth.api.meta import Condition
+from berth.api.pod import Pod
+from berth.config.load import default_config, load_config
+from berth.core import Core
+from berth.framework.effects import Answer, Bind, Effect, EmitEvent, PatchPodStatus, Request
+from berth.framework.registry import Registry
+from berth.intake import ObjectEvent
+from berth.plugins.registry import in_tree_registry
+from berth.testing.builders import NodeBuilder, PodBuilder
+
+MAX_STEPS = 10_000
+"""After so many steps without an end a core is taken to be stuck."""
+
+
+class VirtualCluster:
+    """One core, its clock, and the pods as the API server has them."""
+
+    def __init__(
+        self,
+        *objects: Any,
+        plugins: Mapping[str, Any] | None = None,
+        config: Mapping[str, Any] | None = None,
+        seed: int = 0,
+        memos: bool = True,
+    ) -> None:
+        registry = in_tree_registry().merge(Registry(plugins or {}, "a test"))
+        loaded = default_config() if config is None else load_config(dict(config), "a test's config")
+        self.now = 0.0
+        self.core = Core(loaded, registry, rng=random.Random(seed), memos=memos)
+        self.objects: dict[tuple[str, str], Any] = {}
+        self.effects: list[Effect] = []
+        """Everything the core has asked for, oldest first."""
+        self.requests: list[Request] = []
+        """What has not been answered yet."""
+        self.answers_binds = True
+        self.confirms_binds = True
+        """Whether a successful binding is seen as a watch event at once."""
+        self._refusals: deque[str] = deque()
+        for obj in objects:
+            self.put(obj)
+
+    def put(self, obj: Any) -> None:
+        """Create an object, or put a newer state in its place."""
+        obj = obj.build() if isinstance(obj, PodBuilder | NodeBuilder) else obj
+        kind, key = _identity(obj)
+        known = self.objects.get((kind, key))
+        self.objects[kind, key] = obj
+        self.handle(ObjectEvent("ADDED" if known is None else "MODIFIED", kind, obj))
+
+    def delete(self, kind: str, key: str) -> None:
+        """Delete an object by `namespace/name` or name."""
+        obj = self.objects.pop((kind, key))
+        self.handle(ObjectEvent("DELETED", kind, obj))
+
+    def pod(self, name: str, namespace: str = "default") -> Pod:
+        """Return a pod as the API server has it."""
+        found: Pod = self.objects["Pod", f"{namespace}/{name}"]
+        return found
+
+    def nodes_of(self) -> dict[str, str]:
+        """Return the node of each pod by the pod's name; the empty string where it has none."""
+        return {pod.metadata.name: pod.spec.node_name for (kind, _), pod in self.objects.items() if kind == "Pod"}
+
+    def handle(self, event: ObjectEvent | Answer) -> None:
+        """Give the core an event, and carry out what it asks for."""
+        self._carry_out(self.core.handle(event, self.now))
+
+    def step(self) -> None:
+        """Let the core take one step, and carry out what it asks for."""
+        self._carry_out(self.core.step(self.now))
+
+    def run(self) -> "VirtualCluster":
+        """Step until there is nothing left to do now."""
+        for _ in range(MAX_STEPS):
+            self.step()
+            deadline = self.core.next_deadline()
+            if not self.core.has_work and (deadline is None or deadline > self.now):
+                return self
+        raise AssertionError(f"the core still has work after {MAX_STEPS} steps at {self.now} s")
+
+    def advance(self, seconds: float) -> "VirtualCluster":
+        """Let time pass, stepping at every deadline on the way."""
+        until = self.now + seconds
+        self.run()
+        while (deadline := self.core.next_deadline()) is not None and deadline <= until:
+            self.now = max(self.now, deadline)
+            self.run()
+        self.now = until
+        return self.run()
+
+    def refuse(self, *errors: str) -> None:
+        """Let the next bindings fail with these errors."""
+        self._refusals.extend(errors)
+
+    def answer(self, request: Request, error: str = "", result: Any = None) -> None:
+        """Answer a request that was held back; a binding without an error is carried out."""
+        self.requests.remove(request)
+        if isinstance(request.effect, Bind) and not error:
+            self._bind(request.effect)
+        self.handle(Answer(request.ticket, result, error))
+
+    def events(self, reason: str) -> list[str]:
+        """Return the notes of the Events with this reason, oldest first."""
+        return [effect.note for effect in self.effects if isinstance(effect, EmitEvent) and effect.reason == reason]
+
+    def patches(self, name: str) -> list[PatchPodStatus]:
+        """Return the status patches of a pod, oldest first."""
+        return [effect for effect in self.effects if isinstance(effect, PatchPodStatus) and effect.pod.name == name]
+
+    def _carry_out(self, effects: list[Effect]) -> None:
+        self.effects += effects
+        for effect in effects:
+            if isinstance(effect, Request):
+                self.requests.append(effect)
+                if isinstance(effect.effect, Bind) and self.answers_binds:
+                    self.answer(effect, self._refusals.popleft() if self._refusals else "")
+            elif isinstance(effect, PatchPodStatus):
+                self._patch(effect)
+
+    def _bind(self, bind: Bind) -> None:
+        pod = self.objects.get(("Pod", bind.pod.key))
+        if pod is None or pod.metadata.uid != bind.pod.uid:
+            return
+        assert not pod.spec.node_name, f"pod {bind.pod.key} is bound a second time, to {bind.node_name}"
+        bound = msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, node_name=bind.node_name))
+        if self.confirms_binds:
+            self.put(bound)
+        else:
+            self.objects["Pod", bind.pod.key] = bound
+
+    def _patch(self, patch: PatchPodStatus) -> None:
+        pod = self.objects.get(("Pod", patch.pod.key))
+        if pod is None or pod.metadata.uid != patch.pod.uid:
+            return
+        status = pod.status
+        if patch.condition_status is not None:
+            condition = Condition(
+                type="PodScheduled", status=patch.condition_status, reason=patch.reason, message=patch.message
+            )
+            others = tuple(known for known in status.conditions if known.type != "PodScheduled")
+            status = msgspec.structs.replace(status, conditions=(*others, condition))
+        if patch.nominated_node_name is not None:
+            status = msgspec.structs.replace(status, nominated_node_name=patch.nominated_node_name)
+        self.put(msgspec.structs.replace(pod, status=status))
+
+
+def _identity(obj: Any) -> tuple[str, str]:
+    meta = obj.metadata
+    return type(obj).__name__, f"{meta.namespace}/{meta.name}" if meta.namespace else meta.name
