@@ -5,6 +5,7 @@ configuration, except that it needs no election: nobody else can reach this stor
 """
 
 import asyncio
+import socket
 from collections.abc import Mapping
 
 import msgspec
@@ -13,24 +14,31 @@ from berth.cluster.store import Store
 from berth.cluster.transport import StoreTransport
 from berth.config.load import default_config
 from berth.explain import Explanation, explain
+from berth.runtime.metrics import Metrics
 from berth.runtime.scheduler import LiveScheduler
+from berth.runtime.serving import HealthServer
 
 STOP_WITHIN_S = 10.0
+USUAL_PORT = 10259
 READY_POLL_S = 0.005
 
 
 class InProcessScheduler:
     """A scheduler on a store; `task` ends only when it is stopped or has failed."""
 
-    __slots__ = ("_live", "_stopping", "_transport", "task")
+    __slots__ = ("_live", "_server", "_stopping", "_transport", "task")
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, serve_on: int | None = 0) -> None:
         config = default_config()
         config = msgspec.structs.replace(
             config, leader_election=msgspec.structs.replace(config.leader_election, leader_elect=False)
         )
         self._transport = StoreTransport(store)
-        self._live = LiveScheduler(config, self._transport)
+        metrics = Metrics()
+        self._live = LiveScheduler(config, self._transport, instrument=metrics)
+        metrics.observe(self._live)
+        port = _usual_or_free_port() if serve_on is None else serve_on
+        self._server = HealthServer(self._live, metrics, config, port=port)
         self._stopping = asyncio.Event()
         self.task: asyncio.Task[None] | None = None
 
@@ -38,6 +46,11 @@ class InProcessScheduler:
         """Why recent pods are where they are, by `namespace/name`; every node that fits is in it."""
         trace = self._live.core.trace
         return {key: explain(decision, top=decision.node_count) for key, decision in trace.items()}
+
+    async def serve(self) -> str:
+        """Serve metrics and decisions on loopback; return where, or the empty string. Raises `PortTaken`."""
+        await self._server.start()
+        return self._server.address
 
     def start(self) -> "asyncio.Task[None]":
         """Begin to schedule; the task fails when the scheduler does."""
@@ -57,4 +70,17 @@ class InProcessScheduler:
             if task is not None:
                 await asyncio.wait_for(task, STOP_WITHIN_S)
         finally:
+            await self._server.stop()
             await self._transport.close()
+
+
+def _usual_or_free_port() -> int:
+    """The port where `berth explain` looks by itself, or another where that is taken."""
+    for port in (USUAL_PORT, 0):
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return int(probe.getsockname()[1])
+    return 0

@@ -38,6 +38,12 @@ MAX_NODES = 100_000
 @click.option("--zones", default=3, show_default=True, type=click.IntRange(0), help="Zones the nodes are dealt out to.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address the API server listens on.")
 @click.option("--port", default=0, show_default=True, type=click.IntRange(0, 65535), help="Port; 0 takes a free one.")
+@click.option(
+    "--scheduler-port",
+    default=None,
+    type=click.IntRange(0, 65535),
+    help="Loopback port of the scheduler's metrics and decisions; 10259 or a free one by default, 0 for none.",
+)
 @click.option("--token", default="", envvar="BERTH_TOKEN", help="Bearer token for clients; by default a random one.")
 def command(
     nodes: int,
@@ -49,6 +55,7 @@ def command(
     zones: int,
     host: str,
     port: int,
+    scheduler_port: int | None,
     token: str,
 ) -> None:
     """Run an embedded cluster: API server, controllers, hollow nodes and the scheduler in one process.
@@ -58,6 +65,7 @@ def command(
     """
     from berth.cluster.embedded import ClusterSettings, EmbeddedCluster
     from berth.cluster.hollow.template import NodeTemplate
+    from berth.runtime.serving import PortTaken
 
     _check_quantity("--node-cpu", node_cpu)
     _check_quantity("--node-memory", node_memory)
@@ -65,7 +73,9 @@ def command(
     settings = ClusterSettings(nodes=nodes, template=template)
     cluster = EmbeddedCluster(settings, directory, host=host, port=port, token=token)
     try:
-        asyncio.run(_run(cluster, nodes, with_scheduler=not no_scheduler))
+        asyncio.run(_run(cluster, nodes, with_scheduler=not no_scheduler, scheduler_port=scheduler_port))
+    except PortTaken as error:
+        raise click.ClickException(f"{error}".replace("--secure-port", "--scheduler-port")) from None
     except OSError as error:
         raise click.ClickException(
             f"cannot serve on {host}:{port} with files in {directory}: {error.strerror or error}; "
@@ -79,32 +89,38 @@ def zone_names(count: int) -> tuple[str, ...]:
     return tuple(f"zone-{letters[i] if i < len(letters) else i}" for i in range(count))
 
 
-def ready_text(cluster: "EmbeddedCluster", nodes: int, *, with_scheduler: bool) -> str:
+def ready_text(cluster: "EmbeddedCluster", nodes: int, *, with_scheduler: bool, served: str = "") -> str:
     """What `up` says when everything is there."""
     path = cluster.kubeconfig.absolute()
     scheduler = "scheduler running" if with_scheduler else "no scheduler"
+    from berth.cli.explain import DEFAULT_SERVER
+
+    where = "" if served in ("", DEFAULT_SERVER) else f" --server {served}"
+    explain = f"  berth explain POD{where}\n" if served else ""
     return (
         f"Berth is up: {nodes} hollow node{'' if nodes == 1 else 's'}, {scheduler}, API server at {cluster.url}\n"
         f"  kubeconfig  {path}\n"
-        f"  export KUBECONFIG={path}\n"
+        f"  export KUBECONFIG={path}\n{explain}"
         "Ctrl-C ends it."
     )
 
 
-async def _run(cluster: "EmbeddedCluster", nodes: int, *, with_scheduler: bool) -> None:
+async def _run(cluster: "EmbeddedCluster", nodes: int, *, with_scheduler: bool, scheduler_port: int | None) -> None:
     """Bring everything up, wait for a signal or for the scheduler to fail, take everything down."""
     from berth.cli.in_process import InProcessScheduler
 
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
     stopped = asyncio.create_task(stop_on_signals().wait())
-    scheduler = InProcessScheduler(cluster.store) if with_scheduler else None
+    scheduler = InProcessScheduler(cluster.store, scheduler_port) if with_scheduler else None
+    served = ""
     try:
         await cluster.start()
         ends: set[asyncio.Task[Any]] = {stopped}
         if scheduler is not None:
+            served = await scheduler.serve()
             ends.add(scheduler.start())
             await scheduler.wait_until_ready()
-        click.echo(ready_text(cluster, nodes, with_scheduler=with_scheduler))
+        click.echo(ready_text(cluster, nodes, with_scheduler=with_scheduler, served=served))
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
     finally:
         stopped.cancel()
