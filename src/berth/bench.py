@@ -13,12 +13,12 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from berth.api.codec import decode
+from berth.api.codec import KINDS, ObjectError, decode
 from berth.config.load import default_config
 from berth.config.types import SchedulerConfiguration
 from berth.core import Core
 from berth.cycle.attempt import Attempt
-from berth.cycle.schedule import schedule_pod
+from berth.cycle.schedule import Search, schedule_pod
 from berth.framework.registry import Registry
 from berth.intake import ObjectEvent
 
@@ -41,12 +41,26 @@ class CheckError(AssertionError):
     """A decision with memos differs from the same decision without: a bug, and which one."""
 
 
+class WorkloadError(ValueError):
+    """A line of a workload that cannot be used: which one, and what is wrong with it."""
+
+
 def load(core: Core, lines: Iterable[bytes]) -> int:
-    """Take a workload in; return how many pods are pending."""
-    for line in lines:
-        kind = msgspec.json.decode(line, type=_Kinded).kind
-        core.handle(ObjectEvent("ADDED", kind, decode(kind, line)), 0.0)
+    """Take a workload in; return how many pods are pending. Raises `WorkloadError`."""
+    for number, line in enumerate(lines, 1):
+        if not line.isspace():
+            core.handle(_event(number, line), 0.0)
     return len(core.queue)
+
+
+def _event(number: int, line: bytes) -> ObjectEvent:
+    try:
+        kind = msgspec.json.decode(line, type=_Kinded).kind
+        if kind not in KINDS:
+            raise WorkloadError(f"line {number}: kind is {kind!r}, not one of {', '.join(sorted(KINDS))}")
+        return ObjectEvent("ADDED", kind, decode(kind, line))
+    except (ObjectError, msgspec.MsgspecError) as error:
+        raise WorkloadError(f"line {number}: {error}") from None
 
 
 def run(
@@ -58,7 +72,7 @@ def run(
     seed: int = 0,
     memos: bool = True,
 ) -> Figures:
-    """Schedule a workload and return the figures. Raises `CheckError`, `ObjectError`."""
+    """Schedule a workload and return the figures. Raises `CheckError`, `WorkloadError`."""
     core = Core(config or default_config(), registry, rng=random.Random(seed), memos=memos)
     pods = load(core, lines)
     before = core.cache.table.pod_count.copy()
@@ -97,10 +111,12 @@ def _without_memos(core: Core) -> Attempt:
     queued = core.queue.active.peek()
     assert queued is not None
     attempt = Attempt(core.profiles[queued.pod.spec.scheduler_name], queued.pod)
-    start_index, core.memos.enabled = core.search.start_index, False
-    for _ in schedule_pod(core.search, attempt):
+    search = Search(core.cache.table, lambda rows: int(rows[0]))  # the core's own draws lots, and would be out of step
+    search.start_index = core.search.start_index
+    enabled, core.memos.enabled = core.memos.enabled, False
+    for _ in schedule_pod(search, attempt):
         raise CheckError(f"pod {queued.pod.key} needs an answer from outside, which a bench does not have")
-    core.search.start_index, core.memos.enabled = start_index, True
+    core.memos.enabled = enabled
     return attempt
 
 

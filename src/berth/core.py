@@ -7,7 +7,7 @@ Same seed and same events give the same effects.
 
 import random
 from collections import OrderedDict, deque
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from berth.config.types import ExtensionPoint, SchedulerConfiguration
 from berth.cycle.attempt import Attempt
 from berth.cycle.binding import bind_pod, reserve_and_permit, undo, will_wait
 from berth.cycle.decision import Decision
+from berth.cycle.evicting import Evictor
 from berth.cycle.schedule import Search, schedule_pod
 from berth.framework.build import build_profiles
 from berth.framework.effects import Answer, Effect, EmitEvent, PatchPodStatus, PodRef, Request, WaitUntil
@@ -32,13 +33,13 @@ from berth.intake import Intake, ObjectEvent
 from berth.queue.queue import SchedulingQueue
 from berth.queue.sorting import sort_key_of
 from berth.queue.waking import WakeTable
-from berth.state.cache import Cache
+from berth.state.cache import Cache, on_node
 from berth.state.nominator import Nominator
 from berth.state.objects import ObjectStore
 from berth.state.pod_info import PodInfo
 from berth.state.queued_pod import QueuedPod
 
-Steps = Generator[Any, Any, None]
+Steps = Generator[Any, Any, Any]
 
 TRACED_PODS = 256
 """How many recent pods' decisions are kept for explaining."""
@@ -68,8 +69,12 @@ class Core:
         self.trace: OrderedDict[str, Decision] = OrderedDict()
         self._rng = rng
         self._stopwatch = stopwatch
-        self.profiles = build_profiles(config, registry, self._handle(config), self.memos)
+        handle = self._handle(config)
+        self.profiles = build_profiles(config, registry, handle, self.memos)
         self.queue = self._make_queue()
+        self._evictor = Evictor(
+            handle, self.queue, tell=lambda effect: self._effects.append(effect), start=lambda s: self._advance(s, None)
+        )
         self.search = Search(self.cache.table, self._break_tie)
         self.intake = Intake(self.cache, self.objects, self.queue, frozenset(self.profiles))
         self._effects: list[Effect] = []
@@ -97,10 +102,9 @@ class Core:
         self.now = now
         if isinstance(event, Answer):
             self._resume(event)
-        elif self._cycle is not None:
-            self._inbox.append(event)
         else:
-            self._take_in(event)
+            self._inbox.append(event)
+            self._empty_inbox()
         self._settle()
         return self._take_effects()
 
@@ -133,6 +137,7 @@ class Core:
         attempt = Attempt(self.profiles[pod.spec.scheduler_name], pod)
         try:
             yield from schedule_pod(self.search, attempt)
+            yield from self._evictor.make_room(attempt)
         except Exception as bug:  # one pod's bad luck must not stop the others
             attempt.error, attempt.chosen_row = self._broke(pod, bug).message, None
         self._record(attempt, queued, self._stopwatch() - started)
@@ -157,16 +162,20 @@ class Core:
     ) -> Steps:
         """Bind an assumed pod, beside the scheduling cycles that follow."""
         waiting = self._hold(attempt, node_name, timeouts_s)
-        work = will_wait(attempt.profile, attempt, node_name)
+        try:
+            work = will_wait(attempt.profile, attempt, node_name)
+        except Exception as bug:  # likewise
+            work = self._broke(attempt.pod, bug)
         status = work if isinstance(work, Status) else None
         if status is None:
             if waiting is not None or work:
-                self._expect(attempt.pod, node_name)
+                self._expect(attempt, node_name)
             try:
                 status = yield from bind_pod(attempt, node_name, waiting, lambda: self._passed_permit(waiting))
             except Exception as bug:  # likewise
                 status = self._broke(attempt.pod, bug)
         if status is not None:
+            self.waiting.remove(attempt.pod.uid)
             self._undo(queued, attempt, node_name, status)
             return
         self.cache.finish_binding(attempt.pod.uid, self.now)
@@ -174,6 +183,11 @@ class Core:
         self.instrument.bound(queued, node_name, self.now)
         note = f"Successfully assigned {attempt.pod.key} to {node_name}"
         self._emit(attempt.pod, "Normal", "Scheduled", "Binding", note)
+        for plugin in attempt.profile.at(ExtensionPoint.POST_BIND):
+            try:
+                plugin.post_bind(attempt.state, attempt.pod, node_name)
+            except Exception as bug:  # the pod is bound all the same
+                self._broke(attempt.pod, bug)
 
     def _hold(self, attempt: Attempt, node_name: str, timeouts_s: dict[str, float]) -> WaitingPod | None:
         if not timeouts_s:
@@ -187,9 +201,10 @@ class Core:
         if waiting is not None:
             self.instrument.waited_on_permit("allowed", self.now - waiting.waiting_since)
 
-    def _expect(self, pod: PodInfo, node_name: str) -> None:
+    def _expect(self, attempt: Attempt, node_name: str) -> None:
         """Tell the API server where a pod that still waits is going to (status.nominatedNodeName)."""
-        self._effects.append(PatchPodStatus(_ref(pod), nominated_node_name=node_name))
+        attempt.nominated_node_name = node_name
+        self._effects.append(PatchPodStatus(_ref(attempt.pod), nominated_node_name=node_name))
 
     def _undo(self, queued: QueuedPod, attempt: Attempt, node_name: str, status: Status) -> None:
         """Take back a choice that could not be carried out; the room it gives back may help others."""
@@ -200,8 +215,10 @@ class Core:
         self.instrument.binding_failed(attempt.pod, status.message)
         rejected = status.code.is_rejection
         plugins = {status.plugin} if rejected and status.plugin else set()
-        self._fail(queued, "Unschedulable" if rejected else "SchedulerError", status.message, plugins, set())
-        self.queue.move(ASSIGNED_POD_DELETE, attempt.pod, None, self.now, except_uid=attempt.pod.uid)
+        reason = "Unschedulable" if rejected else "SchedulerError"
+        self._fail(queued, reason, status.message, plugins, nomination="", told=attempt.nominated_node_name or "")
+        released = on_node(attempt.pod, node_name)
+        self.queue.move(ASSIGNED_POD_DELETE, released, None, self.now, except_uid=attempt.pod.uid)
 
     def _broke(self, pod: PodInfo, bug: Exception) -> Status:
         """A bug, most likely in a plugin, has ended an attempt."""
@@ -211,34 +228,45 @@ class Core:
     def _reject(self, queued: QueuedPod, attempt: Attempt) -> None:
         """A pod that no node was found for goes back to the queue, and is told why."""
         diagnosis = attempt.diagnosis
-        if attempt.nominated_node_name is not None:
-            self._nominate(queued.pod, attempt.nominated_node_name)
         if attempt.error is not None or diagnosis is None:
             no_nodes = diagnosis is not None and not diagnosis.node_count
-            self._fail(queued, "Unschedulable" if no_nodes else "SchedulerError", attempt.message, set(), set())
+            self._fail(queued, "Unschedulable" if no_nodes else "SchedulerError", attempt.message, nomination="")
             return
         plugins = (diagnosis.unschedulable_plugins, diagnosis.pending_plugins)
-        self._fail(queued, "Unschedulable", attempt.message, *plugins)
+        self._fail(queued, "Unschedulable", attempt.message, *plugins, nomination=attempt.nominated_node_name)
 
-    def _fail(self, queued: QueuedPod, reason: str, message: str, plugins: set[str], pending: set[str]) -> None:
-        """Queue a pod again unless it is gone or bound meanwhile; note why in its condition and an event."""
+    def _fail(
+        self,
+        queued: QueuedPod,
+        reason: str,
+        message: str,
+        plugins: Iterable[str] = (),
+        pending: Iterable[str] = (),
+        *,
+        nomination: str | None,
+        told: str = "",
+    ) -> None:
+        """Queue a pod again unless it is gone or bound meanwhile; note why in its condition and an event.
+
+        `nomination` is the node it is nominated to from now on ("" for none, None for what it was before), `told` the
+        one that the API server was told lately.
+        """
         latest = self.intake.latest(queued.pod)
         if latest is None:
             self.queue.done(queued.pod.uid)
             self.nominator.withdraw(queued.pod.uid)
             return
         queued.pod = latest
+        promised = {told, self.nominator.node_of(latest.uid) or "", latest.status.nominated_node_name}
         self.queue.add_unschedulable(queued, plugins, pending, self.now)
+        if nomination is not None:  # after the queue, which goes by what the pod's status says
+            self.nominator.nominate(latest, nomination)
         self._emit(latest, "Warning", "FailedScheduling", "Scheduling", message)
+        news = nomination if promised != {nomination} else None
         if not _has_condition(latest, reason, message):
-            self._effects.append(PatchPodStatus(_ref(latest), "False", reason, message))
-
-    def _nominate(self, pod: PodInfo, node_name: str) -> None:
-        if node_name:
-            self.nominator.nominate(pod, node_name)
-        else:
-            self.nominator.withdraw(pod.uid)
-        self._effects.append(PatchPodStatus(_ref(pod), nominated_node_name=node_name))
+            self._effects.append(PatchPodStatus(_ref(latest), "False", reason, message, news))
+        elif news is not None:
+            self._effects.append(PatchPodStatus(_ref(latest), nominated_node_name=news))
 
     def _emit(self, pod: PodInfo, kind: str, reason: str, action: str, note: str) -> None:
         self._effects.append(EmitEvent(_ref(pod), kind, reason, action, note, pod.spec.scheduler_name))
@@ -284,8 +312,12 @@ class Core:
     def _finished(self, steps: Steps) -> None:
         if steps is self._cycle:
             self._cycle = None
-            while self._inbox and self._cycle is None:
-                self._take_in(self._inbox.popleft())
+            self._empty_inbox()
+
+    def _empty_inbox(self) -> None:
+        """Take in what has come, in its order, unless a cycle is open: then it waits for the cycle's end."""
+        while self._inbox and self._cycle is None:
+            self._take_in(self._inbox.popleft())
 
     def _resume(self, answer: Answer) -> None:
         steps = self._parked.pop(answer.ticket, None)
@@ -294,15 +326,15 @@ class Core:
 
     def _settle(self) -> None:
         """Resume the cycles whose wait is over."""
-        if len(self.waiting):
-            self.waiting.settled(self.now)
         while True:
-            ready = [entry for entry in self._waits if entry[0].predicate() or entry[0].deadline <= self.now]
+            if len(self.waiting):
+                self.waiting.settled(self.now)
+            ready = [entry for entry in self._waits if entry[0].deadline <= self.now or _holds(entry[0])]
             if not ready:
                 return
-            self._waits = [entry for entry in self._waits if entry not in ready]
-            for wait, steps in ready:
-                self._advance(steps, wait.predicate())
+            for entry in ready:
+                self._waits.remove(entry)
+                self._advance(entry[1], _holds(entry[0]))
 
     def _expire(self) -> None:
         for pod in self.cache.expire(self.now):
@@ -325,6 +357,7 @@ class Core:
             now=lambda: self.now,
             activate=lambda uid: self.queue.activate(uid, self.now),
             reservation_changed=self.memos.note_reservation,
+            rng=self._rng,
         )
 
     def _make_queue(self) -> SchedulingQueue:
@@ -338,6 +371,14 @@ class Core:
             policy=self.generation.queue,
             on_incoming=self.instrument.queue_incoming,
         )
+
+
+def _holds(wait: WaitUntil) -> bool:
+    """Say whether what is waited for has come; where that cannot be found out, only the deadline counts."""
+    try:
+        return wait.predicate()
+    except Exception:  # a plugin's bug must not stop everybody else
+        return False
 
 
 def _ref(pod: PodInfo) -> PodRef:

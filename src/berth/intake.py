@@ -19,10 +19,10 @@ from berth.framework.events import (
     Action,
     ClusterEvent,
 )
-from berth.queue.changes import node_changes, pod_changes
+from berth.queue.changes import is_schedulers_own, node_changes, pod_changes
 from berth.queue.in_flight import Happened
 from berth.queue.queue import SchedulingQueue
-from berth.state.cache import Cache
+from berth.state.cache import Cache, on_node
 from berth.state.objects import ObjectStore, key_of
 from berth.state.pod_info import PodInfo, PodShapes
 
@@ -88,39 +88,56 @@ class Intake:
         if pod.node_name:
             self._put_bound(old, pod, now)
         else:
-            self._put_pending(old, pod, now)
+            gone += self._put_pending(old, pod, now)
         return gone
 
     def _put_bound(self, old: PodInfo | None, pod: PodInfo, now: float) -> None:
         known = self._cache.state_of(pod.uid)
         was_bound = known is not None and not known.assumed
+        promised = self._queue.nominator.node_of(pod.uid)
         self._queue.delete(pod.uid)
         self._cache.add_pod(pod)
+        if promised not in (pod.node_name, None):
+            self._note_room(pod, promised, now)
         if not was_bound:
             self._queue.move(ASSIGNED_POD_ADD, None, pod, now)
         elif old is not None:
             for change in pod_changes(old, pod):
                 self._queue.move(change, old, pod, now)
 
-    def _put_pending(self, old: PodInfo | None, pod: PodInfo, now: float) -> None:
+    def _put_pending(self, old: PodInfo | None, pod: PodInfo, now: float) -> list[str]:
         if pod.spec.scheduler_name not in self._scheduler_names:
-            return
+            return []
         if self._cache.state_of(pod.uid) is not None:
-            return
+            return [pod.uid] if pod.is_terminating else []
+        promised = self._queue.nominator.node_of(pod.uid)
+        self._queue_pending(old, pod, now)
+        if promised is not None and self._queue.nominator.node_of(pod.uid) != promised:
+            self._note_room(pod, promised, now)
+        return []
+
+    def _note_room(self, pod: PodInfo, node_name: str, now: float) -> None:
+        """A node that was promised to a pod is no more: others of its priority or below may go there."""
+        self._queue.move(ASSIGNED_POD_DELETE, on_node(pod, node_name), None, now, except_uid=pod.uid)
+
+    def _queue_pending(self, old: PodInfo | None, pod: PodInfo, now: float) -> None:
         if pod.is_terminating:
             self._queue.delete(pod.uid)
         elif old is None or old.node_name:
             self._queue.add(pod, now)
         else:
-            changes = [Happened(change, old, pod) for change in pod_changes(old, pod)]
-            self._queue.update(pod, changes, now)
+            changes = [] if is_schedulers_own(old, pod) else pod_changes(old, pod)
+            self._queue.update(pod, [Happened(change, old, pod) for change in changes], now)
 
     def _remove_pod(self, pod: PodInfo, now: float) -> list[str]:
         del self._pods[pod.key]
+        promised = self._queue.nominator.node_of(pod.uid)
         self._queue.delete(pod.uid)
         counted = self._cache.remove_pod(pod.uid)
         if counted is not None:
             self._queue.move(ASSIGNED_POD_DELETE, counted, None, now)
+        elif promised is not None:
+            self._note_room(pod, promised, now)
         return [pod.uid]
 
     def _take_node(self, event: ObjectEvent, now: float) -> None:
@@ -130,8 +147,10 @@ class Intake:
         old = table.nodes[row] if row is not None else None
         if event.type == "DELETED":
             if self._cache.remove_node(node.metadata.name):
-                self._queue.nominator.withdraw_node(node.metadata.name)
+                homeless = self._queue.nominator.withdraw_node(node.metadata.name)
                 self._queue.move(NODE_DELETE, old, None, now)
+                for pod in homeless:  # else nothing need ever wake them: what they wait for will not come
+                    self._queue.retry(pod.uid, now)
             return
         self._cache.put_node(node)
         if old is None:

@@ -154,6 +154,9 @@ def _failure(attempt: Attempt) -> Json:
     if status is not None:
         shown = _status(status)
         failure["postFilter"] = {"code": "Success", "reasons": []} if is_success(status) else shown
+    if attempt.victims:
+        victims = sorted(victim.key for victim in attempt.victims)
+        failure["preemption"] = [{"node": attempt.nominated_node_name, "victims": victims}]
     return failure
 
 

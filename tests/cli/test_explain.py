@@ -8,6 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from berth.cli.explain import command
+from berth.cli.pod_record import sentences
 
 SCHEDULED = {
     "pod": "default/web",
@@ -111,3 +112,32 @@ def test_no_scheduler_is_exit_code_1():
     assert result.exit_code == 1
     assert "does not answer" in result.output
     assert "Traceback" not in result.output
+
+
+RECORD = {
+    "pod": "default/web",
+    "node": None,
+    "phase": "Pending",
+    "condition": {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no room"},
+    "events": [{"time": "2026-01-02T03:04:05Z", "reason": "FailedScheduling", "note": "no room", "count": 3}],
+}
+
+
+@pytest.mark.parametrize(
+    ("changes", "first"),
+    [
+        ({}, "default/web is pending: Unschedulable: no room"),
+        ({"node": "n1", "phase": "Running"}, "default/web is on node n1 (Running)"),
+        ({"condition": None}, "default/web is pending, and no scheduler has said why"),
+    ],
+)
+def test_the_record_of_the_cluster_in_sentences(changes, first):
+    said = sentences({**RECORD, **changes})
+    assert said == [first, "  2026-01-02T03:04:05Z FailedScheduling (x3): no room"]
+
+
+def test_without_a_usable_kubeconfig_both_reasons_are_told(scheduler, tmp_path):
+    result = run("nobody", "--server", scheduler, "--kubeconfig", str(tmp_path / "nothing"))
+    assert result.exit_code == 1
+    assert "nothing is known of that pod" in result.output
+    assert str(tmp_path / "nothing") in result.output

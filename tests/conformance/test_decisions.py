@@ -7,7 +7,7 @@ from berth.replay import replay
 from tests.conformance.records import cases, differences
 
 THEMES = ("resources", "taints", "node-affinity", "ports", "images", "pod-affinity", "spread", "default-spread",
-          "configured")  # fmt: skip
+          "configured", "preemption", "mixed")  # fmt: skip
 
 
 @pytest.mark.parametrize("memos", [True, False], ids=["memos", "no-memos"])

@@ -115,6 +115,18 @@ def test_a_server_that_is_not_there_is_told_and_waited_for(run, tmp_path):
     assert "Traceback" not in scheduler.said()
 
 
+def test_a_pod_that_the_scheduler_does_not_know_is_explained_from_the_record(cluster, run, tmp_path):
+    scheduler = run("--secure-port", 0)
+    cluster.create(POD, pod("web"))
+    eventually(lambda: is_bound(cluster, "web"))
+    scheduler.end()
+    options = ("--server", "127.0.0.1:1", "--kubeconfig", tmp_path / "cluster" / "kubeconfig")
+    explain = Process(tmp_path / "explain.log", "explain", "web", *options)
+    assert explain.wait() == 0
+    assert "default/web is on node node-" in explain.said()
+    assert "Scheduled (x1): Successfully assigned default/web to node-" in explain.said()
+
+
 def test_a_port_that_is_taken_is_exit_code_1(cluster, run):
     port = free_port()
     first = run("--secure-port", port)

@@ -154,6 +154,22 @@ async def test_lists_again_when_history_is_gone(gone):
         assert case.reports == []
 
 
+@pytest.mark.parametrize(
+    "ahead",
+    [
+        ApiError(504, "Timeout", "Too large resource version: 500, current: 20"),
+        status_line(504, "Timeout", "Too large resource version: 500, current: 20"),
+    ],
+    ids=["HTTP", "ERROR event"],
+)
+async def test_a_server_restored_from_a_backup_is_listed_again_at_once(ahead):
+    lists = [page(500, node("a", 1), node("b", 400)), page(20, node("a", 1), node("c", 19))]
+    async with following(lists, [[ahead]]) as case:
+        assert case.told[2:] == ["synced", "added c@19", "deleted b@400"]
+        assert case.watched_from == ["500", "20"]
+        assert "restored or replaced" in case.reports[0] and len(case.reports) == 1
+
+
 async def test_history_gone_again_and_again_is_not_hammered():
     gone = ApiError(410, "Gone", "too old resource version")
     async with following([page(n) for n in range(10, 20)], [[gone]] * 9) as case:

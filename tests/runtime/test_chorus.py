@@ -2,6 +2,8 @@
 
 import asyncio
 
+import pytest
+
 from berth.runtime.chorus import Chorus
 
 
@@ -13,11 +15,27 @@ async def test_the_same_trouble_is_told_once_and_the_others_are_named():
     assert len(said) == 1
     assert said[0].startswith("pods: ")
     await asyncio.sleep(0.03)
-    assert said[1:] == ["the connection fails likewise for nodes, services"]
+    assert said[1:] == ["the same goes for nodes, services"]
     chorus("pods: watching pods: the connection broke; trying again in 2 s")
     assert len(said) == 3
     await asyncio.sleep(0.03)
     assert len(said) == 3
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [
+        "Unauthorized (Unauthorized, HTTP 401); the credentials are not accepted",
+        "Too large resource version: 500, current: 20 (Timeout, HTTP 504); it was restored or replaced",
+    ],
+)
+async def test_a_server_that_is_another_is_told_once(trouble):
+    said = []
+    chorus = Chorus(said.append, window_s=0.01)
+    for plural in ("pods", "nodes", "services"):
+        chorus(f"{plural}: {trouble}")
+    await asyncio.sleep(0.03)
+    assert said == [f"pods: {trouble}", "the same goes for nodes, services"]
 
 
 async def test_a_kinds_own_trouble_always_passes():

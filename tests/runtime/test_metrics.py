@@ -91,3 +91,14 @@ def test_names_and_buckets_are_upstreams(metrics):
     assert 'scheduler_event_handling_duration_seconds_bucket{event="NodeAdded",le="0.2048"} 1.0' in text
     assert 'scheduler_permit_wait_duration_seconds_bucket{le="16.384",result="allowed"} 1.0' in text
     assert 'scheduler_queue_incoming_pods_total{event="PodAdd",queue="active"} 1.0' in text
+
+
+def test_what_is_counted_is_logged_too(metrics, caplog):
+    caplog.set_level("DEBUG", "berth.scheduler")
+    pod = make_pod("web").info()
+    metrics.bound(queued(pod, 1), "n1", 1.0)
+    metrics.binding_failed(pod, "the node is gone")
+    assert caplog.messages == [
+        "bound pod default/web to node n1, attempt 1",
+        "pod default/web was chosen a node, but not bound: the node is gone",
+    ]

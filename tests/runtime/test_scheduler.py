@@ -233,6 +233,24 @@ async def test_a_bug_costs_one_attempt_and_is_logged(caplog, at):
     assert any(record.exc_info and "default/cursed" in record.getMessage() for record in caplog.records)
 
 
+async def test_even_a_bug_in_the_core_does_not_end_it(caplog):
+    world = World()
+    async with scheduling(world) as scheduler:
+        step, broken = scheduler.core.step, [KeyError("lost")]
+
+        def step_after_a_fall(now):
+            if broken:
+                raise broken.pop()
+            return step(now)
+
+        scheduler.core.step = step_after_a_fall
+        world.add_pod("web")
+        await until(lambda: world.node_of("web"))
+    told = [record for record in caplog.records if record.levelno == logging.ERROR]
+    assert len(told) == 1
+    assert told[0].exc_info[0] is KeyError
+
+
 # --- leaders ----------------------------------------------------------------------------------------------------------
 
 

@@ -21,6 +21,10 @@ class Client:
         async with self._session.get(self._url + path) as answer:
             return answer.status, await answer.text()
 
+    async def status_for(self, host, path):
+        async with self._session.get(self._url + path, headers={"Host": host}) as answer:
+            return answer.status
+
     async def json(self, path):
         async with self._session.get(self._url + path) as answer:
             return answer.status, await answer.json()
@@ -170,3 +174,21 @@ async def test_port_0_serves_nothing(world):
     await server.start()
     assert server.address == ""
     await server.stop()
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("localhost:10259", 200),
+        ("127.0.0.1", 200),
+        ("[::1]:10259", 200),
+        ("10.0.0.7:10259", 200),
+        ("rebound.example.com", 403),
+        ("localhost.example.com:10259", 403),
+        ("[::1", 403),
+    ],
+)
+async def test_a_web_page_that_made_its_name_point_here_reads_nothing(world, host, status):
+    async with at_work(world) as client:
+        for path in ("/debug/decisions", "/configz", "/healthz"):
+            assert await client.status_for(host, path) == status

@@ -50,6 +50,11 @@ class ApiError(TransportError):
         return self.status == 410 or self.reason in ("Gone", "Expired")
 
     @property
+    def is_ahead_of_server(self) -> bool:
+        """The resourceVersion is one that the server has not reached (504): it was restored, or is another one."""
+        return self.status == 504 and "Too large resource version" in self.message
+
+    @property
     def is_unauthorized(self) -> bool:
         """The credentials were not accepted (401)."""
         return self.status == 401

@@ -188,6 +188,7 @@ class AzureDisk(Struct, frozen=True):
     """volumes[].azureDisk."""
 
     disk_name: str = ""
+    disk_uri: str = field(default="", name="diskURI")
 
 
 class CinderVolume(Struct, frozen=True):

@@ -18,6 +18,8 @@ _NUMBER = re.compile(
     r"([+-]?)(\d+(?:\.\d*)?|\.\d+)(?:(Ki|Mi|Gi|Ti|Pi|Ei|n|u|m|k|M|G|T|P|E)|[eE]([+-]?\d{1,9}))?", re.ASCII
 )
 _NANO = Fraction(1, 10**9)
+# Longer than any quantity that means something; reading thousands of digits costs more than it tells.
+_MAX_CHARACTERS = 1000
 _SUFFIX: dict[str, Fraction] = {
     "n": _NANO,
     "u": Fraction(1, 10**6),
@@ -36,10 +38,11 @@ class QuantityError(ValueError):
 def parse(quantity: Quantity) -> Fraction:
     """Return the exact value of `quantity`, in units; what is finer than a nano-unit is rounded away from zero."""
     text = quantity if isinstance(quantity, str) else repr(quantity)
-    match = _NUMBER.fullmatch(text)
+    match = _NUMBER.fullmatch(text) if len(text) <= _MAX_CHARACTERS else None
     if match is None or isinstance(quantity, bool):
+        shown = repr(quantity if len(text) < 100 else f"{text[:100]}…")
         raise QuantityError(
-            f"{quantity!r} is not a quantity: expected a number with an optional suffix "
+            f"{shown} is not a quantity: expected a number with an optional suffix "
             "(n u m k M G T P E, Ki Mi Gi Ti Pi Ei) or exponent, like 500m, 2Gi or 1e3"
         )
     sign, digits, suffix, exponent = match.groups()

@@ -21,6 +21,7 @@ class PersistentVolumeClaimSpec(Struct, frozen=True):
     resources: VolumeResourceRequirements = VolumeResourceRequirements()
     storage_class_name: str | None = None
     volume_mode: str | None = None
+    volume_attributes_class_name: str | None = None
     volume_name: str = ""
     selector: LabelSelector | None = None
 
@@ -61,6 +62,7 @@ class DiskSource(Struct, frozen=True):
     pd_name: str = ""
     volume_id: str = field(default="", name="volumeID")
     disk_name: str = ""
+    disk_uri: str = field(default="", name="diskURI")
 
 
 class PersistentVolumeSpec(Struct, frozen=True):
@@ -71,6 +73,7 @@ class PersistentVolumeSpec(Struct, frozen=True):
     claim_ref: ObjectReference | None = None
     storage_class_name: str = ""
     volume_mode: str | None = None
+    volume_attributes_class_name: str | None = None
     node_affinity: VolumeNodeAffinity | None = None
     csi: CSIVolumeSource | None = None
     gce_persistent_disk: DiskSource | None = None

@@ -6,8 +6,7 @@ from typing import BinaryIO
 import click
 import msgspec
 
-from berth.api.codec import ObjectError
-from berth.bench import CheckError, Figures, run
+from berth.bench import CheckError, Figures, WorkloadError, run
 from berth.config.errors import ConfigError
 
 
@@ -29,8 +28,8 @@ def command(file: BinaryIO, as_json: bool, check: int, no_memos: bool, seed: int
 
     try:
         figures = run(file, full_registry(), check=check, seed=seed, memos=not no_memos)
-    except (ConfigError, ObjectError, msgspec.MsgspecError) as error:
-        raise click.ClickException(str(error)) from error
+    except (ConfigError, WorkloadError) as error:
+        raise click.ClickException(f"{file.name}: {error}") from error
     except CheckError as error:
         click.echo(f"check failed: {error}", err=True)
         sys.exit(1)

@@ -35,18 +35,32 @@ Json = dict[str, Any]
     help="Where the scheduler serves its health endpoints.",
 )
 @click.option(
+    "--kubeconfig",
+    default="",
+    metavar="FILE",
+    help="Where the scheduler does not remember the pod, tell what the cluster of this kubeconfig has on record.",
+)
+@click.option(
     "--node", "nodes", multiple=True, metavar="NAME", help="Show this node plugin by plugin; may be repeated."
 )
 @click.option("--all-nodes", is_flag=True, help="Score and name every node, not only the best and the first ones.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def command(pod: str, namespace: str, server: str, nodes: tuple[str, ...], all_nodes: bool, as_json: bool) -> None:
+def command(
+    pod: str, namespace: str, server: str, kubeconfig: str, nodes: tuple[str, ...], all_nodes: bool, as_json: bool
+) -> None:
     """Tell why POD went where it went, or why it is pending.
 
     POD is a name, or NAMESPACE/NAME. The scheduler remembers the decisions about the most recent pods only.
     """
     if "/" in pod:
         namespace, _, pod = pod.partition("/")
-    report = _ask(server, namespace, pod, nodes, all_nodes)
+    try:
+        report = _ask(server, namespace, pod, nodes, all_nodes)
+    except click.ClickException as unknown:
+        if not kubeconfig:
+            raise
+        _tell_record(kubeconfig, namespace, pod, unknown.message, as_json)
+        return
     if as_json:
         click.echo(json.dumps(report, indent=2))
         return
@@ -73,6 +87,21 @@ def _ask(server: str, namespace: str, pod: str, nodes: tuple[str, ...], all_node
             f"the scheduler at {base} does not answer: {reason}; is `berth run` up there? "
             "--server says where its --secure-port is"
         ) from None
+
+
+def _tell_record(kubeconfig: str, namespace: str, pod: str, why: str, as_json: bool) -> None:
+    """The second best: what the cluster has on record."""
+    from berth.cli.pod_record import NoRecord, read_record, sentences
+
+    try:
+        record = read_record(kubeconfig, namespace, pod)
+    except NoRecord as error:
+        raise click.ClickException(f"{why}; and from the cluster: {error}") from None
+    if as_json:
+        click.echo(json.dumps(record, indent=2))
+        return
+    click.echo("\n".join(sentences(record)))
+    click.echo(f"(only what the cluster has on record: {why})", err=True)
 
 
 def _opener() -> urllib.request.OpenerDirector:

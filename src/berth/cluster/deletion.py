@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from berth.cluster.store import Store
 
 DEFAULT_GRACE_S = 30
+# Nobody waits longer, and what a date can hold ends somewhere.
+MAX_GRACE_S = 100 * 365 * 24 * 3600
 FOREGROUND = "foregroundDeletion"
 ORPHAN = "orphan"
 # Namespaces without which nothing works.
@@ -110,4 +112,4 @@ def _grace_s(kind: ResourceType, obj: Object, options: Object) -> int:
     if not isinstance(asked, int):
         raise bad_request("DeleteOptions: gracePeriodSeconds must be a whole number of seconds")
     # A negative period means "as short as it gets with notice": one second.
-    return asked if asked >= 0 else 1
+    return min(asked, MAX_GRACE_S) if asked >= 0 else 1

@@ -6,6 +6,8 @@ RFC 7386; strategic merge is in `strategic`.
 
 from typing import Any
 
+import msgspec
+
 from berth.cluster.errors import StoreError, bad_request, unsupported_media_type
 from berth.cluster.strategic import strategic_merge
 from berth.cluster.watch import Object
@@ -15,6 +17,9 @@ MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
 PATCH_TYPES = (JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH)
 MAX_OPERATIONS = 10_000
+# What all copies of one patch may come to, as JSON: each can double the object.
+MAX_COPIED_BYTES = 3 * 1024 * 1024
+_MAX_INDEX_DIGITS = 10
 
 
 def apply_patch(target: Object, patch: Any, content_type: str) -> Object:
@@ -62,8 +67,10 @@ def json_patch(target: Any, operations: Any) -> Any:
     if len(operations) > MAX_OPERATIONS:
         message = f"The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {len(operations)}"
         raise StoreError(413, "RequestEntityTooLarge", message)
+    copied_bytes = 0
     for number, operation in enumerate(operations):
         try:
+            copied_bytes = _copied_bytes(target, operation, copied_bytes)
             target = _operate(target, operation)
         except _BadOperationError as error:
             # A patch that does not fit the object is the object's fault as much as the patch's: 422, as upstream.
@@ -74,6 +81,17 @@ def json_patch(target: Any, operations: Any) -> Any:
 
 class _BadOperationError(Exception):
     pass
+
+
+def _copied_bytes(target: Any, operation: Any, so_far: int) -> int:
+    """How much has been copied with this operation; refuses a patch that multiplies the object."""
+    if not isinstance(operation, dict) or operation.get("op") != "copy" or not isinstance(operation.get("from"), str):
+        return so_far
+    copied = so_far + len(msgspec.json.encode(_lookup(target, _pointer(operation["from"]))))
+    if copied > MAX_COPIED_BYTES:
+        message = f"the copy operations of a JSON patch may copy {MAX_COPIED_BYTES} bytes in all"
+        raise StoreError(413, "RequestEntityTooLarge", message)
+    return copied
 
 
 def _operate(target: Any, operation: Any) -> Any:
@@ -109,7 +127,7 @@ def _pointer(path: str) -> list[str]:
 def _index(array: list[Any], key: str, *, past_end: bool = False) -> int:
     if key == "-" and past_end:
         return len(array)
-    if not key.isdigit():
+    if not (key.isascii() and key.isdigit() and len(key) < _MAX_INDEX_DIGITS):
         raise _BadOperationError(f"{key!r} is not an index of a list")
     index = int(key)
     if index >= len(array) + past_end:

@@ -28,14 +28,16 @@ def with_scale(kind: ResourceType, obj: Object, scale: Object) -> Object:
     """The workload with the replicas that a Scale wants; keeps the Scale's own preconditions."""
     _check_scalable(kind, obj)
     name = obj["metadata"]["name"]
-    replicas = (scale.get("spec") or {}).get("replicas", 0)
-    if not isinstance(replicas, int) or isinstance(replicas, bool):
-        raise bad_request(f'Scale "{name}": spec.replicas must be a whole number, not {replicas!r}')
+    spec, asked = scale.get("spec") or {}, scale.get("metadata") or {}
+    if not isinstance(spec, dict) or not isinstance(asked, dict):
+        raise bad_request(f'Scale "{name}": spec and metadata must be objects')
+    replicas = spec.get("replicas", 0)
+    if not isinstance(replicas, int) or isinstance(replicas, bool) or replicas >= 2**31:
+        raise bad_request(f'Scale "{name}": spec.replicas must be a whole number of 32 bits, not {replicas!r}')
     errors = FieldErrors()
     if replicas < 0:
         errors.invalid("spec.replicas", replicas, "must be greater than or equal to 0")
     errors.raise_for("Scale", "autoscaling", name)
-    asked = scale.get("metadata") or {}
     meta = {**obj["metadata"], "resourceVersion": asked.get("resourceVersion", "")}
     if asked.get("uid"):
         meta["uid"] = asked["uid"]

@@ -31,6 +31,7 @@ class Attempt:
         "scored",
         "state",
         "verdicts",
+        "victims",
     )
 
     def __init__(self, profile: Profile, pod: PodInfo) -> None:
@@ -46,6 +47,8 @@ class Attempt:
         self.diagnosis: Diagnosis | None = None
         self.post_filter_status: Status | None = None
         self.nominated_node_name: str | None = None
+        self.victims: tuple[PodInfo, ...] = ()
+        """The pods on the nominated node that have to go."""
         self.error: str | None = None
 
     @property

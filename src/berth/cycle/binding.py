@@ -42,7 +42,7 @@ def undo(cache: Cache, attempt: Attempt, node_name: str) -> None:
 def bind_pod(
     attempt: Attempt, node_name: str, waiting: WaitingPod | None, passed_permit: Callable[[], None]
 ) -> BindSteps:
-    """Wait for Permit, then PreBind, Bind and PostBind."""
+    """Wait for Permit, then PreBind and Bind."""
     if waiting is not None:
         while not waiting.is_settled:
             yield WaitUntil(lambda: waiting.is_settled, min(waiting.deadlines.values()))
@@ -52,9 +52,6 @@ def bind_pod(
     status = yield from _pre_bind(attempt, node_name)
     if status is None:
         status = yield from _bind(attempt, node_name)
-    if status is None:
-        for plugin in attempt.profile.at(Point.POST_BIND):
-            plugin.post_bind(attempt.state, attempt.pod, node_name)
     return status
 
 

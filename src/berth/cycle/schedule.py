@@ -112,7 +112,7 @@ def run_post_filter(attempt: Attempt) -> Steps:
         answer = plugin.post_filter(attempt.state, attempt.pod, diagnosis)
         result, status = (yield from answer) if isinstance(answer, Generator) else answer
         if result is not None:
-            attempt.nominated_node_name = result.nominated_node_name
+            attempt.nominated_node_name, attempt.victims = result.nominated_node_name, result.victims
         if is_success(status):
             attempt.post_filter_status = Status(Code.SUCCESS)
             return

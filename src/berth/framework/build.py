@@ -5,6 +5,7 @@ configuration are reported together as `ConfigError`.
 """
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from berth.config.errors import ConfigError
@@ -27,7 +28,8 @@ def build_profiles(
         points = resolved[profile.scheduler_name]
         names = {name for plugins in points.values() for name, _ in plugins}
         args = decode_profile_args(profile, registry.args_types(), f"profiles[{index}]", names)
-        made = {name: _make(registry, name, args.get(name), handle) for name in sorted(names)}
+        own = handle.within(partial(profiles.__getitem__, profile.scheduler_name))
+        made = {name: _make(registry, name, args.get(name), own) for name in sorted(names)}
         percentage = profile.percentage_of_nodes_to_score
         profiles[profile.scheduler_name] = Profile(
             profile.scheduler_name,

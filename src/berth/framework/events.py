@@ -68,6 +68,11 @@ class QueueingHint(Enum):
     QUEUE = "Queue"
 
 
+def queue_if(may_help: bool) -> QueueingHint:
+    """Return Queue where a change may help, else Skip."""
+    return QueueingHint.QUEUE if may_help else QueueingHint.SKIP
+
+
 HintFunction = Callable[[PodInfo, Any, Any], QueueingHint]
 """`hint(pod, old, new)`: pods are `PodInfo`, other objects their structs; None where there is no old or new."""
 
@@ -81,6 +86,7 @@ class ClusterEventWithHint(NamedTuple):
 
 UNSCHEDULABLE_TIMEOUT = ClusterEvent(WILDCARD, Action.ALL, "UnschedulableTimeout")
 FORCE_ACTIVATE = ClusterEvent(WILDCARD, Action.ALL, "ForceActivate")
+RETRY = ClusterEvent(WILDCARD, Action.ALL, "Retry")
 ASSIGNED_POD_ADD = ClusterEvent("Pod", Action.ADD, "AssignedPodAdd")
 ASSIGNED_POD_DELETE = ClusterEvent("Pod", Action.DELETE, "AssignedPodDelete")
 UNSCHEDULED_POD_ADD = ClusterEvent("Pod", Action.ADD, "UnscheduledPodAdd")

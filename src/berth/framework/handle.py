@@ -1,8 +1,12 @@
 """What a plugin may reach: the cluster's state to read, waiting pods to settle, features, the time."""
 
+import copy
+import random
 from collections.abc import Callable
 
 from berth.config.feature_gates import FeatureGates
+from berth.framework.evictions import Evictions
+from berth.framework.profile import Profile
 from berth.framework.waiting_pods import WaitingPods
 from berth.state.cache import Cache
 from berth.state.nominator import Nominator
@@ -12,7 +16,19 @@ from berth.state.objects import ObjectStore
 class Handle:
     """Given to every plugin when it is made. Plugins only read `cache`, `objects` and `nominator`."""
 
-    __slots__ = ("activate", "cache", "features", "nominator", "now", "objects", "reservation_changed", "waiting")
+    __slots__ = (
+        "activate",
+        "cache",
+        "evictions",
+        "features",
+        "nominator",
+        "now",
+        "objects",
+        "profile",
+        "reservation_changed",
+        "rng",
+        "waiting",
+    )
 
     def __init__(
         self,
@@ -25,6 +41,7 @@ class Handle:
         now: Callable[[], float],
         activate: Callable[[str], None] = lambda _uid: None,
         reservation_changed: Callable[[str], None] = lambda _plugin: None,
+        rng: random.Random | None = None,
     ) -> None:
         self.cache = cache
         self.objects = objects
@@ -37,3 +54,19 @@ class Handle:
         """Move a pending pod, by uid, to the active queue."""
         self.reservation_changed = reservation_changed
         """Tell memos that this plugin's own reservations have changed."""
+        self.rng = rng if rng is not None else random.Random(0)
+        """What lots are drawn from; the same seed gives the same decisions."""
+        self.evictions = Evictions(cache)
+        """Which pods are being evicted for whom."""
+        self.profile: Callable[[], Profile] = _no_profile
+        """The profile that the plugin belongs to, for what-ifs; not to be called before all plugins are made."""
+
+    def within(self, profile: Callable[[], Profile]) -> "Handle":
+        """Return the handle that the plugins of one profile get."""
+        own = copy.copy(self)
+        own.profile = profile
+        return own
+
+
+def _no_profile() -> Profile:
+    raise LookupError("this plugin was made outside any profile")

@@ -100,6 +100,7 @@ class PreFilterPlugin(Plugin, Protocol):
     With `add_pod` and `remove_pod` it can also say how its prepared state changes when a pod comes to or goes from a
     node in a what-if. A plugin may set `pre_filter_is_pure` to say that its answer depends on the pod's shape alone
     (namespace, labels, owners, spec) and that it leaves the CycleState alone; it is then asked once for each shape.
+    It may also be a function of the pod that says whether this holds for pods of its shape.
     """
 
     def pre_filter(self, state: CycleState, pod: PodInfo) -> PreFilterResult | Status | None: ...
@@ -138,9 +139,13 @@ class ColumnFilterPlugin(Plugin, Protocol):
 
 
 class PostFilterResult(NamedTuple):
-    """Where the pod may go once the room there is free; "" clears an earlier nomination."""
+    """Where the pod may go once the room there is free; "" clears an earlier nomination.
+
+    `victims` are pods there, most important first, that must go before: the core evicts them.
+    """
 
     nominated_node_name: str
+    victims: tuple[PodInfo, ...] = ()
 
 
 class PostFilterPlugin(Plugin, Protocol):

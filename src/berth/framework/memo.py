@@ -29,8 +29,9 @@ NEVER_KEPT = frozenset({Dependency.UNKNOWN, Dependency.FEASIBLE_SET})
 REPAIR_AT_MOST = 4
 """Rows are repaired one by one as long as they are less than one in this many of all."""
 
-JOURNAL_AT_MOST = 1024
-"""After so many repairs a column is copied, so that snapshots of the old one need undo no more than these."""
+JOURNAL_AT_MOST = 64
+"""After so many repairs, or as many rows as there are, a column is copied: snapshots of the old one need undo no more
+than these, and a journal is never much larger than its column."""
 
 Journal = list[tuple[NDArray[np.intp], Column]]
 
@@ -100,12 +101,14 @@ class MemoKey:
 class MemoEntry:
     """One column and what it is valid for. `epoch` differs each time the whole column was computed."""
 
-    __slots__ = ("column", "epoch", "extra", "journal", "node_position", "pod_position", "versions")
+    __slots__ = ("column", "epoch", "extra", "journal", "journaled", "node_position", "pod_position", "versions")
 
     def __init__(self) -> None:
         self.column: Column = np.zeros(0)
         self.extra: Any = None
         self.journal: Journal = []
+        self.journaled = 0
+        """How many rows the journal holds."""
         self.epoch = 0
         self.versions: tuple[int, ...] = ()
         self.node_position = self.pod_position = -1
@@ -116,8 +119,9 @@ class MemoEntry:
 
     def repair(self, rows: NDArray[np.intp], values: Column) -> None:
         """Write new values to some rows, remembering the old ones."""
-        if len(self.journal) >= JOURNAL_AT_MOST:
-            self.column, self.journal = self.column.copy(), []
+        self.journaled += len(rows)
+        if len(self.journal) >= JOURNAL_AT_MOST or self.journaled > len(self.column):
+            self.column, self.journal, self.journaled = self.column.copy(), [], len(rows)
         self.journal.append((rows, self.column[rows]))
         self.column[rows] = values
 
@@ -154,7 +158,8 @@ class Memos:
         self._entries.move_to_end(key)
         table = self._cache.table
         same_pods = not dependencies.pods_on_node or entry.pod_position == table.pod_log.position
-        if dependencies.is_by_row and same_pods and entry.node_position == table.node_log.position:
+        same_nodes = entry.node_position == table.node_log.position and len(entry.column) == table.capacity
+        if dependencies.is_by_row and same_pods and same_nodes:
             return entry  # what it comes to for most columns and pods: nothing has happened that they look at
         versions = self._versions(dependencies)
         if entry.versions != versions or not self._repaired(entry, dependencies, compute):
@@ -209,7 +214,7 @@ class Memos:
         table = self._cache.table
         self._epochs += 1
         entry.column, entry.extra = compute(slice(None))
-        entry.journal, entry.versions, entry.epoch = [], versions, self._epochs
+        entry.journal, entry.journaled, entry.versions, entry.epoch = [], 0, versions, self._epochs
         entry.node_position, entry.pod_position = table.node_log.position, table.pod_log.position
         return entry
 

@@ -16,7 +16,7 @@ from berth.framework.interface import MAX_PERMIT_TIMEOUT_S, FeasibleNodes, PreFi
 from berth.framework.memo import MemoKey, Memos
 from berth.framework.preparation import Answer, Preparation, prepare
 from berth.framework.scores import Scored, ScorePlan, ScoreRunner, run_pre_score, run_score
-from berth.framework.status import Code, Status, is_success, unresolvable
+from berth.framework.status import Code, Status, error, is_success, unresolvable
 from berth.framework.sums import Sums
 from berth.framework.verdicts import FilterPlan, FilterRunner, Mask, Verdicts, call_filter, run_filters
 from berth.state.node_view import NodeView
@@ -72,7 +72,10 @@ class Profile:
     def run_pre_enqueue(self, pod: PodInfo) -> Status | None:
         """Return the first rejection of PreEnqueue, or None."""
         for plugin in self.at(Point.PRE_ENQUEUE):
-            status = plugin.pre_enqueue(pod)
+            try:
+                status = plugin.pre_enqueue(pod)
+            except Exception as broken:  # a third-party plugin's bug must not lose the pod
+                status = error(f"plugin {plugin.name!r} failed: {type(broken).__name__}: {broken}")
             if not is_success(status):
                 return status.by(plugin.name)  # type: ignore[no-any-return]
         return None
@@ -105,10 +108,15 @@ class Profile:
         verdicts = run_filters(plan, self.memos, self.sums, state, pod, table, searched)
         for node_name in self.nominator.nodes():
             row = table.row_of.get(node_name, -1)
-            rivals = [p for p in self.nominator.pods_on(node_name) if p.priority >= pod.priority and p.uid != pod.uid]
+            rivals = self.rivals_on(node_name, pod)
             if row >= 0 and rivals and searched[row]:
                 verdicts.overlay[row] = self.run_filter_with(rivals, state, pod, table.view(row))
         return verdicts
+
+    def rivals_on(self, node_name: str, pod: PodInfo) -> list[PodInfo]:
+        """Return the pods nominated to a node whose claim to it is at least as good as the pod's own."""
+        nominated = self.nominator.pods_on(node_name)
+        return [other for other in nominated if other.priority >= pod.priority and other.uid != pod.uid]
 
     def run_filter_with(
         self, nominated: list[PodInfo], state: CycleState, pod: PodInfo, node: NodeView
@@ -161,10 +169,16 @@ class Profile:
         return None
 
     def run_unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
-        """Run Unreserve of every Reserve plugin, in reverse order."""
+        """Run Unreserve of every Reserve plugin, in reverse order; what one of them raises comes after the last."""
+        bugs: list[Exception] = []
         for plugin in reversed(self.at(Point.RESERVE)):
-            plugin.unreserve(state, pod, node_name)
+            try:
+                plugin.unreserve(state, pod, node_name)
+            except Exception as bug:  # the others must give back all the same
+                bugs.append(bug)
             self.memos.note_reservation(plugin.name)
+        if bugs:
+            raise bugs[0]
 
     def run_permit(self, state: CycleState, pod: PodInfo, node_name: str) -> Permitted:
         """Run Permit: a rejection at once, else Wait if any plugin waits."""
@@ -186,7 +200,7 @@ class Profile:
         key = (self.name, point)
         prepared: Preparation | None = pod.shape.plans.get(key)
         if prepared is None:
-            prepared = pod.shape.plans[key] = prepare(self.at(point), PURITY[point], ask)
+            prepared = pod.shape.plans[key] = prepare(self.at(point), PURITY[point], pod, ask)
         skipped |= prepared.skipped
         return prepared.to_ask
 

@@ -6,6 +6,7 @@ may list, allow and reject waiting pods (`Handle.waiting`); the core asks `settl
 
 from collections.abc import Iterable
 
+from berth.config.durations import format_duration_s
 from berth.framework.status import Code, Status
 from berth.state.pod_info import PodInfo
 
@@ -45,8 +46,8 @@ class WaitingPod:
         """Turn the pod away if any plugin's time is up."""
         late = min(self.deadlines, key=self.deadlines.__getitem__, default=None)
         if late is not None and now >= self.deadlines[late]:
-            waited = now - self.waiting_since
-            self.reject(late, f"rejected due to timeout after waiting {waited:g}s at plugin {late}")
+            waited = format_duration_s(self.deadlines[late] - self.waiting_since)
+            self.reject(late, f"rejected due to timeout after waiting {waited} at plugin {late}")
 
 
 class WaitingPods:
@@ -66,6 +67,10 @@ class WaitingPods:
     def add(self, waiting: WaitingPod) -> None:
         """Start to hold a pod."""
         self._pods[waiting.pod.uid] = waiting
+
+    def remove(self, uid: str) -> None:
+        """Hold a pod no longer, whatever it waited for."""
+        self._pods.pop(uid, None)
 
     def get(self, uid: str) -> WaitingPod | None:
         """Return the waiting pod of this uid, or None."""

@@ -64,6 +64,8 @@ def _socket(address: Sequence[Any]) -> socket.socket:
     """A socket that notices when its peer is gone, as Go's do by default."""
     family, kind, protocol, _, _ = address
     made = socket.socket(family, kind, protocol)
+    # Not every event loop sets it on a socket that it is given, and Nagle's delays would halve the bindings a second.
+    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     if sys.platform == "linux":
         made.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEPALIVE_S)

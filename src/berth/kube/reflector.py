@@ -137,7 +137,10 @@ class Reflector:
             await self._broke_off(str(error))
 
     async def _refused(self, error: ApiError) -> None:
-        if error.is_expired:
+        if error.is_ahead_of_server:
+            # A server restored from a backup may take days to reach our version, and then it means something else.
+            self._report(f"{self.resource.plural}: {error}; it was restored or replaced, so listing again")
+        if error.is_expired or error.is_ahead_of_server:
             # Routine after a long disconnect: no complaint, and no wait unless it goes on like that.
             self._resource_version = ""
             self._expirations += 1

@@ -2,7 +2,6 @@
 
 from berth.framework.registry import Registry, out_of_tree_plugins
 from berth.plugins.default_binder import DefaultBinder
-from berth.plugins.default_preemption import DefaultPreemption
 from berth.plugins.dynamic_resources import DynamicResources
 from berth.plugins.image_locality import ImageLocality
 from berth.plugins.inter_pod_affinity import InterPodAffinity
@@ -15,6 +14,7 @@ from berth.plugins.node_resources_fit import NodeResourcesFit
 from berth.plugins.node_unschedulable import NodeUnschedulable
 from berth.plugins.node_volume_limits import NodeVolumeLimits
 from berth.plugins.pod_topology_spread import PodTopologySpread
+from berth.plugins.preemption import DefaultPreemption
 from berth.plugins.priority_sort import PrioritySort
 from berth.plugins.scheduling_gates import SchedulingGates
 from berth.plugins.taint_toleration import TaintToleration

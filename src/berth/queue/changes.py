@@ -3,7 +3,11 @@
 Source of the classes: pkg/scheduler/framework/events.go.
 """
 
+import msgspec
+
+from berth.api.meta import ObjectMeta
 from berth.api.node import Node
+from berth.api.pod import PodStatus
 from berth.framework.events import Action, ClusterEvent
 from berth.state.pod_info import PodInfo
 
@@ -35,6 +39,25 @@ def pod_changes(old: PodInfo, new: PodInfo) -> list[ClusterEvent]:
     }
     actions = [action for action, differs in changed.items() if differs] or [Action.UPDATE_OTHER]
     return [ClusterEvent("Pod", action, _label("Pod", action)) for action in actions]
+
+
+def is_schedulers_own(old: PodInfo, new: PodInfo) -> bool:
+    """Say whether nothing differs but what a scheduler itself notes in a pending pod's status.
+
+    Such a change must not wake the pod: a plugin that any update wakes would have it tried without end.
+    """
+    return (
+        old.spec == new.spec and _unversioned(old) == _unversioned(new) and _others_status(old) == _others_status(new)
+    )
+
+
+def _unversioned(pod: PodInfo) -> ObjectMeta:
+    return msgspec.structs.replace(pod.metadata, resource_version="")
+
+
+def _others_status(pod: PodInfo) -> PodStatus:
+    conditions = tuple(condition for condition in pod.status.conditions if condition.type != "PodScheduled")
+    return msgspec.structs.replace(pod.status, conditions=conditions, nominated_node_name="")
 
 
 def _conditions(node: Node) -> dict[str, str]:

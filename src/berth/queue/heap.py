@@ -34,17 +34,18 @@ class PodHeap:
 
     def push(self, queued: QueuedPod) -> None:
         """Add a pod, or move it to where its key belongs now."""
+        key = self._key(queued)
         queued.token = next(self._tokens)
         self._pods[queued.pod.uid] = queued
-        heapq.heappush(self._entries, (self._key(queued), queued.token, queued))
+        heapq.heappush(self._entries, (key, queued.token, queued))
+        self._drop_stale()
 
     def peek(self) -> QueuedPod | None:
         """Return the first pod without taking it."""
         entries = self._entries
         while entries:
-            _, token, queued = entries[0]
-            if queued.token == token and self._pods.get(queued.pod.uid) is queued:
-                return queued
+            if self._is_live(entries[0]):
+                return entries[0][2]
             heapq.heappop(entries)
         return None
 
@@ -59,7 +60,14 @@ class PodHeap:
     def remove(self, uid: str) -> QueuedPod | None:
         """Take a pod out; return it, or None where it is not here."""
         queued = self._pods.pop(uid, None)
-        if len(self._entries) > 64 + 2 * len(self._pods):
-            self._entries = [entry for entry in self._entries if self._pods.get(entry[2].pod.uid) is entry[2]]
-            heapq.heapify(self._entries)
+        self._drop_stale()
         return queued
+
+    def _drop_stale(self) -> None:
+        if len(self._entries) > 64 + 2 * len(self._pods):
+            self._entries = [entry for entry in self._entries if self._is_live(entry)]
+            heapq.heapify(self._entries)
+
+    def _is_live(self, entry: tuple[Any, int, QueuedPod]) -> bool:
+        _, token, queued = entry
+        return queued.token == token and self._pods.get(queued.pod.uid) is queued

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import count
 from typing import Any
 
-from berth.framework.events import FORCE_ACTIVATE, UNSCHEDULABLE_TIMEOUT, ClusterEvent
+from berth.framework.events import FORCE_ACTIVATE, RETRY, UNSCHEDULABLE_TIMEOUT, ClusterEvent
 from berth.framework.status import Status
 from berth.queue.heap import PodHeap
 from berth.queue.in_flight import Happened, InFlight
@@ -85,7 +85,9 @@ class SchedulingQueue:
             else:
                 self.add(pod, now)
             return
-        queued.pod = pod
+        old, queued.pod = queued.pod, pod
+        if old.status.nominated_node_name and not pod.status.nominated_node_name:
+            self.nominator.withdraw(pod.uid)
         self._note_nomination(pod)
         if pod.uid in self.active:
             self.active.push(queued)
@@ -148,10 +150,19 @@ class SchedulingQueue:
         """Move a pending pod to the active queue at once, on a plugin's word."""
         queued = self.find(uid)
         if queued is None:
-            self.in_flight.note(Happened(FORCE_ACTIVATE, None, None))
+            if uid in self.in_flight:
+                self.in_flight.note(Happened(FORCE_ACTIVATE, None, None))
         elif uid not in self.active:
             self._take(uid)
             self._to_active(queued, FORCE_ACTIVATE.label, now)
+
+    def retry(self, uid: str, now: float) -> None:
+        """Try a pod again once its backoff is over, on the core's word; PreEnqueue is asked anew."""
+        queued = self.unschedulable.pop(uid, None)
+        if queued is not None:
+            self._to_backoff_or_active(queued, RETRY.label, now)
+        elif uid in self.in_flight:
+            self.in_flight.note(Happened(RETRY, None, None))
 
     def flush(self, now: float) -> None:
         """Move on what has waited long enough: backoffs that are over, and very old unschedulable pods."""

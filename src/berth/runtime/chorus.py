@@ -1,15 +1,22 @@
 """One line where every informer has the same complaint.
 
 When the API server goes away, each of a score of watches says so, at every try. `Chorus` stands between them and the
-log: of complaints about the connection itself, the first is passed on, and the others of the next second become one
-line. Complaints of one kind's own (no permission, a broken line) always pass.
+log: of complaints about the connection itself the first is passed on, and the others of the next second become one
+line; so it is where the server accepts us no longer, or begins its history anew. Complaints of one kind's own (no permission, a broken line) always pass.
 """
 
 import asyncio
 from collections.abc import Callable
 
 WINDOW_S = 1.0
-SHARED_TROUBLE = ("cannot connect to", "the connection broke", "timed out", "the proxy cannot be reached")
+SHARED_TROUBLE = (
+    "cannot connect to",
+    "the connection broke",
+    "timed out",
+    "the proxy cannot be reached",
+    "HTTP 401",
+    "restored or replaced",
+)
 
 Report = Callable[[str], None]
 
@@ -41,4 +48,4 @@ class Chorus:
         others, self._others = self._others, set()
         self._is_open = False
         if others:
-            self._report(f"the connection fails likewise for {', '.join(sorted(others))}")
+            self._report(f"the same goes for {', '.join(sorted(others))}")

@@ -91,7 +91,11 @@ class Debugging:
         return PodReport(key, explanation, pending)
 
     def queue(self) -> Iterator[PendingPod]:
-        """Every pod in a queue, in the order in which it would be tried where that is known."""
+        """Every pod in a queue."""
+        for name, queued in self._queued():
+            yield self._pending(queued, name)
+
+    def _queued(self) -> Iterator[tuple[str, QueuedPod]]:
         queue = self._core.queue
         for name, pods in (
             ("active", queue.active),
@@ -100,14 +104,15 @@ class Debugging:
             ("unschedulable", queue.unschedulable.values()),
         ):
             for queued in pods:
-                yield self._pending(queued, "gated" if queued.is_gated else name)
+                yield ("gated" if queued.is_gated else name), queued
 
     def wall_time(self, at: float) -> str:
         """A time of the core's clock as RFC 3339."""
         return _rfc3339(time.time() - (self._scheduler.clock() - at))
 
     def _find_pending(self, key: str) -> PendingPod | None:
-        return next((pending for pending in self.queue() if pending.pod == key), None)
+        found = next(((name, queued) for name, queued in self._queued() if queued.pod.key == key), None)
+        return None if found is None else self._pending(found[1], found[0])
 
     def _pending(self, queued: QueuedPod, queue: str) -> PendingPod:
         profile = self._core.profiles[queued.pod.spec.scheduler_name]

@@ -136,7 +136,7 @@ class Effects:
             error = f"{type(bug).__name__}: {bug}"
         if request.ticket != NO_TICKET:
             self._answer(Answer(request.ticket, result, error))
-        elif error:
+        if error and (request.ticket == NO_TICKET or isinstance(request.effect, EvictPod)):
             self._report(f"{type(request.effect).__name__} failed: {error}")
 
     async def _carry_out_one(self, effect: Any) -> Any:

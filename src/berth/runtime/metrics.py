@@ -105,6 +105,7 @@ class Metrics(SchedulerLog, Collector):
 
     def bound(self, queued: QueuedPod, node_name: str, now: float) -> None:
         """The attempt is over, and so is the pod's way through the queues."""
+        super().bound(queued, node_name, now)
         uid = queued.pod.uid
         started = self._started.pop(uid, None)
         if started is not None:
@@ -119,6 +120,7 @@ class Metrics(SchedulerLog, Collector):
 
     def binding_failed(self, pod: PodInfo, reason: str) -> None:
         """The attempt was in vain."""
+        super().binding_failed(pod, reason)
         started = self._started.pop(pod.uid, None)
         if started is not None:
             self._ended("error", started[1], self._stopwatch() - started[0])

@@ -40,6 +40,8 @@ SLICE_S = 0.005
 """How long cycles run before the event loop gets to its sockets again."""
 MAX_PENDING_BINDINGS = 1024
 """Cycles pause while so many bindings are unanswered: what is decided later is decided on fresher facts."""
+PAUSE_AFTER_BUG_S = 0.1
+"""A bug that comes back at once must not fill the log, nor the processor."""
 DRAIN_S = 5.0
 """How long the end waits for what is under way."""
 
@@ -193,7 +195,13 @@ class LiveScheduler:
             self._warn_about(invalid)
         while not stop.is_set():
             self._wake.clear()
-            if self._run_slice():
+            try:
+                has_more = self._run_slice()
+            except Exception as error:  # one pod's bad luck must not be everybody's
+                _bug(error)
+                await asyncio.sleep(PAUSE_AFTER_BUG_S)
+                continue
+            if has_more:
                 await asyncio.sleep(0)
             else:
                 await self._sleep_until(self.core.next_deadline())
@@ -202,16 +210,12 @@ class LiveScheduler:
         """Run cycles for a few milliseconds; say whether there is more to do at once."""
         core, now = self.core, self._clock()
         until = now + SLICE_S
-        try:
+        self._effects.carry_out(core.step(now))
+        while core.has_work and self._effects.pending_bindings < MAX_PENDING_BINDINGS:
+            now = self._clock()
+            if now >= until:
+                return True
             self._effects.carry_out(core.step(now))
-            while core.has_work and self._effects.pending_bindings < MAX_PENDING_BINDINGS:
-                now = self._clock()
-                if now >= until:
-                    return True
-                self._effects.carry_out(core.step(now))
-        except Exception as error:  # one pod's bad luck must not be everybody's
-            _bug(error)
-            return True
         return False
 
     async def _sleep_until(self, deadline: float | None) -> None:

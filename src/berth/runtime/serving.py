@@ -4,9 +4,11 @@
 beginning. Requests are answered on the scheduler's own event loop, between cycles: no view is ever half made.
 """
 
+import ipaddress
 import os
 from collections.abc import Awaitable, Callable
 from typing import Any
+from urllib.parse import urlsplit
 
 from aiohttp import web
 
@@ -21,7 +23,7 @@ METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 SHUTDOWN_TIMEOUT_S = 0.5
 
 _TRUE = ("", "1", "true")
-Handler = Callable[[web.Request], Awaitable[web.Response]]
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class PortTaken(RuntimeError):  # noqa: N818 - it says what happened
@@ -77,7 +79,7 @@ class HealthServer:
             await runner.cleanup()
 
     def _application(self) -> web.Application:
-        app = web.Application()
+        app = web.Application(middlewares=[_refuse_foreign_hosts])
         routes: dict[str, Handler] = {
             "/": self._index,
             "/metrics": self._get_metrics,
@@ -130,6 +132,20 @@ class HealthServer:
 
     async def _get_queue(self, _request: web.Request) -> web.Response:
         return _json({"pods": list(self._debugging.queue())})
+
+
+@web.middleware
+async def _refuse_foreign_hosts(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Only who means this machine is answered: a web page whose name was made to point here is not."""
+    host = request.host
+    try:
+        name = urlsplit(f"//{host}").hostname or ""
+        is_meant = name == "localhost" or bool(ipaddress.ip_address(name))
+    except ValueError:
+        is_meant = False
+    if not is_meant:
+        return web.Response(status=403, text=f"this is not {host!r}: ask for localhost, or for an address\n")
+    return await handler(request)
 
 
 def _json(value: Any, status: int = 200) -> web.Response:

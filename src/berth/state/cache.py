@@ -113,11 +113,9 @@ class Cache:
         overdue = [
             (uid, state)
             for uid, state in self._states.items()
-            if state.assumed and state.deadline is not None and now > state.deadline
+            if state.assumed and state.deadline is not None and now >= state.deadline
         ]
-        for uid, state in overdue:
-            self._uncount(uid, state)
-        return [state.pod for _, state in overdue]
+        return [self._taken_off(uid, state) for uid, state in overdue]
 
     def next_expiry(self) -> float | None:
         """Return when the next assumed pod expires, or None where none ever does."""
@@ -141,12 +139,11 @@ class Cache:
         self._count(pod, pod.node_name, assumed=False)
 
     def remove_pod(self, uid: str) -> PodInfo | None:
-        """Take a pod off, whatever its state; return it, or None where it was not counted."""
+        """Take a pod off, whatever its state; return it as it was counted, on its node, or None where it was not."""
         state = self._states.get(uid)
         if state is None:
             return None
-        self._uncount(uid, state)
-        return state.pod
+        return self._taken_off(uid, state)
 
     def rows_touched_since_snapshot(self) -> int:
         """Return how many rows changed since the last call: what a snapshot would have to copy."""
@@ -168,6 +165,11 @@ class Cache:
         self.index.add_pod(row, pod)
         self._states[pod.uid] = PodState(pod, row, assumed)
 
+    def _taken_off(self, uid: str, state: PodState) -> PodInfo:
+        pod = on_node(state.pod, self.table.names[state.row])
+        self._uncount(uid, state)
+        return pod
+
     def _uncount(self, uid: str, state: PodState) -> None:
         del self._states[uid]
         self.index.remove_pod(state.row, state.pod)
@@ -176,6 +178,14 @@ class Cache:
     def _match_capacity(self) -> None:
         if self.index.capacity != self.table.capacity:
             self.index.grow(self.table.capacity)
+
+
+def on_node(pod: PodInfo, node_name: str) -> PodInfo:
+    """Return a pod with its node in its spec, where hints look for it: an assumed pod's object does not say yet."""
+    if pod.node_name == node_name:
+        return pod
+    spec = msgspec.structs.replace(pod.spec, node_name=node_name)
+    return PodInfo(msgspec.structs.replace(pod.pod, spec=spec))
 
 
 def same_for_scheduling(old: PodInfo, new: PodInfo) -> bool:

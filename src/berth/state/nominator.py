@@ -22,8 +22,10 @@ class Nominator:
         return len(self._node_of)
 
     def nominate(self, pod: PodInfo, node_name: str) -> None:
-        """Promise `node_name` to a pod, in place of what it was promised before."""
+        """Promise `node_name` to a pod, in place of what it was promised before; "" promises none."""
         self.withdraw(pod.uid)
+        if not node_name:
+            return
         self._node_of[pod.uid] = node_name
         self._by_node.setdefault(node_name, {})[pod.uid] = pod
 

@@ -47,7 +47,7 @@ def check_cache(cache: Cache) -> None:
 def check_queue(queue: SchedulingQueue) -> None:
     """Each pod is in at most one place, and what lies in a heap can be popped from it."""
     places = Counter(queued.pod.uid for queued in queue)
-    places.update(queue.in_flight._started)
+    places.update(list(queue.in_flight._started))
     twice = [uid for uid, count in places.items() if count > 1]
     assert not twice, f"in more than one place: {twice}"
     for heap in (queue.active, queue.backoff, queue.error_backoff):

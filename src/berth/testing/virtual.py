@@ -2,7 +2,8 @@
 
 Objects go in with `put` and `delete`; `run` steps the core until it has nothing to do, `advance` lets time pass.
 Bindings and status patches are carried out at once and come back as watch events, unless a test says otherwise:
-`refuse` makes bindings fail, `answers_binds = False` leaves them in `requests` until `answer`.
+`refuse` makes bindings fail, `answers_binds = False` leaves them in `requests` until `answer`. Evicted pods leave at
+once, or with `evicts_at_once = False` when the test deletes them.
 """
 
 import random
@@ -14,9 +15,10 @@ import msgspec
 
 from berth.api.meta import Condition
 from berth.api.pod import Pod
+from berth.config.feature_gates import feature_gates
 from berth.config.load import default_config, load_config
 from berth.core import Core
-from berth.framework.effects import Answer, Bind, Effect, EmitEvent, PatchPodStatus, Request
+from berth.framework.effects import Answer, Bind, Effect, EmitEvent, EvictPod, PatchPodStatus, Request
 from berth.framework.registry import Registry
 from berth.intake import ObjectEvent
 from berth.plugins.registry import in_tree_registry
@@ -34,11 +36,14 @@ class VirtualCluster:
         *objects: Any,
         plugins: Mapping[str, Any] | None = None,
         config: Mapping[str, Any] | None = None,
+        gates: Mapping[str, bool] | None = None,
         seed: int = 0,
         memos: bool = True,
     ) -> None:
         registry = in_tree_registry().merge(Registry(plugins or {}, "a test"))
-        loaded = default_config() if config is None else load_config(dict(config), "a test's config")
+        switched = feature_gates(gates or {})
+        document = dict(config) if config is not None else None
+        loaded = default_config(switched) if document is None else load_config(document, "a test's config", switched)
         self.now = 0.0
         self.core = Core(loaded, registry, rng=random.Random(seed), memos=memos)
         self.objects: dict[tuple[str, str], Any] = {}
@@ -49,6 +54,9 @@ class VirtualCluster:
         self.answers_binds = True
         self.confirms_binds = True
         """Whether a successful binding is seen as a watch event at once."""
+        self.answers_evictions = True
+        self.evicts_at_once = True
+        """Whether a victim is gone when its eviction is answered, or only on its way."""
         self._refusals: deque[str] = deque()
         for obj in objects:
             self.put(obj)
@@ -111,6 +119,8 @@ class VirtualCluster:
         self.requests.remove(request)
         if isinstance(request.effect, Bind) and not error:
             self._bind(request.effect)
+        if isinstance(request.effect, EvictPod) and not error:
+            self._evict(request.effect)
         self.handle(Answer(request.ticket, result, error))
 
     def events(self, reason: str) -> list[str]:
@@ -128,6 +138,8 @@ class VirtualCluster:
                 self.requests.append(effect)
                 if isinstance(effect.effect, Bind) and self.answers_binds:
                     self.answer(effect, self._refusals.popleft() if self._refusals else "")
+                if isinstance(effect.effect, EvictPod) and self.answers_evictions:
+                    self.answer(effect)
             elif isinstance(effect, PatchPodStatus):
                 self._patch(effect)
 
@@ -141,6 +153,20 @@ class VirtualCluster:
             self.put(bound)
         else:
             self.objects["Pod", bind.pod.key] = bound
+
+    def _evict(self, eviction: EvictPod) -> None:
+        pod = self.objects.get(("Pod", eviction.pod.key))
+        if pod is None or pod.metadata.uid != eviction.pod.uid:
+            return
+        if self.evicts_at_once:
+            self.delete("Pod", eviction.pod.key)
+            return
+        disruption = Condition(
+            type="DisruptionTarget", status="True", reason="PreemptionByScheduler", message=eviction.message
+        )
+        status = msgspec.structs.replace(pod.status, conditions=(*pod.status.conditions, disruption))
+        metadata = msgspec.structs.replace(pod.metadata, deletion_timestamp="2030-01-01T00:00:00Z")
+        self.put(msgspec.structs.replace(pod, status=status, metadata=metadata))
 
     def _patch(self, patch: PatchPodStatus) -> None:
         pod = self.objects.get(("Pod", patch.pod.key))

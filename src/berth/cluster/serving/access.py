@@ -7,7 +7,7 @@ token reviews with which others ask who a token belongs to.
 import hmac
 from typing import Any
 
-from berth.cluster.errors import StoreError
+from berth.cluster.errors import StoreError, bad_request
 from berth.cluster.watch import Object
 
 USER: dict[str, Any] = {
@@ -42,17 +42,21 @@ class Gate:
 
     def admit(self, authorization: str) -> None:
         """Raise 401 unless the Authorization header holds the token."""
-        if not hmac.compare_digest(authorization.encode(), self._expected):
+        # Headers may hold bytes that are no UTF-8, which aiohttp gives as surrogates.
+        if not hmac.compare_digest(authorization.encode(errors="surrogateescape"), self._expected):
             raise StoreError(401, "Unauthorized", "Unauthorized")
 
     def knows(self, token: str) -> bool:
         """Whether a token is ours."""
-        return hmac.compare_digest(token.encode(), self.token.encode())
+        return hmac.compare_digest(token.encode(errors="surrogatepass"), self.token.encode())
 
 
 def review(gate: Gate, group: str, plural: str, body: Object) -> Object:
     """The answer to one review."""
     kind = REVIEWS[group][plural]
+    spec = body.get("spec") or {}
+    if not isinstance(spec, dict):
+        raise bad_request(f"{kind}: spec must be an object")
     answer: Object = {
         "kind": kind,
         "apiVersion": f"{group}/v1",
@@ -60,7 +64,7 @@ def review(gate: Gate, group: str, plural: str, body: Object) -> Object:
     }
     if "spec" in body:
         answer["spec"] = body["spec"]
-    answer["status"] = _status(gate, kind, body.get("spec") or {})
+    answer["status"] = _status(gate, kind, spec)
     return answer
 
 

@@ -14,7 +14,7 @@ from aiohttp import web
 from berth.cluster.errors import StoreError, method_not_allowed
 from berth.cluster.resource_types import BY_KEY
 from berth.cluster.serving import access, discovery, openapi
-from berth.cluster.serving.bodies import read_object
+from berth.cluster.serving.bodies import read_object, read_typed
 from berth.cluster.serving.handlers import Handlers
 from berth.cluster.serving.requests import Target, is_dry_run, no_such_path, parse_path
 from berth.cluster.serving.responses import error_response, json_response, success
@@ -74,7 +74,7 @@ class Application:
 
     async def _on_resource(self, target: Target, request: web.BaseRequest) -> web.StreamResponse:
         if target.plural in access.REVIEWS.get(target.group, {}) and request.method == "POST":
-            body = await read_object(request, target.plural)
+            body = await read_object(request, access.REVIEWS[target.group][target.plural])
             return json_response(access.review(self._gate, target.group, target.plural, body), 201)
         if (target.group, target.plural) == ("", "bindings") and request.method == "POST":
             return await self._post_binding(target, request)
@@ -86,7 +86,7 @@ class Application:
         return await self._handlers.handle(kind, target, request)
 
     async def _post_binding(self, target: Target, request: web.BaseRequest) -> web.Response:
-        body = await read_object(request, "Binding")
+        body = await read_typed(request, "core/Binding")
         name = (body.get("metadata") or {}).get("name")
         if not name:
             raise StoreError(422, "Invalid", 'Binding "" is invalid: metadata.name: Required value')

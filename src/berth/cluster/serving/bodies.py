@@ -1,6 +1,7 @@
 """Request bodies: read, decoded, and checked to be what the path says they are."""
 
 import json
+from collections import Counter
 from typing import Any
 
 from aiohttp import web
@@ -8,8 +9,9 @@ from aiohttp import web
 from berth.cluster.errors import StoreError, bad_request
 from berth.cluster.field_checks import FieldCheck
 from berth.cluster.resource_types import ResourceType
-from berth.cluster.schema import message_of
+from berth.cluster.schema import message_of, messages
 from berth.cluster.serving.negotiation import decode_body
+from berth.cluster.serving.requests import whole
 from berth.cluster.watch import Object
 
 MAX_BODY_BYTES = 3 * 1024 * 1024
@@ -29,6 +31,16 @@ async def read_object(request: web.BaseRequest, what: str) -> Object:
     if not isinstance(value, dict):
         raise bad_request(f"{what}: expected a JSON object, not {type(value).__name__}")
     return value
+
+
+async def read_typed(request: web.BaseRequest, type_name: str) -> Object:
+    """The body as an object of a type that is no stored kind, such as `core/Binding`."""
+    return _checked(await read_object(request, type_name.partition("/")[2]), type_name)
+
+
+def _checked(obj: Object, type_name: str) -> Object:
+    FieldCheck(type_name.partition("/")[2], "v1").run(messages()[type_name], obj)
+    return obj
 
 
 async def read_body(kind: ResourceType, request: web.BaseRequest, subresource: str = "") -> tuple[Object, list[str]]:
@@ -78,11 +90,11 @@ def duplicates(body: bytes) -> list[str]:
     def note(pairs: list[tuple[str, Any]]) -> None:
         names = [name for name, _ in pairs]
         if len(set(names)) != len(names):
-            found.extend(name for number, name in enumerate(names) if name in names[:number])
+            found.extend(name for name, count in Counter(names).items() if count > 1)
 
     try:
         json.loads(body, object_pairs_hook=note)
-    except ValueError:
+    except (ValueError, RecursionError):
         return []  # not JSON; the decoder has spoken already
     return found
 
@@ -95,13 +107,10 @@ async def delete_options(request: web.BaseRequest) -> Object:
         raise bad_request("DeleteOptions must be a JSON object")
     query = request.query
     if "gracePeriodSeconds" in query:
-        text = query["gracePeriodSeconds"]
-        if not text.lstrip("-").isdigit():
-            raise bad_request(f'query parameter gracePeriodSeconds: "{text}" is not a whole number')
-        options.setdefault("gracePeriodSeconds", int(text))
+        options.setdefault("gracePeriodSeconds", whole(query, "gracePeriodSeconds"))
     if "propagationPolicy" in query:
         options.setdefault("propagationPolicy", query["propagationPolicy"])
-    return options
+    return _checked(options, "meta/DeleteOptions")
 
 
 async def _read(request: web.BaseRequest) -> bytes:

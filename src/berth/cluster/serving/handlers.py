@@ -12,11 +12,11 @@ from berth.cluster.metadata import parse_revision
 from berth.cluster.patches import STRATEGIC_MERGE_PATCH
 from berth.cluster.resource_types import PODS, ResourceType
 from berth.cluster.serving import continuation
-from berth.cluster.serving.bodies import delete_options, read_body, read_object, read_patch
+from berth.cluster.serving.bodies import delete_options, read_body, read_patch, read_typed
 from berth.cluster.serving.forms import FORMS, Form
 from berth.cluster.serving.negotiation import wanted_form
 from berth.cluster.serving.requests import ListOptions, Target, is_dry_run, list_options, no_such_path
-from berth.cluster.serving.responses import bytes_response, json_response, list_meta, success
+from berth.cluster.serving.responses import add_warnings, bytes_response, json_response, list_meta, success
 from berth.cluster.serving.watching import WatchStream
 from berth.cluster.store import Store
 from berth.cluster.watch import Entry, Object
@@ -209,8 +209,9 @@ class Handlers:
         """POST to a pod's binding or eviction."""
         if kind is not PODS or target.subresource not in ("binding", "eviction"):
             raise method_not_allowed()
-        body = await read_object(request, target.subresource)
-        act = self._store.bind if target.subresource == "binding" else self._store.evict
+        is_binding = target.subresource == "binding"
+        body = await read_typed(request, "core/Binding" if is_binding else "policy/Eviction")
+        act = self._store.bind if is_binding else self._store.evict
         act(target.namespace, target.name, body, dry_run=is_dry_run(request.query))
         return success(code=201)
 
@@ -221,9 +222,7 @@ class Handlers:
             return json_response(obj, status)
         body = _form(request).one(kind, Entry(obj, 0), request.query, self._store.clock())
         response = bytes_response(body, status)
-        for warning in warnings:
-            quoted = warning.replace("\\", "\\\\").replace('"', '\\"')
-            response.headers.add("Warning", f'299 - "{quoted}"')
+        add_warnings(response, warnings)
         return response
 
 

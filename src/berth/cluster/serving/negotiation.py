@@ -10,6 +10,7 @@ import yaml
 
 from berth.cluster import protobuf
 from berth.cluster.errors import StoreError, bad_request
+from berth.cluster.serving.yaml_bodies import UnreasonableYAML, load_yaml
 
 Form = Literal["object", "Table", "PartialObjectMetadata"]
 
@@ -48,7 +49,9 @@ def decode_body(body: bytes, content_type: str, what: str) -> Any:
         return protobuf.decode(body)
     try:
         if media_type in ("application/yaml", "text/yaml", "application/apply-patch+yaml"):
-            return yaml.load(body, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+            return load_yaml(body)
         return msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, yaml.YAMLError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, yaml.YAMLError, UnreasonableYAML) as error:
         raise bad_request(f"{what}: the body cannot be read as {media_type or 'JSON'}: {error}") from None
+    except RecursionError:
+        raise bad_request(f"{what}: the body is nested too deeply") from None

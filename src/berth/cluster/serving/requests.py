@@ -66,12 +66,12 @@ def list_options(query: Mapping[str, str]) -> ListOptions:
     options = ListOptions(
         label_selector=query.get("labelSelector", ""),
         field_selector=query.get("fieldSelector", ""),
-        limit=_whole(query, "limit"),
+        limit=max(0, whole(query, "limit")),
         continue_token=query.get("continue", ""),
         resource_version=query.get("resourceVersion", ""),
         resource_version_match=query.get("resourceVersionMatch", ""),
         watch=flag(query, "watch"),
-        timeout_s=float(_whole(query, "timeoutSeconds")) if query.get("timeoutSeconds") else None,
+        timeout_s=float(whole(query, "timeoutSeconds")) if query.get("timeoutSeconds") else None,
         allow_bookmarks=flag(query, "allowWatchBookmarks"),
         send_initial_events=flag(query, "sendInitialEvents"),
     )
@@ -112,7 +112,8 @@ def is_dry_run(query: Mapping[str, str]) -> bool:
     return value == "All"
 
 
-def _whole(query: Mapping[str, str], name: str) -> int:
+def whole(query: Mapping[str, str], name: str) -> int:
+    """A whole number in the query; 0 where it is absent or empty."""
     text = query.get(name) or "0"
     try:
         return int(text)

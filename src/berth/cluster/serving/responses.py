@@ -12,6 +12,10 @@ from berth.cluster.resource_types import ResourceType
 encode = msgspec.json.Encoder().encode
 
 _JSON = "application/json"
+# Clients take so many headers and no more (Python's own a hundred); the other two limits are upstream's.
+_MAX_WARNINGS = 50
+_MAX_WARNINGS_CHARACTERS = 4096
+_MAX_WARNING_CHARACTERS = 256
 
 
 def json_response(body: Any, status: int = 200, content_type: str = _JSON) -> web.Response:
@@ -33,6 +37,24 @@ def error_response(error: StoreError) -> web.Response:
     if error.status_code == 401:
         response.headers["WWW-Authenticate"] = "Bearer"
     return response
+
+
+def add_warnings(response: web.Response, warnings: list[str]) -> None:
+    """Warning headers; all of them where they fit, else the first ones, shortened."""
+    shown = [_without_controls(warning) for warning in warnings[:_MAX_WARNINGS]]
+    if sum(map(len, shown)) > _MAX_WARNINGS_CHARACTERS:
+        shown = [text[:_MAX_WARNING_CHARACTERS] for text in shown]
+    left = _MAX_WARNINGS_CHARACTERS
+    for text in shown:
+        left -= len(text)
+        if left < 0:
+            return
+        quoted = text.replace("\\", "\\\\").replace('"', '\\"')
+        response.headers.add("Warning", f'299 - "{quoted}"')
+
+
+def _without_controls(text: str) -> str:
+    return "".join(character if character.isprintable() else "\ufffd" for character in text)
 
 
 def success(kind: ResourceType | None = None, meta: dict[str, Any] | None = None, code: int = 200) -> web.Response:

@@ -1,0 +1,98 @@
+"""Making room for a nominated pod: its victims are evicted, pods of lower priority lose their nominations there.
+
+Called by the core when PostFilter has named victims. Evictions run beside the scheduling cycles that follow, as
+bindings do; the preemptor stays out of the active queue meanwhile (`Evictions`), and is tried again when its victims
+have gone, or after a backoff where the API server refused. With the gate SchedulerAsyncPreemption off the cycle waits
+for them instead.
+"""
+
+from collections.abc import Callable, Generator
+from typing import Any
+
+from berth.cycle.attempt import Attempt
+from berth.framework.effects import Answer, Effect, EmitEvent, EvictPod, PatchPodStatus, PodRef
+from berth.framework.handle import Handle
+from berth.framework.status import error
+from berth.queue.queue import SchedulingQueue
+from berth.state.pod_info import PodInfo
+
+Eviction = Generator[Any, Any, str]
+"""One eviction in progress: it yields effects, is sent their answers, and returns why it was refused, if it was."""
+
+
+class Evictor:
+    """Carries out what PostFilter found."""
+
+    __slots__ = ("_evictions", "_handle", "_queue", "_start", "_tell", "_waits")
+
+    def __init__(
+        self,
+        handle: Handle,
+        queue: SchedulingQueue,
+        *,
+        tell: Callable[[Effect], None],
+        start: Callable[[Eviction], None],
+    ) -> None:
+        self._handle = handle
+        self._evictions = handle.evictions
+        self._queue = queue
+        self._tell = tell
+        self._start = start
+        self._waits = not handle.features.enabled("SchedulerAsyncPreemption")
+
+    def make_room(self, attempt: Attempt) -> Generator[Any, Any, None]:
+        """Evict the victims of an attempt, if it has any."""
+        if not attempt.victims:
+            return
+        victims = [victim for victim in attempt.victims if not victim.is_terminating]
+        node_name = attempt.nominated_node_name or ""
+        self._clear_nominations(attempt.pod, node_name)
+        self._evictions.begin(attempt.pod.uid, victims)
+        for victim in victims:
+            eviction = self._evict(victim, attempt.pod, node_name)
+            if not self._waits:
+                self._start(eviction)
+            elif refusal := (yield from eviction):
+                _give_up(attempt, refusal)
+
+    def _clear_nominations(self, preemptor: PodInfo, node_name: str) -> None:
+        """Pods of lower priority that counted on the node must look for another; they are tried again for that."""
+        nominator = self._handle.nominator
+        for other in nominator.pods_on(node_name):
+            if other.priority < preemptor.priority:
+                nominator.withdraw(other.uid)
+                self._tell(PatchPodStatus(_ref(other), nominated_node_name=""))
+                self._queue.retry(other.uid, self._handle.now())
+
+    def _evict(self, victim: PodInfo, preemptor: PodInfo, node_name: str) -> Eviction:
+        """Evict one pod, or turn it away where Permit still holds it."""
+        scheduler, refusal = preemptor.spec.scheduler_name, ""
+        if not self._handle.waiting.reject(victim.uid, "", "preempted"):
+            message = f"{scheduler}: preempting to accommodate a higher priority pod"
+            answer: Answer = yield EvictPod(_ref(victim), message, _ref(preemptor))
+            refusal = answer.error
+        if not refusal:
+            note = f"Preempted by pod {preemptor.uid} on node {node_name}"
+            self._tell(EmitEvent(_ref(victim), "Normal", "Preempted", "Preempting", note, scheduler))
+        self._answered(victim, preemptor, is_refused=bool(refusal))
+        return refusal
+
+    def _answered(self, victim: PodInfo, preemptor: PodInfo, *, is_refused: bool) -> None:
+        """After the last answer, see to it that the preemptor is not left lying."""
+        has_failed = self._evictions.answered(preemptor.uid, victim.uid, is_refused=is_refused)
+        queued = self._queue.find(preemptor.uid)
+        # A pod that is gated was woken while it had to wait: victims may be gone already, and no event will tell again.
+        if has_failed or (has_failed is False and queued is not None and queued.is_gated):
+            self._queue.retry(preemptor.uid, self._handle.now())
+
+
+def _give_up(attempt: Attempt, refusal: str) -> None:
+    """Nominate the pod nowhere: a victim stays."""
+    attempt.nominated_node_name = None
+    attempt.post_filter_status = error(f"preemption: {refusal}")
+    if attempt.diagnosis is not None:
+        attempt.diagnosis.post_filter_message = attempt.post_filter_status.message
+
+
+def _ref(pod: PodInfo) -> PodRef:
+    return PodRef(pod.namespace, pod.name, pod.uid)

@@ -1,0 +1,145 @@
+"""Trying out one node through the plain filters: who would have to leave for the pod to fit there?
+
+All pods of lower priority are taken off the node; if the pod then fits, they are put back one by one, the most
+important first and those whose eviction would break a disruption budget before the others, as long as it still fits.
+Who cannot be put back is a victim. This is the specification; `columns.py` must agree with it.
+"""
+
+from collections.abc import Sequence
+
+from berth.framework.cycle_state import CycleState
+from berth.framework.profile import Profile
+from berth.framework.status import Status, error, is_success, unresolvable
+from berth.plugins.preemption.budgets import Budget, split_by_violation
+from berth.plugins.preemption.choice import Candidate, by_importance
+from berth.state.node_view import NodeView
+from berth.state.pod_info import PodInfo
+
+NO_VICTIMS = "No preemption victims found for incoming pod"
+NO_VICTIM_NEEDED = "expected at least one victim pod on node {!r}"
+
+_NO_VICTIMS = unresolvable(NO_VICTIMS)
+
+
+class WhatIfNode(NodeView):
+    """A node of one's own, on which pods come and go in place: a new `NodeView` for every pod would cost too much."""
+
+    __slots__ = ("_pods", "_requested")
+
+    def __init__(self, node: NodeView) -> None:
+        self._pods, self._requested = dict(node.pods), dict(node.requested)
+        super().__init__(
+            row=node.row,
+            node=node.node,
+            pods=self._pods,
+            allocatable=node.allocatable,
+            requested=self._requested,
+            scoring_requested=node.scoring_requested,
+            allowed_pods=node.allowed_pods,
+        )
+
+    def put(self, pod: PodInfo) -> None:
+        """Add a pod."""
+        self._pods[pod.uid] = pod
+        self._count(pod, 1)
+
+    def take(self, pod: PodInfo) -> None:
+        """Take a pod off."""
+        del self._pods[pod.uid]
+        self._count(pod, -1)
+
+    def _count(self, pod: PodInfo, sign: int) -> None:
+        for resource, amount in pod.requests.items():
+            self._requested[resource] = self._requested.get(resource, 0) + sign * amount
+        cpu_milli, memory_bytes = pod.scoring_requests
+        before_cpu, before_memory = self.scoring_requested
+        self.scoring_requested = (before_cpu + sign * cpu_milli, before_memory + sign * memory_bytes)
+
+
+class _Stopped(Exception):  # noqa: N818 - not an error: how a what-if says that it cannot be asked
+    """A plugin could not follow a pod that came or went."""
+
+    def __init__(self, status: Status) -> None:
+        self.status = status
+
+
+class DryRun:
+    """What-ifs about one pod, node by node."""
+
+    __slots__ = ("_budgets", "_pod", "_profile", "_state")
+
+    def __init__(self, profile: Profile, state: CycleState, pod: PodInfo, budgets: Sequence[Budget]) -> None:
+        self._profile = profile
+        self._state = state
+        self._pod = pod
+        self._budgets = budgets
+
+    def on(self, node: NodeView) -> Candidate | Status:
+        """Return who would have to leave the node, or why it cannot be freed."""
+        potential = [other for other in node.pods.values() if other.priority < self._pod.priority]
+        if not potential:
+            return _NO_VICTIMS
+        trial = _Trial(self._profile, self._state.clone(), self._pod, WhatIfNode(node))
+        try:
+            return self._tried(trial, by_importance(potential))
+        except _Stopped as stopped:
+            return stopped.status
+
+    def _tried(self, trial: "_Trial", potential: Sequence[PodInfo]) -> Candidate | Status:
+        for other in potential:
+            trial.take(other)
+        status = trial.status()
+        if status is not None:
+            return status
+        violating, others = split_by_violation(potential, self._budgets)
+        must_go = [other for other in violating if not trial.spares(other)]
+        violations = len(must_go)
+        must_go += [other for other in others if not trial.spares(other)]
+        if not must_go:
+            return error(NO_VICTIM_NEEDED.format(trial.node.name))
+        uids = {other.uid for other in must_go}
+        return Candidate(trial.node.row, tuple(other for other in potential if other.uid in uids), violations)
+
+
+class _Trial:
+    """One node in a what-if, with the CycleState that goes with it."""
+
+    __slots__ = ("_pod", "_profile", "_rivals", "_state", "node")
+
+    def __init__(self, profile: Profile, state: CycleState, pod: PodInfo, node: WhatIfNode) -> None:
+        self.node = node
+        self._profile = profile
+        self._state = state
+        self._pod = pod
+        self._rivals = profile.rivals_on(node.name, pod)
+
+    def take(self, other: PodInfo) -> None:
+        """Take a pod off."""
+        self.node.take(other)
+        self._follow(self._profile.run_remove_pod(self._state, self._pod, other, self.node))
+
+    def put(self, other: PodInfo) -> None:
+        """Put a pod back."""
+        self.node.put(other)
+        self._follow(self._profile.run_add_pod(self._state, self._pod, other, self.node))
+
+    def spares(self, other: PodInfo) -> bool:
+        """Put a pod back if the new one fits all the same; say whether it does."""
+        self.put(other)
+        if self.status() is None:
+            return True
+        self.take(other)
+        return False
+
+    def status(self) -> Status | None:
+        """Return why the pod does not fit as things are, with the pods nominated to the node and without."""
+        if self._rivals:
+            status = self._profile.run_filter_with(self._rivals, self._state, self._pod, self.node)
+            if status is not None:
+                return status
+        return self._profile.run_filter_on(self._state, self._pod, self.node)
+
+    def _follow(self, status: Status | None) -> None:
+        if not is_success(status):
+            assert status is not None
+            raise _Stopped(error(*status.reasons))

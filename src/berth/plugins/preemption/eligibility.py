@@ -1,0 +1,50 @@
+"""Who may preempt others, and on which nodes it is worth trying."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from berth.framework.diagnosis import Diagnosis
+from berth.framework.status import Code
+from berth.state.pod_info import PodInfo
+from berth.state.table import NodeTable
+
+NEVER_PREEMPTS = "not eligible due to preemptionPolicy=Never."
+VICTIMS_TERMINATING = "not eligible due to a terminating pod on the nominated node."
+
+RowArray = NDArray[np.intp]
+
+
+def ineligibility(pod: PodInfo, nominated: int | None, diagnosis: Diagnosis, table: NodeTable) -> str | None:
+    """Say why a pod, nominated to a row or to none, may not preempt others; None where it may."""
+    if pod.spec.preemption_policy == "Never":
+        return NEVER_PREEMPTS
+    if nominated is None or code_of(diagnosis, nominated) is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
+        return None
+    running = table.pods[nominated].values()
+    waits = any(other.priority < pod.priority and is_being_preempted(other) for other in running)
+    return VICTIMS_TERMINATING if waits else None
+
+
+def is_being_preempted(pod: PodInfo) -> bool:
+    """Say whether a pod is on its way out because a scheduler preempted it."""
+    if not pod.is_terminating:
+        return False
+    disruption = next((c for c in pod.status.conditions if c.type == "DisruptionTarget"), None)
+    return disruption is not None and (disruption.status, disruption.reason) == ("True", "PreemptionByScheduler")
+
+
+def code_of(diagnosis: Diagnosis, row: int) -> Code | None:
+    """Return with what code a node was rejected; what PreFilter said counts for every node."""
+    status = next((group.status for group in diagnosis.groups if row in group.rows), None)
+    status = status or diagnosis.absent_status or diagnosis.pre_filter_status
+    return None if status is None else status.code
+
+
+def rows_to_try(diagnosis: Diagnosis, table: NodeTable) -> RowArray:
+    """Return the rows, ascending, of nodes that were rejected with Unschedulable: removing pods may help there."""
+    everywhere = diagnosis.absent_status or diagnosis.pre_filter_status
+    curable = everywhere is not None and everywhere.code is Code.UNSCHEDULABLE
+    chosen = table.valid.copy() if curable else np.zeros(table.capacity, dtype=np.bool_)
+    for group in diagnosis.groups:
+        chosen[group.rows] = group.status.code is Code.UNSCHEDULABLE
+    return np.flatnonzero(chosen)

@@ -1,0 +1,48 @@
+"""Objects as they will be once writes that are under way have been carried out.
+
+Plugins that decide about other objects than pods (claims, volumes) note here what they are about to write, so that
+the next pod's decision counts on it; `ObjectStore.latest` looks here first. An assumption holds for one state of the
+object: when the watch brings another, the watch is right.
+"""
+
+from typing import Any, NamedTuple
+
+
+class _Assumption(NamedTuple):
+    base: Any
+    """The object that the assumption changes."""
+    obj: Any
+
+
+class Assumptions:
+    """Assumed objects by kind and key."""
+
+    __slots__ = ("_by_kind",)
+
+    def __init__(self) -> None:
+        self._by_kind: dict[str, dict[str, _Assumption]] = {}
+
+    def __len__(self) -> int:
+        return sum(map(len, self._by_kind.values()))
+
+    def put(self, kind: str, key: str, base: Any, obj: Any) -> None:
+        """Count on `obj` in place of `base`, the object as the store has it."""
+        self._by_kind.setdefault(kind, {})[key] = _Assumption(base, obj)
+
+    def drop(self, kind: str, key: str) -> None:
+        """Count on the stored object again."""
+        self._by_kind.get(kind, {}).pop(key, None)
+
+    def over(self, kind: str, key: str, stored: Any | None) -> Any | None:
+        """Return what to count on where this is stored."""
+        assumed = self._by_kind.get(kind, {}).get(key)
+        if assumed is None or stored is None or not _is_same_state(assumed.base, stored):
+            return stored
+        return assumed.obj
+
+
+def _is_same_state(base: Any, stored: Any) -> bool:
+    if base is stored:
+        return True
+    before, now = base.metadata, stored.metadata
+    return bool(before.resource_version) and (before.uid, before.resource_version) == (now.uid, now.resource_version)

@@ -1,0 +1,131 @@
+"""Requests by somebody who means harm, or by a broken client: an answer in words, no traceback, no harm done."""
+
+import io
+import json
+
+import pytest
+import yaml
+
+from berth.cluster.patches import MAX_COPIED_BYTES
+from berth.cluster.serving import yaml_bodies
+from berth.cluster.serving.yaml_bodies import UnreasonableYAML, load_yaml
+from tests.cluster.objects import DEPLOYMENTS, PODS, config_map, deployment, pod
+
+PODS_PATH = "/api/v1/namespaces/default/pods"
+MAPS_PATH = "/api/v1/namespaces/default/configmaps"
+REVIEW_PATH = "/apis/authentication.k8s.io/v1/tokenreviews"
+SCALE_PATH = "/apis/apps/v1/namespaces/default/deployments/web/scale"
+
+YAML = {"Content-Type": "application/yaml"}
+MERGE_PATCH = {"Content-Type": "application/merge-patch+json"}
+JSON_PATCH = {"Content-Type": "application/json-patch+json"}
+
+DEEP_JSON = b'{"data":' * 100_000 + b"1" + b"}" * 100_000
+DEEP_YAML = b"a: " + b"[" * 100_000
+ALIASES = b"".join(b"a%d: &a%d [%s]\n" % (n, n, b",".join([b"*a%d" % (n - 1)] * 10)) for n in range(1, 10))
+BOMB = b"a0: &a0 [x,x,x,x,x,x,x,x,x,x]\n" + ALIASES
+
+
+async def test_a_token_that_is_no_text_is_a_wrong_token(client, caplog):
+    status, body = await client.get(PODS_PATH, headers={"Authorization": "Bearer \udcff\udcfe"})
+    assert (status, body["reason"]) == (401, "Unauthorized")
+    assert caplog.records == []
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "options", "status", "why"),
+    [
+        ("POST", MAPS_PATH, {"data": DEEP_JSON}, 400, "nested too deeply"),
+        ("PATCH", f"{PODS_PATH}/web", {"data": DEEP_JSON, "headers": MERGE_PATCH}, 400, "nested too deeply"),
+        ("POST", MAPS_PATH, {"data": DEEP_YAML, "headers": YAML}, 400, "levels deep"),
+        ("POST", MAPS_PATH, {"data": BOMB, "headers": YAML}, 400, "values"),
+        ("PATCH", f"{PODS_PATH}/web", {"data": b'[{"op":"add","path":"/spec/containers/\xc2\xb2","value":1}]',
+                                       "headers": JSON_PATCH}, 422, "not an index"),
+        ("POST", f"{PODS_PATH}/web/binding", {"json": {"target": {"name": ["node-1"]}}}, 400, "target.name"),
+        ("POST", "/api/v1/namespaces/default/bindings", {"json": {"metadata": []}}, 400, "Binding.metadata"),
+        ("POST", f"{PODS_PATH}/web/eviction", {"json": {"deleteOptions": 5}}, 400, "deleteOptions"),
+        ("DELETE", f"{PODS_PATH}/web", {"json": {"preconditions": [1]}}, 400, "preconditions"),
+        ("DELETE", f"{PODS_PATH}/web", {"json": {"gracePeriodSeconds": "soon"}}, 400, "gracePeriodSeconds"),
+        ("DELETE", f"{PODS_PATH}/web?gracePeriodSeconds=--5", {}, 400, "not a whole number"),
+        ("POST", REVIEW_PATH, {"json": {"spec": 5}}, 400, "spec must be an object"),
+        ("PUT", SCALE_PATH, {"json": {"spec": 5}}, 400, "must be objects"),
+        ("PUT", SCALE_PATH, {"json": {"spec": {"replicas": 99_999_999_999}}}, 400, "whole number"),
+    ],
+)  # fmt: skip
+async def test_what_is_malformed_is_the_clients_fault(client, store, caplog, method, path, options, status, why):
+    store.create(PODS, "default", pod())
+    store.create(DEPLOYMENTS, "default", deployment())
+    before = store.revision
+    seen, body = await client.send(method, path, **options)
+    assert seen == status and why in body["message"], body
+    assert store.revision == before
+    assert caplog.records == []
+
+
+async def test_a_negative_limit_is_none(client):
+    await client.post(MAPS_PATH, config_map())
+    status, body = await client.get(f"{MAPS_PATH}?limit=-1")
+    assert (status, len(body["items"]), body["metadata"].get("continue")) == (200, 1, None)
+
+
+async def test_a_grace_period_beyond_the_calendar(client, store):
+    store.create(PODS, "default", pod(nodeName="node-1", terminationGracePeriodSeconds=2**63 - 1))
+    status, gone = await client.send("DELETE", f"{PODS_PATH}/web")
+    assert status == 200 and gone["metadata"]["deletionTimestamp"]
+
+
+async def test_copies_of_copies_are_refused_before_they_are_made(client):
+    await client.post(MAPS_PATH, config_map(text="x" * 1000))
+    doubling = [{"op": "copy", "from": "/data", "path": f"/data/{number}"} for number in range(64)]
+    status, body = await client.patch(f"{MAPS_PATH}/settings", doubling, kind="json-patch+json")
+    assert status == 413 and str(MAX_COPIED_BYTES) in body["message"]
+
+
+async def test_warnings_fit_into_headers(client):
+    unknown = {f"field-{number}": 1 for number in range(5000)}
+    options = {"data": json.dumps({**config_map(), **unknown})}
+    async with client.session.post(client.url + MAPS_PATH, **options) as response:
+        assert response.status == 201
+        assert 0 < sum(map(len, response.headers.getall("Warning"))) < 8000
+
+
+async def test_a_warning_cannot_bring_a_header_of_its_own(client):
+    body = json.dumps({**config_map(), "x\r\nSet-Cookie: a": 1})
+    async with client.session.post(client.url + MAPS_PATH, data=body) as response:
+        assert response.status == 201
+        assert response.headers.getall("Warning") == ['299 - "unknown field \\"x\ufffd\ufffdSet-Cookie: a\\""']
+        assert "Set-Cookie" not in response.headers
+
+
+async def test_one_field_twice_among_very_many(client):
+    fields = ",".join(f'"k{number}":"v"' for number in range(100_000))
+    body = f'{{"metadata":{{"name":"a"}},"data":{{"k1":"v",{fields}}}}}'
+    data = io.BytesIO(body.encode())
+    status, answer = await client.send("POST", f"{MAPS_PATH}?fieldValidation=Strict", data=data)
+    assert status == 400 and 'duplicate field "k1"' in answer["message"]
+
+
+def test_yaml_with_aliases_is_read():
+    assert load_yaml(b"a: &x {b: [1, 2]}\nc: *x\nd: &y e\nf: *y") == {
+        "a": {"b": [1, 2]}, "c": {"b": [1, 2]}, "d": "e", "f": "e",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("depth", [yaml_bodies.MAX_DEPTH, yaml_bodies.MAX_DEPTH + 1])
+def test_yaml_may_be_nested_so_deeply(depth):
+    body = b"[" * depth + b"]" * depth
+    if depth <= yaml_bodies.MAX_DEPTH:
+        assert load_yaml(body) is not None
+    else:
+        with pytest.raises(UnreasonableYAML, match="levels deep"):
+            load_yaml(body)
+
+
+def test_yaml_that_contains_itself():
+    with pytest.raises(UnreasonableYAML, match=r"\*a stands inside"):
+        load_yaml(b"&a [1, *a]")
+
+
+def test_yaml_with_an_alias_of_nothing():
+    with pytest.raises(yaml.YAMLError, match="undefined alias"):
+        load_yaml(b"a: *nothing")

@@ -1,0 +1,86 @@
+"""Room that is promised to a pod, and room that is promised no more."""
+
+import pytest
+
+from berth.framework.effects import PatchPodStatus
+from berth.framework.interface import PostFilterResult
+from berth.testing.builders import make_pod
+from berth.testing.invariants import check
+from tests.engine import cluster, node, plugin, pod, with_profiles
+
+
+@pytest.mark.parametrize(
+    ("priority", "fits"), [(9, False), (10, False), (11, True)], ids=["lower", "equal", "higher than the nominated"]
+)
+def test_room_of_a_nominated_pod_is_left_to_it(priority, fits):
+    nominated = pod("nominated").priority(10).nominated("n1").gate("later")
+    found = cluster(node(), nominated, pod("a").priority(priority)).run()
+    assert found.nodes_of()["a"] == ("n1" if fits else "")
+
+
+def test_a_pod_must_fit_without_the_nominated_ones_too():
+    """The nominated pod may never come: affinity to it alone is not enough."""
+    nominated = make_pod("nominated").priority(10).label("app", "db").nominated("n1").gate("later")
+    friend = make_pod("friend").pod_affinity("kubernetes.io/hostname", {"app": "db"})
+    found = cluster(node(), nominated, friend).run()
+    assert found.nodes_of()["friend"] == ""
+
+
+def test_a_nominated_pod_is_not_in_its_own_way():
+    found = cluster(node(), pod("a").nominated("n1")).run()
+    assert found.nodes_of() == {"a": "n1"}
+    assert len(found.core.nominator) == 0
+
+
+@pytest.mark.parametrize("how", ["deleted", "bound elsewhere", "nomination taken back", "terminating"])
+def test_room_that_is_promised_no_more_wakes_others(how):
+    nominated = pod("nominated").priority(10).gate("later")
+    found = cluster(node(), node("n2").taint("no"), nominated.copy().nominated("n1"), pod("a")).run()
+    assert found.nodes_of()["a"] == ""
+    if how == "deleted":
+        found.delete("Pod", "default/nominated")
+    else:
+        changed = {
+            "bound elsewhere": nominated.copy().node("n2"),
+            "nomination taken back": nominated.copy(),
+            "terminating": nominated.copy().nominated("n1").terminating(),
+        }
+        found.put(changed[how])
+    check(found.core)
+    found.advance(2.0)
+    assert found.nodes_of()["a"] == "n1"
+    assert len(found.core.nominator) == 0
+
+
+def preempting(node_name):
+    plugins = {"postFilter": {"disabled": [{"name": "*"}], "enabled": [{"name": "Nominate"}]}}
+    answers = [node_name]
+    nominate = plugin("Nominate", post_filter=lambda *_: (PostFilterResult(answers[0]), None))
+    return with_profiles({"plugins": plugins}), {"Nominate": nominate}, answers
+
+
+def test_post_filter_nominates_moves_and_clears():
+    config, plugins, answers = preempting("n1")
+    found = cluster(node(), node("n2"), config=config, plugins=plugins)
+    found.put(pod("big", cpu="2"))
+    found.run()
+    assert found.core.nominator.node_of("default/big") == "n1"
+    assert found.pod("big").status.nominated_node_name == "n1"
+    for wanted in ("n2", ""):
+        answers[0] = wanted
+        found.put(node("n3" + wanted, cpu="3").taint("no"))
+        found.put(node("n3" + wanted, cpu="3").taint("not"))
+        found.core.queue.activate("default/big", found.now)
+        found.run()
+        assert found.core.nominator.node_of("default/big") == (wanted or None)
+        assert found.pod("big").status.nominated_node_name == wanted
+    check(found.core)
+
+
+def test_clearing_what_was_never_promised_costs_no_call():
+    config, plugins, _ = preempting("")
+    found = cluster(node(), config=config, plugins=plugins)
+    found.put(pod("big", cpu="2"))
+    found.run()
+    assert [patch.nominated_node_name for patch in found.patches("big")] == [None]
+    assert len([effect for effect in found.effects if isinstance(effect, PatchPodStatus)]) == 1

@@ -1,0 +1,108 @@
+"""Why a pod fits nowhere, as people read it and as the queue does."""
+
+import numpy as np
+import pytest
+
+from berth.framework.cycle_state import CycleState
+from berth.framework.diagnosis import Diagnosis, histogram
+from berth.framework.events import Action, ClusterEvent
+from berth.framework.status import Code, Status, error, unresolvable, unschedulable
+
+
+def diagnosis(*groups, nodes=5):
+    found, first = Diagnosis(nodes, lambda row: f"n{row}"), 0
+    for status, count in groups:
+        found.add(status, np.arange(first, first + count))
+        first += count
+    return found
+
+
+@pytest.mark.parametrize(
+    ("groups", "message"),
+    [
+        ([], "0/5 nodes are available:"),
+        ([(unschedulable("a"), 5)], "0/5 nodes are available: 5 a."),
+        ([(unschedulable("b"), 2), (unresolvable("a"), 3)], "0/5 nodes are available: 2 b, 3 a."),
+        ([(unschedulable("b"), 10), (unschedulable("a"), 2)], "0/5 nodes are available: 10 b, 2 a."),
+        ([(unschedulable("a", "b"), 2), (unschedulable("a"), 3)], "0/5 nodes are available: 2 b, 5 a."),
+    ],
+)
+def test_message(groups, message):
+    assert diagnosis(*groups).message() == message
+
+
+def test_message_of_a_pre_filter_rejection_and_of_post_filter():
+    found = diagnosis()
+    found.pre_filter_status = unresolvable("it never fits")
+    found.post_filter_message = "nothing helps"
+    assert found.message() == "0/5 nodes are available: it never fits. nothing helps"
+
+
+def test_nodes_left_out_are_counted_with_what_holds_of_them():
+    found = diagnosis((unschedulable("full"), 2))
+    found.absent_status = unresolvable("left out")
+    assert found.message() == "0/5 nodes are available: 2 full, 3 left out."
+
+
+def test_who_is_to_be_woken_follows_from_the_codes():
+    found = diagnosis(
+        (unschedulable("a").by("A"), 1),
+        (unresolvable("b").by("B"), 1),
+        (Status(Code.PENDING, ("c",), "C"), 1),
+        (error("d").by("D"), 1),
+        (unschedulable("nobody"), 1),
+    )
+    assert (found.unschedulable_plugins, found.pending_plugins) == ({"A", "B"}, {"C"})
+    assert found.node_statuses["n1"].plugin == "B"
+    assert set(found.node_statuses) == {f"n{row}" for row in range(5)}
+
+
+def test_histogram_sorts_as_text():
+    assert histogram([("z", 1), ("a", 10), ("z", 1), ("b", 9)]) == ["10 a", "2 z", "9 b"]
+
+
+@pytest.mark.parametrize("code", list(Code))
+def test_codes_have_kubernetes_names(code):
+    names = ["Success", "Error", "Unschedulable", "UnschedulableAndUnresolvable", "Wait", "Skip", "Pending"]
+    assert code.label == names[code]
+    assert code.is_rejection == (code.label in ("Unschedulable", "UnschedulableAndUnresolvable", "Pending"))
+
+
+class Counted:
+    def __init__(self, count):
+        self.count = count
+
+    def clone(self):
+        return Counted(self.count)
+
+
+def test_a_clone_of_the_state_can_be_changed_alone():
+    state, shared = CycleState(), [1]
+    state.write("counted", Counted(1))
+    state.write("shared", shared)
+    state.skip_filter.add("A")
+    copy = state.clone()
+    copy.read("counted").count = 7
+    copy.skip_filter.add("B")
+    copy.delete("shared")
+    copy.delete("unknown")
+    assert (state.read("counted").count, state.skip_filter) == (1, {"A"})
+    assert state.get("shared") is shared
+    assert copy.get("shared") is None
+    with pytest.raises(KeyError):
+        copy.read("shared")
+
+
+@pytest.mark.parametrize(
+    ("registered", "happened", "covers"),
+    [
+        (("Node", Action.ADD), ("Node", Action.ADD), True),
+        (("Node", Action.ADD | Action.UPDATE), ("Node", Action.UPDATE_NODE_TAINT), True),
+        (("Node", Action.ADD), ("Node", Action.DELETE), False),
+        (("Node", Action.ALL), ("Pod", Action.ADD), False),
+        (("*", Action.ALL), ("Pod", Action.ADD), True),
+        (("Node", Action.ADD), ("*", Action.ALL), True),
+    ],
+)
+def test_which_events_a_registration_covers(registered, happened, covers):
+    assert ClusterEvent(*registered).matches(ClusterEvent(*happened)) is covers

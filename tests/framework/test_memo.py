@@ -1,0 +1,221 @@
+"""Kept columns equal fresh ones; snapshots stay what they were."""
+
+import random
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from berth.framework.interface import Dependency, Objects
+from berth.framework.memo import JOURNAL_AT_MOST, DependencySet, MemoEntry, MemoKey, Memos
+from berth.framework.sums import UNRANKED, Sums
+from berth.state.cache import Cache
+from berth.state.objects import ObjectStore
+from berth.testing.builders import make_node, make_pod, make_service
+
+ON_NODE = frozenset({Dependency.NODE, Dependency.PODS_ON_NODE})
+BY_NODE = frozenset({Dependency.NODE})
+
+
+def node(name, cpu="4", disk="ssd"):
+    return make_node(name).capacity(cpu=cpu, memory="1Gi").label("disk", disk).build()
+
+
+def pod(name, on, cpu="100m"):
+    return make_pod(name).request(cpu=cpu).node(on).info()
+
+
+class Kept:
+    """A cache of nodes, the memos over it, and plugins' columns that count how often they are computed."""
+
+    def __init__(self, nodes=8, **options):
+        self.cache, self.objects = Cache(capacity=nodes), ObjectStore()
+        for index in range(nodes):
+            self.cache.put_node(node(f"n{index}"))
+        self.memos = Memos(self.cache, self.objects, **options)
+        self.computed_rows = []
+
+    def requested(self, rows):
+        table = self.cache.table
+        self.computed_rows.append(len(np.arange(table.capacity)[rows]))
+        return table.requested[0, rows].copy(), "extra"
+
+    def entry(self, dependencies=ON_NODE, key="k", compute=None):
+        return self.memos.entry(MemoKey(key), DependencySet(dependencies, "Plugin"), compute or self.requested)
+
+
+def test_only_rows_that_changed_are_computed_again():
+    kept = Kept()
+    kept.entry()
+    kept.entry()
+    kept.cache.add_pod(pod("a", "n3"))
+    row = kept.cache.table.row_of["n3"]
+    assert kept.entry().column[row] == 100
+    kept.cache.put_node(node("n5"))
+    kept.entry()
+    assert kept.computed_rows == [8, 1, 1]
+
+
+def test_where_many_rows_changed_all_are_computed_again():
+    kept = Kept()
+    kept.entry()
+    for index in range(3):
+        kept.cache.add_pod(pod(f"p{index}", f"n{index}"))
+    assert kept.entry().column.sum() == 300
+    assert kept.computed_rows == [8, 8]
+
+
+def change_pod(kept):
+    kept.cache.add_pod(pod("a", "n0"))
+
+
+def change_node(kept):
+    kept.cache.put_node(node("n0", "8"))
+
+
+def change_service(kept):
+    kept.objects.put("Service", make_service("s", {"app": "web"}))
+
+
+def change_namespace(kept):
+    kept.cache.set_namespace("default", {"env": "prod"})
+
+
+def change_reservation(kept):
+    kept.memos.note_reservation("Plugin")
+
+
+def change_other_reservation(kept):
+    kept.memos.note_reservation("Another")
+
+
+def grow(kept):
+    for index in range(20):
+        kept.cache.put_node(node(f"new{index}"))
+
+
+CHANGES = (
+    change_pod,
+    change_node,
+    change_service,
+    change_namespace,
+    change_reservation,
+    change_other_reservation,
+    grow,
+)
+
+
+@pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
+@pytest.mark.parametrize(
+    ("dependencies", "affected_by"),
+    [
+        (frozenset(), {grow, change_node}),
+        (BY_NODE, {grow, change_node}),
+        (ON_NODE, {grow, change_node, change_pod}),
+        (BY_NODE | {Dependency.PODS_ANYWHERE}, {grow, change_node, change_pod, change_namespace}),
+        (BY_NODE | {Dependency.ALL_NODES}, {grow, change_node}),
+        (BY_NODE | {Objects(("Service",))}, {grow, change_node, change_service}),
+        (BY_NODE | {Dependency.OWN_RESERVATIONS}, {grow, change_node, change_reservation}),
+        (frozenset({Dependency.UNKNOWN}), set(CHANGES)),
+        (frozenset({Dependency.FEASIBLE_SET}), set(CHANGES)),
+    ],
+    ids=["nothing", "node", "pods on node", "pods anywhere", "all nodes", "objects", "reservations", "unknown", "set"],
+)
+def test_what_makes_a_column_stale_is_what_its_plugin_declared(dependencies, affected_by, change):
+    kept = Kept()
+    kept.entry(dependencies)
+    change(kept)
+    kept.entry(dependencies)
+    assert (len(kept.computed_rows) > 1) == (change in affected_by)
+
+
+@pytest.mark.parametrize("options", [{"enabled": False}, {}], ids=["off", "no key"])
+def test_what_is_not_kept_is_computed_each_time(options):
+    kept = Kept(**options)
+    for _ in range(3):
+        kept.memos.entry(None if not options else MemoKey("k"), DependencySet(ON_NODE, "P"), kept.requested)
+    assert (kept.computed_rows, len(kept.memos)) == ([8, 8, 8], 0)
+
+
+def test_the_least_recently_used_column_goes_when_there_is_no_room():
+    kept = Kept(max_bytes=3 * 8 * 8)
+    for key in ("a", "b", "c", "a", "d"):
+        kept.entry(key=key)
+    assert len(kept.memos) == 3
+    kept.computed_rows.clear()
+    kept.entry(key="a")
+    assert kept.computed_rows == []
+    kept.entry(key="b")
+    assert kept.computed_rows == [8]
+
+
+@given(st.integers(0, 10_000))
+@settings(max_examples=25, deadline=None)
+def test_columns_and_sums_equal_fresh_ones_and_snapshots_stay(seed):
+    rng, kept = random.Random(seed), Kept(nodes=24)
+    sums, snapshots = Sums(kept.memos), []
+    for number in range(80):
+        _change_something(rng, kept, number)
+        if rng.random() < 0.3:
+            continue
+        by_pods, by_node = (
+            kept.entry(ON_NODE, "pods"),
+            kept.entry(BY_NODE, "node", lambda rows: _allocatable(kept, rows)),
+        )
+        table = kept.cache.table
+        assert (by_pods.column == table.requested[0]).all()
+        assert (by_node.column == table.allocatable[0]).all()
+        snapshots.append((by_pods.snapshot(), by_pods.column.copy()))
+        snapshots.append((by_node.snapshot(), by_node.column.copy()))
+        entries = [by_pods, by_node]
+        mask = sums.passing(MemoKey("passing"), [by_pods])
+        assert (mask == (table.valid & (table.requested[0] == 0))).all()
+        total = sums.total(MemoKey("total"), entries, [1, 3])
+        assert (total == table.requested[0] + 3 * table.allocatable[0]).all()
+        ranked = sums.ranked((MemoKey("passing"), MemoKey("total")), mask, total)
+        assert (ranked == np.where(mask, total, UNRANKED)).all()
+    for snapshot, before in snapshots:
+        assert (snapshot.values() == before).all()
+
+
+def _allocatable(kept, rows):
+    return kept.cache.table.allocatable[0, rows].copy(), None
+
+
+def _change_something(rng, kept, number):
+    name, uid = f"n{rng.randrange(24)}", f"default/p{rng.randrange(10)}"
+    act = rng.randrange(6)
+    if act <= 2:
+        kept.cache.add_pod(pod(uid[8:], name, f"{rng.randrange(1, 9)}00m"))
+    elif act == 3:
+        kept.cache.remove_pod(uid)
+    elif act == 4:
+        kept.cache.put_node(node(name, str(rng.randrange(1, 9))))
+    elif rng.random() < 0.3:
+        kept.cache.remove_node(name)
+    elif rng.random() < 0.05:
+        kept.cache.put_node(node(f"late{number}"))
+
+
+@pytest.mark.parametrize("rows_each", [1, 100])
+def test_a_journal_is_never_much_larger_than_its_column(rows_each):
+    entry, size = MemoEntry(), 400
+    entry.column = np.zeros(size, dtype=np.int64)
+    first = entry.snapshot()
+    for number in range(1, 5 * JOURNAL_AT_MOST):
+        rows = np.arange(rows_each) + (number * rows_each) % size
+        before = entry.snapshot(), entry.column.copy()
+        entry.repair(rows, np.full(rows_each, number))
+        assert len(entry.journal) <= JOURNAL_AT_MOST
+        assert sum(len(changed) for changed, _ in entry.journal) <= size
+        assert (before[0].values() == before[1]).all()
+    assert not first.values().any()
+
+
+def test_a_pod_on_an_unknown_node_may_make_the_table_grow():
+    """No node has changed then, and yet every column is too short."""
+    kept = Kept(nodes=2)
+    kept.entry(BY_NODE)
+    kept.cache.add_pod(pod("a", "unknown"))
+    assert len(kept.entry(BY_NODE).column) == kept.cache.table.capacity > 2

@@ -1,0 +1,237 @@
+"""The three queues in virtual time: backoff, waking, pods in flight, gates."""
+
+import pytest
+
+from berth.framework.events import (
+    NODE_ADD,
+    Action,
+    ClusterEvent,
+)
+from berth.framework.status import unresolvable
+from berth.queue.in_flight import Happened
+from berth.queue.policy import QueuePolicy
+from berth.testing.builders import make_pod
+from tests.queue.support import (
+    FLUSH_S,
+    GATES_GONE,
+    LABEL_CHANGE,
+    UNSCHEDULABLE_AGE_S,
+    failed,
+    in_flight,
+    place,
+    pod,
+    queue,
+)
+
+
+def test_pods_leave_by_priority_then_by_arrival():
+    found = queue()
+    for name, priority, now in (("late", 0, 2.0), ("early", 0, 1.0), ("urgent", 9, 3.0)):
+        found.add(make_pod(name).priority(priority).info(), now)
+    assert [found.pop(4.0).pod.name for _ in range(3)] == ["urgent", "early", "late"]
+    assert found.pop(4.0) is None
+
+
+@pytest.mark.parametrize(
+    ("attempts", "backoff_s"),
+    [(0, 0.0), (1, 1.0), (2, 2.0), (3, 4.0), (4, 8.0), (5, 10.0), (6, 10.0), (5000, 10.0)],
+)
+def test_backoff_doubles_from_one_second_to_ten(attempts, backoff_s):
+    assert QueuePolicy().backoff_s(attempts) == backoff_s
+
+
+@pytest.mark.parametrize(
+    ("initial_s", "max_s", "expected"), [(3.0, 5.0, [3.0, 5.0, 5.0]), (0.0, 10.0, [0.0, 0.0, 0.0])]
+)
+def test_backoff_follows_the_configuration(initial_s, max_s, expected):
+    policy = QueuePolicy(initial_backoff_s=initial_s, max_backoff_s=max_s)
+    assert [policy.backoff_s(attempts) for attempts in (1, 2, 3)] == expected
+
+
+def test_a_woken_pod_waits_for_the_rest_of_its_backoff():
+    found = queue()
+    failed(found, "a", "Fit")
+    assert place(found) == "unschedulable"
+    found.move(NODE_ADD, None, None, 0.4)
+    assert place(found) == "backoff"
+    assert found.next_deadline() == 1.0
+    found.flush(0.9)
+    assert place(found) == "backoff"
+    found.flush(1.0)
+    assert place(found) == "active"
+
+
+def test_a_pod_whose_backoff_is_over_is_tried_at_once():
+    found = queue()
+    failed(found, "a", "Fit")
+    found.move(NODE_ADD, None, None, 1.0)
+    assert place(found) == "active"
+
+
+@pytest.mark.parametrize(
+    ("plugins", "event", "wakes"),
+    [
+        (("Fit",), NODE_ADD, True),
+        (("Fit",), LABEL_CHANGE, False),
+        (("Spread",), NODE_ADD, False),
+        (("Spread", "Fit"), NODE_ADD, True),
+        (("Buggy",), NODE_ADD, True),
+        (("Unheard",), NODE_ADD, False),
+        (("Fit",), ClusterEvent("*", Action.ALL, "Anything"), True),
+    ],
+    ids=["registered", "another event", "hint skips", "one of two", "hint raises", "nobody registered", "wildcard"],
+)
+def test_only_what_a_rejecting_plugin_registered_wakes(plugins, event, wakes):
+    found = queue()
+    failed(found, "a", *plugins)
+    found.move(event, None, None, 0.1)
+    assert place(found) == ("backoff" if wakes else "unschedulable")
+
+
+@pytest.mark.parametrize(
+    ("rejected", "pending", "expected"),
+    [
+        ((), ("Fit",), "active"),
+        (("Fit",), (), "backoff"),
+        (("Labels",), ("Fit",), "active"),
+        (("Fit",), ("Spread",), "backoff"),
+    ],
+)
+def test_a_pending_plugin_that_is_served_skips_the_backoff(rejected, pending, expected):
+    found = queue()
+    failed(found, "a", *rejected, pending=pending)
+    found.move(NODE_ADD, None, None, 0.1)
+    assert place(found) == expected
+
+
+def test_an_error_goes_to_a_backoff_of_its_own():
+    found = queue(pop_from_backoff=True)
+    found.add(pod().info(), 0.0)
+    for expected_s in (1.0, 2.0, 4.0):
+        now = found.next_deadline() or 0.0
+        found.flush(now)
+        queued = found.pop(now)
+        found.add_unschedulable(queued, (), (), now)
+        assert place(found) == "error backoff"
+        assert found.next_deadline() == now + expected_s
+        assert found.pop(now) is None, "an error is not tried before its time"
+    assert (queued.attempts, queued.consecutive_errors, queued.unschedulable_count) == (3, 3, 0)
+
+
+def test_errors_are_counted_until_an_attempt_ends_without_one():
+    found = queue()
+    queued = failed(found)
+    found.flush(1.0)
+    found.add_unschedulable(found.pop(1.0), ("Fit",), (), 1.0)
+    assert (queued.consecutive_errors, queued.unschedulable_count) == (0, 1)
+
+
+def test_old_unschedulable_pods_are_flushed_every_half_minute():
+    found = queue()
+    found.flush(0.0)
+    failed(found, "a", "Fit")
+    now = 0.0
+    while place(found) == "unschedulable":
+        assert found.next_deadline() == now + FLUSH_S
+        now = found.next_deadline()
+        found.flush(now)
+    assert UNSCHEDULABLE_AGE_S < now <= UNSCHEDULABLE_AGE_S + FLUSH_S
+    assert place(found) == "active"
+    assert found.pop(now).was_flushed
+
+
+# -- in flight -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("event", "plugins", "pending", "expected"),
+    [
+        (NODE_ADD, ("Fit",), (), "backoff"),
+        (NODE_ADD, ("Spread",), (), "unschedulable"),
+        (LABEL_CHANGE, ("Fit",), (), "unschedulable"),
+        (NODE_ADD, (), ("Fit",), "active"),
+        (NODE_ADD, ("Buggy",), (), "backoff"),
+    ],
+)
+def test_an_event_during_the_attempt_counts_when_it_fails(event, plugins, pending, expected):
+    found = queue()
+    queued = in_flight(found)
+    assert place(found) == "in flight"
+    found.move(event, None, None, 0.1)
+    found.add_unschedulable(queued, plugins, pending, 0.2)
+    assert place(found) == expected
+
+
+def test_an_event_before_the_attempt_does_not():
+    found = queue()
+    found.move(NODE_ADD, None, None, 0.0)
+    failed(found, "other", "Fit")
+    found.add(pod().info(), 0.0)
+    found.move(NODE_ADD, None, None, 0.0)
+    queued = found.pop(0.0)
+    found.add_unschedulable(queued, ("Fit",), (), 0.1)
+    assert place(found) == "unschedulable"
+
+
+def test_events_are_kept_as_long_as_somebody_in_flight_needs_them():
+    found = queue()
+    for name in ("a", "b"):
+        found.add(pod(name).info(), 0.0)
+    first = found.pop(0.0)
+    found.move(NODE_ADD, None, None, 0.0)
+    second = found.pop(0.0)
+    found.move(LABEL_CHANGE, None, None, 0.0)
+    assert found.in_flight.event_count == 2
+    found.done(first.pod.uid)
+    assert dict(found.in_flight.counts()) == {"PodLabelChange": 1}
+    found.done(first.pod.uid)
+    found.done(second.pod.uid)
+    assert found.in_flight.event_count == 0
+    found.move(NODE_ADD, None, None, 0.0)
+    assert found.in_flight.event_count == 0
+
+
+def test_a_pods_own_change_during_its_attempt_counts():
+    found = queue()
+    queued = in_flight(found)
+    new = pod().label("app", "web").info()
+    found.update(new, [Happened(LABEL_CHANGE, queued.pod, new)], 0.1)
+    assert place(found) == "in flight"
+    found.add_unschedulable(queued, ("Labels",), (), 0.2)
+    assert place(found) == "backoff"
+
+
+# -- gates -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_gated_pod_stays_out_until_its_gates_go():
+    entries = []
+    found = queue(incoming=entries)
+    gated = pod().gate("hold").info()
+    found.add(gated, 0.0)
+    assert place(found) == "unschedulable"
+    assert found.find("default/a").is_gated
+    found.move(NODE_ADD, None, None, 0.1)
+    found.activate("default/a", 0.1)
+    assert found.pop(0.1) is None
+    free = pod().info()
+    found.update(free, [Happened(GATES_GONE, gated, free)], 5.0)
+    assert place(found) == "active"
+    queued = found.pop(5.0)
+    assert (queued.is_gated, queued.rejectors, queued.attempts) == (False, frozenset(), 1)
+    assert [where for where, _ in entries] == ["gated", "gated", "active"]
+
+
+def test_a_gate_counts_on_every_way_into_the_active_queue():
+    closed = [False]
+    found = queue(
+        pre_enqueue=lambda _: unresolvable("closed").by("Gates") if closed[0] else None, pop_from_backoff=True
+    )
+    failed(found, "a", "Fit")
+    failed(found, "b", "Fit")
+    found.move(NODE_ADD, None, None, 0.1)
+    assert place(found) == "backoff"
+    closed[0] = True
+    assert found.pop(0.2) is None
+    assert place(found) == place(found, "default/b") == "unschedulable"
+    assert all(queued.is_gated for queued in found)

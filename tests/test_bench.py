@@ -1,0 +1,53 @@
+"""`berth bench` in process: figures that add up, checks that leave no trace, and that find what they are for."""
+
+import msgspec
+import pytest
+
+from berth.bench import CheckError, run
+from berth.framework.interface import Dependency
+from berth.plugins.registry import in_tree_registry
+from berth.testing.builders import make_node, make_pod
+from tests.engine import document, plugin
+
+
+def workload(nodes=4, pods=30):
+    objects = [make_node(f"n{index}").capacity(cpu="2", memory="8Gi") for index in range(nodes)]
+    objects += [make_pod("running").request(cpu="1").node("n0")]
+    objects += [make_pod(f"p{index}").request(cpu="250m") for index in range(pods)]
+    return [msgspec.json.encode(obj.document) for obj in objects]
+
+
+def test_figures_add_up():
+    figures = run(workload(), in_tree_registry())
+    assert (figures.nodes, figures.pods, figures.failed, figures.nodes_used) == (4, 30, 2, 4)
+    assert figures.seconds > 0
+    assert figures.pods_per_s == pytest.approx(30 / figures.seconds, rel=0.05)
+    assert figures.ms_per_pod == pytest.approx(1000 * figures.seconds / 30, rel=0.05)
+
+
+@pytest.mark.parametrize("memos", [True, False])
+def test_checks_agree_and_change_nothing(memos):
+    checked, unchecked = (run(workload(), in_tree_registry(), check=check, memos=memos) for check in (1000, 0))
+    assert (checked.checked, unchecked.checked) == (30, 0)
+    assert (checked.failed, checked.nodes_used) == (unchecked.failed, unchecked.nodes_used)
+
+
+def test_nothing_pending_is_no_error():
+    assert run(workload(pods=0), in_tree_registry()).pods == 0
+
+
+def test_a_plugin_that_forgets_a_dependency_is_found():
+    """Its score depends on the pods of a node, it says that it does not."""
+    liar = plugin(
+        "Liar",
+        score_dependencies=frozenset({Dependency.NODE}),
+        signature=lambda pod: "all",
+        score=lambda state, pod, node: len(node.pods),
+        score_columns=lambda state, pod, table, rows: table.pod_count[rows].copy(),
+    )
+    from berth.config.load import load_config
+    from berth.framework.registry import Registry
+
+    registry = in_tree_registry().merge(Registry({"Liar": liar}, "a test"))
+    with pytest.raises(CheckError, match="default/p"):
+        run(workload(), registry, config=load_config(document("Liar")), check=30)
