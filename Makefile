@@ -31,10 +31,10 @@ contracts: setup
 	$(BIN)/lint-imports
 
 unit: setup
-	$(BIN)/pytest -n 2 --dist worksteal -m "not soak" tests
+	$(BIN)/pytest -n 2 --dist worksteal --ignore tests/soak tests
 
 soak: setup
-	$(BIN)/pytest -m soak --timeout 3600 tests
+	HYPOTHESIS_PROFILE=soak $(BIN)/pytest -n 2 --timeout 3600 tests/soak tests/state tests/framework tests/queue tests/plugins tests/cycle
 
 bench: setup
 	$(BIN)/python benchmarks/run.py

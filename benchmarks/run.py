@@ -14,7 +14,7 @@ import tempfile
 from pathlib import Path
 
 HERE = Path(__file__).parent
-SCENARIOS = ("basic", "unique", "anti", "affinity", "prefanti", "spread", "prefspread", "mixed")
+SCENARIOS = ("basic", "unique", "anti", "affinity", "prefanti", "spread", "prefspread", "mixed", "preempt")
 RUNS = 3
 
 

@@ -1,7 +1,8 @@
 """How fast the core is: a workload through the scheduling cycle in process, no API calls.
 
 A workload is JSON lines: nodes, running pods, pending pods. Loading is not timed; the clock runs from the first Pop
-to the last Reserve, one pod at a time, through the same `Core` that `berth run` drives. Bindings are not answered.
+to the last Reserve, one pod at a time, through the same `Core` that `berth run` drives. Bindings are not answered;
+pods that are evicted leave at once, and who made them leave is tried again.
 """
 
 import random
@@ -19,6 +20,7 @@ from berth.config.types import SchedulerConfiguration
 from berth.core import Core
 from berth.cycle.attempt import Attempt
 from berth.cycle.schedule import Search, schedule_pod
+from berth.framework.effects import Answer, Effect, EvictPod, Request
 from berth.framework.registry import Registry
 from berth.intake import ObjectEvent
 
@@ -73,12 +75,12 @@ def run(
     memos: bool = True,
 ) -> Figures:
     """Schedule a workload and return the figures. Raises `CheckError`, `WorkloadError`."""
-    core = Core(config or default_config(), registry, rng=random.Random(seed), memos=memos)
+    rng = random.Random(seed)
+    core = Core(config or default_config(), registry, rng=rng, memos=memos)
     pods = load(core, lines)
-    before = core.cache.table.pod_count.copy()
     checks = set(random.Random(seed).sample(range(pods), min(check, pods)))
-    seconds = _drive(core, checks)
-    used = core.cache.table.pod_count > before
+    seconds = _drive(core, checks, rng)
+    used = {state.row for state in core.cache.states().values() if state.assumed}
     failed = len(core.queue)
     return Figures(
         nodes=len(core.cache.table),
@@ -87,29 +89,41 @@ def run(
         seconds=round(seconds, 4),
         ms_per_pod=round(1000 * seconds / max(pods, 1), 4),
         pods_per_s=round(pods / seconds, 1) if seconds else 0.0,
-        nodes_used=int(used.sum()),
+        nodes_used=len(used),
         rss_mb=round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1),
         checked=len(checks),
     )
 
 
-def _drive(core: Core, checks: set[int]) -> float:
+def _drive(core: Core, checks: set[int], rng: random.Random) -> float:
     seconds, number = 0.0, 0
-    while core.queue.active.peek() is not None:
-        expected = _without_memos(core) if number in checks else None
+    while core.has_work:
+        expected = _without_memos(core, rng) if number in checks else None
         started = time.perf_counter()
-        core.step(0.0)
+        victims = _let_go(core, core.step(0.0))
         seconds += time.perf_counter() - started
         if expected is not None:
-            _compare(core, expected)
+            _compare(core, expected, victims)
         number += 1
     return seconds
 
 
-def _without_memos(core: Core) -> Attempt:
+def _let_go(core: Core, effects: Iterable[Effect]) -> list[str]:
+    """Let evicted pods leave at once; return who they are."""
+    evictions = [effect for effect in effects if isinstance(effect, Request) and isinstance(effect.effect, EvictPod)]
+    for request in evictions:
+        state = core.cache.state_of(request.effect.pod.uid)
+        if state is not None:
+            core.handle(ObjectEvent("DELETED", "Pod", state.pod.pod), 0.0)
+        core.handle(Answer(request.ticket), 0.0)
+    return sorted(request.effect.pod.key for request in evictions)
+
+
+def _without_memos(core: Core, rng: random.Random) -> Attempt:
     """Decide about the next pod with nothing remembered, leaving no trace."""
-    queued = core.queue.active.peek()
+    queued = core.queue.active.peek() or core.queue.backoff.peek()
     assert queued is not None
+    lots = rng.getstate()
     attempt = Attempt(core.profiles[queued.pod.spec.scheduler_name], queued.pod)
     search = Search(core.cache.table, lambda rows: int(rows[0]))  # the core's own draws lots, and would be out of step
     search.start_index = core.search.start_index
@@ -117,11 +131,15 @@ def _without_memos(core: Core) -> Attempt:
     for _ in schedule_pod(search, attempt):
         raise CheckError(f"pod {queued.pod.key} needs an answer from outside, which a bench does not have")
     core.memos.enabled = enabled
+    rng.setstate(lots)
     return attempt
 
 
-def _compare(core: Core, expected: Attempt) -> None:
+def _compare(core: Core, expected: Attempt, victims: list[str]) -> None:
     decision = core.trace[expected.pod.key]
+    expected_victims = sorted(victim.key for victim in expected.victims if not victim.is_terminating)
+    if victims != expected_victims:
+        raise CheckError(f"pod {expected.pod.key}: with memos {victims} must leave, without {expected_victims}")
     feasible = expected.nodes.row_array() if expected.nodes is not None else np.array([], dtype=np.intp)
     total = expected.scored.total(feasible) if expected.scored is not None else None
     if not (_same(decision.feasible, feasible) and _same(decision.total, total)):

@@ -60,6 +60,12 @@ def test_what_kubernetes_refuses_is_refused(text):
         parse(text)
 
 
+def test_thousands_of_digits_are_refused_and_not_repeated():
+    with pytest.raises(QuantityError) as raised:
+        parse("9" * 5000)
+    assert len(str(raised.value)) < 400
+
+
 @pytest.mark.parametrize(
     "text", ["0x10", "1,5", "1_000", "--1", "1.2.3", "1e1.5", "abc", "NaN", "inf", "\u0661", "1\n"]
 )

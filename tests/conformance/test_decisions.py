@@ -7,7 +7,7 @@ from berth.replay import replay
 from tests.conformance.records import cases, differences
 
 THEMES = ("resources", "taints", "node-affinity", "ports", "images", "pod-affinity", "spread", "default-spread",
-          "configured", "preemption", "mixed")  # fmt: skip
+          "resize", "configured", "preemption", "mixed", "volumes", "attachments", "dra", "devices")  # fmt: skip
 
 
 @pytest.mark.parametrize("memos", [True, False], ids=["memos", "no-memos"])

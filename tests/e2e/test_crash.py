@@ -61,6 +61,7 @@ def test_killed_at_random_points_every_pod_is_bound_once(cluster, start):
     assert seen_at_death[0] < REPLICAS, "the first kill came too late to prove anything"
 
     last = start()
+    last.wait_until_it_says("caches are synced")
     eventually(lambda: len(accepted(cluster)) >= REPLICAS)
     pods = eventually(lambda: all_running(cluster), every_s=0.3)
 

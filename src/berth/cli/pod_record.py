@@ -66,4 +66,10 @@ def sentences(record: Json) -> list[str]:
         said = [f"{record['pod']} is pending: {condition.get('reason', '')}: {condition.get('message', '')}"]
     else:
         said = [f"{record['pod']} is pending, and no scheduler has said why"]
-    return said + [f"  {one['time']} {one['reason']} (x{one['count']}): {one['note']}" for one in record["events"]]
+    said += [f"  {one['time']} {one['reason']} (x{one['count']}): {one['note']}" for one in record["events"]]
+    return [printable(sentence) for sentence in said]
+
+
+def printable(text: str) -> str:
+    """Return text that anyone may have written without what a terminal would take as a command."""
+    return "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in text)

@@ -52,7 +52,7 @@ def command(flags: SchedulerFlags, context: str) -> None:
         with asyncio.Runner(loop_factory=_event_loop) as runner:
             runner.run(_run(config, access, flags))
     except ConfigError as error:
-        _fail(str(error), EXIT_BAD_CONFIGURATION)
+        _fail(str(error.located(flags.get("config", "") or "the configuration")), EXIT_BAD_CONFIGURATION)
     except _Ended as error:
         _fail(str(error), EXIT_FAILURE)
 
@@ -125,7 +125,7 @@ async def _run(config: SchedulerConfiguration, access: "ClusterAccess", flags: S
     stop = _stop_on_signals()
     client = config.client_connection
     if "protobuf" in client.content_type:
-        _log.info("requests are sent as JSON, not as %s; every API server takes both", client.content_type)
+        _log.debug("requests are sent as JSON, not as %s; every API server takes both", client.content_type)
     transport = HttpTransport(access, rate_limit=RateLimit(client.qps, client.burst), user_agent="berth-scheduler")
     metrics = Metrics()
     age_s = flags.pod_max_in_unschedulable_pods_s

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from berth.cycle.attempt import Attempt
 from berth.framework.scores import PluginScores, Scored
 from berth.framework.status import Status
-from berth.framework.verdicts import Mask, Verdict
+from berth.framework.verdicts import Mask, Overlay, Verdict
 from berth.state.lazy import lazy
 
 
@@ -31,7 +31,7 @@ class Decision:
         self.pre_filter = attempt.pre_filtered
         self.post_filter = attempt.post_filter_status
         self.verdicts: list[Verdict] = attempt.verdicts.by_plugin if attempt.verdicts is not None else []
-        self.overlay: dict[int, Status | None] = attempt.verdicts.overlay if attempt.verdicts is not None else {}
+        self.overlay = attempt.verdicts.overlay if attempt.verdicts is not None else Overlay()
         self._scored: Scored | None = attempt.scored
         self._sampled = attempt.sampled
 

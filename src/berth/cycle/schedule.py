@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from berth.config.types import ExtensionPoint as Point
 from berth.cycle.attempt import Attempt
-from berth.cycle.sampling import feasible_nodes_to_find, sample
+from berth.cycle.sampling import Sampled, feasible_nodes_to_find, sample
 from berth.framework.diagnosis import Diagnosis
 from berth.framework.interface import FeasibleNodes
 from berth.framework.profile import searched_rows
@@ -67,7 +67,10 @@ def find_nodes(search: Search, attempt: Attempt) -> None:
             return
         attempt.diagnosis = _pre_filter_diagnosis(table, pre.status)
         return
-    attempt.verdicts = profile.run_filter(attempt.state, pod, table, searched_rows(table, pre.node_names))
+    searched = searched_rows(table, pre.node_names)
+    if _fits_where_promised(search, attempt, searched):
+        return
+    attempt.verdicts = profile.run_filter(attempt.state, pod, table, searched)
     feasible = _sampled(search, attempt, attempt.verdicts.feasible())
     attempt.nodes = FeasibleNodes(table, feasible)
     if not attempt.nodes.count:
@@ -146,8 +149,27 @@ def _sampled(search: Search, attempt: Attempt, feasible: Mask) -> Mask:
     order = np.array([row for row in table.tree.order() if searched[row]], dtype=np.intp)
     enough = feasible_nodes_to_find(len(order), percentage)
     found = sample(order, search.start_index, feasible, enough, len(table))
-    attempt.sampled = found
     search.start_index = found.next_start
+    return _only(attempt, found, feasible)
+
+
+def _fits_where_promised(search: Search, attempt: Attempt, searched: Mask) -> bool:
+    """Look at the node that the pod is nominated to, if it is; where it fits there, no other is looked at."""
+    pod, profile, table = attempt.pod, attempt.profile, search.table
+    name = profile.nominator.node_of(pod.uid) or pod.status.nominated_node_name
+    row = table.row_of.get(name) if name else None
+    if row is None or not searched[row]:
+        return False
+    if profile.run_filter_beside_nominated(attempt.state, pod, table.view(row)) is not None:
+        return False
+    rows = np.array([row], dtype=np.intp)
+    start = search.start_index
+    attempt.nodes = FeasibleNodes(table, _only(attempt, Sampled(start, rows, rows[:0], start), searched))
+    return True
+
+
+def _only(attempt: Attempt, found: Sampled, feasible: Mask) -> Mask:
+    attempt.sampled = found
     kept: Mask = np.zeros_like(feasible)
     kept[found.feasible] = True
     return kept

@@ -10,7 +10,7 @@ Filter and Score come in two forms. The plain one answers for one node. The colu
 where a plugin has both, the plain form is the specification and the other must agree with it.
 """
 
-from collections.abc import Callable, Generator, Hashable, Sequence
+from collections.abc import Callable, Generator, Hashable, Mapping, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
@@ -136,6 +136,32 @@ class ColumnFilterPlugin(Plugin, Protocol):
     filter_dependencies: ClassVar[Dependencies]
 
     def filter_columns(self, state: CycleState, pod: PodInfo, table: NodeTable, rows: Rows) -> FilterColumn: ...
+
+
+class RowLoad(NamedTuple):
+    """How much pods take of some rows in a what-if: their number, and requests by resource, int64 (rows,)."""
+
+    pods: NDArray[np.int64]
+    requested: Mapping[str, NDArray[np.int64]]
+
+
+class WhatIfPlugin(Plugin, Protocol):
+    """A column filter that looks at other pods, and can still be asked by column in a what-if.
+
+    A plugin has the first three methods, the last, or all. What it says of a row depends on the load given for that
+    row, and on no pod that comes to or leaves the row unless it `minds` that pod. `load_limits` are the loads up to
+    which, and not beyond, the pod fits.
+    """
+
+    def resources_read(self, pod: PodInfo) -> Sequence[str]: ...
+
+    def load_limits(self, state: CycleState, pod: PodInfo, table: NodeTable, rows: NDArray[np.intp]) -> RowLoad: ...
+
+    def filter_loaded_columns(
+        self, state: CycleState, pod: PodInfo, table: NodeTable, rows: NDArray[np.intp], load: RowLoad
+    ) -> FilterColumn: ...
+
+    def minds(self, state: CycleState, pod: PodInfo, other: PodInfo) -> bool: ...
 
 
 class PostFilterResult(NamedTuple):

@@ -14,11 +14,14 @@ from berth.config.types import ExtensionPoint as Point
 from berth.framework.cycle_state import CycleState
 from berth.framework.interface import MAX_PERMIT_TIMEOUT_S, FeasibleNodes, PreFilterResult
 from berth.framework.memo import MemoKey, Memos
+from berth.framework.nominated_load import NominatedLoad
+from berth.framework.overlay import lay_over
 from berth.framework.preparation import Answer, Preparation, prepare
 from berth.framework.scores import Scored, ScorePlan, ScoreRunner, run_pre_score, run_score
 from berth.framework.status import Code, Status, error, is_success, unresolvable
 from berth.framework.sums import Sums
 from berth.framework.verdicts import FilterPlan, FilterRunner, Mask, Verdicts, call_filter, run_filters
+from berth.framework.what_if import WhatIf
 from berth.state.node_view import NodeView
 from berth.state.nominator import Nominator
 from berth.state.pod_info import PodInfo
@@ -58,6 +61,7 @@ class Profile:
         self.percentage_of_nodes_to_score = percentage_of_nodes_to_score
         self.memos = memos
         self.nominator = nominator
+        self.nominated = NominatedLoad(memos.table, nominator)
         self.sums = Sums(memos)
         self.plugins: dict[Point, list[Any]] = {
             point: [plugin for plugin, _ in points.get(point, ())] for point in Point
@@ -106,11 +110,9 @@ class Profile:
         """Ask every Filter plugin that did not skip about all nodes, then count nominated pods in where there are."""
         plan = self._filter_plan(state, pod)
         verdicts = run_filters(plan, self.memos, self.sums, state, pod, table, searched)
-        for node_name in self.nominator.nodes():
-            row = table.row_of.get(node_name, -1)
-            rivals = self.rivals_on(node_name, pod)
-            if row >= 0 and rivals and searched[row]:
-                verdicts.overlay[row] = self.run_filter_with(rivals, state, pod, table.view(row))
+        rivals = self.nominated.against(pod)
+        if rivals is not None:
+            lay_over(verdicts, rivals, self, state, pod, table)
         return verdicts
 
     def rivals_on(self, node_name: str, pod: PodInfo) -> list[PodInfo]:
@@ -129,6 +131,16 @@ class Profile:
             if not is_success(status):
                 return status
         return self.run_filter_on(what_if, pod, node)
+
+    def run_filter_beside_nominated(self, state: CycleState, pod: PodInfo, node: NodeView) -> Status | None:
+        """Ask about one node with the nominated pods that count there, if any, and without; return a rejection."""
+        rivals = self.rivals_on(node.name, pod)
+        status = self.run_filter_with(rivals, state, pod, node) if rivals else None
+        return self.run_filter_on(state, pod, node) if status is None else status
+
+    def what_if(self, state: CycleState, pod: PodInfo) -> WhatIf:
+        """Return the filters that did not skip, to be asked about many nodes as if other pods ran there."""
+        return WhatIf(self._filter_plan(state, pod), self.memos, state, pod)
 
     def run_filter_on(self, state: CycleState, pod: PodInfo, node: NodeView) -> Status | None:
         """Ask every Filter plugin that did not skip about one node; return the first rejection."""

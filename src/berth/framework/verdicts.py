@@ -3,7 +3,7 @@
 Out comes, for each plugin that has something to say, a code for each row; which rows are left follows from them.
 """
 
-from collections.abc import Callable, Hashable, Sequence, Set
+from collections.abc import Callable, Hashable, Iterator, Sequence, Set
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -129,6 +129,34 @@ def run_filters(
     return Verdicts(verdicts, searched, mask, plan.sum_key if mask is kept_mask else None)
 
 
+class Overlay:
+    """What is said of rows with nominated pods counted in: the first failing status, or None where the pod fits."""
+
+    __slots__ = ("_fitting", "blocked")
+
+    def __init__(self) -> None:
+        self.blocked: list[tuple[Status, NDArray[np.intp]]] = []
+        """Statuses with the rows that they are of."""
+        self._fitting: list[NDArray[np.intp]] = []
+
+    def add(self, status: Status | None, rows: NDArray[np.intp]) -> None:
+        """Note what is said of some rows."""
+        if status is None:
+            self._fitting.append(rows)
+        else:
+            self.blocked.append((status, rows))
+
+    def items(self) -> Iterator[tuple[int, Status | None]]:
+        """Yield each row with what is said of it."""
+        for status, rows in (*self.blocked, *((None, rows) for rows in self._fitting)):
+            for row in rows.tolist():
+                yield row, status
+
+    def get(self, row: int) -> Status | None:
+        """Return what blocks a row, if anything does."""
+        return next((status for status, rows in self.blocked if row in rows), None)
+
+
 class Verdicts:
     """What all Filter plugins say of all rows."""
 
@@ -138,29 +166,30 @@ class Verdicts:
         self.by_plugin = by_plugin
         self.searched = searched
         """The rows that were looked at."""
-        self.overlay: dict[int, Status | None] = {}
-        """Rows where nominated pods count: the first failing status with them added, or None."""
+        self.overlay = Overlay()
+        """Rows where nominated pods count."""
         self.sum_key = sum_key
         """Whose kept mask (`Sums.passing`) `passing` is, where it is one as it stands."""
         self._passing = passing
 
     def feasible(self) -> Mask:
         """Return the rows that every plugin passes, nominated pods counted in; do not write to it."""
-        blocked = [row for row, status in self.overlay.items() if status is not None]
-        if not blocked:
+        if not self.overlay.blocked:
             return self._passing
         mask = self._passing.copy()
-        mask[blocked] = False
+        for _, rows in self.overlay.blocked:
+            mask[rows] = False
         return mask
 
     def groups(self) -> list[tuple[Status, NDArray[np.intp]]]:
         """Return the searched rows that fail, grouped by their first failing status."""
         left = self.searched.copy()
         found: list[tuple[Status, NDArray[np.intp]]] = []
-        for row, status in self.overlay.items():
-            if status is not None and left[row]:
-                left[row] = False
-                found.append((status, np.array([row], dtype=np.intp)))
+        for status, rows in self.overlay.blocked:
+            failing = rows[left[rows]]
+            if len(failing):
+                found.append((status, failing))
+                left[failing] = False
         for verdict in self.by_plugin:
             all_codes = verdict.codes
             failing = np.flatnonzero(left & (all_codes != 0))

@@ -64,6 +64,10 @@ class NodePorts:
         column[list(self._index.rows_in_conflict(table, pod.host_ports))] = 1
         return FilterColumn(column[rows], _describe)
 
+    def minds(self, state: CycleState, pod: PodInfo, other: PodInfo) -> bool:
+        """Say whether the two cannot share a node."""
+        return in_conflict(pod.host_ports, other.host_ports)
+
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         """Return what may free a port: pods that go, nodes that come."""
         return (

@@ -13,6 +13,7 @@ from typing import ClassVar, NamedTuple
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from berth.api.dra import DeviceClass
 from berth.api.node import Node
@@ -29,7 +30,16 @@ from berth.config.errors import invalid, required, unsupported
 from berth.framework.cycle_state import CycleState
 from berth.framework.events import Action, ClusterEvent, ClusterEventWithHint, QueueingHint
 from berth.framework.handle import Handle
-from berth.framework.interface import Dependencies, Dependency, FeasibleNodes, FilterColumn, Objects, Rows, Scores
+from berth.framework.interface import (
+    Dependencies,
+    Dependency,
+    FeasibleNodes,
+    FilterColumn,
+    Objects,
+    RowLoad,
+    Rows,
+    Scores,
+)
 from berth.framework.status import Status
 from berth.plugins.device_resources import KIND as DEVICE_CLASS
 from berth.plugins.device_resources import DeviceResources, resources_of
@@ -42,7 +52,17 @@ from berth.plugins.resource_args import (
     shape_errors,
 )
 from berth.plugins.resource_columns import ResourceColumns, Scratch, few, picked, row_count
-from berth.plugins.resource_fit import Ignored, Need, code_status, fit_code, fit_codes, missing, needs_of
+from berth.plugins.resource_fit import (
+    Ignored,
+    Need,
+    code_status,
+    fit_code,
+    fit_codes,
+    load_limits,
+    loaded_codes,
+    missing,
+    needs_of,
+)
 from berth.plugins.resource_names import is_qualified_name
 from berth.plugins.resource_scorer import ResourceScorer, Wanted
 from berth.plugins.resource_scoring import (
@@ -181,6 +201,21 @@ class NodeResourcesFit:
         """Say the same of many rows."""
         needs = self._needs(pod)
         return FilterColumn(fit_codes(needs, self._columns, table, rows), lambda code: code_status(needs, code))
+
+    def resources_read(self, pod: PodInfo) -> Sequence[str]:
+        """Return what is checked."""
+        return [need.resource for need in self.signature(pod).checked]
+
+    def load_limits(self, state: CycleState, pod: PodInfo, table: NodeTable, rows: NDArray[np.intp]) -> RowLoad:
+        """Return the most that other pods may take."""
+        return load_limits(self._needs(pod), table, rows)
+
+    def filter_loaded_columns(
+        self, state: CycleState, pod: PodInfo, table: NodeTable, rows: NDArray[np.intp], load: RowLoad
+    ) -> FilterColumn:
+        """Say the same of many rows in a what-if."""
+        needs = self._needs(pod)
+        return FilterColumn(loaded_codes(needs, table, rows, load), lambda code: code_status(needs, code))
 
     def pre_score(self, state: CycleState, pod: PodInfo, nodes: FeasibleNodes) -> None:
         """Work out what the pod adds to a node, once."""

@@ -2,7 +2,7 @@
 
 from berth.framework.registry import Registry, out_of_tree_plugins
 from berth.plugins.default_binder import DefaultBinder
-from berth.plugins.dynamic_resources import DynamicResources
+from berth.plugins.dra.plugin import DynamicResources
 from berth.plugins.image_locality import ImageLocality
 from berth.plugins.inter_pod_affinity import InterPodAffinity
 from berth.plugins.node_affinity import NodeAffinity
@@ -12,15 +12,15 @@ from berth.plugins.node_ports import NodePorts
 from berth.plugins.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
 from berth.plugins.node_resources_fit import NodeResourcesFit
 from berth.plugins.node_unschedulable import NodeUnschedulable
-from berth.plugins.node_volume_limits import NodeVolumeLimits
 from berth.plugins.pod_topology_spread import PodTopologySpread
 from berth.plugins.preemption import DefaultPreemption
 from berth.plugins.priority_sort import PrioritySort
 from berth.plugins.scheduling_gates import SchedulingGates
 from berth.plugins.taint_toleration import TaintToleration
-from berth.plugins.volume_binding import VolumeBinding
-from berth.plugins.volume_restrictions import VolumeRestrictions
-from berth.plugins.volume_zone import VolumeZone
+from berth.plugins.volumes.binding import VolumeBinding
+from berth.plugins.volumes.limits import NodeVolumeLimits
+from berth.plugins.volumes.restrictions import VolumeRestrictions
+from berth.plugins.volumes.zone import VolumeZone
 
 
 def in_tree_registry() -> Registry:

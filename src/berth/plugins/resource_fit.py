@@ -9,8 +9,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from berth.framework.interface import Codes, Rows
+from berth.framework.interface import Codes, RowLoad, Rows
 from berth.framework.status import Status, unresolvable, unschedulable
 from berth.plugins.resource_columns import (
     Mask,
@@ -28,6 +29,7 @@ INSUFFICIENT = "Insufficient {}"
 
 TOO_MANY_PODS_BIT = 1
 UNRESOLVABLE_BIT = 1 << 30
+NO_LIMIT = 2**62
 MAX_RESOURCES = 29
 """How many different resources a code has bits for. No pod comes near; one that did would share the last bit."""
 
@@ -110,6 +112,34 @@ def _codes(needs: Sequence[Need], columns: ResourceColumns, table: NodeTable, ro
     _add_bits(codes, (table.pod_count[rows] >= table.allowed_pods[rows]) & valid, TOO_MANY_PODS_BIT)
     for index, need in enumerate(needs):
         _add_need(codes, index, need, columns.of(table, need.resource, rows), valid)
+    return codes
+
+
+def load_limits(needs: Sequence[Need], table: NodeTable, rows: NDArray[np.intp]) -> RowLoad:
+    """Return the most that other pods may take of each row; all rows hold nodes."""
+    limits: dict[str, NDArray[np.int64]] = {}
+    for need in needs:
+        has = _allocatable(need, table, rows)
+        limits[need.resource] = np.where(has > 0, has - need.amount, NO_LIMIT) if need.devices else has - need.amount
+    return RowLoad(table.allowed_pods[rows] - 1, limits)
+
+
+def _allocatable(need: Need, table: NodeTable, rows: NDArray[np.intp]) -> NDArray[np.int64]:
+    known = table.resource_index.get(need.resource)
+    return np.zeros(len(rows), dtype=np.int64) if known is None else table.allocatable[known][rows]
+
+
+def loaded_codes(needs: Sequence[Need], table: NodeTable, rows: NDArray[np.intp], load: RowLoad) -> Codes:
+    """Return the code of each row, int32 (rows,), were the nodes loaded like this; all rows hold nodes."""
+    codes: Codes = np.zeros(len(rows), dtype=np.int32)
+    _add_bits(codes, load.pods >= table.allowed_pods[rows], TOO_MANY_PODS_BIT)
+    for index, need in enumerate(needs):
+        has = _allocatable(need, table, rows)
+        short = has - load.requested[need.resource] < need.amount
+        if need.devices:
+            short &= has > 0
+        if _add_bits(codes, short, _bit(index)):
+            _add_bits(codes, short & (has < need.amount), UNRESOLVABLE_BIT)
     return codes
 
 

@@ -2,7 +2,8 @@
 
 When the API server goes away, each of a score of watches says so, at every try. `Chorus` stands between them and the
 log: of complaints about the connection itself the first is passed on, and the others of the next second become one
-line; so it is where the server accepts us no longer, or begins its history anew. Complaints of one kind's own (no permission, a broken line) always pass.
+line; likewise where the server accepts us no longer, or its history begins anew. Complaints of one kind's own (no
+permission, a broken line) always pass.
 """
 
 import asyncio

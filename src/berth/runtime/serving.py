@@ -126,7 +126,11 @@ class HealthServer:
         all_nodes = request.query.get("allNodes", "no") in _TRUE
         report = self._debugging.report(key, all_nodes=all_nodes, nodes=request.query.getall("node", []))
         if report is None:
-            why = f"nothing is known of pod {key}: it is not pending, and no recent decision was about it"
+            names = ", ".join(profile.scheduler_name for profile in self._config.profiles)
+            why = (
+                f"nothing is known of pod {key}: no recent decision was about it, and it is not pending here, "
+                f"where pods of schedulerName {names} are scheduled"
+            )
             return _json({"error": why}, status=404)
         return _json(report)
 
@@ -137,9 +141,9 @@ class HealthServer:
 @web.middleware
 async def _refuse_foreign_hosts(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Only who means this machine is answered: a web page whose name was made to point here is not."""
-    host = request.host
+    host = request.headers.get("Host", "")
     try:
-        name = urlsplit(f"//{host}").hostname or ""
+        name = urlsplit(f"//{host}").hostname or "localhost"
         is_meant = name == "localhost" or bool(ipaddress.ip_address(name))
     except ValueError:
         is_meant = False

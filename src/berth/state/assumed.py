@@ -5,6 +5,7 @@ the next pod's decision counts on it; `ObjectStore.latest` looks here first. An 
 object: when the watch brings another, the watch is right.
 """
 
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 
@@ -32,6 +33,16 @@ class Assumptions:
     def drop(self, kind: str, key: str) -> None:
         """Count on the stored object again."""
         self._by_kind.get(kind, {}).pop(key, None)
+
+    def keys(self, kind: str) -> Iterable[str]:
+        """Return the keys of the objects of a kind that something is assumed of."""
+        return self._by_kind.get(kind, {}).keys()
+
+    def settle(self, kind: str, key: str, stored: Any | None) -> None:
+        """Forget an assumption that what is stored now has overtaken."""
+        assumed = self._by_kind.get(kind, {}).get(key)
+        if assumed is not None and (stored is None or not _is_same_state(assumed.base, stored)):
+            self.drop(kind, key)
 
     def over(self, kind: str, key: str, stored: Any | None) -> Any | None:
         """Return what to count on where this is stored."""

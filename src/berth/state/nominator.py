@@ -12,11 +12,12 @@ from berth.state.pod_info import PodInfo
 class Nominator:
     """Which pods are nominated to which node."""
 
-    __slots__ = ("_by_node", "_node_of")
+    __slots__ = ("_by_node", "_node_of", "_watchers")
 
     def __init__(self) -> None:
         self._node_of: dict[str, str] = {}
         self._by_node: dict[str, dict[str, PodInfo]] = {}
+        self._watchers: list[set[str]] = []
 
     def __len__(self) -> int:
         return len(self._node_of)
@@ -28,6 +29,7 @@ class Nominator:
             return
         self._node_of[pod.uid] = node_name
         self._by_node.setdefault(node_name, {})[pod.uid] = pod
+        self._note(node_name)
 
     def withdraw(self, uid: str) -> None:
         """Take a pod's nomination back, if it has one."""
@@ -38,13 +40,21 @@ class Nominator:
         del pods[uid]
         if not pods:
             del self._by_node[node_name]
+        self._note(node_name)
 
     def withdraw_node(self, node_name: str) -> tuple[PodInfo, ...]:
         """Take back all nominations to a node that is gone, and return the pods that had them."""
         pods = tuple(self._by_node.pop(node_name, {}).values())
         for pod in pods:
             del self._node_of[pod.uid]
+        self._note(node_name)
         return pods
+
+    def watch(self) -> set[str]:
+        """Return a set to which the names of nodes are added whose nominations change; the caller empties it."""
+        changed = set(self._by_node)
+        self._watchers.append(changed)
+        return changed
 
     def node_of(self, uid: str) -> str | None:
         """Return the node a pod is nominated to, or None."""
@@ -57,3 +67,7 @@ class Nominator:
     def pods_on(self, node_name: str) -> tuple[PodInfo, ...]:
         """Return the pods nominated to a node."""
         return tuple(self._by_node.get(node_name, {}).values())
+
+    def _note(self, node_name: str) -> None:
+        for changed in self._watchers:
+            changed.add(node_name)

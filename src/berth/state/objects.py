@@ -4,21 +4,25 @@ Plugins look claims, services, classes and the like up here; memos remember the 
 What a plugin is about to write it notes in `assumed`, where `latest` looks first.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from berth.state.assumed import Assumptions
 from berth.state.pod_info import PodInfo
 
+CHANGES_KEPT = 4096
+"""So many changes of each kind are remembered at least."""
+
 
 class ObjectStore:
     """Objects by kind, then by `namespace/name` (or name)."""
 
-    __slots__ = ("_objects", "_versions", "assumed")
+    __slots__ = ("_changes", "_objects", "_versions", "assumed")
 
     def __init__(self) -> None:
         self._objects: dict[str, dict[str, Any]] = {}
         self._versions: dict[str, int] = {}
+        self._changes: dict[str, list[str]] = {}
         self.assumed = Assumptions()
 
     def put(self, kind: str, obj: Any) -> Any | None:
@@ -27,14 +31,15 @@ class ObjectStore:
         key = key_of(obj)
         old = objects.get(key)
         objects[key] = obj
-        self._versions[kind] = self.version(kind) + 1
+        self._note(kind, key, obj)
         return old
 
     def remove(self, kind: str, obj: Any) -> Any | None:
         """Take an object out; return the one that was there."""
-        old = self._objects.get(kind, {}).pop(key_of(obj), None)
+        key = key_of(obj)
+        old = self._objects.get(kind, {}).pop(key, None)
         if old is not None:
-            self._versions[kind] = self.version(kind) + 1
+            self._note(kind, key, None)
         return old
 
     def get(self, kind: str, name: str, namespace: str = "") -> Any | None:
@@ -54,9 +59,23 @@ class ObjectStore:
         """Return how often objects of this kind have changed."""
         return self._versions.get(kind, 0)
 
+    def changed_since(self, kind: str, version: int) -> Sequence[str] | None:
+        """Return the keys of objects of a kind that changed after this version; None where that is too long ago."""
+        changes, ago = self._changes.get(kind, []), self.version(kind) - version
+        return None if ago > len(changes) else changes[len(changes) - ago :]
+
     def versions(self, kinds: Iterable[str]) -> Mapping[str, int]:
         """Return the change counters of several kinds."""
         return {kind: self.version(kind) for kind in kinds}
+
+    def _note(self, kind: str, key: str, stored: Any | None) -> None:
+        """Count a change, and keep what it was to."""
+        self._versions[kind] = self.version(kind) + 1
+        self.assumed.settle(kind, key, stored)
+        changes = self._changes.setdefault(kind, [])
+        changes.append(key)
+        if len(changes) > 2 * CHANGES_KEPT:
+            del changes[:CHANGES_KEPT]
 
 
 def key_of(obj: Any) -> str:

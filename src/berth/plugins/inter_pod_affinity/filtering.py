@@ -143,6 +143,16 @@ class FilterState:
             self._existing.clone(),
         )
 
+    def speaks_of(self, other: PodInfo) -> bool:
+        """Say whether the pod's terms speak of `other`, or its terms of the pod. Raises `SelectorError`."""
+        demands = self._demands
+        if demands.affinity.terms and demands.affinity.selects(other, demands.namespaces):
+            return True
+        if any(TermGroup((term,)).selects(other, demands.namespaces) for term in demands.anti_affinity):
+            return True
+        own_labels = demands.namespaces.get(demands.pod.namespace, {})
+        return any(term.matches(demands.pod, own_labels) for term in other.required_anti_affinity_terms)
+
     def change(self, other: PodInfo, node: NodeView, amount: int) -> None:
         """Count `other` on a node, or take it off."""
         demands, labels = self._demands, node.labels

@@ -104,6 +104,13 @@ class InterPodAffinity:
         """Return int32 codes of shape (len(rows),): 1 running pods forbid it, 2 anti-affinity, 3 affinity."""
         return FilterColumn(self._filter_state(state).codes(rows), STATUS_BY_CODE.__getitem__)
 
+    def minds(self, state: CycleState, pod: PodInfo, other: PodInfo) -> bool:
+        """Say whether either pod's required terms speak of the other."""
+        try:
+            return self._filter_state(state).speaks_of(other)
+        except SelectorError:
+            return True
+
     def pre_score(self, state: CycleState, pod: PodInfo, nodes: FeasibleNodes) -> Status | None:
         """Sum the weights by domain; skip where no term contributes."""
         try:

@@ -83,6 +83,12 @@ class FilterState:
         """Return a copy for a what-if."""
         return FilterState(self._spreads, tuple(dict(changes) for changes in self._changes))
 
+    def counts(self, pod: PodInfo, other: PodInfo) -> bool:
+        """Say whether `other` may count on any node."""
+        if other.namespace != pod.namespace:
+            return False
+        return any(spread.constraint.selector.matches(other.labels) for spread in self._spreads)
+
     def change(self, pod: PodInfo, other: PodInfo, node: NodeView, amount: int) -> None:
         """Count `other` on a node, or take it off. Pods being deleted change the counts too, as they do upstream."""
         if other.namespace != pod.namespace:

@@ -124,6 +124,10 @@ class PodTopologySpread:
         """Return int32 codes of shape (len(rows),): 1 too many pods in the domain, 2 no label."""
         return FilterColumn(self._filter_state(state).codes(rows), STATUS_BY_CODE.__getitem__)
 
+    def minds(self, state: CycleState, pod: PodInfo, other: PodInfo) -> bool:
+        """Say whether `other` is one of the pods that are spread."""
+        return self._filter_state(state).counts(pod, other)
+
     def pre_score(self, state: CycleState, pod: PodInfo, nodes: FeasibleNodes) -> Status | None:
         """Count the matching pods by domain; skip pods without soft constraints."""
         try:

@@ -20,10 +20,12 @@ class Budget(NamedTuple):
     disrupted: Set[str]
 
     def covers(self, pod: PodInfo) -> bool:
-        """Say whether evicting the pod takes from the budget. A pod without labels is in no budget."""
-        if pod.namespace != self.namespace or not pod.labels:
-            return False
-        return self.selector.matches(pod.labels) and pod.name not in self.disrupted
+        """Say whether evicting the pod takes from the budget."""
+        return self.selects(pod) and pod.name not in self.disrupted
+
+    def selects(self, pod: PodInfo) -> bool:
+        """Say whether the budget is for such pods. A pod without labels is in no budget."""
+        return pod.namespace == self.namespace and bool(pod.labels) and self.selector.matches(pod.labels)
 
 
 class Budgets:

@@ -18,7 +18,7 @@ from berth.state.pod_info import PodInfo
 NO_VICTIMS = "No preemption victims found for incoming pod"
 NO_VICTIM_NEEDED = "expected at least one victim pod on node {!r}"
 
-_NO_VICTIMS = unresolvable(NO_VICTIMS)
+NO_VICTIMS_FOUND = unresolvable(NO_VICTIMS)
 
 
 class WhatIfNode(NodeView):
@@ -78,7 +78,7 @@ class DryRun:
         """Return who would have to leave the node, or why it cannot be freed."""
         potential = [other for other in node.pods.values() if other.priority < self._pod.priority]
         if not potential:
-            return _NO_VICTIMS
+            return NO_VICTIMS_FOUND
         trial = _Trial(self._profile, self._state.clone(), self._pod, WhatIfNode(node))
         try:
             return self._tried(trial, by_importance(potential))
@@ -104,14 +104,13 @@ class DryRun:
 class _Trial:
     """One node in a what-if, with the CycleState that goes with it."""
 
-    __slots__ = ("_pod", "_profile", "_rivals", "_state", "node")
+    __slots__ = ("_pod", "_profile", "_state", "node")
 
     def __init__(self, profile: Profile, state: CycleState, pod: PodInfo, node: WhatIfNode) -> None:
         self.node = node
         self._profile = profile
         self._state = state
         self._pod = pod
-        self._rivals = profile.rivals_on(node.name, pod)
 
     def take(self, other: PodInfo) -> None:
         """Take a pod off."""
@@ -133,11 +132,7 @@ class _Trial:
 
     def status(self) -> Status | None:
         """Return why the pod does not fit as things are, with the pods nominated to the node and without."""
-        if self._rivals:
-            status = self._profile.run_filter_with(self._rivals, self._state, self._pod, self.node)
-            if status is not None:
-                return status
-        return self._profile.run_filter_on(self._state, self._pod, self.node)
+        return self._profile.run_filter_beside_nominated(self._state, self._pod, self.node)
 
     def _follow(self, status: Status | None) -> None:
         if not is_success(status):

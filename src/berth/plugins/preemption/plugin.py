@@ -1,6 +1,6 @@
 """The DefaultPreemption plugin; see the package's docstring."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import ClassVar
 
 import msgspec
@@ -14,9 +14,11 @@ from berth.framework.interface import PostFilterResult
 from berth.framework.status import Code, Status, error, unresolvable, unschedulable
 from berth.plugins.preemption.args import DefaultPreemptionArgs
 from berth.plugins.preemption.budgets import Budgets
-from berth.plugins.preemption.choice import Candidate, Shortlist, cheapest
+from berth.plugins.preemption.columns import ColumnDryRun
 from berth.plugins.preemption.dry_run import DryRun
 from berth.plugins.preemption.eligibility import RowArray, ineligibility, rows_to_try
+from berth.plugins.preemption.roster import Roster
+from berth.plugins.preemption.search import Found, Refusals, search_by_columns, search_plainly
 from berth.state.pod_info import PodInfo
 
 NOT_HELPFUL = "Preemption is not helpful for scheduling"
@@ -38,6 +40,7 @@ class DefaultPreemption:
         self._handle = handle
         self._table = handle.cache.table
         self._budgets = Budgets(handle.objects)
+        self._roster = Roster(self._table)
         self._gates = handle.features.enabled("SchedulerAsyncPreemption")
 
     def pre_enqueue(self, pod: PodInfo) -> Status | None:
@@ -55,15 +58,11 @@ class DefaultPreemption:
             return None if kept else PostFilterResult(""), unschedulable(f"preemption: {refusal}")
         if not len(self._table):
             return None, error(f"preemption: {NO_NODES}")
-        shortlist, outcome = self._find(state, pod, rows_to_try(diagnosis, self._table))
-        candidates = shortlist.all()
-        if candidates:
-            best = cheapest(candidates)
-            return PostFilterResult(self._table.names[best.row], best.victims), None
-        broken = [group.status.message for group in outcome.groups if group.status.code is Code.ERROR]
-        if broken:
-            return None, error(f"preemption: {_together(broken)}")
-        return PostFilterResult(""), unschedulable(f"preemption: {outcome.message()}")
+        rows = rows_to_try(diagnosis, self._table)
+        found = self._search(state, pod, rows) if len(rows) else Found(None, ())
+        if found.best is not None:
+            return PostFilterResult(self._table.names[found.best.row], found.best.victims), None
+        return self._why_not(found.refusals)
 
     def _nominated_row(self, pod: PodInfo) -> int | None:
         """Return the row of the node that the pod is nominated to, if there is such a node."""
@@ -71,29 +70,27 @@ class DefaultPreemption:
         row = self._table.row_of.get(name)
         return row if row is not None and self._table.valid[row] else None
 
-    def _find(self, state: CycleState, pod: PodInfo, rows: RowArray) -> tuple[Shortlist, Diagnosis]:
-        """Try the rows, from a random one on, until there are candidates enough; say why others cannot be freed."""
+    def _search(self, state: CycleState, pod: PodInfo, rows: RowArray) -> Found:
+        """Try the rows, from a random one on, until there are candidates enough."""
+        rows = np.roll(rows, -self._handle.rng.randrange(len(rows)))
+        wanted = self._args.wanted_candidates(len(rows))
+        profile, budgets = self._handle.profile(), self._budgets.all()
+        plain = DryRun(profile, state, pod, budgets)
+        columns = ColumnDryRun(profile, profile.what_if(state, pod), self._roster, pod, budgets, plain)
+        if columns.is_possible:
+            return search_by_columns(rows, wanted, columns, plain, self._table)
+        return search_plainly(rows, wanted, plain, self._table)
+
+    def _why_not(self, refusals: Refusals) -> tuple[PostFilterResult | None, Status]:
+        """Say why no node can be freed; where a plugin broke, that is an error and the nomination is kept."""
         outcome = Diagnosis(len(self._table), self._table.names.__getitem__)
         outcome.absent_status = _NOT_HELPFUL
-        shortlist = Shortlist(self._args.wanted_candidates(len(rows)))
-        if not len(rows):
-            return shortlist, outcome
-        offset = self._handle.rng.randrange(len(rows))
-        refusals: dict[Status, list[int]] = {}
-        for row, found in self._tries(state, pod, np.roll(rows, -offset)):
-            if isinstance(found, Status):
-                refusals.setdefault(found, []).append(row)
-                continue
-            shortlist.add(found)
-            if shortlist.is_full:
-                break
-        for status, refused in refusals.items():
-            outcome.add(status, np.array(refused, dtype=np.intp))
-        return shortlist, outcome
-
-    def _tries(self, state: CycleState, pod: PodInfo, rows: RowArray) -> Iterable[tuple[int, Candidate | Status]]:
-        dry_run = DryRun(self._handle.profile(), state, pod, self._budgets.all())
-        return ((row, dry_run.on(self._table.view(row))) for row in rows.tolist())
+        for status, refused in refusals:
+            outcome.add(status, refused)
+        broken = [group.status.message for group in outcome.groups if group.status.code is Code.ERROR]
+        if broken:
+            return None, error(f"preemption: {_together(broken)}")
+        return PostFilterResult(""), unschedulable(f"preemption: {outcome.message()}")
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         """The departure of a victim; what it helps is for the plugins to say whom it stood in the way of."""

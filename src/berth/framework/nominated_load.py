@@ -1,0 +1,140 @@
+"""What nominated pods would take of each row, kept up to date as nominations come and go.
+
+Pods of lower or equal priority must leave that room alone. Counting it anew for every pod and node would cost more
+than all filters together once there are hundreds of nominations, as when a large workload preempts another.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from berth.state.nominator import Nominator
+from berth.state.pod_info import PodInfo
+from berth.state.table import Int64, NodeTable
+
+MAX_PRIORITIES = 64
+"""From so many priorities on, those that nobody has any more are forgotten."""
+
+
+class RivalLoad:
+    """What the nominated pods that one pod must make way for would take of each row."""
+
+    __slots__ = ("_claims", "_own", "_own_row", "_requested", "pods")
+
+    def __init__(self, claims: "list[_Claims]", own: PodInfo | None, own_row: int, capacity: int) -> None:
+        self._claims = claims
+        self._own = own
+        self._own_row = own_row
+        self._requested: dict[str, Int64] = {}
+        self.pods: Int64 = np.zeros(capacity, dtype=np.int64)
+        """How many there are on each row."""
+        for claim in claims:
+            self.pods += claim.pods
+        if own is not None:
+            self.pods[own_row] -= 1
+
+    def requested(self, resource: str) -> Int64:
+        """Return what they request of a resource, int64 (rows of the table,); do not write to it."""
+        total = self._requested.get(resource)
+        if total is not None:
+            return total
+        total = self._requested[resource] = np.zeros_like(self.pods)
+        for claim in self._claims:
+            if resource in claim.requested:
+                total += claim.requested[resource]
+        if self._own is not None:
+            total[self._own_row] -= self._own.requests.get(resource, 0)
+        return total
+
+    def rows(self) -> NDArray[np.intp]:
+        """Return the rows that have any."""
+        return np.flatnonzero(self.pods)
+
+
+class _Claims:
+    """What the nominated pods of one priority request of each row."""
+
+    __slots__ = ("pods", "requested")
+
+    def __init__(self, capacity: int) -> None:
+        self.pods: Int64 = np.zeros(capacity, dtype=np.int64)
+        self.requested: dict[str, Int64] = {}
+
+    def add(self, row: int, pod: PodInfo) -> None:
+        self.pods[row] += 1
+        for resource, amount in pod.requests.items():
+            column = self.requested.get(resource)
+            if column is None:
+                column = self.requested[resource] = np.zeros_like(self.pods)
+            column[row] += amount
+
+    def clear(self, row: int) -> None:
+        self.pods[row] = 0
+        for column in self.requested.values():
+            column[row] = 0
+
+
+class NominatedLoad:
+    """The claims of all nominated pods, by priority."""
+
+    __slots__ = ("_by_priority", "_capacity", "_changed", "_node_position", "_nominator", "_table")
+
+    def __init__(self, table: NodeTable, nominator: Nominator) -> None:
+        self._table = table
+        self._nominator = nominator
+        self._changed = nominator.watch()
+        self._by_priority: dict[int, _Claims] = {}
+        self._capacity = -1
+        self._node_position = -1
+
+    def against(self, pod: PodInfo) -> RivalLoad | None:
+        """Return what nominated pods of the pod's own priority or above claim; None where nobody is nominated."""
+        if not len(self._nominator):
+            return None
+        self._catch_up()
+        claims = [claim for priority, claim in self._by_priority.items() if priority >= pod.priority]
+        own, own_row = self._own(pod)
+        return RivalLoad(claims, own, own_row, self._capacity)
+
+    def _own(self, pod: PodInfo) -> tuple[PodInfo | None, int]:
+        """Return the pod's own nomination, as far as it is among those that count, and its row."""
+        name = self._nominator.node_of(pod.uid)
+        row = self._table.row_of.get(name) if name is not None else None
+        if name is None or row is None:
+            return None, -1
+        own = next((found for found in self._nominator.pods_on(name) if found.uid == pod.uid), None)
+        return (own, row) if own is not None and own.priority >= pod.priority else (None, -1)
+
+    def _catch_up(self) -> None:
+        table = self._table
+        changed_nodes = table.node_log.since(self._node_position) if self._node_position >= 0 else None
+        if changed_nodes is None or self._capacity != table.capacity:
+            self._by_priority.clear()
+            self._capacity = table.capacity
+            rows = {table.row_of[name] for name in self._nominator.nodes() if name in table.row_of}
+        else:
+            rows = {table.row_of[name] for name in self._changed if name in table.row_of}
+            rows.update(changed_nodes.tolist())
+        self._changed.clear()
+        self._node_position = table.node_log.position
+        for row in rows:
+            self._count(row)
+
+    def _count(self, row: int) -> None:
+        for claims in self._by_priority.values():
+            claims.clear(row)
+        for pod in self._nominated_to(row):
+            self._claims_of(pod.priority).add(row, pod)
+
+    def _claims_of(self, priority: int) -> _Claims:
+        found = self._by_priority.get(priority)
+        if found is None:
+            if len(self._by_priority) >= MAX_PRIORITIES:
+                self._by_priority = {known: claims for known, claims in self._by_priority.items() if claims.pods.any()}
+            found = self._by_priority[priority] = _Claims(self._capacity)
+        return found
+
+    def _nominated_to(self, row: int) -> Iterator[PodInfo]:
+        name = self._table.names[row]
+        return iter(self._nominator.pods_on(name) if name else ())

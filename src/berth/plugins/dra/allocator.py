@@ -1,0 +1,384 @@
+"""The search for devices: the first that will do, claim by claim, request by request, device by device.
+
+Claims without an allocation, a node, and what is taken elsewhere go in; what to take comes out, or None. Candidates
+are tried in the order of the pools and devices (`devices.py`); where a later one cannot be had, earlier ones are given
+back and the next is tried. Which device is taken decides what is left for later pods, so the order is upstream's.
+Called by the plugin for each node. Source: k8s.io/dynamic-resource-allocation/structured, v1.36.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from berth.api.dra import DeviceClass, ResourceClaim
+from berth.api.node import Node
+from berth.plugins.dra.capacity import Consumed, consume, consumed_by, fits
+from berth.plugins.dra.cel import CelError, Selectors
+from berth.plugins.dra.constraints import Constraint, constraint_of
+from berth.plugins.dra.devices import Counters, DeviceId, Pool, PoolId, Pools, PublishedDevice, add_counters
+from berth.plugins.dra.ledger import Allocated
+from berth.plugins.dra.requests import MAX_RESULTS, AllocationError, Ask, Gates, asks_of, claim_key
+from berth.plugins.dra.taints import prevents
+
+INVALID_POOLS = "invalid resource pools were encountered"
+NOTHING: Mapping[str, int] = {}
+
+
+class AllocationTimeoutError(Exception):
+    """The search has taken longer than it may."""
+
+
+class InvalidPoolsError(Exception):
+    """There was no solution, but there might have been one in a pool that is broken."""
+
+
+class Taken(NamedTuple):
+    """A device that was taken for a request."""
+
+    ask: Ask
+    device: PublishedDevice
+    consumed: Consumed | None
+    """What was taken of a shared device; None for others."""
+
+
+class Found(NamedTuple):
+    """What to take for one claim, and which alternative of each request it was."""
+
+    taken: tuple[Taken, ...]
+    asks: tuple[Ask, ...]
+
+
+class _TooManyDevicesError(Exception):
+    """A claim would get more devices than fit into its status; another alternative may need fewer."""
+
+
+class Allocator:
+    """What all nodes have in common in one attempt to place a pod."""
+
+    __slots__ = ("_available", "allocated", "class_of", "clock", "gates", "selectors", "timeout_s")
+
+    def __init__(
+        self,
+        gates: Gates,
+        allocated: Allocated,
+        class_of: Callable[[str], DeviceClass | None],
+        selectors: Selectors,
+        timeout_s: float = 0.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.gates = gates
+        self.allocated = allocated
+        self.class_of = class_of
+        self.selectors = selectors
+        self.timeout_s = timeout_s
+        self.clock = clock
+        self._available: dict[PoolId, Counters] = {}
+
+    def allocate(self, node: Node, pools: Pools, claims: Sequence[ResourceClaim]) -> tuple[Found, ...] | None:
+        """Return what to take for each claim, or None.
+
+        Raises `AllocationError`, `InvalidPoolsError` and `AllocationTimeoutError`.
+        """
+        search = _Search(self, node, pools, claims)
+        if search.run():
+            return search.found()
+        if any(pool.fault for pool in pools):
+            raise InvalidPoolsError(INVALID_POOLS)
+        return None
+
+    def available(self, pool: Pool) -> Counters:
+        """Return what is left of a pool's counters before this pod takes anything."""
+        left = self._available.get(pool.id)
+        if left is None:
+            left = {name: dict(counters) for name, counters in pool.counters.items()}
+            for device in (*pool.devices, *pool.other_devices):
+                if device.consumes and self.allocated.is_allocated(device.id):
+                    add_counters(left, device.consumes, -1)
+            self._available[pool.id] = left
+        return left
+
+
+class _Search:
+    """The search on one node."""
+
+    def __init__(self, common: Allocator, node: Node, pools: Pools, claims: Sequence[ResourceClaim]) -> None:
+        self._common, self._gates, self._allocated = common, common.gates, common.allocated
+        self._node = node
+        self._pools = pools
+        self._candidates = [(pool, device) for pool in pools if pool.is_usable for device in pool.devices]
+        self._deadline = common.clock() + common.timeout_s if common.timeout_s > 0 else None
+        self._claims = claims
+        self._asks = [[self._checked(claim, index) for index in range(_count(claim))] for claim in claims]
+        self._all: dict[tuple[int, int, int], list[tuple[Pool, PublishedDevice]]] = {}
+        self._constraints = [_constraints(claim) for claim in claims]
+        self._taken: list[list[Taken]] = [[] for _ in claims]
+        self._chosen: dict[tuple[int, int], int] = {}
+        self._allocating: dict[DeviceId, set[int]] = {}
+        self._consuming: dict[DeviceId, Consumed] = {}
+        self._counters: dict[PoolId, Counters] = {}
+        for claim_index in range(len(claims)):
+            self._check_size(claim_index)
+
+    def run(self) -> bool:
+        """Search; say whether there is a solution."""
+        try:
+            return self._next_claim(0)
+        except _TooManyDevicesError as error:
+            raise AllocationError("allocation max size exceeded") from error
+        except RecursionError as error:
+            raise AllocationError("the pod asks for too many devices in too many claims") from error
+
+    def found(self) -> tuple[Found, ...]:
+        """Return the solution."""
+        return tuple(
+            Found(
+                tuple(self._taken[index]),
+                tuple(asks[self._chosen.get((index, number), 0)] for number, asks in enumerate(self._asks[index])),
+            )
+            for index in range(len(self._claims))
+        )
+
+    def _checked(self, claim: ResourceClaim, request_index: int) -> tuple[Ask, ...]:
+        return asks_of(claim, claim.spec.devices.requests[request_index], self._gates, self._common.class_of)
+
+    def _check_size(self, claim_index: int) -> None:
+        """Work out which devices "all" means, and refuse a claim that cannot but get too many."""
+        least = 0
+        for request_index, asks in enumerate(self._asks[claim_index]):
+            counts = []
+            for number, ask in enumerate(asks):
+                if ask.is_all:
+                    self._all[claim_index, request_index, number] = list(self._all_devices(ask))
+                counts.append(self._wanted(claim_index, request_index, number))
+            least += min(counts)
+        if least > MAX_RESULTS:
+            claim = claim_key(self._claims[claim_index])
+            raise AllocationError(
+                f"claim {claim}: number of requested devices {least} exceeds the claim limit of {MAX_RESULTS}"
+            )
+
+    def _all_devices(self, ask: Ask) -> Iterator[tuple[Pool, PublishedDevice]]:
+        where = f"claim {claim_key(ask.claim)}, request {ask.name}: asks for all devices, but resource pool"
+        for pool in self._pools:
+            if pool.is_incomplete:
+                raise AllocationError(f"{where} {pool.id} is currently being updated")
+            if pool.fault:
+                raise AllocationError(f"{where} {pool.id} is currently invalid")
+            for device in pool.devices:
+                if self._is_selectable(ask, device) and self._has_capacity(ask, device):
+                    yield pool, device
+
+    def _wanted(self, claim_index: int, request_index: int, number: int) -> int:
+        devices = self._all.get((claim_index, request_index, number))
+        return self._asks[claim_index][request_index][number].spec.count if devices is None else len(devices)
+
+    def _next_claim(self, claim_index: int) -> bool:
+        if claim_index >= len(self._claims):
+            return True
+        return self._next_request(claim_index, 0)
+
+    def _next_request(self, claim_index: int, request_index: int) -> bool:
+        """Allocate a request, and all that come after it."""
+        self._check_time()
+        if request_index >= len(self._asks[claim_index]):
+            try:
+                return self._next_claim(claim_index + 1)
+            except _TooManyDevicesError:
+                return False  # other devices for this claim may leave an alternative that needs fewer
+        asks = self._asks[claim_index][request_index]
+        if not asks[0].parent:
+            return self._next_device(claim_index, request_index, 0, 0, 0)
+        always_too_many = True
+        for number in range(len(asks)):
+            try:
+                done = self._next_device(claim_index, request_index, number, 0, 0)
+            except _TooManyDevicesError:
+                continue
+            always_too_many = False
+            if done:
+                self._chosen[claim_index, request_index] = number
+                return True
+        if always_too_many:
+            raise _TooManyDevicesError
+        return False
+
+    def _next_device(self, claim: int, request: int, number: int, count: int, start: int) -> bool:
+        """Allocate the remaining devices of a request, `count` of which it has, then the next request."""
+        self._check_time()
+        ask = self._asks[claim][request][number]
+        wanted = self._wanted(claim, request, number)
+        if ask.is_all and not wanted:
+            return False
+        if count >= wanted:
+            return self._next_request(claim, request + 1)
+        if len(self._taken[claim]) + wanted - count > MAX_RESULTS:
+            raise _TooManyDevicesError
+        if ask.is_all:
+            return self._take_next_of_all(claim, request, number, count)
+        for index in range(start, len(self._candidates)):
+            pool, device = self._candidates[index]
+            if not self._is_candidate(claim, ask, device):
+                continue
+            undo = self._take(claim, ask, pool, device, must=False)
+            if undo is None:
+                continue
+            done = False
+            try:
+                done = self._next_device(claim, request, number, count + 1, index + 1)
+            finally:
+                if not done:
+                    undo()
+            if done:
+                return True
+        return False
+
+    def _take_next_of_all(self, claim: int, request: int, number: int, count: int) -> bool:
+        """All devices are wanted: only one order needs trying."""
+        pool, device = self._all[claim, request, number][count]
+        undo = self._take(claim, self._asks[claim][request][number], pool, device, must=True)
+        if undo is None:
+            return False
+        done = False
+        try:
+            done = self._next_device(claim, request, number, count + 1, 0)
+        finally:
+            if not done:
+                undo()
+        return done
+
+    def _is_candidate(self, claim: int, ask: Ask, device: PublishedDevice) -> bool:
+        """Say whether a device is free and selected; what is cheap is asked first."""
+        if self._is_in_use(claim, ask, device):
+            return False
+        return self._is_selectable(ask, device) and self._has_capacity(ask, device)
+
+    def _is_in_use(self, claim: int, ask: Ask, device: PublishedDevice) -> bool:
+        if ask.spec.admin_access:
+            return claim in self._allocating.get(device.id, ())
+        return device.id in self._allocated.devices or bool(self._allocating.get(device.id))
+
+    def _is_selectable(self, ask: Ask, device: PublishedDevice) -> bool:
+        if device.spec.binding_conditions and not self._gates.binding_conditions:
+            return False
+        if not all(self._selects(where, text, device) for where, text in ask.selectors):
+            return False
+        return device.is_reachable(self._node)
+
+    def _selects(self, where: str, text: str, device: PublishedDevice) -> bool:
+        verdict = device.verdicts.get(text)
+        if verdict is None:
+            try:
+                selector = self._common.selectors.get(text)
+            except CelError as fault:
+                raise AllocationError(f"{where}: {fault}") from fault
+            try:
+                verdict = device.verdicts[text] = device.view.matches(selector)
+            except CelError as fault:
+                raise AllocationError(f"{where} on device {device.id}: {fault}") from fault
+        return verdict
+
+    def _has_capacity(self, ask: Ask, device: PublishedDevice) -> bool:
+        if not self._gates.consumable_capacity or not device.spec.capacity:
+            return not (self._gates.consumable_capacity and ask.spec.capacity and ask.spec.capacity.requests)
+        allocated = self._allocated.capacity.get(device.id, NOTHING)
+        return fits(ask.spec.capacity, device.spec.capacity, allocated, self._consuming.get(device.id, NOTHING))
+
+    def _take(
+        self, claim: int, ask: Ask, pool: Pool, device: PublishedDevice, *, must: bool
+    ) -> Callable[[], None] | None:
+        """Take a device and return how to give it back, or None where it cannot be had after all."""
+        shared = device.is_shared and self._gates.consumable_capacity
+        if not shared and self._is_in_use(claim, ask, device):
+            return None
+        if shared and not ask.spec.admin_access and self._is_in_use(claim, ask, device):
+            return None
+        consumes = device.consumes
+        if consumes and not self._gates.partitionable_devices:
+            return None
+        if shared and (device.id in self._allocated.capacity or device.id in self._consuming):
+            consumes = {}  # whoever came first has paid for the device
+        # As upstream: counters that a device was granted stay taken, for this node's search, where it is then found
+        # to be tainted or to break a constraint.
+        if consumes and not self._take_counters(pool, consumes):
+            return None
+        if self._gates.device_taints and prevents(device.spec.taints, ask.spec.tolerations):
+            return None
+        base, sub = (ask.parent, ask.name) if ask.parent else (ask.name, "")
+        if not self._constrain(claim, base, sub, device):
+            if must:
+                raise AllocationError(
+                    f"claim {claim_key(ask.claim)}, request {ask.name}: cannot add device {device.id} because a claim "
+                    "constraint would not be satisfied"
+                )
+            return None
+        if not self._has_capacity(ask, device):
+            self._unconstrain(claim, base, sub)
+            return None
+        return self._note(claim, ask, pool, device, consumes, shared)
+
+    def _note(
+        self, claim: int, ask: Ask, pool: Pool, device: PublishedDevice, consumes: Counters, shared: bool
+    ) -> Callable[[], None]:
+        base, sub = (ask.parent, ask.name) if ask.parent else (ask.name, "")
+        consumed = consumed_by(ask.spec.capacity, device.spec.capacity) if shared else None
+        if consumed is None:
+            self._allocating.setdefault(device.id, set()).add(claim)
+        else:
+            consume(self._consuming, device.id, consumed, 1)
+        self._taken[claim].append(Taken(ask, device, consumed))
+
+        def undo() -> None:
+            self._taken[claim].pop()
+            self._unconstrain(claim, base, sub)
+            add_counters(self._counters.get(pool.id, {}), consumes, -1)
+            if consumed is None:
+                self._allocating[device.id].discard(claim)
+            else:
+                consume(self._consuming, device.id, consumed, -1)
+
+        return undo
+
+    def _take_counters(self, pool: Pool, consumes: Counters) -> bool:
+        """Take from a pool's counters, unless any of them would be overdrawn."""
+        available = self._common.available(pool)
+        taking = self._counters.setdefault(pool.id, {name: {} for name in pool.counters})
+        add_counters(taking, consumes, 1)
+        for name, left in available.items():
+            taken = taking.get(name, NOTHING)
+            if any(amount < taken.get(counter, 0) for counter, amount in left.items()):
+                add_counters(taking, consumes, -1)
+                return False
+        return True
+
+    def _constrain(self, claim: int, base: str, sub: str, device: PublishedDevice) -> bool:
+        constraints = self._constraints[claim]
+        for index, constraint in enumerate(constraints):
+            if not constraint.add(base, sub, device.id.driver, device.spec.attributes):
+                for earlier in constraints[:index]:
+                    earlier.remove(base, sub)
+                return False
+        return True
+
+    def _unconstrain(self, claim: int, base: str, sub: str) -> None:
+        for constraint in self._constraints[claim]:
+            constraint.remove(base, sub)
+
+    def _check_time(self) -> None:
+        if self._deadline is not None and self._common.clock() > self._deadline:
+            raise AllocationTimeoutError
+
+
+def _count(claim: ResourceClaim) -> int:
+    return len(claim.spec.devices.requests)
+
+
+def _constraints(claim: ResourceClaim) -> list[Constraint]:
+    found: list[Constraint] = []
+    for index, spec in enumerate(claim.spec.devices.constraints):
+        constraint = constraint_of(spec)
+        if constraint is None:
+            raise AllocationError(
+                f"claim {claim_key(claim)}, constraint #{index}: empty constraint (unsupported constraint type?)"
+            )
+        found.append(constraint)
+    return found

@@ -1,0 +1,78 @@
+"""Which cluster events may make devices available to a rejected pod.
+
+Events go in, Queue or Skip comes out. At least upstream's registrations (v1.36); beyond them claims that are deleted,
+since their devices are free then, and the pods whose devices their going frees.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from berth.api.dra import ResourceClaim
+from berth.framework.events import Action, ClusterEvent, ClusterEventWithHint, QueueingHint
+from berth.plugins.device_resources import KIND as DEVICE_CLASS
+from berth.plugins.dra.claims import ClaimsMissingError, claims_of
+from berth.plugins.dra.ledger import CLAIM, Ledger
+from berth.state.pod_info import PodInfo
+
+
+class Hints:
+    """The plugin's events."""
+
+    __slots__ = ("_ledger",)
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+
+    def registrations(self) -> Sequence[ClusterEventWithHint]:
+        """Return the events with their hints."""
+        node = Action.ADD | Action.UPDATE_NODE_LABEL | Action.UPDATE_NODE_ALLOCATABLE
+        changed = Action.ADD | Action.UPDATE
+        return (
+            ClusterEventWithHint(ClusterEvent("Node", node)),
+            ClusterEventWithHint(ClusterEvent(CLAIM, changed | Action.DELETE), self.after_claim),
+            ClusterEventWithHint(ClusterEvent("Pod", Action.UPDATE_POD_GENERATED_RESOURCE_CLAIM), self.after_pod),
+            ClusterEventWithHint(ClusterEvent("Pod", Action.DELETE), self.after_pod_gone),
+            ClusterEventWithHint(ClusterEvent(DEVICE_CLASS, changed)),
+            ClusterEventWithHint(ClusterEvent("ResourceSlice", changed | Action.DELETE)),
+        )
+
+    def after_claim(self, pod: PodInfo, old: ResourceClaim | None, new: ResourceClaim | None) -> QueueingHint:
+        """Queue where devices were freed, or where a claim of the pod's own was made or changed its status."""
+        if not self._has_all_claims(pod):
+            return QueueingHint.SKIP
+        freed = old is not None and old.status.allocation is not None
+        if freed and (new is None or new.status.allocation is None):
+            return QueueingHint.QUEUE
+        if new is None or not self._uses(pod, new):
+            return QueueingHint.SKIP
+        if old is not None and old.status == new.status:
+            return QueueingHint.SKIP
+        return QueueingHint.QUEUE
+
+    def after_pod(self, pod: PodInfo, old: Any, new: PodInfo) -> QueueingHint:
+        """Queue where the pod itself now has all its claims."""
+        return _queue_if(new.uid == pod.uid and self._has_all_claims(new))
+
+    def after_pod_gone(self, pod: PodInfo, old: PodInfo | None, new: Any) -> QueueingHint:
+        """Queue where a pod went whose allocation may never have been written: what it had reserved is free again."""
+        if old is None or not self._has_all_claims(pod):
+            return QueueingHint.SKIP
+        return _queue_if(bool(old.spec.resource_claims) or any("/" in resource for resource in old.requests))
+
+    def _has_all_claims(self, pod: PodInfo) -> bool:
+        try:
+            claims_of(pod, self._ledger)
+        except ClaimsMissingError:
+            return False
+        return True
+
+    def _uses(self, pod: PodInfo, claim: ResourceClaim) -> bool:
+        if claim.metadata.namespace != pod.namespace:
+            return False
+        if any(owner.uid == pod.uid for owner in claim.metadata.owner_references):
+            return True
+        return any(used.metadata.uid == claim.metadata.uid for used in claims_of(pod, self._ledger))
+
+
+def _queue_if(worth_it: bool) -> QueueingHint:
+    return QueueingHint.QUEUE if worth_it else QueueingHint.SKIP

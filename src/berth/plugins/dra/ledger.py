@@ -1,0 +1,185 @@
+"""Which devices are taken: by claims as the API server has them, and by those whose allocation is under way.
+
+Claims and the plugin's own reservations go in, an `Allocated` comes out, which the search only reads. A reservation is
+*pending* from Reserve until PreBind has written it, and *written* until the watch has brought what was written: it
+counts all that time. `plugin.py` reserves, `binding.py` writes. Source: the plugin's dra_manager.go, v1.36.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+from berth.api.dra import DeviceRequestAllocationResult, ResourceClaim
+from berth.api.quantity import nano_value
+from berth.plugins.dra.devices import DeviceId, PoolId
+from berth.state.objects import ObjectStore
+
+CLAIM = "ResourceClaim"
+
+TOUCHES_KEPT = 4096
+"""So many changes to pools are remembered at least."""
+
+
+class Allocated:
+    """Devices that are taken, each with how often, and capacity that is consumed of shared ones."""
+
+    __slots__ = ("_touched", "capacity", "devices", "position", "shared")
+
+    def __init__(self) -> None:
+        self.position = 0
+        """How often anything was taken or given back."""
+        self._touched: list[PoolId] = []
+        self.devices: dict[DeviceId, int] = {}
+        self.shared: dict[DeviceId, int] = {}
+        self.capacity: dict[DeviceId, dict[str, int]] = {}
+
+    def is_allocated(self, device: DeviceId) -> bool:
+        """Say whether anybody uses the device, alone or with others."""
+        return device in self.devices or device in self.shared
+
+    def touched_since(self, position: int) -> set[PoolId] | None:
+        """Return the pools of which something was taken or given back since; None where that is too long ago."""
+        ago = self.position - position
+        return None if ago > len(self._touched) else set(self._touched[len(self._touched) - ago :])
+
+    def add(self, claim: ResourceClaim, consumable: bool, sign: int = 1) -> None:
+        """Count the devices of a claim, or with a sign of -1 count them no more."""
+        if claim.status.allocation is None:
+            return
+        for result in claim.status.allocation.devices.results:
+            if not result.admin_access:  # who only looks takes nothing
+                self._add_device(result, consumable, sign)
+
+    def _add_device(self, result: DeviceRequestAllocationResult, consumable: bool, sign: int) -> None:
+        device = DeviceId(result.driver, result.pool, result.device)
+        self.position += 1
+        self._touched.append(PoolId(result.driver, result.pool))
+        if len(self._touched) > 2 * TOUCHES_KEPT:
+            del self._touched[:TOUCHES_KEPT]
+        shared = consumable and result.share_id is not None
+        _count(self.shared if shared else self.devices, device, sign)
+        if not shared:
+            return
+        consumed = self.capacity.setdefault(device, {})
+        for name, amount in result.consumed_capacity.items():
+            _count(consumed, name, sign * nano_value(amount))
+        if not consumed:
+            del self.capacity[device]
+
+
+def _count(counts: dict[Any, int], key: Any, by: int) -> None:
+    left = counts.get(key, 0) + by
+    if left:
+        counts[key] = left
+    else:
+        counts.pop(key, None)
+
+
+class Ledger:
+    """All claims and reservations of the cluster, added up."""
+
+    __slots__ = ("_allocated", "_consumable", "_counted", "_objects", "_pending", "_stored", "_version", "_written")
+
+    def __init__(self, objects: ObjectStore, consumable: bool) -> None:
+        self._objects = objects
+        self._consumable = consumable
+        self._allocated = Allocated()
+        self._version = -1
+        self._counted: dict[str, ResourceClaim] = {}
+        self._stored: set[str] = set()
+        self._pending: dict[str, ResourceClaim] = {}
+        self._written: dict[str, ResourceClaim] = {}
+
+    def __len__(self) -> int:
+        return len(self._pending) + len(self._written)
+
+    def allocated(self) -> Allocated:
+        """Return what is taken now; not to be changed."""
+        self._sync()
+        return self._allocated
+
+    def get(self, namespace: str, name: str) -> ResourceClaim | None:
+        """Return a claim as it was last written or seen, or None."""
+        stored: ResourceClaim | None = self._objects.get(CLAIM, name, namespace)
+        written = None if stored is None else self._written.get(stored.metadata.uid)
+        if stored is None or written is None or _has_come(stored, written):
+            return stored
+        return written
+
+    def claims(self) -> Iterator[ResourceClaim]:
+        """Return all claims as the API server has them."""
+        return self._objects.list(CLAIM)
+
+    def is_pending(self, uid: str) -> bool:
+        """Say whether an allocation of this claim is being written."""
+        return uid in self._pending
+
+    def reserve(self, claim: ResourceClaim) -> None:
+        """Count the allocation in `claim` before the API server knows."""
+        self.release(claim.metadata.uid)
+        self._pending[claim.metadata.uid] = claim
+        self._allocated.add(claim, self._consumable)
+
+    def release(self, uid: str) -> bool:
+        """Take back a reservation that was not written; return whether there was one."""
+        claim = self._pending.pop(uid, None)
+        if claim is not None:
+            self._allocated.add(claim, self._consumable, -1)
+        return claim is not None
+
+    def written(self, reserved_uid: str, claim: ResourceClaim) -> None:
+        """Note a claim as the API server has answered it; count on it until the watch has brought it."""
+        self._sync()  # so that it is known whether the claim was there before
+        self._written[claim.metadata.uid] = claim
+        self.release(reserved_uid)
+        self._version = -1
+
+    def forget(self, uid: str) -> None:
+        """Count no more on a claim that was written: it has been deleted."""
+        if self._written.pop(uid, None) is not None:
+            self._version = -1
+
+    def _sync(self) -> None:
+        """Count what has changed since the last time, stored or written."""
+        version = self._objects.version(CLAIM)
+        if version == self._version:
+            return
+        self._version = version
+        now = self._effective()
+        for uid, claim in now.items():
+            known = self._counted.get(uid)
+            if known is not claim:
+                if known is not None:
+                    self._allocated.add(known, self._consumable, -1)
+                self._allocated.add(claim, self._consumable)
+        for uid in self._counted.keys() - now.keys():
+            self._allocated.add(self._counted[uid], self._consumable, -1)
+        self._counted = now
+
+    def _effective(self) -> dict[str, ResourceClaim]:
+        """Return all claims by uid: as they were written, where the watch has not come as far yet."""
+        now: dict[str, ResourceClaim] = {}
+        for claim in self._objects.list(CLAIM):
+            uid = claim.metadata.uid or f"{claim.metadata.namespace}/{claim.metadata.name}"
+            written = self._written.get(uid)
+            if written is not None and _has_come(claim, written):
+                del self._written[uid]
+                written = None
+            now[uid] = claim if written is None else written
+        stored = set(now)
+        for uid, written in list(self._written.items()):
+            if uid in now:
+                continue
+            if uid in self._stored:
+                del self._written[uid]  # it was there, and has been deleted
+            else:
+                now[uid] = written  # it was made a moment ago
+        self._stored = stored
+        return now
+
+
+def _has_come(stored: ResourceClaim, written: ResourceClaim) -> bool:
+    """Say whether the stored object is the one that was written, or a later one."""
+    before, now = written.metadata.resource_version, stored.metadata.resource_version
+    if before.isdigit() and now.isdigit():
+        return int(now) >= int(before)
+    return before == now

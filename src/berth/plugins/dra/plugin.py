@@ -1,0 +1,396 @@
+"""DynamicResources: devices for pods, by way of resource claims.
+
+Upstream plugin `DynamicResources`, v1.36. PreFilter collects the pod's claims, Filter looks for devices on each node
+(`allocator.py`), Score prefers early alternatives, Reserve takes what was found (`ledger.py`), PreBind writes it and
+waits until devices are ready (`binding.py`), PostFilter gives back an allocation that keeps the pod from running.
+Deviations: what Unreserve would undo at the API server is left to the pod's next attempt, which PostFilter serves;
+claims are written as patches that a newer state of the claim refuses. Clocks are read for two things only: how long
+the search on a node takes, and how old an allocation is whose devices are not ready.
+"""
+
+import time
+import uuid
+from collections.abc import Callable, Generator, Hashable, Iterable, Sequence
+from typing import Any, ClassVar
+
+import msgspec
+import numpy as np
+
+from berth.api.dra import DeviceClass, ResourceClaim
+from berth.api.node import Node
+from berth.api.pod import Container
+from berth.config.durations import Duration
+from berth.config.errors import invalid
+from berth.framework.cycle_state import CycleState
+from berth.framework.diagnosis import Diagnosis
+from berth.framework.events import ClusterEventWithHint
+from berth.framework.handle import Handle
+from berth.framework.interface import Dependencies, PostFilterResult, Rows, Scores, Steps
+from berth.framework.status import SKIP, Status, error, unresolvable, unschedulable
+from berth.plugins.device_resources import KIND as DEVICE_CLASS
+from berth.plugins.dra.allocator import AllocationTimeoutError, Allocator, InvalidPoolsError
+from berth.plugins.dra.binding import Binder
+from berth.plugins.dra.cel import Selectors
+from berth.plugins.dra.claims import ClaimsMissingError, claims_of, is_used_by_others
+from berth.plugins.dra.devices import Inventory
+from berth.plugins.dra.extended import (
+    STALE_CLAIM,
+    NodeClaim,
+    ResourceClasses,
+    claim_for,
+    from_devices,
+    is_in_memory,
+    node_claim,
+    unfit_reason,
+)
+from berth.plugins.dra.hints import Hints
+from berth.plugins.dra.ledger import Ledger
+from berth.plugins.dra.outcomes import Outcome, Outcomes
+from berth.plugins.dra.readiness import has_failed, has_timed_out, is_ready
+from berth.plugins.dra.requests import AllocationError, Gates, claim_key
+from berth.plugins.dra.results import allocation_of
+from berth.plugins.dra.scoring import allocation_score, has_alternatives
+from berth.plugins.dra.state import NodeAllocation, PodState
+from berth.plugins.normalize import default_normalize
+from berth.state.node_view import NodeView
+from berth.state.pod_info import PodInfo
+from berth.state.table import NodeTable
+
+SLICE = "ResourceSlice"
+
+NO_CLAIMS = "no new claims to deallocate"
+STILL_NOT_SCHEDULABLE = "still not schedulable"
+DEALLOCATED = "deallocation of ResourceClaim completed"
+DELETED = "deletion of ResourceClaim completed"
+NOT_FOUND = "not found"
+BEING_ALLOCATED = "resource claim {claim} is in the process of being allocated"
+NO_CLASS = "request {request}: device class {name} does not exist"
+NO_LISTS = "resource claim {claim}, request {request}: has subrequests, but the DRAPrioritizedList feature is disabled"
+UNKNOWN_REQUEST = "resource claim {claim}, request {request}: unknown request type"
+UNSUPPORTED_REQUEST = "request {request}: unsupported request type"
+CANNOT_ALLOCATE = "cannot allocate all claims"
+NOT_AVAILABLE = "resourceclaim not available on the node"
+TIMED_OUT = "node {node}: timed out trying to allocate devices"
+NO_ALLOCATION = "claim allocation not found for node"
+
+MIN_BINDING_TIMEOUT_S = 1.0
+
+
+class DynamicResourcesArgs(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """How long a node may be looked at (0: as long as it takes), and how long devices may take to be bound."""
+
+    filter_timeout: Duration = Duration(10)
+    binding_timeout: Duration = Duration(600)
+
+    def validate(self, path: str) -> Iterable[str]:
+        """Refuse timeouts that make no sense."""
+        if self.filter_timeout < 0:
+            yield invalid(f"{path}.filterTimeout", str(self.filter_timeout), "must be zero or positive")
+        if self.binding_timeout < MIN_BINDING_TIMEOUT_S:
+            yield invalid(f"{path}.bindingTimeout", str(self.binding_timeout), "must be at least 1 second")
+
+
+class DynamicResources:
+    """PreEnqueue, PreFilter, Filter, PostFilter, Score, Reserve, PreBind."""
+
+    name: ClassVar[str] = "DynamicResources"
+    args_type: ClassVar[type[msgspec.Struct]] = DynamicResourcesArgs
+    score_dependencies: ClassVar[Dependencies] = frozenset()
+
+    def __init__(
+        self,
+        args: DynamicResourcesArgs,
+        handle: Handle,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        wall_clock: Callable[[], float] = time.time,
+    ) -> None:
+        enabled = handle.features.enabled
+        self._handle = handle
+        self._timeout_s = float(args.filter_timeout) if enabled("DRASchedulerFilterTimeout") else 0.0
+        self._binding_timeout_s = float(args.binding_timeout)
+        self._gates = Gates(
+            admin_access=enabled("DRAAdminAccess"),
+            prioritized_list=enabled("DRAPrioritizedList"),
+            partitionable_devices=enabled("DRAPartitionableDevices"),
+            device_taints=enabled("DRADeviceTaints"),
+            binding_conditions=enabled("DRADeviceBindingConditions"),
+            consumable_capacity=enabled("DRAConsumableCapacity"),
+        )
+        self._classes = ResourceClasses(handle.objects, enabled("DRAExtendedResource"))
+        self._ledger = Ledger(handle.objects, self._gates.consumable_capacity)
+        self._selectors = Selectors()
+        self._outcomes = Outcomes()
+        self._inventory = Inventory(self._gates.partitionable_devices)
+        self._slices_version = -1
+        self._binder = Binder(handle, self._ledger, self._gates.binding_conditions, self._binding_timeout_s, wall_clock)
+        self._hints = Hints(self._ledger)
+        self._clock, self._wall_clock = clock, wall_clock
+
+    def events_to_register(self) -> Sequence[ClusterEventWithHint]:
+        """Return what may make devices available, or bring a claim that was missed."""
+        return self._hints.registrations()
+
+    def signature(self, pod: PodInfo) -> Hashable | None:
+        """Return nothing for pods with claims, whose columns are never kept; all others score 0 everywhere."""
+        return None if pod.spec.resource_claims else ()
+
+    def pre_enqueue(self, pod: PodInfo) -> Status | None:
+        """Hold a pod back whose claims are not there yet."""
+        try:
+            claims_of(pod, self._ledger)
+        except ClaimsMissingError as missing:
+            return unresolvable(str(missing))
+        return None
+
+    def pre_filter(self, state: CycleState, pod: PodInfo) -> Status | None:
+        """Collect the pod's claims; skip pods without, reject those that cannot run anywhere as things are."""
+        pod_state = PodState()
+        state.write(self.name, pod_state)
+        try:
+            claims = claims_of(pod, self._ledger)
+        except ClaimsMissingError as missing:
+            return unresolvable(str(missing))
+        wanted = self._classes.backed(pod)
+        extended = claim_for(pod, self._ledger) if wanted else None
+        if not claims and extended is None:
+            return SKIP
+        for claim in claims:
+            refused = self._refused(claim)
+            if refused is not None:
+                return refused
+        pod_state.claims = [*claims, extended] if extended is not None else claims
+        pod_state.extended = len(claims) if extended is not None else None
+        pod_state.wanted = wanted
+        to_allocate = [claim for _, claim in pod_state.to_allocate()]
+        if to_allocate:
+            pod_state.allocator = self._allocator()
+            containers = (*pod.spec.init_containers, *pod.spec.containers) if extended is not None else ()
+            pod_state.outcomes = self._known(to_allocate, containers)
+        return None
+
+    def _known(self, claims: list[ResourceClaim], containers: Sequence[Container]) -> dict[str, Outcome]:
+        """Return what earlier searches for the same have found, by node."""
+        versions = self._slices_version, self._handle.objects.version(DEVICE_CLASS)
+        return self._outcomes.of(claims, containers, versions, self._ledger.allocated(), self._inventory)
+
+    def _refused(self, claim: ResourceClaim) -> Status | None:
+        """Say why a claim cannot be allocated anywhere, if so."""
+        if claim.status.allocation is not None:
+            return None
+        if self._ledger.is_pending(claim.metadata.uid):
+            return unresolvable(BEING_ALLOCATED.format(claim=claim_key(claim)))
+        for request in claim.spec.devices.requests:
+            where = {"claim": claim_key(claim), "request": request.name}
+            if request.exactly is not None:
+                status = self._class_missing(request.exactly.device_class_name, request.name)
+                if status is not None:
+                    return status
+            elif not request.first_available:
+                return unresolvable(UNKNOWN_REQUEST.format(**where))
+            elif not self._gates.prioritized_list:
+                return unresolvable(NO_LISTS.format(**where))
+            for alternative in request.first_available:
+                status = self._class_missing(alternative.device_class_name, f"{request.name}/{alternative.name}")
+                if status is not None:
+                    return status
+        return None
+
+    def _class_missing(self, class_name: str, request: str) -> Status | None:
+        if not class_name:
+            return error(UNSUPPORTED_REQUEST.format(request=request))
+        if self._class_of(class_name) is None:
+            return unresolvable(NO_CLASS.format(request=request, name=class_name))
+        return None
+
+    def _class_of(self, name: str) -> DeviceClass | None:
+        found: DeviceClass | None = self._handle.objects.get(DEVICE_CLASS, name)
+        return found
+
+    def _allocator(self) -> Allocator:
+        version = self._handle.objects.version(SLICE)
+        if version != self._slices_version:
+            self._slices_version = version
+            self._inventory.update(self._handle.objects.list(SLICE))
+        allocated = self._ledger.allocated()
+        return Allocator(self._gates, allocated, self._class_of, self._selectors, self._timeout_s, self._clock)
+
+    def filter(self, state: CycleState, pod: PodInfo, node: NodeView) -> Status | None:
+        """Reject a node that cannot reach the allocated claims, or has not the devices for the others."""
+        pod_state: PodState | None = state.get(self.name)
+        if pod_state is None:
+            return error(NOT_FOUND)
+        if pod_state.is_empty:
+            return None
+        extended, status = self._extended_on(pod_state, pod, node)
+        if status is not None:
+            return status
+        if extended is None and not pod_state.has_user_claims:
+            return None  # the node has the resources without devices
+        unavailable = [
+            index for index, claim in enumerate(pod_state.claims) if not self._is_available(claim, node.node)
+        ]
+        if pod_state.allocator is not None:
+            found, status = self._found_on(pod_state, node.node, extended)
+            if status is not None:
+                return status
+            if not unavailable:
+                pod_state.by_node[node.name] = NodeAllocation(found, extended)
+        if unavailable:
+            pod_state.unavailable.update(unavailable)
+            return unresolvable(NOT_AVAILABLE)
+        return None
+
+    def _extended_on(self, pod_state: PodState, pod: PodInfo, node: NodeView) -> tuple[NodeClaim | None, Status | None]:
+        """Return the claim for extended resources as it is for a node; None where the node needs none."""
+        claim = pod_state.extended_claim
+        if claim is None:
+            return None, None
+        if claim.spec.devices.requests:
+            return None, unresolvable(STALE_CLAIM)  # of an earlier attempt: PostFilter will delete it
+        reason = unfit_reason(pod_state.wanted, self._classes, node)
+        if reason:
+            return None, unresolvable(reason)
+        resources = from_devices(pod_state.wanted, self._classes, node)
+        if not resources and not pod_state.has_user_claims:
+            return None, None
+        key = tuple(resources.items())
+        found = pod_state.node_claims.get(key)
+        if found is None:
+            found = pod_state.node_claims[key] = node_claim(claim, pod, resources)
+        return found, None
+
+    def _is_available(self, claim: ResourceClaim, node: Node) -> bool:
+        """Say whether an allocated claim can be used from a node and has not failed; any other can."""
+        allocation = claim.status.allocation
+        if allocation is None:
+            return True
+        selector = allocation.node_selector
+        if selector is not None and not selector.matches(node.metadata.labels, node.metadata.name):
+            return False
+        if not self._gates.binding_conditions:
+            return True
+        if has_failed(claim):
+            return False
+        return is_ready(claim) or not has_timed_out(claim, self._wall_clock(), self._binding_timeout_s)
+
+    def _found_on(
+        self, pod_state: PodState, node: Node, extended: NodeClaim | None
+    ) -> tuple[tuple[Any, ...], Status | None]:
+        known = pod_state.outcomes.get(node.metadata.name) if pod_state.outcomes is not None else None
+        if known is not None and known[0] is node:
+            return ((), unresolvable(CANNOT_ALLOCATE)) if known[1] is None else (known[1], None)
+        claims = [
+            extended.claim if index == pod_state.extended and extended is not None else claim
+            for index, claim in pod_state.to_allocate()
+        ]
+        assert pod_state.allocator is not None, "called where there is something to allocate"
+        try:
+            found = pod_state.allocator.allocate(node, self._inventory.pools(node), claims)
+        except AllocationTimeoutError:
+            return (), error(TIMED_OUT.format(node=node.metadata.name))  # to be tried again, whatever happens
+        except InvalidPoolsError as broken:
+            return (), unresolvable(str(broken))
+        except AllocationError as fault:
+            return (), error(str(fault))
+        if pod_state.outcomes is not None:
+            pod_state.outcomes[node.metadata.name] = node, found
+        return ((), unresolvable(CANNOT_ALLOCATE)) if found is None else (found, None)
+
+    def post_filter(
+        self, state: CycleState, pod: PodInfo, diagnosis: Diagnosis
+    ) -> (
+        tuple[PostFilterResult | None, Status | None]
+        | Generator[Any, Any, tuple[PostFilterResult | None, Status | None]]
+    ):
+        """Give back an allocation that only this pod uses and that keeps it from running."""
+        pod_state: PodState | None = state.get(self.name)
+        if pod_state is None:
+            return None, error(NOT_FOUND)
+        if pod_state.is_empty:
+            return None, unschedulable(NO_CLAIMS)
+        for index in sorted(pod_state.unavailable):
+            claim = pod_state.claims[index]
+            if index != pod_state.extended and not is_used_by_others(pod, claim):
+                return self._giving_back(self._binder.deallocate(claim), DEALLOCATED)
+        extended = pod_state.extended_claim
+        if extended is not None and not is_in_memory(extended):
+            return self._giving_back(self._binder.delete(extended), DELETED)
+        return None, unschedulable(STILL_NOT_SCHEDULABLE)
+
+    def _giving_back(self, steps: Generator[Any, Any, str], done: str) -> Generator[Any, Any, Any]:
+        problem = yield from steps
+        return None, error(problem) if problem else unschedulable(done)
+
+    def score(self, state: CycleState, pod: PodInfo, node: NodeView) -> int:
+        """Prefer nodes where early alternatives of lists were to be had."""
+        pod_state: PodState | None = state.get(self.name)
+        if pod_state is None or not self._gates.prioritized_list:
+            return 0
+        allocation = pod_state.by_node.get(node.name)
+        return 0 if allocation is None else allocation_score(pod_state.claims, allocation.found)
+
+    def score_columns(self, state: CycleState, pod: PodInfo, table: NodeTable, rows: Rows) -> Scores:
+        """Say the same of many rows."""
+        scores: Scores = np.zeros(len(table.valid[rows]), dtype=np.int64)
+        pod_state: PodState | None = state.get(self.name)
+        if pod_state is None or not self._gates.prioritized_list or not has_alternatives(pod_state.claims):
+            return scores
+        for at, row in enumerate(np.arange(table.capacity)[rows].tolist()):
+            allocation = pod_state.by_node.get(table.names[row])
+            if allocation is not None:
+                scores[at] = allocation_score(pod_state.claims, allocation.found)
+        return scores
+
+    def normalize_score(self, state: CycleState, pod: PodInfo, scores: Scores) -> Scores:
+        """Scale to 100."""
+        return default_normalize(scores)
+
+    def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
+        """Take the devices found on the node, before the API server knows."""
+        pod_state: PodState | None = state.get(self.name)
+        if pod_state is None or pod_state.is_empty or pod_state.allocator is None:
+            return None
+        chosen = pod_state.by_node.get(node_name)
+        if chosen is None or not chosen.found:
+            user_claims = any(index != pod_state.extended for index, _ in pod_state.to_allocate())
+            return error(NO_ALLOCATION) if user_claims else None
+        pod_state.mappings = chosen.node_claim
+        for (index, claim), found in zip(pod_state.to_allocate(), chosen.found, strict=True):
+            wanted = chosen.node_claim.claim if index == pod_state.extended and chosen.node_claim else claim
+            allocation = allocation_of(
+                wanted,
+                found,
+                node_name,
+                binding_conditions=self._gates.binding_conditions,
+                new_share_id=self._new_share_id,
+            )
+            status = msgspec.structs.replace(wanted.status, allocation=allocation)
+            pod_state.allocations[index] = allocation
+            pod_state.reserved_uids[index] = claim.metadata.uid
+            self._ledger.reserve(msgspec.structs.replace(wanted, status=status))
+        return None
+
+    def _new_share_id(self) -> str:
+        return str(uuid.UUID(int=self._handle.rng.getrandbits(128), version=4))
+
+    def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
+        """Give back what was taken and has not been written."""
+        pod_state: PodState | None = state.get(self.name)
+        if pod_state is not None:
+            for uid in pod_state.reserved_uids.values():
+                self._ledger.release(uid)
+            pod_state.allocations.clear()
+            pod_state.reserved_uids.clear()
+
+    def pre_bind_pre_flight(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
+        """Skip pods without claims."""
+        pod_state: PodState | None = state.get(self.name)
+        return SKIP if pod_state is None or pod_state.is_empty else None
+
+    def pre_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | Steps | None:
+        """Write allocations and reservations, and wait until the devices are ready."""
+        pod_state: PodState | None = state.get(self.name)
+        if pod_state is None or pod_state.is_empty:
+            return None
+        return self._binder.bind(pod_state, pod)

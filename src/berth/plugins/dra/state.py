@@ -1,0 +1,73 @@
+"""What one attempt knows of a pod's claims, from PreFilter to PreBind."""
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from berth.api.dra import AllocationResult, ResourceClaim
+from berth.plugins.dra.allocator import Allocator, Found
+from berth.plugins.dra.extended import NodeClaim
+from berth.plugins.dra.outcomes import Outcome
+
+
+class NodeAllocation(NamedTuple):
+    """What to take on one node, in the order of the claims to allocate."""
+
+    found: tuple[Found, ...]
+    node_claim: NodeClaim | None
+    """The claim for extended resources as it is for this node, if it needs devices for them."""
+
+
+class PodState:
+    """The pod's claims, that for extended resources last, and what has been found out about them."""
+
+    __slots__ = (
+        "allocations",
+        "allocator",
+        "by_node",
+        "claims",
+        "extended",
+        "mappings",
+        "node_claims",
+        "outcomes",
+        "reserved_uids",
+        "unavailable",
+        "wanted",
+    )
+
+    def __init__(self) -> None:
+        self.claims: list[ResourceClaim] = []
+        self.extended: int | None = None
+        """Which of the claims is the one for extended resources."""
+        self.wanted: Mapping[str, int] = {}
+        """The extended resources that the pod requests."""
+        self.allocator: Allocator | None = None
+        self.by_node: dict[str, NodeAllocation] = {}
+        self.outcomes: dict[str, Outcome] | None = None
+        """What is known of nodes from pods that asked for the same; None where nothing can be known."""
+        self.node_claims: dict[tuple[tuple[str, str], ...], NodeClaim] = {}
+        """The claim for extended resources by what of them a node has not itself."""
+        self.unavailable: set[int] = set()
+        """Allocated claims that some node cannot reach, or whose devices have failed."""
+        self.allocations: dict[int, AllocationResult] = {}
+        """What Reserve has taken, by the claim's index."""
+        self.reserved_uids: dict[int, str] = {}
+        self.mappings: NodeClaim | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        """Say whether there is nothing to do for the pod."""
+        return not self.claims
+
+    @property
+    def extended_claim(self) -> ResourceClaim | None:
+        """The claim for extended resources, or None."""
+        return None if self.extended is None else self.claims[self.extended]
+
+    @property
+    def has_user_claims(self) -> bool:
+        """Say whether the pod names claims itself."""
+        return len(self.claims) > (0 if self.extended is None else 1)
+
+    def to_allocate(self) -> Iterator[tuple[int, ResourceClaim]]:
+        """Yield the claims that have no allocation."""
+        return ((index, claim) for index, claim in enumerate(self.claims) if claim.status.allocation is None)

@@ -1,0 +1,164 @@
+"""The dry run over many rows at once: the same what-if as `dry_run.py`, place by place instead of pod by pod.
+
+Load that pods of lower priority put on the rows is taken off; where the pod then fits, their load is put back one
+place after the other, on those rows where it still fits. Rows where a filter minds a single pod that would leave, or
+where nominated pods count beyond their load, are left to the plain dry run.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from berth.framework.interface import RowLoad
+from berth.framework.overlay import with_rivals
+from berth.framework.profile import Profile
+from berth.framework.status import Status
+from berth.framework.what_if import WhatIf, WhatIfRows
+from berth.plugins.preemption.budgets import Budget
+from berth.plugins.preemption.choice import NOT_STARTED, PRIORITY_SHIFT, cost
+from berth.plugins.preemption.dry_run import NO_VICTIMS_FOUND, DryRun
+from berth.plugins.preemption.roster import Roster, Seats
+from berth.state.pod_info import PodInfo
+from berth.state.table import Int64, NodeTable
+
+RowArray = NDArray[np.intp]
+Mask = NDArray[np.bool_]
+"""bool of shape (rows,), or (places, rows)."""
+
+LOWEST_PRIORITY = -(2**31)
+
+
+class Costs(NamedTuple):
+    """What freeing each row costs, shape (rows,): the fields of `choice.Cost`, the least is best."""
+
+    violations: Int64
+    highest_priority: Int64
+    priority_sum: Int64
+    victims: Int64
+    running_since: NDArray[np.float64]
+
+    def cheapest(self, positions: RowArray) -> int:
+        """Return the position that costs least, the first of equals; there is at least one."""
+        for column in self:
+            values = column[positions]
+            positions = positions[values == values.min()]
+        return int(positions[0])
+
+
+class Tried(NamedTuple):
+    """What came of some rows: which can be freed and at what cost; of the others, why not."""
+
+    rows: RowArray
+    freed: Mask
+    costs: Costs
+    refusals_by_plain: list[tuple[Status, RowArray]]
+    refusals_by_column: Callable[[], Iterator[tuple[Status, RowArray]]]
+    """Called only where no row at all can be freed."""
+
+    def refusals(self) -> Iterable[tuple[Status, RowArray]]:
+        """Return why rows cannot be freed."""
+        return (*self.refusals_by_plain, *self.refusals_by_column())
+
+
+class ColumnDryRun:
+    """What-ifs about one pod, many rows at a time."""
+
+    __slots__ = ("_budgets", "_plain", "_pod", "_profile", "_rivals", "_roster", "_table", "_what_if", "is_possible")
+
+    def __init__(
+        self, profile: Profile, what_if: WhatIf, roster: Roster, pod: PodInfo, budgets: Sequence[Budget], plain: DryRun
+    ) -> None:
+        self._profile = profile
+        self._table: NodeTable = profile.memos.table
+        self._what_if = what_if
+        self._roster = roster
+        self._pod = pod
+        self._budgets = budgets
+        self._plain = plain
+        self._rivals = profile.nominated.against(pod)
+        self.is_possible = profile.memos.enabled and what_if.is_possible
+
+    def on(self, rows: RowArray) -> Tried:
+        """Try these rows."""
+        seats = Seats(self._roster, rows, self._pod.priority)
+        load, by_plain = self._load_without(seats)
+        filters = self._what_if.on(rows)
+        is_lower: Mask = np.logical_or.reduce(seats.lower, axis=0)
+        fits = filters.passing(load) & is_lower & ~by_plain
+        violating = seats.violating(self._budgets)
+        why_not = partial(self._refusals, filters, load, is_lower, is_lower & ~fits & ~by_plain, rows)
+        victims = reprieve(filters, seats, load, fits, violating)
+        needless = fits & ~victims.any(axis=0)
+        tried = Tried(rows, fits & ~needless, costs_of(seats, victims, violating), [], why_not)
+        for position in np.flatnonzero((by_plain & is_lower) | needless).tolist():
+            self._try_plainly(tried, position)
+        return tried
+
+    def _refusals(
+        self, filters: WhatIfRows, load: RowLoad, is_lower: Mask, refused: Mask, rows: RowArray
+    ) -> Iterator[tuple[Status, RowArray]]:
+        if not is_lower.all():
+            yield NO_VICTIMS_FOUND, rows[~is_lower]
+        for status, found in filters.refusals(load, refused):
+            yield status, rows[found]
+
+    def _load_without(self, seats: Seats) -> tuple[RowLoad, Mask]:
+        """Return the load of the rows without pods of lower priority, and which rows to leave to the plain dry run.
+
+        Pods nominated there with at least the pod's own priority are counted in: who fits beside them fits without.
+        """
+        what_if, rows, rivals = self._what_if, seats.rows, self._rivals
+        load = what_if.load(rows) if rivals is None else with_rivals(what_if, rows, rivals)
+        load.pods[:] -= np.count_nonzero(seats.lower, axis=0)
+        for resource, amounts in load.requested.items():
+            amounts -= (seats.requests(resource) * seats.lower).sum(axis=0)
+        by_plain: Mask = np.zeros(len(rows), dtype=np.bool_)
+        if what_if.is_minding:
+            by_plain = seats.holding(what_if.minds)
+            for position in np.flatnonzero(rivals.pods[rows]).tolist() if rivals is not None else ():
+                there = self._profile.rivals_on(self._table.names[rows[position]], self._pod)
+                by_plain[position] |= any(map(what_if.minds, there))
+        return load, by_plain
+
+    def _try_plainly(self, tried: Tried, position: int) -> None:
+        row = tried.rows[position : position + 1]
+        found = self._plain.on(self._table.view(int(row[0])))
+        if isinstance(found, Status):
+            tried.refusals_by_plain.append((found, row))
+            return
+        tried.freed[position] = True
+        for column, value in zip(tried.costs, cost(found), strict=True):
+            column[position] = value
+
+
+def reprieve(filters: WhatIfRows, seats: Seats, load: RowLoad, fits: Mask, violating: Mask) -> Mask:
+    """Put pods back where the new one fits all the same; return, (places, rows), those that must go.
+
+    `load` is that of the rows without them; `fits` are the rows to be worked on.
+    """
+    victims: Mask = np.zeros_like(seats.lower)
+    for wave in (violating, seats.lower & ~violating) if violating.any() else (seats.lower,):
+        for place in range(len(wave)):
+            asked = wave[place] & fits
+            if asked.any():
+                stays = asked & filters.passing(seats.loaded(load, place, asked))
+                victims[place] |= asked & ~stays
+                load = seats.loaded(load, place, stays)
+    return victims
+
+
+def costs_of(seats: Seats, victims: Mask, violating: Mask) -> Costs:
+    """Return what it costs to free each row of these victims; anything for rows without."""
+    priorities = seats.priorities
+    highest = np.where(victims, priorities, LOWEST_PRIORITY).max(axis=0)
+    started = np.where(victims & (priorities == highest), seats.started, NOT_STARTED)
+    return Costs(
+        violations=np.count_nonzero(victims & violating, axis=0),
+        highest_priority=highest,
+        priority_sum=np.where(victims, priorities + PRIORITY_SHIFT, 0).sum(axis=0),
+        victims=np.count_nonzero(victims, axis=0),
+        running_since=-started.min(axis=0),
+    )

@@ -1,0 +1,92 @@
+"""The search for candidates: rows are tried in order until there are enough, and the best is taken.
+
+Rows are tried by column where the filters allow it, and the chosen one is confirmed by the plain dry run; otherwise
+one by one. Both ways give the same node and the same victims.
+"""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import numpy as np
+
+from berth.framework.status import Status
+from berth.plugins.preemption.choice import Candidate, Shortlist, cheapest, cost
+from berth.plugins.preemption.columns import ColumnDryRun, Costs, Tried
+from berth.plugins.preemption.dry_run import DryRun
+from berth.plugins.preemption.eligibility import RowArray
+from berth.state.table import NodeTable
+
+MIN_STEP = 64
+"""At least so many rows are tried together, for what each trial costs besides."""
+
+Refusals = Iterable[tuple[Status, RowArray]]
+
+
+class Found(NamedTuple):
+    """What a search has found: the candidate, if any, and why other rows cannot be freed."""
+
+    best: Candidate | None
+    refusals: Refusals
+
+
+def search_plainly(rows: RowArray, wanted: int, dry_run: DryRun, table: NodeTable) -> Found:
+    """Try the rows one by one."""
+    shortlist = Shortlist(wanted)
+    refusals: dict[Status, list[int]] = {}
+    for row in rows.tolist():
+        found = dry_run.on(table.view(row))
+        if isinstance(found, Status):
+            refusals.setdefault(found, []).append(row)
+            continue
+        shortlist.add(found)
+        if shortlist.is_full:
+            break
+    candidates = shortlist.all()
+    if candidates:
+        return Found(cheapest(candidates), ())
+    return Found(None, [(status, np.array(refused, dtype=np.intp)) for status, refused in refusals.items()])
+
+
+def search_by_columns(rows: RowArray, wanted: int, columns: ColumnDryRun, plain: DryRun, table: NodeTable) -> Found:
+    """Try as many rows at a time as candidates are still wanted."""
+    parts: list[Tried] = []
+    clean = violating = 0
+    start = 0
+    while start < len(rows):
+        missing = wanted - clean - violating
+        step = max(missing + missing // 4, MIN_STEP)
+        tried = columns.on(rows[start : start + step])
+        start += step
+        clean, violating = _count(tried, clean, violating, wanted)
+        parts.append(tried)
+        if clean and clean + violating >= wanted:
+            break
+    if not clean and not violating:
+        return Found(None, [refusal for tried in parts for refusal in tried.refusals()])
+    best = _confirmed(parts, plain, table)
+    return Found(best, ()) if best is not None else search_plainly(rows, wanted, plain, table)
+
+
+def _count(tried: Tried, clean: int, violating: int, wanted: int) -> tuple[int, int]:
+    """Leave only as many candidates as `Shortlist` would take; return how many of both sorts there are now."""
+    breaks = tried.costs.violations > 0
+    cleans = clean + np.cumsum(tried.freed & ~breaks)
+    violatings = violating + np.cumsum(tried.freed & breaks)
+    tried.freed[(np.where(breaks, violatings, cleans) > wanted)] = False
+    cleans, violatings = np.minimum(cleans, wanted), np.minimum(violatings, wanted)
+    full = np.flatnonzero((cleans > 0) & (cleans + violatings >= wanted))
+    last = int(full[0]) if len(full) else len(breaks) - 1
+    tried.freed[last + 1 :] = False
+    return int(cleans[last]), int(violatings[last])
+
+
+def _confirmed(parts: list[Tried], plain: DryRun, table: NodeTable) -> Candidate | None:
+    """Return the cheapest row as the plain dry run has it; None where it does not agree."""
+    costs = Costs(*(np.concatenate(columns) for columns in zip(*(tried.costs for tried in parts), strict=True)))
+    freed = np.flatnonzero(np.concatenate([tried.freed for tried in parts]))
+    position = costs.cheapest(freed)
+    row = int(np.concatenate([tried.rows for tried in parts])[position])
+    found = plain.on(table.view(row))
+    if isinstance(found, Status) or tuple(cost(found)) != tuple(column.item(position) for column in costs):
+        return None
+    return found

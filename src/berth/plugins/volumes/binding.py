@@ -1,0 +1,156 @@
+"""VolumeBinding: finds volumes for claims, or a place where they can be provisioned, and binds them.
+
+Upstream plugin `VolumeBinding`, v1.36. Deviations: what a pod would get on the chosen node is worked out again in
+Reserve, from the same state, instead of being kept for every node; a claim is waited for by its events, not by polling.
+"""
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+import msgspec
+
+from berth.framework.cycle_state import CycleState
+from berth.framework.events import ClusterEventWithHint
+from berth.framework.handle import Handle
+from berth.framework.interface import Dependencies, Dependency, FeasibleNodes, FilterColumn, Objects, Rows, Steps
+from berth.framework.status import SKIP, Status, error
+from berth.plugins.resource_scoring import shape_table
+from berth.plugins.volumes.assuming import Taken, give_back, take
+from berth.plugins.volumes.binder import Place, PodClaims, check_claims, claims_of, volumes_on
+from berth.plugins.volumes.binding_args import DEFAULT_SHAPE, VolumeBindingArgs
+from berth.plugins.volumes.binding_columns import BindingColumns, describe
+from berth.plugins.volumes.binding_hints import BindingHints
+from berth.plugins.volumes.claims import has_claims
+from berth.plugins.volumes.scoring import storage_score
+from berth.plugins.volumes.volume_index import VolumeIndex
+from berth.plugins.volumes.writing import bind_volumes
+from berth.state.node_view import NodeView
+from berth.state.pod_info import PodInfo
+from berth.state.table import NodeTable
+
+SCORING_GATE = "StorageCapacityScoring"
+
+
+class _Prepared:
+    """What PreFilter found out, and what Reserve took."""
+
+    __slots__ = ("claims", "taken")
+
+    def __init__(self, claims: PodClaims) -> None:
+        self.claims = claims
+        self.taken = Taken()
+
+
+class VolumeBinding:
+    """PreFilter, Filter, PreScore, Score, Reserve, PreBind."""
+
+    name: ClassVar[str] = "VolumeBinding"
+    args_type: ClassVar[type[msgspec.Struct]] = VolumeBindingArgs
+    filter_dependencies: ClassVar[Dependencies] = frozenset(
+        {
+            Dependency.NODE,
+            Dependency.OWN_RESERVATIONS,
+            Objects(
+                (
+                    "CSIDriver",
+                    "CSINode",
+                    "CSIStorageCapacity",
+                    "PersistentVolume",
+                    "PersistentVolumeClaim",
+                    "StorageClass",
+                )
+            ),
+        }
+    )
+    """Declared for what-ifs: no pod on a node matters. Answers are not kept, since hardly two pods share them."""
+
+    def __init__(self, args: VolumeBindingArgs, handle: Handle) -> None:
+        self._scores = handle.features.enabled(SCORING_GATE)
+        if args.shape and not self._scores:
+            raise ValueError("unexpected field `shape`, remove it or turn on the feature gate StorageCapacityScoring")
+        self._table = shape_table(args.shape or DEFAULT_SHAPE)
+        self._timeout_s = args.bind_timeout_seconds
+        self._handle = handle
+        self._index = VolumeIndex(handle.objects)
+        self._columns = BindingColumns(handle.objects, handle.cache.table)
+
+    def pre_filter_is_pure(self, pod: PodInfo) -> bool:
+        """Say whether the pod's shape alone decides: where it has no claims."""
+        return not has_claims(pod)
+
+    def pre_filter(self, state: CycleState, pod: PodInfo) -> Status | None:
+        """Skip pods without claims; refuse those whose claims are unusable or should be bound by now."""
+        if not has_claims(pod):
+            return SKIP
+        objects = self._handle.objects
+        fault = check_claims(objects, pod)
+        if fault is not None:
+            return fault
+        claims = claims_of(objects, self._index, pod)
+        if isinstance(claims, Status):
+            return claims
+        state.write(self.name, _Prepared(claims))
+        return None
+
+    def filter(self, state: CycleState, pod: PodInfo, node: NodeView) -> Status | None:
+        """Refuse nodes that cannot use the bound volumes, or where the other claims get none."""
+        prepared: _Prepared = state.read(self.name)
+        found = volumes_on(self._handle.objects, prepared.claims, Place(node.name, node.labels))
+        return found if isinstance(found, Status) else None
+
+    def filter_columns(self, state: CycleState, pod: PodInfo, table: NodeTable, rows: Rows) -> FilterColumn:
+        """Return codes, int32 (len(rows),), which say what is against each row."""
+        prepared: _Prepared = state.read(self.name)
+        return FilterColumn(self._columns.codes(prepared.claims)[rows], describe)
+
+    def pre_score_is_pure(self, pod: PodInfo) -> bool:
+        """Say whether the pod's shape alone decides: where it has no claims, or storage is not scored."""
+        return not self._scores or not has_claims(pod)
+
+    def pre_score(self, state: CycleState, pod: PodInfo, nodes: FeasibleNodes) -> Status | None:
+        """Skip unless nodes are to be scored by their storage."""
+        return None if self._scores and state.get(self.name) is not None else SKIP
+
+    def score(self, state: CycleState, pod: PodInfo, node: NodeView) -> int:
+        """Rate the storage in use if the pod came to the node; nothing where that is not scored."""
+        prepared: _Prepared | None = state.get(self.name)
+        if not self._scores or prepared is None:
+            return 0
+        found = volumes_on(self._handle.objects, prepared.claims, Place(node.name, node.labels))
+        return 0 if isinstance(found, Status) else storage_score(found, self._table)
+
+    def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
+        """Take the volumes that the pod gets on the node."""
+        prepared: _Prepared | None = state.get(self.name)
+        if prepared is None or not prepared.claims.to_bind:
+            return None
+        table = self._handle.cache.table
+        labels = table.node(table.row_of[node_name]).metadata.labels
+        found = volumes_on(self._handle.objects, prepared.claims, Place(node_name, labels))
+        if isinstance(found, Status):
+            return error(found.message)
+        prepared.taken = take(self._handle.objects, found, node_name)
+        return None
+
+    def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
+        """Give the volumes back."""
+        prepared: _Prepared | None = state.get(self.name)
+        if prepared is not None:
+            give_back(self._handle.objects, prepared.taken)
+            prepared.taken = Taken()
+
+    def pre_bind_pre_flight(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
+        """Skip where all claims are bound."""
+        prepared: _Prepared | None = state.get(self.name)
+        return SKIP if prepared is None or not prepared.claims.to_bind else None
+
+    def pre_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | Steps | None:
+        """Write what was taken, and wait until all claims are bound."""
+        prepared: _Prepared | None = state.get(self.name)
+        if prepared is None or prepared.taken.is_nothing:
+            return None
+        return bind_volumes(self._handle, pod, node_name, prepared.taken, self._timeout_s)
+
+    def events_to_register(self) -> Sequence[ClusterEventWithHint]:
+        """Those of upstream and a few more, see `BindingHints`."""
+        return BindingHints(self._handle.objects, self._index).events()
