@@ -5,6 +5,8 @@ import pytest
 
 from berth.bench import CheckError, run
 from berth.framework.interface import Dependency
+from berth.plugins.preemption import search
+from berth.plugins.preemption.choice import Candidate
 from berth.plugins.registry import in_tree_registry
 from berth.testing.builders import make_node, make_pod
 from tests.engine import document, plugin
@@ -30,6 +32,37 @@ def test_checks_agree_and_change_nothing(memos):
     checked, unchecked = (run(workload(), in_tree_registry(), check=check, memos=memos) for check in (1000, 0))
     assert (checked.checked, unchecked.checked) == (30, 0)
     assert (checked.failed, checked.nodes_used) == (unchecked.failed, unchecked.nodes_used)
+
+
+def crowded(nodes=12, pods=10):
+    """Every node is full of pods of low priority, three of four of which must go for each that comes."""
+    objects = [make_node(f"n{index}").capacity(cpu="4", memory="8Gi") for index in range(nodes)]
+    objects += [make_pod(f"low{index}").request(cpu="900m").node(f"n{index // 4}") for index in range(4 * nodes)]
+    objects += [make_pod(f"p{index}").request(cpu="3").priority(10) for index in range(pods)]
+    return [msgspec.json.encode(obj.document) for obj in objects]
+
+
+@pytest.mark.parametrize("memos", [True, False])
+def test_those_who_must_go_leave_at_once(memos):
+    checked, unchecked = (run(crowded(), in_tree_registry(), check=check, memos=memos) for check in (10, 0))
+    assert (checked.pods, checked.failed, checked.nodes_used, checked.checked) == (10, 0, 10, 10)
+    assert (unchecked.failed, unchecked.nodes_used) == (0, 10)
+
+
+def test_who_cannot_make_room_fails():
+    assert run(crowded(nodes=3, pods=5), in_tree_registry(), check=5).failed == 2
+
+
+def test_a_wrong_dry_run_is_found(monkeypatch):
+    """The columns name too many victims and nobody confirms them: what `--check` is for."""
+    monkeypatch.setattr(search, "_confirmed", _everybody)
+    with pytest.raises(CheckError, match="must leave"):
+        run(crowded(), in_tree_registry(), check=10)
+
+
+def _everybody(parts, plain, table):
+    row = int(parts[0].rows[0])
+    return Candidate(row, tuple(table.pods[row].values()), 0)
 
 
 def test_nothing_pending_is_no_error():

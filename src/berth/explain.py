@@ -129,6 +129,8 @@ def summary(decision: Decision) -> str:
 
 
 def _why_chosen(decision: Decision) -> str:
+    if decision.was_promised:
+        return "it was nominated to it, and fits there; other nodes were not looked at"
     fit = f"{_feasible_count(decision)} of {decision.node_count} nodes fit"
     if decision.total is None or decision.feasible is None or len(decision.feasible) < 2:
         return f"it is the only one of {decision.node_count} nodes that fits"

@@ -13,13 +13,14 @@ OFF_BY_DEFAULT = {
     "StorageCapacityScoring",
     "SchedulerAsyncAPICalls",
     "TaintTolerationComparisonOperators",
+    "VolumeLimitScaling",
 }
 
 
 def test_defaults():
     gates = FeatureGates()
     assert {name for name in KNOWN_GATES if not gates.enabled(name)} == OFF_BY_DEFAULT
-    assert len(KNOWN_GATES) == 28
+    assert len(KNOWN_GATES) == 29
 
 
 def test_flag_sets_gates_and_the_last_wins():

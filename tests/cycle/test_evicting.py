@@ -2,6 +2,7 @@
 
 import pytest
 
+from berth.explain import summary
 from berth.framework.effects import EvictPod, PatchPodStatus
 from berth.framework.status import Code, Status
 from berth.plugins.preemption import DefaultPreemption
@@ -215,3 +216,25 @@ def test_what_a_pod_is_told():
     assert patch.nominated_node_name == "a"
     assert patch.message == "0/1 nodes are available: 1 Insufficient cpu."
     assert patch.reason == "Unschedulable"
+
+
+def test_a_pod_goes_where_it_was_promised_though_other_nodes_are_emptier_by_then():
+    cluster = VirtualCluster(node("a"), node("b"), low("v", cpu="4"), low("peer", "b", "4", priority=10))
+    cluster.evicts_at_once = False
+    cluster.put(new(cpu="1"))
+    cluster.advance(20.0)
+    assert cluster.pod("new").status.nominated_node_name == "a"
+    cluster.delete("Pod", "default/v")
+    cluster.put(node("c", cpu="64"))
+    cluster.advance(20.0)
+    assert cluster.nodes_of()["new"] == "a"
+    decision = cluster.core.trace["default/new"]
+    assert [decision.names[row] for row in decision.feasible.tolist()] == ["a"]
+    assert summary(decision).endswith("nominated to it, and fits there; other nodes were not looked at")
+
+
+def test_a_promised_node_that_does_not_fit_any_more_is_no_bond():
+    cluster = VirtualCluster(node("a"), node("b"), low("settled", cpu="4", priority=99))
+    cluster.put(new().nominated("a"))
+    cluster.run()
+    assert cluster.nodes_of()["new"] == "b"

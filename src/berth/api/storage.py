@@ -151,6 +151,7 @@ class CSIDriverSpec(Struct, frozen=True):
 
     storage_capacity: bool | None = None
     attach_required: bool | None = None
+    prevent_pod_scheduling_if_missing: bool | None = None
 
 
 class CSIDriver(Struct, frozen=True):

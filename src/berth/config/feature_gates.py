@@ -66,6 +66,7 @@ KNOWN_GATES: Final[Mapping[str, Gate]] = MappingProxyType(
         "StorageCapacityScoring": _ALPHA,
         "TaintTolerationComparisonOperators": _ALPHA,
         "TopologyAwareWorkloadScheduling": _ALPHA,
+        "VolumeLimitScaling": _ALPHA,
         "WorkloadAwarePreemption": _ALPHA,
     }
 )

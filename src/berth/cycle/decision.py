@@ -34,6 +34,8 @@ class Decision:
         self.overlay = attempt.verdicts.overlay if attempt.verdicts is not None else Overlay()
         self._scored: Scored | None = attempt.scored
         self._sampled = attempt.sampled
+        self.was_promised = attempt.fits and attempt.verdicts is None
+        """Whether the pod fits the node it was nominated to, so that no other was looked at."""
 
     @lazy
     def searched(self) -> Mask:

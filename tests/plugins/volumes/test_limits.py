@@ -2,6 +2,7 @@
 
 import pytest
 
+from berth.api.codec import decode
 from berth.framework.cycle_state import CycleState
 from berth.framework.events import Action, QueueingHint
 from berth.framework.status import SKIP, Code
@@ -159,6 +160,34 @@ def test_room_can_be_made_by_preemption():
     assert plugin.filter(state, waiting, node.without_pod(there.info())) is None
 
 
+SCALING = {"VolumeLimitScaling": True}
+
+
+def picky(name, *, prevents=True):
+    return decode("CSIDriver", {"metadata": {"name": name}, "spec": {"preventPodSchedulingIfMissing": prevents}})
+
+
+@pytest.mark.parametrize(
+    ("objects", "gates", "expected"),
+    [
+        ([picky("d")], SCALING, "d CSI driver is not installed on the node"),
+        ([picky("d"), csi_node("n", other=1)], SCALING, "d CSI driver is not installed on the node"),
+        ([picky("d"), csi_node("n", d=None)], SCALING, None),
+        ([picky("d"), csi_node("n", d=0)], SCALING, REASON),
+        ([picky("d", prevents=False)], SCALING, None),
+        ([], SCALING, None),
+        ([picky("d")], {}, None),
+    ],
+)
+def test_a_driver_can_keep_pods_off_nodes_where_it_is_missing(objects, gates, expected):
+    handle = world(make_node("n").build(), *bound("a"), *objects, gates=gates)
+    plugin, waiting, state = NodeVolumeLimits(None, handle), pod("p", "a").info(), CycleState()
+    assert decided(plugin, waiting, handle) == {"n": expected}
+    assert plugin.pre_filter(state, waiting) is None
+    codes, describe = plugin.filter_columns(state, waiting, handle.cache.table, handle.cache.table.rows())
+    assert [describe(code).message for code in codes.tolist() if code] == ([expected] if expected else [])
+
+
 QUEUE, SKIPPED = QueueingHint.QUEUE, QueueingHint.SKIP
 WAITING = pod("p", "a").info()
 NODE = make_node("m").build()
@@ -171,6 +200,11 @@ NODE = make_node("m").build()
         ("CSINode", Action.UPDATE, csi_node("n", d=1), csi_node("n", d=None), QUEUE),
         ("CSINode", Action.UPDATE, csi_node("n", d=2), csi_node("n", d=1), SKIPPED),
         ("CSINode", Action.UPDATE, csi_node("n", d=1), csi_node("n", d=1, e=5), SKIPPED),
+        ("CSINode", Action.UPDATE, csi_node("n"), csi_node("n", d=1), QUEUE),
+        ("CSIDriver", Action.UPDATE, picky("d"), picky("d", prevents=False), QUEUE),
+        ("CSIDriver", Action.UPDATE, picky("d", prevents=False), picky("d"), SKIPPED),
+        ("CSIDriver", Action.DELETE, picky("d"), None, QUEUE),
+        ("CSIDriver", Action.DELETE, picky("e"), None, SKIPPED),
         ("CSINode", Action.DELETE, csi_node("n", d=1), None, QUEUE),
         ("CSINode", Action.DELETE, csi_node("n", d=None), None, SKIPPED),
         ("Pod", Action.DELETE, pod("q", "b", node="n").info(), None, QUEUE),

@@ -4,6 +4,7 @@ import pytest
 
 from berth.plugins.volumes.migration import (
     AWS,
+    AZURE,
     GCE,
     is_migrated_on,
     migrated_affinity,
@@ -54,6 +55,11 @@ def test_node_affinity_in_the_drivers_terms(labels, affinity, expected):
 )
 def test_gce_handles(labels, handle):
     assert volume_handle(volume("v", labels=labels, **DISK)) == ("pd.csi.storage.gke.io", handle)
+
+
+def test_azure_disks_keep_their_affinity():
+    disk = volume("v", azureDisk={"diskName": "d", "diskURI": "u"}, affinity=on(ZONE, "a"))
+    assert expressions(migrated_affinity(disk, AZURE)) == [[(ZONE, "In", ("a",))]]
 
 
 def test_a_node_says_which_plugins_are_migrated():

@@ -43,6 +43,8 @@ class Costs(NamedTuple):
     def cheapest(self, positions: RowArray) -> int:
         """Return the position that costs least, the first of equals; there is at least one."""
         for column in self:
+            if len(positions) == 1:
+                break
             values = column[positions]
             positions = positions[values == values.min()]
         return int(positions[0])

@@ -70,6 +70,8 @@ def search_by_columns(rows: RowArray, wanted: int, columns: ColumnDryRun, plain:
 def _count(tried: Tried, clean: int, violating: int, wanted: int) -> tuple[int, int]:
     """Leave only as many candidates as `Shortlist` would take; return how many of both sorts there are now."""
     breaks = tried.costs.violations > 0
+    if not violating and not breaks.any():
+        return _count_clean(tried, clean, wanted), 0
     cleans = clean + np.cumsum(tried.freed & ~breaks)
     violatings = violating + np.cumsum(tried.freed & breaks)
     tried.freed[(np.where(breaks, violatings, cleans) > wanted)] = False
@@ -78,6 +80,14 @@ def _count(tried: Tried, clean: int, violating: int, wanted: int) -> tuple[int, 
     last = int(full[0]) if len(full) else len(breaks) - 1
     tried.freed[last + 1 :] = False
     return int(cleans[last]), int(violatings[last])
+
+
+def _count_clean(tried: Tried, clean: int, wanted: int) -> int:
+    """Do the same where no budget is broken."""
+    found = np.flatnonzero(tried.freed)
+    if clean + len(found) > wanted:
+        tried.freed[found[wanted - clean] :] = False
+    return min(clean + len(found), wanted)
 
 
 def _confirmed(parts: list[Tried], plain: DryRun, table: NodeTable) -> Candidate | None:

@@ -1,13 +1,14 @@
 """NodeVolumeLimits: how many volumes of a driver a node can attach.
 
 Upstream plugin `NodeVolumeLimits`, v1.36: volumes of the pods on a node and volumes attached to it count once each,
-against `spec.drivers[].allocatable.count` of its CSINode. Deviation: a pod on a node whose ephemeral volume is not its
-own does not make the attempts of others errors; that volume is not counted.
+against `spec.drivers[].allocatable.count` of its CSINode. With the gate VolumeLimitScaling a driver can keep pods off
+nodes where it is missing; of several such drivers upstream names any, here it is the first by name. Deviation: a pod
+on a node whose ephemeral volume is not its own does not make the attempts of others errors; it is not counted.
 """
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import ClassVar
+from typing import ClassVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,7 +36,13 @@ from berth.state.table import NodeTable
 
 REASON = "node(s) exceed max volume count"
 
+MISSING_DRIVER = "{} CSI driver is not installed on the node"
+
+SCALING_GATE = "VolumeLimitScaling"
+
 _EXCEEDED = unschedulable(REASON)
+_TOO_MANY, _FIRST_MISSING = 1, 2
+"""Codes: over a limit, and from which number on a driver is missing."""
 
 
 class NodeVolumeLimits:
@@ -43,11 +50,12 @@ class NodeVolumeLimits:
 
     name: ClassVar[str] = "NodeVolumeLimits"
     filter_dependencies: ClassVar[Dependencies] = frozenset(
-        {Dependency.PODS_ON_NODE, Objects((CLAIM, CLASS, "CSINode", VOLUME, "VolumeAttachment"))}
+        {Dependency.PODS_ON_NODE, Objects((CLAIM, CLASS, "CSIDriver", "CSINode", VOLUME, "VolumeAttachment"))}
     )
 
     def __init__(self, args: None, handle: Handle) -> None:
         self._objects = handle.objects
+        self._scales = handle.features.enabled(SCALING_GATE)
         self._columns = LimitColumns(handle.objects, handle.cache.table)
         self._uses = VolumeUses(handle.cache.table)
 
@@ -67,10 +75,10 @@ class NodeVolumeLimits:
         wanted = self._wanted(state, pod)
         if isinstance(wanted, Status):
             return wanted
-        return None if self._takes(wanted, node.name, node.pods.values()) else _EXCEEDED
+        return self._describe(wanted, self._code(wanted, node.name, node.pods.values()))
 
     def filter_columns(self, state: CycleState, pod: PodInfo, table: NodeTable, rows: Rows) -> FilterColumn:
-        """Return codes, int32 (len(rows),): 1 where a driver's limit would be exceeded.
+        """Return codes, int32 (len(rows),): what is against each row.
 
         Only the rows that might be over a limit, were no two of their volumes the same, are looked at one by one.
         """
@@ -78,9 +86,10 @@ class NodeVolumeLimits:
         if isinstance(wanted, Status):
             return FilterColumn(np.ones(len(table.valid[rows]), dtype=np.int32), lambda _: wanted)
         codes: Codes = np.zeros(table.capacity, dtype=np.int32)
-        for row in self._doubtful(wanted, table).tolist():
-            codes[row] = not self._takes(wanted, table.names[row], table.pods[row].values())
-        return FilterColumn(codes[rows], lambda _: _EXCEEDED)
+        doubtful = table.rows() if self._must_be_installed(wanted) else self._doubtful(wanted, table)
+        for row in doubtful.tolist():
+            codes[row] = self._code(wanted, table.names[row], table.pods[row].values())
+        return FilterColumn(codes[rows], lambda code: cast("Status", self._describe(wanted, code)))
 
     def minds(self, state: CycleState, pod: PodInfo, other: PodInfo) -> bool:
         """Say whether the other pod's volumes may count."""
@@ -110,17 +119,35 @@ class NodeVolumeLimits:
     def _fits(self, pod: PodInfo, node_name: str) -> bool:
         """Say whether a node without pods takes the pod's volumes."""
         wanted = new_volumes(self._objects, pod)
-        return not isinstance(wanted, Status) and self._takes(wanted, node_name, ())
+        return not isinstance(wanted, Status) and not self._code(wanted, node_name, ())
 
-    def _takes(self, wanted: Iterable[VolumeHandle], node_name: str, pods: Iterable[PodInfo]) -> bool:
-        self._columns.sync()
-        limits = limits_of(self._objects.get("CSINode", node_name))
+    def _code(self, wanted: frozenset[VolumeHandle], node_name: str, pods: Iterable[PodInfo]) -> int:
+        """Return what is against a node with these pods: 0, too many volumes, or the number of a missing driver."""
+        csi_node = self._objects.get("CSINode", node_name)
+        installed = {driver.name for driver in csi_node.spec.drivers} if csi_node is not None else set()
+        for number, driver in enumerate(self._must_be_installed(wanted), start=_FIRST_MISSING):
+            if driver not in installed:
+                return number
+        limits = limits_of(csi_node)
         if not any(volume.driver in limits for volume in wanted):
-            return True
+            return 0
+        self._columns.sync()
         in_use = volumes_in_use(self._objects, pods)
         attached = in_use | attached_volumes(self._objects, self._columns.attached_to(node_name))
         before = Counter(volume.driver for volume in attached)
         more = Counter(volume.driver for volume in wanted if volume not in in_use)
-        return all(
-            before[driver] + count <= limits.get(driver, before[driver] + count) for driver, count in more.items()
-        )
+        exceeded = any(driver in limits and before[driver] + n > limits[driver] for driver, n in more.items())
+        return _TOO_MANY if exceeded else 0
+
+    def _describe(self, wanted: frozenset[VolumeHandle], code: int) -> Status | None:
+        if code < _FIRST_MISSING:
+            return _EXCEEDED if code else None
+        return unschedulable(MISSING_DRIVER.format(self._must_be_installed(wanted)[code - _FIRST_MISSING]))
+
+    def _must_be_installed(self, wanted: frozenset[VolumeHandle]) -> list[str]:
+        """Return the drivers of these volumes that keep pods off nodes where they are missing, by name."""
+        if not self._scales:
+            return []
+        names = sorted({volume.driver for volume in wanted})
+        drivers = ((name, self._objects.get("CSIDriver", name)) for name in names)
+        return [name for name, found in drivers if found is not None and found.spec.prevent_pod_scheduling_if_missing]

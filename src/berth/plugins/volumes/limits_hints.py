@@ -1,13 +1,13 @@
 """Which changes may let a pod through that NodeVolumeLimits rejected.
 
 Registered are upstream's events, and more that liveness needs: a node that comes with room, a CSINode that goes (its
-node takes any number then), and claims and volumes whose change makes two volumes one or takes one away.
+node takes any number then), claims and volumes whose change makes two volumes one or takes one away, and drivers.
 """
 
 from collections.abc import Callable, Sequence
 
 from berth.api.node import Node
-from berth.api.storage import CSINode, PersistentVolume, PersistentVolumeClaim, VolumeAttachment
+from berth.api.storage import CSIDriver, CSINode, PersistentVolume, PersistentVolumeClaim, VolumeAttachment
 from berth.framework.events import Action, ClusterEvent, ClusterEventWithHint, QueueingHint, queue_if
 from berth.framework.status import Status
 from berth.plugins.volumes.attachable import limits_of, may_be_attached, new_volumes
@@ -36,13 +36,23 @@ class LimitsHints:
             ClusterEventWithHint(ClusterEvent(CLAIM, ALL), self.after_claim_change),
             ClusterEventWithHint(ClusterEvent("VolumeAttachment", Action.DELETE), self.after_attachment_deletion),
             ClusterEventWithHint(ClusterEvent(VOLUME, ALL), self.after_volume_change),
+            ClusterEventWithHint(ClusterEvent("CSIDriver", Action.UPDATE | Action.DELETE), self.after_driver_change),
             ClusterEventWithHint(ClusterEvent("Node", Action.ADD), self.after_node_added),
         )
 
-    def after_csi_node_change(self, _pod: PodInfo, old: CSINode | None, new: CSINode | None) -> QueueingHint:
-        """Queue where a limit is higher than before, or gone."""
+    def after_csi_node_change(self, pod: PodInfo, old: CSINode | None, new: CSINode | None) -> QueueingHint:
+        """Queue where a limit is higher than before, or gone, or one of the pod's drivers is new on the node."""
         now = limits_of(new)
-        return queue_if(any(limit < now.get(driver, limit + 1) for driver, limit in limits_of(old).items()))
+        if any(limit < now.get(driver, limit + 1) for driver, limit in limits_of(old).items()):
+            return QueueingHint.QUEUE
+        return queue_if(not (_drivers_on(new) - _drivers_on(old)).isdisjoint(self._drivers(pod)))
+
+    def after_driver_change(self, pod: PodInfo, old: CSIDriver | None, new: CSIDriver | None) -> QueueingHint:
+        """Queue where one of the pod's drivers no longer keeps it off nodes."""
+        if old is None or not old.spec.prevent_pod_scheduling_if_missing:
+            return QueueingHint.SKIP
+        relaxed = new is None or not new.spec.prevent_pod_scheduling_if_missing
+        return queue_if(relaxed and old.metadata.name in self._drivers(pod))
 
     def after_pod_deletion(self, _pod: PodInfo, old: PodInfo | None, _new: PodInfo | None) -> QueueingHint:
         """Queue where the pod that goes had a place, and volumes that count."""
@@ -78,3 +88,7 @@ class LimitsHints:
     def _drivers(self, pod: PodInfo) -> set[str]:
         wanted = new_volumes(self._objects, pod)
         return set() if isinstance(wanted, Status) else {volume.driver for volume in wanted}
+
+
+def _drivers_on(csi_node: CSINode | None) -> set[str]:
+    return {driver.name for driver in csi_node.spec.drivers} if csi_node is not None else set()

@@ -23,11 +23,12 @@ class InTreePlugin(NamedTuple):
     name: str
     driver: str
     topology_key: str
+    """The label that the driver gives nodes; empty where the affinity of volumes is left as it is."""
 
 
 AWS = InTreePlugin("kubernetes.io/aws-ebs", "ebs.csi.aws.com", "topology.ebs.csi.aws.com/zone")
 GCE = InTreePlugin("kubernetes.io/gce-pd", "pd.csi.storage.gke.io", "topology.gke.io/zone")
-AZURE = InTreePlugin("kubernetes.io/azure-disk", "disk.csi.azure.com", "topology.disk.csi.azure.com/zone")
+AZURE = InTreePlugin("kubernetes.io/azure-disk", "disk.csi.azure.com", "")
 CINDER = InTreePlugin("kubernetes.io/cinder", "cinder.csi.openstack.org", "topology.cinder.csi.openstack.org/zone")
 
 PLUGINS = (AWS, GCE, AZURE, CINDER)
@@ -94,6 +95,8 @@ def volume_handle(volume: PersistentVolume) -> VolumeHandle | None:
 def migrated_affinity(volume: PersistentVolume, plugin: InTreePlugin) -> NodeSelector | None:
     """Return the node affinity of an in-tree volume in the terms of its driver."""
     required = volume.spec.node_affinity.required if volume.spec.node_affinity is not None else None
+    if not plugin.topology_key:
+        return required
     terms = required.node_selector_terms if required is not None else ()
     zone, region = _topology_labels(volume, terms)
     if _values(terms, zone):
