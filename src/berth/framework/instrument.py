@@ -4,7 +4,6 @@ Every method does nothing by default; an observer overrides what it wants. Durat
 the core was given, times are the core's own.
 """
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -39,42 +38,3 @@ class Instrument:
 
     def broke(self, pod: "PodInfo", error: Exception) -> None:
         """A bug has ended an attempt; the pod is tried again after a backoff."""
-
-
-class Instruments(Instrument):
-    """Several observers as one."""
-
-    def __init__(self, instruments: Iterable[Instrument]) -> None:
-        self._instruments = tuple(instruments)
-
-    def decided(self, decision: "Decision", seconds: float) -> None:
-        for instrument in self._instruments:
-            instrument.decided(decision, seconds)
-
-    def extension_point(self, profile: str, point: str, status: str, seconds: float) -> None:
-        for instrument in self._instruments:
-            instrument.extension_point(profile, point, status, seconds)
-
-    def queue_incoming(self, queue: str, event: str) -> None:
-        for instrument in self._instruments:
-            instrument.queue_incoming(queue, event)
-
-    def waited_on_permit(self, result: str, seconds: float) -> None:
-        for instrument in self._instruments:
-            instrument.waited_on_permit(result, seconds)
-
-    def bound(self, queued: "QueuedPod", node_name: str, now: float) -> None:
-        for instrument in self._instruments:
-            instrument.bound(queued, node_name, now)
-
-    def binding_failed(self, pod: "PodInfo", reason: str) -> None:
-        for instrument in self._instruments:
-            instrument.binding_failed(pod, reason)
-
-    def event_handled(self, event: str, seconds: float) -> None:
-        for instrument in self._instruments:
-            instrument.event_handled(event, seconds)
-
-    def broke(self, pod: "PodInfo", error: Exception) -> None:
-        for instrument in self._instruments:
-            instrument.broke(pod, error)

@@ -21,12 +21,6 @@ def key_of(obj: JsonObject) -> str:
     return f"{namespace}/{metadata['name']}" if namespace else str(metadata["name"])
 
 
-def split_key(key: str) -> tuple[str, str]:
-    """A work queue's key taken apart into namespace (empty for cluster-wide objects) and name."""
-    namespace, _, name = key.rpartition("/")
-    return namespace, name
-
-
 def uid_of(obj: JsonObject) -> str:
     """The object's uid."""
     return str(obj["metadata"].get("uid", ""))

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from berth.cluster.controllers.meta import JsonObject, annotations_of, int_of, labels_of
+from berth.cluster.controllers.meta import JsonObject, annotations_of, int_of
 
 HASH_LABEL = "pod-template-hash"
 REVISION = "deployment.kubernetes.io/revision"
@@ -178,8 +178,3 @@ def revision_of(obj: JsonObject) -> int:
     """The revision annotation as a number; 0 when absent or unreadable."""
     text = annotations_of(obj).get(REVISION, "")
     return int(text) if text.isdecimal() else 0
-
-
-def hash_of(replica_set: JsonObject) -> str:
-    """The ReplicaSet's template hash."""
-    return labels_of(replica_set).get(HASH_LABEL, "")
