@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from berth.framework.interface import Dependency, Objects
-from berth.framework.memo import JOURNAL_AT_MOST, DependencySet, MemoEntry, MemoKey, Memos
+from berth.framework.memo import JOURNAL_AT_MOST, DependencySet, MemoEntry, MemoKey, Memos, Slot
 from berth.framework.sums import UNRANKED, Sums
 from berth.state.cache import Cache
 from berth.state.objects import ObjectStore
@@ -35,6 +35,7 @@ class Kept:
             self.cache.put_node(node(f"n{index}"))
         self.memos = Memos(self.cache, self.objects, **options)
         self.computed_rows = []
+        self.asked = set()
 
     def requested(self, rows):
         table = self.cache.table
@@ -42,7 +43,13 @@ class Kept:
         return table.requested[0, rows].copy(), "extra"
 
     def entry(self, dependencies=ON_NODE, key="k", compute=None):
-        return self.memos.entry(MemoKey(key), DependencySet(dependencies, "Plugin"), compute or self.requested)
+        """Ask for a column; the first time twice, since it is kept from the second time on."""
+        args = MemoKey(key), DependencySet(dependencies, "Plugin"), compute or self.requested
+        if key not in self.asked:
+            self.asked.add(key)
+            self.memos.entry(*args)
+            self.computed_rows.clear()
+        return self.memos.entry(*args)
 
 
 def test_only_rows_that_changed_are_computed_again():
@@ -139,15 +146,46 @@ def test_what_is_not_kept_is_computed_each_time(options):
 
 
 def test_the_least_recently_used_column_goes_when_there_is_no_room():
-    kept = Kept(max_bytes=3 * 8 * 8)
+    kept, slots = Kept(max_bytes=3 * 8 * 8), {}
     for key in ("a", "b", "c", "a", "d"):
-        kept.entry(key=key)
-    assert len(kept.memos) == 3
+        slots[key] = slots.get(key) or Slot(None, MemoKey(key), DependencySet(ON_NODE, "Plugin"))
+        for _ in range(2):  # the first time it is only noted
+            kept.memos.refresh([slots[key]], lambda _: kept.requested)
+    assert 1 < len(kept.memos) <= 3
     kept.computed_rows.clear()
-    kept.entry(key="a")
+    kept.memos.refresh([slots["a"]], lambda _: kept.requested)
     assert kept.computed_rows == []
-    kept.entry(key="b")
+    kept.memos.refresh([slots["b"]], lambda _: kept.requested)
     assert kept.computed_rows == [8]
+
+
+def test_a_column_is_kept_from_the_second_time_it_is_asked_for():
+    kept = Kept()
+    first, second, third = (
+        kept.memos.entry(MemoKey("k"), DependencySet(ON_NODE, "Plugin"), kept.requested) for _ in range(3)
+    )
+    assert (first.is_kept, second.is_kept, third is second) == (False, True, True)
+    assert kept.computed_rows == [8, 8]
+
+
+def test_who_holds_a_slot_does_not_hold_the_memory_of_a_column_that_was_dropped():
+    kept, slot = Kept(), Slot(None, MemoKey("k"), DependencySet(ON_NODE, "Plugin"))
+    for _ in range(2):
+        kept.memos.refresh([slot], lambda _: kept.requested)
+    assert slot.entry is not None and len(slot.entry.column) == 8
+    kept.memos.clear()
+    assert len(slot.entry.column) == 0
+    [again] = kept.memos.refresh([slot], lambda _: kept.requested)
+    assert len(again.column) == 8
+
+
+def test_with_memos_off_a_slot_is_computed_afresh_whatever_it_held():
+    kept, slot = Kept(), Slot(None, MemoKey("k"), DependencySet(ON_NODE, "Plugin"))
+    for _ in range(2):
+        kept.memos.refresh([slot], lambda _: kept.requested)
+    kept.memos.enabled = False
+    kept.memos.refresh([slot], lambda _: kept.requested)
+    assert kept.computed_rows == [8, 8, 8]
 
 
 @given(st.integers(0, 10_000))
@@ -173,7 +211,7 @@ def test_columns_and_sums_equal_fresh_ones_and_snapshots_stay(seed):
         assert (mask == (table.valid & (table.requested[0] == 0))).all()
         total = sums.total(MemoKey("total"), entries, [1, 3])
         assert (total == table.requested[0] + 3 * table.allocatable[0]).all()
-        ranked = sums.ranked((MemoKey("passing"), MemoKey("total")), mask, total)
+        ranked = sums.ranked(MemoKey("ranked"), mask, entries, [1, 3])
         assert (ranked == np.where(mask, total, UNRANKED)).all()
     for snapshot, before in snapshots:
         assert (snapshot.values() == before).all()
@@ -201,14 +239,15 @@ def _change_something(rng, kept, number):
 @pytest.mark.parametrize("rows_each", [1, 100])
 def test_a_journal_is_never_much_larger_than_its_column(rows_each):
     entry, size = MemoEntry(), 400
-    entry.column = np.zeros(size, dtype=np.int64)
+    entry.set(np.zeros(size, dtype=np.int64), None)
     first = entry.snapshot()
     for number in range(1, 5 * JOURNAL_AT_MOST):
         rows = np.arange(rows_each) + (number * rows_each) % size
         before = entry.snapshot(), entry.column.copy()
-        entry.repair(rows, np.full(rows_each, number))
-        assert len(entry.journal) <= JOURNAL_AT_MOST
-        assert sum(len(changed) for changed, _ in entry.journal) <= size
+        entry.repair(rows, np.full(rows_each, number), None)
+        journal = entry.snapshot().journal
+        assert len(journal) <= JOURNAL_AT_MOST
+        assert sum(len(changed) for changed, _ in journal) <= size
         assert (before[0].values() == before[1]).all()
     assert not first.values().any()
 

@@ -8,7 +8,7 @@ import pytest
 from berth.api.codec import decode
 from berth.framework.cycle_state import CycleState
 from berth.framework.interface import Dependency, RowLoad
-from berth.framework.verdicts import FilterRunner
+from berth.framework.verdicts import FilterPlan, FilterRunner
 from berth.framework.what_if import WhatIf
 from berth.plugins.node_resources_fit import NodeResourcesFit, NodeResourcesFitArgs
 from berth.state.objects import ObjectStore
@@ -67,6 +67,7 @@ def a_filter(**members):
     ],
 )
 def test_only_filters_that_say_how_they_look_at_pods_are_asked_by_column(members, possible):
-    plan = SimpleNamespace(runners=((FilterRunner(a_filter(**members)), None),))
+    info = make_pod().info()
+    plan = FilterPlan([FilterRunner(a_filter(**members))], "default", frozenset(), info)
     memos = SimpleNamespace(table=None)
-    assert WhatIf(plan, memos, CycleState(), make_pod().info()).is_possible is possible
+    assert WhatIf(plan, memos, CycleState(), info).is_possible is possible

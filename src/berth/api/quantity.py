@@ -30,6 +30,10 @@ _SUFFIX: dict[str, Fraction] = {
 }
 
 
+_WHOLE = re.compile(r"(\d{1,19})(Ki|Mi|Gi|Ti|Pi|Ei|n|u|m|k|M|G|T|P|E)?", re.ASCII)
+_NANOS = {suffix or None: int(scale / _NANO) for suffix, scale in _SUFFIX.items()}
+
+
 class QuantityError(ValueError):
     """A quantity that Kubernetes itself would refuse."""
 
@@ -54,6 +58,10 @@ def parse(quantity: Quantity) -> Fraction:
 @lru_cache(maxsize=65536, typed=True)
 def nano_value(quantity: Quantity) -> int:
     """Return `quantity` in 1e-9 units: the finest a quantity can be, so that sums of these are exact."""
+    whole = _WHOLE.fullmatch(quantity) if isinstance(quantity, str) else None
+    if whole is not None:  # nearly all are, and integers are ten times as fast
+        digits, suffix = whole.groups()
+        return min(int(digits) * _NANOS[suffix], MAX_VALUE * 10**9)
     return int(parse(quantity) * 10**9)
 
 

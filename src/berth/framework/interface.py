@@ -100,7 +100,9 @@ class PreFilterPlugin(Plugin, Protocol):
     With `add_pod` and `remove_pod` it can also say how its prepared state changes when a pod comes to or goes from a
     node in a what-if. A plugin may set `pre_filter_is_pure` to say that its answer depends on the pod's shape alone
     (namespace, labels, owners, spec) and that it leaves the CycleState alone; it is then asked once for each shape.
-    It may also be a function of the pod that says whether this holds for pods of its shape.
+    It may also be a function of the pod that says whether this holds for pods of its shape. With `pre_filter_version`
+    a plugin says that, having skipped a pod, it skips all of that shape as long as the returned value stays the same
+    (None: it does not say).
     """
 
     def pre_filter(self, state: CycleState, pod: PodInfo) -> PreFilterResult | Status | None: ...
@@ -215,7 +217,8 @@ class FeasibleNodes:
 class PreScorePlugin(Plugin, Protocol):
     """Prepares scoring of the feasible nodes, or skips the plugin's own Score.
 
-    `pre_score_is_pure` says the same as `pre_filter_is_pure`, and that the answer is the same whichever nodes are left.
+    `pre_score_is_pure` says the same as `pre_filter_is_pure`, and that the answer is the same whichever nodes are left;
+    `pre_score_version` the same as `pre_filter_version`.
     """
 
     def pre_score(self, state: CycleState, pod: PodInfo, nodes: FeasibleNodes) -> Status | None: ...

@@ -6,10 +6,13 @@ all of them. Results never depend on this: with `enabled` off every column is co
 
 Columns are repaired in place. Who must look at one later (the trace of decisions) takes a `ColumnSnapshot`, which
 undoes the repairs made since; taking one costs nothing.
+
+A column is kept from the second time on that it is asked for: pods of which no two are alike would fill the memory
+with columns that nobody asks for again.
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,6 +31,9 @@ NEVER_KEPT = frozenset({Dependency.UNKNOWN, Dependency.FEASIBLE_SET})
 
 REPAIR_AT_MOST = 4
 """Rows are repaired one by one as long as they are less than one in this many of all."""
+
+SEEN_AT_MOST = 1 << 14
+"""So many keys that were asked for once are remembered."""
 
 JOURNAL_AT_MOST = 64
 """After so many repairs, or as many rows as there are, a column is copied: snapshots of the old one need undo no more
@@ -101,29 +107,79 @@ class MemoKey:
 class MemoEntry:
     """One column and what it is valid for. `epoch` differs each time the whole column was computed."""
 
-    __slots__ = ("column", "epoch", "extra", "journal", "journaled", "node_position", "pod_position", "versions")
+    __slots__ = (
+        "_journal",
+        "_journaled",
+        "_snapshot",
+        "column",
+        "epoch",
+        "extra",
+        "is_kept",
+        "made",
+        "node_position",
+        "pod_position",
+        "used",
+        "versions",
+    )
 
     def __init__(self) -> None:
-        self.column: Column = np.zeros(0)
-        self.extra: Any = None
-        self.journal: Journal = []
-        self.journaled = 0
-        """How many rows the journal holds."""
-        self.epoch = 0
+        self.is_kept = False
+        self.used = 0
+        """When it was last asked for, in refreshes of `Memos`."""
         self.versions: tuple[int, ...] = ()
         self.node_position = self.pod_position = -1
+        self._snapshot: ColumnSnapshot | None = None
+        self.made: Any = None
+        """What its plugin's runner makes of the column as it stands; None once that has changed."""
+        self.drop()
+
+    def drop(self) -> None:
+        """Let go of the column: whoever still holds the entry must not hold the memory."""
+        self.is_kept = False
+        self.epoch = 0
+        self.set(np.zeros(0), None)
+
+    def set(self, column: Column, extra: Any) -> None:
+        """Take a column that was computed as a whole."""
+        self.column, self.extra = column, extra
+        self._journal: Journal = []
+        self._journaled = 0
+        """How many rows the journal holds."""
+        self._changed()
 
     def snapshot(self) -> ColumnSnapshot:
         """Return the column as it is now."""
-        return ColumnSnapshot(self.column, self.journal, len(self.journal))
+        if self._snapshot is None:
+            self._snapshot = ColumnSnapshot(self.column, self._journal, len(self._journal))
+        return self._snapshot
 
-    def repair(self, rows: NDArray[np.intp], values: Column) -> None:
+    def repair(self, rows: NDArray[np.intp], values: Column, extra: Any) -> None:
         """Write new values to some rows, remembering the old ones."""
-        self.journaled += len(rows)
-        if len(self.journal) >= JOURNAL_AT_MOST or self.journaled > len(self.column):
-            self.column, self.journal, self.journaled = self.column.copy(), [], len(rows)
-        self.journal.append((rows, self.column[rows]))
+        self._journaled += len(rows)
+        if len(self._journal) >= JOURNAL_AT_MOST or self._journaled > len(self.column):
+            self.column, self._journal, self._journaled = self.column.copy(), [], len(rows)
+        self._journal.append((rows, self.column[rows]))
         self.column[rows] = values
+        self.extra = extra
+        self._changed()
+
+    def _changed(self) -> None:
+        self._snapshot = self.made = None
+
+
+class Slot:
+    """A plugin's place in the plan for pods of one shape: whose column it wants, and the entry it last got.
+
+    The entry may have been dropped or be out of date: `Memos.refresh` sees to that.
+    """
+
+    __slots__ = ("dependencies", "entry", "key", "runner")
+
+    def __init__(self, runner: Any, key: MemoKey | None, dependencies: DependencySet) -> None:
+        self.runner = runner
+        self.key = key
+        self.dependencies = dependencies
+        self.entry: MemoEntry | None = None
 
 
 class Memos:
@@ -135,9 +191,12 @@ class Memos:
         self._objects = objects
         self._max_bytes = max_bytes
         self._bytes = 0
-        self._entries: OrderedDict[MemoKey, MemoEntry] = OrderedDict()
+        self._entries: dict[MemoKey, MemoEntry] = {}
+        self._seen: OrderedDict[MemoKey, None] = OrderedDict()
         self._reservations: dict[str, int] = {}
-        self._epochs = 0
+        self._refreshes = 0
+        self.epochs = 0
+        """Grows whenever a column is kept for the first time or computed as a whole."""
         self._last_changed: tuple[tuple[int, ...], NDArray[np.intp] | None] = ((), None)
 
     def __len__(self) -> int:
@@ -148,22 +207,42 @@ class Memos:
         """The table that the columns run over."""
         return self._cache.table
 
+    def refresh(self, slots: Sequence[Slot], compute_of: Callable[[Slot], Compute]) -> list[MemoEntry]:
+        """Return an up-to-date entry for each slot: the one it had where nothing has happened that it looks at."""
+        table = self._cache.table
+        nodes, pods = table.node_log.position, table.pod_log.position
+        self._refreshes = now = self._refreshes + 1
+        entries: list[MemoEntry] = []
+        for slot in slots:
+            entry, needs = slot.entry, slot.dependencies
+            if entry is None or not entry.is_kept or not self.enabled:
+                entry = self.entry(slot.key, needs, compute_of(slot))
+                slot.entry = entry if entry.is_kept else None
+            elif (
+                entry.node_position != nodes
+                or (entry.pod_position != pods and needs.pods_on_node)
+                or len(entry.column) != table.capacity
+                or not (needs.is_by_row or entry.versions == self._versions(needs))
+            ):
+                self._update(entry, needs, compute_of(slot))
+            entry.used = now
+            entries.append(entry)
+        return entries
+
     def entry(self, key: MemoKey | None, dependencies: DependencySet, compute: Compute) -> MemoEntry:
         """Return an up-to-date entry: the kept one, repaired or computed anew, or a fresh one that is not kept."""
         if key is None or not self.enabled or not dependencies.is_kept:
             return self._computed(MemoEntry(), (), compute)
         entry = self._entries.get(key)
         if entry is None:
-            return self._new_entry(key, dependencies, compute)
-        self._entries.move_to_end(key)
-        table = self._cache.table
-        same_pods = not dependencies.pods_on_node or entry.pod_position == table.pod_log.position
-        same_nodes = entry.node_position == table.node_log.position and len(entry.column) == table.capacity
-        if dependencies.is_by_row and same_pods and same_nodes:
-            return entry  # what it comes to for most columns and pods: nothing has happened that they look at
-        versions = self._versions(dependencies)
-        if entry.versions != versions or not self._repaired(entry, dependencies, compute):
-            self._computed(entry, versions, compute)
+            entry = self._computed(MemoEntry(), self._versions(dependencies), compute)
+            if key in self._seen:
+                self._keep(key, entry)
+            else:
+                self._see(key)
+        else:
+            self._update(entry, dependencies, compute)
+        entry.used = self._refreshes
         return entry
 
     def facts(self, key: MemoKey) -> Any:
@@ -198,25 +277,50 @@ class Memos:
 
     def clear(self) -> None:
         """Forget everything."""
+        for entry in self._entries.values():
+            entry.drop()
         self._entries.clear()
         self._bytes = 0
 
-    def _new_entry(self, key: MemoKey, dependencies: DependencySet, compute: Compute) -> MemoEntry:
-        entry = self._computed(MemoEntry(), self._versions(dependencies), compute)
+    def _see(self, key: MemoKey) -> None:
+        self._seen[key] = None
+        if len(self._seen) > SEEN_AT_MOST:
+            self._seen.popitem(last=False)
+
+    def _keep(self, key: MemoKey, entry: MemoEntry) -> None:
+        self.epochs += 1
+        entry.is_kept, entry.epoch = True, self.epochs
         self._entries[key] = entry
         self._bytes += entry.column.nbytes
-        while self._bytes > self._max_bytes and len(self._entries) > 1:
-            _, oldest = self._entries.popitem(last=False)
-            self._bytes -= oldest.column.nbytes
-        return entry
+        if self._bytes > self._max_bytes:
+            self._drop_oldest(entry)
+
+    def _drop_oldest(self, but: MemoEntry) -> None:
+        """Drop the entries that were not asked for longest, a quarter more than must go: looking for them is dear."""
+        for key, entry in sorted(self._entries.items(), key=lambda item: item[1].used):
+            if self._bytes <= self._max_bytes * 3 // 4:
+                break
+            if entry is not but:
+                del self._entries[key]
+                self._bytes -= entry.column.nbytes
+                entry.drop()
 
     def _computed(self, entry: MemoEntry, versions: tuple[int, ...], compute: Compute) -> MemoEntry:
         table = self._cache.table
-        self._epochs += 1
-        entry.column, entry.extra = compute(slice(None))
-        entry.journal, entry.journaled, entry.versions, entry.epoch = [], 0, versions, self._epochs
+        before = entry.column.nbytes
+        entry.set(*compute(slice(None)))
+        entry.versions = versions
+        if entry.is_kept:
+            self.epochs += 1
+            entry.epoch = self.epochs
+            self._bytes += entry.column.nbytes - before
         entry.node_position, entry.pod_position = table.node_log.position, table.pod_log.position
         return entry
+
+    def _update(self, entry: MemoEntry, dependencies: DependencySet, compute: Compute) -> None:
+        versions = self._versions(dependencies)
+        if entry.versions != versions or not self._repaired(entry, dependencies, compute):
+            self._computed(entry, versions, compute)
 
     def _repaired(self, entry: MemoEntry, dependencies: DependencySet, compute: Compute) -> bool:
         table = self._cache.table
@@ -227,8 +331,7 @@ class Memos:
         if rows is None:
             return False
         if len(rows):
-            values, entry.extra = compute(rows)
-            entry.repair(rows, values)
+            entry.repair(rows, *compute(rows))
         entry.node_position, entry.pod_position = nodes, pods
         return True
 

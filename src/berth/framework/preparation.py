@@ -1,41 +1,74 @@
 """PreFilter and PreScore without asking again what cannot have changed.
 
 Many plugins answer from the pod's shape alone (`pre_filter_is_pure`, `pre_score_is_pure`: true, or a function of the
-pod that says so), most of them that they have nothing to say. Those are asked once for each shape; the others for
-every pod.
+pod that says so), most of them that they have nothing to say. Those are asked once for each shape. Others have nothing
+to say of most pods until something comes along (`pre_filter_version`, `pre_score_version`): they are asked again when
+that has changed. All others are asked for every pod.
 """
 
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any
 
+from berth.config.types import ExtensionPoint as Point
 from berth.framework.interface import PreFilterResult
 from berth.framework.status import Code, Status, is_success
 from berth.state.pod_info import PodInfo
 
 Answer = PreFilterResult | Status | None
+Version = Callable[[PodInfo], Hashable | None]
+
+PURITY = {Point.PRE_FILTER: "pre_filter_is_pure", Point.PRE_SCORE: "pre_score_is_pure"}
+"""The attribute by which a plugin says that its answer depends on the pod's shape alone."""
+
+VERSION = {Point.PRE_FILTER: "pre_filter_version", Point.PRE_SCORE: "pre_score_version"}
+"""The method by which a plugin says how long it will skip pods of a shape, having skipped one."""
 
 
-class Preparation(NamedTuple):
+class Preparation:
     """The plugins that skip pods of one shape, and those that are to be asked, in the profile's order."""
 
-    skipped: frozenset[str]
-    to_ask: tuple[Any, ...]
+    __slots__ = ("_point", "_skipped_for_good", "_skipping", "_unsettled", "skipped", "to_ask")
 
+    def __init__(self, plugins: Sequence[Any], point: Point, pod: PodInfo, ask: Callable[[Any], Answer]) -> None:
+        """Ask the pure plugins now; one that rejects or narrows is left to be asked in its turn."""
+        self._point = point
+        skipped: set[str] = set()
+        unsettled: list[Any] = []
+        for plugin in plugins:
+            is_pure = _is_pure(plugin, PURITY[point], pod)
+            answer = ask(plugin) if is_pure else None
+            if answer is None and is_pure:
+                continue
+            if isinstance(answer, Status) and answer.code is Code.SKIP:
+                skipped.add(plugin.name)
+            elif not isinstance(answer, Status) or not is_success(answer):
+                unsettled.append(plugin)
+        self._skipped_for_good = frozenset(skipped)
+        self._unsettled = tuple(unsettled)
+        self._skipping: dict[str, tuple[Version, Hashable]] = {}
+        """Those that skip for the time being, with what they go by and how that stood."""
+        self._settle()
 
-def prepare(plugins: Sequence[Any], purity: str, pod: PodInfo, ask: Callable[[Any], Answer]) -> Preparation:
-    """Ask the pure plugins now; one that rejects or narrows is left to be asked in its turn."""
-    skipped: set[str] = set()
-    to_ask: list[Any] = []
-    for plugin in plugins:
-        is_pure = _is_pure(plugin, purity, pod)
-        answer = ask(plugin) if is_pure else None
-        if answer is None and is_pure:
-            continue
-        if isinstance(answer, Status) and answer.code is Code.SKIP:
-            skipped.add(plugin.name)
-        elif not isinstance(answer, Status) or not is_success(answer):
-            to_ask.append(plugin)
-    return Preparation(frozenset(skipped), tuple(to_ask))
+    def for_pod(self, pod: PodInfo) -> "Preparation":
+        """Bring it up to date for one more pod of the shape."""
+        stale = [name for name, (version, seen) in self._skipping.items() if version(pod) != seen]
+        if stale:
+            for name in stale:
+                del self._skipping[name]
+            self._settle()
+        return self
+
+    def note_skip(self, plugin: Any, pod: PodInfo) -> None:
+        """Note that a plugin that was asked has skipped."""
+        version: Version | None = getattr(plugin, VERSION[self._point], None)
+        seen = version(pod) if version is not None else None
+        if version is not None and seen is not None:
+            self._skipping[plugin.name] = version, seen
+            self._settle()
+
+    def _settle(self) -> None:
+        self.to_ask = tuple([plugin for plugin in self._unsettled if plugin.name not in self._skipping])
+        self.skipped = self._skipped_for_good | self._skipping.keys()
 
 
 def _is_pure(plugin: Any, purity: str, pod: PodInfo) -> bool:

@@ -4,8 +4,7 @@ Made once from the configuration (`build.py`); called by the cycle. Statuses com
 said them. Points that are run over all nodes live in `verdicts.py` and `scores.py`.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,8 +15,8 @@ from berth.framework.interface import MAX_PERMIT_TIMEOUT_S, FeasibleNodes, PreFi
 from berth.framework.memo import MemoKey, Memos
 from berth.framework.nominated_load import NominatedLoad
 from berth.framework.overlay import lay_over
-from berth.framework.preparation import Answer, Preparation, prepare
-from berth.framework.scores import Scored, ScorePlan, ScoreRunner, run_pre_score, run_score
+from berth.framework.preparation import Answer, Preparation
+from berth.framework.scores import Scored, ScorePlan, ScoreRunner, run_score
 from berth.framework.status import Code, Status, error, is_success, unresolvable
 from berth.framework.sums import Sums
 from berth.framework.verdicts import FilterPlan, FilterRunner, Mask, Verdicts, call_filter, run_filters
@@ -26,9 +25,6 @@ from berth.state.node_view import NodeView
 from berth.state.nominator import Nominator
 from berth.state.pod_info import PodInfo
 from berth.state.table import NodeTable
-
-PURITY = MappingProxyType({Point.PRE_FILTER: "pre_filter_is_pure", Point.PRE_SCORE: "pre_score_is_pure"})
-"""The attribute by which a plugin says that its answer depends on the pod's shape alone."""
 
 
 class PreFiltered(NamedTuple):
@@ -89,7 +85,10 @@ class Profile:
         rejection: Status | None = None
         names: frozenset[str] | None = None
         narrowing: list[str] = []
-        for plugin in self._to_ask(Point.PRE_FILTER, pod, state.skip_filter, lambda p: p.pre_filter(state, pod)):
+        prepared = self._prepared(Point.PRE_FILTER, pod, lambda p: p.pre_filter(state, pod))
+        if prepared is not None:
+            state.skip_filter |= prepared.skipped
+        for plugin in self.at(Point.PRE_FILTER) if prepared is None else prepared.to_ask:
             answer = plugin.pre_filter(state, pod)
             if isinstance(answer, PreFilterResult):
                 if answer.node_names is None:
@@ -100,6 +99,8 @@ class Profile:
                     return PreFiltered(_nothing_left(narrowing), names, tuple(narrowing))
             elif answer is not None and answer.code is Code.SKIP:
                 state.skip_filter.add(plugin.name)
+                if prepared is not None:
+                    prepared.note_skip(plugin, pod)
             elif not is_success(answer):
                 rejection = answer.by(plugin.name)
                 if rejection.code is not Code.UNSCHEDULABLE:
@@ -160,9 +161,20 @@ class Profile:
         return self._run_extension("remove_pod", state, pod, removed, node)
 
     def run_pre_score(self, state: CycleState, pod: PodInfo, nodes: FeasibleNodes) -> Status | None:
-        """Run PreScore; return the first error."""
-        to_ask = self._to_ask(Point.PRE_SCORE, pod, state.skip_score, lambda p: p.pre_score(state, pod, nodes))
-        return run_pre_score(to_ask, state, pod, nodes)
+        """Run PreScore; a plugin that skips is left out of Score. Return the first error."""
+        prepared = self._prepared(Point.PRE_SCORE, pod, lambda p: p.pre_score(state, pod, nodes))
+        if prepared is not None:
+            state.skip_score |= prepared.skipped
+        for plugin in self.at(Point.PRE_SCORE) if prepared is None else prepared.to_ask:
+            status = plugin.pre_score(state, pod, nodes)
+            if status is None or is_success(status):
+                continue
+            if status.code is not Code.SKIP:
+                return status.by(plugin.name)  # type: ignore[no-any-return]
+            state.skip_score.add(plugin.name)
+            if prepared is not None:
+                prepared.note_skip(plugin, pod)
+        return None
 
     def run_score(
         self, state: CycleState, pod: PodInfo, nodes: FeasibleNodes, passing_key: MemoKey | None = None
@@ -205,29 +217,34 @@ class Profile:
                 return Permitted(status.by(plugin.name), {})
         return Permitted(Status(Code.WAIT) if timeouts_s else None, timeouts_s)
 
-    def _to_ask(self, point: Point, pod: PodInfo, skipped: set[str], ask: Callable[[Any], Answer]) -> Sequence[Any]:
-        """Return the plugins of PreFilter or PreScore to be asked about this pod; note those that are known to skip."""
+    def _prepared(self, point: Point, pod: PodInfo, ask: Callable[[Any], Answer]) -> Preparation | None:
+        """Return which plugins of PreFilter or PreScore are to be asked about this pod; None for all.
+
+        That is all the first time: for a pod like no other it would not pay to find out.
+        """
         if not self.memos.enabled:
-            return self.at(point)
-        key = (self.name, point)
-        prepared: Preparation | None = pod.shape.plans.get(key)
+            return None
+        key, plans = (self.name, point), pod.shape.plans
+        if key not in plans:
+            plans[key] = None
+            return None
+        prepared: Preparation | None = plans[key]
         if prepared is None:
-            prepared = pod.shape.plans[key] = prepare(self.at(point), PURITY[point], pod, ask)
-        skipped |= prepared.skipped
-        return prepared.to_ask
+            prepared = plans[key] = Preparation(self.at(point), point, pod, ask)
+        return prepared.for_pod(pod)
 
     def _filter_plan(self, state: CycleState, pod: PodInfo) -> FilterPlan:
         key = (self.name, Point.FILTER, frozenset(state.skip_filter))
         plan: FilterPlan | None = pod.shape.plans.get(key)
         if plan is None:
-            plan = pod.shape.plans[key] = FilterPlan.of(self.filters, self.name, state.skip_filter, pod)
+            plan = pod.shape.plans[key] = FilterPlan(self.filters, self.name, state.skip_filter, pod)
         return plan
 
     def _score_plan(self, state: CycleState, pod: PodInfo) -> ScorePlan:
         key = (self.name, Point.SCORE, frozenset(state.skip_score))
         plan: ScorePlan | None = pod.shape.plans.get(key)
         if plan is None:
-            plan = pod.shape.plans[key] = ScorePlan.of(self.scorers, self.name, state.skip_score, pod)
+            plan = pod.shape.plans[key] = ScorePlan(self.scorers, self.name, state.skip_score, pod)
         return plan
 
     def _run_extension(

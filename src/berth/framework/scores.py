@@ -20,10 +20,11 @@ from berth.framework.interface import (
     Rows,
     Scores,
 )
-from berth.framework.memo import ColumnSnapshot, DependencySet, MemoEntry, MemoKey, Memos
-from berth.framework.status import Code, Status, error, is_success
+from berth.framework.memo import ColumnSnapshot, Compute, DependencySet, MemoEntry, MemoKey, Memos, Slot
+from berth.framework.status import Status, error
 from berth.framework.sums import UNRANKED, Sums
 from berth.state.pod_info import PodInfo
+from berth.state.table import NodeTable
 
 
 class ScoreFacts:
@@ -40,9 +41,10 @@ class ScoreFacts:
     def note(self, raw: Scores) -> "ScoreFacts":
         """Take values into account that have been computed."""
         if len(raw):
-            low, high = (raw.item(0), raw.item(0)) if len(raw) == 1 else (int(raw.min()), int(raw.max()))
-            self.any_nonzero = self.any_nonzero or bool(low or high)
-            self.any_out_of_range = self.any_out_of_range or low < MIN_NODE_SCORE or high > MAX_NODE_SCORE
+            # Read without a sign, what is below 0 is far above 100: one look at the column tells both.
+            largest = raw.item(0) if len(raw) == 1 else int(raw.view(np.uint64).max())
+            self.any_nonzero = self.any_nonzero or bool(largest)
+            self.any_out_of_range = self.any_out_of_range or not MIN_NODE_SCORE <= largest <= MAX_NODE_SCORE
         return self
 
 
@@ -98,12 +100,15 @@ class Scored:
 
     def best_rows(self) -> NDArray[np.intp]:
         """Return the rows with the highest total. To be called before the columns change."""
+        ranked = self._ranked
+        if ranked is not None:
+            return np.asarray((ranked == ranked[ranked.argmax()]).nonzero()[0])
         worked_out = [p.weighted for p in self._parts if p.column is None and not isinstance(p.weighted, int)]
         kept = self._kept_total
         if kept is None and not worked_out:
             return self._nodes.row_array()
         if not worked_out and kept is not None:
-            ranked = self._ranked if self._ranked is not None else np.where(self._nodes.mask, kept, UNRANKED)
+            ranked = np.where(self._nodes.mask, kept, UNRANKED)
             return np.flatnonzero(ranked == ranked.max())
         total = np.zeros(self._nodes.count, dtype=np.int64) if kept is None else kept[self._nodes.rows]
         total = sum(worked_out, start=total)
@@ -134,25 +139,40 @@ class ScoreRunner:
         fragment = self._signature(pod)
         return None if fragment is None else MemoKey(profile, self.name, "score", fragment)
 
-    def entry(self, memos: Memos, key: MemoKey, state: CycleState, pod: PodInfo, nodes: FeasibleNodes) -> MemoEntry:
-        """Return the raw scores of all rows, kept or repaired, with their `ScoreFacts`."""
-        facts = (memos.facts(key) if memos.enabled else None) or ScoreFacts()
+    def slot(self, profile: str, pod: PodInfo) -> Slot:
+        """Return the plugin's place in a plan for pods of this pod's shape."""
+        return Slot(self, self.key(profile, pod), self._dependencies)
+
+    def compute(self, facts: ScoreFacts, state: CycleState, pod: PodInfo, table: NodeTable) -> Compute:
+        """Return what asks the plugin about some rows: for raw scores, and what is known of all of them."""
 
         def compute(rows: Rows) -> tuple[Scores, ScoreFacts]:
-            raw = self.plugin.score_columns(state, pod, nodes.table, rows)
+            raw = self.plugin.score_columns(state, pod, table, rows)
             return raw, facts.note(raw)
 
-        return memos.entry(key, self._dependencies, compute)
+        return compute
 
     def share(self, entry: MemoEntry | None, state: CycleState, pod: PodInfo, nodes: FeasibleNodes) -> _Part | Status:
         """Return the plugin's share of the total, or the error that it made."""
         if entry is not None and not entry.extra.any_out_of_range:
-            if self._normalize is None:
-                return _Part(self.name, self.weight, entry.snapshot(), 0)
-            if not entry.extra.any_nonzero:
-                return self._all_zero(entry.extra, state, pod, nodes)
+            part = self._steady_share(entry, state, pod, nodes)
+            if part is not None:
+                return part
         raw = self._raw(state, pod, nodes) if entry is None else entry.column[nodes.rows]
         return raw.by(self.name) if isinstance(raw, Status) else self._normalized(state, pod, raw, nodes)
+
+    def _steady_share(
+        self, entry: MemoEntry, state: CycleState, pod: PodInfo, nodes: FeasibleNodes
+    ) -> _Part | Status | None:
+        """Return the share where it is the same whichever nodes are feasible; it is worked out once."""
+        if self._normalize is None:
+            entry.made = _Part(self.name, self.weight, entry.snapshot(), 0)
+        elif not entry.extra.any_nonzero:
+            part = self._all_zero(entry.extra, state, pod, nodes)
+            if isinstance(part, Status):
+                return part
+            entry.made = part
+        return entry.made  # type: ignore[no-any-return]
 
     def _all_zero(self, facts: ScoreFacts, state: CycleState, pod: PodInfo, nodes: FeasibleNodes) -> _Part | Status:
         if facts.normalized_zero is None:
@@ -194,36 +214,24 @@ class ScoreRunner:
         ).by(self.name)
 
 
-def run_pre_score(plugins: Sequence[Any], state: CycleState, pod: PodInfo, nodes: FeasibleNodes) -> Status | None:
-    """Run PreScore; a plugin that skips is left out of Score. Return the first error."""
-    for plugin in plugins:
-        status = plugin.pre_score(state, pod, nodes)
-        if status is None or is_success(status):
-            continue
-        if status.code is not Code.SKIP:
-            return status.by(plugin.name)  # type: ignore[no-any-return]
-        state.skip_score.add(plugin.name)
-    return None
-
-
-class ScorePlan(NamedTuple):
+class ScorePlan:
     """Which plugins score pods of one shape, and where their raw columns are kept."""
 
-    runners: tuple[tuple[ScoreRunner, MemoKey | None], ...]
-    total_keys: dict[tuple[MemoKey, ...], MemoKey]
+    __slots__ = ("_sum_keys", "lasting", "slots")
 
-    def total_key(self, summed: tuple[MemoKey, ...]) -> MemoKey:
-        """Return the name of the sum of these columns."""
-        found = self.total_keys.get(summed)
-        if found is None:
-            found = self.total_keys[summed] = MemoKey("total", *summed)
-        return found
-
-    @classmethod
-    def of(cls, runners: Sequence[ScoreRunner], profile: str, skipped: Set[str], pod: PodInfo) -> "ScorePlan":
+    def __init__(self, runners: Sequence[ScoreRunner], profile: str, skipped: Set[str], pod: PodInfo) -> None:
         """Make the plan for pods of this pod's shape where these plugins skip."""
-        wanted = tuple((runner, runner.key(profile, pod)) for runner in runners if runner.name not in skipped)
-        return cls(wanted, {})
+        self.slots = [runner.slot(profile, pod) for runner in runners if runner.name not in skipped]
+        self.lasting = [slot for slot in self.slots if slot.key is not None]
+        self._sum_keys: dict[Hashable, MemoKey] = {}
+
+    def sum_key(self, summed: int, passing: MemoKey | None) -> MemoKey:
+        """Return the name of the sum of some columns, a bit for each slot, over all rows or over those that pass."""
+        found = self._sum_keys.get((summed, passing))
+        if found is None:
+            keys = [(slot.key, slot.runner.weight) for bit, slot in enumerate(self.slots) if summed >> bit & 1]
+            found = self._sum_keys[summed, passing] = MemoKey("total", passing, *keys)
+        return found
 
 
 def run_score(
@@ -239,23 +247,33 @@ def run_score(
 
     `passing_key` names the kept mask (`Sums.passing`) that the feasible nodes are, where they are one.
     """
+
+    def compute_of(slot: Slot) -> Compute:
+        facts = memos.facts(slot.key) if memos.enabled and slot.key is not None else None
+        return slot.runner.compute(facts or ScoreFacts(), state, pod, nodes.table)  # type: ignore[no-any-return]
+
+    entries = iter(memos.refresh(plan.lasting, compute_of))
     parts: list[_Part] = []
-    kept: list[tuple[MemoKey, MemoEntry, int]] = []
-    worked_out = False
-    for runner, key in plan.runners:
-        entry = None if key is None else runner.entry(memos, key, state, pod, nodes)
-        part = runner.share(entry, state, pod, nodes)
-        if isinstance(part, Status):
-            return part
+    summed: list[MemoEntry] = []
+    weights: list[int] = []
+    bits, all_kept, worked_out = 0, True, False
+    for bit, slot in enumerate(plan.slots):
+        entry = None if slot.key is None else next(entries)
+        part = entry.made if entry is not None else None
+        if part is None:
+            part = slot.runner.share(entry, state, pod, nodes)
+            if isinstance(part, Status):
+                return part
+            worked_out = worked_out or (part.column is None and not isinstance(part.weighted, int))
         parts.append(part)
-        if key is not None and entry is not None and part.column is not None:
-            kept.append((key, entry, runner.weight))
-        elif not isinstance(part.weighted, int):
-            worked_out = True
-    if not kept:
+        if part.column is not None and entry is not None:
+            summed.append(entry)
+            weights.append(part.weight)
+            bits |= 1 << bit
+            all_kept = all_kept and entry.is_kept
+    if not summed:
         return Scored(nodes, parts, None)
-    total_key = plan.total_key(tuple([key for key, _, _ in kept]))
-    total = sums.total(total_key, [entry for _, entry, _ in kept], [weight for _, _, weight in kept])
-    if passing_key is None or worked_out:
-        return Scored(nodes, parts, total)
-    return Scored(nodes, parts, total, sums.ranked((passing_key, total_key), nodes.mask, total))
+    if all_kept and passing_key is not None and not worked_out:
+        key = plan.sum_key(bits, passing_key)
+        return Scored(nodes, parts, None, sums.ranked(key, nodes.mask, summed, weights))
+    return Scored(nodes, parts, sums.total(plan.sum_key(bits, None) if all_kept else None, summed, weights))

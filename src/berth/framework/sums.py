@@ -24,26 +24,33 @@ UNRANKED = -(2**62)
 
 
 class _Sum:
-    __slots__ = ("column", "node_position", "pod_position", "sources")
+    __slots__ = ("checked", "column", "mask", "node_position", "pod_position", "sources")
 
     def __init__(self) -> None:
         self.column: NDArray[np.bool_] | NDArray[np.int64] = np.zeros(0, dtype=np.int64)
-        self.sources: tuple[object, ...] = ()
-        """What it was put together from: epochs of entries, or the kept columns themselves."""
+        self.sources: list[int] = []
+        """The epochs of the entries that it was put together from."""
+        self.checked = -1
+        """The store's epoch at which these were last compared."""
+        self.mask: Mask | None = None
+        """The mask that a ranking was put together from."""
         self.node_position = self.pod_position = -1
 
 
 class Sums:
-    """Masks and totals over sets of entries. What is returned must not be written to."""
+    """Masks and totals over sets of entries. What is returned must not be written to.
+
+    A key names a set of entries that are all kept; without one, everything is put together afresh.
+    """
 
     def __init__(self, memos: Memos) -> None:
         self._memos = memos
         self._table = memos.table
         self._sums: OrderedDict[Hashable, _Sum] = OrderedDict()
 
-    def passing(self, key: Hashable, entries: Sequence[MemoEntry]) -> Mask:
+    def passing(self, key: Hashable | None, entries: Sequence[MemoEntry]) -> Mask:
         """Return the mask of valid rows whose code is 0 in every entry."""
-        found, rows = self._stale_rows(("passing", key), _epochs(entries))
+        found, rows = self._stale_rows(key, entries)
         if rows is None:
             mask = self._table.valid.copy()
             for entry in entries:
@@ -51,44 +58,45 @@ class Sums:
                     mask &= entry.column == 0
             found.column = mask
         for row in () if rows is None else rows.tolist():
-            found.column[row] = self._table.valid[row] and not any(entry.column[row] for entry in entries)
+            found.column[row] = self._table.valid.item(row) and not any(e.column.item(row) for e in entries)
         return found.column  # type: ignore[return-value]
 
-    def total(self, key: Hashable, entries: Sequence[MemoEntry], weights: Sequence[int]) -> Int64:
+    def total(self, key: Hashable | None, entries: Sequence[MemoEntry], weights: Sequence[int]) -> Int64:
         """Return the weighted sum of the entries' columns."""
-        found, rows = self._stale_rows(("total", key), _epochs(entries))
+        found, rows = self._stale_rows(key, entries)
         if rows is None:
-            total = np.zeros(self._table.capacity, dtype=np.int64)
-            for entry, weight in zip(entries, weights, strict=True):
-                total += entry.column if weight == 1 else entry.column * weight
-            found.column = total
+            found.column = _summed(entries, weights)
         for row in () if rows is None else rows.tolist():
-            found.column[row] = sum(e.column[row] * w for e, w in zip(entries, weights, strict=True))
+            found.column[row] = sum([e.column.item(row) * w for e, w in zip(entries, weights, strict=True)])
         return found.column  # type: ignore[return-value]
 
-    def ranked(self, key: tuple[Hashable, Hashable], mask: Mask, total: Int64) -> Int64:
-        """Return a kept total where a kept mask passes, and `UNRANKED` elsewhere; `key` names both."""
-        found, rows = self._stale_rows(("ranked", *key), (mask, total))
-        if rows is None:
-            found.column = np.where(mask, total, UNRANKED)
+    def ranked(self, key: Hashable, mask: Mask, entries: Sequence[MemoEntry], weights: Sequence[int]) -> Int64:
+        """Return the weighted sum where a kept mask (`passing`) passes, and `UNRANKED` elsewhere; `key` names both."""
+        found, rows = self._stale_rows(key, entries)
+        if rows is None or found.mask is not mask:
+            found.column, found.mask, rows = np.where(mask, _summed(entries, weights), UNRANKED), mask, None
         for row in () if rows is None else rows.tolist():
-            found.column[row] = total[row] if mask[row] else UNRANKED
+            found.column[row] = (
+                sum([e.column.item(row) * w for e, w in zip(entries, weights, strict=True)])
+                if mask.item(row)
+                else UNRANKED
+            )
         return found.column  # type: ignore[return-value]
 
-    def _stale_rows(self, key: Hashable, sources: tuple[object, ...]) -> tuple[_Sum, NDArray[np.intp] | None]:
+    def _stale_rows(self, key: Hashable | None, entries: Sequence[MemoEntry]) -> tuple[_Sum, NDArray[np.intp] | None]:
         """Return the kept sum and the rows of it that are out of date; None for all."""
-        table = self._table
+        if key is None or not self._memos.enabled:
+            return _Sum(), None
+        table, epoch, rows = self._table, self._memos.epochs, None
         found = self._kept(key)
-        rows = None
-        if len(found.column) == table.capacity and _same(found.sources, sources):
+        if len(found.column) == table.capacity and (found.checked == epoch or found.sources == _epochs(entries)):
             rows = self._memos.changed_rows(found.node_position, found.pod_position, with_pods=True)
-        found.sources = sources
+        if found.checked != epoch:
+            found.checked, found.sources = epoch, _epochs(entries)
         found.node_position, found.pod_position = table.node_log.position, table.pod_log.position
         return found, rows
 
     def _kept(self, key: Hashable) -> _Sum:
-        if not self._memos.enabled:
-            return _Sum()
         found = self._sums.get(key)
         if found is not None:
             self._sums.move_to_end(key)
@@ -99,9 +107,12 @@ class Sums:
         return found
 
 
-def _epochs(entries: Sequence[MemoEntry]) -> tuple[object, ...]:
-    return tuple([entry.epoch for entry in entries])
+def _summed(entries: Sequence[MemoEntry], weights: Sequence[int]) -> Int64:
+    total: Int64 = entries[0].column * weights[0]
+    for entry, weight in zip(entries[1:], weights[1:], strict=True):
+        total += entry.column if weight == 1 else entry.column * weight
+    return total
 
 
-def _same(a: tuple[object, ...], b: tuple[object, ...]) -> bool:
-    return len(a) == len(b) and all(x is y or (isinstance(x, int) and x == y) for x, y in zip(a, b, strict=True))
+def _epochs(entries: Sequence[MemoEntry]) -> list[int]:
+    return [entry.epoch for entry in entries]

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from berth.framework.cycle_state import CycleState
 from berth.framework.interface import UNKNOWN, Codes, Dependencies, FilterColumn, Rows
-from berth.framework.memo import ColumnSnapshot, DependencySet, MemoEntry, MemoKey, Memos
+from berth.framework.memo import ColumnSnapshot, Compute, DependencySet, MemoEntry, MemoKey, Memos, Slot
 from berth.framework.status import Status, error, is_success
 from berth.framework.sums import Sums
 from berth.state.pod_info import PodInfo
@@ -60,13 +60,20 @@ class FilterRunner:
         fragment = self._signature(pod)
         return None if fragment is None else MemoKey(profile, self.name, "filter", fragment)
 
-    def run(self, memos: Memos, key: MemoKey | None, state: CycleState, pod: PodInfo, table: NodeTable) -> MemoEntry:
-        """Return the plugin's codes over all rows of the table, and what they mean as `extra`."""
+    def slot(self, profile: str, pod: PodInfo) -> Slot:
+        """Return the plugin's place in a plan for pods of this pod's shape."""
+        return Slot(self, self.key(profile, pod), self._dependencies)
 
-        def compute(rows: Rows) -> FilterColumn:
-            return self._compute(state, pod, table, rows)
+    def compute(self, state: CycleState, pod: PodInfo, table: NodeTable) -> Compute:
+        """Return what asks the plugin about some rows: for codes, and what they mean."""
+        return lambda rows: self._compute(state, pod, table, rows)
 
-        return memos.entry(key, self._dependencies, compute)
+    def verdict(self, entry: MemoEntry) -> Verdict:
+        """Return what the plugin says, as the entry stands."""
+        found: Verdict | None = entry.made
+        if found is None:
+            found = entry.made = Verdict(self.name, entry.snapshot(), entry.extra)
+        return found
 
 
 class PerNodeFilter:
@@ -96,37 +103,41 @@ def call_filter(plugin: Any, state: CycleState, pod: PodInfo, node: Any) -> Stat
     return None if is_success(status) else status
 
 
-class FilterPlan(NamedTuple):
+class FilterPlan:
     """Which plugins have something to say of pods of one shape, and where their answers are kept."""
 
-    runners: tuple[tuple[FilterRunner, MemoKey | None], ...]
-    sum_key: MemoKey
+    __slots__ = ("slots", "sum_key")
 
-    @classmethod
-    def of(cls, runners: Sequence[FilterRunner], profile: str, skipped: Set[str], pod: PodInfo) -> "FilterPlan":
+    def __init__(self, runners: Sequence[FilterRunner], profile: str, skipped: Set[str], pod: PodInfo) -> None:
         """Make the plan for pods of this pod's shape where these plugins skip."""
-        wanted = tuple((runner, runner.key(profile, pod)) for runner in runners if runner.name not in skipped)
-        return cls(wanted, MemoKey(profile, "passing", *(key for _, key in wanted if key is not None)))
+        self.slots = [runner.slot(profile, pod) for runner in runners if runner.name not in skipped]
+        keys = [slot.key for slot in self.slots if slot.key is not None]
+        self.sum_key = MemoKey("passing", profile, *keys)
+
+    def ask(
+        self, memos: Memos, state: CycleState, pod: PodInfo, slots: Sequence[Slot] | None = None
+    ) -> list[MemoEntry]:
+        """Return an entry for each plugin of the plan (or of some slots of it) with its codes over all nodes."""
+        wanted = self.slots if slots is None else slots
+        return memos.refresh(wanted, lambda slot: slot.runner.compute(state, pod, memos.table))
 
 
 def run_filters(
     plan: FilterPlan, memos: Memos, sums: Sums, state: CycleState, pod: PodInfo, table: NodeTable, searched: Mask
 ) -> "Verdicts":
     """Ask every plugin of the plan about all nodes."""
-    verdicts: list[Verdict] = []
-    kept: list[MemoEntry] = []
-    others: list[MemoEntry] = []
-    for runner, key in plan.runners:
-        entry = runner.run(memos, key, state, pod, table)
-        verdicts.append(Verdict(runner.name, entry.snapshot(), entry.extra))
-        (others if key is None else kept).append(entry)
-    kept_mask = mask = sums.passing(plan.sum_key, kept)
-    for entry in others:
-        if entry.column.any():
-            mask = mask & (entry.column == 0)
+    entries = plan.ask(memos, state, pod)
+    lasting = [entry for slot, entry in zip(plan.slots, entries, strict=True) if slot.key is not None]
+    sum_key = plan.sum_key if all(entry.is_kept for entry in lasting) else None
+    kept_mask = mask = sums.passing(sum_key, lasting)
+    if len(lasting) < len(entries):
+        for slot, entry in zip(plan.slots, entries, strict=True):
+            if slot.key is None and entry.column.any():
+                mask = mask & (entry.column == 0)
     if searched is not table.valid:
         mask = mask & searched
-    return Verdicts(verdicts, searched, mask, plan.sum_key if mask is kept_mask else None)
+    verdicts = [slot.runner.verdict(entry) for slot, entry in zip(plan.slots, entries, strict=True)]
+    return Verdicts(verdicts, searched, mask, sum_key if mask is kept_mask else None)
 
 
 class Overlay:

@@ -45,7 +45,7 @@ class WhatIf:
         self._state = state
         self._pod = pod
         self._table: NodeTable = memos.table
-        runners = [runner for runner, _ in plan.runners]
+        runners: list[FilterRunner] = [slot.runner for slot in plan.slots]
         self._loaded: list[Any] = [r.plugin for r in runners if hasattr(r.plugin, "filter_loaded_columns")]
         self._minding: list[Any] = [r.plugin for r in runners if hasattr(r.plugin, "minds")]
         self.is_possible = all(_has_columns(runner) for runner in runners)
@@ -72,13 +72,15 @@ class WhatIf:
 
     def on(self, rows: RowArray) -> "WhatIfRows":
         """Return the filters over some rows that hold nodes, for any load."""
+        slots = [slot for slot in self._plan.slots if slot.runner.plugin not in self._loaded]
+        entries = iter(self._plan.ask(self._memos, self._state, self._pod, slots))
         steady: list[_Steady | None] = []
-        for runner, key in self._plan.runners:
-            if runner.plugin in self._loaded:
+        for slot in self._plan.slots:
+            if slot.runner.plugin in self._loaded:
                 steady.append(None)
                 continue
-            entry = runner.run(self._memos, key, self._state, self._pod, self._table)
-            steady.append(_Steady(runner.name, FilterColumn(entry.column[rows], entry.extra)))
+            entry = next(entries)
+            steady.append(_Steady(slot.runner.name, FilterColumn(entry.column[rows], entry.extra)))
         return WhatIfRows(self, rows, steady)
 
     def limits(self, rows: RowArray) -> list[RowLoad]:

@@ -19,7 +19,7 @@ from berth.framework.handle import Handle
 from berth.framework.interface import MAX_NODE_SCORE, Dependencies, Dependency, FeasibleNodes, Rows, Scores
 from berth.framework.status import SKIP, Status
 from berth.plugins.resource_args import DEFAULT_RESOURCES, ResourceSpec, defaulted_resources
-from berth.plugins.resource_columns import Floats, KeptColumn, Scratch, few, picked, row_count
+from berth.plugins.resource_columns import Floats, KeptColumn, Scratch, few, picked, room, row_count
 from berth.plugins.resource_scorer import ResourceScorer, Wanted
 from berth.plugins.resource_scoring import Use, UseColumn
 from berth.state.node_view import NodeView
@@ -85,15 +85,14 @@ def balanced_score(uses: Sequence[Use], wanted: Sequence[Wanted]) -> int:
     return balance_gain(balance(before), balance(after))
 
 
-def balanced_columns(before: Floats, uses: Sequence[UseColumn], scratch: Scratch) -> Scores:
-    """Return the score of each row, int64 (rows,), where `before` is its balance without the pod."""
+def write_balanced(before: Floats, uses: Sequence[UseColumn], scratch: Scratch, out: Scores) -> None:
+    """Write the score of each row to `out`, int64 (rows,), where `before` is its balance without the pod."""
     after = balance_columns(uses, scratch)
     np.subtract(after, before, out=after)
     np.add(after, HALF, out=after)
     np.multiply(after, 0.5, out=after)
-    scores = after.astype(np.int64)
-    scores += HALF
-    return scores
+    out[:] = after
+    out += HALF
 
 
 def balance_columns(uses: Sequence[UseColumn], scratch: Scratch, *, with_pod: bool = True) -> Floats:
@@ -202,10 +201,11 @@ class NodeResourcesBalancedAllocation:
             return np.array(few_scores, dtype=np.int64)
         if not wanted:
             return np.full(row_count(table, rows), balance_gain(0, 0), dtype=np.int64)
-        computed = self._scorer.worth_computing(table, rows)
+        computed = self._scorer.columns(table).worth_computing(rows, table)
         before = self._balance_before(wanted, table)[computed]
-        scores = balanced_columns(before, self._scorer.column_uses(wanted, table, computed), self._scratch)
-        return picked(scores, computed, rows, table)
+        scores, column = room(computed, rows, table, np.int64)
+        write_balanced(before, self._scorer.column_uses(wanted, table, computed), self._scratch, scores)
+        return picked(column, computed, rows)
 
     def _balance_before(self, wanted: tuple[Wanted, ...], table: NodeTable) -> Floats:
         """Return the balance of each row without the pod, which is the same for all pods of these resources."""

@@ -51,7 +51,7 @@ from berth.plugins.resource_args import (
     resource_errors,
     shape_errors,
 )
-from berth.plugins.resource_columns import ResourceColumns, Scratch, few, picked, row_count
+from berth.plugins.resource_columns import Scratch, few, picked, room
 from berth.plugins.resource_fit import (
     Ignored,
     Need,
@@ -164,12 +164,11 @@ class NodeResourcesFit:
     )
     score_dependencies: ClassVar[Dependencies] = frozenset({Dependency.NODE, Dependency.PODS_ON_NODE})
 
-    __slots__ = ("_columns", "_devices", "_hinted", "_ignored", "_key", "_scorer", "_scratch", "_strategy")
+    __slots__ = ("_devices", "_hinted", "_ignored", "_key", "_scorer", "_scratch", "_strategy")
 
     def __init__(self, args: NodeResourcesFitArgs, handle: Handle) -> None:
         strategy = args.scoring_strategy
         self._ignored = Ignored(frozenset(args.ignored_resources), frozenset(args.ignored_resource_groups))
-        self._columns = ResourceColumns(with_defaults=False)
         self._scorer = ResourceScorer(strategy.resources, with_defaults=True)
         self._strategy = _strategy(strategy)
         self._devices = DeviceResources(handle)
@@ -200,7 +199,7 @@ class NodeResourcesFit:
     def filter_columns(self, state: CycleState, pod: PodInfo, table: NodeTable, rows: Rows) -> FilterColumn:
         """Say the same of many rows."""
         needs = self._needs(pod)
-        return FilterColumn(fit_codes(needs, self._columns, table, rows), lambda code: code_status(needs, code))
+        return FilterColumn(fit_codes(needs, table, rows), lambda code: code_status(needs, code))
 
     def resources_read(self, pod: PodInfo) -> Sequence[str]:
         """Return what is checked."""
@@ -232,10 +231,11 @@ class NodeResourcesFit:
         if one_by_one is not None:
             score = self._strategy.node_score
             return np.array([score(self._scorer.row_uses(wanted, table, row)) for row in one_by_one], dtype=np.int64)
-        computed = self._scorer.worth_computing(table, rows)
-        uses = self._scorer.column_uses(wanted, table, computed)
-        scores = self._strategy.columns(uses, self._scratch, row_count(table, computed))
-        return picked(scores, computed, rows, table)
+        columns = self._scorer.columns(table)
+        computed = columns.worth_computing(rows, table)
+        scores, column = room(computed, rows, table, np.int64)
+        self._strategy.columns(self._scorer.column_uses(wanted, table, computed), self._scratch, scores)
+        return picked(column, computed, rows)
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         """Return what may make room: pods that go or shrink, nodes that come or grow, device classes."""

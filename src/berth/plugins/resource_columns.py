@@ -82,11 +82,10 @@ class Freshness:
 
 
 def _rows_since(table: NodeTable, node_position: int, pod_position: int) -> list[int] | None:
-    by_nodes, by_pods = table.node_log.since(node_position), table.pod_log.since(pod_position)
+    by_nodes, by_pods = table.node_log.list_since(node_position), table.pod_log.list_since(pod_position)
     if by_nodes is None or by_pods is None or len(by_nodes) + len(by_pods) >= REBUILD_FROM:
         return None
-    rows: list[int] = by_pods.tolist()
-    return rows + by_nodes.tolist() if len(by_nodes) else rows
+    return by_pods + by_nodes
 
 
 class ResourceColumns:
@@ -100,6 +99,16 @@ class ResourceColumns:
         self._kept: dict[str, ResourceColumn] = {}
         self._used = slice(0, 0)
         self._used_parts: dict[str, ResourceColumn] = {}
+
+    @classmethod
+    def shared(cls, table: NodeTable, *, with_defaults: bool) -> "ResourceColumns":
+        """Return the columns of a table, up to date; all plugins use the same."""
+        key = (cls, with_defaults)
+        found: ResourceColumns | None = table.derived.get(key)
+        if found is None:
+            found = table.derived[key] = cls(with_defaults=with_defaults)
+        found.catch_up(table)
+        return found
 
     def catch_up(self, table: NodeTable) -> None:
         """Bring all columns up to date; to be called before the other methods."""
@@ -231,15 +240,24 @@ def row_count(table: NodeTable, rows: Rows) -> int:
     return len(range(*rows.indices(table.capacity))) if isinstance(rows, slice) else len(rows)
 
 
-def picked(values: NDArray[Number], computed: Rows, rows: Rows, table: NodeTable) -> NDArray[Number]:
-    """Return the values of `rows` from those of the rows that were worth computing; 0 for rows behind the last node."""
-    if computed is rows:
-        return values
-    column = values
-    if len(values) < table.capacity:
-        column = np.zeros(table.capacity, dtype=values.dtype)
-        column[: len(values)] = values
-    return column if isinstance(rows, slice) else column[rows]
+def room(computed: Rows, rows: Rows, table: NodeTable, kind: type[Number]) -> tuple[NDArray[Number], NDArray[Number]]:
+    """Make room for the values of the rows that are worth computing, where `rows` are meant.
+
+    Returns an array with one value for each computed row, and the one that it is a part of, for `picked`: where all
+    rows are computed that have nodes, that is as long as the table, with 0 behind them.
+    """
+    size = row_count(table, computed)
+    if computed is rows or size == table.capacity:
+        values = np.empty(size, dtype=kind)
+        return values, values
+    column = np.empty(table.capacity, dtype=kind)
+    column[size:] = 0
+    return column[:size], column
+
+
+def picked(column: NDArray[Number], computed: Rows, rows: Rows) -> NDArray[Number]:
+    """Return the values of `rows` from the second array of `room`."""
+    return column if computed is rows or isinstance(rows, slice) else column[rows]
 
 
 def few(rows: Rows) -> list[int] | None:

@@ -19,6 +19,7 @@ from berth.plugins.resource_columns import (
     ResourceColumns,
     few,
     picked,
+    room,
     row_amounts,
 )
 from berth.plugins.resource_names import PLAIN_RESOURCES, is_extended, is_scalar
@@ -95,24 +96,24 @@ def code_status(needs: Sequence[Need], code: int) -> Status:
     return (unresolvable if code & UNRESOLVABLE_BIT else unschedulable)(*reasons)
 
 
-def fit_codes(needs: Sequence[Need], columns: ResourceColumns, table: NodeTable, rows: Rows) -> Codes:
+def fit_codes(needs: Sequence[Need], table: NodeTable, rows: Rows) -> Codes:
     """Return the code of each row, int32 (rows,); 0 for rows that hold no node."""
     one_by_one = few(rows)
     if one_by_one is not None:
         return np.array([_row_code(needs, table, row) for row in one_by_one], dtype=np.int32)
-    columns.catch_up(table)
+    columns = ResourceColumns.shared(table, with_defaults=False)
     computed = columns.worth_computing(rows, table)
-    codes = _codes(needs, columns, table, computed)
-    return picked(codes, computed, rows, table)
+    codes, column = room(computed, rows, table, np.int32)
+    _write_codes(codes, needs, columns, table, computed)
+    return picked(column, computed, rows)
 
 
-def _codes(needs: Sequence[Need], columns: ResourceColumns, table: NodeTable, rows: Rows) -> Codes:
+def _write_codes(codes: Codes, needs: Sequence[Need], columns: ResourceColumns, table: NodeTable, rows: Rows) -> None:
+    codes.fill(0)
     valid = table.valid[rows]
-    codes: Codes = np.zeros(len(valid), dtype=np.int32)
-    _add_bits(codes, (table.pod_count[rows] >= table.allowed_pods[rows]) & valid, TOO_MANY_PODS_BIT)
+    _add_bits(codes, table.pod_count[rows] >= table.allowed_pods[rows], TOO_MANY_PODS_BIT, valid)
     for index, need in enumerate(needs):
         _add_need(codes, index, need, columns.of(table, need.resource, rows), valid)
-    return codes
 
 
 def load_limits(needs: Sequence[Need], table: NodeTable, rows: NDArray[np.intp]) -> RowLoad:
@@ -156,17 +157,19 @@ def _row_code(needs: Sequence[Need], table: NodeTable, row: int) -> int:
 
 def _add_need(codes: Codes, index: int, need: Need, column: ResourceColumn, valid: Mask) -> None:
     """Add the bits of one resource to `codes`."""
-    short = (column.free < need.amount) & valid
+    short = column.free < need.amount
     if need.devices:
         short &= column.amounts > 0
-    if _add_bits(codes, short, _bit(index)):
-        _add_bits(codes, short & (column.amounts < need.amount), UNRESOLVABLE_BIT)
+    if _add_bits(codes, short, _bit(index), valid):
+        _add_bits(codes, short & (column.amounts < need.amount), UNRESOLVABLE_BIT, valid)
 
 
-def _add_bits(codes: Codes, where: Mask, bits: int) -> bool:
-    """Set bits in the codes of some rows; return whether there were any."""
+def _add_bits(codes: Codes, where: Mask, bits: int, valid: Mask | None = None) -> bool:
+    """Set bits in the codes of some rows (valid ones only); return whether there were any."""
     if not where.any():
         return False
+    if valid is not None:
+        where = where & valid
     np.bitwise_or(codes, where * np.int32(bits), out=codes)
     return True
 

@@ -29,12 +29,11 @@ class Wanted(NamedTuple):
 class ResourceScorer:
     """Reads the resources that a plugin scores. `with_defaults`: count CPU and memory as if every container asked."""
 
-    __slots__ = ("_columns", "_resources", "_with_defaults")
+    __slots__ = ("_resources", "_with_defaults")
 
     def __init__(self, resources: Iterable[ResourceSpec], *, with_defaults: bool) -> None:
         self._resources = tuple((spec.name, spec.weight) for spec in resources)
         self._with_defaults = with_defaults
-        self._columns = ResourceColumns(with_defaults=with_defaults)
 
     def wanted(self, requests: Mapping[str, int]) -> tuple[Wanted, ...]:
         """Return what a pod with these requests adds, resource by resource."""
@@ -62,14 +61,13 @@ class ResourceScorer:
             uses.append((has, asked + amount, weight))
         return uses
 
-    def worth_computing(self, table: NodeTable, rows: Rows) -> Rows:
-        """Bring columns up to date, and return the rows to compute where `rows` are meant; see `ResourceColumns`."""
-        self._columns.catch_up(table)
-        return self._columns.worth_computing(rows, table)
+    def columns(self, table: NodeTable) -> ResourceColumns:
+        """Return the columns that are read, up to date."""
+        return ResourceColumns.shared(table, with_defaults=self._with_defaults)
 
     def column_uses(self, wanted: Sequence[Wanted], table: NodeTable, rows: Rows) -> list[UseColumn]:
-        """Return the same for many rows, as arrays; `worth_computing` must have been called."""
-        of = self._columns.of
+        """Return the same for many rows, as arrays."""
+        of = self.columns(table).of
         return [UseColumn(of(table, resource, rows), amount, weight) for resource, amount, weight in wanted]
 
     def _asked_of(self, node: NodeView, resource: str) -> int:

@@ -32,7 +32,7 @@ class Strategy(Protocol):
 
     def node_score(self, uses: Iterable[Use]) -> int: ...
 
-    def columns(self, uses: Sequence[UseColumn], scratch: Scratch, size: int) -> Scores: ...
+    def columns(self, uses: Sequence[UseColumn], scratch: Scratch, out: Scores) -> None: ...
 
 
 def least_allocated_score(allocatable: int, requested: int) -> int:
@@ -77,9 +77,9 @@ class LeastAllocated:
         """Return the weighted mean of what is left."""
         return _mean(uses, least_allocated_score)
 
-    def columns(self, uses: Sequence[UseColumn], scratch: Scratch, size: int) -> Scores:
-        """Return the score of each row, int64 (size,)."""
-        return _mean_column(uses, scratch, size, _left)
+    def columns(self, uses: Sequence[UseColumn], scratch: Scratch, out: Scores) -> None:
+        """Write the score of each row to `out`, int64 (rows,)."""
+        _write_mean(uses, scratch, out, _left)
 
 
 class MostAllocated:
@@ -91,9 +91,9 @@ class MostAllocated:
         """Return the weighted mean of what is in use."""
         return _mean(uses, most_allocated_score)
 
-    def columns(self, uses: Sequence[UseColumn], scratch: Scratch, size: int) -> Scores:
-        """Return the score of each row, int64 (size,)."""
-        return _mean_column(uses, scratch, size, _in_use)
+    def columns(self, uses: Sequence[UseColumn], scratch: Scratch, out: Scores) -> None:
+        """Write the score of each row to `out`, int64 (rows,)."""
+        _write_mean(uses, scratch, out, _in_use)
 
 
 class RequestedToCapacityRatio:
@@ -115,8 +115,9 @@ class RequestedToCapacityRatio:
                 weights += weight
         return (2 * total + weights) // (2 * weights) if weights else 0
 
-    def columns(self, uses: Sequence[UseColumn], scratch: Scratch, size: int) -> Scores:
-        """Return the score of each row, int64 (size,)."""
+    def columns(self, uses: Sequence[UseColumn], scratch: Scratch, out: Scores) -> None:
+        """Write the score of each row to `out`, int64 (rows,)."""
+        size = len(out)
         total, weights, buffer = scratch.floats(3, size)
         total.fill(0)
         weights.fill(0)
@@ -131,7 +132,7 @@ class RequestedToCapacityRatio:
         np.maximum(weights, scratch.ones(size), out=weights)
         np.divide(total, weights, out=total)
         np.add(total, 0.5, out=total)
-        return total.astype(np.int64)
+        out[:] = total
 
 
 def _left(use: UseColumn, out: Floats, zeros: Floats) -> None:
@@ -167,10 +168,11 @@ def _mean(uses: Iterable[Use], score: Callable[[int, int], int]) -> int:
     return total // weights if weights else 0
 
 
-def _mean_column(
-    uses: Sequence[UseColumn], scratch: Scratch, size: int, score: Callable[[UseColumn, Floats, Floats], None]
-) -> Scores:
-    """Return the weighted mean of the resources' scores over those that a row has, int64 (size,)."""
+def _write_mean(
+    uses: Sequence[UseColumn], scratch: Scratch, out: Scores, score: Callable[[UseColumn, Floats, Floats], None]
+) -> None:
+    """Write to `out`, int64 (rows,), the weighted mean of the resources' scores over those that a row has."""
+    size = len(out)
     total, buffer, weights = scratch.floats(3, size)
     zeros = scratch.zeros(size)
     target = total
@@ -182,12 +184,13 @@ def _mean_column(
             np.add(total, buffer, out=total)
         target = buffer
     if not uses:
-        return np.zeros(size, dtype=np.int64)
+        out.fill(0)
+        return
     if all(use.column.present is None for use in uses):
         np.divide(total, sum(use.weight for use in uses), out=total)
     else:
         np.divide(total, _weight_column(uses, weights, scratch.ones(size)), out=total)
-    return total.astype(np.int64)
+    out[:] = total
 
 
 def _weight_column(uses: Sequence[UseColumn], out: Floats, ones: Floats) -> Floats:

@@ -32,10 +32,13 @@ class ChangeLog:
 
     def since(self, position: int) -> Rows | None:
         """Return the distinct rows changed after `position`, or None where that is further back than the log."""
+        changed = self.list_since(position)
+        return None if changed is None else np.array(changed, dtype=np.intp)
+
+    def list_since(self, position: int) -> list[int] | None:
+        """Return the same as a list, ascending."""
         start = position - self._dropped
         if start < 0:
             return None
         changed = self._rows[start:]
-        if len(changed) <= 1:
-            return np.array(changed, dtype=np.intp)
-        return np.array(sorted(set(changed)), dtype=np.intp)
+        return changed if len(changed) <= 1 else sorted(set(changed))

@@ -210,6 +210,8 @@ class PodIndex:
         self.capacity = capacity
         self.version = 0
         """Grows with every pod counted or taken off, and with namespaces' labels."""
+        self.terms_version = 0
+        """Grows with every pod with affinity terms that is counted or taken off, and with namespaces' labels."""
         self._pods = pods
         self._kinds: dict[str, dict[Hashable, PodKind]] = {}
         self._groups: OrderedDict[PodGroup | TermGroup, _Group] = OrderedDict()
@@ -240,7 +242,8 @@ class PodIndex:
 
     def matching_terms(self, kind: TermKind, pod: PodInfo) -> Sequence[CarriedTerm]:
         """Return those terms of a kind that running pods carry and that speak of `pod`."""
-        return self._terms[kind.name].matching(pod, self.namespace_labels(pod.namespace))
+        terms = self._terms[kind.name]
+        return terms.matching(pod, self.namespace_labels(pod.namespace)) if terms.live else ()
 
     def namespace_labels(self, namespace: str) -> Mapping[str, str]:
         """Return the labels of a namespace; none where it is not known."""
@@ -260,6 +263,7 @@ class PodIndex:
         else:
             self._namespaces[namespace] = labels
         self.version += 1
+        self.terms_version += 1
         for group in [group for key, group in self._groups.items() if key.scope() is None]:
             del self._groups[group.group]
             self._drop(group)
@@ -314,6 +318,7 @@ class PodIndex:
         return kind
 
     def _carry_terms(self, row: int, pod: PodInfo, sign: int) -> None:
+        self.terms_version += 1
         for term_kind in TERM_KINDS:
             try:
                 carried = list(term_kind.of(pod))

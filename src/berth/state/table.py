@@ -6,6 +6,7 @@ says, `pod_log` for what runs there. Rows are reused when nodes leave; log posit
 """
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,6 +52,8 @@ class NodeTable:
         self.tree = NodeTree()
         self.labels = LabelIndex(self._all_labels)
         self.images = ImageIndex(capacity)
+        self.derived: dict[object, Any] = {}
+        """What plugins have derived from the columns and share among themselves, by their own keys."""
         self._taint_set_of: dict[tuple[Taint, ...], int] = {(): 0}
         self._free = list(range(capacity - 1, -1, -1))
         self._views: dict[int, tuple[int, NodeView]] = {}

@@ -87,6 +87,10 @@ class InterPodAffinity:
         )
         return None
 
+    def pre_filter_version(self, pod: PodInfo) -> int | None:
+        """Skip pods without terms of their own until the terms of running pods change."""
+        return None if pod.has_pod_affinity else self._index.terms_version
+
     def add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, node: NodeView) -> Status | None:
         """Count a pod in a what-if."""
         return self._change(state, added, node, 1)
@@ -119,11 +123,16 @@ class InterPodAffinity:
             return error(f"parsing pod: {unreadable}")
         if not own and self._ignores_existing:
             return SKIP
-        weights = summed(self._topologies, [*own, *self._existing_preferences(pod)])
+        weighted = [*own, *self._existing_preferences(pod)]
+        weights = summed(self._topologies, weighted) if weighted else None
         if not weights:
             return SKIP
         state.write(self._SCORE_KEY, ScoreState(weights))
         return None
+
+    def pre_score_version(self, pod: PodInfo) -> int | None:
+        """Likewise."""
+        return self.pre_filter_version(pod)
 
     def score(self, state: CycleState, pod: PodInfo, node: NodeView) -> int:
         """Return the sum of the weights in the node's domains; may be negative."""
@@ -154,7 +163,8 @@ class InterPodAffinity:
         )
 
     def _carried(self, kind: TermKind, pod: PodInfo, weight: int = 1) -> ByKey:
-        return summed(self._topologies, self._matching(kind, pod, weight))
+        carried = self._matching(kind, pod, weight)
+        return summed(self._topologies, carried) if carried else {}
 
     def _matching(self, kind: TermKind, pod: PodInfo, weight: int) -> list[Weighted]:
         carried = self._index.matching_terms(kind, pod)

@@ -39,6 +39,11 @@ class DefaultSelectors:
         requirements.update(self._of_owner(pod))
         return Selector(tuple(sorted(requirements))) if requirements else None
 
+    def version(self, pod: PodInfo) -> int:
+        """Return a number that grows with every change of what the pod's selector is made from."""
+        owner = controller_of(pod)
+        return self._objects.version("Service") + (0 if owner is None else self._objects.version(owner.kind))
+
     def _services(self, namespace: str) -> list[Selector]:
         version = self._objects.version("Service")
         if version != self._version:

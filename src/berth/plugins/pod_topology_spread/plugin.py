@@ -106,6 +106,10 @@ class PodTopologySpread:
         state.write(self._FILTER_KEY, FilterState(tuple(self._spread(pod, c, keys) for c in constraints)))
         return None
 
+    def pre_filter_version(self, pod: PodInfo) -> int:
+        """Skip pods without hard constraints, until a Service or an owner brings the default ones."""
+        return self._version(pod, DO_NOT_SCHEDULE)
+
     def add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, node: NodeView) -> Status | None:
         """Count a pod in a what-if."""
         self._filter_state(state).change(pod, added, node, 1)
@@ -141,6 +145,10 @@ class PodTopologySpread:
         state.write(self._SCORE_KEY, self._score_state(pod, constraints, requires_all, nodes))
         return None
 
+    def pre_score_version(self, pod: PodInfo) -> int:
+        """Skip pods without soft constraints, likewise."""
+        return self._version(pod, SCHEDULE_ANYWAY)
+
     def score(self, state: CycleState, pod: PodInfo, node: NodeView) -> int:
         """Return the weighted count of matching pods in the node's domains; less is better."""
         return self._score_state_of(state).of_node(pod, node)
@@ -162,6 +170,11 @@ class PodTopologySpread:
 
     def _has_defaults(self, action: str) -> bool:
         return action in self._actions
+
+    def _version(self, pod: PodInfo, action: str) -> int:
+        if pod.spec.topology_spread_constraints or not self._has_defaults(action):
+            return 0
+        return self._selectors.version(pod)
 
     def _constraints(self, pod: PodInfo, action: str) -> tuple[Constraint, ...]:
         """Return the pod's own constraints of a kind, or the default ones. Raises `SelectorError`."""
