@@ -3,18 +3,23 @@
 import pytest
 
 from berth.framework.status import SKIP
+from berth.testing.builders import make_service
 from tests.engine import cluster, document, node, plugin, pod
 
 PODS = 5
+A_SERVICE_COMES_BEFORE = 3
 
 
-def times_asked(point, before=lambda number: None, **declared):
+def times_asked(point, version=None, **declared):
     """Return how often a plugin that skips has been asked after each of some replicas of one workload."""
+    if version is not None:
+        declared[f"{point}_version"] = lambda pod: version(skipping.handle.objects)
     skipping = plugin("Skipping", **{point: lambda *_: SKIP}, **declared)
     found = cluster(node("a", "64"), node("b", "64"), config=document("Skipping"), plugins={"Skipping": skipping})
     counts = []
     for number in range(PODS):
-        before(number)
+        if number == A_SERVICE_COMES_BEFORE:
+            found.put(make_service("s", {"app": "other"}))
         found.put(pod(f"p{number}"))
         found.run()
         counts.append(skipping.calls.count(point))
@@ -32,15 +37,20 @@ def test_a_pure_plugin_is_asked_until_the_shape_is_known_to_come_again(point):
 
 
 @pytest.mark.parametrize("point", ["pre_filter", "pre_score"])
-def test_a_plugin_with_a_version_is_asked_again_when_that_has_changed(point):
-    world = {"version": 1}
-
-    def before(number):
-        world["version"] += number == 3
-
-    version = {f"{point}_version": lambda pod: world["version"]}
-    assert times_asked(point, before, **version) == [1, 2, 2, 3, 3]
+@pytest.mark.parametrize(("kind", "counts"), [("Service", [1, 2, 2, 3, 3]), ("DeviceClass", [1, 2, 2, 2, 2])])
+def test_a_plugin_with_a_version_is_asked_again_when_that_has_changed(point, kind, counts):
+    assert times_asked(point, lambda objects: objects.version(kind)) == counts
 
 
 def test_a_version_of_none_promises_nothing():
-    assert times_asked("pre_filter", pre_filter_version=lambda pod: None) == [1, 2, 3, 4, 5]
+    assert times_asked("pre_filter", lambda objects: None) == [1, 2, 3, 4, 5]
+
+
+def test_a_plugin_that_is_idle_after_skipping_is_not_told_of_the_binding():
+    methods = {"pre_filter": lambda *_: SKIP, "reserve": lambda *_: None, "unreserve": lambda *_: None}
+    for idle in (True, False):
+        skipping = plugin("Skipping", **methods, pre_bind=lambda *_: None, idle_after_skip=idle)
+        found = cluster(node("a", "64"), config=document("Skipping"), plugins={"Skipping": skipping})
+        found.put(pod("p"))
+        found.run()
+        assert [call for call in skipping.calls if call != "pre_filter"] == ([] if idle else ["reserve", "pre_bind"])

@@ -58,7 +58,7 @@ def bind_pod(
 def will_wait(profile: Profile, attempt: Attempt, node_name: str) -> Status | bool:
     """Say whether any PreBind plugin announces work for this pod, or the status of a pre-flight that failed."""
     announced = False
-    for plugin in profile.at(Point.PRE_BIND):
+    for plugin in profile.busy(Point.PRE_BIND, attempt.state):
         pre_flight = getattr(plugin, "pre_bind_pre_flight", None)
         if pre_flight is None:
             announced = True
@@ -73,7 +73,7 @@ def will_wait(profile: Profile, attempt: Attempt, node_name: str) -> Status | bo
 
 
 def _pre_bind(attempt: Attempt, node_name: str) -> BindSteps:
-    for plugin in attempt.profile.at(Point.PRE_BIND):
+    for plugin in attempt.profile.busy(Point.PRE_BIND, attempt.state):
         status = yield from _run(plugin.pre_bind(attempt.state, attempt.pod, node_name))
         if not is_success(status) and status is not None and status.code is not Code.SKIP:
             return _failed("PreBind", plugin.name, status)

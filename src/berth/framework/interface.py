@@ -102,7 +102,7 @@ class PreFilterPlugin(Plugin, Protocol):
     (namespace, labels, owners, spec) and that it leaves the CycleState alone; it is then asked once for each shape.
     It may also be a function of the pod that says whether this holds for pods of its shape. With `pre_filter_version`
     a plugin says that, having skipped a pod, it skips all of that shape as long as the returned value stays the same
-    (None: it does not say).
+    (None: it does not say). The value is made from `objects.version(…)` of kinds and `cache.index.terms_version`.
     """
 
     def pre_filter(self, state: CycleState, pod: PodInfo) -> PreFilterResult | Status | None: ...
@@ -254,7 +254,10 @@ class SignaturePlugin(Plugin, Protocol):
 
 
 class ReservePlugin(Plugin, Protocol):
-    """Takes what the pod needs on the chosen node, and gives it back; `unreserve` may come without `reserve`."""
+    """Takes what the pod needs on the chosen node, and gives it back; `unreserve` may come without `reserve`.
+
+    A plugin may set `idle_after_skip`: of a pod that its PreFilter skipped, its Reserve and PreBind are then not told.
+    """
 
     def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None: ...
 

@@ -207,6 +207,11 @@ class Memos:
         """The table that the columns run over."""
         return self._cache.table
 
+    @property
+    def world(self) -> int:
+        """A number that grows with every change of objects, of namespaces' labels and of running pods' terms."""
+        return self._objects.changes + self._cache.index.terms_version
+
     def refresh(self, slots: Sequence[Slot], compute_of: Callable[[Slot], Compute]) -> list[MemoEntry]:
         """Return an up-to-date entry for each slot: the one it had where nothing has happened that it looks at."""
         table = self._cache.table

@@ -27,7 +27,7 @@ VERSION = {Point.PRE_FILTER: "pre_filter_version", Point.PRE_SCORE: "pre_score_v
 class Preparation:
     """The plugins that skip pods of one shape, and those that are to be asked, in the profile's order."""
 
-    __slots__ = ("_point", "_skipped_for_good", "_skipping", "_unsettled", "skipped", "to_ask")
+    __slots__ = ("_point", "_skipped_for_good", "_skipping", "_unsettled", "_world", "skipped", "to_ask")
 
     def __init__(self, plugins: Sequence[Any], point: Point, pod: PodInfo, ask: Callable[[Any], Answer]) -> None:
         """Ask the pure plugins now; one that rejects or narrows is left to be asked in its turn."""
@@ -47,10 +47,14 @@ class Preparation:
         self._unsettled = tuple(unsettled)
         self._skipping: dict[str, tuple[Version, Hashable]] = {}
         """Those that skip for the time being, with what they go by and how that stood."""
+        self._world = -1
         self._settle()
 
-    def for_pod(self, pod: PodInfo) -> "Preparation":
-        """Bring it up to date for one more pod of the shape."""
+    def for_pod(self, pod: PodInfo, world: int) -> "Preparation":
+        """Bring it up to date for one more pod of the shape; while `world` is the same, no version changes."""
+        if world == self._world:
+            return self
+        self._world = world
         stale = [name for name, (version, seen) in self._skipping.items() if version(pod) != seen]
         if stale:
             for name in stale:

@@ -62,12 +62,25 @@ class Profile:
         self.plugins: dict[Point, list[Any]] = {
             point: [plugin for plugin, _ in points.get(point, ())] for point in Point
         }
+        self._idle = frozenset(
+            plugin.name
+            for plugins in self.plugins.values()
+            for plugin in plugins
+            if getattr(plugin, "idle_after_skip", False)
+        )
         self.filters = [FilterRunner(plugin) for plugin, _ in points.get(Point.FILTER, ())]
         self.scorers = [ScoreRunner(plugin, weight or 1) for plugin, weight in points.get(Point.SCORE, ())]
 
     def at(self, point: Point) -> list[Any]:
         """Return the plugins of a point, in order."""
         return self.plugins[point]
+
+    def busy(self, point: Point, state: CycleState) -> list[Any]:
+        """Return the plugins of a point but for those that have nothing to do with the pod."""
+        idle = self._idle & state.skip_filter if state.skip_filter else None
+        if not idle:
+            return self.plugins[point]
+        return [plugin for plugin in self.plugins[point] if plugin.name not in idle]
 
     def run_pre_enqueue(self, pod: PodInfo) -> Status | None:
         """Return the first rejection of PreEnqueue, or None."""
@@ -185,7 +198,7 @@ class Profile:
 
     def run_reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
         """Run Reserve; return the first failure. The caller undoes with `run_unreserve`."""
-        for plugin in self.at(Point.RESERVE):
+        for plugin in self.busy(Point.RESERVE, state):
             status = plugin.reserve(state, pod, node_name)
             self.memos.note_reservation(plugin.name)
             if not is_success(status):
@@ -195,7 +208,7 @@ class Profile:
     def run_unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
         """Run Unreserve of every Reserve plugin, in reverse order; what one of them raises comes after the last."""
         bugs: list[Exception] = []
-        for plugin in reversed(self.at(Point.RESERVE)):
+        for plugin in reversed(self.busy(Point.RESERVE, state)):
             try:
                 plugin.unreserve(state, pod, node_name)
             except Exception as bug:  # the others must give back all the same
@@ -231,7 +244,7 @@ class Profile:
         prepared: Preparation | None = plans[key]
         if prepared is None:
             prepared = plans[key] = Preparation(self.at(point), point, pod, ask)
-        return prepared.for_pod(pod)
+        return prepared.for_pod(pod, self.memos.world)
 
     def _filter_plan(self, state: CycleState, pod: PodInfo) -> FilterPlan:
         key = (self.name, Point.FILTER, frozenset(state.skip_filter))

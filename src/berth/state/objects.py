@@ -17,13 +17,15 @@ CHANGES_KEPT = 4096
 class ObjectStore:
     """Objects by kind, then by `namespace/name` (or name)."""
 
-    __slots__ = ("_changes", "_objects", "_versions", "assumed")
+    __slots__ = ("_changes", "_objects", "_versions", "assumed", "changes")
 
     def __init__(self) -> None:
         self._objects: dict[str, dict[str, Any]] = {}
         self._versions: dict[str, int] = {}
         self._changes: dict[str, list[str]] = {}
         self.assumed = Assumptions()
+        self.changes = 0
+        """How often objects of any kind have changed."""
 
     def put(self, kind: str, obj: Any) -> Any | None:
         """Add or replace an object; return the one that was there before."""
@@ -71,6 +73,7 @@ class ObjectStore:
     def _note(self, kind: str, key: str, stored: Any | None) -> None:
         """Count a change, and keep what it was to."""
         self._versions[kind] = self.version(kind) + 1
+        self.changes += 1
         self.assumed.settle(kind, key, stored)
         changes = self._changes.setdefault(kind, [])
         changes.append(key)

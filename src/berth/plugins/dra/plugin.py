@@ -94,6 +94,7 @@ class DynamicResources:
     """PreEnqueue, PreFilter, Filter, PostFilter, Score, Reserve, PreBind."""
 
     name: ClassVar[str] = "DynamicResources"
+    idle_after_skip: ClassVar[bool] = True
     args_type: ClassVar[type[msgspec.Struct]] = DynamicResourcesArgs
     score_dependencies: ClassVar[Dependencies] = frozenset()
 
