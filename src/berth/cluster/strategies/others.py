@@ -12,6 +12,7 @@ from berth.api.selectors import SelectorError, compile_selector
 from berth.cluster.bootstrap import SYSTEM_CRITICAL
 from berth.cluster.errors import FieldErrors, Raw
 from berth.cluster.resource_types import BY_KEY
+from berth.cluster.storage_classes import default_class, says_no_class
 from berth.cluster.strategies import names
 from berth.cluster.strategies.base import Strategy, View
 from berth.cluster.strategies.pod_checks import quantity
@@ -255,3 +256,20 @@ class DefaultsStrategy(Strategy):
             self.prepare_create(new, view)
             if status is not None:
                 new["status"] = status
+
+
+class ClaimStrategy(DefaultsStrategy):
+    """PersistentVolumeClaims: one that leaves its class open gets the default one, if there is any."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        super().__init__({}, {"volumeMode": "Filesystem"}, {"phase": "Pending"})
+
+    def prepare_create(self, obj: Object, view: View) -> None:
+        """The defaults, and the class; the volume controller does the same for those that came before it."""
+        super().prepare_create(obj, view)
+        if says_no_class(obj):
+            chosen = default_class(view.objects(BY_KEY["storage.k8s.io", "storageclasses"]))
+            if chosen is not None:
+                obj["spec"]["storageClassName"] = chosen["metadata"]["name"]

@@ -19,7 +19,7 @@ _STRATEGIES: MappingProxyType[ResourceKey, Strategy] = MappingProxyType(
         ("", "persistentvolumes"): others.DefaultsStrategy(
             {}, {"persistentVolumeReclaimPolicy": "Retain", "volumeMode": "Filesystem"}, {"phase": "Pending"}
         ),
-        ("", "persistentvolumeclaims"): others.DefaultsStrategy({}, {"volumeMode": "Filesystem"}, {"phase": "Pending"}),
+        ("", "persistentvolumeclaims"): others.ClaimStrategy(),
         ("apps", "deployments"): workloads.DeploymentStrategy(),
         ("apps", "replicasets"): workloads.WorkloadStrategy(),
         ("apps", "statefulsets"): workloads.StatefulSetStrategy(),
