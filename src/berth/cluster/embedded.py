@@ -12,6 +12,7 @@ import msgspec
 from berth.cluster.controllers.client import Client
 from berth.cluster.controllers.controller import Controller
 from berth.cluster.controllers.deployment import DeploymentController
+from berth.cluster.controllers.disruption import DisruptionController
 from berth.cluster.controllers.garbage import GarbageCollector
 from berth.cluster.controllers.job import JobController
 from berth.cluster.controllers.kinds import resource_of
@@ -20,6 +21,7 @@ from berth.cluster.controllers.namespaces import NamespaceController
 from berth.cluster.controllers.pod_gc import PodGarbageCollector
 from berth.cluster.controllers.pump import ControllerPump
 from berth.cluster.controllers.replicaset import ReplicaSetController
+from berth.cluster.controllers.resource_claims import ResourceClaimController
 from berth.cluster.controllers.statefulset import StatefulSetController
 from berth.cluster.controllers.volume_protection import VolumeProtection
 from berth.cluster.controllers.volumes import VolumeController
@@ -96,6 +98,8 @@ def make_controllers(client: Client, settings: ClusterSettings) -> list[Controll
         ReplicaSetController(client),
         JobController(client),
         StatefulSetController(client),
+        DisruptionController(client),
+        ResourceClaimController(client),
         VolumeController(client),
         VolumeProtection(client),
         HollowProvisioner(client),
