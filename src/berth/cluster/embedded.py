@@ -12,6 +12,7 @@ import msgspec
 from berth.cluster.controllers.client import Client
 from berth.cluster.controllers.controller import Controller
 from berth.cluster.controllers.deployment import DeploymentController
+from berth.cluster.controllers.device_taint_eviction import DeviceTaintEviction
 from berth.cluster.controllers.disruption import DisruptionController
 from berth.cluster.controllers.garbage import GarbageCollector
 from berth.cluster.controllers.job import JobController
@@ -100,6 +101,7 @@ def make_controllers(client: Client, settings: ClusterSettings) -> list[Controll
         StatefulSetController(client),
         DisruptionController(client),
         ResourceClaimController(client),
+        DeviceTaintEviction(client),
         VolumeController(client),
         VolumeProtection(client),
         HollowProvisioner(client),

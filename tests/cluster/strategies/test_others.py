@@ -146,3 +146,10 @@ def test_a_claim_that_leaves_its_class_open_gets_the_youngest_default():  # the 
     }
     made = {name: store.create(CLAIMS, "default", obj)["spec"].get("storageClassName") for name, obj in claims.items()}
     assert made == {"open": "a", "none": "", "named": "plain", "noted": None}
+
+
+@pytest.mark.parametrize("bound", ["half", "50", "-5%", -1])
+def test_a_budget_needs_a_number_or_a_percentage(bound):
+    with pytest.raises(StoreError) as caught:
+        make_store().create(BUDGETS, "default", {"metadata": {"name": "b"}, "spec": {"minAvailable": bound}})
+    assert "spec.minAvailable: Invalid value" in caught.value.message

@@ -88,7 +88,7 @@ class ResourceClaimController(KeyedController):
     def _sync_pod(self, pod: JsonObject, now_s: float) -> None:
         if is_being_deleted(pod) or is_done(pod):
             return
-        statuses = {one["name"]: one for one in (pod.get("status") or {}).get("resourceClaimStatuses") or []}
+        statuses = {one.get("name"): one for one in (pod.get("status") or {}).get("resourceClaimStatuses") or []}
         before = dict(statuses)
         for entry in pod["spec"]["resourceClaims"]:
             if entry.get("resourceClaimTemplateName"):
@@ -205,9 +205,9 @@ def is_done(pod: JsonObject) -> bool:
 def claims_of(pod: JsonObject) -> Iterator[str]:
     """The names of a pod's claims: named, made from templates as its status says, made for extended resources."""
     status = pod.get("status") or {}
-    made = {one["name"]: one.get("resourceClaimName") for one in status.get("resourceClaimStatuses") or []}
+    made = {one.get("name"): one.get("resourceClaimName") for one in status.get("resourceClaimStatuses") or []}
     for entry in pod["spec"].get("resourceClaims") or []:
-        name = entry.get("resourceClaimName") or made.get(entry["name"])
+        name = entry.get("resourceClaimName") or made.get(entry.get("name"))
         if name:
             yield name
     extended = (status.get("extendedResourceClaimStatus") or {}).get("resourceClaimName")

@@ -104,7 +104,7 @@ def new_pod(stateful_set: JsonObject, ordinal: int, revision: str, template: Jso
     spec = pod["spec"] = {**pod["spec"], "hostname": name}
     if stateful_set["spec"].get("serviceName"):
         spec["subdomain"] = stateful_set["spec"]["serviceName"]
-    volumes = {volume["name"]: volume for volume in spec.get("volumes") or []}
+    volumes = {volume.get("name", ""): volume for volume in spec.get("volumes") or []}
     for claim_template in claim_templates(stateful_set):
         volume_name = claim_template["metadata"]["name"]
         claim_name = f"{volume_name}-{name}"

@@ -132,4 +132,4 @@ def claims_of(pod: JsonObject) -> Iterator[str]:
         if named:
             yield f"{metadata['namespace']}/{named.get('claimName', '')}"
         elif volume.get("ephemeral"):
-            yield f"{metadata['namespace']}/{metadata['name']}-{volume['name']}"
+            yield f"{metadata['namespace']}/{metadata['name']}-{volume.get('name', '')}"

@@ -67,7 +67,7 @@ class NodeDrivers(KeyedController):
         elif change.type == "DELETED" and change.kind == "CSINode":
             self.queue.add(metadata["name"])
         elif change.type == "DELETED" and change.kind == "ResourceSlice":
-            self.queue.add(change.obj["spec"].get("nodeName") or "")
+            self.queue.add((change.obj.get("spec") or {}).get("nodeName") or "")
 
     def sync(self, key: str, now_s: float) -> None:
         """Create what is missing of one node's objects."""

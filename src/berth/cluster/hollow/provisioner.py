@@ -146,7 +146,7 @@ def _in_any(terms: list[JsonObject], labels: dict[str, str]) -> bool:
 
 def _allows(term: JsonObject, labels: dict[str, str]) -> bool:
     expressions = term.get("matchLabelExpressions") or []
-    return all(labels.get(one["key"]) in (one.get("values") or []) for one in expressions)
+    return all(labels.get(one.get("key", "")) in (one.get("values") or []) for one in expressions)
 
 
 def _labels_selector(labels: dict[str, str], keys: list[str]) -> JsonObject:
@@ -157,7 +157,10 @@ def _labels_selector(labels: dict[str, str], keys: list[str]) -> JsonObject:
 def _allowed_selector(terms: list[JsonObject]) -> JsonObject | None:
     """The class's topologies as a node selector; None where it says nothing."""
     found = [
-        [{"key": one["key"], "operator": "In", "values": one["values"]} for one in term["matchLabelExpressions"]]
+        [
+            {"key": one.get("key", ""), "operator": "In", "values": one.get("values") or []}
+            for one in term["matchLabelExpressions"]
+        ]
         for term in terms
         if term.get("matchLabelExpressions")
     ]
