@@ -249,3 +249,12 @@ def test_a_json_patch_cannot_make_nonsense_of_an_object(value):
     operations = [{"op": "replace", "path": "/spec", "value": value}]
     with pytest.raises(StoreError, match="cannot unmarshal"):
         store.patch(DEPLOYMENTS, "default", "web", operations, JSON_PATCH)
+
+
+def test_what_is_handed_in_as_a_patch_is_not_edited():
+    store = make_store()
+    store.create(DEPLOYMENTS, "default", deployment())
+    container = {"name": "side", "image": "busybox"}
+    patch = {"spec": {"template": {"spec": {"containers": [container]}}}}
+    store.patch(DEPLOYMENTS, "default", "web", patch, MERGE_PATCH)  # completed with defaults in the store
+    assert container == {"name": "side", "image": "busybox"}

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from berth.cluster.embedded import EmbeddedCluster
 
 MAX_NODES = 100_000
+MAX_DEVICES = 128  # what one ResourceSlice holds
 
 
 @click.command("up", short_help="An embedded cluster with hollow nodes and the scheduler.")
@@ -36,6 +37,13 @@ MAX_NODES = 100_000
 @click.option("--node-memory", default="32Gi", show_default=True, metavar="QUANTITY", help="Memory of each node.")
 @click.option("--node-pods", default=110, show_default=True, type=click.IntRange(1), help="Pods that a node holds.")
 @click.option("--zones", default=3, show_default=True, type=click.IntRange(0), help="Zones the nodes are dealt out to.")
+@click.option(
+    "--devices-per-node",
+    default=0,
+    show_default=True,
+    type=click.IntRange(0, MAX_DEVICES),
+    help="Devices of class gpu.berth.dev (or resource berth.dev/gpu) on each node.",
+)
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address the API server listens on.")
 @click.option("--port", default=0, show_default=True, type=click.IntRange(0, 65535), help="Port; 0 takes a free one.")
 @click.option(
@@ -53,6 +61,7 @@ def command(
     node_memory: str,
     node_pods: int,
     zones: int,
+    devices_per_node: int,
     host: str,
     port: int,
     scheduler_port: int | None,
@@ -70,7 +79,7 @@ def command(
     _check_quantity("--node-cpu", node_cpu)
     _check_quantity("--node-memory", node_memory)
     template = NodeTemplate(cpu=node_cpu, memory=node_memory, pods=node_pods, zones=zone_names(zones))
-    settings = ClusterSettings(nodes=nodes, template=template)
+    settings = ClusterSettings(nodes=nodes, template=template, devices_per_node=devices_per_node)
     cluster = EmbeddedCluster(settings, directory, host=host, port=port, token=token)
     try:
         asyncio.run(_run(cluster, nodes, with_scheduler=not no_scheduler, scheduler_port=scheduler_port))

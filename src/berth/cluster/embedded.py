@@ -12,6 +12,8 @@ import msgspec
 from berth.cluster.controllers.client import Client
 from berth.cluster.controllers.controller import Controller
 from berth.cluster.controllers.deployment import DeploymentController
+from berth.cluster.controllers.device_taint_eviction import DeviceTaintEviction
+from berth.cluster.controllers.disruption import DisruptionController
 from berth.cluster.controllers.garbage import GarbageCollector
 from berth.cluster.controllers.job import JobController
 from berth.cluster.controllers.kinds import resource_of
@@ -20,8 +22,14 @@ from berth.cluster.controllers.namespaces import NamespaceController
 from berth.cluster.controllers.pod_gc import PodGarbageCollector
 from berth.cluster.controllers.pump import ControllerPump
 from berth.cluster.controllers.replicaset import ReplicaSetController
+from berth.cluster.controllers.resource_claims import ResourceClaimController
+from berth.cluster.controllers.statefulset import StatefulSetController
+from berth.cluster.controllers.volume_protection import VolumeProtection
+from berth.cluster.controllers.volumes import VolumeController
+from berth.cluster.hollow.drivers import NodeDrivers, create_driver_objects
 from berth.cluster.hollow.heartbeat import NodeHeartbeat
 from berth.cluster.hollow.kubelet import HollowKubelet, KubeletSettings
+from berth.cluster.hollow.provisioner import HollowProvisioner
 from berth.cluster.hollow.template import NodeTemplate, node_object
 from berth.cluster.server import ApiServer
 from berth.cluster.store import Store
@@ -34,6 +42,7 @@ class ClusterSettings(msgspec.Struct, frozen=True):
     template: NodeTemplate = NodeTemplate()
     kubelet: KubeletSettings = KubeletSettings()
     heartbeat_s: float = 600.0  # between renewals of a node's lease; 0 for never
+    devices_per_node: int = 0  # published by a driver of the hollow nodes
 
 
 class EmbeddedCluster:
@@ -69,6 +78,7 @@ class EmbeddedCluster:
     async def start(self) -> None:
         """Bring everything up; when this returns, the nodes are there and the server answers."""
         self.manager.add(make_controllers(self.manager.client, self._settings))
+        create_driver_objects(self.store, self._settings.devices_per_node)
         create_nodes(self.store, self._settings.template, self._settings.nodes)
         await self._server.start()
         self._pump = ControllerPump(self.store, self.manager)
@@ -83,14 +93,19 @@ class EmbeddedCluster:
 
 
 def make_controllers(client: Client, settings: ClusterSettings) -> list[Controller]:
-    """All controllers of an embedded cluster, its kubelet included.
-
-    StatefulSets, DaemonSets, disruption budgets, claims and volumes have no controller yet; this is their place.
-    """
+    """All controllers of an embedded cluster, its kubelet and drivers included; DaemonSets have none yet."""
     return [
         DeploymentController(client),
         ReplicaSetController(client),
         JobController(client),
+        StatefulSetController(client),
+        DisruptionController(client),
+        ResourceClaimController(client),
+        DeviceTaintEviction(client),
+        VolumeController(client),
+        VolumeProtection(client),
+        HollowProvisioner(client),
+        NodeDrivers(client, settings.devices_per_node),
         HollowKubelet(client, settings.kubelet),
         GarbageCollector(client),
         PodGarbageCollector(client),

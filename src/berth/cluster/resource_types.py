@@ -117,6 +117,7 @@ def _scheduling() -> Iterable[ResourceType]:
     yield ResourceType(group, "v1", "resourceclaims", "ResourceClaim", True, (), STATUS)
     yield ResourceType(group, "v1", "resourceclaimtemplates", "ResourceClaimTemplate")
     yield ResourceType(group, "v1", "resourceslices", "ResourceSlice", False, has_generation=True)
+    yield ResourceType(group, "v1beta2", "devicetaintrules", "DeviceTaintRule", False, (), STATUS, has_generation=True)
 
 
 def _storage() -> Iterable[ResourceType]:

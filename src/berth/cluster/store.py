@@ -216,7 +216,8 @@ class Store:
             scaled = apply_patch(scale.scale_of(kind, entry.obj), patch, content_type)
             return self.update(kind, namespace, name, scaled, "scale", dry_run=dry_run)
         current = _shown(kind, entry.obj)
-        patched = apply_patch(own(current), patch, content_type)
+        # The patch is copied too: parts of it become parts of the object.
+        patched = apply_patch(own(current), _decode(_encode(patch)), content_type)
         check_types(kind, patched)
         if kind is NEW_EVENTS:
             patched = from_new(patched)

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from berth.cluster.controllers.kinds import resource_of
 from berth.cluster.controllers.manager import ControllerManager
 from berth.cluster.embedded import ClusterSettings, create_nodes, make_controllers
+from berth.cluster.hollow.drivers import create_driver_objects
 from berth.cluster.hollow.kubelet import KubeletSettings
 from berth.cluster.hollow.template import NodeTemplate
 from berth.cluster.store import Store
@@ -18,7 +19,7 @@ SCALE = {"apiVersion": "autoscaling/v1", "kind": "Scale"}
 class World:
     """What the tests act on; `settle` lets everything happen that is due within a while."""
 
-    def __init__(self, nodes=3, template=None, kubelet=None, binds=True):
+    def __init__(self, nodes=3, template=None, kubelet=None, binds=True, drivers=False, devices=0):
         self.now_s = START_S
         uids = itertools.count(1)
         self.store = Store(
@@ -26,9 +27,11 @@ class World:
             uid_factory=lambda: f"uid-{next(uids)}",
             rng=random.Random(1),
         )
-        settings = ClusterSettings(kubelet=kubelet or KubeletSettings(), heartbeat_s=0)
+        settings = ClusterSettings(kubelet=kubelet or KubeletSettings(), heartbeat_s=0, devices_per_node=devices)
         self.manager = ControllerManager(self.store)
         self.manager.add(make_controllers(self.manager.client, settings))
+        if drivers or devices:
+            create_driver_objects(self.store, devices)
         self.node_names = [f"node-{index}" for index in range(nodes)]
         create_nodes(self.store, template or NodeTemplate(), nodes)
         self.binds = binds
@@ -139,6 +142,31 @@ def replica_set(name, replicas, **spec):
 
 def deployment(name, replicas, **spec):
     return {**replica_set(name, replicas, **spec), "kind": "Deployment"}
+
+
+def stateful_set(name, replicas, claims=(), **spec):
+    templates = [claim(one, storageClassName=None) for one in claims]
+    for template in templates:
+        template["metadata"].pop("namespace")
+        template["spec"].pop("storageClassName")
+    more = {"volumeClaimTemplates": templates} if templates else {}
+    return {**replica_set(name, replicas, serviceName=name, **more, **spec), "kind": "StatefulSet"}
+
+
+def claim(name, size="1Gi", **spec):
+    spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": size}}, **spec}
+    return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": meta(name), "spec": spec}
+
+
+def volume(name, size="1Gi", **spec):
+    spec = {"accessModes": ["ReadWriteOnce"], "capacity": {"storage": size}, **spec}
+    return {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name}, "spec": spec}
+
+
+def storage_class(name, provisioner="disks.example.com", mode="Immediate", **fields):
+    metadata = {"name": name, "annotations": fields.pop("annotations", {})}
+    fields = {"provisioner": provisioner, "volumeBindingMode": mode, **fields}
+    return {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": metadata, **fields}
 
 
 def job(name, annotations=None, **spec):

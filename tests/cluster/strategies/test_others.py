@@ -5,11 +5,12 @@ import pytest
 from berth.cluster.errors import StoreError
 from berth.cluster.patches import MERGE_PATCH
 from berth.cluster.resource_types import BY_KEY
-from tests.cluster.objects import BUDGETS, NAMESPACES, NODES, PRIORITY_CLASSES, make_store
+from tests.cluster.objects import BUDGETS, NAMESPACES, NODES, PRIORITY_CLASSES, Clock, make_store
 
 SERVICES = BY_KEY["", "services"]
 SECRETS = BY_KEY["", "secrets"]
 STORAGE_CLASSES = BY_KEY["storage.k8s.io", "storageclasses"]
+CLAIMS = BY_KEY["", "persistentvolumeclaims"]
 
 
 def test_a_namespace_carries_its_name_as_a_label():
@@ -127,3 +128,28 @@ def test_others_need_theirs(key, needed):
     with pytest.raises(StoreError, match=f"{needed}: Required value") as caught:
         without_spec(BY_KEY[key], job if key[0] else pod_spec)
     assert caught.value.status_code == 422
+
+
+def test_a_claim_that_leaves_its_class_open_gets_the_youngest_default():  # the admission plugin DefaultStorageClass
+    clock = Clock()
+    store = make_store(clock)
+    default = {"storageclass.kubernetes.io/is-default-class": "true"}
+    for name, annotations in (("plain", {}), ("older", default), ("b", default), ("a", default)):
+        clock.advance(0 if name == "a" else 5)
+        store.create(STORAGE_CLASSES, "", {"metadata": {"name": name, "annotations": annotations}, "provisioner": "x"})
+    old_style = {"volume.beta.kubernetes.io/storage-class": "plain"}
+    claims = {
+        "open": {"metadata": {"name": "open"}},
+        "none": {"metadata": {"name": "none"}, "spec": {"storageClassName": ""}},
+        "named": {"metadata": {"name": "named"}, "spec": {"storageClassName": "plain"}},
+        "noted": {"metadata": {"name": "noted", "annotations": old_style}},
+    }
+    made = {name: store.create(CLAIMS, "default", obj)["spec"].get("storageClassName") for name, obj in claims.items()}
+    assert made == {"open": "a", "none": "", "named": "plain", "noted": None}
+
+
+@pytest.mark.parametrize("bound", ["half", "50", "-5%", -1])
+def test_a_budget_needs_a_number_or_a_percentage(bound):
+    with pytest.raises(StoreError) as caught:
+        make_store().create(BUDGETS, "default", {"metadata": {"name": "b"}, "spec": {"minAvailable": bound}})
+    assert "spec.minAvailable: Invalid value" in caught.value.message

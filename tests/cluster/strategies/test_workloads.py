@@ -132,3 +132,51 @@ def test_a_selector_is_for_ever():
     }
     with pytest.raises(StoreError, match="field is immutable"):
         store.patch(DEPLOYMENTS, "default", "web", patch, MERGE_PATCH)
+
+
+def stateful_set(**spec):
+    return deployment("db", **{"serviceName": "db", **spec})
+
+
+def test_a_stateful_set_says_what_becomes_of_its_claims():  # KEP-1847
+    made = make_store().create(
+        STATEFUL_SETS, "default", stateful_set(volumeClaimTemplates=[{"metadata": {"name": "d"}}])
+    )
+    assert made["spec"]["persistentVolumeClaimRetentionPolicy"] == {"whenDeleted": "Retain", "whenScaled": "Retain"}
+    (claim,) = made["spec"]["volumeClaimTemplates"]
+    assert (claim["spec"]["volumeMode"], claim["status"]) == ("Filesystem", {"phase": "Pending"})
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"podManagementPolicy": "Random"}, 'spec.podManagementPolicy: Unsupported value: "Random"'),
+        ({"updateStrategy": {"type": "Never"}}, 'spec.updateStrategy.type: Unsupported value: "Never"'),
+        ({"volumeClaimTemplates": [{"spec": {}}]}, "spec.volumeClaimTemplates[0].metadata.name: Required value"),
+    ],
+)
+def test_stateful_sets_that_are_wrong(change, why):
+    with pytest.raises(StoreError) as caught:
+        make_store().create(STATEFUL_SETS, "default", stateful_set(**change))
+    assert why in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("change", "is_refused"),
+    [
+        ({"replicas": 3, "minReadySeconds": 5, "ordinals": {"start": 1}}, False),
+        ({"updateStrategy": {"type": "OnDelete", "rollingUpdate": None}}, False),
+        ({"serviceName": "other"}, True),
+        ({"podManagementPolicy": "Parallel"}, True),
+        ({"volumeClaimTemplates": [{"metadata": {"name": "more"}}]}, True),
+    ],
+)
+def test_what_may_change_of_a_stateful_set(change, is_refused):  # pkg/apis/apps/validation
+    store = make_store()
+    store.create(STATEFUL_SETS, "default", stateful_set())
+    if not is_refused:
+        store.patch(STATEFUL_SETS, "default", "db", {"spec": change}, MERGE_PATCH)
+        return
+    with pytest.raises(StoreError) as caught:
+        store.patch(STATEFUL_SETS, "default", "db", {"spec": change}, MERGE_PATCH)
+    assert "updates to statefulset spec for fields other than 'replicas'" in caught.value.message

@@ -5,6 +5,7 @@ selects nothing, since a controller must never claim pods by mistake.
 """
 
 import logging
+from typing import Any
 
 import msgspec
 
@@ -17,12 +18,15 @@ logger = logging.getLogger(__name__)
 
 def selector_of(workload: JsonObject) -> Selector:
     """The compiled `spec.selector` of a Deployment, ReplicaSet or Job."""
-    selector = workload["spec"].get("selector")
-    if not selector:
+    return compile_json(workload["spec"].get("selector") or None, workload["metadata"]["name"])
+
+
+def compile_json(selector: Any, name: str) -> Selector:
+    """A label selector compiled: none at all selects nothing, an empty one everything; `name` is whose it is."""
+    if selector is None:
         return NOTHING
     try:
         return compile_selector(msgspec.convert(selector, LabelSelector))
     except (SelectorError, msgspec.ValidationError) as error:
-        name = workload["metadata"]["name"]
         logger.warning("%s: spec.selector selects nothing, because it cannot be read: %s", name, error)
         return NOTHING

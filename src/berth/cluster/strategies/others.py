@@ -3,6 +3,7 @@
 import base64
 import binascii
 import ipaddress
+import re
 from typing import Any
 
 import msgspec
@@ -11,7 +12,9 @@ from berth.api.meta import LabelSelector
 from berth.api.selectors import SelectorError, compile_selector
 from berth.cluster.bootstrap import SYSTEM_CRITICAL
 from berth.cluster.errors import FieldErrors, Raw
+from berth.cluster.metadata import timestamp
 from berth.cluster.resource_types import BY_KEY
+from berth.cluster.storage_classes import default_class, says_no_class
 from berth.cluster.strategies import names
 from berth.cluster.strategies.base import Strategy, View
 from berth.cluster.strategies.pod_checks import quantity
@@ -20,6 +23,10 @@ from berth.cluster.watch import Object
 NAMESPACE_LABEL = "kubernetes.io/metadata.name"
 SERVICE_NETWORK = ipaddress.IPv4Network("10.96.0.0/12")
 HIGHEST_USER_PRIORITY = 1_000_000_000
+PERCENT_MESSAGE = (
+    "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or '93%', "
+    "regex used for validation is '[0-9]+%')"
+)
 _TAINT_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
 
@@ -196,6 +203,12 @@ class DisruptionBudgetStrategy(Strategy):
                 compile_selector(msgspec.convert(spec["selector"], LabelSelector))
             except (SelectorError, msgspec.ValidationError) as error:
                 errors.invalid("spec.selector", Raw(msgspec.json.encode(spec["selector"]).decode()), str(error))
+        for name in ("minAvailable", "maxUnavailable"):
+            bound = spec.get(name)
+            if isinstance(bound, str) and not re.fullmatch(r"[0-9]+%", bound):
+                errors.invalid(f"spec.{name}", bound, PERCENT_MESSAGE)
+            elif isinstance(bound, int) and bound < 0:
+                errors.invalid(f"spec.{name}", bound, "must be greater than or equal to 0")
 
 
 class SecretStrategy(Strategy):
@@ -255,3 +268,70 @@ class DefaultsStrategy(Strategy):
             self.prepare_create(new, view)
             if status is not None:
                 new["status"] = status
+
+
+class ClaimStrategy(DefaultsStrategy):
+    """PersistentVolumeClaims: one that leaves its class open gets the default one, if there is any."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        super().__init__({}, {"volumeMode": "Filesystem"}, {"phase": "Pending"})
+
+    def prepare_create(self, obj: Object, view: View) -> None:
+        """The defaults, and the class; the volume controller does the same for those that came before it."""
+        super().prepare_create(obj, view)
+        if says_no_class(obj):
+            chosen = default_class(view.objects(BY_KEY["storage.k8s.io", "storageclasses"]))
+            if chosen is not None:
+                obj["spec"]["storageClassName"] = chosen["metadata"]["name"]
+
+
+class RequiredFieldsStrategy(Strategy):
+    """Kinds of which some fields must be there, and nothing else is checked."""
+
+    __slots__ = ("_required",)
+
+    def __init__(self, *required: str) -> None:
+        self._required = required
+
+    def check(self, obj: Object, errors: FieldErrors) -> None:
+        """The fields, given as dotted paths."""
+        for path in self._required:
+            found: Any = obj
+            for name in path.split("."):
+                found = found.get(name) if isinstance(found, dict) else None
+            if found in (None, ""):
+                errors.required(path)
+
+
+class DeviceTaintStrategy(RequiredFieldsStrategy):
+    """Slices and rules that put taints on devices: a taint that does not say since when it is there has come now."""
+
+    __slots__ = ()
+
+    def prepare_create(self, obj: Object, view: View) -> None:
+        """The time of new taints."""
+        for taint in _device_taints(obj):
+            if not taint.get("timeAdded"):
+                taint["timeAdded"] = timestamp(view.clock())
+
+    def prepare_update(self, new: Object, old: Object, subresource: str, view: View) -> None:
+        """Taints that were there already keep their time."""
+        if subresource:
+            return
+        known = {_without_time(taint): taint.get("timeAdded") for taint in _device_taints(old)}
+        for taint in _device_taints(new):
+            if not taint.get("timeAdded") and known.get(_without_time(taint)):
+                taint["timeAdded"] = known[_without_time(taint)]
+        self.prepare_create(new, view)
+
+
+def _device_taints(obj: Object) -> list[Object]:
+    spec = obj.get("spec") or {}
+    found = [spec.get("taint"), *(taint for one in spec.get("devices") or [] for taint in one.get("taints") or [])]
+    return [taint for taint in found if isinstance(taint, dict)]
+
+
+def _without_time(taint: Object) -> tuple[str, str, str]:
+    return taint.get("key", ""), taint.get("value", ""), taint.get("effect", "")

@@ -19,7 +19,7 @@ _STRATEGIES: MappingProxyType[ResourceKey, Strategy] = MappingProxyType(
         ("", "persistentvolumes"): others.DefaultsStrategy(
             {}, {"persistentVolumeReclaimPolicy": "Retain", "volumeMode": "Filesystem"}, {"phase": "Pending"}
         ),
-        ("", "persistentvolumeclaims"): others.DefaultsStrategy({}, {"volumeMode": "Filesystem"}, {"phase": "Pending"}),
+        ("", "persistentvolumeclaims"): others.ClaimStrategy(),
         ("apps", "deployments"): workloads.DeploymentStrategy(),
         ("apps", "replicasets"): workloads.WorkloadStrategy(),
         ("apps", "statefulsets"): workloads.StatefulSetStrategy(),
@@ -27,6 +27,9 @@ _STRATEGIES: MappingProxyType[ResourceKey, Strategy] = MappingProxyType(
         ("batch", "jobs"): workloads.JobStrategy(),
         ("batch", "cronjobs"): workloads.CronJobStrategy(),
         ("policy", "poddisruptionbudgets"): others.DisruptionBudgetStrategy(),
+        ("resource.k8s.io", "resourceclaimtemplates"): others.RequiredFieldsStrategy("spec.spec"),
+        ("resource.k8s.io", "resourceslices"): others.DeviceTaintStrategy("spec.driver", "spec.pool.name"),
+        ("resource.k8s.io", "devicetaintrules"): others.DeviceTaintStrategy("spec.taint.key", "spec.taint.effect"),
         ("scheduling.k8s.io", "priorityclasses"): others.PriorityClassStrategy(),
         ("storage.k8s.io", "storageclasses"): others.DefaultsStrategy(
             {"reclaimPolicy": "Delete", "volumeBindingMode": "Immediate"}, {}, None

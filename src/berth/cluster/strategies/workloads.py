@@ -20,6 +20,21 @@ CONTROLLER_UID = "batch.kubernetes.io/controller-uid"
 JOB_NAME = "batch.kubernetes.io/job-name"
 _OLD_CONTROLLER_UID = "controller-uid"
 _OLD_JOB_NAME = "job-name"
+STATEFUL_CHANGEABLE = frozenset(
+    {
+        "replicas",
+        "ordinals",
+        "template",
+        "updateStrategy",
+        "revisionHistoryLimit",
+        "persistentVolumeClaimRetentionPolicy",
+        "minReadySeconds",
+    }
+)
+STATEFUL_IMMUTABLE = (
+    "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', 'updateStrategy', "
+    "'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden"
+)
 
 
 class WorkloadStrategy(Strategy):
@@ -123,6 +138,32 @@ class StatefulSetStrategy(WorkloadStrategy):
         strategy = spec.setdefault("updateStrategy", {})
         if strategy.setdefault("type", "RollingUpdate") == "RollingUpdate":
             strategy.setdefault("rollingUpdate", {}).setdefault("partition", 0)
+        retention = spec.setdefault("persistentVolumeClaimRetentionPolicy", {})
+        retention.setdefault("whenDeleted", "Retain")
+        retention.setdefault("whenScaled", "Retain")
+        for claim in spec.get("volumeClaimTemplates") or []:
+            claim |= {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "status": {"phase": "Pending"}}
+            claim.setdefault("spec", {}).setdefault("volumeMode", "Filesystem")
+
+    def check(self, obj: Object, errors: FieldErrors) -> None:
+        """Also the two policies, and that claims have names."""
+        super().check(obj, errors)
+        spec = obj["spec"]
+        for field, value, allowed in (
+            ("spec.podManagementPolicy", spec["podManagementPolicy"], ("OrderedReady", "Parallel")),
+            ("spec.updateStrategy.type", spec["updateStrategy"].get("type"), ("RollingUpdate", "OnDelete")),
+        ):
+            if value not in allowed:
+                errors.unsupported(field, str(value), allowed)
+        for number, claim in enumerate(spec.get("volumeClaimTemplates") or []):
+            if not (claim.get("metadata") or {}).get("name"):
+                errors.required(f"spec.volumeClaimTemplates[{number}].metadata.name")
+
+    def check_change(self, new: Object, old: Object, errors: FieldErrors) -> None:
+        """Only what does not touch the identity of pods and claims may change."""
+        fixed = (set(new["spec"]) | set(old["spec"])) - STATEFUL_CHANGEABLE
+        if any(new["spec"].get(name) != old["spec"].get(name) for name in fixed):
+            errors.forbidden("spec", STATEFUL_IMMUTABLE)
 
 
 class DaemonSetStrategy(WorkloadStrategy):
