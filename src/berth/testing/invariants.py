@@ -65,15 +65,17 @@ def check_nominator(nominator: Nominator) -> None:
 
 
 def decide(core: Core, pod: PodInfo, *, memos: bool) -> Attempt:
-    """Return what would be decided about a pod now, with the first of equals chosen; nothing is assumed."""
+    """Return what would be decided about a pod now, with the first of equals chosen; nothing is assumed.
+
+    Where PostFilter needs an answer from outside, what was found before that is all there is.
+    """
     profile = core.profiles[pod.spec.scheduler_name]
     attempt = Attempt(profile, pod)
     search = Search(core.cache.table, lambda rows: int(rows[0]))
     search.start_index = core.search.start_index
     enabled, core.memos.enabled = core.memos.enabled, memos
     try:
-        for _ in schedule_pod(search, attempt):
-            raise AssertionError(f"pod {pod.key} needs an answer from outside")
+        next(schedule_pod(search, attempt), None)
     finally:
         core.memos.enabled = enabled
     return attempt
