@@ -55,13 +55,18 @@ def check_everything(life):
             if again.is_gated:  # for want of a claim that it has lost while it waited
                 assert not feasible_nodes(core, pod), f"pod {pod.key} fits, but a new scheduler would hold it back"
                 continue
-            kept, afresh = shown(core, decide(core, pod, memos=True)), shown(fresh, decide(fresh, again.pod, memos=True))
+            kept, afresh = (
+                shown(core, decide(core, pod, memos=True)),
+                shown(fresh, decide(fresh, again.pod, memos=True)),
+            )
             assert kept == afresh, f"pod {pod.key}: remembered {kept}, rebuilt {afresh}"
 
 
 def is_quiet(core):
     """Whether all that the scheduler knows is what the API server knows."""
-    return not (core.is_cycle_open or core.cache.assumed_count or len(core.queue.in_flight) or len(core.objects.assumed))
+    return not (
+        core.is_cycle_open or core.cache.assumed_count or len(core.queue.in_flight) or len(core.objects.assumed)
+    )
 
 
 def shown(core, attempt):
@@ -70,7 +75,9 @@ def shown(core, attempt):
     rows = attempt.nodes.row_array() if attempt.nodes is not None else np.zeros(0, dtype=np.intp)
     scores = attempt.scored.by_plugin(rows) if attempt.scored is not None else []
     weighted = {s.plugin: np.broadcast_to(s.weighted, len(rows)).tolist() for s in scores}
-    by_name = sorted((names[row], {plugin: s[i] for plugin, s in weighted.items()}) for i, row in enumerate(rows.tolist()))
+    by_name = sorted(
+        (names[row], {plugin: s[i] for plugin, s in weighted.items()}) for i, row in enumerate(rows.tolist())
+    )
     if attempt.diagnosis is not None:
         attempt.diagnosis.post_filter_message = ""
     return {"nodes": by_name, "message": attempt.message}

@@ -157,7 +157,10 @@ class Life:
         elif kind == "capacity":
             self.put(made.random_capacity(rng, rng.choice("ab")))
         else:
-            self.put(made.random_attachment(rng, f"att{rng.randrange(3)}"))
+            attachment = made.random_attachment(rng, f"att{rng.randrange(3)}")
+            if self.known("VolumeAttachment", attachment.metadata.name) is not None:  # its spec cannot be changed
+                self.delete("VolumeAttachment", attachment.metadata.name)
+            self.put(attachment)
 
     def put_claim(self, name):
         claim = made.random_claim(self.rng, name)

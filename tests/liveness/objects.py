@@ -136,6 +136,10 @@ def _extended(rng, pod, app):
     pod.container("app:1", requests={"example.com/gpu": "1"}, limits={"example.com/gpu": "1"})
 
 
+def _feature(rng, pod, app):
+    pod.set_spec(hostNetwork=True, hostUsers=False)
+
+
 def _named_node(rng, pod, app):
     pod.require_node(fields=[expression("metadata.name", "In", rng.choice(NODES))])
 
@@ -143,7 +147,7 @@ def _named_node(rng, pod, app):
 WISHES = [
     _shun_own, _shun_by_namespace, _seek, _seek_by_namespace, _spread, _spread, _select, _require, _tolerate, _port,
     _gate, _nominate, _volume, _volume, _volume, _ephemeral, _disk, _device, _device, _device_template, _extended,
-    _named_node,
+    _feature, _named_node,
 ]  # fmt: skip
 
 
