@@ -19,6 +19,7 @@ from berth.cycle.binding import bind_pod, reserve_and_permit, undo, will_wait
 from berth.cycle.decision import Decision
 from berth.cycle.evicting import Evictor
 from berth.cycle.schedule import Search, schedule_pod
+from berth.framework.blame import PluginBrokenError
 from berth.framework.build import build_profiles
 from berth.framework.effects import Answer, Effect, EmitEvent, PatchPodStatus, PodRef, Request, WaitUntil
 from berth.framework.events import ASSIGNED_POD_DELETE
@@ -72,8 +73,13 @@ class Core:
         handle = self._handle(config)
         self.profiles = build_profiles(config, registry, handle, self.memos)
         self.queue = self._make_queue()
+        self.evictions = handle.evictions
         self._evictor = Evictor(
-            handle, self.queue, tell=lambda effect: self._effects.append(effect), start=lambda s: self._advance(s, None)
+            handle,
+            self.queue,
+            tell=lambda effect: self._effects.append(effect),
+            start=lambda s: self._advance(s, None),
+            instrument=self.instrument,
         )
         self.search = Search(self.cache.table, self._break_tie)
         self.intake = Intake(self.cache, self.objects, self.queue, frozenset(self.profiles))
@@ -226,7 +232,7 @@ class Core:
     def _broke(self, pod: PodInfo, bug: Exception) -> Status:
         """A bug, most likely in a plugin, has ended an attempt."""
         self.instrument.broke(pod, bug)
-        return error(f"{type(bug).__name__}: {bug}")
+        return error(str(bug) if isinstance(bug, PluginBrokenError) else f"{type(bug).__name__}: {bug}")
 
     def _reject(self, queued: QueuedPod, attempt: Attempt) -> None:
         """A pod that no node was found for goes back to the queue, and is told why."""

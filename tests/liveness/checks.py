@@ -1,4 +1,4 @@
-"""What must hold of a scheduler that relies on hints and memory: nobody waits in vain, nothing is remembered wrongly."""
+"""What must hold of a scheduler that relies on hints and memory: nobody waits in vain, memory deceives nobody."""
 
 import numpy as np
 
@@ -36,7 +36,7 @@ def waits_in_vain(core):
 
 
 def check_everything(life):
-    """Hold every invariant, and what is remembered against a scheduler that sees the same objects for the first time."""
+    """Hold every invariant, and what is remembered against a scheduler that sees the objects for the first time."""
     core = life.cluster.core
     check(core)
     assert not waits_in_vain(core)

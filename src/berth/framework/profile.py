@@ -11,13 +11,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from berth.config.types import ExtensionPoint as Point
+from berth.framework.blame import ask, blamed
 from berth.framework.cycle_state import CycleState
 from berth.framework.interface import MAX_PERMIT_TIMEOUT_S, FeasibleNodes, PreFilterResult
 from berth.framework.memo import MemoKey, Memos
 from berth.framework.nominated_load import NominatedLoad
 from berth.framework.overlay import lay_over
 from berth.framework.preparation import Answer, Preparation, prepare
-from berth.framework.scores import Scored, ScorePlan, ScoreRunner, run_pre_score, run_score
+from berth.framework.scores import Scored, ScorePlan, ScoreRunner, pre_score, run_pre_score, run_score
 from berth.framework.status import Code, Status, error, is_success, unresolvable
 from berth.framework.sums import Sums
 from berth.framework.verdicts import FilterPlan, FilterRunner, Mask, Verdicts, call_filter, run_filters
@@ -89,8 +90,8 @@ class Profile:
         rejection: Status | None = None
         names: frozenset[str] | None = None
         narrowing: list[str] = []
-        for plugin in self._to_ask(Point.PRE_FILTER, pod, state.skip_filter, lambda p: p.pre_filter(state, pod)):
-            answer = plugin.pre_filter(state, pod)
+        for plugin in self._to_ask(Point.PRE_FILTER, pod, state.skip_filter, lambda p: _pre_filter(p, state, pod)):
+            answer = _pre_filter(plugin, state, pod)
             if isinstance(answer, PreFilterResult):
                 if answer.node_names is None:
                     continue
@@ -161,7 +162,7 @@ class Profile:
 
     def run_pre_score(self, state: CycleState, pod: PodInfo, nodes: FeasibleNodes) -> Status | None:
         """Run PreScore; return the first error."""
-        to_ask = self._to_ask(Point.PRE_SCORE, pod, state.skip_score, lambda p: p.pre_score(state, pod, nodes))
+        to_ask = self._to_ask(Point.PRE_SCORE, pod, state.skip_score, lambda p: pre_score(p, state, pod, nodes))
         return run_pre_score(to_ask, state, pod, nodes)
 
     def run_score(
@@ -174,10 +175,10 @@ class Profile:
     def run_reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
         """Run Reserve; return the first failure. The caller undoes with `run_unreserve`."""
         for plugin in self.at(Point.RESERVE):
-            status = plugin.reserve(state, pod, node_name)
+            status = ask("Reserve", plugin, plugin.reserve, state, pod, node_name)
             self.memos.note_reservation(plugin.name)
             if not is_success(status):
-                return status.by(plugin.name)  # type: ignore[no-any-return]
+                return blamed("Reserve", plugin.name, status)
         return None
 
     def run_unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
@@ -196,13 +197,13 @@ class Profile:
         """Run Permit: a rejection at once, else Wait if any plugin waits."""
         timeouts_s: dict[str, float] = {}
         for plugin in self.at(Point.PERMIT):
-            status, timeout_s = plugin.permit(state, pod, node_name)
+            status, timeout_s = ask("Permit", plugin, _permit, plugin, state, pod, node_name)
             if is_success(status):
                 continue
             if status.code is Code.WAIT:
                 timeouts_s[plugin.name] = min(timeout_s, MAX_PERMIT_TIMEOUT_S)
             else:
-                return Permitted(status.by(plugin.name), {})
+                return Permitted(blamed("Permit", plugin.name, status), {})
         return Permitted(Status(Code.WAIT) if timeouts_s else None, timeouts_s)
 
     def _to_ask(self, point: Point, pod: PodInfo, skipped: set[str], ask: Callable[[Any], Answer]) -> Sequence[Any]:
@@ -241,6 +242,15 @@ class Profile:
             if not is_success(status):
                 return status.by(plugin.name)  # type: ignore[no-any-return]
         return None
+
+
+def _pre_filter(plugin: Any, state: CycleState, pod: PodInfo) -> Any:
+    return ask("PreFilter", plugin, plugin.pre_filter, state, pod)
+
+
+def _permit(plugin: Any, state: CycleState, pod: PodInfo, node_name: str) -> tuple[Status | None, float]:
+    status, timeout_s = plugin.permit(state, pod, node_name)
+    return status, timeout_s
 
 
 def _nothing_left(narrowing: list[str]) -> Status:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from berth.framework.blame import ask
 from berth.framework.cycle_state import CycleState
 from berth.framework.interface import UNKNOWN, Codes, Dependencies, FilterColumn, Rows
 from berth.framework.memo import ColumnSnapshot, DependencySet, MemoEntry, MemoKey, Memos
@@ -64,7 +65,7 @@ class FilterRunner:
         """Return the plugin's codes over all rows of the table, and what they mean as `extra`."""
 
         def compute(rows: Rows) -> FilterColumn:
-            return self._compute(state, pod, table, rows)
+            return ask("Filter", self.plugin, self._compute, state, pod, table, rows)  # type: ignore[no-any-return]
 
         return memos.entry(key, self._dependencies, compute)
 
