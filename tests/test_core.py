@@ -162,6 +162,21 @@ def test_events_wait_while_a_cycle_is_open_and_none_is_lost():
     check(found.core)
 
 
+def test_nothing_in_the_queue_is_due_while_a_cycle_is_open():
+    """Else whoever sleeps until the next deadline would not sleep at all."""
+    plugins = {"postFilter": {"disabled": [{"name": "*"}], "enabled": [{"name": "Asking"}]}}
+    found = cluster(node(), config=with_profiles({"plugins": plugins}), plugins={"Asking": asking()})
+    for name in ("early", "late"):
+        found.put(pod(name, cpu="2"))
+        found.run()
+        if name == "early":
+            found.answer(found.requests[0])
+    assert found.core.is_cycle_open
+    assert found.core.next_deadline() is None
+    found.answer(found.requests[0])
+    assert found.core.next_deadline() is not None
+
+
 def test_the_pod_of_an_open_cycle_may_go():
     found = parked()
     found.delete("Pod", "default/b")

@@ -19,6 +19,7 @@ from berth.cycle.binding import bind_pod, reserve_and_permit, undo, will_wait
 from berth.cycle.decision import Decision
 from berth.cycle.evicting import Evictor
 from berth.cycle.schedule import Search, schedule_pod
+from berth.framework.blame import PluginBrokenError
 from berth.framework.build import build_profiles
 from berth.framework.effects import Answer, Effect, EmitEvent, PatchPodStatus, PodRef, Request, WaitUntil
 from berth.framework.events import ASSIGNED_POD_DELETE
@@ -72,8 +73,13 @@ class Core:
         handle = self._handle(config)
         self.profiles = build_profiles(config, registry, handle, self.memos)
         self.queue = self._make_queue()
+        self.evictions = handle.evictions
         self._evictor = Evictor(
-            handle, self.queue, tell=lambda effect: self._effects.append(effect), start=lambda s: self._advance(s, None)
+            handle,
+            self.queue,
+            tell=lambda effect: self._effects.append(effect),
+            start=lambda s: self._advance(s, None),
+            instrument=self.instrument,
         )
         self.search = Search(self.cache.table, self._break_tie)
         self.intake = Intake(self.cache, self.objects, self.queue, frozenset(self.profiles))
@@ -106,6 +112,7 @@ class Core:
             self._inbox.append(event)
             self._empty_inbox()
         self._settle()
+        self._announce_room()
         return self._take_effects()
 
     def step(self, now: float) -> list[Effect]:
@@ -119,12 +126,14 @@ class Core:
             if queued is not None:
                 self._cycle = self._schedule_one(queued)
                 self._advance(self._cycle, None)
+        self._announce_room()
         return self._take_effects()
 
     def next_deadline(self) -> float | None:
         """Return when `step` will have something to do even if nothing happens, or None."""
-        times = [self.queue.next_deadline(), self.waiting.next_deadline(), self.cache.next_expiry()]
-        times += [wait.deadline for wait, _ in self._waits]
+        times = [self.waiting.next_deadline(), *(wait.deadline for wait, _ in self._waits)]
+        if self._cycle is None:  # else what is due in the queue must wait for the cycle's end
+            times += [self.queue.next_deadline(), self.cache.next_expiry()]
         return min((time for time in times if time is not None), default=None)
 
     def _schedule_one(self, queued: QueuedPod) -> Steps:
@@ -223,7 +232,7 @@ class Core:
     def _broke(self, pod: PodInfo, bug: Exception) -> Status:
         """A bug, most likely in a plugin, has ended an attempt."""
         self.instrument.broke(pod, bug)
-        return error(f"{type(bug).__name__}: {bug}")
+        return error(str(bug) if isinstance(bug, PluginBrokenError) else f"{type(bug).__name__}: {bug}")
 
     def _reject(self, queued: QueuedPod, attempt: Attempt) -> None:
         """A pod that no node was found for goes back to the queue, and is told why."""
@@ -339,6 +348,13 @@ class Core:
     def _expire(self) -> None:
         for pod in self.cache.expire(self.now):
             self.queue.move(ASSIGNED_POD_DELETE, pod, None, self.now)
+
+    def _announce_room(self) -> None:
+        """A node that was promised to a pod, and neither is nor was given to it, may suit those who had to yield."""
+        for pod, node_name in self.nominator.take_released():
+            state = self.cache.state_of(pod.uid)
+            if state is None or self.cache.table.names[state.row] != node_name:
+                self.queue.move(ASSIGNED_POD_DELETE, on_node(pod, node_name), None, self.now, except_uid=pod.uid)
 
     def _take_effects(self) -> list[Effect]:
         effects, self._effects = self._effects, []

@@ -22,7 +22,7 @@ from berth.framework.events import (
 from berth.queue.changes import is_schedulers_own, node_changes, pod_changes
 from berth.queue.in_flight import Happened
 from berth.queue.queue import SchedulingQueue
-from berth.state.cache import Cache, on_node
+from berth.state.cache import Cache
 from berth.state.objects import ObjectStore, key_of
 from berth.state.pod_info import PodInfo, PodShapes
 
@@ -94,11 +94,8 @@ class Intake:
     def _put_bound(self, old: PodInfo | None, pod: PodInfo, now: float) -> None:
         known = self._cache.state_of(pod.uid)
         was_bound = known is not None and not known.assumed
-        promised = self._queue.nominator.node_of(pod.uid)
         self._queue.delete(pod.uid)
         self._cache.add_pod(pod)
-        if promised not in (pod.node_name, None):
-            self._note_room(pod, promised, now)
         if not was_bound:
             self._queue.move(ASSIGNED_POD_ADD, None, pod, now)
         elif old is not None:
@@ -110,15 +107,8 @@ class Intake:
             return []
         if self._cache.state_of(pod.uid) is not None:
             return [pod.uid] if pod.is_terminating else []
-        promised = self._queue.nominator.node_of(pod.uid)
         self._queue_pending(old, pod, now)
-        if promised is not None and self._queue.nominator.node_of(pod.uid) != promised:
-            self._note_room(pod, promised, now)
         return []
-
-    def _note_room(self, pod: PodInfo, node_name: str, now: float) -> None:
-        """A node that was promised to a pod is no more: others of its priority or below may go there."""
-        self._queue.move(ASSIGNED_POD_DELETE, on_node(pod, node_name), None, now, except_uid=pod.uid)
 
     def _queue_pending(self, old: PodInfo | None, pod: PodInfo, now: float) -> None:
         if pod.is_terminating:
@@ -131,13 +121,10 @@ class Intake:
 
     def _remove_pod(self, pod: PodInfo, now: float) -> list[str]:
         del self._pods[pod.key]
-        promised = self._queue.nominator.node_of(pod.uid)
         self._queue.delete(pod.uid)
         counted = self._cache.remove_pod(pod.uid)
         if counted is not None:
             self._queue.move(ASSIGNED_POD_DELETE, counted, None, now)
-        elif promised is not None:
-            self._note_room(pod, promised, now)
         return [pod.uid]
 
     def _take_node(self, event: ObjectEvent, now: float) -> None:

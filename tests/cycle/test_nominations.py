@@ -52,10 +52,39 @@ def test_room_that_is_promised_no_more_wakes_others(how):
     assert len(found.core.nominator) == 0
 
 
+def test_room_that_was_promised_to_a_pod_that_goes_elsewhere_wakes_others():
+    """The pod does not fit where it was promised room when it is tried, but it does on another node."""
+    nominated = pod("nominated").priority(10).nominated("n1").node_selector({"kubernetes.io/hostname": "n2"})
+    found = cluster(node(), node("n2").taint("no"), nominated.copy().gate("hold"), pod("a")).run()
+    assert found.nodes_of()["a"] == ""
+    found.put(nominated.tolerate("no"))
+    found.advance(2.0)
+    assert found.nodes_of() == {"nominated": "n2", "a": "n1"}
+    check(found.core)
+
+
+def test_room_that_is_promised_no_more_after_a_failure_wakes_others():
+    config, plugins, answers = preempting("n1")
+    found = cluster(node(), node("n2", cpu="3").taint("no"), config=config, plugins=plugins)
+    found.put(pod("big", cpu="2").priority(10))
+    found.run()
+    answers[0] = None
+    found.put(pod("a"))
+    found.run()
+    assert found.nodes_of()["a"] == ""
+    answers[0] = ""
+    found.core.queue.activate("default/big", found.now)
+    found.advance(20.0)
+    assert found.nodes_of() == {"big": "", "a": "n1"}
+    check(found.core)
+
+
 def preempting(node_name):
     plugins = {"postFilter": {"disabled": [{"name": "*"}], "enabled": [{"name": "Nominate"}]}}
     answers = [node_name]
-    nominate = plugin("Nominate", post_filter=lambda *_: (PostFilterResult(answers[0]), None))
+    nominate = plugin(
+        "Nominate", post_filter=lambda *_: (None if answers[0] is None else PostFilterResult(answers[0]), None)
+    )
     return with_profiles({"plugins": plugins}), {"Nominate": nominate}, answers
 
 

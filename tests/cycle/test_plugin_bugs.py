@@ -3,7 +3,7 @@
 import pytest
 
 from berth.framework.events import Action, ClusterEvent, ClusterEventWithHint
-from berth.framework.status import error
+from berth.framework.status import SKIP, error, unschedulable
 from berth.testing.invariants import check
 from tests.engine import boom, cluster, document, node, plugin, pod, reserving, with_profiles
 
@@ -52,6 +52,66 @@ def test_a_plugins_bug_costs_attempts_of_its_pod_and_nothing_else(methods):
     assert found.core.queue.find("default/a").attempts >= 4
 
 
+# The prefixes: pkg/scheduler/framework/runtime/framework.go, v1.36
+@pytest.mark.parametrize(
+    ("methods", "prefix"),
+    [
+        ({"pre_filter": boom}, 'running PreFilter plugin "Broken": '),
+        ({"filter_columns": boom, "filter": lambda *_: None}, 'running Filter plugin "Broken": '),
+        ({"pre_score": boom, "score": lambda *_: 1}, 'running PreScore plugin "Broken": '),
+        ({"score": lambda *_: 1, "normalize_score": boom}, 'running NormalizeScore plugin "Broken": '),
+        ({"reserve": boom, "unreserve": lambda *_: None}, 'running Reserve plugin "Broken": '),
+        ({"permit": boom}, 'running Permit plugin "Broken": '),
+        ({"pre_bind_pre_flight": boom, "pre_bind": lambda *_: None}, 'running PreBindPreFlight "Broken": '),
+        ({"pre_bind": boom}, 'running PreBind plugin "Broken": '),
+    ],
+)
+def test_an_exception_is_an_error_that_names_the_plugin(methods, prefix):
+    found = cluster(node(), node("n2"), config=document("Broken"), plugins={"Broken": plugin("Broken", **methods)})
+    found.put(pod("a"))
+    found.run()
+    assert found.patches("a")[-1].message == f"{prefix}RuntimeError: boom"
+    assert found.patches("a")[-1].reason == "SchedulerError"
+
+
+@pytest.mark.parametrize(
+    ("methods", "message"),
+    [
+        ({"reserve": lambda *_: error("full"), "unreserve": lambda *_: None}, 'running Reserve plugin "P": full'),
+        ({"reserve": lambda *_: unschedulable("full"), "unreserve": lambda *_: None}, "full"),
+        ({"permit": lambda *_: (error("no"), 0.0)}, 'running Permit plugin "P": no'),
+        ({"permit": lambda *_: (unschedulable("no"), 0.0)}, "no"),
+        ({"pre_bind": lambda *_: error("no")}, 'running PreBind plugin "P": no'),
+        ({"pre_bind": lambda *_: unschedulable("no")}, "no"),
+        (
+            {"pre_bind": lambda *_: None, "pre_bind_pre_flight": lambda *_: error("no")},
+            'running PreBindPreFlight "P": no',
+        ),
+        (
+            {"pre_bind": lambda *_: None, "pre_bind_pre_flight": lambda *_: unschedulable("no")},
+            (
+                'PreBindPreFlight P returned "Unschedulable", which is unsupported. '
+                "It is supposed to return Success, Skip, or Error status"
+            ),
+        ),
+    ],
+)
+def test_an_error_says_at_which_point_it_happened_and_a_rejection_speaks_for_itself(methods, message):
+    found = cluster(node(), config=document("P"), plugins={"P": plugin("P", **methods)})
+    found.put(pod("a"))
+    found.run()
+    assert found.patches("a")[-1].message == message
+
+
+def test_a_plugin_that_has_no_work_before_binding_is_not_asked_for_it():
+    idle = plugin("Idle", pre_bind_pre_flight=lambda *_: SKIP, pre_bind=boom)
+    found = cluster(node(), config=document("Idle"), plugins={"Idle": idle})
+    found.put(pod("a"))
+    found.run()
+    assert found.nodes_of() == {"a": "n1"}
+    assert idle.calls == ["pre_bind_pre_flight"]
+
+
 def test_post_filters_bug_is_an_error_of_the_attempt():
     broken = plugin("Broken", post_filter=boom)
     plugins = {"postFilter": {"disabled": [{"name": "*"}], "enabled": [{"name": "Broken"}]}}
@@ -59,7 +119,7 @@ def test_post_filters_bug_is_an_error_of_the_attempt():
     found.put(pod("a", cpu="2"))
     found.run()
     assert found.patches("a")[-1].reason == "SchedulerError"
-    assert "boom" in found.patches("a")[-1].message
+    assert found.patches("a")[-1].message == 'running PostFilter plugin "Broken": RuntimeError: boom'
     check(found.core)
 
 

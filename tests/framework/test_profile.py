@@ -179,7 +179,8 @@ def test_a_score_out_of_range_is_an_error_of_plugin_node_and_value(value, normal
         methods["normalize_score"] = lambda state, pod, scores: scores
     found = run(plugin("Wild", **methods))
     assert message(found) == (
-        f"running Score plugin \"Wild\": plugin 'Wild' returns an invalid score {value} for node 'n1': "
+        "applying score defaultWeights on Score plugins: plugin 'Wild' "
+        f"returns an invalid score {value} for node 'n1': "
         "it should be in the range of [0, 100] after normalizing"
     )
     assert found.patches("a")[-1].reason == "SchedulerError"
@@ -199,8 +200,14 @@ def test_a_score_that_fails_is_an_error(answer):
         return answer
 
     found = run(plugin("One", score=score))
-    assert message(found).startswith('running Score plugin "One": ')
-    assert ("no idea" in message(found)) or ("on node 'n0': KeyError" in message(found))
+    said = "no idea" if answer is not None else "node 'n0': KeyError: 'boom'"
+    assert message(found) == f'running Score plugins: plugin "One" failed with: {said}'
+
+
+def test_a_normalisation_that_fails_is_an_error():
+    made = plugin("One", score=lambda *_: 5, normalize_score=lambda *_: error("no idea"))
+    expected = 'running Normalize on Score plugins: plugin "One" failed with: no idea'
+    assert message(run(made)) == expected
 
 
 def test_a_plugin_that_skips_in_pre_score_does_not_score():

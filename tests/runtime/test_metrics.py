@@ -6,7 +6,8 @@ import pytest
 
 from berth.runtime.metrics import Metrics
 from berth.state.queued_pod import QueuedPod
-from berth.testing.builders import make_pod
+from berth.testing.builders import make_node, make_pod
+from berth.testing.virtual import VirtualCluster
 
 PROFILE = "default-scheduler"
 
@@ -102,3 +103,24 @@ def test_what_is_counted_is_logged_too(metrics, caplog):
         "bound pod default/web to node n1, attempt 1",
         "pod default/web was chosen a node, but not bound: the node is gone",
     ]
+
+
+def test_preemption_is_counted_by_upstreams_names(metrics):
+    low = [make_pod(f"v{n}").request(cpu="1").node("n1") for n in range(2)]
+    node = make_node("n1").capacity(cpu="2", memory="8Gi")
+    cluster = VirtualCluster(node, *low, make_pod("never").request(cpu="2").priority(5, "Never"))
+    cluster.core.instrument = cluster.core._evictor._instrument = metrics
+    cluster.answers_evictions = False
+    cluster.run()
+    cluster.put(make_pod("new").request(cpu="2").priority(10))
+    cluster.run()
+    cluster.now += 0.5
+    for request in list(cluster.requests):
+        cluster.answer(request)
+    metrics.observe(SimpleNamespace(core=cluster.core, pending_calls={}))
+    text = metrics.exposition().decode()
+    assert "scheduler_preemption_attempts_total 2.0" in text
+    assert "scheduler_preemption_victims_sum 2.0" in text
+    assert 'scheduler_preemption_victims_bucket{le="64"} 1.0' in text
+    assert 'scheduler_preemption_goroutines_execution_total{result="success"} 1.0' in text
+    assert 'scheduler_preemption_goroutines_duration_seconds_sum{result="success"} 0.5' in text

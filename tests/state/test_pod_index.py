@@ -131,6 +131,19 @@ def test_validate_finds_a_miscount():
         cache.index.validate()
 
 
+def test_a_group_of_terms_of_which_only_one_goes_by_namespace_labels_follows_them():
+    prod = {"namespaceSelector": {"matchLabels": {"env": "prod"}}}
+    terms = make_pod().pod_affinity("zone", {"app": "web"}, **prod).pod_affinity("host", {"app": "web"})
+    cache = Cache()
+    cache.put_node(make_node("n0").build())
+    cache.add_pod(web("a", "n0", "default").info())
+    group_of_both = TermGroup(terms.info().required_affinity_terms)
+    assert cache.index.group_counts(group_of_both).sum() == 0
+    cache.set_namespace("default", {"env": "prod"})
+    assert cache.index.group_counts(group_of_both).sum() == 1
+    cache.index.validate()
+
+
 class Index(RuleBasedStateMachine):
     """Pods and nodes come and go in any order; a recount must give the same."""
 

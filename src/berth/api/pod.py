@@ -35,6 +35,12 @@ class ContainerPort(Struct, frozen=True):
     protocol: str = "TCP"
 
 
+class ContainerRestartRule(Struct, frozen=True):
+    """containers[].restartPolicyRules[]: what is done when the container exits."""
+
+    action: str = ""
+
+
 class Container(Struct, frozen=True):
     """A regular or init container; an init container with restart_policy Always is a sidecar."""
 
@@ -43,6 +49,7 @@ class Container(Struct, frozen=True):
     ports: tuple[ContainerPort, ...] = ()
     resources: ResourceRequirements = ResourceRequirements()
     restart_policy: str = ""
+    restart_policy_rules: tuple[ContainerRestartRule, ...] = ()
 
 
 class NodeAffinityPreference(Struct, frozen=True):
@@ -243,6 +250,7 @@ class PodSpec(Struct, frozen=True):
     resources: ResourceRequirements | None = None
     volumes: tuple[Volume, ...] = ()
     host_network: bool = False
+    host_users: bool | None = None
     scheduling_gates: tuple[PodSchedulingGate, ...] = ()
     scheduling_group: PodSchedulingGroup | None = None
     resource_claims: tuple[PodResourceClaim, ...] = ()

@@ -9,6 +9,7 @@ from typing import Any
 
 from berth.config.types import ExtensionPoint as Point
 from berth.cycle.attempt import Attempt
+from berth.framework.blame import PluginBrokenError, ask, blamed
 from berth.framework.effects import WaitUntil
 from berth.framework.profile import Profile
 from berth.framework.status import Code, Status, error, is_success
@@ -16,6 +17,11 @@ from berth.framework.waiting_pods import WaitingPod
 from berth.state.cache import Cache
 
 BindSteps = Generator[Any, Any, Status | None]
+
+UNSUPPORTED = (
+    'PreBindPreFlight {plugin} returned "{code}", which is unsupported. '
+    "It is supposed to return Success, Skip, or Error status"
+)
 
 
 def reserve_and_permit(cache: Cache, attempt: Attempt, node_name: str) -> tuple[Status | None, dict[str, float]]:
@@ -56,46 +62,52 @@ def bind_pod(
 
 
 def will_wait(profile: Profile, attempt: Attempt, node_name: str) -> Status | bool:
-    """Say whether any PreBind plugin announces work for this pod, or the status of a pre-flight that failed."""
+    """Say whether any PreBind plugin announces work for this pod, or the status of a pre-flight that failed.
+
+    Those that have none are noted, and left out of PreBind.
+    """
     announced = False
     for plugin in profile.busy(Point.PRE_BIND, attempt.state):
         pre_flight = getattr(plugin, "pre_bind_pre_flight", None)
         if pre_flight is None:
             announced = True
             continue
-        status = pre_flight(attempt.state, attempt.pod, node_name)
+        status = ask("PreBindPreFlight", plugin, pre_flight, attempt.state, attempt.pod, node_name)
         if status is not None and status.code is Code.SKIP:
-            continue
-        if not is_success(status):
-            return status.by(plugin.name)  # type: ignore[no-any-return]
-        announced = True
+            attempt.state.skip_pre_bind.add(plugin.name)
+        elif is_success(status):
+            announced = True
+        elif status.code is Code.ERROR:
+            return blamed("PreBindPreFlight", plugin.name, status)
+        else:
+            return error(UNSUPPORTED.format(plugin=plugin.name, code=status.code.label))
     return announced
 
 
 def _pre_bind(attempt: Attempt, node_name: str) -> BindSteps:
     for plugin in attempt.profile.busy(Point.PRE_BIND, attempt.state):
-        status = yield from _run(plugin.pre_bind(attempt.state, attempt.pod, node_name))
+        if plugin.name in attempt.state.skip_pre_bind:
+            continue
+        status = yield from _run("PreBind", plugin, plugin.pre_bind, attempt, node_name)
         if not is_success(status) and status is not None and status.code is not Code.SKIP:
-            return _failed("PreBind", plugin.name, status)
+            return blamed("PreBind", plugin.name, status)
     return None
 
 
 def _bind(attempt: Attempt, node_name: str) -> BindSteps:
     for plugin in attempt.profile.at(Point.BIND):
-        status = yield from _run(plugin.bind(attempt.state, attempt.pod, node_name))
+        status = yield from _run("Bind", plugin, plugin.bind, attempt, node_name)
         if status is not None and status.code is Code.SKIP:
             continue
-        return None if is_success(status) or status is None else _failed("Bind", plugin.name, status)
+        return None if is_success(status) or status is None else blamed("Bind", plugin.name, status)
     return error("no Bind plugin took the pod: enable DefaultBinder, or another that does not Skip")
 
 
-def _run(answer: Any) -> Generator[Any, Any, Status | None]:
-    if isinstance(answer, Generator):
-        return (yield from answer)  # type: ignore[no-any-return]
-    return answer  # type: ignore[no-any-return]
-
-
-def _failed(point: str, plugin: str, status: Status) -> Status:
-    if status.code.is_rejection:
-        return status.by(plugin)
-    return Status(status.code, (f'running {point} plugin "{plugin}": {status.message}',), plugin)
+def _run(point: str, plugin: Any, method: Callable[..., Any], attempt: Attempt, node_name: str) -> BindSteps:
+    try:
+        answer = method(attempt.state, attempt.pod, node_name)
+        if isinstance(answer, Generator):
+            answer = yield from answer
+        return answer  # type: ignore[no-any-return]
+    except Exception as bug:
+        raise PluginBrokenError(point, plugin.name, bug) from bug

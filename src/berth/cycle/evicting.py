@@ -12,6 +12,7 @@ from typing import Any
 from berth.cycle.attempt import Attempt
 from berth.framework.effects import Answer, Effect, EmitEvent, EvictPod, PatchPodStatus, PodRef
 from berth.framework.handle import Handle
+from berth.framework.instrument import Instrument
 from berth.framework.status import error
 from berth.queue.queue import SchedulingQueue
 from berth.state.pod_info import PodInfo
@@ -23,7 +24,7 @@ Eviction = Generator[Any, Any, str]
 class Evictor:
     """Carries out what PostFilter found."""
 
-    __slots__ = ("_evictions", "_handle", "_queue", "_start", "_tell", "_waits")
+    __slots__ = ("_begun", "_evictions", "_handle", "_instrument", "_queue", "_start", "_tell", "_waits")
 
     def __init__(
         self,
@@ -32,7 +33,11 @@ class Evictor:
         *,
         tell: Callable[[Effect], None],
         start: Callable[[Eviction], None],
+        instrument: Instrument,
     ) -> None:
+        self._begun: dict[str, float] = {}
+        """When the preemptions began that are under way beside the cycles, by the preemptor's uid."""
+        self._instrument = instrument
         self._handle = handle
         self._evictions = handle.evictions
         self._queue = queue
@@ -47,7 +52,10 @@ class Evictor:
         victims = [victim for victim in attempt.victims if not victim.is_terminating]
         node_name = attempt.nominated_node_name or ""
         self._clear_nominations(attempt.pod, node_name)
+        self._instrument.making_room(len(attempt.victims))
         self._evictions.begin(attempt.pod.uid, victims)
+        if victims and not self._waits:
+            self._begun[attempt.pod.uid] = self._handle.now()
         for victim in victims:
             eviction = self._evict(victim, attempt.pod, node_name)
             if not self._waits:
@@ -80,6 +88,9 @@ class Evictor:
     def _answered(self, victim: PodInfo, preemptor: PodInfo, *, is_refused: bool) -> None:
         """After the last answer, see to it that the preemptor is not left lying."""
         has_failed = self._evictions.answered(preemptor.uid, victim.uid, is_refused=is_refused)
+        begun = None if has_failed is None else self._begun.pop(preemptor.uid, None)
+        if has_failed is not None and begun is not None:
+            self._instrument.room_made(has_failed, self._handle.now() - begun)
         queued = self._queue.find(preemptor.uid)
         # A pod that is gated was woken while it had to wait: victims may be gone already, and no event will tell again.
         if has_failed or (has_failed is False and queued is not None and queued.is_gated):

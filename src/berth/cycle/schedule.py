@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from berth.config.types import ExtensionPoint as Point
 from berth.cycle.attempt import Attempt
 from berth.cycle.sampling import Sampled, feasible_nodes_to_find, sample
+from berth.framework.blame import PluginBrokenError
 from berth.framework.diagnosis import Diagnosis
 from berth.framework.interface import FeasibleNodes
 from berth.framework.profile import searched_rows
@@ -91,7 +92,7 @@ def score_nodes(search: Search, attempt: Attempt) -> None:
     as_it_stands = verdicts is not None and verdicts.feasible() is nodes.mask and verdicts.sum_key is not None
     scored = profile.run_score(state, pod, nodes, verdicts.sum_key if verdicts and as_it_stands else None)
     if isinstance(scored, Status):
-        attempt.error = f'running Score plugin "{scored.plugin}": {scored.message}'
+        attempt.error = scored.message
     else:
         attempt.scored = scored
 
@@ -112,8 +113,11 @@ def run_post_filter(attempt: Attempt) -> Steps:
     reasons: list[str] = []
     refused_by = ""
     for plugin in attempt.profile.at(Point.POST_FILTER):
-        answer = plugin.post_filter(attempt.state, attempt.pod, diagnosis)
-        result, status = (yield from answer) if isinstance(answer, Generator) else answer
+        try:
+            answer = plugin.post_filter(attempt.state, attempt.pod, diagnosis)
+            result, status = (yield from answer) if isinstance(answer, Generator) else answer
+        except Exception as bug:
+            raise PluginBrokenError("PostFilter", plugin.name, bug) from bug
         if result is not None:
             attempt.nominated_node_name, attempt.victims = result.nominated_node_name, result.victims
         if is_success(status):

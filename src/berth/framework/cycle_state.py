@@ -10,12 +10,13 @@ class CycleState:
     are tried out; others are shared and must not be changed after PreFilter.
     """
 
-    __slots__ = ("_data", "skip_filter", "skip_score")
+    __slots__ = ("_data", "skip_filter", "skip_pre_bind", "skip_score")
 
     def __init__(self) -> None:
         self._data: dict[str, Any] = {}
         self.skip_filter: set[str] = set()
         self.skip_score: set[str] = set()
+        self.skip_pre_bind: set[str] = set()
 
     def write(self, key: str, value: Any) -> None:
         """Keep `value` under `key`; plugins use their own name as key, or start it with that."""

@@ -13,9 +13,11 @@ from berth.state.pod_info import PodInfo
 class Evictions:
     """The victims that are asked to go and not yet known to be going, by preemptor."""
 
-    __slots__ = ("_cache", "_failed", "_under_way")
+    __slots__ = ("_cache", "_failed", "_under_way", "searches")
 
     def __init__(self, cache: Cache) -> None:
+        self.searches = 0
+        """How often a plugin has looked for victims, whether it found any or not; plugins count."""
         self._cache = cache
         self._under_way: dict[str, set[str]] = {}
         self._failed: set[str] = set()

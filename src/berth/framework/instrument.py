@@ -33,6 +33,12 @@ class Instrument:
     def binding_failed(self, pod: "PodInfo", reason: str) -> None:
         """A pod was chosen a node but not bound."""
 
+    def making_room(self, victims: int) -> None:
+        """So many pods are about to be evicted for another."""
+
+    def room_made(self, has_failed: bool, seconds: float) -> None:
+        """The API server has answered for the last victim of a preemption that ran beside the cycles."""
+
     def event_handled(self, event: str, seconds: float) -> None:
         """An event from the cluster has been taken in."""
 

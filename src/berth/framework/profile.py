@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from berth.config.types import ExtensionPoint as Point
+from berth.framework.blame import PluginBrokenError, ask, blamed
 from berth.framework.cycle_state import CycleState
 from berth.framework.interface import MAX_PERMIT_TIMEOUT_S, FeasibleNodes, PreFilterResult
 from berth.framework.memo import MemoKey, Memos
@@ -98,11 +99,11 @@ class Profile:
         rejection: Status | None = None
         names: frozenset[str] | None = None
         narrowing: list[str] = []
-        prepared = self._prepared(Point.PRE_FILTER, pod, lambda p: p.pre_filter(state, pod))
+        prepared = self._prepared(Point.PRE_FILTER, pod, lambda p: _pre_filter(p, state, pod))
         if prepared is not None:
             state.skip_filter |= prepared.skipped
         for plugin in self.at(Point.PRE_FILTER) if prepared is None else prepared.to_ask:
-            answer = plugin.pre_filter(state, pod)
+            answer = _pre_filter(plugin, state, pod)
             if isinstance(answer, PreFilterResult):
                 if answer.node_names is None:
                     continue
@@ -175,15 +176,15 @@ class Profile:
 
     def run_pre_score(self, state: CycleState, pod: PodInfo, nodes: FeasibleNodes) -> Status | None:
         """Run PreScore; a plugin that skips is left out of Score. Return the first error."""
-        prepared = self._prepared(Point.PRE_SCORE, pod, lambda p: p.pre_score(state, pod, nodes))
+        prepared = self._prepared(Point.PRE_SCORE, pod, lambda p: _pre_score(p, state, pod, nodes))
         if prepared is not None:
             state.skip_score |= prepared.skipped
         for plugin in self.at(Point.PRE_SCORE) if prepared is None else prepared.to_ask:
-            status = plugin.pre_score(state, pod, nodes)
+            status = _pre_score(plugin, state, pod, nodes)
             if status is None or is_success(status):
                 continue
             if status.code is not Code.SKIP:
-                return status.by(plugin.name)  # type: ignore[no-any-return]
+                return status.by(plugin.name)
             state.skip_score.add(plugin.name)
             if prepared is not None:
                 prepared.note_skip(plugin, pod)
@@ -199,10 +200,10 @@ class Profile:
     def run_reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
         """Run Reserve; return the first failure. The caller undoes with `run_unreserve`."""
         for plugin in self.busy(Point.RESERVE, state):
-            status = plugin.reserve(state, pod, node_name)
+            status = ask("Reserve", plugin, plugin.reserve, state, pod, node_name)
             self.memos.note_reservation(plugin.name)
             if not is_success(status):
-                return status.by(plugin.name)  # type: ignore[no-any-return]
+                return blamed("Reserve", plugin.name, status)
         return None
 
     def run_unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
@@ -221,13 +222,13 @@ class Profile:
         """Run Permit: a rejection at once, else Wait if any plugin waits."""
         timeouts_s: dict[str, float] = {}
         for plugin in self.at(Point.PERMIT):
-            status, timeout_s = plugin.permit(state, pod, node_name)
+            status, timeout_s = ask("Permit", plugin, _permit, plugin, state, pod, node_name)
             if is_success(status):
                 continue
             if status.code is Code.WAIT:
                 timeouts_s[plugin.name] = min(timeout_s, MAX_PERMIT_TIMEOUT_S)
             else:
-                return Permitted(status.by(plugin.name), {})
+                return Permitted(blamed("Permit", plugin.name, status), {})
         return Permitted(Status(Code.WAIT) if timeouts_s else None, timeouts_s)
 
     def _prepared(self, point: Point, pod: PodInfo, ask: Callable[[Any], Answer]) -> Preparation | None:
@@ -271,6 +272,25 @@ class Profile:
             if not is_success(status):
                 return status.by(plugin.name)  # type: ignore[no-any-return]
         return None
+
+
+def _pre_filter(plugin: Any, state: CycleState, pod: PodInfo) -> Any:
+    try:  # not `ask`: this runs for every pod, and costs nothing while nothing is raised
+        return plugin.pre_filter(state, pod)
+    except Exception as bug:
+        raise PluginBrokenError("PreFilter", plugin.name, bug) from bug
+
+
+def _pre_score(plugin: Any, state: CycleState, pod: PodInfo, nodes: FeasibleNodes) -> Status | None:
+    try:
+        return plugin.pre_score(state, pod, nodes)  # type: ignore[no-any-return]
+    except Exception as bug:
+        raise PluginBrokenError("PreScore", plugin.name, bug) from bug
+
+
+def _permit(plugin: Any, state: CycleState, pod: PodInfo, node_name: str) -> tuple[Status | None, float]:
+    status, timeout_s = plugin.permit(state, pod, node_name)
+    return status, timeout_s
 
 
 def _nothing_left(narrowing: list[str]) -> Status:

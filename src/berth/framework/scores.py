@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from berth.framework.blame import PluginBrokenError, ask
 from berth.framework.cycle_state import CycleState
 from berth.framework.interface import (
     MAX_NODE_SCORE,
@@ -147,7 +148,10 @@ class ScoreRunner:
         """Return what asks the plugin about some rows: for raw scores, and what is known of all of them."""
 
         def compute(rows: Rows) -> tuple[Scores, ScoreFacts]:
-            raw = self.plugin.score_columns(state, pod, table, rows)
+            try:
+                raw = self.plugin.score_columns(state, pod, table, rows)
+            except Exception as bug:
+                raise PluginBrokenError("Score", self.name, bug) from bug
             return raw, facts.note(raw)
 
         return compute
@@ -159,7 +163,9 @@ class ScoreRunner:
             if part is not None:
                 return part
         raw = self._raw(state, pod, nodes) if entry is None else entry.column[nodes.rows]
-        return raw.by(self.name) if isinstance(raw, Status) else self._normalized(state, pod, raw, nodes)
+        if isinstance(raw, Status):
+            return self._failed("running Score plugins", raw)
+        return self._normalized(state, pod, raw, nodes)
 
     def _steady_share(
         self, entry: MemoEntry, state: CycleState, pod: PodInfo, nodes: FeasibleNodes
@@ -183,25 +189,30 @@ class ScoreRunner:
         return _Part(self.name, self.weight, None, facts.normalized_zero)
 
     def _normalized(self, state: CycleState, pod: PodInfo, raw: Scores, nodes: FeasibleNodes) -> _Part | Status:
-        scores = raw if self._normalize is None else self._normalize(state, pod, raw)
+        normalize = self._normalize
+        scores = raw if normalize is None else ask("NormalizeScore", self.plugin, normalize, state, pod, raw)
         if isinstance(scores, Status):
-            return scores.by(self.name)
+            return self._failed("running Normalize on Score plugins", scores)
         wrong = self._out_of_range(scores, nodes)
         return wrong if wrong is not None else _Part(self.name, self.weight, None, scores * self.weight)
 
     def _raw(self, state: CycleState, pod: PodInfo, nodes: FeasibleNodes) -> Scores | Status:
         if self._by_column:
-            return self.plugin.score_columns(state, pod, nodes.table, nodes.rows)  # type: ignore[no-any-return]
+            arguments = state, pod, nodes.table, nodes.rows
+            return ask("Score", self.plugin, self.plugin.score_columns, *arguments)  # type: ignore[no-any-return]
         scores = []
         for view in nodes.views():
             try:
                 score = self.plugin.score(state, pod, view)
             except Exception as broken:  # a third-party plugin's bug must not stop the scheduler
-                return error(f"plugin {self.name!r} failed on node {view.name!r}: {type(broken).__name__}: {broken}")
+                return error(f"node {view.name!r}: {type(broken).__name__}: {broken}")
             if isinstance(score, Status):
                 return score
             scores.append(score)
         return np.array(scores, dtype=np.int64)
+
+    def _failed(self, doing: str, status: Status) -> Status:
+        return error(f'{doing}: plugin "{self.name}" failed with: {status.message}').by(self.name)
 
     def _out_of_range(self, scores: Scores, nodes: FeasibleNodes) -> Status | None:
         if not len(scores) or (scores.min() >= MIN_NODE_SCORE and scores.max() <= MAX_NODE_SCORE):
@@ -209,7 +220,8 @@ class ScoreRunner:
         wrong = int(np.flatnonzero((scores < MIN_NODE_SCORE) | (scores > MAX_NODE_SCORE))[0])
         node = nodes.table.names[int(nodes.row_array()[wrong])]
         return error(
-            f"plugin {self.name!r} returns an invalid score {int(scores[wrong])} for node {node!r}: "
+            f"applying score defaultWeights on Score plugins: plugin {self.name!r} "
+            f"returns an invalid score {int(scores[wrong])} for node {node!r}: "
             f"it should be in the range of [{MIN_NODE_SCORE}, {MAX_NODE_SCORE}] after normalizing"
         ).by(self.name)
 

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from berth.framework.blame import PluginBrokenError
 from berth.framework.cycle_state import CycleState
 from berth.framework.interface import UNKNOWN, Codes, Dependencies, FilterColumn, Rows
 from berth.framework.memo import ColumnSnapshot, Compute, DependencySet, MemoEntry, MemoKey, Memos, Slot
@@ -66,7 +67,14 @@ class FilterRunner:
 
     def compute(self, state: CycleState, pod: PodInfo, table: NodeTable) -> Compute:
         """Return what asks the plugin about some rows: for codes, and what they mean."""
-        return lambda rows: self._compute(state, pod, table, rows)
+
+        def compute(rows: Rows) -> FilterColumn:
+            try:
+                return self._compute(state, pod, table, rows)  # type: ignore[no-any-return]
+            except Exception as bug:
+                raise PluginBrokenError("Filter", self.name, bug) from bug
+
+        return compute
 
     def verdict(self, entry: MemoEntry) -> Verdict:
         """Return what the plugin says, as the entry stands."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from berth.cycle.decision import Decision
@@ -81,6 +81,16 @@ class Metrics(SchedulerLog, Collector):
         self.after_flush = _counter(
             "pod_scheduled_after_flush", "Pods scheduled after a flush of the unschedulable by age."
         )
+        self.victims = _histogram("preemption_victims", "Pods chosen to be preempted.", exponential_buckets(1, 2, 7))
+        self.preemption_duration = _histogram(
+            "preemption_goroutines_duration_seconds",
+            "Duration of preemptions beside the scheduling cycles, until the last victim is asked to go.",
+            exponential_buckets(0.01, 2, 20),
+            "result",
+        )
+        self.preemptions = _counter(
+            "preemption_goroutines_execution", "Preemptions beside the scheduling cycles, by result.", "result"
+        )
         self.registry = CollectorRegistry(auto_describe=False)
         self.registry.register(self)
 
@@ -137,6 +147,16 @@ class Metrics(SchedulerLog, Collector):
         """Permit's wait is over."""
         self.permit_wait.observe(seconds, (result,))
 
+    def making_room(self, victims: int) -> None:
+        """A node was chosen to be freed of so many pods."""
+        self.victims.observe(victims)
+
+    def room_made(self, has_failed: bool, seconds: float) -> None:
+        """The victims are on their way, or one of them stays."""
+        result = ("error" if has_failed else "success",)
+        self.preemption_duration.observe(seconds, result)
+        self.preemptions.add(result)
+
     def event_handled(self, event: str, seconds: float) -> None:
         """An event was taken in."""
         self.event_handling.observe(seconds, (event,))
@@ -152,11 +172,13 @@ class Metrics(SchedulerLog, Collector):
         """All families."""
         for tally in (
             self.attempts, self.attempt_duration, self.algorithm_duration, self.event_handling, self.extension_points,
-            self.sli_duration, self.pod_attempts, self.incoming, self.permit_wait, self.after_flush,
+            self.sli_duration, self.pod_attempts, self.incoming, self.permit_wait, self.after_flush, self.victims,
+            self.preemption_duration, self.preemptions,
         ):  # fmt: skip
             yield from tally.collect()
         if self._scheduler is not None:
             core = self._scheduler.core
+            yield _preemption_attempts(core)
             yield _pending_pods(core)
             yield _cache_size(core)
             yield _unschedulable_pods(core)
@@ -177,6 +199,11 @@ def _gauge(name: str, help_text: str, label: str, values: Iterable[tuple[str, fl
     for value, amount in values:
         family.add_metric((value,), amount)
     return family
+
+
+def _preemption_attempts(core: "Core") -> Metric:
+    text = "Attempts to preempt other pods in the cluster till now."
+    return CounterMetricFamily(f"{PREFIX}preemption_attempts", text, value=core.evictions.searches)
 
 
 def _pending_pods(core: "Core") -> Metric:

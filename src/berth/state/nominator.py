@@ -12,11 +12,12 @@ from berth.state.pod_info import PodInfo
 class Nominator:
     """Which pods are nominated to which node."""
 
-    __slots__ = ("_by_node", "_node_of", "_watchers")
+    __slots__ = ("_by_node", "_node_of", "_released", "_watchers")
 
     def __init__(self) -> None:
         self._node_of: dict[str, str] = {}
         self._by_node: dict[str, dict[str, PodInfo]] = {}
+        self._released: list[tuple[PodInfo, str]] = []
         self._watchers: list[set[str]] = []
 
     def __len__(self) -> int:
@@ -37,7 +38,7 @@ class Nominator:
         if node_name is None:
             return
         pods = self._by_node[node_name]
-        del pods[uid]
+        self._released.append((pods.pop(uid), node_name))
         if not pods:
             del self._by_node[node_name]
         self._note(node_name)
@@ -49,6 +50,11 @@ class Nominator:
             del self._node_of[pod.uid]
         self._note(node_name)
         return pods
+
+    def take_released(self) -> list[tuple[PodInfo, str]]:
+        """Return, once, which pods gave up which nodes and have not been promised them again."""
+        released, self._released = self._released, []
+        return [(pod, node_name) for pod, node_name in released if self._node_of.get(pod.uid) != node_name]
 
     def watch(self) -> set[str]:
         """Return a set to which the names of nodes are added whose nominations change; the caller empties it."""

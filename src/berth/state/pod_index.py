@@ -43,6 +43,10 @@ class PodGroup(NamedTuple):
         """Return the only namespaces where pods of the group may be, or None where namespaces' labels decide."""
         return self.namespaces if self.namespace_selector.nothing else None
 
+    def goes_by_labels(self) -> bool:
+        """Say whether namespaces' labels have a say in which pods are meant."""
+        return not self.namespace_selector.nothing
+
     def selects(self, pod: PodInfo, namespaces: Namespaces) -> bool:
         """Say whether the pod is one of the set, leaving aside whether it is being deleted."""
         if pod.namespace not in self.namespaces and not _selected(self.namespace_selector, pod.namespace, namespaces):
@@ -60,6 +64,10 @@ class TermGroup(NamedTuple):
         """Return the only namespaces where pods of the group may be, or None where namespaces' labels decide."""
         listed = [term.namespaces for term in self.terms if term.namespace_selector.nothing]
         return listed[0] if listed else None
+
+    def goes_by_labels(self) -> bool:
+        """Say whether namespaces' labels have a say in which pods are meant, be it for one term of several."""
+        return any(not term.namespace_selector.nothing for term in self.terms)
 
     def selects(self, pod: PodInfo, namespaces: Namespaces) -> bool:
         """Say whether the pod matches every term."""
@@ -264,7 +272,7 @@ class PodIndex:
             self._namespaces[namespace] = labels
         self.version += 1
         self.terms_version += 1
-        for group in [group for key, group in self._groups.items() if key.scope() is None]:
+        for group in [group for key, group in self._groups.items() if key.goes_by_labels()]:
             del self._groups[group.group]
             self._drop(group)
         for terms in self._terms.values():

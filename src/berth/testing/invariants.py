@@ -65,15 +65,17 @@ def check_nominator(nominator: Nominator) -> None:
 
 
 def decide(core: Core, pod: PodInfo, *, memos: bool) -> Attempt:
-    """Return what would be decided about a pod now, with the first of equals chosen; nothing is assumed."""
+    """Return what would be decided about a pod now, with the first of equals chosen; nothing is assumed.
+
+    Where PostFilter needs an answer from outside, what was found before that is all there is.
+    """
     profile = core.profiles[pod.spec.scheduler_name]
     attempt = Attempt(profile, pod)
     search = Search(core.cache.table, lambda rows: int(rows[0]))
     search.start_index = core.search.start_index
     enabled, core.memos.enabled = core.memos.enabled, memos
     try:
-        for _ in schedule_pod(search, attempt):
-            raise AssertionError(f"pod {pod.key} needs an answer from outside")
+        next(schedule_pod(search, attempt), None)
     finally:
         core.memos.enabled = enabled
     return attempt
@@ -106,7 +108,8 @@ def _check_pods(core: Core) -> None:
             assert core.cache.table.names[state.row] == pod.node_name, f"pod {pod.key} is counted on another node"
             assert pod.uid not in queued, f"pod {pod.key} is bound and queued"
         elif pod.spec.scheduler_name in core.profiles and not pod.is_terminating:
-            assert pod.uid in queued or pod.uid in core.queue.in_flight, f"pod {pod.key} is lost"
+            awaited = state is not None and state.binding_finished  # the watch has yet to bring it
+            assert awaited or pod.uid in queued or pod.uid in core.queue.in_flight, f"pod {pod.key} is lost"
             assert state is None or pod.uid not in queued, f"pod {pod.key} is assumed and queued"
     known = {pod.uid for pod in core.intake._pods.values()}
     gone = core.cache.states().keys() - known

@@ -61,6 +61,10 @@ def test_pods(pod, old, new, expected):
         (NEAR, zoned("n", "a"), zoned("n", "b"), QUEUE),
         (NEAR, zoned("n", "a"), zoned("n", "a").label("disk", "ssd"), SKIP),
         (NEAR, zoned("n", "a"), None, SKIP),
+        (SERIES, zoned("n", "a"), None, QUEUE),
+        (SERIES, make_node("n"), None, SKIP),
+        (AWAY, zoned("n", "a"), None, QUEUE),
+        (make_pod("p"), zoned("n", "a"), None, SKIP),
         (AWAY, None, make_node("n"), QUEUE),
         (AWAY, make_node("n"), make_node("n").label(HOST, "m"), QUEUE),
         (AWAY, make_node("n"), zoned("n", "a"), SKIP),
@@ -76,6 +80,8 @@ def test_nodes_whose_domain_running_pods_guard_are_watched_too():
     pod = make_pod().labels(DB).info()
     assert hint_of(guarded, "Node")(pod, zoned("a1", "a").build(), zoned("a1", "b").build()) is QUEUE
     assert hint_of(plugin(), "Node")(pod, zoned("a1", "a").build(), zoned("a1", "b").build()) is SKIP
+    assert hint_of(guarded, "Node")(pod, zoned("a1", "a").build(), None) is QUEUE
+    assert hint_of(plugin(), "Node")(pod, zoned("a1", "a").build(), None) is SKIP
 
 
 def test_namespaces():
@@ -90,4 +96,4 @@ def test_namespaces():
 def test_what_is_registered():
     events = {(r.event.resource, r.event.action) for r in plugin().events_to_register()}
     assert ("Pod", Action.ADD | Action.UPDATE_POD_LABEL | Action.DELETE) in events
-    assert ("Node", Action.ADD | Action.UPDATE_NODE_LABEL) in events
+    assert ("Node", Action.ADD | Action.UPDATE_NODE_LABEL | Action.DELETE) in events

@@ -25,6 +25,10 @@ def on_node(labels, namespace="default"):
     return make_pod("other", namespace).labels(labels).node("a1").info()
 
 
+# Pods that are being deleted are not counted: pkg/scheduler/framework/plugins/podtopologyspread, countPodsMatchSelector
+LEAVING = make_pod("other").labels(WEB).node("a1").terminating().info()
+
+
 @pytest.mark.parametrize(
     ("old", "new", "expected"),
     [
@@ -37,6 +41,9 @@ def on_node(labels, namespace="default"):
         (on_node(WEB), on_node({"app": "db"}), QUEUE),
         (on_node({"app": "db"}), on_node(WEB), QUEUE),
         (on_node(WEB), on_node({**WEB, "tier": "gold"}), SKIP),
+        (on_node(WEB), LEAVING, QUEUE),
+        (LEAVING, None, SKIP),
+        (None, LEAVING, SKIP),
         (make_pod("waiting").info(), WAITING, QUEUE),
         (WAITING, make_pod("waiting").labels(WEB).tolerate("gpu").info(), QUEUE),
         (WAITING, WAITING, SKIP),
@@ -82,7 +89,7 @@ def test_nodes(pod, old, new, expected):
 
 def test_what_is_registered():
     events = {(r.event.resource, r.event.action) for r in plugin().events_to_register()}
-    pod_actions = Action.ADD | Action.UPDATE_POD_LABEL | Action.UPDATE_POD_TOLERATION | Action.DELETE
+    pod_actions = Action.ADD | Action.UPDATE | Action.DELETE
     node_actions = Action.ADD | Action.DELETE | Action.UPDATE_NODE_LABEL | Action.UPDATE_NODE_TAINT
     assert events == {("Pod", pod_actions), ("Node", node_actions)}
 

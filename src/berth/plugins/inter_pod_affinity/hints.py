@@ -13,7 +13,7 @@ from berth.state.pod_index import REQUIRED_ANTI_AFFINITY, PodIndex, TermGroup
 from berth.state.pod_info import AffinityTerm, PodInfo
 
 POD_EVENT = ClusterEvent("Pod", Action.ADD | Action.UPDATE_POD_LABEL | Action.DELETE)
-NODE_EVENT = ClusterEvent("Node", Action.ADD | Action.UPDATE_NODE_LABEL)
+NODE_EVENT = ClusterEvent("Node", Action.ADD | Action.UPDATE_NODE_LABEL | Action.DELETE)
 NAMESPACE_EVENT = ClusterEvent("Namespace", Action.ADD | Action.UPDATE | Action.DELETE)
 
 
@@ -48,14 +48,16 @@ class Hints:
             return QueueingHint.QUEUE
 
     def after_node_change(self, pod: PodInfo, old: Node | None, new: Node | None) -> QueueingHint:
-        """Queue where a node comes that has what affinity needs, or one changes its domain."""
-        if new is None:
-            return QueueingHint.SKIP
+        """Queue where a node comes that has what affinity needs, or one changes its domain or takes pods out of it."""
         try:
             needed = {term.topology_key for term in pod.required_affinity_terms}
             watched = needed | {term.topology_key for term in self._repelling(pod)}
         except SelectorError:
             return QueueingHint.QUEUE
+        if new is None:  # the pods that still run there are in no domain any more
+            starts = TermGroup(pod.required_affinity_terms).selects(pod, self._index.namespaces)
+            freed = watched if starts else {term.topology_key for term in self._repelling(pod)}
+            return _hint(old is not None and any(key in old.metadata.labels for key in freed))
         if old is None:
             return _hint(all(key in new.metadata.labels for key in needed))
         return _hint(any(old.metadata.labels.get(key) != new.metadata.labels.get(key) for key in watched))

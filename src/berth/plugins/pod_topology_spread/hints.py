@@ -16,7 +16,8 @@ from berth.state.pod_info import PodInfo
 
 ConstraintsOf = Callable[[PodInfo], tuple[Constraint, ...]]
 
-POD_EVENT = ClusterEvent("Pod", Action.ADD | Action.UPDATE_POD_LABEL | Action.UPDATE_POD_TOLERATION | Action.DELETE)
+POD_EVENT = ClusterEvent("Pod", Action.ADD | Action.UPDATE | Action.DELETE)
+"""Any update, since a pod counts no more once it is being deleted."""
 NODE_EVENT = ClusterEvent("Node", Action.ADD | Action.DELETE | Action.UPDATE_NODE_LABEL | Action.UPDATE_NODE_TAINT)
 ANY_CHANGE = Action.ADD | Action.UPDATE | Action.DELETE
 
@@ -82,7 +83,7 @@ def _asks_differently(old: PodInfo, new: PodInfo) -> bool:
 
 
 def _counts(constraint: Constraint, other: PodInfo | None) -> bool:
-    return other is not None and constraint.selector.matches(other.labels)
+    return other is not None and not other.is_terminating and constraint.selector.matches(other.labels)
 
 
 def _place(node: Node | None, keys: tuple[str, ...], included: list[Inclusion]) -> object:

@@ -51,6 +51,7 @@ class DefaultPreemption:
         self, state: CycleState, pod: PodInfo, diagnosis: Diagnosis
     ) -> tuple[PostFilterResult | None, Status | None]:
         """Name the node to free and who must go, or say why none can be; who may not ask keeps its nomination."""
+        self._handle.evictions.searches += 1
         nominated = self._nominated_row(pod)
         refusal = ineligibility(pod, nominated, diagnosis, self._table)
         if refusal is not None:

@@ -1,0 +1,10 @@
+"""Thousands of random events without the flush, with everything checked after each: left to `make soak`."""
+
+import pytest
+
+from tests.liveness.test_liveness import live
+
+
+@pytest.mark.parametrize("seed", range(1000, 1012))
+def test_every_pod_that_could_run_does_run_in_a_long_life(seed):
+    live(seed, 3000)
