@@ -70,7 +70,7 @@ class FilterRunner:
 
         def compute(rows: Rows) -> FilterColumn:
             try:
-                return self._compute(state, pod, table, rows)  # type: ignore[no-any-return]
+                return self._compute(state, pod, table, rows)
             except Exception as bug:
                 raise PluginBrokenError("Filter", self.name, bug) from bug
 
