@@ -19,6 +19,7 @@ from berth.cycle.binding import bind_pod, reserve_and_permit, undo, will_wait
 from berth.cycle.decision import Decision
 from berth.cycle.evicting import Evictor
 from berth.cycle.schedule import Search, schedule_pod
+from berth.extender.http_extender import Whole, as_known, build_extenders
 from berth.framework.build import build_profiles
 from berth.framework.effects import Answer, Effect, EmitEvent, PatchPodStatus, PodRef, Request, WaitUntil
 from berth.framework.events import ASSIGNED_POD_DELETE
@@ -57,7 +58,9 @@ class Core:
         memos: bool = True,
         instrument: Instrument | None = None,
         stopwatch: Callable[[], float] = lambda: 0.0,
+        whole: Whole = as_known,
     ) -> None:
+        """`whole` gives pods and nodes as JSON for extenders, where somebody keeps more of them than the structs."""
         self.generation: Generation = generation_of(config)
         self.now = 0.0
         self.cache = Cache(self.generation.assumed_ttl_s)
@@ -70,7 +73,7 @@ class Core:
         self._rng = rng
         self._stopwatch = stopwatch
         handle = self._handle(config)
-        self.profiles = build_profiles(config, registry, handle, self.memos)
+        self.profiles = build_profiles(config, registry, handle, self.memos, build_extenders(config.extenders, whole))
         self.queue = self._make_queue()
         self._evictor = Evictor(
             handle, self.queue, tell=lambda effect: self._effects.append(effect), start=lambda s: self._advance(s, None)
@@ -141,6 +144,7 @@ class Core:
         except Exception as bug:  # one pod's bad luck must not stop the others
             attempt.error, attempt.chosen_row = self._broke(pod, bug).message, None
         self._record(attempt, queued, self._stopwatch() - started)
+        self._tell_extenders(attempt)
         if attempt.chosen_row is None:
             self._reject(queued, attempt)
             return
@@ -174,6 +178,7 @@ class Core:
                 status = yield from bind_pod(attempt, node_name, waiting, lambda: self._passed_permit(waiting))
             except Exception as bug:  # likewise
                 status = self._broke(attempt.pod, bug)
+            self._tell_extenders(attempt, "bind")
         if status is not None:
             self.waiting.remove(attempt.pod.uid)
             self._undo(queued, attempt, node_name, status)
@@ -278,6 +283,12 @@ class Core:
         if len(self.trace) > TRACED_PODS:
             self.trace.popitem(last=False)
         self.instrument.decided(decision, seconds)
+
+    def _tell_extenders(self, attempt: Attempt, verb: str = "") -> None:
+        """Tell the observer of calls that failed, of one verb or of all so far."""
+        for asked in attempt.state.asked:
+            if asked.problem and verb in ("", asked.verb):
+                self.instrument.extender_failed(attempt.pod, asked)
 
     def _node_names(self) -> tuple[str, ...]:
         position = self.cache.table.node_log.position

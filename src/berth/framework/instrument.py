@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from berth.cycle.decision import Decision
+    from berth.framework.extenders import Asked
     from berth.state.pod_info import PodInfo
     from berth.state.queued_pod import QueuedPod
 
@@ -32,6 +33,9 @@ class Instrument:
 
     def binding_failed(self, pod: "PodInfo", reason: str) -> None:
         """A pod was chosen a node but not bound."""
+
+    def extender_failed(self, pod: "PodInfo", asked: "Asked") -> None:
+        """A call to an extender about a pod has failed."""
 
     def event_handled(self, event: str, seconds: float) -> None:
         """An event from the cluster has been taken in."""

@@ -12,6 +12,7 @@ import numpy as np
 
 from berth.config.types import ExtensionPoint as Point
 from berth.framework.cycle_state import CycleState
+from berth.framework.extenders import Extender
 from berth.framework.interface import MAX_PERMIT_TIMEOUT_S, FeasibleNodes, PreFilterResult
 from berth.framework.memo import MemoKey, Memos
 from berth.framework.nominated_load import NominatedLoad
@@ -56,8 +57,11 @@ class Profile:
         memos: Memos,
         nominator: Nominator,
         percentage_of_nodes_to_score: int | None = None,
+        extenders: Sequence[Extender] = (),
     ) -> None:
         self.name = name
+        self.extenders = tuple(extenders)
+        """Who is asked beside the plugins, in this order; the same for all profiles."""
         self.percentage_of_nodes_to_score = percentage_of_nodes_to_score
         self.memos = memos
         self.nominator = nominator

@@ -22,6 +22,8 @@ from berth.api.meta import ObjectReference
 from berth.api.pod import Pod
 from berth.config.types import SchedulerConfiguration
 from berth.core import Core
+from berth.extender.client import ExtenderClient
+from berth.extender.http_extender import kinds_sent_whole
 from berth.framework.effects import Answer, Effect, PodRef
 from berth.framework.instrument import Instrument
 from berth.framework.registry import Registry
@@ -91,6 +93,7 @@ class LiveScheduler:
             rng=self._rng,
             instrument=instrument or SchedulerLog(),
             stopwatch=time.perf_counter if instrument is not None else lambda: 0.0,
+            whole=lambda obj: self.following.whole(obj),
         )
         if instrument is not None:
             for name, profile in self.core.profiles.items():
@@ -102,14 +105,20 @@ class LiveScheduler:
         self._is_leading = False
         self._is_stopping = False
         self._invalid_pods: dict[str, InvalidObject] = {}
-        self.following = Following(transport, self._take_in, report=Chorus(_log.warning), rng=self._rng)
+        self.following = Following(
+            transport,
+            self._take_in,
+            report=Chorus(_log.warning),
+            rng=self._rng,
+            keep_raw=kinds_sent_whole(config.extenders),
+        )
         names = tuple(self.core.profiles)
         self._recorder = EventRecorder(
             transport, reporting_controller=names[0], reporting_instance=f"{names[0]}-{socket.gethostname()}"
         )
         self._effects = Effects(
             transport, self._recorder, answer=self._answer, lookup=self._known_pod, report=_log.warning, bug=_bug,
-            rng=self._rng,
+            rng=self._rng, extenders=ExtenderClient(config.extenders),
         )  # fmt: skip
         self._elector = _elector(config, transport, self.identity) if config.leader_election.leader_elect else None
 
