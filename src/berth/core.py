@@ -18,6 +18,7 @@ from berth.cycle.attempt import Attempt
 from berth.cycle.binding import bind_pod, reserve_and_permit, undo, will_wait
 from berth.cycle.decision import Decision
 from berth.cycle.evicting import Evictor
+from berth.cycle.extending import tell_failures
 from berth.cycle.schedule import Search, schedule_pod
 from berth.extender.http_extender import Whole, as_known, build_extenders
 from berth.framework.build import build_profiles
@@ -144,7 +145,7 @@ class Core:
         except Exception as bug:  # one pod's bad luck must not stop the others
             attempt.error, attempt.chosen_row = self._broke(pod, bug).message, None
         self._record(attempt, queued, self._stopwatch() - started)
-        self._tell_extenders(attempt)
+        tell_failures(self.instrument, attempt)
         if attempt.chosen_row is None:
             self._reject(queued, attempt)
             return
@@ -178,7 +179,7 @@ class Core:
                 status = yield from bind_pod(attempt, node_name, waiting, lambda: self._passed_permit(waiting))
             except Exception as bug:  # likewise
                 status = self._broke(attempt.pod, bug)
-            self._tell_extenders(attempt, "bind")
+            tell_failures(self.instrument, attempt, "bind")
         if status is not None:
             self.waiting.remove(attempt.pod.uid)
             self._undo(queued, attempt, node_name, status)
@@ -283,12 +284,6 @@ class Core:
         if len(self.trace) > TRACED_PODS:
             self.trace.popitem(last=False)
         self.instrument.decided(decision, seconds)
-
-    def _tell_extenders(self, attempt: Attempt, verb: str = "") -> None:
-        """Tell the observer of calls that failed, of one verb or of all so far."""
-        for asked in attempt.state.asked:
-            if asked.problem and verb in ("", asked.verb):
-                self.instrument.extender_failed(attempt.pod, asked)
 
     def _node_names(self) -> tuple[str, ...]:
         position = self.cache.table.node_log.position

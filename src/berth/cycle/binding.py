@@ -86,6 +86,11 @@ def _bind(attempt: Attempt, node_name: str) -> BindSteps:
         is_taken, status = yield from bind_by_extender(attempt, node_name)
         if is_taken:
             return status
+    return (yield from bind_by_plugins(attempt, node_name))
+
+
+def bind_by_plugins(attempt: Attempt, node_name: str) -> BindSteps:
+    """Bind by the first plugin that does not Skip."""
     for plugin in attempt.profile.at(Point.BIND):
         status = yield from _run(plugin.bind(attempt.state, attempt.pod, node_name))
         if status is not None and status.code is Code.SKIP:

@@ -6,6 +6,7 @@ the documents stay raw.
 """
 
 import types
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any, TypeVar, Union, get_args, get_origin
 
@@ -123,8 +124,8 @@ encode = msgspec.json.encode
 def read(body: bytes, wanted: Any) -> Any:
     """Return the document of the `wanted` type that the body holds; raises `WireError`."""
     try:
-        found = msgspec.json.decode(body)
-        return wanted() if found is None else msgspec.convert(_go_names(found, wanted), wanted)
+        found = _read(msgspec.json.decode(body, type=msgspec.Raw), wanted)
+        return wanted() if found is None else found
     except msgspec.MsgspecError as error:
         shown = body[:80].decode("utf-8", "replace")
         raise WireError(f"the document cannot be read: {error}: {shown!r}") from None
@@ -138,30 +139,37 @@ def object_name(raw: msgspec.Raw) -> str:
         raise WireError(f"an object has no readable metadata: {error}") from None
 
 
-def _go_names(value: Any, wanted: Any) -> Any:
-    """Return the value with the field names that msgspec looks for, nulls left out, and API objects made raw again."""
+def _read(raw: msgspec.Raw, wanted: Any) -> Any:
+    """Return what stands there, None for null; API objects stay as they are."""
     wanted = _not_none(wanted)
+    if bytes(memoryview(raw)[:4]) == b"null":
+        return None
     if wanted is msgspec.Raw:
-        return msgspec.Raw(msgspec.json.encode(value))
-    if isinstance(value, list):
-        element = (get_args(wanted) or (Any,))[0]
-        return [_go_names(item, element) for item in value]
-    if not isinstance(value, dict):
-        return value
+        return raw
+    if get_origin(wanted) in (list, tuple):
+        element = get_args(wanted)[0]
+        found = (_read(item, element) for item in msgspec.json.decode(raw, type=list[msgspec.Raw]))
+        return get_origin(wanted)(item for item in found if item is not None)
     if get_origin(wanted) is dict:
         element = get_args(wanted)[1]
-        return {key: _go_names(item, element) for key, item in value.items() if item is not None}
+        members = ((key, _read(item, element)) for key, item in _members(raw))
+        return {key: item for key, item in members if item is not None}
     if isinstance(wanted, type) and issubclass(wanted, msgspec.Struct):
         fields = _fields(wanted)
-        known = ((fields.get(key.lower()), item) for key, item in value.items() if item is not None)
-        return {field[0]: _go_names(item, field[1]) for field, item in known if field is not None}
-    return value
+        known = ((fields[key.lower()], item) for key, item in _members(raw) if key.lower() in fields)
+        values = ((field, _read(item, kind)) for (field, kind), item in known)
+        return wanted(**{field: value for field, value in values if value is not None})
+    return msgspec.json.decode(raw, type=wanted)
+
+
+def _members(raw: msgspec.Raw) -> Iterable[tuple[str, msgspec.Raw]]:
+    return msgspec.json.decode(raw, type=dict[str, msgspec.Raw]).items()
 
 
 @lru_cache(maxsize=32)
 def _fields(struct: type[msgspec.Struct]) -> dict[str, tuple[str, Any]]:
-    """The fields of a type by their names in lower case: the name in JSON, and what it holds."""
-    return {field.encode_name.lower(): (field.encode_name, field.type) for field in msgspec.structs.fields(struct)}
+    """The fields of a type by their names in JSON, in lower case: the name in Python, and what it holds."""
+    return {field.encode_name.lower(): (field.name, field.type) for field in msgspec.structs.fields(struct)}
 
 
 def _not_none(wanted: Any) -> Any:

@@ -13,7 +13,9 @@ import msgspec
 
 from berth.api.errors import ApiError, TransportError
 from berth.api.resources import RESOURCES, Resource
+from berth.intake import ObjectEvent
 from berth.kube.backoff import Backoff
+from berth.kube.changes import Added, Change, Deleted, Modified
 from berth.kube.informers import InformerSet
 from berth.kube.reflector import Report, Sink
 from berth.kube.transport import Transport
@@ -38,6 +40,17 @@ OPTIONAL_KINDS = (
     "DeviceClass",
 )
 ASK_AGAIN_S = 300.0
+
+
+def event_of(change: Change) -> ObjectEvent | None:
+    """What a change of an object means to a core; None where it is something else."""
+    if isinstance(change, Modified):
+        return ObjectEvent("MODIFIED", type(change.object).__name__, change.object)
+    if isinstance(change, Added):
+        return ObjectEvent("ADDED", type(change.object).__name__, change.object)
+    if isinstance(change, Deleted):
+        return ObjectEvent("DELETED", type(change.object).__name__, change.object)
+    return None
 
 
 class Following:

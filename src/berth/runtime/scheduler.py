@@ -28,13 +28,13 @@ from berth.framework.effects import Answer, Effect, PodRef
 from berth.framework.instrument import Instrument
 from berth.framework.registry import Registry
 from berth.intake import ObjectEvent
-from berth.kube.changes import Added, Change, Deleted, InvalidObject, Modified
+from berth.kube.changes import Change, InvalidObject
 from berth.kube.events import EventRecorder
 from berth.kube.leader import LeaderElectionTimes, LeaderElector
 from berth.kube.transport import Transport
 from berth.runtime.chorus import Chorus
 from berth.runtime.effects import Effects
-from berth.runtime.following import Following
+from berth.runtime.following import Following, event_of
 from berth.runtime.logs import SchedulerLog
 from berth.runtime.timing import TimedProfile
 
@@ -254,12 +254,9 @@ class LiveScheduler:
         """The informers' sink."""
         now = self._clock()
         for change in changes:
-            if isinstance(change, Modified):
-                self._handle(ObjectEvent("MODIFIED", type(change.object).__name__, change.object), now)
-            elif isinstance(change, Added):
-                self._handle(ObjectEvent("ADDED", type(change.object).__name__, change.object), now)
-            elif isinstance(change, Deleted):
-                self._handle(ObjectEvent("DELETED", type(change.object).__name__, change.object), now)
+            event = event_of(change)
+            if event is not None:
+                self._handle(event, now)
             elif isinstance(change, InvalidObject):
                 self._set_aside(change)
         self._wake.set()
