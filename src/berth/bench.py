@@ -5,6 +5,7 @@ to the last Reserve, one pod at a time, through the same `Core` that `berth run`
 pods that are evicted leave at once, and who made them leave is tried again.
 """
 
+import contextlib
 import random
 import resource
 import time
@@ -20,7 +21,8 @@ from berth.config.types import SchedulerConfiguration
 from berth.core import Core
 from berth.cycle.attempt import Attempt
 from berth.cycle.schedule import Search, schedule_pod
-from berth.framework.effects import Answer, Effect, EvictPod, Request
+from berth.extender.answering import AnswerCall, answered, nobody
+from berth.framework.effects import Answer, CallExtenders, Effect, EvictPod, Request
 from berth.framework.registry import Registry
 from berth.intake import ObjectEvent
 
@@ -73,13 +75,17 @@ def run(
     check: int = 0,
     seed: int = 0,
     memos: bool = True,
+    answer_call: AnswerCall = nobody,
 ) -> Figures:
-    """Schedule a workload and return the figures. Raises `CheckError`, `WorkloadError`."""
+    """Schedule a workload and return the figures; `answer_call` takes the part of extenders, within the clock.
+
+    Raises `CheckError`, `WorkloadError`.
+    """
     rng = random.Random(seed)
     core = Core(config or default_config(), registry, rng=rng, memos=memos)
     pods = load(core, lines)
     checks = set(random.Random(seed).sample(range(pods), min(check, pods)))
-    seconds = _drive(core, checks, rng)
+    seconds = _drive(core, checks, rng, answer_call)
     used = {state.row for state in core.cache.states().values() if state.assumed}
     failed = len(core.queue)
     return Figures(
@@ -95,17 +101,25 @@ def run(
     )
 
 
-def _drive(core: Core, checks: set[int], rng: random.Random) -> float:
+def _drive(core: Core, checks: set[int], rng: random.Random, answer_call: AnswerCall) -> float:
     seconds, number = 0.0, 0
     while core.has_work:
-        expected = _without_memos(core, rng) if number in checks else None
+        expected = _without_memos(core, rng, answer_call) if number in checks else None
         started = time.perf_counter()
-        victims = _let_go(core, core.step(0.0))
+        victims = _let_go(core, _with_extenders(core, core.step(0.0), answer_call))
         seconds += time.perf_counter() - started
         if expected is not None:
             _compare(core, expected, victims)
         number += 1
     return seconds
+
+
+def _with_extenders(core: Core, effects: list[Effect], answer_call: AnswerCall) -> list[Effect]:
+    """Have extenders answer until the core asks them nothing more; return everything it asks for."""
+    for effect in effects:  # grows on the way
+        if isinstance(effect, Request) and isinstance(effect.effect, CallExtenders):
+            effects += core.handle(answered(effect.ticket, effect.effect, answer_call), 0.0)
+    return effects
 
 
 def _let_go(core: Core, effects: Iterable[Effect]) -> list[str]:
@@ -119,7 +133,7 @@ def _let_go(core: Core, effects: Iterable[Effect]) -> list[str]:
     return sorted(request.effect.pod.key for request in evictions)
 
 
-def _without_memos(core: Core, rng: random.Random) -> Attempt:
+def _without_memos(core: Core, rng: random.Random, answer_call: AnswerCall) -> Attempt:
     """Decide about the next pod with nothing remembered, leaving no trace."""
     queued = core.queue.active.peek() or core.queue.backoff.peek()
     assert queued is not None
@@ -128,8 +142,13 @@ def _without_memos(core: Core, rng: random.Random) -> Attempt:
     search = Search(core.cache.table, lambda rows: int(rows[0]))  # the core's own draws lots, and would be out of step
     search.start_index = core.search.start_index
     enabled, core.memos.enabled = core.memos.enabled, False
-    for _ in schedule_pod(search, attempt):
-        raise CheckError(f"pod {queued.pod.key} needs an answer from outside, which a bench does not have")
+    steps, answer = schedule_pod(search, attempt), None
+    with contextlib.suppress(StopIteration):
+        while True:
+            effect = steps.send(answer)
+            if not isinstance(effect, CallExtenders):
+                raise CheckError(f"pod {queued.pod.key} needs an answer from outside, which a bench does not have")
+            answer = answered(0, effect, answer_call)
     core.memos.enabled = enabled
     rng.setstate(lots)
     return attempt

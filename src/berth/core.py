@@ -18,7 +18,9 @@ from berth.cycle.attempt import Attempt
 from berth.cycle.binding import bind_pod, reserve_and_permit, undo, will_wait
 from berth.cycle.decision import Decision
 from berth.cycle.evicting import Evictor
+from berth.cycle.extending import tell_failures
 from berth.cycle.schedule import Search, schedule_pod
+from berth.extender.http_extender import Whole, as_known, build_extenders
 from berth.framework.blame import PluginBrokenError
 from berth.framework.build import build_profiles
 from berth.framework.effects import Answer, Effect, EmitEvent, PatchPodStatus, PodRef, Request, WaitUntil
@@ -58,7 +60,9 @@ class Core:
         memos: bool = True,
         instrument: Instrument | None = None,
         stopwatch: Callable[[], float] = lambda: 0.0,
+        whole: Whole = as_known,
     ) -> None:
+        """`whole` gives pods and nodes as JSON for extenders, where somebody keeps more of them than the structs."""
         self.generation: Generation = generation_of(config)
         self.now = 0.0
         self.cache = Cache(self.generation.assumed_ttl_s)
@@ -71,7 +75,7 @@ class Core:
         self._rng = rng
         self._stopwatch = stopwatch
         handle = self._handle(config)
-        self.profiles = build_profiles(config, registry, handle, self.memos)
+        self.profiles = build_profiles(config, registry, handle, self.memos, build_extenders(config.extenders, whole))
         self.queue = self._make_queue()
         self.evictions = handle.evictions
         self._evictor = Evictor(
@@ -150,6 +154,7 @@ class Core:
         except Exception as bug:  # one pod's bad luck must not stop the others
             attempt.error, attempt.chosen_row = self._broke(pod, bug).message, None
         self._record(attempt, queued, self._stopwatch() - started)
+        tell_failures(self.instrument, attempt)
         if attempt.chosen_row is None:
             self._reject(queued, attempt)
             return
@@ -183,6 +188,7 @@ class Core:
                 status = yield from bind_pod(attempt, node_name, waiting, lambda: self._passed_permit(waiting))
             except Exception as bug:  # likewise
                 status = self._broke(attempt.pod, bug)
+            tell_failures(self.instrument, attempt, "bind")
         if status is not None:
             self.waiting.remove(attempt.pod.uid)
             self._undo(queued, attempt, node_name, status)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from berth.config.types import ExtensionPoint
 from berth.cycle.decision import Decision
 from berth.framework.events import WILDCARD, Action, ClusterEvent
+from berth.framework.extenders import EXTENDER_NAME
 from berth.framework.profile import Profile
 from berth.framework.status import Status
 
@@ -60,6 +61,16 @@ class NodeExplanation(msgspec.Struct, frozen=True, rename="camel"):
     scores: dict[str, int]
 
 
+class ExtenderCall(msgspec.Struct, frozen=True, rename="camel"):
+    """One call to an extender: what it left, or what went wrong, and whether that was ignored."""
+
+    extender: str
+    verb: str
+    note: str
+    problem: str
+    ignored: bool
+
+
 class Explanation(msgspec.Struct, frozen=True, rename="camel"):
     """Everything that one attempt decided, and why."""
 
@@ -83,6 +94,8 @@ class Explanation(msgspec.Struct, frozen=True, rename="camel"):
     waits_for: dict[str, tuple[str, ...]] = {}
     """For each plugin that rejected the pod, the events after which it is tried again."""
     nodes: tuple[NodeExplanation, ...] = ()
+    extenders: tuple[ExtenderCall, ...] = ()
+    """In the order in which they were called."""
     time: str = ""
 
 
@@ -114,6 +127,10 @@ def explain(
         post_filter=None if decision.post_filter is None else _said(decision.post_filter),
         waits_for=dict(waits_for or {}),
         nodes=tuple(_node(decision, name) for name in nodes),
+        extenders=tuple(
+            ExtenderCall(asked.extender, asked.verb, asked.note, asked.problem, asked.is_ignored)
+            for asked in decision.asked
+        ),
         time=time,
     )
 
@@ -166,6 +183,9 @@ def _groups(decision: Decision) -> Iterator[tuple[Status, NDArray[np.intp]]]:
     for row, status in decision.overlay.items():
         if status is not None and left[row]:
             yield status, np.array([row], dtype=np.intp)
+    said = {row: out.status.by(out.extender) for row, out in decision.left_out.items() if left[row]}
+    for status in dict.fromkeys(said.values()):
+        yield status, np.array([row for row in said if said[row] == status], dtype=np.intp)
 
 
 def _left_out(decision: Decision) -> int:
@@ -230,7 +250,8 @@ def _node(decision: Decision, name: str) -> NodeExplanation:
 def waits_for(profile: Profile, plugins: Iterable[str]) -> dict[str, tuple[str, ...]]:
     """For each of these plugins, the events after which a pod that it rejected is tried again, in words."""
     by_name: dict[str, Any] = {plugin.name: plugin for point in ExtensionPoint for plugin in profile.at(point)}
-    return {name: _events_of(by_name[name]) for name in sorted(set(plugins)) if name in by_name}
+    found = {name: _events_of(by_name[name]) for name in sorted(set(plugins)) if name in by_name}
+    return found | ({EXTENDER_NAME: ("any change in the cluster",)} if EXTENDER_NAME in plugins else {})
 
 
 def _events_of(plugin: Any) -> tuple[str, ...]:

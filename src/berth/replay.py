@@ -21,7 +21,8 @@ from berth.core import Core
 from berth.cycle.attempt import Attempt
 from berth.cycle.binding import reserve_and_permit
 from berth.cycle.schedule import Search, schedule_pod
-from berth.framework.effects import Answer
+from berth.extender.answering import AnswerCall, answered, nobody
+from berth.framework.effects import Answer, CallExtenders
 from berth.framework.registry import Registry
 from berth.framework.status import Status, is_success
 from berth.framework.verdicts import Verdicts
@@ -36,15 +37,21 @@ class CaseError(ValueError):
     """A case that cannot be replayed: which one, and what is wrong with it."""
 
 
-def replay(case: Mapping[str, Any], registry: Registry, *, memos: bool = True) -> list[Json]:
-    """Return one decision for each pod of the case. Raises `CaseError`, `ConfigError` or `ObjectError`."""
+def replay(
+    case: Mapping[str, Any], registry: Registry, *, memos: bool = True, answer_call: AnswerCall = nobody
+) -> list[Json]:
+    """Return one decision for each pod of the case; `answer_call` takes the part of the extenders it configures.
+
+    Raises `CaseError`, `ConfigError` or `ObjectError`.
+    """
     sampled = case.get("search") == "sampled"
     core = Core(_config_of(case, sampled), registry, rng=random.Random(0), memos=memos)
     for document in case.get("objects", ()):
         core.handle(ObjectEvent("ADDED", _kind_of(document), decode(_kind_of(document), document)), 0.0)
     core.search = search = Search(core.cache.table, _smallest_name(core.cache.table), score_single_node=not sampled)
     show = _sampled_decision if sampled else _decision
-    return [show(_place(core, search, document), core.cache.table) for document in case.get("pods", ())]
+    pods = case.get("pods", ())
+    return [show(_place(core, search, document, answer_call), core.cache.table) for document in pods]
 
 
 def _config_of(case: Mapping[str, Any], sampled: bool) -> SchedulerConfiguration:
@@ -70,23 +77,24 @@ def _smallest_name(table: NodeTable) -> Callable[[NDArray[np.intp]], int]:
     return lambda rows: min(rows.tolist(), key=table.names.__getitem__)
 
 
-def _place(core: Core, search: Search, document: Mapping[str, Any]) -> Attempt:
+def _place(core: Core, search: Search, document: Mapping[str, Any], answer_call: AnswerCall) -> Attempt:
     pod = PodInfo(decode("Pod", document))
     profile = core.profiles.get(pod.spec.scheduler_name) or next(iter(core.profiles.values()))
     attempt = Attempt(profile, pod)
-    _answered(schedule_pod(search, attempt))
+    _answered(schedule_pod(search, attempt), answer_call)
     if attempt.chosen_row is not None:
         reserve_and_permit(core.cache, attempt, core.cache.table.names[attempt.chosen_row])
     return attempt
 
 
-def _answered(steps: Iterator[Any]) -> None:
-    """Run a cycle to its end; there is nobody to ask, and it is told so."""
+def _answered(steps: Iterator[Any], answer_call: AnswerCall) -> None:
+    """Run a cycle to its end; there is nobody else to ask, and it is told so."""
     answer = None
     try:
         while True:
-            steps.send(answer)  # type: ignore[attr-defined]
-            answer = Answer(0, error="there is no cluster to ask")
+            effect = steps.send(answer)  # type: ignore[attr-defined]
+            is_call = isinstance(effect, CallExtenders)
+            answer = answered(0, effect, answer_call) if is_call else Answer(0, error="there is no cluster to ask")
     except StopIteration:
         return
 

@@ -55,6 +55,28 @@ def test_retain_gives_up_the_unseen():
     assert list(mirror.objects) == [("", "b")]
 
 
+def test_objects_are_kept_whole_without_managed_fields_where_that_is_asked_for():
+    mirror = Mirror(RESOURCES["Node"], WireReader(), keep_raw=True)
+    document = {"metadata": {"name": "n1", "uid": "u1", "resourceVersion": "1"}, "spec": {"podCIDR": "10.0.0.0/24"}}
+    whole = json.loads(json.dumps(document))
+    document["metadata"]["managedFields"] = [{"manager": "kubelet"}]
+    mirror.upsert(msgspec.Raw(json.dumps(document).encode()))
+    assert json.loads(mirror.raw["", "n1"]) == whole
+    whole["metadata"]["resourceVersion"] = "2"
+    mirror.upsert(msgspec.Raw(json.dumps(whole).encode()))
+    assert json.loads(mirror.raw["", "n1"]) == whole
+    mirror.upsert(node(version="3", cpu="x"))  # the last good state stays
+    assert json.loads(mirror.raw["", "n1"]) == whole
+    mirror.remove(node(version="4"))
+    assert mirror.raw == {}
+
+
+def test_nothing_is_kept_whole_otherwise():
+    mirror = make()
+    mirror.upsert(node())
+    assert mirror.raw == {}
+
+
 class TestInvalid:
     def test_new_object_is_told_once_and_left_out(self):
         mirror = make()

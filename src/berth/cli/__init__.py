@@ -30,6 +30,7 @@ _COMMANDS: Mapping[str, _Entry] = MappingProxyType(
         "demo": _Entry("berth.cli.demo", "See it work: a cluster, some workloads, where each pod went and why."),
         "up": _Entry("berth.cli.up", "An embedded cluster with hollow nodes and the scheduler."),
         "run": _Entry("berth.cli.run", "The scheduler, against a real API server."),
+        "extender": _Entry("berth.cli.extender", "Our plugins for a stock kube-scheduler, as an extender."),
         "explain": _Entry("berth.cli.explain", "Why a pod went where it went, or why it is pending."),
         "apiserver": _Entry("berth.cli.apiserver", "The embedded API server alone."),
         "decide": _Entry("berth.cli.decide", "Replay scheduling cases: JSON lines in, decisions out."),

@@ -141,6 +141,16 @@ def _show_outcome(decision: Json, console: "Console") -> None:
     post = decision["postFilter"]
     if post is not None and post["reasons"]:
         console.print(f"{post['plugin'] or 'PostFilter'}: {', '.join(post['reasons'])}", markup=False, style="dim")
+    for call in decision.get("extenders", ()):
+        _show_extender(call, console)
+
+
+def _show_extender(call: Json, console: "Console") -> None:
+    """One call to an extender; its failures stand out."""
+    said = call["problem"] or call["note"] or "done"
+    ignored = ", ignored" if call["ignored"] else ""
+    head = f"extender {call['extender']}, {call['verb']}{' failed' + ignored if call['problem'] else ''}"
+    console.print(f"{head}: {said}", markup=False, highlight=False, style="yellow" if call["problem"] else "dim")
 
 
 def _show_scores(decision: Json, console: "Console") -> None:

@@ -97,8 +97,6 @@ def _access(config: SchedulerConfiguration, flags: SchedulerFlags, context: str)
 def _warnings(config: SchedulerConfiguration) -> list[str]:
     """What the configuration asks for and does not get."""
     found = []
-    if config.extenders:
-        found.append(f"extenders: the {len(config.extenders)} configured are not called by this release")
     if config.delay_cache_until_active:
         found.append("delayCacheUntilActive has no effect: a standby keeps its caches filled, to take over at once")
     return found

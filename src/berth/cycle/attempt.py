@@ -3,6 +3,8 @@
 Filled in by `schedule_pod`, read by the cycle, by `berth decide`, and by the trace that explains decisions.
 """
 
+from typing import NamedTuple
+
 from berth.cycle.sampling import Sampled
 from berth.framework.cycle_state import CycleState
 from berth.framework.diagnosis import Diagnosis
@@ -14,6 +16,14 @@ from berth.framework.verdicts import Verdicts
 from berth.state.pod_info import PodInfo
 
 
+class LeftOut(NamedTuple):
+    """A node that an extender ruled out; `is_silent` where it does not say why, which upstream tells nobody."""
+
+    extender: str
+    status: Status
+    is_silent: bool = False
+
+
 class Attempt:
     """One pod, one profile, and what came of it: a node, a diagnosis, or an error."""
 
@@ -21,6 +31,7 @@ class Attempt:
         "chosen_row",
         "diagnosis",
         "error",
+        "left_out",
         "nodes",
         "nominated_node_name",
         "pod",
@@ -42,6 +53,8 @@ class Attempt:
         self.verdicts: Verdicts | None = None
         self.sampled: Sampled | None = None
         self.nodes: FeasibleNodes | None = None
+        self.left_out: dict[int, LeftOut] = {}
+        """The nodes that extenders ruled out, by row."""
         self.scored: Scored | None = None
         self.chosen_row: int | None = None
         self.diagnosis: Diagnosis | None = None

@@ -9,6 +9,7 @@ from typing import Any
 
 from berth.config.types import ExtensionPoint as Point
 from berth.cycle.attempt import Attempt
+from berth.cycle.extending import bind_by_extender
 from berth.framework.blame import PluginBrokenError, ask, blamed
 from berth.framework.effects import WaitUntil
 from berth.framework.profile import Profile
@@ -48,7 +49,7 @@ def undo(cache: Cache, attempt: Attempt, node_name: str) -> None:
 def bind_pod(
     attempt: Attempt, node_name: str, waiting: WaitingPod | None, passed_permit: Callable[[], None]
 ) -> BindSteps:
-    """Wait for Permit, then PreBind and Bind."""
+    """Wait for Permit, then PreBind, and Bind by an extender or by plugins."""
     if waiting is not None:
         while not waiting.is_settled:
             yield WaitUntil(lambda: waiting.is_settled, min(waiting.deadlines.values()))
@@ -95,6 +96,15 @@ def _pre_bind(attempt: Attempt, node_name: str) -> BindSteps:
 
 
 def _bind(attempt: Attempt, node_name: str) -> BindSteps:
+    if attempt.profile.extenders:
+        is_taken, status = yield from bind_by_extender(attempt, node_name)
+        if is_taken:
+            return status
+    return (yield from bind_by_plugins(attempt, node_name))
+
+
+def bind_by_plugins(attempt: Attempt, node_name: str) -> BindSteps:
+    """Bind by the first plugin that does not Skip."""
     for plugin in attempt.profile.at(Point.BIND):
         status = yield from _run("Bind", plugin, plugin.bind, attempt, node_name)
         if status is not None and status.code is Code.SKIP:

@@ -7,7 +7,8 @@ worked out when it is asked for. Turned into words by `berth.explain`.
 import numpy as np
 from numpy.typing import NDArray
 
-from berth.cycle.attempt import Attempt
+from berth.cycle.attempt import Attempt, LeftOut
+from berth.framework.extenders import Asked
 from berth.framework.scores import PluginScores, Scored
 from berth.framework.status import Status
 from berth.framework.verdicts import Mask, Overlay, Verdict
@@ -34,6 +35,10 @@ class Decision:
         self.overlay = attempt.verdicts.overlay if attempt.verdicts is not None else Overlay()
         self._scored: Scored | None = attempt.scored
         self._sampled = attempt.sampled
+        self.asked: list[Asked] = attempt.state.asked
+        """What extenders were asked and what came of it; grows until the pod is bound."""
+        self.left_out: dict[int, LeftOut] = attempt.left_out
+        """The nodes that extenders ruled out, by row."""
         self.was_promised = attempt.fits and attempt.verdicts is None
         """Whether the pod fits the node it was nominated to, so that no other was looked at."""
 
@@ -47,12 +52,13 @@ class Decision:
     def feasible(self) -> NDArray[np.intp]:
         """The rows that were left for scoring, ascending."""
         if self._sampled is not None:
-            return np.sort(self._sampled.feasible)
+            return np.setdiff1d(self._sampled.feasible, list(self.left_out))
         mask = self.searched.copy() if self.verdicts else np.zeros(len(self.names), dtype=np.bool_)
         for verdict in self.verdicts:
             mask &= verdict.codes == 0
         for row, status in self.overlay.items():
             mask[row] &= status is None
+        mask[list(self.left_out)] = False
         return np.flatnonzero(mask)
 
     @property
@@ -68,5 +74,7 @@ class Decision:
     def rejection(self, row: int) -> list[Status]:
         """Return what each Filter plugin that failed said of a row, in order."""
         said = [status for verdict in self.verdicts if (status := verdict.status(row)) is not None]
+        if row in self.left_out:
+            said.append(self.left_out[row].status.by(self.left_out[row].extender))
         nominated = self.overlay.get(row)
         return said or ([nominated] if nominated is not None else [])

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from berth.config.types import ExtensionPoint as Point
 from berth.cycle.attempt import Attempt
+from berth.cycle.extending import diagnose_extenders, filter_by_extenders, score_by_extenders
 from berth.cycle.sampling import Sampled, feasible_nodes_to_find, sample
 from berth.framework.blame import PluginBrokenError
 from berth.framework.diagnosis import Diagnosis
@@ -47,19 +48,21 @@ def schedule_pod(search: Search, attempt: Attempt) -> Steps:
         attempt.diagnosis = Diagnosis(0, search.table.names.__getitem__)
         attempt.error = NO_NODES
         return
-    find_nodes(search, attempt)
+    yield from find_nodes(search, attempt)
     if attempt.error is not None:
         return
     if attempt.nodes is None or not attempt.nodes.count:
         yield from run_post_filter(attempt)
         return
     score_nodes(search, attempt)
+    if attempt.profile.extenders and attempt.scored is not None and attempt.nodes.count > 1:
+        yield from score_by_extenders(attempt)
     if attempt.error is None:
         attempt.chosen_row = select_node(search, attempt)
 
 
-def find_nodes(search: Search, attempt: Attempt) -> None:
-    """PreFilter and Filter: leave the feasible nodes, or a diagnosis where there are none."""
+def find_nodes(search: Search, attempt: Attempt) -> Steps:
+    """PreFilter, Filter and extenders: leave the feasible nodes, or a diagnosis where there are none."""
     table, profile, pod = search.table, attempt.profile, attempt.pod
     attempt.pre_filtered = pre = profile.run_pre_filter(attempt.state, pod)
     if pre.status is not None:
@@ -69,12 +72,14 @@ def find_nodes(search: Search, attempt: Attempt) -> None:
         attempt.diagnosis = _pre_filter_diagnosis(table, pre.status)
         return
     searched = searched_rows(table, pre.node_names)
-    if _fits_where_promised(search, attempt, searched):
+    if _fits_where_promised(search, attempt, searched) and (yield from _extenders_accept(attempt)):
         return
     attempt.verdicts = profile.run_filter(attempt.state, pod, table, searched)
     feasible = _sampled(search, attempt, attempt.verdicts.feasible())
     attempt.nodes = FeasibleNodes(table, feasible)
-    if not attempt.nodes.count:
+    if profile.extenders:
+        yield from filter_by_extenders(attempt)
+    if attempt.error is None and not attempt.nodes.count:
         _diagnose(search, attempt)
 
 
@@ -172,6 +177,17 @@ def _fits_where_promised(search: Search, attempt: Attempt, searched: Mask) -> bo
     return True
 
 
+def _extenders_accept(attempt: Attempt) -> Generator[Any, Any, bool]:
+    """Ask extenders about the promised node too; where they refuse it, or fail, all nodes are looked at."""
+    if attempt.profile.extenders:
+        yield from filter_by_extenders(attempt)
+    if attempt.error is None and attempt.nodes is not None and attempt.nodes.count:
+        return True
+    attempt.error = attempt.nodes = attempt.sampled = None
+    attempt.left_out = {}
+    return False
+
+
 def _only(attempt: Attempt, found: Sampled, feasible: Mask) -> Mask:
     attempt.sampled = found
     kept: Mask = np.zeros_like(feasible)
@@ -196,3 +212,4 @@ def _diagnose(search: Search, attempt: Attempt) -> None:
         narrowed = f"node(s) didn't satisfy plugin(s) [{' '.join(pre.narrowing_plugins)}]"
         diagnosis.absent_status = unresolvable(narrowed)
         diagnosis.unschedulable_plugins.update(pre.narrowing_plugins)
+    diagnose_extenders(attempt)

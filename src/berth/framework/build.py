@@ -4,7 +4,7 @@ Every plugin of a profile is made once, with its args decoded, defaulted and val
 configuration are reported together as `ConfigError`.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -12,6 +12,7 @@ from berth.config.errors import ConfigError
 from berth.config.plugin_args import decode_profile_args
 from berth.config.profiles import resolve_profiles
 from berth.config.types import ExtensionPoint, SchedulerConfiguration
+from berth.framework.extenders import Extender
 from berth.framework.handle import Handle
 from berth.framework.memo import Memos
 from berth.framework.profile import Profile
@@ -19,7 +20,11 @@ from berth.framework.registry import Registry
 
 
 def build_profiles(
-    config: SchedulerConfiguration, registry: Registry, handle: Handle, memos: Memos
+    config: SchedulerConfiguration,
+    registry: Registry,
+    handle: Handle,
+    memos: Memos,
+    extenders: Sequence[Extender] = (),
 ) -> dict[str, Profile]:
     """Return the profiles by scheduler name. Raises `ConfigError`."""
     resolved = resolve_profiles(config, registry.implements())
@@ -37,6 +42,7 @@ def build_profiles(
             memos,
             handle.nominator,
             config.percentage_of_nodes_to_score if percentage is None else percentage,
+            extenders,
         )
     return profiles
 

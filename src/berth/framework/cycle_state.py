@@ -10,10 +10,12 @@ class CycleState:
     are tried out; others are shared and must not be changed after PreFilter.
     """
 
-    __slots__ = ("_data", "skip_filter", "skip_pre_bind", "skip_score")
+    __slots__ = ("_data", "asked", "skip_filter", "skip_pre_bind", "skip_score")
 
     def __init__(self) -> None:
         self._data: dict[str, Any] = {}
+        self.asked: list[Any] = []
+        """The calls to extenders so far (`berth.framework.extenders.Asked`), shared by clones."""
         self.skip_filter: set[str] = set()
         self.skip_score: set[str] = set()
         self.skip_pre_bind: set[str] = set()
@@ -38,5 +40,6 @@ class CycleState:
         """Return a copy that can be changed by AddPod and RemovePod without touching this one."""
         copy = CycleState()
         copy._data = {k: v.clone() if hasattr(v, "clone") else v for k, v in self._data.items()}
+        copy.asked = self.asked
         copy.skip_filter, copy.skip_score = set(self.skip_filter), set(self.skip_score)
         return copy

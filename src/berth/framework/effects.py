@@ -71,11 +71,28 @@ class ApiCall(msgspec.Struct, frozen=True):
 
 
 class CallExtender(msgspec.Struct, frozen=True):
-    """Call an extender's verb with this document."""
+    """One call to an extender: its place in the configuration, the verb it is asked for, and the document, as JSON."""
 
     extender: int
     verb: str
-    body: Mapping[str, Any] = {}
+    body: bytes
+
+
+class CallExtenders(msgspec.Struct, frozen=True):
+    """Call extenders, all at the same time. Answered with an `ExtenderAnswer` for each call, in their order."""
+
+    calls: tuple[CallExtender, ...]
+
+
+class ExtenderAnswer(msgspec.Struct, frozen=True):
+    """What an extender answered, as it came, or why there is no answer.
+
+    `is_unknown` says that the call may have had its effect although there is no answer.
+    """
+
+    body: bytes = b""
+    error: str = ""
+    is_unknown: bool = False
 
 
 class WaitUntil(msgspec.Struct, frozen=True):
@@ -100,4 +117,4 @@ class Answer(msgspec.Struct, frozen=True):
     error: str = ""
 
 
-Effect = Bind | PatchPodStatus | EmitEvent | EvictPod | ApiCall | CallExtender | Request
+Effect = Bind | PatchPodStatus | EmitEvent | EvictPod | ApiCall | CallExtenders | Request

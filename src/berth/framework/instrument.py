@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from berth.cycle.decision import Decision
+    from berth.framework.extenders import Asked
     from berth.state.pod_info import PodInfo
     from berth.state.queued_pod import QueuedPod
 
@@ -38,6 +39,9 @@ class Instrument:
 
     def room_made(self, has_failed: bool, seconds: float) -> None:
         """The API server has answered for the last victim of a preemption that ran beside the cycles."""
+
+    def extender_failed(self, pod: "PodInfo", asked: "Asked") -> None:
+        """A call to an extender about a pod has failed."""
 
     def event_handled(self, event: str, seconds: float) -> None:
         """An event from the cluster has been taken in."""

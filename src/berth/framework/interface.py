@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from berth.state.queued_pod import QueuedPod
 
 Rows = slice | NDArray[np.intp]
+RowArray = NDArray[np.intp]
 Codes = NDArray[np.int32]
 Scores = NDArray[np.int64]
 

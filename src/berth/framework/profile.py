@@ -4,7 +4,7 @@ Made once from the configuration (`build.py`); called by the cycle. Statuses com
 said them. Points that are run over all nodes live in `verdicts.py` and `scores.py`.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,6 +12,7 @@ import numpy as np
 from berth.config.types import ExtensionPoint as Point
 from berth.framework.blame import PluginBrokenError, ask, blamed
 from berth.framework.cycle_state import CycleState
+from berth.framework.extenders import Extender
 from berth.framework.interface import MAX_PERMIT_TIMEOUT_S, FeasibleNodes, PreFilterResult
 from berth.framework.memo import MemoKey, Memos
 from berth.framework.nominated_load import NominatedLoad
@@ -53,8 +54,11 @@ class Profile:
         memos: Memos,
         nominator: Nominator,
         percentage_of_nodes_to_score: int | None = None,
+        extenders: Sequence[Extender] = (),
     ) -> None:
         self.name = name
+        self.extenders = tuple(extenders)
+        """Who is asked beside the plugins, in this order; the same for all profiles."""
         self.percentage_of_nodes_to_score = percentage_of_nodes_to_score
         self.memos = memos
         self.nominator = nominator

@@ -99,6 +99,11 @@ class Scored:
             total += part.scores(rows).weighted
         return total if self._parts else total + 1
 
+    def with_more(self, more: Sequence[PluginScores]) -> "Scored":
+        """Return the same with scores from elsewhere added, over the feasible rows and weighted already."""
+        parts = [_Part(scores.plugin, scores.weight, None, scores.weighted) for scores in more]
+        return Scored(self._nodes, self._parts + parts, self._kept_total, self._ranked) if parts else self
+
     def best_rows(self) -> NDArray[np.intp]:
         """Return the rows with the highest total. To be called before the columns change."""
         ranked = self._ranked

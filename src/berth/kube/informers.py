@@ -44,7 +44,14 @@ class InformerSet:
         return self._reflectors
 
     def add(
-        self, resource: Resource, sink: Sink, *, namespace: str = "", label_selector: str = "", field_selector: str = ""
+        self,
+        resource: Resource,
+        sink: Sink,
+        *,
+        namespace: str = "",
+        label_selector: str = "",
+        field_selector: str = "",
+        keep_raw: bool = False,
     ) -> Reflector:
         """Follow `resource`, before the set runs; pods without a selector of their own get the usual one."""
         if resource in self._reflectors:
@@ -58,6 +65,7 @@ class InformerSet:
             namespace=namespace,
             label_selector=label_selector,
             field_selector=field_selector,
+            keep_raw=keep_raw,
             report=self._report,
             rng=self._random,
             sleep=self._sleep,

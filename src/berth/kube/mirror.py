@@ -13,6 +13,8 @@ from berth.api.resources import Resource
 from berth.kube.changes import Added, Change, Deleted, InvalidObject, Modified
 from berth.kube.wire import Identity, WireReader
 
+MANAGED_FIELDS = b'"managedFields"'
+
 Key = tuple[str, str]
 """Namespace and name."""
 
@@ -28,14 +30,17 @@ class Sighting(NamedTuple):
 class Mirror:
     """The known objects of one resource, by namespace and name."""
 
-    __slots__ = ("_kind", "_reader", "_resource", "invalid", "objects")
+    __slots__ = ("_keeps_raw", "_kind", "_reader", "_resource", "invalid", "objects", "raw")
 
-    def __init__(self, resource: Resource, reader: WireReader) -> None:
+    def __init__(self, resource: Resource, reader: WireReader, *, keep_raw: bool = False) -> None:
         self._resource = resource
         self._kind = resource.kind
         self._reader = reader
         self.objects: dict[Key, Any] = {}
         """The last good state of each object."""
+        self._keeps_raw = keep_raw
+        self.raw: dict[Key, bytes] = {}
+        """The same as JSON without managedFields, where that is kept: for those who need more than the structs hold."""
         self.invalid: dict[Key, InvalidObject] = {}
         """The objects whose latest state could not be read."""
 
@@ -51,6 +56,8 @@ class Mirror:
             self.invalid.pop(key, None)
         old = self.objects.get(key)
         self.objects[key] = found
+        if self._keeps_raw:
+            self.raw[key] = without_managed_fields(raw)
         return Sighting(key, meta.resource_version, _difference(old, found))
 
     def remove(self, raw: msgspec.Raw) -> Sighting:
@@ -72,6 +79,7 @@ class Mirror:
     def _forget(self, key: Key) -> list[Change]:
         self.invalid.pop(key, None)
         old = self.objects.pop(key, None)
+        self.raw.pop(key, None)
         return [] if old is None else [Deleted(old)]
 
     def _set_aside(self, identity: Identity, problem: str) -> Sighting:
@@ -81,12 +89,27 @@ class Mirror:
         changes: list[Change] = []
         if old is not None and old.metadata.uid != identity.uid:
             changes.append(Deleted(self.objects.pop(key)))
+            self.raw.pop(key, None)
             old = told = None
         found = InvalidObject(self._resource, identity.namespace, identity.name, identity.uid, problem, old)
         self.invalid[key] = found
         if told is None or told.problem != problem or told.uid != identity.uid:
             changes.append(found)
         return Sighting(key, identity.resource_version, changes)
+
+
+def without_managed_fields(raw: msgspec.Raw) -> bytes:
+    """Return an object without who wrote what, which is a good part of it and nobody's business here.
+
+    A copy in any case: what comes over the wire is a view into a whole page.
+    """
+    if MANAGED_FIELDS not in bytes(raw):
+        return bytes(raw)
+    fields = msgspec.json.decode(raw, type=dict[str, msgspec.Raw])
+    metadata = msgspec.json.decode(fields["metadata"], type=dict[str, msgspec.Raw])
+    metadata.pop("managedFields", None)
+    fields["metadata"] = msgspec.Raw(msgspec.json.encode(metadata))
+    return msgspec.json.encode(fields)
 
 
 def _difference(old: Any, new: Any) -> list[Change]:

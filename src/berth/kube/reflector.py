@@ -66,6 +66,7 @@ class Reflector:
         label_selector: str = "",
         field_selector: str = "",
         page_size: int = PAGE_SIZE,
+        keep_raw: bool = False,
         report: Report = _log,
         rng: random.Random | None = None,
         clock: Callable[[], float] = time.monotonic,
@@ -73,7 +74,7 @@ class Reflector:
     ) -> None:
         self.resource = resource
         self._reader = WireReader()
-        self.mirror = Mirror(resource, self._reader)
+        self.mirror = Mirror(resource, self._reader, keep_raw=keep_raw)
         self.problem = ""
         """What last went wrong, until something goes right again."""
         self._transport = transport

@@ -17,6 +17,7 @@ from berth.framework.events import (
     HintFunction,
     QueueingHint,
 )
+from berth.framework.extenders import EXTENDER_NAME
 from berth.framework.profile import Profile
 from berth.queue.in_flight import Happened
 from berth.state.queued_pod import QueuedPod
@@ -53,8 +54,13 @@ class WakeTable:
 
     @classmethod
     def of(cls, profile: Profile) -> "WakeTable":
-        """Collect what the plugins of a profile registered for; one that has no say is woken by everything."""
+        """Collect what the plugins of a profile registered for; one that has no say is woken by everything.
+
+        So are pods that extenders rejected, which have no way to say what would help.
+        """
         plugins = {plugin.name: plugin for point in ExtensionPoint for plugin in profile.at(point)}
+        if profile.extenders:
+            plugins[EXTENDER_NAME] = None
         return cls(
             Registered(name, entry.event, entry.hint) for name, plugin in plugins.items() for entry in _events(plugin)
         )

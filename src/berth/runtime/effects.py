@@ -15,11 +15,12 @@ import msgspec
 from berth.api.errors import ApiError, TransportError
 from berth.api.meta import ObjectReference
 from berth.api.resources import RESOURCES
+from berth.extender.client import ExtenderClient
 from berth.framework.effects import (
     Answer,
     ApiCall,
     Bind,
-    CallExtender,
+    CallExtenders,
     Effect,
     EmitEvent,
     EvictPod,
@@ -34,6 +35,8 @@ from berth.runtime.status import Lookup, StatusPatcher
 
 BINDINGS_AT_ONCE = 64
 CALLS_AT_ONCE = 16
+EXTENDER_CALLS_AT_ONCE = 64
+"""Pods that extenders bind are many; of the other verbs only one cycle at a time calls."""
 NO_TICKET = 0
 
 _POD = RESOURCES["Pod"]
@@ -42,7 +45,10 @@ _POD = RESOURCES["Pod"]
 class Effects:
     """Carries out effects over a transport, and tells `answer` what came of requests."""
 
-    __slots__ = ("_answer", "_binder", "_binds", "_bug", "_calls", "_recorder", "_report", "_statuses", "_transport")
+    __slots__ = (
+        "_answer", "_binder", "_binds", "_bug", "_calls", "_extender_calls", "_extenders", "_recorder", "_report",
+        "_statuses", "_transport",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -55,8 +61,10 @@ class Effects:
         bug: Callable[[Exception], None],
         rng: random.Random,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        extenders: ExtenderClient | None = None,
     ) -> None:
         self._transport = transport
+        self._extenders = extenders or ExtenderClient(())
         self._recorder = recorder
         self._answer = answer
         self._report = report
@@ -64,6 +72,7 @@ class Effects:
         self._binder = Binder(transport, report=report, rng=rng, sleep=sleep)
         self._binds: Crew[Request] = Crew(BINDINGS_AT_ONCE, self._bind, bug)
         self._calls: Crew[Request] = Crew(CALLS_AT_ONCE, self._call, bug)
+        self._extender_calls: Crew[Request] = Crew(EXTENDER_CALLS_AT_ONCE, self._call, bug)
         self._statuses = StatusPatcher(transport, lookup=lookup, report=report, bug=bug, rng=rng, sleep=sleep)
 
     @property
@@ -73,14 +82,19 @@ class Effects:
 
     @property
     def pending_bindings(self) -> int:
-        """Bindings that are not answered yet."""
-        return len(self._binds)
+        """Bindings that are not answered yet, by extenders too."""
+        return len(self._binds) + len(self._extender_calls)
+
+    def _crew(self, effect: Effect) -> Crew[Request]:
+        if isinstance(effect, Bind):
+            return self._binds
+        return self._extender_calls if isinstance(effect, CallExtenders) else self._calls
 
     def carry_out(self, effects: Iterable[Effect]) -> None:
         """Set about doing these, in order as far as order matters, and return at once."""
         for effect in effects:
             if isinstance(effect, Request):
-                (self._binds if isinstance(effect.effect, Bind) else self._calls).put(effect)
+                self._crew(effect.effect).put(effect)
             elif isinstance(effect, EmitEvent):
                 self._record(effect)
             elif isinstance(effect, PatchPodStatus):
@@ -93,14 +107,15 @@ class Effects:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_s
         done = True
-        for part in (self._binds, self._calls, self._statuses, self._recorder):
+        for part in (self._binds, self._extender_calls, self._calls, self._statuses, self._recorder):
             done = await part.drain(max(0.0, deadline - loop.time())) and done
         return done
 
     async def stop(self) -> None:
         """Break off what is still under way."""
-        for part in (self._binds, self._calls, self._statuses):
+        for part in (self._binds, self._extender_calls, self._calls, self._statuses):
             await part.stop()
+        await self._extenders.close()
 
     def _record(self, effect: EmitEvent) -> None:
         pod = effect.pod
@@ -145,8 +160,8 @@ class Effects:
             return await evict(self._transport, effect)
         if isinstance(effect, ApiCall):
             return await call(self._transport, effect)
-        if isinstance(effect, CallExtender):
-            raise TransportError(f"extender {effect.extender}: this release does not call extenders")
+        if isinstance(effect, CallExtenders):
+            return await self._extenders.call_all(effect.calls)
         raise TypeError(f"nobody knows how to carry out {type(effect).__name__}")
 
 

@@ -6,12 +6,16 @@ serve; one that is missing is told once, counts as synced and empty, and is aske
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Container, Iterable
 from typing import Any
+
+import msgspec
 
 from berth.api.errors import ApiError, TransportError
 from berth.api.resources import RESOURCES, Resource
+from berth.intake import ObjectEvent
 from berth.kube.backoff import Backoff
+from berth.kube.changes import Added, Change, Deleted, Modified
 from berth.kube.informers import InformerSet
 from berth.kube.reflector import Report, Sink
 from berth.kube.transport import Transport
@@ -38,10 +42,24 @@ OPTIONAL_KINDS = (
 ASK_AGAIN_S = 300.0
 
 
+def event_of(change: Change) -> ObjectEvent | None:
+    """What a change of an object means to a core; None where it is something else."""
+    if isinstance(change, Modified):
+        return ObjectEvent("MODIFIED", type(change.object).__name__, change.object)
+    if isinstance(change, Added):
+        return ObjectEvent("ADDED", type(change.object).__name__, change.object)
+    if isinstance(change, Deleted):
+        return ObjectEvent("DELETED", type(change.object).__name__, change.object)
+    return None
+
+
 class Following:
     """Informers for all kinds; `run` is a task of its own."""
 
-    __slots__ = ("_late", "_main", "_ready", "_report", "_rng", "_sink", "_sleep", "_transport", "missing", "problem")
+    __slots__ = (
+        "_keep_raw", "_late", "_main", "_ready", "_report", "_rng", "_sink", "_sleep", "_transport", "missing",
+        "problem",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -51,7 +69,10 @@ class Following:
         report: Report,
         rng: random.Random,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        keep_raw: Container[str] = (),
     ) -> None:
+        """`keep_raw` are the kinds whose JSON is kept for `whole`."""
+        self._keep_raw = keep_raw
         self._transport = transport
         self._sink = sink
         self._report = report
@@ -70,7 +91,7 @@ class Following:
         missing = await self._unserved()
         for kind in (*REQUIRED_KINDS, *OPTIONAL_KINDS):
             if RESOURCES[kind] not in missing:
-                self._main.add(RESOURCES[kind], self._sink)
+                self._main.add(RESOURCES[kind], self._sink, keep_raw=kind in self._keep_raw)
         self._ready.set()
         async with asyncio.TaskGroup() as group:
             group.create_task(self._main.run(), name="informers")
@@ -92,6 +113,16 @@ class Following:
         """An object as last seen, or None."""
         reflector = self._main.reflectors.get(RESOURCES[kind])
         return None if reflector is None else reflector.mirror.objects.get((namespace, name))
+
+    def whole(self, obj: Any) -> bytes:
+        """The JSON of an object, as the server has it where that is kept, else as far as it is read."""
+        meta, kind = obj.metadata, type(obj).__name__
+        reflector = self._main.reflectors.get(RESOURCES[kind])
+        key = (meta.namespace, meta.name)
+        known = None if reflector is None else reflector.mirror.objects.get(key)
+        raw = None if reflector is None else reflector.mirror.raw.get(key)
+        is_same = known is not None and known.metadata.uid == meta.uid
+        return raw if raw is not None and is_same else msgspec.json.encode(obj)
 
     def _informers(self) -> InformerSet:
         return InformerSet(self._transport, report=self._report, rng=self._rng, sleep=self._sleep)

@@ -14,6 +14,7 @@ from typing import Literal, TextIO
 import msgspec
 
 from berth.cycle.decision import Decision
+from berth.framework.extenders import Asked
 from berth.framework.instrument import Instrument
 from berth.state.pod_info import PodInfo
 from berth.state.queued_pod import QueuedPod
@@ -47,6 +48,13 @@ class SchedulerLog(Instrument):
     def binding_failed(self, pod: PodInfo, reason: str) -> None:
         """A pod is not on the node chosen for it."""
         _log.debug("pod %s was chosen a node, but not bound: %s", pod.key, reason)
+
+    def extender_failed(self, pod: PodInfo, asked: Asked) -> None:
+        """An extender failed: an operator has to know, whether or not the pod was scheduled all the same."""
+        outcome = "going on without it" if asked.is_ignored else "the pod is tried again"
+        _log.warning(
+            "extender %s failed to %s pod %s, %s: %s", asked.extender, asked.verb, pod.key, outcome, asked.problem
+        )
 
     def broke(self, pod: PodInfo, error: Exception) -> None:
         """Tell of a bug; the pod is tried again later."""

@@ -22,17 +22,19 @@ from berth.api.meta import ObjectReference
 from berth.api.pod import Pod
 from berth.config.types import SchedulerConfiguration
 from berth.core import Core
+from berth.extender.client import ExtenderClient
+from berth.extender.http_extender import kinds_sent_whole
 from berth.framework.effects import Answer, Effect, PodRef
 from berth.framework.instrument import Instrument
 from berth.framework.registry import Registry
 from berth.intake import ObjectEvent
-from berth.kube.changes import Added, Change, Deleted, InvalidObject, Modified
+from berth.kube.changes import Change, InvalidObject
 from berth.kube.events import EventRecorder
 from berth.kube.leader import LeaderElectionTimes, LeaderElector
 from berth.kube.transport import Transport
 from berth.runtime.chorus import Chorus
 from berth.runtime.effects import Effects
-from berth.runtime.following import Following
+from berth.runtime.following import Following, event_of
 from berth.runtime.logs import SchedulerLog
 from berth.runtime.timing import TimedProfile
 
@@ -91,6 +93,7 @@ class LiveScheduler:
             rng=self._rng,
             instrument=instrument or SchedulerLog(),
             stopwatch=time.perf_counter if instrument is not None else lambda: 0.0,
+            whole=lambda obj: self.following.whole(obj),
         )
         if instrument is not None:
             for name, profile in self.core.profiles.items():
@@ -102,14 +105,20 @@ class LiveScheduler:
         self._is_leading = False
         self._is_stopping = False
         self._invalid_pods: dict[str, InvalidObject] = {}
-        self.following = Following(transport, self._take_in, report=Chorus(_log.warning), rng=self._rng)
+        self.following = Following(
+            transport,
+            self._take_in,
+            report=Chorus(_log.warning),
+            rng=self._rng,
+            keep_raw=kinds_sent_whole(config.extenders),
+        )
         names = tuple(self.core.profiles)
         self._recorder = EventRecorder(
             transport, reporting_controller=names[0], reporting_instance=f"{names[0]}-{socket.gethostname()}"
         )
         self._effects = Effects(
             transport, self._recorder, answer=self._answer, lookup=self._known_pod, report=_log.warning, bug=_bug,
-            rng=self._rng,
+            rng=self._rng, extenders=ExtenderClient(config.extenders),
         )  # fmt: skip
         self._elector = _elector(config, transport, self.identity) if config.leader_election.leader_elect else None
 
@@ -245,12 +254,9 @@ class LiveScheduler:
         """The informers' sink."""
         now = self._clock()
         for change in changes:
-            if isinstance(change, Modified):
-                self._handle(ObjectEvent("MODIFIED", type(change.object).__name__, change.object), now)
-            elif isinstance(change, Added):
-                self._handle(ObjectEvent("ADDED", type(change.object).__name__, change.object), now)
-            elif isinstance(change, Deleted):
-                self._handle(ObjectEvent("DELETED", type(change.object).__name__, change.object), now)
+            event = event_of(change)
+            if event is not None:
+                self._handle(event, now)
             elif isinstance(change, InvalidObject):
                 self._set_aside(change)
         self._wake.set()

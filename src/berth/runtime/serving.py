@@ -79,7 +79,7 @@ class HealthServer:
             await runner.cleanup()
 
     def _application(self) -> web.Application:
-        app = web.Application(middlewares=[_refuse_foreign_hosts])
+        app = web.Application(middlewares=[refuse_foreign_hosts])
         routes: dict[str, Handler] = {
             "/": self._index,
             "/metrics": self._get_metrics,
@@ -139,7 +139,7 @@ class HealthServer:
 
 
 @web.middleware
-async def _refuse_foreign_hosts(request: web.Request, handler: Handler) -> web.StreamResponse:
+async def refuse_foreign_hosts(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Only who means this machine is answered: a web page whose name was made to point here is not."""
     host = request.headers.get("Host", "")
     try:

@@ -2,8 +2,9 @@
 
 Objects go in with `put` and `delete`; `run` steps the core until it has nothing to do, `advance` lets time pass.
 Bindings and status patches are carried out at once and come back as watch events, unless a test says otherwise:
-`refuse` makes bindings fail, `answers_binds = False` leaves them in `requests` until `answer`. Evicted pods leave at
-once, or with `evicts_at_once = False` when the test deletes them.
+`refuse` makes bindings fail, `answers_binds = False` leaves them in `requests` until `answer`, where calls to extenders
+stay too unless `answer_call` answers them. Evicted pods leave at once, or with `evicts_at_once = False` when the test
+deletes them.
 """
 
 import random
@@ -18,7 +19,8 @@ from berth.api.pod import Pod
 from berth.config.feature_gates import feature_gates
 from berth.config.load import default_config, load_config
 from berth.core import Core
-from berth.framework.effects import Answer, Bind, Effect, EmitEvent, EvictPod, PatchPodStatus, Request
+from berth.extender.answering import AnswerCall, answered
+from berth.framework.effects import Answer, Bind, CallExtenders, Effect, EmitEvent, EvictPod, PatchPodStatus, Request
 from berth.framework.registry import Registry
 from berth.intake import ObjectEvent
 from berth.plugins.registry import in_tree_registry
@@ -57,6 +59,8 @@ class VirtualCluster:
         self.answers_evictions = True
         self.evicts_at_once = True
         """Whether a victim is gone when its eviction is answered, or only on its way."""
+        self.answer_call: AnswerCall | None = None
+        """Who takes the part of the extenders; None leaves their calls in `requests`."""
         self._refusals: deque[str] = deque()
         for obj in objects:
             self.put(obj)
@@ -140,6 +144,8 @@ class VirtualCluster:
                     self.answer(effect, self._refusals.popleft() if self._refusals else "")
                 if isinstance(effect.effect, EvictPod) and self.answers_evictions:
                     self.answer(effect)
+                if isinstance(effect.effect, CallExtenders) and self.answer_call is not None:
+                    self.answer(effect, result=answered(0, effect.effect, self.answer_call).result)
             elif isinstance(effect, PatchPodStatus):
                 self._patch(effect)
 

@@ -16,7 +16,7 @@ from berth.state.node_view import NodeView
 from berth.state.pod_info import PodInfo
 
 NO_VICTIMS = "No preemption victims found for incoming pod"
-NO_VICTIM_NEEDED = "expected at least one victim pod on node {!r}"
+NO_VICTIM_NEEDED = 'expected at least one victim pod on node "{}"'
 
 NO_VICTIMS_FOUND = unresolvable(NO_VICTIMS)
 

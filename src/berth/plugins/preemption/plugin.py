@@ -1,7 +1,7 @@
 """The DefaultPreemption plugin; see the package's docstring."""
 
-from collections.abc import Sequence
-from typing import ClassVar
+from collections.abc import Generator, Sequence
+from typing import Any, ClassVar
 
 import msgspec
 import numpy as np
@@ -9,24 +9,36 @@ import numpy as np
 from berth.framework.cycle_state import CycleState
 from berth.framework.diagnosis import Diagnosis
 from berth.framework.events import Action, ClusterEvent, ClusterEventWithHint, QueueingHint
+from berth.framework.extenders import Extender, interested
 from berth.framework.handle import Handle
 from berth.framework.interface import PostFilterResult
 from berth.framework.status import Code, Status, error, unresolvable, unschedulable
 from berth.plugins.preemption.args import DefaultPreemptionArgs
 from berth.plugins.preemption.budgets import Budgets
+from berth.plugins.preemption.choice import cheapest
 from berth.plugins.preemption.columns import ColumnDryRun
 from berth.plugins.preemption.dry_run import DryRun
 from berth.plugins.preemption.eligibility import RowArray, ineligibility, rows_to_try
+from berth.plugins.preemption.extending import narrow
 from berth.plugins.preemption.roster import Roster
-from berth.plugins.preemption.search import Found, Refusals, search_by_columns, search_plainly
+from berth.plugins.preemption.search import (
+    Found,
+    Refusals,
+    candidates_plainly,
+    search_by_columns,
+    search_plainly,
+)
 from berth.state.pod_info import PodInfo
 
 NOT_HELPFUL = "Preemption is not helpful for scheduling"
 NO_NODES = "no nodes available"
+NO_CANDIDATE = "no candidate node for preemption"
 GATED = "waiting for the preemption for this pod to be finished"
 
 _NOT_HELPFUL = unresolvable(NOT_HELPFUL)
 _GATED = unresolvable(GATED)
+
+Answer = tuple[PostFilterResult | None, Status | None]
 
 
 class DefaultPreemption:
@@ -49,7 +61,7 @@ class DefaultPreemption:
 
     def post_filter(
         self, state: CycleState, pod: PodInfo, diagnosis: Diagnosis
-    ) -> tuple[PostFilterResult | None, Status | None]:
+    ) -> Answer | Generator[Any, Any, Answer]:
         """Name the node to free and who must go, or say why none can be; who may not ask keeps its nomination."""
         self._handle.evictions.searches += 1
         nominated = self._nominated_row(pod)
@@ -60,6 +72,9 @@ class DefaultPreemption:
         if not len(self._table):
             return None, error(f"preemption: {NO_NODES}")
         rows = rows_to_try(diagnosis, self._table)
+        extenders = interested(self._handle.profile().extenders, "preempt", pod) if len(rows) else []
+        if extenders:
+            return self._search_with(extenders, state, pod, rows)
         found = self._search(state, pod, rows) if len(rows) else Found(None, ())
         if found.best is not None:
             return PostFilterResult(self._table.names[found.best.row], found.best.victims), None
@@ -81,6 +96,23 @@ class DefaultPreemption:
         if columns.is_possible:
             return search_by_columns(rows, wanted, columns, plain, self._table)
         return search_plainly(rows, wanted, plain, self._table)
+
+    def _search_with(
+        self, extenders: Sequence[Extender], state: CycleState, pod: PodInfo, rows: RowArray
+    ) -> Generator[Any, Any, Answer]:
+        """Find all candidates, have the extenders narrow them, and take the best of those left."""
+        rows = np.roll(rows, -self._handle.rng.randrange(len(rows)))
+        plain = DryRun(self._handle.profile(), state, pod, self._budgets.all())
+        candidates, refusals = candidates_plainly(rows, self._args.wanted_candidates(len(rows)), plain, self._table)
+        if not candidates:
+            return self._why_not(refusals)
+        left = yield from narrow(extenders, state, pod, candidates, self._table)
+        if isinstance(left, Status):
+            return None, error(f"preemption: {left.message}")
+        if not left:
+            return None, unschedulable(f"preemption: {NO_CANDIDATE}")
+        best = cheapest(left)
+        return PostFilterResult(self._table.names[best.row], best.victims), None
 
     def _why_not(self, refusals: Refusals) -> tuple[PostFilterResult | None, Status]:
         """Say why no node can be freed; where a plugin broke, that is an error and the nomination is kept."""

@@ -4,7 +4,7 @@ Rows are tried by column where the filters allow it, and the chosen one is confi
 one by one. Both ways give the same node and the same victims.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -31,6 +31,14 @@ class Found(NamedTuple):
 
 def search_plainly(rows: RowArray, wanted: int, dry_run: DryRun, table: NodeTable) -> Found:
     """Try the rows one by one."""
+    candidates, refusals = candidates_plainly(rows, wanted, dry_run, table)
+    return Found(cheapest(candidates), ()) if candidates else Found(None, refusals)
+
+
+def candidates_plainly(
+    rows: RowArray, wanted: int, dry_run: DryRun, table: NodeTable
+) -> tuple[Sequence[Candidate], Refusals]:
+    """Try the rows one by one until there are candidates enough; return them, and why the others cannot be freed."""
     shortlist = Shortlist(wanted)
     refusals: dict[Status, list[int]] = {}
     for row in rows.tolist():
@@ -41,10 +49,8 @@ def search_plainly(rows: RowArray, wanted: int, dry_run: DryRun, table: NodeTabl
         shortlist.add(found)
         if shortlist.is_full:
             break
-    candidates = shortlist.all()
-    if candidates:
-        return Found(cheapest(candidates), ())
-    return Found(None, [(status, np.array(refused, dtype=np.intp)) for status, refused in refusals.items()])
+    refused = [(status, np.array(failing, dtype=np.intp)) for status, failing in refusals.items()]
+    return shortlist.all(), refused
 
 
 def search_by_columns(rows: RowArray, wanted: int, columns: ColumnDryRun, plain: DryRun, table: NodeTable) -> Found:

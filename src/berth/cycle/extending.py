@@ -1,0 +1,159 @@
+"""Where extenders come in: after Filter, beside Score, and instead of the Bind plugins.
+
+Filter extenders are asked one after the other, each about the nodes that those before it left; prioritizers all at
+once. An extender that fails ends the attempt, unless it is ignorable or only prioritises. Preemption has its own module
+(`berth.plugins.preemption.extending`). Source of the rules: pkg/scheduler/schedule_one.go.
+"""
+
+from collections.abc import Generator, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from berth.api.node import Node
+from berth.cycle.attempt import Attempt, LeftOut
+from berth.framework.effects import Answer, ApiCall
+from berth.framework.extenders import (
+    EXTENDER_NAME,
+    MAX_EXTENDER_PRIORITY,
+    Asked,
+    Extender,
+    Filtered,
+    consult,
+    consult_all,
+    interested,
+    note,
+)
+from berth.framework.instrument import Instrument
+from berth.framework.interface import MAX_NODE_SCORE, FeasibleNodes, RowArray
+from berth.framework.scores import PluginScores
+from berth.framework.status import Status, error, unresolvable, unschedulable
+from berth.state.table import NodeTable
+
+Steps = Generator[Any, Any, None]
+
+NO_REASON = "left out without a reason"
+
+
+def filter_by_extenders(attempt: Attempt) -> Steps:
+    """Let extenders narrow `attempt.nodes`, and keep in `attempt.left_out` what they say of the others."""
+    nodes = attempt.nodes
+    assert nodes is not None, "extenders come after Filter"
+    table = nodes.table
+    rows = left = nodes.row_array()
+    for extender in interested(attempt.profile.extenders, "filter", attempt.pod):
+        if not len(left):
+            break
+        given = [table.node(row) for row in left.tolist()]
+        read = partial(extender.read_filter, given=given)
+        found = yield from consult(extender.filter_call(attempt.pod, given), read)
+        if found.problem:
+            _note(attempt, extender, "filter", found.problem, is_ignored=extender.is_ignorable)
+            if extender.is_ignorable:
+                continue
+            attempt.error = found.problem
+            break
+        left = _narrowed(attempt, extender, found.result, table, left)
+        _note(attempt, extender, "filter", note_text=f"{len(left)} of {len(given)} nodes left")
+    if len(left) < len(rows):
+        mask = np.zeros_like(nodes.mask)
+        mask[left] = True
+        attempt.nodes = FeasibleNodes(table, mask)
+
+
+def _narrowed(attempt: Attempt, extender: Extender, found: Filtered, table: NodeTable, given: RowArray) -> RowArray:
+    """Return the rows that are left; keep why others are not."""
+    for name, message in {**found.failed, **found.unresolvable}.items():
+        row = table.row_of.get(name)
+        if row is not None:
+            made = unresolvable if name in found.unresolvable else unschedulable
+            attempt.left_out[row] = LeftOut(extender.name, made(message))
+    kept = np.array(sorted({table.row_of[name] for name in found.kept}), dtype=np.intp)
+    for row in np.setdiff1d(given, kept).tolist():
+        attempt.left_out.setdefault(row, LeftOut(extender.name, unresolvable(NO_REASON), is_silent=True))
+    return kept
+
+
+def diagnose_extenders(attempt: Attempt) -> None:
+    """Add to the diagnosis what extenders said; it counts more than what plugins said of the same nodes."""
+    diagnosis, left_out = attempt.diagnosis, attempt.left_out
+    assert diagnosis is not None, "extenders add to what the search found"
+    if not left_out:
+        return
+    told = {row: said.status for row, said in left_out.items() if not said.is_silent}
+    rows = np.array(sorted(told), dtype=np.intp)
+    diagnosis.groups = [
+        group._replace(rows=kept) for group in diagnosis.groups if len(kept := np.setdiff1d(group.rows, rows))
+    ]
+    for status in dict.fromkeys(told.values()):
+        diagnosis.add(status, np.array([row for row in rows.tolist() if told[row] == status], dtype=np.intp))
+    diagnosis.unschedulable_plugins.add(EXTENDER_NAME)
+
+
+def score_by_extenders(attempt: Attempt) -> Steps:
+    """Add what prioritizers say to the scores: their score, times their weight, times ten."""
+    nodes, scored = attempt.nodes, attempt.scored
+    assert nodes is not None and scored is not None, "extenders add to the plugins' scores"
+    asked = interested(attempt.profile.extenders, "prioritize", attempt.pod)
+    given = _nodes(nodes)
+    answers = yield from consult_all([(one.prioritize_call(attempt.pod, given), one.read_prioritize) for one in asked])
+    more: list[PluginScores] = []
+    for extender, found in zip(asked, answers, strict=True):
+        _note(attempt, extender, "prioritize", found.problem, is_ignored=True)
+        if not found.problem:
+            more.append(_weighted(extender, found.result, nodes))
+    attempt.scored = scored.with_more(more)
+
+
+def _weighted(extender: Extender, said: Sequence[tuple[str, int]], nodes: FeasibleNodes) -> PluginScores:
+    """Return an extender's scores over the feasible rows; nodes that it does not name get nothing."""
+    place_of = {nodes.table.names[row]: place for place, row in enumerate(nodes.row_array().tolist())}
+    weighted = np.zeros(nodes.count, dtype=np.int64)
+    for name, score in said:
+        if name in place_of:
+            weighted[place_of[name]] += score * extender.weight * (MAX_NODE_SCORE // MAX_EXTENDER_PRIORITY)
+    return PluginScores(extender.name, extender.weight, weighted)
+
+
+def bind_by_extender(attempt: Attempt, node_name: str) -> Generator[Any, Any, tuple[bool, Status | None]]:
+    """Have the pod bound by an extender that binds such pods. Return whether one took it, and why it failed."""
+    pod = attempt.pod
+    for extender in interested(attempt.profile.extenders, "bind", pod):
+        found = yield from consult(extender.bind_call(pod, node_name), extender.read_bind)
+        problem = found.problem
+        if found.is_unknown and (yield from _is_bound(attempt, node_name)):
+            problem = ""
+        _note(attempt, extender, "bind", problem, is_ignored=extender.is_ignorable)
+        if not problem:
+            return True, None
+        if not extender.is_ignorable:
+            return True, error(problem)
+    return False, None
+
+
+def _is_bound(attempt: Attempt, node_name: str) -> Generator[ApiCall, Answer, bool]:
+    """Look whether an extender that gave no answer bound the pod all the same."""
+    pod = attempt.pod
+    answer = yield ApiCall("get", "Pod", pod.namespace, pod.name)
+    if answer.error or not answer.result:
+        return False
+    meta, spec = answer.result.get("metadata", {}), answer.result.get("spec", {})
+    return bool(meta.get("uid") == pod.uid and spec.get("nodeName") == node_name)
+
+
+def tell_failures(instrument: Instrument, attempt: Attempt, verb: str = "") -> None:
+    """Tell the observer of calls that failed, of one verb or of all so far."""
+    for asked in attempt.state.asked:
+        if asked.problem and verb in ("", asked.verb):
+            instrument.extender_failed(attempt.pod, asked)
+
+
+def _nodes(nodes: FeasibleNodes) -> list[Node]:
+    return [nodes.table.node(row) for row in nodes.row_array().tolist()]
+
+
+def _note(
+    attempt: Attempt, extender: Extender, verb: Any, problem: str = "", *, is_ignored: bool = False, note_text: str = ""
+) -> None:
+    note(attempt.state, Asked(extender.name, verb, problem, bool(problem) and is_ignored, note_text))

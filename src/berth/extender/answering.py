@@ -1,0 +1,18 @@
+"""Answering calls to extenders at once and in process: for replays, benches and tests, which have no HTTP."""
+
+from collections.abc import Callable
+
+from berth.framework.effects import Answer, CallExtender, CallExtenders, ExtenderAnswer
+
+AnswerCall = Callable[[CallExtender], ExtenderAnswer]
+"""Takes the part of every extender; `CallExtender.extender` says which one is meant."""
+
+
+def nobody(_call: CallExtender) -> ExtenderAnswer:
+    """Take the part of extenders that cannot be reached."""
+    return ExtenderAnswer(error="extenders are called by a running scheduler only")
+
+
+def answered(ticket: int, effect: CallExtenders, answer_call: AnswerCall) -> Answer:
+    """Return the answer to a request."""
+    return Answer(ticket, tuple(map(answer_call, effect.calls)))

@@ -1,0 +1,140 @@
+"""Calling extenders over HTTP: a connection pool, a TLS context and a time limit for each.
+
+`runtime/effects.py` gives the calls of a `CallExtenders` to `call_all` and gets their answers, good or bad. Every call
+ends within the extender's `httpTimeout`, waiting for a connection included.
+"""
+
+import asyncio
+import os
+import ssl
+from collections.abc import Sequence
+from pathlib import Path
+
+import aiohttp
+
+from berth.config.durations import format_duration_s
+from berth.config.errors import ConfigError, invalid
+from berth.config.types import Extender, ExtenderTLS
+from berth.framework.effects import CallExtender, ExtenderAnswer
+from berth.kube.proxy import proxy_from_environment
+from berth.kube.tls import TlsError, TlsSettings, build_context
+
+MAX_ANSWER_BYTES = 256 * 1024 * 1024
+"""Whole nodes of the largest clusters fit in; what is longer is not an answer."""
+CHUNK_BYTES = 64 * 1024
+
+_FIELDS = {"certificate-authority": "caFile", "client-certificate": "certFile"}
+
+
+class ExtenderClient:
+    """The connections to all configured extenders. Raises `ConfigError` where certificates cannot be used."""
+
+    __slots__ = ("_extenders", "_sessions")
+
+    def __init__(self, extenders: Sequence[Extender]) -> None:
+        self._extenders = tuple(
+            (extender, _tls(f"extenders[{place}].tlsConfig", extender)) for place, extender in enumerate(extenders)
+        )
+        self._sessions: dict[int, aiohttp.ClientSession] = {}
+
+    async def call_all(self, calls: Sequence[CallExtender]) -> tuple[ExtenderAnswer, ...]:
+        """Make the calls, all at once; their answers in the same order."""
+        return tuple(await asyncio.gather(*map(self.call, calls)))
+
+    async def call(self, call: CallExtender) -> ExtenderAnswer:
+        """Make one call."""
+        extender, _ = self._extenders[call.extender]
+        url = f"{extender.url_prefix.rstrip('/')}/{call.verb}"
+        where = f"failed {call.verb} with extender at URL {url}"
+        try:
+            async with asyncio.timeout(extender.http_timeout_s):
+                return await self._post(call, url, where)
+        except TimeoutError:
+            limit = format_duration_s(extender.http_timeout_s)
+            return ExtenderAnswer(error=f"{where}: no answer within {limit} (httpTimeout)", is_unknown=True)
+        except aiohttp.ClientConnectorError as unreachable:
+            return ExtenderAnswer(error=f"{where}: cannot connect: {_reason(unreachable)}")
+        except (aiohttp.ClientError, OSError, ValueError) as broken:
+            problem = str(broken) or type(broken).__name__
+            return ExtenderAnswer(error=f"{where}: {problem}", is_unknown=not isinstance(broken, ValueError))
+
+    async def _post(self, call: CallExtender, url: str, where: str) -> ExtenderAnswer:
+        tls = self._extenders[call.extender][0].tls
+        async with self._session(call.extender).post(
+            url,
+            data=call.body,
+            headers={"Content-Type": "application/json", "Accept-Encoding": "identity"},
+            proxy=proxy_from_environment(url, os.environ) or None,
+            server_hostname=tls.server_name if tls is not None and tls.server_name else None,
+            allow_redirects=False,
+        ) as response:
+            if response.status != 200:
+                return ExtenderAnswer(error=f"{where}, code {response.status}", is_unknown=True)
+            body = bytearray()
+            async for chunk in response.content.iter_chunked(CHUNK_BYTES):
+                body += chunk
+                if len(body) > MAX_ANSWER_BYTES:
+                    error = f"{where}: the answer is longer than {MAX_ANSWER_BYTES >> 20} MiB"
+                    return ExtenderAnswer(error=error, is_unknown=True)
+            return ExtenderAnswer(bytes(body))
+
+    def _session(self, place: int) -> aiohttp.ClientSession:
+        """The extender's connections, opened when first used: that needs an event loop."""
+        found = self._sessions.get(place)
+        if found is None:
+            connector = aiohttp.TCPConnector(limit=0, ssl=self._extenders[place][1])
+            found = self._sessions[place] = aiohttp.ClientSession(
+                connector=connector,
+                cookie_jar=aiohttp.DummyCookieJar(),
+                timeout=aiohttp.ClientTimeout(total=None),
+                headers={"User-Agent": "berth-scheduler"},
+            )
+        return found
+
+    async def close(self) -> None:
+        """Close every connection."""
+        sessions, self._sessions = self._sessions, {}
+        for session in sessions.values():
+            await session.close()
+
+
+def _tls(path: str, extender: Extender) -> ssl.SSLContext | bool:
+    """The TLS context of an extender. As upstream, `enableHTTPS` without a CA accepts any certificate."""
+    tls = extender.tls or ExtenderTLS()
+    ca_pem = tls.ca_data or _read(f"{path}.caFile", tls.ca_file)
+    if tls.insecure and ca_pem:
+        raise ConfigError([invalid(f"{path}.insecure", True, "a CA makes no sense where any certificate is accepted")])
+    if extender.tls is None and not extender.enable_https:
+        return True
+    settings = TlsSettings(
+        ca_pem=ca_pem,
+        insecure_skip_verify=tls.insecure or (extender.enable_https and not ca_pem),
+        server_name=tls.server_name,
+        certificate_pem=tls.cert_data or _read(f"{path}.certFile", tls.cert_file),
+        key_pem=tls.key_data or _read(f"{path}.keyFile", tls.key_file),
+    )
+    if bool(settings.certificate_pem) != bool(settings.key_pem):
+        missing = "keyFile" if settings.certificate_pem else "certFile"
+        raise ConfigError([f"{path}.{missing}: Required value: a certificate and its key are given together"])
+    try:
+        return build_context(settings)
+    except TlsError as error:
+        raise ConfigError([f"{path}.{_FIELDS[error.piece]}: {error}"]) from None
+
+
+def _read(path: str, file: str) -> bytes:
+    if not file:
+        return b""
+    try:
+        return Path(file).read_bytes()
+    except OSError as error:
+        raise ConfigError([invalid(path, file, f"cannot be read: {error.strerror or error}")]) from None
+
+
+def _reason(error: aiohttp.ClientConnectorError) -> str:
+    """Why no connection came about, in words."""
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        cause = error.certificate_error
+        return f"its certificate is not accepted: {getattr(cause, 'verify_message', '') or cause}"
+    number = error.os_error.errno
+    return os.strerror(number) if number else str(error.os_error)

@@ -1,0 +1,142 @@
+"""What the cycle knows of extenders: processes outside that filter, prioritise, preempt and bind beside the plugins.
+
+`berth.extender` implements `Extender` for what the configuration lists; a profile holds them in the order in which they
+are asked. An extender makes the calls (`…_call`) and reads the answers (`read_…`); carrying a call out is the runtime's
+business. `consult` does the three together, and keeps in the pod's CycleState what came of it.
+"""
+
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from typing import Any, Literal, NamedTuple, Protocol, TypeVar
+
+import msgspec
+
+from berth.api.node import Node
+from berth.framework.cycle_state import CycleState
+from berth.framework.effects import Answer, CallExtender, CallExtenders, ExtenderAnswer
+from berth.state.pod_info import PodInfo
+
+Verb = Literal["filter", "prioritize", "preempt", "bind"]
+
+EXTENDER_NAME = "Extender"
+"""Who rejected a pod, as the queue sees it, where extenders left nodes out; any event may help then."""
+MAX_EXTENDER_PRIORITY = 10
+
+Result = TypeVar("Result")
+
+
+class ExtenderError(Exception):
+    """An extender's answer says that it failed, or cannot be used; the message is for people."""
+
+
+class Filtered(NamedTuple):
+    """What an extender left of the nodes it was given, and why not the others, as far as it says."""
+
+    kept: tuple[str, ...]
+    failed: Mapping[str, str]
+    unresolvable: Mapping[str, str]
+    """Nodes where removing pods would not help; they may be in `failed` too."""
+
+
+class NodeVictims(NamedTuple):
+    """Who would have to leave a node, and how many of those evictions break a disruption budget."""
+
+    pods: tuple[PodInfo, ...]
+    violations: int
+
+
+class VictimIds(NamedTuple):
+    """The same as an extender says it: pods by uid."""
+
+    uids: tuple[str, ...]
+    violations: int
+
+
+class Extender(Protocol):
+    """One configured extender. Reading an answer raises `ExtenderError`."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def weight(self) -> int: ...
+
+    @property
+    def is_ignorable(self) -> bool: ...
+
+    def does(self, verb: Verb) -> bool: ...
+
+    def is_interested(self, pod: PodInfo) -> bool: ...
+
+    def filter_call(self, pod: PodInfo, nodes: Sequence[Node]) -> CallExtender: ...
+
+    def read_filter(self, answer: bytes, given: Sequence[Node]) -> Filtered: ...
+
+    def prioritize_call(self, pod: PodInfo, nodes: Sequence[Node]) -> CallExtender: ...
+
+    def read_prioritize(self, answer: bytes) -> Sequence[tuple[str, int]]: ...
+
+    def preempt_call(self, pod: PodInfo, victims: Mapping[str, NodeVictims]) -> CallExtender: ...
+
+    def read_preempt(self, answer: bytes) -> Mapping[str, VictimIds]: ...
+
+    def bind_call(self, pod: PodInfo, node_name: str) -> CallExtender: ...
+
+    def read_bind(self, answer: bytes) -> None: ...
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """One call to an extender and what came of it, for the trace. `problem` is empty where all went well."""
+
+    extender: str
+    verb: Verb
+    problem: str = ""
+    is_ignored: bool = False
+    """Whether the attempt went on in spite of the problem."""
+    note: str = ""
+
+
+class Consulted(NamedTuple):
+    """An answer that was read (None where there is none), or the problem; `is_unknown` where nobody can tell."""
+
+    result: Any
+    problem: str
+    is_unknown: bool = False
+    """Whether the call may have had its effect all the same."""
+
+
+def interested(extenders: Iterable[Extender], verb: Verb, pod: PodInfo) -> list[Extender]:
+    """Return those that have this verb and look after the pod, in order."""
+    return [extender for extender in extenders if extender.does(verb) and extender.is_interested(pod)]
+
+
+def consult(call: CallExtender, read: Callable[[bytes], Any]) -> Generator[CallExtenders, Answer, Consulted]:
+    """Call one extender and read its answer."""
+    [found] = yield from consult_all([(call, read)])
+    return found
+
+
+def consult_all(
+    calls: Sequence[tuple[CallExtender, Callable[[bytes], Any]]],
+) -> Generator[CallExtenders, Answer, list[Consulted]]:
+    """Call extenders, all at once, and read their answers, in the order of the calls."""
+    if not calls:
+        return []
+    answer = yield CallExtenders(tuple(call for call, _ in calls))
+    if answer.error:
+        return [Consulted(None, answer.error) for _ in calls]
+    told: Sequence[ExtenderAnswer] = answer.result
+    return [_consulted(one, read) for one, (_, read) in zip(told, calls, strict=True)]
+
+
+def _consulted(answer: ExtenderAnswer, read: Callable[[bytes], Any]) -> Consulted:
+    if answer.error:
+        return Consulted(None, answer.error, is_unknown=answer.is_unknown)
+    try:
+        return Consulted(read(answer.body), "")
+    except ExtenderError as error:
+        return Consulted(None, str(error))
+
+
+def note(state: CycleState, asked: Asked) -> None:
+    """Keep what came of a call for the trace of the attempt."""
+    state.asked.append(asked)
