@@ -215,8 +215,17 @@ class Breaks:
         self._break("pre_bind", pod)
 
 
-@pytest.mark.parametrize("at", ["pre_filter", "reserve", "permit", "pre_bind", "permit unreserve"])
-async def test_a_bug_costs_one_attempt_and_is_logged(caplog, at):
+@pytest.mark.parametrize(
+    ("at", "point"),
+    [
+        ("pre_filter", "PreFilter"),
+        ("reserve", "Reserve"),
+        ("permit", "Permit"),
+        ("pre_bind", "PreBind"),
+        ("permit unreserve", "Permit"),
+    ],
+)
+async def test_a_bug_costs_one_attempt_and_is_logged(caplog, at, point):
     world = World(nodes=1, cpu="1")
     registry = in_tree_registry().merge(Registry({"Breaks": type("Breaking", (Breaks,), {"at": at})}, "the test"))
     plugins = {"multiPoint": {"enabled": [{"name": "Breaks"}]}}
@@ -229,7 +238,8 @@ async def test_a_bug_costs_one_attempt_and_is_logged(caplog, at):
         await until(lambda: world.node_of("fine"))
         assert scheduler.core.cache.state_of(world.pod("cursed")["metadata"]["uid"]) is None
     condition = world.condition("cursed")
-    assert (condition["reason"], condition["message"]) == ("SchedulerError", f"RuntimeError: a bug in {at.split()[0]}")
+    message = f'running {point} plugin "Breaks": RuntimeError: a bug in {at.split()[0]}'
+    assert (condition["reason"], condition["message"]) == ("SchedulerError", message)
     assert any(record.exc_info and "default/cursed" in record.getMessage() for record in caplog.records)
 
 
