@@ -115,6 +115,31 @@ EMPTY_LIMIT = {"limits": {"cpu": ""}}
         ("Node", with_status(capacity={"memory": "1GB"}), "status.capacity[memory]"),
         ("PersistentVolume", with_spec(capacity={"storage": "big"}), "spec.capacity[storage]"),
         ("PersistentVolumeClaim", with_spec(resources=BAD), "spec.resources.requests[cpu]"),
+        (
+            "ResourceSlice",
+            with_spec(devices=[{}, {"capacity": {"memory": {"value": "big"}}}]),
+            "spec.devices[1].capacity[memory]",
+        ),
+        (
+            "ResourceSlice",
+            with_spec(devices=[{"consumesCounters": [{}, {"counters": {"memory": {"value": "1x"}}}]}]),
+            "spec.devices[0].consumesCounters[1].counters[memory]",
+        ),
+        (
+            "ResourceSlice",
+            with_spec(sharedCounters=[{"counters": {"memory": {"value": ""}}}]),
+            "spec.sharedCounters[0].counters[memory]",
+        ),
+        (
+            "ResourceClaim",
+            with_spec(devices={"requests": [{"exactly": {"capacity": {"requests": {"memory": "1x"}}}}]}),
+            "spec.devices.requests[0].exactly.capacity.requests[memory]",
+        ),
+        (
+            "ResourceClaim",
+            with_spec(devices={"requests": [{"firstAvailable": [{}, {"capacity": {"requests": {"memory": "1x"}}}]}]}),
+            "spec.devices.requests[0].firstAvailable[1].capacity.requests[memory]",
+        ),
         ("CSIStorageCapacity", {"metadata": {"name": "p", "namespace": "ns"}, "capacity": "1x"}, "capacity: '1x'"),
     ],
 )

@@ -6,6 +6,7 @@ from berth.config.errors import ConfigError
 from berth.config.feature_gates import KNOWN_GATES, FeatureGates, feature_gates, parse_feature_gates
 
 OFF_BY_DEFAULT = {
+    "DRADeviceTaintRules",
     "GangScheduling",
     "GenericWorkload",
     "TopologyAwareWorkloadScheduling",
@@ -20,7 +21,7 @@ OFF_BY_DEFAULT = {
 def test_defaults():
     gates = FeatureGates()
     assert {name for name in KNOWN_GATES if not gates.enabled(name)} == OFF_BY_DEFAULT
-    assert len(KNOWN_GATES) == 29
+    assert len(KNOWN_GATES) == 30
 
 
 def test_flag_sets_gates_and_the_last_wins():

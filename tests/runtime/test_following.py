@@ -6,6 +6,7 @@ import random
 import pytest
 
 from berth.api.errors import ApiError, ConnectionLost
+from berth.config.feature_gates import feature_gates
 from berth.kube.changes import Added, Synced
 from berth.runtime.following import ASK_AGAIN_S, OPTIONAL_KINDS, REQUIRED_KINDS, Following
 from tests.kube.fakes import VirtualClock, settle
@@ -13,13 +14,13 @@ from tests.runtime.world import World
 
 
 class Bench:
-    def __init__(self):
+    def __init__(self, features=None):
         self.world = World(nodes=1)
         self.clock = VirtualClock()
         self.changes, self.said = [], []
         self.following = Following(
             self.world.transport, self.changes.extend, report=self.said.append, rng=random.Random(1),
-            sleep=self.clock.sleep,
+            features=features, sleep=self.clock.sleep,
         )  # fmt: skip
         self.task = None
 
@@ -49,6 +50,15 @@ async def test_every_kind_is_followed_and_objects_are_found(bench):
     assert bench.following.unsynced() == {}
     assert bench.following.find("Node", "", "node-0").metadata.name == "node-0"
     assert bench.following.find("Node", "", "nowhere") is None
+
+
+@pytest.mark.parametrize("is_on", [False, True])
+async def test_a_kind_behind_a_gate_is_followed_where_it_is_on(is_on):
+    bench = Bench(features=feature_gates({"DRADeviceTaintRules": is_on}))
+    await bench.start()
+    await asyncio.wait_for(bench.following.wait_for_sync(), 5)
+    await bench.stop()
+    assert ("devicetaintrules" in bench.synced()) is is_on
 
 
 async def test_a_kind_that_comes_later_is_followed_then(bench):

@@ -40,6 +40,7 @@ KINDS: Mapping[str, type[Struct]] = MappingProxyType(
             dra.ResourceClaim,
             dra.ResourceSlice,
             dra.DeviceClass,
+            dra.DeviceTaintRule,
             scheduling.PodGroup,
             scheduling.Workload,
             scheduling.Event,
@@ -137,7 +138,34 @@ def _quantities_of(found: Struct) -> Iterable[tuple[str, Mapping[str, Quantity]]
     if isinstance(found, storage.CSIStorageCapacity):
         fields = {"capacity": found.capacity, "maximumVolumeSize": found.maximum_volume_size}
         return (("", {name: quantity for name, quantity in fields.items() if quantity is not None}),)
+    if isinstance(found, dra.ResourceSlice):
+        return _slice_quantities(found.spec)
+    if isinstance(found, dra.ResourceClaim):
+        return _claim_quantities(found.spec.devices.requests)
     return ()
+
+
+def _slice_quantities(spec: dra.ResourceSliceSpec) -> Iterable[tuple[str, Mapping[str, Quantity]]]:
+    for index, device in enumerate(spec.devices):
+        yield f"spec.devices[{index}].capacity", _values_of(device.capacity)
+        for number, consumed in enumerate(device.consumes_counters):
+            yield f"spec.devices[{index}].consumesCounters[{number}].counters", _values_of(consumed.counters)
+    for index, counter_set in enumerate(spec.shared_counters):
+        yield f"spec.sharedCounters[{index}].counters", _values_of(counter_set.counters)
+
+
+def _values_of(amounts: Mapping[str, dra.DeviceCapacity]) -> Mapping[str, Quantity]:
+    return {name: amount.value for name, amount in amounts.items()}
+
+
+def _claim_quantities(requests: Iterable[dra.DeviceRequest]) -> Iterable[tuple[str, Mapping[str, Quantity]]]:
+    for index, request in enumerate(requests):
+        path = f"spec.devices.requests[{index}]"
+        forms = [(f"{path}.firstAvailable[{number}]", form) for number, form in enumerate(request.first_available)]
+        forms += [(f"{path}.exactly", request.exactly)] if request.exactly is not None else []
+        for where, form in forms:
+            if form.capacity is not None:
+                yield f"{where}.capacity.requests", form.capacity.requests
 
 
 def _pod_quantities(found: pod.Pod) -> Iterable[tuple[str, Mapping[str, Quantity]]]:

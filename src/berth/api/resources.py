@@ -42,6 +42,7 @@ _TABLE = (
     Resource("events.k8s.io", "v1", "events", "Event", True),
     Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", True),
     Resource("resource.k8s.io", "v1", "deviceclasses", "DeviceClass", False),
+    Resource("resource.k8s.io", "v1beta2", "devicetaintrules", "DeviceTaintRule", False),
     Resource("resource.k8s.io", "v1", "resourceclaims", "ResourceClaim", True),
     Resource("resource.k8s.io", "v1", "resourceslices", "ResourceSlice", False),
     Resource("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", False),

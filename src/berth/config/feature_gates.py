@@ -42,6 +42,7 @@ KNOWN_GATES: Final[Mapping[str, Gate]] = MappingProxyType(
         "DRAAdminAccess": _LOCKED,
         "DRAConsumableCapacity": _BETA,
         "DRADeviceBindingConditions": _BETA,
+        "DRADeviceTaintRules": _BETA_OFF,
         "DRADeviceTaints": _BETA,
         "DRAExtendedResource": _BETA,
         "DRAPartitionableDevices": _BETA,

@@ -13,6 +13,7 @@ import msgspec
 
 from berth.api.errors import ApiError, TransportError
 from berth.api.resources import RESOURCES, Resource
+from berth.config.feature_gates import FeatureGates
 from berth.intake import ObjectEvent
 from berth.kube.backoff import Backoff
 from berth.kube.changes import Added, Change, Deleted, Modified
@@ -39,6 +40,8 @@ OPTIONAL_KINDS = (
     "ResourceSlice",
     "DeviceClass",
 )
+GATED_KINDS = (("DeviceTaintRule", "DRADeviceTaintRules"),)
+"""Kinds that are followed only where their feature gate is on."""
 ASK_AGAIN_S = 300.0
 
 
@@ -57,8 +60,8 @@ class Following:
     """Informers for all kinds; `run` is a task of its own."""
 
     __slots__ = (
-        "_keep_raw", "_late", "_main", "_ready", "_report", "_rng", "_sink", "_sleep", "_transport", "missing",
-        "problem",
+        "_keep_raw", "_late", "_main", "_optional", "_ready", "_report", "_rng", "_sink", "_sleep", "_transport",
+        "missing", "problem",
     )  # fmt: skip
 
     def __init__(
@@ -68,6 +71,7 @@ class Following:
         *,
         report: Report,
         rng: random.Random,
+        features: FeatureGates | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         keep_raw: Container[str] = (),
     ) -> None:
@@ -78,6 +82,8 @@ class Following:
         self._report = report
         self._rng = rng
         self._sleep = sleep
+        gates = features or FeatureGates()
+        self._optional = (*OPTIONAL_KINDS, *(kind for kind, gate in GATED_KINDS if gates.enabled(gate)))
         self._main = self._informers()
         self._late: list[InformerSet] = []
         self._ready = asyncio.Event()
@@ -89,7 +95,7 @@ class Following:
     async def run(self) -> None:
         """Follow until cancelled; raises only bugs."""
         missing = await self._unserved()
-        for kind in (*REQUIRED_KINDS, *OPTIONAL_KINDS):
+        for kind in (*REQUIRED_KINDS, *self._optional):
             if RESOURCES[kind] not in missing:
                 self._main.add(RESOURCES[kind], self._sink, keep_raw=kind in self._keep_raw)
         self._ready.set()
@@ -133,7 +139,7 @@ class Following:
         while True:
             try:
                 await self._transport.list(RESOURCES["Node"], limit=1)
-                served = await asyncio.gather(*(self._is_served(RESOURCES[kind]) for kind in OPTIONAL_KINDS))
+                served = await asyncio.gather(*(self._is_served(RESOURCES[kind]) for kind in self._optional))
             except TransportError as error:
                 delay_s = backoff.next_delay_s()
                 self.problem = str(error)
@@ -141,7 +147,7 @@ class Following:
                 await self._sleep(delay_s)
                 continue
             self.problem = ""
-            missing = [RESOURCES[kind] for kind, there in zip(OPTIONAL_KINDS, served, strict=True) if not there]
+            missing = [RESOURCES[kind] for kind, there in zip(self._optional, served, strict=True) if not there]
             self._tell_missing(missing)
             return missing
 

@@ -111,6 +111,7 @@ class LiveScheduler:
             report=Chorus(_log.warning),
             rng=self._rng,
             keep_raw=kinds_sent_whole(config.extenders),
+            features=config.feature_gates,
         )
         names = tuple(self.core.profiles)
         self._recorder = EventRecorder(

@@ -6,6 +6,7 @@ Expectations: the API's description of ResourceClaim (resource.k8s.io/v1), KEP-4
 
 import pytest
 
+from berth.api.codec import decode
 from berth.framework.status import Code
 from berth.plugins.dra.plugin import DynamicResourcesArgs
 from tests.plugins.dra.support import (
@@ -180,6 +181,46 @@ def test_taints_and_tolerations(taint, toleration, fits):
     assert w.messages(pod_with("c")) == {"a": None if fits else CANNOT}
     ungated = world(claim("c", wanted), devices=[tainted], gates={"DRADeviceTaints": False})
     assert ungated.messages(pod_with("c")) == {"a": None}
+
+
+def taint_rule(effect="NoSchedule", **selector):
+    taint = {"key": "k", "value": "v", "effect": effect}
+    spec = {"deviceSelector": selector or None, "taint": taint}
+    return decode("DeviceTaintRule", {"metadata": {"name": "rule"}, "spec": spec})
+
+
+@pytest.mark.parametrize(
+    ("rule", "fits"),
+    [
+        (taint_rule(), True),  # KEP-5055: without a selector a rule is for no device
+        (taint_rule(driver=DRIVER), False),
+        (taint_rule(driver="other.example.com"), True),
+        (taint_rule(pool="a"), False),
+        (taint_rule(pool="b"), True),
+        (taint_rule(device="d"), False),
+        (taint_rule(driver=DRIVER, pool="a", device="e"), True),
+        (taint_rule(effect="None", device="d"), True),
+    ],
+)
+def test_rules_taint_devices_where_their_gate_is_on(rule, fits):  # dynamic-resource-allocation/resourceslice/tracker
+    wanted = claim("c", request())
+    gates = {"DRADeviceTaintRules": True}
+    assert world(wanted, rule, devices=[device("d")], gates=gates).messages(pod_with("c")) == {
+        "a": None if fits else CANNOT
+    }
+    assert world(wanted, rule, devices=[device("d")]).messages(pod_with("c")) == {"a": None}
+    without_taints = {**gates, "DRADeviceTaints": False}
+    assert world(wanted, rule, devices=[device("d")], gates=without_taints).messages(pod_with("c")) == {"a": None}
+
+
+def test_a_rule_that_comes_and_goes():
+    w = world(claim("c", request()), devices=[device("d")], gates={"DRADeviceTaintRules": True})
+    assert w.messages(pod_with("c")) == {"a": None}
+    rule = taint_rule(device="d")
+    w.put(rule)
+    assert w.messages(pod_with("c")) == {"a": CANNOT}
+    w.objects.remove("DeviceTaintRule", rule)
+    assert w.messages(pod_with("c")) == {"a": None}
 
 
 def partition(name, amount):

@@ -131,10 +131,6 @@ def test_what_makes_a_pool_invalid(slices, fault):
     assert not pool.is_usable
 
 
-def test_a_slice_with_a_quantity_that_is_none_is_not_there():
-    assert devices(resource_slice("s", device("d", capacity={"memory": "much"}))) == []
-
-
 def test_what_is_known_of_an_unchanged_slice_is_kept():
     inventory, slices = Inventory(True), [resource_slice("s", device("d"))]
     inventory.update(slices)

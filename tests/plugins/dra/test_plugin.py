@@ -5,6 +5,7 @@ Messages and codes: pkg/scheduler/framework/plugins/dynamicresources, v1.36.
 
 import pytest
 
+from berth.api.codec import decode
 from berth.config.errors import ConfigError
 from berth.config.plugin_args import decode_plugin_args
 from berth.framework.cycle_state import CycleState
@@ -291,3 +292,17 @@ def test_nodes_are_told_apart_by_their_labels_as_they_are_now():
     w.handle.cache.put_node(make_node("a").label("zone", "z2").build())
     assert w.messages(pod_with("c")) == {"a": "cannot allocate all claims"}
     assert w.look(pod_with("c"))["a"].code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE
+
+
+def test_rules_that_change_or_go_may_free_devices():
+    document = {"metadata": {"name": "r"}, "spec": {"deviceSelector": {}, "taint": {"key": "k", "effect": "NoExecute"}}}
+    rule = decode("DeviceTaintRule", document)
+    told = decode("DeviceTaintRule", {**document, "metadata": {"name": "r", "resourceVersion": "2"}})
+    other = decode("DeviceTaintRule", {**document, "spec": {"deviceSelector": {"device": "d"}}})
+    assert ("DeviceTaintRule", Action.UPDATE | Action.DELETE) not in registered(world(claim("c")).plugin)
+    plugin = world(claim("c"), gates={"DRADeviceTaintRules": True}).plugin
+    assert ("DeviceTaintRule", Action.UPDATE | Action.DELETE) in registered(plugin)
+    after = hint(plugin, "DeviceTaintRule")
+    assert after(pod_with("c"), rule, other) is QUEUE
+    assert after(pod_with("c"), rule, None) is QUEUE
+    assert after(pod_with("c"), rule, told) is SKIPPED

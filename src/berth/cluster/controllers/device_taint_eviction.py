@@ -9,8 +9,10 @@ import logging
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+import msgspec
+
 from berth.api import codec
-from berth.api.dra import ResourceClaim, ResourceSlice
+from berth.api.dra import DeviceTaintRule, ResourceClaim, ResourceSlice
 from berth.cluster.controllers.client import Client
 from berth.cluster.controllers.controller import KeyedController
 from berth.cluster.controllers.device_taint_status import CONDITION, Counts, rule_condition
@@ -19,12 +21,10 @@ from berth.cluster.controllers.device_taints import (
     Eviction,
     PoolId,
     Pools,
-    Rule,
     earliest,
     eviction_of,
     pool_of,
     results_of,
-    rule_of,
 )
 from berth.cluster.controllers.index import Change
 from berth.cluster.controllers.meta import (
@@ -40,6 +40,7 @@ from berth.cluster.controllers.meta import (
 )
 from berth.cluster.controllers.pods import is_active, node_of
 from berth.cluster.controllers.resource_claims import claims_of
+from berth.plugins.dra.taints import is_for
 
 logger = logging.getLogger(__name__)
 
@@ -61,7 +62,7 @@ class DeviceTaintEviction(KeyedController):
         self._client = client
         self._index = client.index
         self._pools = Pools()
-        self._rules: dict[str, Rule] = {}  # those that evict, by name
+        self._rules: dict[str, DeviceTaintRule] = {}  # those that evict, by name
         self._claims: dict[str, ResourceClaim] = {}  # those with an allocation, by key
         self._users: dict[PoolId, dict[str, None]] = {}  # the claims that have devices of a pool
         self._marked: set[str] = set()  # uids of pods whose time will come
@@ -118,13 +119,13 @@ class DeviceTaintEviction(KeyedController):
         name = change.obj["metadata"]["name"]
         if change.type != "DELETED" and change.old is not None and change.old["spec"] == change.obj["spec"]:
             return
-        rule = rule_of(change.obj)
+        rule: DeviceTaintRule | None = _read(RULE, change.obj)
         self._rules.pop(name, None)
         if change.type == "DELETED":
-            self._evicted.pop(rule.uid, None)
+            self._evicted.pop(uid_of(change.obj), None)
         else:
             self.queue.add(f"{RULE} {name}")
-            if rule.taint.effect == NO_EXECUTE:
+            if rule is not None and rule.spec.taint.effect == NO_EXECUTE:
                 self._rules[name] = rule
         for claim in self._claims.values():
             self._add_users(claim)
@@ -160,7 +161,7 @@ class DeviceTaintEviction(KeyedController):
         else:
             self._evict(pod, eviction, now_s)
 
-    def _eviction(self, pod: JsonObject, rules: Iterable[Rule]) -> Eviction | None:
+    def _eviction(self, pod: JsonObject, rules: Iterable[DeviceTaintRule]) -> Eviction | None:
         """When a pod is to go, if at all."""
         if not node_of(pod):
             return None
@@ -200,7 +201,7 @@ class DeviceTaintEviction(KeyedController):
     def _look_at_rules(self, eviction: Eviction, now_s: float) -> None:
         """Write what has come of rules a little later, when more may have."""
         for name, rule in self._rules.items():
-            if rule.uid in eviction.rules:
+            if rule.metadata.uid in eviction.rules:
                 self.queue.add_at(f"{RULE} {name}", now_s + STATUS_PERIOD_S)
 
     def _write_status(self, obj: JsonObject, now_s: float) -> None:
@@ -220,17 +221,19 @@ class DeviceTaintEviction(KeyedController):
         """What a rule concerns: as it is, or (effect None) as if it were to evict."""
         effect = obj["spec"]["taint"].get("effect")
         evicted = self._evicted.get(uid_of(obj), 0)
-        if effect not in (NO_EXECUTE, "None"):
+        read: DeviceTaintRule | None = _read(RULE, obj)
+        if read is None or effect not in (NO_EXECUTE, "None"):
             return Counts(evicted=evicted)
-        rule = rule_of(obj, NO_EXECUTE)
-        rules = [*(one for one in self._rules.values() if one.uid != rule.uid), rule]
+        taint = msgspec.structs.replace(read.spec.taint, effect=NO_EXECUTE)
+        rule = msgspec.structs.replace(read, spec=msgspec.structs.replace(read.spec, taint=taint))
+        rules = [*(one for one in self._rules.values() if one.metadata.uid != uid_of(obj)), rule]
         namespaces: list[str] = []
         for pod in self._index.all_of(POD):
             eviction = self._eviction(pod, rules) if is_active(pod) else None
-            if eviction is not None and rule.uid in eviction.rules:
+            if eviction is not None and uid_of(obj) in eviction.rules:
                 namespaces.append(pod["metadata"]["namespace"])
         allocated = sum(
-            rule.selects((result.driver, result.pool), result.device)
+            is_for(rule, result.driver, result.pool, result.device)
             for claim in self._claims.values()
             for result in results_of(claim)
         )

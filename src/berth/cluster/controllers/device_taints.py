@@ -7,9 +7,16 @@ Called by the device taint eviction controller. Upstream: pkg/controller/devicet
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from berth.api.dra import Device, DeviceRequestAllocationResult, DeviceTaint, ResourceClaim, ResourceSlice
-from berth.cluster.controllers.meta import JsonObject, parse_time
-from berth.plugins.dra.taints import tolerates
+from berth.api.dra import (
+    Device,
+    DeviceRequestAllocationResult,
+    DeviceTaint,
+    DeviceTaintRule,
+    ResourceClaim,
+    ResourceSlice,
+)
+from berth.cluster.controllers.meta import parse_time
+from berth.plugins.dra.taints import is_for, tolerates
 
 NO_EXECUTE = "NoExecute"
 
@@ -17,48 +24,11 @@ PoolId = tuple[str, str]
 """Driver and pool name."""
 
 
-class Rule(NamedTuple):
-    """A DeviceTaintRule: which devices (None: any), and the taint they get; one without a selector selects none."""
-
-    uid: str
-    has_selector: bool
-    driver: str | None
-    pool: str | None
-    device: str | None
-    taint: DeviceTaint
-
-    def selects(self, pool_id: PoolId, device: str) -> bool:
-        """Whether the rule is for this device."""
-        wanted = (self.driver, self.pool, self.device)
-        found = (*pool_id, device)
-        return self.has_selector and all(want in (None, have) for want, have in zip(wanted, found, strict=True))
-
-
 class Eviction(NamedTuple):
     """From when a claim's users are to go (seconds since the epoch), and the uids of the rules among the reasons."""
 
     at_s: float
     rules: frozenset[str]
-
-
-def rule_of(obj: JsonObject, effect: str | None = None) -> Rule:
-    """A DeviceTaintRule as JSON, read; `effect` takes the place of its own, to see what that would do."""
-    spec = obj.get("spec") or {}
-    selector, taint = spec.get("deviceSelector"), spec.get("taint") or {}
-    places = selector or {}
-    return Rule(
-        str(obj["metadata"].get("uid", "")),
-        selector is not None,
-        places.get("driver"),
-        places.get("pool"),
-        places.get("device"),
-        DeviceTaint(
-            key=taint.get("key", ""),
-            value=taint.get("value", ""),
-            effect=effect or taint.get("effect", ""),
-            time_added=taint.get("timeAdded"),
-        ),
-    )
 
 
 class Pools:
@@ -85,9 +55,9 @@ class Pools:
         found = (one.taints for _, one in self._devices({pool_id}) if one.name == device)
         return next(found, ())
 
-    def count(self, rule: Rule) -> int:
+    def count(self, rule: DeviceTaintRule) -> int:
         """How many published devices a rule selects."""
-        return sum(rule.selects(pool_id, device.name) for pool_id, device in self._devices(self._slices))
+        return sum(is_for(rule, *pool_id, device.name) for pool_id, device in self._devices(self._slices))
 
     def _devices(self, pool_ids: Iterable[PoolId]) -> Iterator[tuple[PoolId, Device]]:
         for pool_id in pool_ids:
@@ -108,14 +78,14 @@ def results_of(claim: ResourceClaim) -> tuple[DeviceRequestAllocationResult, ...
     return claim.status.allocation.devices.results if claim.status.allocation is not None else ()
 
 
-def eviction_of(claim: ResourceClaim, pools: Pools, rules: Iterable[Rule]) -> Eviction | None:
+def eviction_of(claim: ResourceClaim, pools: Pools, rules: Iterable[DeviceTaintRule]) -> Eviction | None:
     """When the users of a claim are to go; None when all NoExecute taints of its devices are tolerated for ever."""
     found: list[Eviction] = []
     rules = list(rules)
     for result in results_of(claim):
         pool_id = (result.driver, result.pool)
         taints = [(taint, "") for taint in pools.taints(pool_id, result.device)]
-        taints += [(rule.taint, rule.uid) for rule in rules if rule.selects(pool_id, result.device)]
+        taints += [(rule.spec.taint, rule.metadata.uid) for rule in rules if is_for(rule, *pool_id, result.device)]
         for taint, uid in taints:
             at_s = _eviction_time(taint, result)
             if at_s is not None:

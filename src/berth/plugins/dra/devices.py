@@ -5,14 +5,17 @@ conditions last, their slices by name. Outdated generations are left out, incomp
 Asked by `allocator.py`. Source: k8s.io/dynamic-resource-allocation/structured, v1.36.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from berth.api.dra import Device, ResourceSlice
+from msgspec.structs import replace
+
+from berth.api.dra import Device, DeviceTaintRule, ResourceSlice
 from berth.api.node import Node
 from berth.api.node_selector import NodeSelector
-from berth.api.quantity import QuantityError, nano_value
+from berth.api.quantity import nano_value
 from berth.plugins.dra.cel import DeviceView
+from berth.plugins.dra.taints import is_for
 
 Counters = dict[str, dict[str, int]]
 """Amounts in 1e-9 units, by counter set and counter."""
@@ -69,9 +72,9 @@ class PublishedSlice:
 
     __slots__ = ("devices", "obj")
 
-    def __init__(self, obj: ResourceSlice) -> None:
+    def __init__(self, obj: ResourceSlice, rules: Sequence[DeviceTaintRule] = ()) -> None:
         self.obj = obj
-        self.devices = tuple(PublishedDevice(obj, device) for device in obj.spec.devices)
+        self.devices = tuple(PublishedDevice(obj, _with_rules(obj, device, rules)) for device in obj.spec.devices)
 
     @property
     def name(self) -> str:
@@ -133,7 +136,7 @@ Pools = tuple[Pool, ...]
 class Inventory:
     """All slices as of one moment, and the pools that nodes see, gathered when they are first asked for."""
 
-    __slots__ = ("_anywhere", "_by_node", "_by_pool", "_everywhere", "_partitionable", "_seen", "_slices")
+    __slots__ = ("_anywhere", "_by_node", "_by_pool", "_everywhere", "_partitionable", "_rules", "_seen", "_slices")
 
     def __init__(self, partitionable: bool) -> None:
         self._partitionable = partitionable
@@ -143,17 +146,17 @@ class Inventory:
         self._by_pool: dict[PoolId, list[PublishedSlice]] = {}
         self._everywhere = True
         self._seen: dict[str, tuple[Node | None, Pools]] = {}
+        self._rules: tuple[DeviceTaintRule, ...] = ()
 
-    def update(self, slices: Iterable[ResourceSlice]) -> None:
-        """Take the slices as they are now; what is known of those that have not changed is kept."""
-        known = self._slices
+    def update(self, slices: Iterable[ResourceSlice], rules: Sequence[DeviceTaintRule] = ()) -> None:
+        """Take the slices as they are now, with the taints of rules; what is known of unchanged ones is kept."""
+        known = self._slices if self._rules == tuple(rules) else {}
+        self._rules = tuple(rules)
         self._slices = {}
         self._by_node, self._anywhere, self._by_pool, self._seen = {}, [], {}, {}
         for obj in slices:
             before = known.get(obj.metadata.name)
-            published = before if before is not None and before.obj is obj else _published(obj)
-            if published is None:
-                continue  # its pool is incomplete without it
+            published = before if before is not None and before.obj is obj else PublishedSlice(obj, self._rules)
             self._slices[published.name] = published
             self._by_pool.setdefault(published.pool_id, []).append(published)
             if obj.spec.node_name:
@@ -209,18 +212,11 @@ class Inventory:
         return _pool(pool_id, sorted(reachable, key=lambda s: s.name), others, self._partitionable)
 
 
-def _published(obj: ResourceSlice) -> PublishedSlice | None:
-    """Return a slice, or None where it holds a quantity that is none."""
-    try:
-        for device in obj.spec.devices:
-            for capacity in device.capacity.values():
-                nano_value(capacity.value)
-        for counter_set in obj.spec.shared_counters:
-            for counter in counter_set.counters.values():
-                nano_value(counter.value)
-        return PublishedSlice(obj)
-    except QuantityError:
-        return None
+def _with_rules(obj: ResourceSlice, device: Device, rules: Sequence[DeviceTaintRule]) -> Device:
+    """Return a device with the taints that rules put on it beside its own."""
+    spec = obj.spec
+    more = tuple(rule.spec.taint for rule in rules if is_for(rule, spec.driver, spec.pool.name, device.name))
+    return replace(device, taints=(*device.taints, *more)) if more else device
 
 
 def node_matches(node: Node, node_name: str | None, all_nodes: bool | None, selector: NodeSelector | None) -> bool:

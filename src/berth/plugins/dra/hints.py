@@ -7,7 +7,7 @@ since their devices are free then, and the pods whose devices their going frees.
 from collections.abc import Sequence
 from typing import Any
 
-from berth.api.dra import ResourceClaim
+from berth.api.dra import DeviceTaintRule, ResourceClaim
 from berth.framework.events import Action, ClusterEvent, ClusterEventWithHint, QueueingHint
 from berth.plugins.device_resources import KIND as DEVICE_CLASS
 from berth.plugins.dra.claims import ClaimsMissingError, claims_of
@@ -18,16 +18,20 @@ from berth.state.pod_info import PodInfo
 class Hints:
     """The plugin's events."""
 
-    __slots__ = ("_ledger",)
+    __slots__ = ("_has_rules", "_ledger")
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: Ledger, has_rules: bool = False) -> None:
         self._ledger = ledger
+        self._has_rules = has_rules
 
     def registrations(self) -> Sequence[ClusterEventWithHint]:
         """Return the events with their hints."""
         node = Action.ADD | Action.UPDATE_NODE_LABEL | Action.UPDATE_NODE_ALLOCATABLE
         changed = Action.ADD | Action.UPDATE
+        # Upstream sees changed slices in rules that change; a new one can only take devices away.
+        rules = ClusterEventWithHint(ClusterEvent("DeviceTaintRule", Action.UPDATE | Action.DELETE), self.after_rule)
         return (
+            *((rules,) if self._has_rules else ()),
             ClusterEventWithHint(ClusterEvent("Node", node)),
             ClusterEventWithHint(ClusterEvent(CLAIM, changed | Action.DELETE), self.after_claim),
             ClusterEventWithHint(ClusterEvent("Pod", Action.UPDATE_POD_GENERATED_RESOURCE_CLAIM), self.after_pod),
@@ -58,6 +62,10 @@ class Hints:
         if old is None or not self._has_all_claims(pod):
             return QueueingHint.SKIP
         return _queue_if(bool(old.spec.resource_claims) or any("/" in resource for resource in old.requests))
+
+    def after_rule(self, pod: PodInfo, old: DeviceTaintRule | None, new: DeviceTaintRule | None) -> QueueingHint:
+        """Queue where a rule went or says something else now; its status does not matter."""
+        return _queue_if(old is None or new is None or old.spec != new.spec)
 
     def _has_all_claims(self, pod: PodInfo) -> bool:
         try:

@@ -57,6 +57,7 @@ from berth.state.pod_info import PodInfo
 from berth.state.table import NodeTable
 
 SLICE = "ResourceSlice"
+RULE = "DeviceTaintRule"
 
 NO_CLAIMS = "no new claims to deallocate"
 STILL_NOT_SCHEDULABLE = "still not schedulable"
@@ -125,7 +126,8 @@ class DynamicResources:
         self._inventory = Inventory(self._gates.partitionable_devices)
         self._slices_version = -1
         self._binder = Binder(handle, self._ledger, self._gates.binding_conditions, self._binding_timeout_s, wall_clock)
-        self._hints = Hints(self._ledger)
+        self._has_rules = self._gates.device_taints and enabled("DRADeviceTaintRules")
+        self._hints = Hints(self._ledger, self._has_rules)
         self._clock, self._wall_clock = clock, wall_clock
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
@@ -209,10 +211,12 @@ class DynamicResources:
         return found
 
     def _allocator(self) -> Allocator:
-        version = self._handle.objects.version(SLICE)
+        objects = self._handle.objects
+        version = objects.version(SLICE) + (objects.version(RULE) if self._has_rules else 0)  # both only grow
         if version != self._slices_version:
             self._slices_version = version
-            self._inventory.update(self._handle.objects.list(SLICE))
+            rules = sorted(objects.list(RULE), key=lambda rule: rule.metadata.name) if self._has_rules else ()
+            self._inventory.update(objects.list(SLICE), rules)
         allocated = self._ledger.allocated()
         return Allocator(self._gates, allocated, self._class_of, self._selectors, self._timeout_s, self._clock)
 

@@ -1,11 +1,11 @@
-"""Device taints and what tolerates them.
+"""Device taints, what tolerates them, and which devices rules put them on.
 
-Source: k8s.io/dynamic-resource-allocation/resourceclaim, v1.36; the allocator asks.
+Source: k8s.io/dynamic-resource-allocation/resourceclaim and resourceslice/tracker, v1.36; the allocator asks.
 """
 
 from collections.abc import Sequence
 
-from berth.api.dra import DeviceTaint, DeviceToleration
+from berth.api.dra import DeviceTaint, DeviceTaintRule, DeviceToleration
 
 PREVENTING_EFFECTS = ("NoSchedule", "NoExecute")
 
@@ -26,3 +26,12 @@ def tolerates(toleration: DeviceToleration, taint: DeviceTaint) -> bool:
     if toleration.operator in ("", "Equal"):
         return toleration.value == taint.value
     return toleration.operator == "Exists"
+
+
+def is_for(rule: DeviceTaintRule, driver: str, pool: str, device: str) -> bool:
+    """Say whether a rule puts its taint on a device; an empty selector selects every device, none at all none."""
+    selector = rule.spec.device_selector
+    if selector is None:
+        return False
+    pairs = ((selector.driver, driver), (selector.pool, pool), (selector.device, device))
+    return all(wanted in (None, found) for wanted, found in pairs)
