@@ -378,6 +378,7 @@ class Core:
             activate=lambda uid: self.queue.activate(uid, self.now),
             reservation_changed=self.memos.note_reservation,
             rng=self._rng,
+            tell=lambda event: self._effects.append(event),
         )
 
     def _make_queue(self) -> SchedulingQueue:

@@ -46,6 +46,7 @@ KNOWN_GATES: Final[Mapping[str, Gate]] = MappingProxyType(
         "DRAExtendedResource": _BETA,
         "DRAPartitionableDevices": _BETA,
         "DRAPrioritizedList": _GA,
+        "DRAResourceClaimDeviceStatus": _BETA,
         "DRASchedulerFilterTimeout": _BETA,
         "DynamicResourceAllocation": _LOCKED,
         "GangScheduling": _ALPHA,
@@ -66,6 +67,7 @@ KNOWN_GATES: Final[Mapping[str, Gate]] = MappingProxyType(
         "StorageCapacityScoring": _ALPHA,
         "TaintTolerationComparisonOperators": _ALPHA,
         "TopologyAwareWorkloadScheduling": _ALPHA,
+        "VolumeAttributesClass": _LOCKED,
         "VolumeLimitScaling": _ALPHA,
         "WorkloadAwarePreemption": _ALPHA,
     }
