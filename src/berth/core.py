@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from berth.api.pod_resources import Counting
 from berth.config.types import ExtensionPoint, SchedulerConfiguration
 from berth.cycle.attempt import Attempt
 from berth.cycle.binding import bind_pod, reserve_and_permit, undo, will_wait
@@ -86,7 +87,10 @@ class Core:
             instrument=self.instrument,
         )
         self.search = Search(self.cache.table, self._break_tie)
-        self.intake = Intake(self.cache, self.objects, self.queue, frozenset(self.profiles))
+        enabled = config.feature_gates.enabled
+        counting = Counting(enabled("PodLevelResources"), enabled("InPlacePodLevelResourcesVerticalScaling"))
+        self.intake = Intake(self.cache, self.objects, self.queue, frozenset(self.profiles), counting)
+        self._tells_expectation = enabled("NominatedNodeNameForExpectation")
         self._effects: list[Effect] = []
         self._cycle: Steps | None = None
         self._parked: dict[int, Steps] = {}
@@ -177,12 +181,12 @@ class Core:
         """Bind an assumed pod, beside the scheduling cycles that follow."""
         waiting = self._hold(attempt, node_name, timeouts_s)
         try:
-            work = will_wait(attempt.profile, attempt, node_name)
+            work = self._tells_expectation and will_wait(attempt.profile, attempt, node_name)
         except Exception as bug:  # likewise
             work = self._broke(attempt.pod, bug)
         status = work if isinstance(work, Status) else None
         if status is None:
-            if waiting is not None or work:
+            if self._tells_expectation and (waiting is not None or work):
                 self._expect(attempt, node_name)
             try:
                 status = yield from bind_pod(attempt, node_name, waiting, lambda: self._passed_permit(waiting))
@@ -380,6 +384,7 @@ class Core:
             activate=lambda uid: self.queue.activate(uid, self.now),
             reservation_changed=self.memos.note_reservation,
             rng=self._rng,
+            tell=lambda event: self._effects.append(event),
         )
 
     def _make_queue(self) -> SchedulingQueue:

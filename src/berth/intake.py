@@ -11,6 +11,7 @@ import msgspec
 
 from berth.api.node import Namespace, Node
 from berth.api.pod import Pod
+from berth.api.pod_resources import ALL_COUNTS, Counting
 from berth.framework.events import (
     ASSIGNED_POD_ADD,
     ASSIGNED_POD_DELETE,
@@ -41,14 +42,19 @@ class Intake:
     """Sorts object events into cache, queue and object store."""
 
     def __init__(
-        self, cache: Cache, objects: ObjectStore, queue: SchedulingQueue, scheduler_names: frozenset[str]
+        self,
+        cache: Cache,
+        objects: ObjectStore,
+        queue: SchedulingQueue,
+        scheduler_names: frozenset[str],
+        counting: Counting = ALL_COUNTS,
     ) -> None:
         self._cache = cache
         self._objects = objects
         self._queue = queue
         self._scheduler_names = scheduler_names
         self._pods: dict[str, PodInfo] = {}
-        self._shapes = PodShapes()
+        self._shapes = PodShapes(counting)
 
     def take(self, event: ObjectEvent, now: float) -> Iterable[str]:
         """Take an event in; return the uids of pods that are gone, in case they wait somewhere."""
@@ -59,6 +65,10 @@ class Intake:
         else:
             self._take_other(event, now)
         return ()
+
+    def info(self, pod: Pod) -> PodInfo:
+        """Return a pod as plugins see it, sharing what others like it have had worked out."""
+        return PodInfo(pod, self._shapes.of(pod))
 
     def latest(self, pod: PodInfo) -> PodInfo | None:
         """Return the newest object of a pending pod, or None where it is gone, bound, or being deleted."""
@@ -83,7 +93,7 @@ class Intake:
             if old is not None:
                 gone += self._remove_pod(old, now)
             return gone
-        pod = PodInfo(obj, self._shapes.of(obj))
+        pod = self.info(obj)
         self._pods[pod.key] = pod
         if pod.node_name:
             self._put_bound(old, pod, now)

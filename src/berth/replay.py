@@ -27,7 +27,6 @@ from berth.framework.registry import Registry
 from berth.framework.status import Status, is_success
 from berth.framework.verdicts import Verdicts
 from berth.intake import ObjectEvent
-from berth.state.pod_info import PodInfo
 from berth.state.table import NodeTable
 
 Json = dict[str, Any]
@@ -78,7 +77,7 @@ def _smallest_name(table: NodeTable) -> Callable[[NDArray[np.intp]], int]:
 
 
 def _place(core: Core, search: Search, document: Mapping[str, Any], answer_call: AnswerCall) -> Attempt:
-    pod = PodInfo(decode("Pod", document))
+    pod = core.intake.info(decode("Pod", document))
     profile = core.profiles.get(pod.spec.scheduler_name) or next(iter(core.profiles.values()))
     attempt = Attempt(profile, pod)
     _answered(schedule_pod(search, attempt), answer_call)

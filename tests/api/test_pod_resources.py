@@ -3,8 +3,10 @@
 import pytest
 
 from berth.api.pod_resources import (
+    CONTAINERS_ONLY,
     DEFAULT_CPU_MILLI,
     DEFAULT_MEMORY_BYTES,
+    Counting,
     has_pod_level_requests,
     pod_requests,
     pod_requests_for_scoring,
@@ -93,7 +95,7 @@ class TestPodLevel:
 
     def test_it_does_not_count_where_switched_off(self):
         pod = make_pod().request(cpu="3").pod_level(cpu="1").build()
-        assert pod_requests(pod, pod_level=False) == {"cpu": 3000}
+        assert pod_requests(pod, CONTAINERS_ONLY) == {"cpu": 3000}
 
     @pytest.mark.parametrize(
         ("requests", "expected"),
@@ -107,6 +109,11 @@ class TestPodLevel:
         pod.set_status(resources={"requests": {"cpu": "3", "memory": "9Gi"}}, allocatedResources={"cpu": "2"})
         assert pod_requests(pod.build()) == {"cpu": 3000, "memory": 1024 * MI}
         assert pod_requests(pod.build(), use_status=False) == {"cpu": 1000, "memory": 1024 * MI}
+
+    def test_a_resize_under_way_does_not_count_where_such_resizes_are_switched_off(self):
+        pod = make_pod().pod_level(cpu="1")
+        pod.set_status(resources={"requests": {"cpu": "3"}}, allocatedResources={"cpu": "2"})
+        assert pod_requests(pod.build(), Counting(pod_level_resizes=False)) == {"cpu": 1000}
 
     def test_an_infeasible_resize_leaves_what_is_held(self):
         pod = make_pod().pod_level(cpu="8")

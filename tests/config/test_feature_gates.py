@@ -21,7 +21,6 @@ OFF_BY_DEFAULT = {
 def test_defaults():
     gates = FeatureGates()
     assert {name for name in KNOWN_GATES if not gates.enabled(name)} == OFF_BY_DEFAULT
-    assert len(KNOWN_GATES) == 30
 
 
 def test_flag_sets_gates_and_the_last_wins():

@@ -7,6 +7,11 @@ from berth.framework.status import SKIP, error, unschedulable
 from berth.testing.invariants import check
 from tests.engine import boom, cluster, document, node, plugin, pod, reserving, with_profiles
 
+UNSUPPORTED = (
+    'PreBindPreFlight P returned "Unschedulable", which is unsupported. '
+    "It is supposed to return Success, Skip, or Error status"
+)
+
 BROKEN_POINTS = {
     "pre_filter": {"pre_filter": boom},
     "filter": {"filter": boom},
@@ -89,10 +94,7 @@ def test_an_exception_is_an_error_that_names_the_plugin(methods, prefix):
         ),
         (
             {"pre_bind": lambda *_: None, "pre_bind_pre_flight": lambda *_: unschedulable("no")},
-            (
-                'PreBindPreFlight P returned "Unschedulable", which is unsupported. '
-                "It is supposed to return Success, Skip, or Error status"
-            ),
+            UNSUPPORTED,
         ),
     ],
 )

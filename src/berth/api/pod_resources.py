@@ -6,6 +6,7 @@ Source of the rules: k8s.io/component-helpers/resource (PodRequests), KEP-753, K
 """
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from berth.api.pod import Container, ContainerStatus, Pod
 from berth.api.quantity import Quantity, nano_value
@@ -23,25 +24,38 @@ Requests = dict[str, int]
 """Resource name to amount: CPU in milli-units, everything else in whole units."""
 
 
-def pod_requests(pod: Pod, *, use_status: bool = True, pod_level: bool = True) -> Requests:
-    """Return what the pod asks for. `use_status` counts resizes in flight, `pod_level` spec.resources."""
-    return rounded(_pod_nanos(pod, {}, use_status, pod_level))
+class Counting(NamedTuple):
+    """What counts beside the containers' requests; feature gates decide."""
+
+    pod_level: bool = True
+    """spec.resources of the pod (PodLevelResources, KEP-2837)."""
+    pod_level_resizes: bool = True
+    """Resizes of these that are in flight (InPlacePodLevelResourcesVerticalScaling, KEP-5419)."""
 
 
-def pod_requests_for_scoring(pod: Pod, *, use_status: bool = True, pod_level: bool = True) -> Requests:
+ALL_COUNTS = Counting()
+CONTAINERS_ONLY = Counting(pod_level=False)
+
+
+def pod_requests(pod: Pod, counting: Counting = ALL_COUNTS, *, use_status: bool = True) -> Requests:
+    """Return what the pod asks for. `use_status` counts resizes in flight."""
+    return rounded(_pod_nanos(pod, {}, use_status, counting))
+
+
+def pod_requests_for_scoring(pod: Pod, counting: Counting = ALL_COUNTS, *, use_status: bool = True) -> Requests:
     """Return the same, with defaults of CPU and memory for each container that names none."""
     defaults = dict(_DEFAULT_NANOS)
-    if pod_level and has_pod_level_requests(pod):
-        asked = _pod_nanos(pod, {}, use_status, pod_level)
+    if counting.pod_level and has_pod_level_requests(pod):
+        asked = _pod_nanos(pod, {}, use_status, counting)
         defaults = {name: nanos for name, nanos in defaults.items() if name not in asked}
-    return rounded(_pod_nanos(pod, defaults, use_status, pod_level))
+    return rounded(_pod_nanos(pod, defaults, use_status, counting))
 
 
-def scoring_requests(pod: Pod, requests: Requests) -> tuple[int, int]:
+def scoring_requests(pod: Pod, requests: Requests, counting: Counting = ALL_COUNTS) -> tuple[int, int]:
     """Return CPU and memory as scoring counts them, for a pod that `pod_requests` says asks for `requests`."""
     if _names_cpu_and_memory(pod) and not _has_resource_status(pod):
         return requests[CPU], requests[MEMORY]
-    scored = pod_requests_for_scoring(pod)
+    scored = pod_requests_for_scoring(pod, counting)
     return scored.get(CPU, 0), scored.get(MEMORY, 0)
 
 
@@ -73,10 +87,10 @@ def has_pod_level_requests(pod: Pod) -> bool:
     return pod.spec.resources is not None and any(map(supports_pod_level, pod.spec.resources.requests))
 
 
-def _pod_nanos(pod: Pod, defaults: Nanos, use_status: bool, pod_level: bool) -> Nanos:
+def _pod_nanos(pod: Pod, defaults: Nanos, use_status: bool, counting: Counting) -> Nanos:
     total = _container_nanos(pod, defaults, use_status)
-    if pod_level and has_pod_level_requests(pod):
-        total.update(_pod_level_nanos(pod, use_status))
+    if counting.pod_level and has_pod_level_requests(pod):
+        total.update(_pod_level_nanos(pod, use_status and counting.pod_level_resizes))
     return _add(total, _nanos(pod.spec.overhead)) if pod.spec.overhead else total
 
 

@@ -47,6 +47,7 @@ KNOWN_GATES: Final[Mapping[str, Gate]] = MappingProxyType(
         "DRAExtendedResource": _BETA,
         "DRAPartitionableDevices": _BETA,
         "DRAPrioritizedList": _GA,
+        "DRAResourceClaimDeviceStatus": _BETA,
         "DRASchedulerFilterTimeout": _BETA,
         "DynamicResourceAllocation": _LOCKED,
         "GangScheduling": _ALPHA,
@@ -67,6 +68,7 @@ KNOWN_GATES: Final[Mapping[str, Gate]] = MappingProxyType(
         "StorageCapacityScoring": _ALPHA,
         "TaintTolerationComparisonOperators": _ALPHA,
         "TopologyAwareWorkloadScheduling": _ALPHA,
+        "VolumeAttributesClass": _LOCKED,
         "VolumeLimitScaling": _ALPHA,
         "WorkloadAwarePreemption": _ALPHA,
     }

@@ -5,6 +5,7 @@ import random
 from collections.abc import Callable
 
 from berth.config.feature_gates import FeatureGates
+from berth.framework.effects import EmitEvent
 from berth.framework.evictions import Evictions
 from berth.framework.profile import Profile
 from berth.framework.waiting_pods import WaitingPods
@@ -27,6 +28,7 @@ class Handle:
         "profile",
         "reservation_changed",
         "rng",
+        "tell",
         "waiting",
     )
 
@@ -42,6 +44,7 @@ class Handle:
         activate: Callable[[str], None] = lambda _uid: None,
         reservation_changed: Callable[[str], None] = lambda _plugin: None,
         rng: random.Random | None = None,
+        tell: Callable[[EmitEvent], None] = lambda _event: None,
     ) -> None:
         self.cache = cache
         self.objects = objects
@@ -54,6 +57,8 @@ class Handle:
         """Move a pending pod, by uid, to the active queue."""
         self.reservation_changed = reservation_changed
         """Tell memos that this plugin's own reservations have changed."""
+        self.tell = tell
+        """Send out an Event about a pod; nobody waits for it."""
         self.rng = rng if rng is not None else random.Random(0)
         """What lots are drawn from; the same seed gives the same decisions."""
         self.evictions = Evictions(cache)

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from berth.api.dra import DeviceClass
 from berth.api.node import Node
 from berth.api.pod_resources import (
+    CONTAINERS_ONLY,
     CPU,
     MEMORY,
     PODS,
@@ -295,7 +296,7 @@ def allocatable_amounts(node: Node) -> dict[str, int]:
 
 def _filter_requests(pod: PodInfo) -> Mapping[str, int]:
     """Return what the spec asks for: a pod that is being scheduled has nothing allocated yet."""
-    return pod_requests(pod.pod, use_status=False) if _has_resource_status(pod) else pod.requests
+    return pod_requests(pod.pod, pod.shape.counting, use_status=False) if _has_resource_status(pod) else pod.requests
 
 
 def _scoring_requests(pod: PodInfo) -> Mapping[str, int]:
@@ -304,7 +305,7 @@ def _scoring_requests(pod: PodInfo) -> Mapping[str, int]:
     That is how upstream scores: its strategies never look at `spec.resources` of the incoming pod.
     """
     if has_pod_level_requests(pod.pod) or _has_resource_status(pod):
-        return pod_requests_for_scoring(pod.pod, use_status=False, pod_level=False)
+        return pod_requests_for_scoring(pod.pod, CONTAINERS_ONLY, use_status=False)
     cpu_milli, memory_bytes = pod.scoring_requests
     return {**pod.requests, CPU: cpu_milli, MEMORY: memory_bytes}
 

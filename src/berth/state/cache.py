@@ -185,7 +185,7 @@ def on_node(pod: PodInfo, node_name: str) -> PodInfo:
     if pod.node_name == node_name:
         return pod
     spec = msgspec.structs.replace(pod.spec, node_name=node_name)
-    return PodInfo(msgspec.structs.replace(pod.pod, spec=spec))
+    return PodInfo(msgspec.structs.replace(pod.pod, spec=spec), pod.shape)
 
 
 def same_for_scheduling(old: PodInfo, new: PodInfo) -> bool:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from berth.api.pod import Pod, PodAffinityTerm, WeightedPodAffinityTerm
-from berth.api.pod_resources import Requests, pod_requests, scoring_requests
+from berth.api.pod_resources import ALL_COUNTS, Counting, Requests, pod_requests, scoring_requests
 from berth.api.selectors import Selector, compile_selector
 from berth.state.lazy import lazy
 
@@ -62,8 +62,10 @@ class PodShape:
     Pods that differ in none of these share one shape, so that all this is worked out once for a workload.
     """
 
-    def __init__(self, pod: Pod) -> None:
+    def __init__(self, pod: Pod, counting: Counting = ALL_COUNTS) -> None:
         self._pod = pod
+        self.counting = counting
+        """What counts as requested, as the feature gates have it."""
         self._spec = pod.spec
         self.fragments: dict[object, Hashable] = {}
         """What plugins read of the pod (`signature`), by plugin."""
@@ -73,12 +75,12 @@ class PodShape:
     @lazy
     def requests(self) -> Requests:
         """What the pod asks of a node, overhead included."""
-        return pod_requests(self._pod)
+        return pod_requests(self._pod, self.counting)
 
     @lazy
     def scoring_requests(self) -> tuple[int, int]:
         """CPU in milli-units and memory in bytes, with defaults where containers ask for nothing."""
-        return scoring_requests(self._pod, self.requests)
+        return scoring_requests(self._pod, self.requests, self.counting)
 
     @lazy
     def host_ports(self) -> tuple[HostPort, ...]:
@@ -139,16 +141,17 @@ class PodShape:
 class PodShapes:
     """Shapes of the pods seen lately, so that pods of one workload share theirs."""
 
-    __slots__ = ("_max", "_shapes")
+    __slots__ = ("_counting", "_max", "_shapes")
 
-    def __init__(self, max_shapes: int = 4096) -> None:
+    def __init__(self, counting: Counting = ALL_COUNTS, max_shapes: int = 4096) -> None:
+        self._counting = counting
         self._shapes: OrderedDict[bytes, PodShape] = OrderedDict()
         self._max = max_shapes
 
     def of(self, pod: Pod) -> PodShape:
         """Return the shape of a pod: one of its own where its status or its name matters too."""
         if not _is_shareable(pod):
-            return PodShape(pod)
+            return PodShape(pod, self._counting)
         meta = pod.metadata
         spec = pod.spec if not pod.spec.node_name else msgspec.structs.replace(pod.spec, node_name="")
         key = _ENCODER.encode((meta.namespace, meta.labels, meta.owner_references, spec))
@@ -156,7 +159,7 @@ class PodShapes:
         if shape is not None:
             self._shapes.move_to_end(key)
             return shape
-        shape = self._shapes[key] = PodShape(pod)
+        shape = self._shapes[key] = PodShape(pod, self._counting)
         if len(self._shapes) > self._max:
             self._shapes.popitem(last=False)
         return shape

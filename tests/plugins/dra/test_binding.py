@@ -166,11 +166,12 @@ def test_reservations_are_taken_back_where_a_later_claim_fails():
 CONDITIONS = {"bindingConditions": ["Ready"], "bindingFailureConditions": ["Failed"]}
 
 
-def waiting():
+def waiting(*told):
     """A pod whose device must be made ready: the world, the steps, what is waited for, and the claim."""
     w = world(claim("c", resourceVersion="5", finalizers=[FINALIZER]), devices=[device("d0", **CONDITIONS)])
     pod = pod_with("c")
     w.take(pod)
+    w.plugin._handle.tell = told[0] if told else w.plugin._handle.tell
     steps = w.plugin.pre_bind(w.state, pod, "a")
     call = steps.send(None)
     document = accepted()(call)
@@ -206,6 +207,26 @@ def test_the_pod_waits_until_its_devices_are_ready():
     report(w, document, 11, Ready="True")
     assert wait.predicate()
     assert ended(steps, True) is None
+
+
+def test_people_are_told_that_the_pod_waits():
+    told = []
+    waiting(told.append)
+    (event,) = told
+    assert (event.pod.name, event.type, event.reason, event.action) == (
+        "p", "Normal", "BindingConditionsPending", "Scheduling",
+    )  # fmt: skip
+    assert event.note == "waiting for binding conditions for device on node a"
+
+
+def test_nobody_waits_where_devices_have_no_status():
+    """Without status.devices (DRAResourceClaimDeviceStatus) nobody could say that a device is ready."""
+    w = world(claim("c", finalizers=[FINALIZER]), gates={"DRAResourceClaimDeviceStatus": False})
+    pod = pod_with("c")
+    w.take(pod)
+    (call,), said = bind(w, pod, accepted())
+    assert said is None
+    assert "allocationTimestamp" not in call.body["status"]["allocation"]
 
 
 def test_a_device_that_fails_ends_the_wait():

@@ -14,7 +14,7 @@ import msgspec
 
 from berth.api.codec import ObjectError, decode
 from berth.api.dra import AllocationResult, ResourceClaim
-from berth.framework.effects import Answer, ApiCall, WaitUntil
+from berth.framework.effects import Answer, ApiCall, EmitEvent, PodRef, WaitUntil
 from berth.framework.handle import Handle
 from berth.framework.status import Status, error
 from berth.plugins.dra.claims import NOT_FOUND, is_reserved_for
@@ -34,6 +34,7 @@ ALLOCATED_ELSEWHERE = "claim {claim} got allocated elsewhere in the meantime"
 DEALLOCATED_ELSEWHERE = "claim {claim} got deallocated elsewhere in the meantime"
 BINDING_FAILED = "device binding failed: claim={claim}, reason={reason}, message={message}"
 BINDING_TIMED_OUT = "device binding timeout"
+PENDING = "waiting for binding conditions for device on node {node}"
 
 Calls = Generator[Any, Any, str]
 """Calls under way; they return what went wrong, or the empty string."""
@@ -62,7 +63,7 @@ class Binder:
         self._timeout_s = timeout_s
         self._wall_clock = wall_clock
 
-    def bind(self, state: PodState, pod: PodInfo) -> Generator[Any, Any, Status | None]:
+    def bind(self, state: PodState, pod: PodInfo, node_name: str) -> Generator[Any, Any, Status | None]:
         """Write what Reserve has taken, enter the pod as a user of its claims, wait for the devices."""
         done: list[ResourceClaim] = []
         try:
@@ -72,7 +73,7 @@ class Binder:
                     if written is not None:
                         state.claims[index] = written
                         done.append(written)
-            yield from self._await_devices(state)
+            yield from self._await_devices(state, pod, node_name)
         except _WriteError as refused:
             yield from self._take_back(state, pod, done)
             return error(str(refused))
@@ -176,7 +177,7 @@ class Binder:
         if answer.error:
             raise _WriteError(f"update pod {pod.key} ExtendedResourceClaimStatus: {answer.error}")
 
-    def _await_devices(self, state: PodState) -> Generator[Any, Any, None]:
+    def _await_devices(self, state: PodState, pod: PodInfo, node_name: str) -> Generator[Any, Any, None]:
         if not self._binding_conditions or not any(needs_binding(claim) for claim in state.claims):
             return
         names = [(claim.metadata.namespace, claim.metadata.name) for claim in state.claims if not is_in_memory(claim)]
@@ -187,6 +188,11 @@ class Binder:
                 claim is not None and is_ready(claim) for claim in claims
             )
 
+        note = PENDING.format(node=node_name)
+        reference = PodRef(pod.namespace, pod.name, pod.uid)
+        self._handle.tell(
+            EmitEvent(reference, "Normal", "BindingConditionsPending", "Scheduling", note, pod.spec.scheduler_name)
+        )
         yield WaitUntil(is_settled, self._handle.now() + self._timeout_s)
         for index, name in enumerate(names):
             claim = self._ledger.get(*name)

@@ -116,7 +116,7 @@ class DynamicResources:
             prioritized_list=enabled("DRAPrioritizedList"),
             partitionable_devices=enabled("DRAPartitionableDevices"),
             device_taints=enabled("DRADeviceTaints"),
-            binding_conditions=enabled("DRADeviceBindingConditions"),
+            binding_conditions=enabled("DRADeviceBindingConditions") and enabled("DRAResourceClaimDeviceStatus"),
             consumable_capacity=enabled("DRAConsumableCapacity"),
         )
         self._classes = ResourceClasses(handle.objects, enabled("DRAExtendedResource"))
@@ -398,4 +398,4 @@ class DynamicResources:
         pod_state: PodState | None = state.get(self.name)
         if pod_state is None or pod_state.is_empty:
             return None
-        return self._binder.bind(pod_state, pod)
+        return self._binder.bind(pod_state, pod, node_name)
