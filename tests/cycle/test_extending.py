@@ -212,6 +212,15 @@ def test_scores_count_times_weight_times_ten():
     assert explained(found).weights[B] == 5
 
 
+@pytest.mark.parametrize("memos", [True, False])
+def test_scores_count_for_replicas_too(memos):
+    """Whose columns and sums are kept from the pods before them."""
+    scores = [{"Host": "n2", "Score": 10}]
+    found, _ = cluster({(0, "prioritize"): scores}, listed(A, "prioritize", weight=10), memos=memos)
+    for number in range(8):
+        assert scheduled(found, f"web-{number}") == "n2"
+
+
 def test_scores_beyond_all_reason_are_bounded():
     scores = [{"Host": "n1", "Score": 2**62}, {"Host": "n2", "Score": -(2**62)}]
     found, _ = cluster({(0, "prioritize"): scores}, listed(A, "prioritize", weight=1000))
