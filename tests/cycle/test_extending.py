@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from berth.explain import explain
+from berth.explain import explain, waits_for
 from berth.framework.effects import ApiCall, Bind, CallExtenders, ExtenderAnswer
 from berth.framework.extenders import EXTENDER_NAME
 from berth.framework.status import unschedulable
@@ -148,6 +148,21 @@ def test_a_pod_that_failed_is_tried_again_and_any_event_wakes_one_that_was_rejec
     assert found.nodes_of()["p"] == "n1"
 
 
+def test_what_a_rejected_pod_waits_for_is_said():
+    found, _ = cluster({(0, "filter"): keeping()}, listed(A, "filter"))
+    scheduled(found)
+    rejectors = found.core.queue.unschedulable["default/p"].rejectors
+    assert waits_for(found.core.profiles["default-scheduler"], rejectors)[EXTENDER_NAME] == (
+        "any change in the cluster",
+    )
+
+
+def test_a_node_that_is_named_failed_and_kept_is_kept():
+    found, _ = cluster({(0, "filter"): keeping("n2", failed={"n2": "perhaps not"})}, listed(A, "filter"))
+    assert scheduled(found) == "n2"
+    assert explained(found).feasible_count == 1
+
+
 def test_only_those_who_look_after_the_pod_are_asked():
     managed = {"managedResources": [{"name": "example.com/gpu", "ignoredByScheduler": True}]}
     found, told = cluster({(0, "filter"): keeping("n2")}, listed(A, "filter", **managed))
@@ -195,6 +210,21 @@ def test_scores_count_times_weight_times_ten():
     }
     assert by_node["n1"].total - by_node["n3"].total == 20 + 150
     assert explained(found).weights[B] == 5
+
+
+@pytest.mark.parametrize("memos", [True, False])
+def test_scores_count_for_replicas_too(memos):
+    """Whose columns and sums are kept from the pods before them."""
+    scores = [{"Host": "n2", "Score": 10}]
+    found, _ = cluster({(0, "prioritize"): scores}, listed(A, "prioritize", weight=10), memos=memos)
+    for number in range(8):
+        assert scheduled(found, f"web-{number}") == "n2"
+
+
+def test_scores_beyond_all_reason_are_bounded():
+    scores = [{"Host": "n1", "Score": 2**62}, {"Host": "n2", "Score": -(2**62)}]
+    found, _ = cluster({(0, "prioritize"): scores}, listed(A, "prioritize", weight=1000))
+    assert scheduled(found) == "n1"
 
 
 def test_prioritizers_are_asked_together():

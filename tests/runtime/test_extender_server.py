@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 import aiohttp
 import pytest
 
+from berth.api.resources import RESOURCES
 from berth.explain import explain
 from berth.framework.registry import Registry
 from berth.framework.status import unschedulable
@@ -13,7 +14,9 @@ from berth.plugins.registry import in_tree_registry
 from berth.runtime.extender_server import NOT_SYNCED, ExtenderServer
 from berth.runtime.serving import PortTaken
 from berth.testing.builders import make_node
-from tests.runtime.world import NODE, World, configuration, scheduling, until
+from tests.runtime.world import NODE, POD, World, configuration, scheduling, until
+
+CLASS = RESOURCES["PriorityClass"]
 
 
 class Licences:
@@ -229,3 +232,27 @@ async def test_a_berth_scheduler_with_a_berth_extender(by_name):
     assert world.node_of("web-0") == "node-2"
     assert decision.nodes[0].rejections[0].reasons == ("no licence",)
     assert len(world.accepted()) == 3
+
+
+async def test_a_berth_extender_has_a_say_in_preemption():
+    world = World(nodes=4)
+    important = {"apiVersion": CLASS.api_version, "kind": CLASS.kind, "metadata": {"name": "important"}, "value": 1000}
+    world.store.create(CLASS, "", important)
+    async with serving(world.transport) as server:
+        entry = {
+            "urlPrefix": server.address,
+            "filterVerb": "filter",
+            "preemptVerb": "preempt",
+            "nodeCacheCapable": True,
+        }
+        async with scheduling(world, configuration(extenders=[entry])) as scheduler:
+            for number in range(4):
+                world.add_pod(f"low-{number}", cpu="800m", nodeName=f"node-{number}", terminationGracePeriodSeconds=0)
+            await until(lambda: len(server.core.cache) == 4 and len(scheduler.core.cache) == 4)
+            world.add_pod("vip", cpu="800m", priorityClassName="important")
+            await until(lambda: world.node_of("vip"))
+            last = explain(scheduler.core.trace["default/vip"]).extenders
+    assert world.node_of("vip") in ("node-0", "node-2")
+    assert [call.verb for call in last] == ["filter"]  # of the promised node alone
+    gone = {f"low-{number}" for number in range(4)} - {pod["metadata"]["name"] for pod in world.store.objects(POD)}
+    assert gone == {f"low-{world.node_of('vip')[-1]}"}

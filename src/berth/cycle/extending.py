@@ -33,6 +33,8 @@ from berth.state.table import NodeTable
 
 Steps = Generator[Any, Any, None]
 
+LARGEST_SCORE = 2**53
+"""More than any score that means something; the sum of a few is still an int64, where Go's would wrap round."""
 NO_REASON = "left out without a reason"
 
 
@@ -56,6 +58,8 @@ def filter_by_extenders(attempt: Attempt) -> Steps:
             break
         left = _narrowed(attempt, extender, found.result, table, left)
         _note(attempt, extender, "filter", note_text=f"{len(left)} of {len(given)} nodes left")
+    for row in left.tolist():  # an extender may have named it failed, and kept it all the same
+        attempt.left_out.pop(row, None)
     if len(left) < len(rows):
         mask = np.zeros_like(nodes.mask)
         mask[left] = True
@@ -109,10 +113,11 @@ def score_by_extenders(attempt: Attempt) -> Steps:
 def _weighted(extender: Extender, said: Sequence[tuple[str, int]], nodes: FeasibleNodes) -> PluginScores:
     """Return an extender's scores over the feasible rows; nodes that it does not name get nothing."""
     place_of = {nodes.table.names[row]: place for place, row in enumerate(nodes.row_array().tolist())}
-    weighted = np.zeros(nodes.count, dtype=np.int64)
+    sums = [0] * nodes.count
     for name, score in said:
         if name in place_of:
-            weighted[place_of[name]] += score * extender.weight * (MAX_NODE_SCORE // MAX_EXTENDER_PRIORITY)
+            sums[place_of[name]] += score * extender.weight * (MAX_NODE_SCORE // MAX_EXTENDER_PRIORITY)
+    weighted = np.array([max(-LARGEST_SCORE, min(LARGEST_SCORE, total)) for total in sums], dtype=np.int64)
     return PluginScores(extender.name, extender.weight, weighted)
 
 

@@ -48,7 +48,9 @@ def schedule_pod(search: Search, attempt: Attempt) -> Steps:
         attempt.diagnosis = Diagnosis(0, search.table.names.__getitem__)
         attempt.error = NO_NODES
         return
-    yield from find_nodes(search, attempt)
+    find_nodes(search, attempt)
+    if attempt.profile.extenders:
+        yield from ask_filters(search, attempt)
     if attempt.error is not None:
         return
     if attempt.nodes is None or not attempt.nodes.count:
@@ -61,8 +63,8 @@ def schedule_pod(search: Search, attempt: Attempt) -> Steps:
         attempt.chosen_row = select_node(search, attempt)
 
 
-def find_nodes(search: Search, attempt: Attempt) -> Steps:
-    """PreFilter, Filter and extenders: leave the feasible nodes, or a diagnosis where there are none."""
+def find_nodes(search: Search, attempt: Attempt) -> None:
+    """PreFilter and Filter: leave the feasible nodes, or a diagnosis where there are none."""
     table, profile, pod = search.table, attempt.profile, attempt.pod
     attempt.pre_filtered = pre = profile.run_pre_filter(attempt.state, pod)
     if pre.status is not None:
@@ -72,14 +74,21 @@ def find_nodes(search: Search, attempt: Attempt) -> Steps:
         attempt.diagnosis = _pre_filter_diagnosis(table, pre.status)
         return
     searched = searched_rows(table, pre.node_names)
-    if _fits_where_promised(search, attempt, searched) and (yield from _extenders_accept(attempt)):
+    if not _fits_where_promised(search, attempt, searched):
+        _look_everywhere(search, attempt, searched)
+
+
+def ask_filters(search: Search, attempt: Attempt) -> Steps:
+    """Have extenders narrow what was found; where they refuse the promised node, or fail, all nodes are looked at."""
+    if attempt.error is not None or attempt.nodes is None or not attempt.nodes.count:
         return
-    attempt.verdicts = profile.run_filter(attempt.state, pod, table, searched)
-    feasible = _sampled(search, attempt, attempt.verdicts.feasible())
-    attempt.nodes = FeasibleNodes(table, feasible)
-    if profile.extenders:
+    yield from filter_by_extenders(attempt)
+    if attempt.verdicts is None and (attempt.error is not None or not attempt.nodes.count):
+        attempt.error, attempt.left_out = None, {}
+        assert attempt.pre_filtered is not None
+        _look_everywhere(search, attempt, searched_rows(search.table, attempt.pre_filtered.node_names))
         yield from filter_by_extenders(attempt)
-    if attempt.error is None and not attempt.nodes.count:
+    if attempt.error is None and attempt.diagnosis is None and not attempt.nodes.count:
         _diagnose(search, attempt)
 
 
@@ -147,6 +156,16 @@ def _pre_filter_diagnosis(table: NodeTable, status: Status) -> Diagnosis:
     return diagnosis
 
 
+def _look_everywhere(search: Search, attempt: Attempt, searched: Mask) -> None:
+    """Filter: all nodes that are worth looking at."""
+    attempt.sampled = None
+    attempt.verdicts = attempt.profile.run_filter(attempt.state, attempt.pod, search.table, searched)
+    feasible = _sampled(search, attempt, attempt.verdicts.feasible())
+    attempt.nodes = FeasibleNodes(search.table, feasible)
+    if not attempt.nodes.count:
+        _diagnose(search, attempt)
+
+
 def _sampled(search: Search, attempt: Attempt, feasible: Mask) -> Mask:
     """Keep only as many feasible nodes as the profile's percentage asks for."""
     table, verdicts = search.table, attempt.verdicts
@@ -175,17 +194,6 @@ def _fits_where_promised(search: Search, attempt: Attempt, searched: Mask) -> bo
     start = search.start_index
     attempt.nodes = FeasibleNodes(table, _only(attempt, Sampled(start, rows, rows[:0], start), searched))
     return True
-
-
-def _extenders_accept(attempt: Attempt) -> Generator[Any, Any, bool]:
-    """Ask extenders about the promised node too; where they refuse it, or fail, all nodes are looked at."""
-    if attempt.profile.extenders:
-        yield from filter_by_extenders(attempt)
-    if attempt.error is None and attempt.nodes is not None and attempt.nodes.count:
-        return True
-    attempt.error = attempt.nodes = attempt.sampled = None
-    attempt.left_out = {}
-    return False
 
 
 def _only(attempt: Attempt, found: Sampled, feasible: Mask) -> Mask:

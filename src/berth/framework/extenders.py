@@ -2,11 +2,11 @@
 
 `berth.extender` implements `Extender` for what the configuration lists; a profile holds them in the order in which they
 are asked. An extender makes the calls (`…_call`) and reads the answers (`read_…`); carrying a call out is the runtime's
-business. `consult` does the three together, and keeps in the pod's CycleState what came of it.
+business. `consult` does the three together; what came of it is noted in the pod's CycleState, for the trace.
 """
 
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from typing import Any, Literal, NamedTuple, Protocol, TypeVar
+from typing import Any, Literal, NamedTuple, Protocol
 
 import msgspec
 
@@ -20,8 +20,6 @@ Verb = Literal["filter", "prioritize", "preempt", "bind"]
 EXTENDER_NAME = "Extender"
 """Who rejected a pod, as the queue sees it, where extenders left nodes out; any event may help then."""
 MAX_EXTENDER_PRIORITY = 10
-
-Result = TypeVar("Result")
 
 
 class ExtenderError(Exception):

@@ -102,8 +102,8 @@ class Scored:
     def with_more(self, more: Sequence[PluginScores]) -> "Scored":
         """Return the same with scores from elsewhere added, over the feasible rows and weighted already."""
         parts = [_Part(scores.plugin, scores.weight, None, scores.weighted) for scores in more]
-        total = self._kept_total if self._ranked is None else self._ranked  # on feasible rows they are the same
-        return Scored(self._nodes, self._parts + parts, total) if parts else self
+        kept = self._ranked if self._ranked is not None else self._kept_total  # the same over the feasible rows
+        return Scored(self._nodes, self._parts + parts, kept) if parts else self
 
     def best_rows(self) -> NDArray[np.intp]:
         """Return the rows with the highest total. To be called before the columns change."""
