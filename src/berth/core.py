@@ -33,10 +33,11 @@ from berth.framework.status import Status, error
 from berth.framework.waiting_pods import WaitingPod, WaitingPods
 from berth.generation import Generation, generation_of
 from berth.intake import Intake, ObjectEvent
+from berth.queue.move_requests import MoveRequestQueue
 from berth.queue.queue import SchedulingQueue
 from berth.queue.sorting import sort_key_of
 from berth.queue.waking import WakeTable
-from berth.state.cache import Cache, on_node
+from berth.state.cache import NOTHING_EXPIRED, Cache, on_node
 from berth.state.nominator import Nominator
 from berth.state.objects import ObjectStore
 from berth.state.pod_info import PodInfo
@@ -65,7 +66,7 @@ class Core:
         """`whole` gives pods and nodes as JSON for extenders, where somebody keeps more of them than the structs."""
         self.generation: Generation = generation_of(config)
         self.now = 0.0
-        self.cache = Cache(self.generation.assumed_ttl_s)
+        self.cache = Cache(self.generation.assumed_ttl_s, sweep_period_s=self.generation.assumed_sweep_period_s)
         self.objects = ObjectStore()
         self.nominator = Nominator()
         self.waiting = WaitingPods()
@@ -352,7 +353,10 @@ class Core:
                 self._advance(entry[1], _holds(entry[0]))
 
     def _expire(self) -> None:
-        for pod in self.cache.expire(self.now):
+        expired = self.cache.expire(self.now)
+        if expired is not NOTHING_EXPIRED:
+            self.instrument.swept(expired)
+        for pod in expired.pods:
             self.queue.move(ASSIGNED_POD_DELETE, pod, None, self.now)
 
     def _announce_room(self) -> None:
@@ -385,7 +389,8 @@ class Core:
     def _make_queue(self) -> SchedulingQueue:
         profiles = self.profiles
         sorter = next(iter(profiles.values())).at(ExtensionPoint.QUEUE_SORT)[0]
-        return SchedulingQueue(
+        kind = SchedulingQueue if self.generation.queue.hints else MoveRequestQueue
+        return kind(
             sort_key=sort_key_of(sorter),
             pre_enqueue=lambda pod: profiles[pod.spec.scheduler_name].run_pre_enqueue(pod),
             tables={name: WakeTable.of(profile) for name, profile in profiles.items()},

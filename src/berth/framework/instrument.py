@@ -7,14 +7,19 @@ the core was given, times are the core's own.
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from berth.core import Core
     from berth.cycle.decision import Decision
     from berth.framework.extenders import Asked
+    from berth.state.cache import Expired
     from berth.state.pod_info import PodInfo
     from berth.state.queued_pod import QueuedPod
 
 
 class Instrument:
     """An observer of the scheduler."""
+
+    def attached(self, core: "Core") -> None:
+        """This is the core that will be told of; what an observer reads of it, it reads between two events."""
 
     def decided(self, decision: "Decision", seconds: float) -> None:
         """An attempt has ended with a node, a rejection or an error; it took so long."""
@@ -42,6 +47,9 @@ class Instrument:
 
     def extender_failed(self, pod: "PodInfo", asked: "Asked") -> None:
         """A call to an extender about a pod has failed."""
+
+    def swept(self, expired: "Expired") -> None:
+        """Assumed pods have been looked through; mostly there was nothing to do."""
 
     def event_handled(self, event: str, seconds: float) -> None:
         """An event from the cluster has been taken in."""

@@ -9,7 +9,7 @@ deletes them.
 
 import random
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -18,9 +18,11 @@ from berth.api.meta import Condition
 from berth.api.pod import Pod
 from berth.config.feature_gates import feature_gates
 from berth.config.load import default_config, load_config
+from berth.config.types import Generation
 from berth.core import Core
 from berth.extender.answering import AnswerCall, answered
 from berth.framework.effects import Answer, Bind, CallExtenders, Effect, EmitEvent, EvictPod, PatchPodStatus, Request
+from berth.framework.instrument import Instrument
 from berth.framework.registry import Registry
 from berth.intake import ObjectEvent
 from berth.plugins.registry import in_tree_registry
@@ -41,13 +43,21 @@ class VirtualCluster:
         gates: Mapping[str, bool] | None = None,
         seed: int = 0,
         memos: bool = True,
+        generation: Generation | None = None,
+        instrument: Instrument | None = None,
+        stopwatch: Callable[[], float] = lambda: 0.0,
     ) -> None:
+        """`generation` lays that generation's times and rules over what the configuration says."""
         registry = in_tree_registry().merge(Registry(plugins or {}, "a test"))
         switched = feature_gates(gates or {})
         document = dict(config) if config is not None else None
         loaded = default_config(switched) if document is None else load_config(document, "a test's config", switched)
+        if generation is not None:
+            loaded = msgspec.structs.replace(loaded, generation=generation)
         self.now = 0.0
-        self.core = Core(loaded, registry, rng=random.Random(seed), memos=memos)
+        self.core = Core(
+            loaded, registry, rng=random.Random(seed), memos=memos, instrument=instrument, stopwatch=stopwatch
+        )
         self.objects: dict[tuple[str, str], Any] = {}
         self.effects: list[Effect] = []
         """Everything the core has asked for, oldest first."""
