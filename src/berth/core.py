@@ -19,6 +19,7 @@ from berth.cycle.binding import bind_pod, reserve_and_permit, undo, will_wait
 from berth.cycle.decision import Decision
 from berth.cycle.evicting import Evictor
 from berth.cycle.extending import tell_failures
+from berth.cycle.missing_node import find_gone, missing_node
 from berth.cycle.schedule import Search, schedule_pod
 from berth.extender.http_extender import Whole, as_known, build_extenders
 from berth.framework.blame import PluginBrokenError
@@ -267,6 +268,8 @@ class Core:
         `nomination` is the node it is nominated to from now on ("" for none, None for what it was before), `told` the
         one that the API server was told lately.
         """
+        if self.generation.forgets_missing_nodes and (name := missing_node(message)) is not None:
+            self._advance(self._forget_node(name), None)
         latest = self.intake.latest(queued.pod)
         if latest is None:
             self.queue.done(queued.pod.uid)
@@ -279,10 +282,17 @@ class Core:
             self.nominator.nominate(latest, nomination)
         self._emit(latest, "Warning", "FailedScheduling", "Scheduling", message)
         news = nomination if promised != {nomination} else None
-        if not _has_condition(latest, reason, message):
+        if not latest.is_told_why(reason, message):
             self._effects.append(PatchPodStatus(_ref(latest), "False", reason, message, news))
         elif news is not None:
             self._effects.append(PatchPodStatus(_ref(latest), nominated_node_name=news))
+
+    def _forget_node(self, name: str) -> Steps:
+        """A node that the API server does not know leaves the cache, as if the watch had said so."""
+        node = yield from find_gone(self.cache.table, name)
+        if node is not None:
+            self._inbox.append(ObjectEvent("DELETED", "Node", node))
+            self._empty_inbox()
 
     def _emit(self, pod: PodInfo, kind: str, reason: str, action: str, note: str) -> None:
         self._effects.append(EmitEvent(_ref(pod), kind, reason, action, note, pod.spec.scheduler_name))
@@ -410,10 +420,3 @@ def _holds(wait: WaitUntil) -> bool:
 
 def _ref(pod: PodInfo) -> PodRef:
     return PodRef(pod.namespace, pod.name, pod.uid)
-
-
-def _has_condition(pod: PodInfo, reason: str, message: str) -> bool:
-    return any(
-        c.type == "PodScheduled" and (c.status, c.reason, c.message) == ("False", reason, message)
-        for c in pod.status.conditions
-    )
