@@ -38,7 +38,7 @@ from berth.queue.move_requests import MoveRequestQueue
 from berth.queue.queue import SchedulingQueue
 from berth.queue.sorting import sort_key_of
 from berth.queue.waking import WakeTable
-from berth.state.cache import NOTHING_EXPIRED, Cache, on_node
+from berth.state.cache import Cache, on_node
 from berth.state.nominator import Nominator
 from berth.state.objects import ObjectStore
 from berth.state.pod_info import PodInfo
@@ -96,6 +96,7 @@ class Core:
         self._inbox: deque[ObjectEvent] = deque()
         self._tickets = 0
         self._names: tuple[int, tuple[str, ...]] = (-1, ())
+        self.instrument.attached(self)
 
     @property
     def has_work(self) -> bool:
@@ -148,14 +149,14 @@ class Core:
         if not self.intake.is_wanted(pod):
             self.queue.done(pod.uid)
             return
-        started = self._stopwatch()
-        attempt = Attempt(self.profiles[pod.spec.scheduler_name], pod)
+        attempt = Attempt(self.profiles[pod.spec.scheduler_name], pod, self._stopwatch)
+        self.instrument.attempting(queued)
         try:
             yield from schedule_pod(self.search, attempt)
             yield from self._evictor.make_room(attempt)
         except Exception as bug:  # one pod's bad luck must not stop the others
             attempt.error, attempt.chosen_row = self._broke(pod, bug).message, None
-        self._record(attempt, queued, self._stopwatch() - started)
+        self._record(attempt, queued, self._stopwatch() - attempt.started)
         tell_failures(self.instrument, attempt)
         if attempt.chosen_row is None:
             self._reject(queued, attempt)
@@ -187,7 +188,7 @@ class Core:
             if waiting is not None or work:
                 self._expect(attempt, node_name)
             try:
-                status = yield from bind_pod(attempt, node_name, waiting, lambda: self._passed_permit(waiting))
+                status = yield from bind_pod(attempt, node_name, waiting, lambda: self._passed_permit(attempt, waiting))
             except Exception as bug:  # likewise
                 status = self._broke(attempt.pod, bug)
             tell_failures(self.instrument, attempt, "bind")
@@ -212,9 +213,11 @@ class Core:
         deadlines = {plugin: self.now + timeout_s for plugin, timeout_s in timeouts_s.items()}
         waiting = WaitingPod(attempt.pod, node_name, deadlines, self.now)
         self.waiting.add(waiting)
+        self.instrument.waits_on_permit(attempt.pod)
         return waiting
 
-    def _passed_permit(self, waiting: WaitingPod | None) -> None:
+    def _passed_permit(self, attempt: Attempt, waiting: WaitingPod | None) -> None:
+        self.instrument.binding(attempt.pod)
         if waiting is not None:
             self.instrument.waited_on_permit("allowed", self.now - waiting.waiting_since)
 
@@ -289,8 +292,7 @@ class Core:
 
     def _forget_node(self, name: str) -> Steps:
         """A node that the API server does not know leaves the cache, as if the watch had said so."""
-        node = yield from find_gone(self.cache.table, name)
-        if node is not None:
+        if (node := (yield from find_gone(self.cache.table, name))) is not None:
             self._inbox.append(ObjectEvent("DELETED", "Node", node))
             self._empty_inbox()
 
@@ -364,8 +366,7 @@ class Core:
 
     def _expire(self) -> None:
         expired = self.cache.expire(self.now)
-        if expired is not NOTHING_EXPIRED:
-            self.instrument.swept(expired)
+        self.instrument.swept(expired)
         for pod in expired.pods:
             self.queue.move(ASSIGNED_POD_DELETE, pod, None, self.now)
 

@@ -21,6 +21,9 @@ class Decision:
     def __init__(self, attempt: Attempt, names: tuple[str, ...], node_count: int, at: float, attempts: int) -> None:
         self.pod = attempt.pod
         self.profile = attempt.profile.name
+        self.laps = attempt.laps
+        """The steps of the cycle, and what the stopwatch showed when each was done."""
+        self.started = attempt.started
         self.at = at
         self.attempts = attempts
         self.names = names
@@ -34,6 +37,7 @@ class Decision:
         self.verdicts: list[Verdict] = attempt.verdicts.by_plugin if attempt.verdicts is not None else []
         self.overlay = attempt.verdicts.overlay if attempt.verdicts is not None else Overlay()
         self._scored: Scored | None = attempt.scored
+        self.victim_count = len(attempt.victims)
         self._sampled = attempt.sampled
         self.asked: list[Asked] = attempt.state.asked
         """What extenders were asked and what came of it; grows until the pod is bound."""
@@ -60,6 +64,13 @@ class Decision:
             mask[row] &= status is None
         mask[list(self.left_out)] = False
         return np.flatnonzero(mask)
+
+    @property
+    def evaluated_count(self) -> int:
+        """How many nodes were looked at."""
+        if self._sampled is not None:
+            return len(self._sampled.feasible) + len(self._sampled.failed)
+        return int(self.searched.sum()) if self.verdicts else 0
 
     @property
     def scores(self) -> list[PluginScores]:

@@ -21,6 +21,9 @@ class Instrument:
     def attached(self, core: "Core") -> None:
         """This is the core that will be told of; what an observer reads of it, it reads between two events."""
 
+    def attempting(self, queued: "QueuedPod") -> None:
+        """A scheduling cycle begins."""
+
     def decided(self, decision: "Decision", seconds: float) -> None:
         """An attempt has ended with a node, a rejection or an error; it took so long."""
 
@@ -30,8 +33,14 @@ class Instrument:
     def queue_incoming(self, queue: str, event: str) -> None:
         """A pod has entered a queue because of an event."""
 
+    def waits_on_permit(self, pod: "PodInfo") -> None:
+        """Permit holds a pod; its binding cycle waits."""
+
     def waited_on_permit(self, result: str, seconds: float) -> None:
         """A pod's wait for Permit is over."""
+
+    def binding(self, pod: "PodInfo") -> None:
+        """A pod has passed Permit: PreBind and Bind begin."""
 
     def bound(self, queued: "QueuedPod", node_name: str, now: float) -> None:
         """A pod was bound."""
