@@ -116,6 +116,7 @@ async def _run(config: SchedulerConfiguration, access: "ClusterAccess", flags: S
     """Everything that lives in the event loop, from the first connection to the last."""
     from berth.kube.http import HttpTransport
     from berth.kube.rate_limit import RateLimit
+    from berth.runtime import logs
     from berth.runtime.metrics import Metrics
     from berth.runtime.scheduler import LeadershipLost, LiveScheduler
     from berth.runtime.serving import HealthServer, PortTaken
@@ -123,7 +124,9 @@ async def _run(config: SchedulerConfiguration, access: "ClusterAccess", flags: S
     stop = _stop_on_signals()
     client = config.client_connection
     if "protobuf" in client.content_type:
-        _log.debug("requests are sent as JSON, not as %s; every API server takes both", client.content_type)
+        _log.log(
+            logs.level(2), "requests are sent as JSON, not as %s; every API server takes both", client.content_type
+        )
     transport = HttpTransport(access, rate_limit=RateLimit(client.qps, client.burst), user_agent="berth-scheduler")
     metrics = Metrics()
     age_s = flags.pod_max_in_unschedulable_pods_s

@@ -15,7 +15,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from berth.cycle.decision import Decision
-from berth.runtime.logs import SchedulerLog
+from berth.runtime.cycle_log import SchedulerLog
 from berth.runtime.tallies import CounterTally, HistogramTally, exponential_buckets
 from berth.state.pod_info import PodInfo
 from berth.state.queued_pod import QueuedPod

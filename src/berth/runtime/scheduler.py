@@ -33,9 +33,9 @@ from berth.kube.events import EventRecorder
 from berth.kube.leader import LeaderElectionTimes, LeaderElector
 from berth.kube.transport import Transport
 from berth.runtime.chorus import Chorus
+from berth.runtime.cycle_log import SchedulerLog
 from berth.runtime.effects import Effects
 from berth.runtime.following import Following, event_of
-from berth.runtime.logs import SchedulerLog
 from berth.runtime.timing import TimedProfile
 
 SLICE_S = 0.005
