@@ -37,7 +37,6 @@ class Decision:
         self.verdicts: list[Verdict] = attempt.verdicts.by_plugin if attempt.verdicts is not None else []
         self.overlay = attempt.verdicts.overlay if attempt.verdicts is not None else Overlay()
         self._scored: Scored | None = attempt.scored
-        self.victim_count = len(attempt.victims)
         self._sampled = attempt.sampled
         self.asked: list[Asked] = attempt.state.asked
         """What extenders were asked and what came of it; grows until the pod is bound."""

@@ -30,6 +30,9 @@ class Instrument:
     def extension_point(self, profile: str, point: str, status: str, seconds: float) -> None:
         """A point has been run."""
 
+    def plugin_run(self, plugin: str, point: str, status: str, seconds: float) -> None:
+        """One plugin has been run over all nodes."""
+
     def queue_incoming(self, queue: str, event: str) -> None:
         """A pod has entered a queue because of an event."""
 

@@ -32,7 +32,7 @@ def level(verbosity: int) -> int:
 def structured(logger: logging.Logger, at: int, message: str, **fields: Any) -> None:
     """Log a message with named fields, as klog's InfoS does."""
     if logger.isEnabledFor(at):
-        logger.log(at, "%s", message, extra={"fields": fields})
+        logger.log(at, "%s", message, extra={"fields": fields}, stacklevel=2)
 
 
 class TextFormatter(logging.Formatter):
