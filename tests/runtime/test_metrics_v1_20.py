@@ -94,6 +94,8 @@ async def test_every_name_of_that_time_is_exposed_beside_todays():
     assert {f"scheduler_{name}" for name in NAMES} - exposed == set()
     assert {"scheduler_scheduling_attempt_duration_seconds", "scheduler_cache_size"} <= exposed
     sizes = next(family for family in families if family.name == "scheduler_scheduler_cache_size")
+    work = next(family for family in families if family.name == "scheduler_scheduler_goroutines")
+    assert {sample.labels["work"] for sample in work.samples} == {"binding", "prioritizing_extender"}
     assert {sample.labels["type"]: sample.value for sample in sizes.samples} == {
         "nodes": 2, "pods": 1, "assumed_pods": 0,
     }  # fmt: skip

@@ -105,8 +105,8 @@ class MetricsV120(Metrics):
         yield from super().collect()
         for tally in self._tallies():
             yield from tally.collect()
-        pending = {} if self._scheduler is None else self._scheduler.pending_calls
-        goroutines = {BINDING: len(self._binding), PRIORITIZING_EXTENDER: pending.get(PRIORITIZING_EXTENDER, 0)}
+        asked = 0 if self._scheduler is None else self._scheduler.prioritizing_extenders
+        goroutines = {BINDING: len(self._binding), PRIORITIZING_EXTENDER: asked}
         yield gauge(
             "scheduler_goroutines",
             "Number of running goroutines split by the work they do such as binding.",

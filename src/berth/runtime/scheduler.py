@@ -143,6 +143,11 @@ class LiveScheduler:
         return self._effects.pending
 
     @property
+    def prioritizing_extenders(self) -> int:
+        """How many extenders are being asked for scores."""
+        return self._effects.prioritizing
+
+    @property
     def is_stopping(self) -> bool:
         """Whether the end has begun."""
         return self._is_stopping
