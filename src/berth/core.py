@@ -63,9 +63,10 @@ class Core:
         instrument: Instrument | None = None,
         stopwatch: Callable[[], float] = lambda: 0.0,
         whole: Whole = as_known,
+        generation: Generation | None = None,
     ) -> None:
         """`whole` gives pods and nodes as JSON for extenders, where somebody keeps more of them than the structs."""
-        self.generation: Generation = generation_of(config)
+        self.generation = generation or generation_of(config)
         self.now = 0.0
         self.cache = Cache(self.generation.assumed_ttl_s, sweep_period_s=self.generation.assumed_sweep_period_s)
         self.objects = ObjectStore()

@@ -14,7 +14,7 @@ from berth.runtime.metrics_v1_20 import MetricsV120, metrics_for
 from berth.testing.builders import make_node, make_pod
 from berth.testing.virtual import VirtualCluster
 from tests.engine import document, plugin
-from tests.runtime.world import World, configuration, scheduling, until
+from tests.runtime.world import World, of_generation, scheduling, until
 
 V1_20 = "v1.20"
 NAMES = {
@@ -80,7 +80,7 @@ def test_the_generation_decides_which_names_there_are(generation, kind):
 
 
 async def test_every_name_of_that_time_is_exposed_beside_todays():
-    config = msgspec.structs.replace(configuration(), generation=V1_20)
+    config = of_generation(V1_20)
     world, metrics = World(nodes=2, cpu="1"), metrics_for(config)
     world.add_pod("web")
     world.add_pod("big", cpu="5")

@@ -7,7 +7,6 @@ Reasons: pkg/kubelet/lifecycle/predicate.go.
 
 from contextlib import asynccontextmanager
 
-import msgspec
 import pytest
 
 from berth.api.resources import RESOURCES
@@ -15,7 +14,7 @@ from berth.cluster.controllers.manager import ControllerManager
 from berth.cluster.controllers.pump import ControllerPump
 from berth.cluster.embedded import ClusterSettings, make_controllers
 from berth.cluster.hollow.kubelet import KubeletSettings
-from tests.runtime.world import NODE, POD, World, configuration, scheduling, until
+from tests.runtime.world import NODE, POD, World, of_generation, scheduling, until
 
 REPLICA_SET = RESOURCES["ReplicaSet"]
 HOST_PORT = {"ports": [{"containerPort": 80, "hostPort": 8080}]}
@@ -62,11 +61,6 @@ def is_told_why(pod):
     return any(condition["status"] == "False" for condition in pod["status"].get("conditions", []))
 
 
-def profile(name, generation):
-    config = configuration(profiles=[{"schedulerName": name}])
-    return msgspec.structs.replace(config, generation=generation)
-
-
 @pytest.mark.parametrize("generation", ["v1.36", "v1.20"])
 @pytest.mark.parametrize(
     ("cpu", "container", "reason", "message", "waits_for"),
@@ -90,7 +84,7 @@ def profile(name, generation):
 async def test_two_schedulers_race_for_one_node(generation, cpu, container, reason, message, waits_for):
     world = World(nodes=1, cpu="1")
     go = world.transport.hold("bind")
-    one, two = (profile(name, generation) for name in ("one", "two"))
+    one, two = (of_generation(generation, name) for name in ("one", "two"))
     async with controllers(world), scheduling(world, one) as first, scheduling(world, two) as second:
         for name in ("one", "two"):
             create_set(world, name, cpu, **container)
@@ -123,7 +117,7 @@ async def test_a_node_that_changes_before_the_binding_is_seen_turns_the_pod_away
     world = World(nodes=1, cpu="1")
     relabel(world, "node-0", "ssd")
     go = world.transport.hold("bind")
-    async with controllers(world), scheduling(world, profile("one", "v1.36")):
+    async with controllers(world), scheduling(world, of_generation("v1.36", "one")):
         create_set(world, "one", node_selector={"disk": "ssd"})
         await until(lambda: world.transport.count("bind") == 1)
         relabel(world, "node-0", "hdd")
