@@ -20,6 +20,7 @@ from berth.cycle.binding import bind_pod, reserve_and_permit, undo, will_wait
 from berth.cycle.decision import Decision
 from berth.cycle.evicting import Evictor
 from berth.cycle.extending import tell_failures
+from berth.cycle.missing_node import find_gone, missing_node
 from berth.cycle.schedule import Search, schedule_pod
 from berth.extender.http_extender import Whole, as_known, build_extenders
 from berth.framework.blame import PluginBrokenError
@@ -34,6 +35,7 @@ from berth.framework.status import Status, error
 from berth.framework.waiting_pods import WaitingPod, WaitingPods
 from berth.generation import Generation, generation_of
 from berth.intake import Intake, ObjectEvent
+from berth.queue.move_requests import MoveRequestQueue
 from berth.queue.queue import SchedulingQueue
 from berth.queue.sorting import sort_key_of
 from berth.queue.waking import WakeTable
@@ -62,11 +64,12 @@ class Core:
         instrument: Instrument | None = None,
         stopwatch: Callable[[], float] = lambda: 0.0,
         whole: Whole = as_known,
+        generation: Generation | None = None,
     ) -> None:
         """`whole` gives pods and nodes as JSON for extenders, where somebody keeps more of them than the structs."""
-        self.generation: Generation = generation_of(config)
+        self.generation = generation or generation_of(config)
         self.now = 0.0
-        self.cache = Cache(self.generation.assumed_ttl_s)
+        self.cache = Cache(self.generation.assumed_ttl_s, sweep_period_s=self.generation.assumed_sweep_period_s)
         self.objects = ObjectStore()
         self.nominator = Nominator()
         self.waiting = WaitingPods()
@@ -98,6 +101,7 @@ class Core:
         self._inbox: deque[ObjectEvent] = deque()
         self._tickets = 0
         self._names: tuple[int, tuple[str, ...]] = (-1, ())
+        self.instrument.attached(self)
 
     @property
     def has_work(self) -> bool:
@@ -150,14 +154,14 @@ class Core:
         if not self.intake.is_wanted(pod):
             self.queue.done(pod.uid)
             return
-        started = self._stopwatch()
-        attempt = Attempt(self.profiles[pod.spec.scheduler_name], pod)
+        attempt = Attempt(self.profiles[pod.spec.scheduler_name], pod, self._stopwatch)
+        self.instrument.attempting(queued)
         try:
             yield from schedule_pod(self.search, attempt)
             yield from self._evictor.make_room(attempt)
         except Exception as bug:  # one pod's bad luck must not stop the others
             attempt.error, attempt.chosen_row = self._broke(pod, bug).message, None
-        self._record(attempt, queued, self._stopwatch() - started)
+        self._record(attempt, queued, self._stopwatch() - attempt.started)
         tell_failures(self.instrument, attempt)
         if attempt.chosen_row is None:
             self._reject(queued, attempt)
@@ -189,7 +193,7 @@ class Core:
             if self._tells_expectation and (waiting is not None or work):
                 self._expect(attempt, node_name)
             try:
-                status = yield from bind_pod(attempt, node_name, waiting, lambda: self._passed_permit(waiting))
+                status = yield from bind_pod(attempt, node_name, waiting, lambda: self._passed_permit(attempt, waiting))
             except Exception as bug:  # likewise
                 status = self._broke(attempt.pod, bug)
             tell_failures(self.instrument, attempt, "bind")
@@ -214,9 +218,11 @@ class Core:
         deadlines = {plugin: self.now + timeout_s for plugin, timeout_s in timeouts_s.items()}
         waiting = WaitingPod(attempt.pod, node_name, deadlines, self.now)
         self.waiting.add(waiting)
+        self.instrument.waits_on_permit(attempt.pod)
         return waiting
 
-    def _passed_permit(self, waiting: WaitingPod | None) -> None:
+    def _passed_permit(self, attempt: Attempt, waiting: WaitingPod | None) -> None:
+        self.instrument.binding(attempt.pod)
         if waiting is not None:
             self.instrument.waited_on_permit("allowed", self.now - waiting.waiting_since)
 
@@ -270,6 +276,8 @@ class Core:
         `nomination` is the node it is nominated to from now on ("" for none, None for what it was before), `told` the
         one that the API server was told lately.
         """
+        if self.generation.forgets_missing_nodes and (name := missing_node(message)) is not None:
+            self._advance(self._forget_node(name), None)
         latest = self.intake.latest(queued.pod)
         if latest is None:
             self.queue.done(queued.pod.uid)
@@ -282,10 +290,16 @@ class Core:
             self.nominator.nominate(latest, nomination)
         self._emit(latest, "Warning", "FailedScheduling", "Scheduling", message)
         news = nomination if promised != {nomination} else None
-        if not _has_condition(latest, reason, message):
+        if not latest.is_told_why(reason, message):
             self._effects.append(PatchPodStatus(_ref(latest), "False", reason, message, news))
         elif news is not None:
             self._effects.append(PatchPodStatus(_ref(latest), nominated_node_name=news))
+
+    def _forget_node(self, name: str) -> Steps:
+        """A node that the API server does not know leaves the cache, as if the watch had said so."""
+        if (node := (yield from find_gone(self.cache.table, name))) is not None:
+            self._inbox.append(ObjectEvent("DELETED", "Node", node))
+            self._empty_inbox()
 
     def _emit(self, pod: PodInfo, kind: str, reason: str, action: str, note: str) -> None:
         self._effects.append(EmitEvent(_ref(pod), kind, reason, action, note, pod.spec.scheduler_name))
@@ -356,7 +370,9 @@ class Core:
                 self._advance(entry[1], _holds(entry[0]))
 
     def _expire(self) -> None:
-        for pod in self.cache.expire(self.now):
+        expired = self.cache.expire(self.now)
+        self.instrument.swept(expired)
+        for pod in expired.pods:
             self.queue.move(ASSIGNED_POD_DELETE, pod, None, self.now)
 
     def _announce_room(self) -> None:
@@ -390,7 +406,8 @@ class Core:
     def _make_queue(self) -> SchedulingQueue:
         profiles = self.profiles
         sorter = next(iter(profiles.values())).at(ExtensionPoint.QUEUE_SORT)[0]
-        return SchedulingQueue(
+        kind = SchedulingQueue if self.generation.queue.hints else MoveRequestQueue
+        return kind(
             sort_key=sort_key_of(sorter),
             pre_enqueue=lambda pod: profiles[pod.spec.scheduler_name].run_pre_enqueue(pod),
             tables={name: WakeTable.of(profile) for name, profile in profiles.items()},
@@ -410,10 +427,3 @@ def _holds(wait: WaitUntil) -> bool:
 
 def _ref(pod: PodInfo) -> PodRef:
     return PodRef(pod.namespace, pod.name, pod.uid)
-
-
-def _has_condition(pod: PodInfo, reason: str, message: str) -> bool:
-    return any(
-        c.type == "PodScheduled" and (c.status, c.reason, c.message) == ("False", reason, message)
-        for c in pod.status.conditions
-    )

@@ -6,7 +6,7 @@ Chosen by the configuration's apiVersion (`config.generation`); the registry and
 import msgspec
 
 from berth.config.types import SchedulerConfiguration
-from berth.queue.policy import QueuePolicy
+from berth.queue.policy import V1_20_QUEUE, QueuePolicy
 
 
 class Generation(msgspec.Struct, frozen=True):
@@ -16,13 +16,25 @@ class Generation(msgspec.Struct, frozen=True):
     queue: QueuePolicy
     assumed_ttl_s: float | None
     """How long an assumed pod is counted after its binding finished; None: until the watch says otherwise."""
+    assumed_sweep_period_s: float = 0.0
+    """How often overdue assumed pods are looked for; 0: each is found the moment that it is overdue."""
+    forgets_missing_nodes: bool = False
+    """Whether a node that an attempt's error says is not found leaves the cache, if the API server agrees."""
+
+
+V1_20 = Generation(
+    name="v1.20", queue=V1_20_QUEUE, assumed_ttl_s=30.0, assumed_sweep_period_s=1.0, forgets_missing_nodes=True
+)
+"""Times of v1.17 to v1.20: pkg/scheduler/scheduler.go (30 s), internal/cache/cache.go (cleanAssumedPeriod)."""
 
 
 def generation_of(config: SchedulerConfiguration) -> Generation:
     """Return the generation that a configuration selects, with the configuration's own times."""
-    queue = QueuePolicy(
-        initial_backoff_s=config.pod_initial_backoff_s,
-        max_backoff_s=config.pod_max_backoff_s,
-        pop_from_backoff=config.feature_gates.enabled("SchedulerPopFromBackoffQ"),
-    )
+    found = V1_20 if config.generation == V1_20.name else _today(config)
+    own = {"initial_backoff_s": config.pod_initial_backoff_s, "max_backoff_s": config.pod_max_backoff_s}
+    return msgspec.structs.replace(found, queue=msgspec.structs.replace(found.queue, **own))
+
+
+def _today(config: SchedulerConfiguration) -> Generation:
+    queue = QueuePolicy(pop_from_backoff=config.feature_gates.enabled("SchedulerPopFromBackoffQ"))
     return Generation(name=config.generation, queue=queue, assumed_ttl_s=None)

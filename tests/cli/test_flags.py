@@ -1,6 +1,7 @@
 """kube-scheduler's flags: all taken, the right ones heeded, and a word about the others."""
 
 import click
+import msgspec
 import pytest
 from click.testing import CliRunner
 
@@ -29,6 +30,9 @@ allow-metric-labels allow-metric-labels-manifest disabled-metrics show-hidden-me
 log-flush-frequency log-json-info-buffer-size log-json-split-stream log-text-info-buffer-size
 log-text-split-stream logging-format v vmodule
 """
+
+# Those that v1.20 had and today's has not (cmd/kube-scheduler/app/options/insecure_serving.go, release-1.20).
+V1_20_TEXT = "address port"
 
 CONFIG = """
 apiVersion: kubescheduler.config.k8s.io/v1
@@ -73,7 +77,7 @@ def config_file(tmp_path):
 
 
 def test_every_upstream_flag_is_there_and_no_other():
-    assert sorted(flag.name for flag in FLAGS) == sorted(UPSTREAM_TEXT.split())
+    assert sorted(flag.name for flag in FLAGS) == sorted([*UPSTREAM_TEXT.split(), *V1_20_TEXT.split()])
 
 
 def test_no_flags_mean_the_defaults():
@@ -81,7 +85,26 @@ def test_no_flags_mean_the_defaults():
     assert flags == SchedulerFlags()
     assert load_configuration(flags) == default_config()
     assert (flags.bind_address, flags.secure_port, flags.verbosity) == ("127.0.0.1", 10259, 0)
-    assert flags.pod_max_in_unschedulable_pods_s == 300
+    assert flags.pod_max_in_unschedulable_pods_s is None, "the generation knows"
+
+
+@pytest.mark.parametrize(
+    ("generation", "args", "address", "port"),
+    [
+        ("v1.20", [], "127.0.0.1", 10251),
+        ("v1.20", ["--port=0"], "127.0.0.1", 0),
+        ("v1.20", ["--address=127.0.0.2", "--port=1234"], "127.0.0.2", 1234),
+        ("v1.20", ["--address=0.0.0.0"], "127.0.0.1", 10251),
+        ("v1.36", ["--port=1234"], "127.0.0.1", 0),
+    ],
+)
+def test_only_v1_20_has_a_second_port(generation, args, address, port):
+    """cmd/kube-scheduler/app/options/insecure_serving.go, release-1.20."""
+    flags = parse(*args)
+    config = msgspec.structs.replace(load_configuration(flags), generation=generation)
+    assert (flags.insecure_address, flags.insecure_port(config)) == (address, port)
+    in_vain = generation == "v1.36" or "--address=0.0.0.0" in args
+    assert bool(warnings_of(flags, config)) == in_vain
 
 
 @pytest.mark.parametrize(

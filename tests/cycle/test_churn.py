@@ -61,9 +61,10 @@ def random_pod(rng, name):
 class Churn:
     """One cluster to which random things happen."""
 
-    def __init__(self, seed, *, memos=True):
+    def __init__(self, seed, *, memos=True, generation=None):
         self.rng = random.Random(seed)
-        self.cluster = VirtualCluster(make_namespace("default"), make_namespace("prod", {"env": "prod"}), memos=memos)
+        namespaces = make_namespace("default"), make_namespace("prod", {"env": "prod"})
+        self.cluster = VirtualCluster(*namespaces, memos=memos, generation=generation)
         self.cluster.answers_binds = False
         self.births = 0
 
@@ -137,9 +138,10 @@ class Churn:
             self.cluster.advance(400.0)
 
 
+@pytest.mark.parametrize("generation", [None, "v1.20"])
 @pytest.mark.parametrize("seed", range(4))
-def test_nothing_is_lost_or_miscounted_whatever_happens(seed):
-    churn = Churn(seed)
+def test_nothing_is_lost_or_miscounted_whatever_happens(seed, generation):
+    churn = Churn(seed, generation=generation)
     for _ in range(150):
         churn.happen()
         check(churn.cluster.core)
@@ -150,10 +152,11 @@ def test_nothing_is_lost_or_miscounted_whatever_happens(seed):
     assert len(core.waiting) == len(core._parked) == len(core._waits) == len(core._inbox) == 0
 
 
+@pytest.mark.parametrize("generation", [None, "v1.20"])
 @pytest.mark.parametrize("seed", range(4))
-def test_what_could_run_does_once_everything_is_quiet(seed):
+def test_what_could_run_does_once_everything_is_quiet(seed, generation):
     """The answer of a core that sees the same cluster for the first time: nobody who waits would fit there."""
-    churn = Churn(100 + seed)
+    churn = Churn(100 + seed, generation=generation)
     for _ in range(150):
         churn.happen()
     churn.settle()

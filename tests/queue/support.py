@@ -1,5 +1,7 @@
 """A queue with a few plugins' registrations, and where its pods are."""
 
+import msgspec
+
 from berth.framework.events import (
     ASSIGNED_POD_DELETE,
     NODE_ADD,
@@ -8,7 +10,8 @@ from berth.framework.events import (
     QueueingHint,
 )
 from berth.framework.status import unresolvable
-from berth.queue.policy import QueuePolicy
+from berth.queue.move_requests import MoveRequestQueue
+from berth.queue.policy import V1_20_QUEUE, QueuePolicy
 from berth.queue.queue import SchedulingQueue
 from berth.queue.waking import Registered, WakeTable
 from berth.state.nominator import Nominator
@@ -34,6 +37,18 @@ def broken(pod, old, new):
 
 def gates(pod):
     return unresolvable("gated").by("Gates") if pod.spec.scheduling_gates else None
+
+
+def move_request_queue(incoming=None, **policy):
+    """A queue of v1.20, with its times unless told otherwise."""
+    return MoveRequestQueue(
+        sort_key=lambda queued: (-queued.pod.priority, queued.timestamp),
+        pre_enqueue=lambda pod: None,
+        tables={},
+        nominator=Nominator(),
+        policy=msgspec.structs.replace(V1_20_QUEUE, **policy),
+        on_incoming=(lambda *entry: incoming.append(entry)) if incoming is not None else lambda *_: None,
+    )
 
 
 def queue(*registered, pop_from_backoff=False, pre_enqueue=gates, incoming=None, **policy):

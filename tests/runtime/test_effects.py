@@ -10,6 +10,8 @@ from berth.framework.effects import (
     Answer,
     ApiCall,
     Bind,
+    CallExtender,
+    CallExtenders,
     EmitEvent,
     EvictPod,
     PatchPodStatus,
@@ -21,8 +23,22 @@ from berth.runtime.effects import BINDINGS_AT_ONCE, Effects
 from tests.runtime.world import World, at_once, until
 
 
+class SlowExtenders:
+    """Extenders that answer when they are told to."""
+
+    def __init__(self):
+        self.may_answer = asyncio.Event()
+
+    async def call_all(self, calls):
+        await self.may_answer.wait()
+        return ()
+
+    async def close(self):
+        pass
+
+
 class Bench:
-    def __init__(self, pods=1):
+    def __init__(self, pods=1, extenders=None):
         self.world = World(nodes=1, cpu="1000")
         self.transport = self.world.transport
         self.pods = [PodRef("default", name, self._create(name)) for name in map("web-{}".format, range(pods))]
@@ -30,7 +46,7 @@ class Bench:
         self.recorder = EventRecorder(self.transport, reporting_controller="berth", reporting_instance="berth-here")
         self.effects = Effects(
             self.transport, self.recorder, answer=self.answers.append, lookup=lambda _: None, report=self.said.append,
-            bug=self.bugs.append, rng=random.Random(1), sleep=at_once,
+            bug=self.bugs.append, rng=random.Random(1), sleep=at_once, extenders=extenders,
         )  # fmt: skip
 
     def _create(self, name):
@@ -132,3 +148,15 @@ async def test_what_cannot_be_done_is_answered_too():
     (answer,) = bench.answers
     assert answer.ticket == 2 and "dance" in answer.error
     assert len(bench.bugs) == 1
+
+
+async def test_extenders_that_are_asked_for_scores_are_counted():
+    extenders = SlowExtenders()
+    bench = Bench(extenders=extenders)
+    prioritizers = tuple(CallExtender(number, "prioritize", b"{}") for number in range(2))
+    bench.effects.carry_out([Request(1, CallExtenders((*prioritizers, CallExtender(2, "filter", b"{}"))))])
+    await until(lambda: bench.effects.prioritizing == 2)
+    extenders.may_answer.set()
+    assert await bench.effects.drain(2)
+    assert bench.effects.prioritizing == 0
+    assert [answer.ticket for answer in bench.answers] == [1]

@@ -4,13 +4,10 @@ import io
 import json
 import logging
 import re
-from types import SimpleNamespace
 
 import pytest
 
 from berth.runtime import logs
-from berth.state.queued_pod import QueuedPod
-from berth.testing.builders import make_pod
 
 
 @pytest.fixture
@@ -41,13 +38,31 @@ def test_json_lines_are_objects(stream):
     assert (second["msg"], second["err"]) == ("broken", "")
 
 
-@pytest.mark.parametrize(("verbosity", "shown"), [(0, ["milestone"]), (1, ["milestone"]), (2, ["milestone", "detail"])])
+@pytest.mark.parametrize(
+    ("verbosity", "shown"),
+    [(0, ["milestone"]), (1, ["milestone"]), (2, ["milestone", "two"]), (9, ["milestone", "two"]),
+     (10, ["milestone", "two", "ten"]), (99, ["milestone", "two", "ten"])],
+)  # fmt: skip
 def test_verbosity_decides_what_is_shown(stream, verbosity, shown):
     logs.set_up("text", verbosity, stream)
     logging.getLogger("berth.x").info("milestone")
-    logging.getLogger("berth.x").debug("detail")
-    logging.getLogger("aiohttp.x").info("a library's")
+    logging.getLogger("berth.x").log(logs.level(2), "two")
+    logging.getLogger("berth.x").log(logs.level(10), "ten")
+    if verbosity < logs.LIBRARIES_VERBOSITY:
+        logging.getLogger("aiohttp.x").info("a library's")
     assert [line.rpartition("] ")[2] for line in stream.getvalue().splitlines()] == shown
+
+
+def test_fields_are_written_as_klog_writes_them(stream):
+    """klog's InfoS: the message quoted, then key="text" or key=number."""
+    logs.set_up("text", 2, stream)
+    logs.structured(logging.getLogger("berth.x"), logs.level(2), "Bound", pod="default/a", feasibleNodes=3)
+    logs.structured(logging.getLogger("berth.x"), logs.level(3), "Not shown", pod="default/a")
+    assert stream.getvalue().endswith('] "Bound" pod="default/a" feasibleNodes=3\n')
+    logs.set_up("json", 2, stream)
+    logs.structured(logging.getLogger("berth.x"), logs.level(2), "Bound", pod="default/a", feasibleNodes=3)
+    line = json.loads(stream.getvalue().splitlines()[-1])
+    assert (line["msg"], line["v"], line["pod"], line["feasibleNodes"]) == ("Bound", 2, "default/a", 3)
 
 
 def test_a_bug_brings_its_traceback(stream):
@@ -57,17 +72,3 @@ def test_a_bug_brings_its_traceback(stream):
     except ValueError as error:
         logging.getLogger("berth.x").error("it broke", exc_info=error)
     assert "ValueError: a bug" in stream.getvalue()
-
-
-def test_each_pods_fate_is_a_detail(caplog):
-    log, pod = logs.SchedulerLog(), make_pod("web").info()
-    with caplog.at_level(logging.DEBUG, logger="berth.scheduler"):
-        log.decided(SimpleNamespace(pod=pod, chosen=None, attempts=2, message="0/1 nodes are available"), 0.1)
-        log.decided(SimpleNamespace(pod=pod, chosen="n1", attempts=3, message=""), 0.1)
-        log.bound(QueuedPod(pod, 0.0), "n1", 0.0)
-        log.binding_failed(pod, "refused")
-    assert [record.getMessage() for record in caplog.records] == [
-        "unable to schedule pod default/web, attempt 2: 0/1 nodes are available",
-        "bound pod default/web to node n1, attempt 0",
-        "pod default/web was chosen a node, but not bound: refused",
-    ]

@@ -31,7 +31,9 @@ def metrics(stopwatch):
 
 
 def decision(pod, chosen, outcome="scheduled"):
-    return SimpleNamespace(pod=pod, chosen=chosen, outcome=outcome, profile=PROFILE, attempts=1, message="no")
+    return SimpleNamespace(
+        pod=pod, chosen=chosen, outcome=outcome, profile=PROFILE, attempts=1, message="no", started=0.0, laps=[]
+    )
 
 
 def queued(pod, attempts, since=0.0):
@@ -100,8 +102,8 @@ def test_what_is_counted_is_logged_too(metrics, caplog):
     metrics.bound(queued(pod, 1), "n1", 1.0)
     metrics.binding_failed(pod, "the node is gone")
     assert caplog.messages == [
-        "bound pod default/web to node n1, attempt 1",
-        "pod default/web was chosen a node, but not bound: the node is gone",
+        "Successfully bound pod to node",
+        "Error scheduling pod; retrying",
     ]
 
 

@@ -8,7 +8,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from berth.runtime.metrics import Metrics
 from berth.runtime.scheduler import LiveScheduler
-from berth.runtime.serving import HealthServer, PortTaken
+from berth.runtime.serving import HealthServer, Listener, PortTaken
 from tests.e2e.processes import free_port
 from tests.runtime.world import World, configuration, scheduling, until
 
@@ -174,6 +174,43 @@ async def test_port_0_serves_nothing(world):
     await server.start()
     assert server.address == ""
     await server.stop()
+
+
+async def test_a_second_address_serves_the_same(world):
+    config, metrics = configuration(), Metrics()
+    scheduler = LiveScheduler(config, world.transport)
+    secure, insecure = free_port(), free_port()
+    also = Listener("127.0.0.1", insecure, "--port")
+    server = HealthServer(scheduler, metrics, config, port=secure, also=also)
+    await server.start()
+    try:
+        assert server.address.endswith(f":{secure}")
+        async with aiohttp.ClientSession() as session:
+            client = Client(session, f"http://127.0.0.1:{insecure}")
+            assert await client.text("/healthz") == (200, "ok")
+            status, text = await client.text("/metrics")
+            assert status == 200
+            assert "scheduler_schedule_attempts_total" in text
+        with pytest.raises(PortTaken, match=f"127.0.0.1:{insecure}.*--port"):
+            await HealthServer(scheduler, metrics, config, port=free_port(), also=also).start()
+    finally:
+        await server.stop()
+
+
+async def test_an_address_that_nobody_asked_for_is_no_reason_to_give_up(world, caplog):
+    scheduler, port = LiveScheduler(configuration(), world.transport), free_port()
+    servers = [
+        HealthServer(scheduler, Metrics(), configuration(), port=free_port(),
+                     also=Listener("127.0.0.1", port, "--port", is_optional=True))
+        for _ in range(2)
+    ]  # fmt: skip
+    try:
+        for server in servers:
+            await server.start()
+        assert f"cannot serve health and metrics on 127.0.0.1:{port}" in caplog.text
+    finally:
+        for server in servers:
+            await server.stop()
 
 
 @pytest.mark.parametrize(

@@ -17,12 +17,16 @@ NAME = "default-scheduler"
 class Seen(Instrument):
     def __init__(self):
         self.points = Counter()
+        self.plugins = Counter()
         self.chosen = {}
 
     def extension_point(self, profile, point, status, seconds):
         assert (profile, status) == (NAME, "Success")
         assert seconds >= 0
         self.points[point] += 1
+
+    def plugin_run(self, plugin, point, status, seconds):
+        self.plugins[plugin, point] += 1
 
     def decided(self, decision, seconds):
         self.chosen[decision.pod.key] = decision.chosen
@@ -47,6 +51,7 @@ def test_one_attempt_in_ten_is_timed_at_every_point():
     seen = run(3 * EVERY, timed=True)
     assert len(seen.chosen) == 3 * EVERY
     assert seen.points == dict.fromkeys(("PreFilter", "Filter", "PreScore", "Score", "Reserve", "Permit"), 3)
+    assert seen.plugins["NodeResourcesFit", "Filter"] == seen.plugins["NodeResourcesFit", "Score"] == 3
 
 
 def test_decisions_are_the_same_with_and_without():

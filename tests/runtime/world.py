@@ -6,6 +6,8 @@ from collections import defaultdict
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 
+import msgspec
+
 from berth.api.errors import ApiError
 from berth.api.resources import RESOURCES
 from berth.cluster.embedded import create_nodes
@@ -100,6 +102,18 @@ def configuration(*, leader_elect=False, **document):
         "leaderElection": election,
     }
     return load_config({**base, **document}, "the test's configuration")
+
+
+SHARED_PLUGINS = """PrioritySort NodeUnschedulable NodeAffinity TaintToleration NodePorts NodeResourcesFit ImageLocality
+DefaultPreemption DefaultBinder"""
+"""Plugins that each generation has under the same name."""
+
+
+def of_generation(generation, name="default-scheduler"):
+    """A configuration with one profile of a few plugins, for either generation."""
+    enabled = [{"name": plugin} for plugin in SHARED_PLUGINS.split()]
+    profile = {"schedulerName": name, "plugins": {"multiPoint": {"disabled": [{"name": "*"}], "enabled": enabled}}}
+    return msgspec.structs.replace(configuration(profiles=[profile]), generation=generation)
 
 
 class World:

@@ -95,7 +95,7 @@ def test_todays_generation_never_expires_anything():
     found.assume(pod(), "n1")
     found.finish_binding(UID, 0.0)
     assert found.next_expiry() is None
-    assert found.expire(1e9) == []
+    assert found.expire(1e9).pods == []
     assert found.assumed_count == 1
 
 
@@ -106,7 +106,7 @@ def test_whoever_waits_for_the_next_expiry_finds_it_due():
     found.finish_binding(UID, 5.0)
     due = found.next_expiry()
     assert due == 5.0 + TTL_S
-    (expired,) = found.expire(due)
+    (expired,) = found.expire(due).pods
     assert (expired.uid, expired.node_name) == (UID, "n1")
 
 

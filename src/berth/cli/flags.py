@@ -23,7 +23,8 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 DEFAULT_BIND_ADDRESS: Final = "127.0.0.1"
 DEFAULT_SECURE_PORT: Final = 10259
-DEFAULT_POD_MAX_IN_UNSCHEDULABLE_PODS_S: Final = 300.0
+DEFAULT_INSECURE_PORT: Final = 10251
+V1_20: Final = "v1.20"
 
 
 class Flag(NamedTuple):
@@ -52,6 +53,8 @@ FLAGS: Final[tuple[Flag, ...]] = (
     Flag("config", "string", "The path to the configuration file."),
     Flag("master", "string", "The address of the Kubernetes API server (overrides any value in kubeconfig)."),
     Flag("write-config-to", "string", "Write the configuration values to this file and exit."),
+    Flag("address", "ip", "v1.20 only: the loopback address to serve on too."),
+    Flag("port", "port", f"v1.20 only: the port to serve on too, 0 for none (default {DEFAULT_INSECURE_PORT})."),
     *_ignored("the API server's own address is used", ("unsupported-kube-api-over-localhost", "bool")),
     Flag("bind-address", "ip", f"The loopback address to serve on (default {DEFAULT_BIND_ADDRESS})."),
     Flag("secure-port", "port", f"The port to serve on, 0 for none (default {DEFAULT_SECURE_PORT})."),
@@ -96,7 +99,7 @@ FLAGS: Final[tuple[Flag, ...]] = (
     Flag(
         "pod-max-in-unschedulable-pods-duration",
         "duration",
-        "How long a pod stays among the unschedulable before it is tried again (default 5m0s).",
+        "How long a pod stays among the unschedulable before it is tried again (default 5m0s; v1.20: 1m0s).",
     ),
     Flag("leader-elect", "bool", "Schedule only while holding the lease (default true)."),
     Flag("leader-elect-lease-duration", "duration", "How long others wait for a silent leader (default 15s)."),
@@ -145,8 +148,7 @@ class SchedulerFlags(msgspec.Struct, frozen=True):
     @property
     def bind_address(self) -> str:
         """The loopback address to serve on, whatever was asked for."""
-        address: str = self.get("bind-address", DEFAULT_BIND_ADDRESS)
-        return address if ipaddress.ip_address(address).is_loopback else DEFAULT_BIND_ADDRESS
+        return self._loopback("bind-address")
 
     @property
     def secure_port(self) -> int:
@@ -155,15 +157,29 @@ class SchedulerFlags(msgspec.Struct, frozen=True):
         return port
 
     @property
+    def insecure_address(self) -> str:
+        """The loopback address of the second port, whatever was asked for."""
+        return self._loopback("address")
+
+    def insecure_port(self, config: SchedulerConfiguration) -> int:
+        """The second port of v1.20; 0 in today's generation, which has none."""
+        port: int = self.get("port", DEFAULT_INSECURE_PORT)
+        return port if config.generation == V1_20 else 0
+
+    def _loopback(self, flag: str) -> str:
+        address: str = self.get(flag, DEFAULT_BIND_ADDRESS)
+        return address if ipaddress.ip_address(address).is_loopback else DEFAULT_BIND_ADDRESS
+
+    @property
     def verbosity(self) -> int:
         """The log level as upstream counts: 0 is least."""
         level: int = self.get("v", 0)
         return level
 
     @property
-    def pod_max_in_unschedulable_pods_s(self) -> float:
-        """How long a pod stays among the unschedulable at most."""
-        seconds: float = self.get("pod-max-in-unschedulable-pods-duration", DEFAULT_POD_MAX_IN_UNSCHEDULABLE_PODS_S)
+    def pod_max_in_unschedulable_pods_s(self) -> float | None:
+        """How long a pod stays among the unschedulable at most; None for what the generation says."""
+        seconds: float | None = self.get("pod-max-in-unschedulable-pods-duration")
         return seconds
 
 
@@ -226,6 +242,10 @@ def _warnings(flag: Flag, flags: SchedulerFlags, config: SchedulerConfiguration 
         yield f"--{flag.name} is ignored: it has no effect together with --config; set it in the file"
     elif flag.name == "kubeconfig" and config and config.client_connection.kubeconfig != flags.get(flag.name):
         yield "--kubeconfig is ignored: the configuration file names one in clientConnection.kubeconfig"
+    elif flag.name in ("address", "port") and config and config.generation != V1_20:
+        yield f"--{flag.name} is ignored: it belongs to the v1.20 generation; use --bind-address and --secure-port"
+    elif flag.name == "address" and flags.insecure_address != flags.get(flag.name):
+        yield f"--address={flags.get(flag.name)} is ignored: {_AUTHENTICATION}; using {flags.insecure_address}"
     elif flag.name == "bind-address" and flags.bind_address != flags.get(flag.name):
         yield f"--bind-address={flags.get(flag.name)} is ignored: {_AUTHENTICATION}; using {flags.bind_address}"
 

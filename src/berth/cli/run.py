@@ -19,6 +19,7 @@ from berth.config.types import SchedulerConfiguration
 
 if TYPE_CHECKING:
     from berth.kube.credentials import ClusterAccess
+    from berth.runtime.scheduler import LiveScheduler
 
 _log = logging.getLogger("berth.run")
 
@@ -116,20 +117,26 @@ async def _run(config: SchedulerConfiguration, access: "ClusterAccess", flags: S
     """Everything that lives in the event loop, from the first connection to the last."""
     from berth.kube.http import HttpTransport
     from berth.kube.rate_limit import RateLimit
-    from berth.runtime.metrics import Metrics
+    from berth.runtime import logs
+    from berth.runtime.metrics_v1_20 import metrics_for
     from berth.runtime.scheduler import LeadershipLost, LiveScheduler
-    from berth.runtime.serving import HealthServer, PortTaken
+    from berth.runtime.serving import HealthServer, Listener, PortTaken
 
     stop = _stop_on_signals()
     client = config.client_connection
     if "protobuf" in client.content_type:
-        _log.debug("requests are sent as JSON, not as %s; every API server takes both", client.content_type)
+        _log.log(
+            logs.level(2), "requests are sent as JSON, not as %s; every API server takes both", client.content_type
+        )
     transport = HttpTransport(access, rate_limit=RateLimit(client.qps, client.burst), user_agent="berth-scheduler")
-    metrics = Metrics()
+    metrics = metrics_for(config)
     age_s = flags.pod_max_in_unschedulable_pods_s
     scheduler = LiveScheduler(config, transport, instrument=metrics, unschedulable_age_s=age_s)
     metrics.observe(scheduler)
-    server = HealthServer(scheduler, metrics, config, host=flags.bind_address, port=flags.secure_port)
+    is_default = "port" not in flags.given
+    insecure = Listener(flags.insecure_address, flags.insecure_port(config), "--port", is_optional=is_default)
+    server = HealthServer(scheduler, metrics, config, host=flags.bind_address, port=flags.secure_port, also=insecure)
+    _debug_on_signal(scheduler)
     try:
         await server.start()
         _log.info("connecting to %s; serving health and metrics at %s", access.description, server.address or "none")
@@ -139,6 +146,13 @@ async def _run(config: SchedulerConfiguration, access: "ClusterAccess", flags: S
     finally:
         await server.stop()
         await transport.close()
+
+
+def _debug_on_signal(scheduler: "LiveScheduler") -> None:
+    """SIGUSR2 asks what is in cache and queue, and whether the API server agrees."""
+    from berth.runtime.cache_debugger import debug
+
+    asyncio.get_running_loop().add_signal_handler(signal.SIGUSR2, debug, scheduler)
 
 
 def _stop_on_signals() -> asyncio.Event:

@@ -3,6 +3,7 @@
 Filled in by `schedule_pod`, read by the cycle, by `berth decide`, and by the trace that explains decisions.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from berth.cycle.sampling import Sampled
@@ -14,6 +15,18 @@ from berth.framework.scores import Scored
 from berth.framework.status import Status
 from berth.framework.verdicts import Verdicts
 from berth.state.pod_info import PodInfo
+
+BASIC_CHECKS_DONE = "Basic checks done"
+SNAPSHOT_DONE = "Snapshotting scheduler cache and node infos done"
+PRE_FILTER_DONE = "Running prefilter plugins done"
+PREDICATES_DONE = "Computing predicates done"
+PRE_SCORE_DONE = "Running prescore plugins done"
+PRIORITIZING_DONE = "Prioritizing done"
+"""Upstream's names of the steps of a cycle (pkg/scheduler/core/generic_scheduler.go, Schedule)."""
+
+
+def _no_time() -> float:
+    return 0.0
 
 
 class LeftOut(NamedTuple):
@@ -31,6 +44,7 @@ class Attempt:
         "chosen_row",
         "diagnosis",
         "error",
+        "laps",
         "left_out",
         "nodes",
         "nominated_node_name",
@@ -40,14 +54,20 @@ class Attempt:
         "profile",
         "sampled",
         "scored",
+        "started",
         "state",
+        "stopwatch",
         "verdicts",
         "victims",
     )
 
-    def __init__(self, profile: Profile, pod: PodInfo) -> None:
+    def __init__(self, profile: Profile, pod: PodInfo, stopwatch: Callable[[], float] = _no_time) -> None:
         self.profile = profile
         self.pod = pod
+        self.stopwatch = stopwatch
+        self.started = stopwatch()
+        self.laps: list[tuple[str, float]] = []
+        """The steps that are done, and what the stopwatch showed then."""
         self.state = CycleState()
         self.pre_filtered: PreFiltered | None = None
         self.verdicts: Verdicts | None = None
@@ -63,6 +83,10 @@ class Attempt:
         self.victims: tuple[PodInfo, ...] = ()
         """The pods on the nominated node that have to go."""
         self.error: str | None = None
+
+    def lap(self, step: str) -> None:
+        """Note that a step is done."""
+        self.laps.append((step, self.stopwatch()))
 
     @property
     def fits(self) -> bool:

@@ -21,6 +21,9 @@ class Decision:
     def __init__(self, attempt: Attempt, names: tuple[str, ...], node_count: int, at: float, attempts: int) -> None:
         self.pod = attempt.pod
         self.profile = attempt.profile.name
+        self.laps = attempt.laps
+        """The steps of the cycle, and what the stopwatch showed when each was done."""
+        self.started = attempt.started
         self.at = at
         self.attempts = attempts
         self.names = names
@@ -60,6 +63,13 @@ class Decision:
             mask[row] &= status is None
         mask[list(self.left_out)] = False
         return np.flatnonzero(mask)
+
+    @property
+    def evaluated_count(self) -> int:
+        """How many nodes were looked at."""
+        if self._sampled is not None:
+            return len(self._sampled.feasible) + len(self._sampled.failed)
+        return int(self.searched.sum()) if self.verdicts else 0
 
     @property
     def scores(self) -> list[PluginScores]:

@@ -10,7 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from berth.config.types import ExtensionPoint as Point
-from berth.cycle.attempt import Attempt
+from berth.cycle.attempt import (
+    BASIC_CHECKS_DONE,
+    PRE_FILTER_DONE,
+    PRE_SCORE_DONE,
+    PREDICATES_DONE,
+    PRIORITIZING_DONE,
+    SNAPSHOT_DONE,
+    Attempt,
+)
 from berth.cycle.extending import diagnose_extenders, filter_by_extenders, score_by_extenders
 from berth.cycle.sampling import Sampled, feasible_nodes_to_find, sample
 from berth.framework.blame import PluginBrokenError
@@ -44,6 +52,8 @@ class Search:
 
 def schedule_pod(search: Search, attempt: Attempt) -> Steps:
     """Fill in `attempt`: the chosen row, or why there is none."""
+    attempt.lap(BASIC_CHECKS_DONE)  # the core's: is the pod still there, still unbound, still ours?
+    attempt.lap(SNAPSHOT_DONE)  # nothing is written while a cycle is open, so there is nothing to copy
     if not len(search.table):
         attempt.diagnosis = Diagnosis(0, search.table.names.__getitem__)
         attempt.error = NO_NODES
@@ -67,6 +77,7 @@ def find_nodes(search: Search, attempt: Attempt) -> None:
     """PreFilter and Filter: leave the feasible nodes, or a diagnosis where there are none."""
     table, profile, pod = search.table, attempt.profile, attempt.pod
     attempt.pre_filtered = pre = profile.run_pre_filter(attempt.state, pod)
+    attempt.lap(PRE_FILTER_DONE)
     if pre.status is not None:
         if not pre.status.code.is_rejection:
             attempt.error = f'running PreFilter plugin "{pre.status.plugin}": {pre.status.message}'
@@ -94,11 +105,13 @@ def ask_filters(search: Search, attempt: Attempt) -> Steps:
 
 def score_nodes(search: Search, attempt: Attempt) -> None:
     """PreScore and Score; a single feasible node needs no score unless somebody wants to see it."""
+    attempt.lap(PREDICATES_DONE)
     nodes = attempt.nodes
     if nodes is None or (nodes.count == 1 and not search.score_single_node):
         return
     profile, state, pod = attempt.profile, attempt.state, attempt.pod
     status = profile.run_pre_score(state, pod, nodes)
+    attempt.lap(PRE_SCORE_DONE)
     if status is not None:
         attempt.error = f'running PreScore plugin "{status.plugin}": {status.message}'
         return
@@ -117,11 +130,13 @@ def select_node(search: Search, attempt: Attempt) -> int:
     assert nodes is not None and nodes.count, "select_node is called with feasible nodes only"
     if scored is None:
         return int(nodes.row_array()[0])
+    attempt.lap(PRIORITIZING_DONE)
     return search.break_tie(scored.best_rows())
 
 
 def run_post_filter(attempt: Attempt) -> Steps:
     """Let PostFilter plugins try to make room; the first success ends it, refusals add up."""
+    attempt.lap(PREDICATES_DONE)
     diagnosis = attempt.diagnosis
     assert diagnosis is not None, "PostFilter runs after a search that found nothing"
     reasons: list[str] = []

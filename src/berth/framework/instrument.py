@@ -7,8 +7,10 @@ the core was given, times are the core's own.
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from berth.core import Core
     from berth.cycle.decision import Decision
     from berth.framework.extenders import Asked
+    from berth.state.cache import Expired
     from berth.state.pod_info import PodInfo
     from berth.state.queued_pod import QueuedPod
 
@@ -16,17 +18,32 @@ if TYPE_CHECKING:
 class Instrument:
     """An observer of the scheduler."""
 
+    def attached(self, core: "Core") -> None:
+        """This is the core that will be told of; what an observer reads of it, it reads between two events."""
+
+    def attempting(self, queued: "QueuedPod") -> None:
+        """A scheduling cycle begins."""
+
     def decided(self, decision: "Decision", seconds: float) -> None:
         """An attempt has ended with a node, a rejection or an error; it took so long."""
 
     def extension_point(self, profile: str, point: str, status: str, seconds: float) -> None:
         """A point has been run."""
 
+    def plugin_run(self, plugin: str, point: str, status: str, seconds: float) -> None:
+        """One plugin has been run over all nodes."""
+
     def queue_incoming(self, queue: str, event: str) -> None:
         """A pod has entered a queue because of an event."""
 
+    def waits_on_permit(self, pod: "PodInfo") -> None:
+        """Permit holds a pod; its binding cycle waits."""
+
     def waited_on_permit(self, result: str, seconds: float) -> None:
         """A pod's wait for Permit is over."""
+
+    def binding(self, pod: "PodInfo") -> None:
+        """A pod has passed Permit: PreBind and Bind begin."""
 
     def bound(self, queued: "QueuedPod", node_name: str, now: float) -> None:
         """A pod was bound."""
@@ -42,6 +59,9 @@ class Instrument:
 
     def extender_failed(self, pod: "PodInfo", asked: "Asked") -> None:
         """A call to an extender about a pod has failed."""
+
+    def swept(self, expired: "Expired") -> None:
+        """Assumed pods have been looked through; mostly there was nothing to do."""
 
     def event_handled(self, event: str, seconds: float) -> None:
         """An event from the cluster has been taken in."""

@@ -35,6 +35,9 @@ class InFlight:
     def __contains__(self, uid: str) -> bool:
         return uid in self._started
 
+    def __iter__(self) -> Iterator[str]:
+        return iter(tuple(self._started))
+
     @property
     def event_count(self) -> int:
         """How many events are kept."""

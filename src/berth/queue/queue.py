@@ -166,19 +166,28 @@ class SchedulingQueue:
 
     def flush(self, now: float) -> None:
         """Move on what has waited long enough: backoffs that are over, and very old unschedulable pods."""
-        for heap in (self.backoff, self.error_backoff):
-            while (first := heap.peek()) is not None and (first.backoff_until or 0.0) <= now:
-                heap.pop()
-                self._to_active(first, "BackoffComplete", now)
+        self.flush_backoff(now)
         if self._next_flush is None:
             self._next_flush = now + self.policy.flush_period_s
         elif now >= self._next_flush:
             self._next_flush = now + self.policy.flush_period_s
             self._flush_unschedulable(now)
 
+    def flush_backoff(self, now: float) -> None:
+        """Move on the pods whose backoff is over."""
+        for heap in (self.backoff, self.error_backoff):
+            while (first := heap.peek()) is not None and (first.backoff_until or 0.0) <= now:
+                heap.pop()
+                self._to_active(first, "BackoffComplete", now)
+
+    def backoff_deadline(self) -> float | None:
+        """Return when `flush_backoff` will next have something to do, or None."""
+        times = [first.backoff_until for heap in (self.backoff, self.error_backoff) if (first := heap.peek())]
+        return min((time for time in times if time is not None), default=None)
+
     def next_deadline(self) -> float | None:
         """Return when `flush` will next have something to do, or None."""
-        times = [first.backoff_until for heap in (self.backoff, self.error_backoff) if (first := heap.peek())]
+        times = [self.backoff_deadline()]
         if self.unschedulable:
             times.append(self._next_flush)
         return min((time for time in times if time is not None), default=None)

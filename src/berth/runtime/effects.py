@@ -47,7 +47,7 @@ class Effects:
 
     __slots__ = (
         "_answer", "_binder", "_binds", "_bug", "_calls", "_extender_calls", "_extenders", "_recorder", "_report",
-        "_statuses", "_transport",
+        "_statuses", "_transport", "prioritizing",
     )  # fmt: skip
 
     def __init__(
@@ -65,6 +65,8 @@ class Effects:
     ) -> None:
         self._transport = transport
         self._extenders = extenders or ExtenderClient(())
+        self.prioritizing = 0
+        """How many extenders are being asked for scores."""
         self._recorder = recorder
         self._answer = answer
         self._report = report
@@ -161,8 +163,17 @@ class Effects:
         if isinstance(effect, ApiCall):
             return await call(self._transport, effect)
         if isinstance(effect, CallExtenders):
-            return await self._extenders.call_all(effect.calls)
+            return await self._call_extenders(effect)
         raise TypeError(f"nobody knows how to carry out {type(effect).__name__}")
+
+    async def _call_extenders(self, effect: CallExtenders) -> Any:
+        """Call them all at the same time."""
+        asked = sum(call.verb == "prioritize" for call in effect.calls)
+        self.prioritizing += asked
+        try:
+            return await self._extenders.call_all(effect.calls)
+        finally:
+            self.prioritizing -= asked
 
 
 async def evict(transport: Transport, effect: EvictPod) -> None:

@@ -130,6 +130,11 @@ class Following:
         is_same = known is not None and known.metadata.uid == meta.uid
         return raw if raw is not None and is_same else msgspec.json.encode(obj)
 
+    def objects(self, kind: str) -> list[Any]:
+        """All objects of a kind as last seen; none where the kind is not followed."""
+        reflector = self._main.reflectors.get(RESOURCES[kind])
+        return [] if reflector is None else list(reflector.mirror.objects.values())
+
     def _informers(self) -> InformerSet:
         return InformerSet(self._transport, report=self._report, rng=self._rng, sleep=self._sleep)
 

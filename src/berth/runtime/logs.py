@@ -1,7 +1,8 @@
 """The scheduler's own log on stderr: lines as kube-scheduler's klog writes them, or one JSON object a line.
 
 `berth run` calls `set_up` once. Everything logs through the standard library; `--v` decides from where on it is
-shown: warnings and milestones always, from 2 on each pod's fate too, from 8 on what the libraries have to say.
+shown: warnings and milestones always, from 2 on each pod's fate too, from 8 on what the libraries have to say. klog's
+verbosity n is the level `level(n)`, n below INFO. What is logged of a cycle is in `cycle_log`.
 """
 
 import logging
@@ -9,67 +10,40 @@ import sys
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from types import MappingProxyType
-from typing import Literal, TextIO
+from typing import Any, Literal, TextIO
 
 import msgspec
 
-from berth.cycle.decision import Decision
-from berth.framework.extenders import Asked
-from berth.framework.instrument import Instrument
-from berth.state.pod_info import PodInfo
-from berth.state.queued_pod import QueuedPod
-
 Format = Literal["text", "json"]
 
-DEBUG_VERBOSITY = 2
 LIBRARIES_VERBOSITY = 8
-
-_log = logging.getLogger("berth.scheduler")
+MOST_VERBOSE = 10
 
 _LETTERS: Mapping[int, str] = MappingProxyType(
-    {logging.DEBUG: "I", logging.INFO: "I", logging.WARNING: "W", logging.ERROR: "E", logging.CRITICAL: "F"}
-)
+    {logging.WARNING: "W", logging.ERROR: "E", logging.CRITICAL: "F"}
+)  # everything else is I
 
 
-class SchedulerLog(Instrument):
-    """Logs each pod's fate where that is asked for, and the bugs that end attempts, with their tracebacks, always."""
+def level(verbosity: int) -> int:
+    """Return the level of lines that are shown from `--v=verbosity` on."""
+    return logging.INFO - min(verbosity, MOST_VERBOSE)
 
-    def decided(self, decision: Decision, seconds: float) -> None:
-        """An attempt that found no node; one that did is told when the pod is bound."""
-        if decision.chosen is None:
-            _log.debug(
-                "unable to schedule pod %s, attempt %d: %s", decision.pod.key, decision.attempts, decision.message
-            )
 
-    def bound(self, queued: QueuedPod, node_name: str, now: float) -> None:
-        """A pod is on its node."""
-        _log.debug("bound pod %s to node %s, attempt %d", queued.pod.key, node_name, queued.attempts)
-
-    def binding_failed(self, pod: PodInfo, reason: str) -> None:
-        """A pod is not on the node chosen for it."""
-        _log.debug("pod %s was chosen a node, but not bound: %s", pod.key, reason)
-
-    def extender_failed(self, pod: PodInfo, asked: Asked) -> None:
-        """An extender failed: an operator has to know, whether or not the pod was scheduled all the same."""
-        outcome = "going on without it" if asked.is_ignored else "the pod is tried again"
-        _log.warning(
-            "extender %s failed to %s pod %s, %s: %s", asked.extender, asked.verb, pod.key, outcome, asked.problem
-        )
-
-    def broke(self, pod: PodInfo, error: Exception) -> None:
-        """Tell of a bug; the pod is tried again later."""
-        _log.error("scheduling pod %s hit a bug", pod.key, exc_info=error)
+def structured(logger: logging.Logger, at: int, message: str, **fields: Any) -> None:
+    """Log a message with named fields, as klog's InfoS does."""
+    if logger.isEnabledFor(at):
+        logger.log(at, "%s", message, extra={"fields": fields}, stacklevel=2)
 
 
 class TextFormatter(logging.Formatter):
-    """`Lmmdd hh:mm:ss.uuuuuu   pid file:line] message`, as klog."""
+    """`Lmmdd hh:mm:ss.uuuuuu   pid file:line] message`, as klog; fields follow as `name=value`."""
 
     def format(self, record: logging.LogRecord) -> str:
         """One record; a bug's traceback follows on lines of its own."""
         when = datetime.fromtimestamp(record.created).astimezone()
         letter = _LETTERS.get(record.levelno, "I")
         place = f"{record.filename}:{record.lineno}"
-        line = f"{letter}{when:%m%d %H:%M:%S.%f} {record.process:7d} {place}] {record.getMessage()}"
+        line = f"{letter}{when:%m%d %H:%M:%S.%f} {record.process:7d} {place}] {as_text(record)}"
         return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
 
 
@@ -81,15 +55,31 @@ class JsonFormatter(logging.Formatter):
         fields: dict[str, object] = {
             "ts": round(record.created * 1000, 3),
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="microseconds"),
-            "level": record.levelname.lower(),
+            "level": record.levelname.lower() if record.levelno > logging.INFO else "info",
             "caller": f"{record.filename}:{record.lineno}",
             "msg": record.getMessage(),
         }
         if record.levelno >= logging.ERROR:
             fields["err"] = self.formatException(record.exc_info) if record.exc_info else ""
         else:
-            fields["v"] = DEBUG_VERBOSITY if record.levelno <= logging.DEBUG else 0
-        return msgspec.json.encode(fields).decode()
+            fields["v"] = max(0, logging.INFO - record.levelno)
+        return msgspec.json.encode(fields | getattr(record, "fields", {})).decode()
+
+
+def as_text(record: logging.LogRecord) -> str:
+    """Return a record's message, and its fields if it has any, as klog writes them."""
+    fields: Mapping[str, Any] | None = getattr(record, "fields", None)
+    if fields is None:
+        return record.getMessage()
+    return " ".join([_quoted(record.getMessage()), *(f"{name}={_value(value)}" for name, value in fields.items())])
+
+
+def _value(value: Any) -> str:
+    return _quoted(value) if isinstance(value, str) else str(value)
+
+
+def _quoted(text: str) -> str:
+    return msgspec.json.encode(text).decode()
 
 
 def set_up(log_format: Format = "text", verbosity: int = 0, stream: TextIO | None = None) -> None:
@@ -99,4 +89,4 @@ def set_up(log_format: Format = "text", verbosity: int = 0, stream: TextIO | Non
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(logging.DEBUG if verbosity >= LIBRARIES_VERBOSITY else logging.WARNING)
-    logging.getLogger("berth").setLevel(logging.DEBUG if verbosity >= DEBUG_VERBOSITY else logging.INFO)
+    logging.getLogger("berth").setLevel(level(verbosity))

@@ -15,7 +15,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from berth.cycle.decision import Decision
-from berth.runtime.logs import SchedulerLog
+from berth.runtime.cycle_log import SchedulerLog
 from berth.runtime.tallies import CounterTally, HistogramTally, exponential_buckets
 from berth.state.pod_info import PodInfo
 from berth.state.queued_pod import QueuedPod
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 PREFIX = "scheduler_"
 MOST_ATTEMPTS_TOLD_APART = 15
 
-_CYCLE_BUCKETS = exponential_buckets(0.001, 2, 15)
-_EVENT_BUCKETS = exponential_buckets(0.0001, 2, 12)
+CYCLE_BUCKETS = exponential_buckets(0.001, 2, 15)
+EVENT_BUCKETS = exponential_buckets(0.0001, 2, 12)
 
 
 class Metrics(SchedulerLog, Collector):
@@ -39,56 +39,64 @@ class Metrics(SchedulerLog, Collector):
         self._scheduler: LiveScheduler | None = None
         self._started: dict[str, tuple[float, str]] = {}
         """When the attempts began whose bindings are under way, and their profiles, by pod uid."""
-        self.attempts = _counter(
+        self.attempts = counter(
             "schedule_attempts", "Attempts to schedule pods, by result and profile.", "result", "profile"
         )
-        self.attempt_duration = _histogram(
+        self.attempt_duration = histogram(
             "scheduling_attempt_duration_seconds",
             "Scheduling attempt latency in seconds (scheduling algorithm + binding).",
-            _CYCLE_BUCKETS,
+            CYCLE_BUCKETS,
             "result",
             "profile",
         )
-        self.algorithm_duration = _histogram(
-            "scheduling_algorithm_duration_seconds", "Scheduling algorithm latency in seconds.", _CYCLE_BUCKETS
+        self.algorithm_duration = histogram(
+            "scheduling_algorithm_duration_seconds", "Scheduling algorithm latency in seconds.", CYCLE_BUCKETS
         )
-        self.event_handling = _histogram(
-            "event_handling_duration_seconds", "Event handling latency in seconds.", _EVENT_BUCKETS, "event"
+        self.event_handling = histogram(
+            "event_handling_duration_seconds", "Event handling latency in seconds.", EVENT_BUCKETS, "event"
         )
-        self.extension_points = _histogram(
+        self.extension_points = histogram(
             "framework_extension_point_duration_seconds",
             "Latency of all plugins of an extension point, of one attempt in ten.",
-            _EVENT_BUCKETS,
+            EVENT_BUCKETS,
             "extension_point",
             "status",
             "profile",
         )
-        self.sli_duration = _histogram(
+        self.plugins = histogram(
+            "plugin_execution_duration_seconds",
+            "Duration of running a plugin over all nodes, of one attempt in ten.",
+            exponential_buckets(0.00001, 1.5, 20),
+            "plugin",
+            "extension_point",
+            "status",
+        )
+        self.sli_duration = histogram(
             "pod_scheduling_sli_duration_seconds",
             "Latency of a pod from its first attempt to its binding, which may take several attempts.",
             exponential_buckets(0.01, 2, 20),
             "attempts",
         )
-        self.pod_attempts = _histogram(
+        self.pod_attempts = histogram(
             "pod_scheduling_attempts", "Attempts until a pod was scheduled.", exponential_buckets(1, 2, 5)
         )
-        self.incoming = _counter(
+        self.incoming = counter(
             "queue_incoming_pods", "Pods added to scheduling queues, by event and queue.", "queue", "event"
         )
-        self.permit_wait = _histogram(
-            "permit_wait_duration_seconds", "Duration of waiting on permit.", _CYCLE_BUCKETS, "result"
+        self.permit_wait = histogram(
+            "permit_wait_duration_seconds", "Duration of waiting on permit.", CYCLE_BUCKETS, "result"
         )
-        self.after_flush = _counter(
+        self.after_flush = counter(
             "pod_scheduled_after_flush", "Pods scheduled after a flush of the unschedulable by age."
         )
-        self.victims = _histogram("preemption_victims", "Pods chosen to be preempted.", exponential_buckets(1, 2, 7))
-        self.preemption_duration = _histogram(
+        self.victims = histogram("preemption_victims", "Pods chosen to be preempted.", exponential_buckets(1, 2, 7))
+        self.preemption_duration = histogram(
             "preemption_goroutines_duration_seconds",
             "Duration of preemptions beside the scheduling cycles, until the last victim is asked to go.",
             exponential_buckets(0.01, 2, 20),
             "result",
         )
-        self.preemptions = _counter(
+        self.preemptions = counter(
             "preemption_goroutines_execution", "Preemptions beside the scheduling cycles, by result.", "result"
         )
         self.registry = CollectorRegistry(auto_describe=False)
@@ -122,9 +130,7 @@ class Metrics(SchedulerLog, Collector):
             self._ended("scheduled", started[1], self._stopwatch() - started[0])
         self.pod_attempts.observe(queued.attempts)
         if queued.initial_attempt is not None:
-            many = queued.attempts >= MOST_ATTEMPTS_TOLD_APART
-            attempts = f"{MOST_ATTEMPTS_TOLD_APART}+" if many else str(queued.attempts)
-            self.sli_duration.observe(now - queued.initial_attempt, (attempts,))
+            self.sli_duration.observe(now - queued.initial_attempt, (attempts_label(queued.attempts),))
         if queued.was_flushed:
             self.after_flush.add()
 
@@ -138,6 +144,10 @@ class Metrics(SchedulerLog, Collector):
     def extension_point(self, profile: str, point: str, status: str, seconds: float) -> None:
         """A point of a sampled attempt."""
         self.extension_points.observe(seconds, (point, status, profile))
+
+    def plugin_run(self, plugin: str, point: str, status: str, seconds: float) -> None:
+        """A plugin of a sampled attempt."""
+        self.plugins.observe(seconds, (plugin, point, status))
 
     def queue_incoming(self, queue: str, event: str) -> None:
         """A pod entered a queue."""
@@ -162,6 +172,7 @@ class Metrics(SchedulerLog, Collector):
         self.event_handling.observe(seconds, (event,))
 
     def _ended(self, result: str, profile: str, seconds: float) -> None:
+        """An attempt is over, with its binding where it had one."""
         labels = (result, profile)
         self.attempts.add(labels)
         self.attempt_duration.observe(seconds, labels)
@@ -172,29 +183,37 @@ class Metrics(SchedulerLog, Collector):
         """All families."""
         for tally in (
             self.attempts, self.attempt_duration, self.algorithm_duration, self.event_handling, self.extension_points,
-            self.sli_duration, self.pod_attempts, self.incoming, self.permit_wait, self.after_flush, self.victims,
-            self.preemption_duration, self.preemptions,
+            self.plugins, self.sli_duration, self.pod_attempts, self.incoming, self.permit_wait, self.after_flush,
+            self.victims, self.preemption_duration, self.preemptions,
         ):  # fmt: skip
             yield from tally.collect()
         if self._scheduler is not None:
             core = self._scheduler.core
             yield _preemption_attempts(core)
             yield _pending_pods(core)
-            yield _cache_size(core)
+            yield cache_size(core)
             yield _unschedulable_pods(core)
             yield _inflight_events(core)
             yield _pending_calls(self._scheduler.pending_calls)
 
 
-def _counter(name: str, help_text: str, *labels: str) -> CounterTally:
+def attempts_label(attempts: int) -> str:
+    """A number of attempts as a label; many are not told apart."""
+    return str(attempts) if attempts < MOST_ATTEMPTS_TOLD_APART else f"{MOST_ATTEMPTS_TOLD_APART}+"
+
+
+def counter(name: str, help_text: str, *labels: str) -> CounterTally:
+    """A counter with the scheduler's prefix."""
     return CounterTally(PREFIX + name, help_text, labels)
 
 
-def _histogram(name: str, help_text: str, bounds: Iterable[float], *labels: str) -> HistogramTally:
+def histogram(name: str, help_text: str, bounds: Iterable[float], *labels: str) -> HistogramTally:
+    """A histogram with the scheduler's prefix."""
     return HistogramTally(PREFIX + name, help_text, tuple(bounds), labels)
 
 
-def _gauge(name: str, help_text: str, label: str, values: Iterable[tuple[str, float]]) -> Metric:
+def gauge(name: str, help_text: str, label: str, values: Iterable[tuple[str, float]]) -> Metric:
+    """A gauge with the scheduler's prefix, of these values now."""
     family = GaugeMetricFamily(PREFIX + name, help_text, labels=(label,))
     for value, amount in values:
         family.add_metric((value,), amount)
@@ -215,13 +234,14 @@ def _pending_pods(core: "Core") -> Metric:
         "unschedulable": len(queue.unschedulable) - gated,
         "gated": gated,
     }
-    return _gauge("pending_pods", "Pending pods, by the queue they are in.", "queue", counts.items())
+    return gauge("pending_pods", "Pending pods, by the queue they are in.", "queue", counts.items())
 
 
-def _cache_size(core: "Core") -> Metric:
+def cache_size(core: "Core", name: str = "cache_size") -> Metric:
+    """How many nodes and pods the cache holds."""
     assumed = core.cache.assumed_count
     sizes = {"nodes": len(core.cache.table), "pods": len(core.cache), "assumed_pods": assumed}
-    return _gauge("cache_size", "Number of nodes, pods, and assumed (bound) pods in the cache.", "type", sizes.items())
+    return gauge(name, "Number of nodes, pods, and assumed (bound) pods in the cache.", "type", sizes.items())
 
 
 def _unschedulable_pods(core: "Core") -> Metric:
@@ -239,9 +259,9 @@ def _unschedulable_pods(core: "Core") -> Metric:
 
 def _inflight_events(core: "Core") -> Metric:
     counts = core.queue.in_flight.counts().items()
-    return _gauge("inflight_events", "Events kept because pods are being scheduled.", "event", counts)
+    return gauge("inflight_events", "Events kept because pods are being scheduled.", "event", counts)
 
 
 def _pending_calls(pending: dict[str, int]) -> Metric:
     text = "Requests to the API server that are under way or wait, by kind of call."
-    return _gauge("pending_async_api_calls", text, "call_type", pending.items())
+    return gauge("pending_async_api_calls", text, "call_type", pending.items())

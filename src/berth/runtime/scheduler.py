@@ -33,9 +33,9 @@ from berth.kube.events import EventRecorder
 from berth.kube.leader import LeaderElectionTimes, LeaderElector
 from berth.kube.transport import Transport
 from berth.runtime.chorus import Chorus
+from berth.runtime.cycle_log import SchedulerLog
 from berth.runtime.effects import Effects
 from berth.runtime.following import Following, event_of
-from berth.runtime.logs import SchedulerLog
 from berth.runtime.timing import TimedProfile
 
 SLICE_S = 0.005
@@ -142,6 +142,11 @@ class LiveScheduler:
     def pending_calls(self) -> dict[str, int]:
         """Requests to the API server that are under way or wait, by kind of call."""
         return self._effects.pending
+
+    @property
+    def prioritizing_extenders(self) -> int:
+        """How many extenders are being asked for scores."""
+        return self._effects.prioritizing
 
     @property
     def is_stopping(self) -> bool:

@@ -5,9 +5,10 @@ beginning. Requests are answered on the scheduler's own event loop, between cycl
 """
 
 import ipaddress
+import logging
 import os
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from aiohttp import web
@@ -23,6 +24,7 @@ METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 SHUTDOWN_TIMEOUT_S = 0.5
 
 _TRUE = ("", "1", "true")
+_log = logging.getLogger("berth.scheduler")
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
@@ -30,10 +32,20 @@ class PortTaken(RuntimeError):  # noqa: N818 - it says what happened
     """The address cannot be listened on."""
 
 
+class Listener(NamedTuple):
+    """A loopback address to serve on; port 0 is none, as kube-scheduler's flags say."""
+
+    host: str
+    port: int
+    flag: str = "--secure-port"
+    is_optional: bool = False
+    """Whether a port that is taken is no more than a pity."""
+
+
 class HealthServer:
     """Serves one live scheduler; with port 0 it serves nothing, as kube-scheduler's flag says."""
 
-    __slots__ = ("_checks", "_config", "_debugging", "_host", "_metrics", "_port", "_runner", "address")
+    __slots__ = ("_checks", "_config", "_debugging", "_listeners", "_metrics", "_runner", "address")
 
     def __init__(
         self,
@@ -43,34 +55,44 @@ class HealthServer:
         *,
         host: str = "127.0.0.1",
         port: int = 10259,
+        also: Listener | None = None,
     ) -> None:
+        """`also` is a second address for the same things."""
         self._checks = checks_of(scheduler)
         self._debugging = Debugging(scheduler)
         self._metrics = metrics
         self._config = config
-        self._host = host
-        self._port = port
+        wanted = (Listener(host, port), also)
+        self._listeners = [listener for listener in wanted if listener is not None and listener.port]
         self._runner: web.AppRunner | None = None
         self.address = ""
-        """Where it listens, once started."""
+        """Where it listens, once started; the first address if there are several."""
 
     async def start(self) -> None:
         """Listen; raises `PortTaken`."""
-        if not self._port:
+        if not self._listeners:
             return
         self._runner = web.AppRunner(self._application(), access_log=None, shutdown_timeout=SHUTDOWN_TIMEOUT_S)
         await self._runner.setup()
-        site = web.TCPSite(self._runner, self._host, self._port)
+        for listener in self._listeners:
+            await self._listen(self._runner, listener)
+
+    async def _listen(self, runner: web.AppRunner, listener: Listener) -> None:
+        site = web.TCPSite(runner, listener.host, listener.port)
         try:
             await site.start()
         except OSError as error:
-            await self.stop()
             reason = os.strerror(error.errno) if error.errno else str(error)
-            raise PortTaken(
-                f"cannot serve health and metrics on {self._host}:{self._port}: {reason}; is another scheduler "
-                "running here? Choose another --secure-port, or 0 to serve nothing"
-            ) from None
-        self.address = f"http://{self._host}:{self._port}"
+            problem = (
+                f"cannot serve health and metrics on {listener.host}:{listener.port}: {reason}; is another scheduler "
+                f"running here? Choose another {listener.flag}, or 0 to serve nothing"
+            )
+            if listener.is_optional:
+                _log.warning("%s", problem)
+                return
+            await self.stop()
+            raise PortTaken(problem) from None
+        self.address = self.address or f"http://{listener.host}:{listener.port}"
 
     async def stop(self) -> None:
         """Stop listening; safe to call twice."""

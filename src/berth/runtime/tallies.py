@@ -8,7 +8,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
 
-from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, Metric, SummaryMetricFamily
 
 Labels = tuple[str, ...]
 
@@ -42,6 +42,30 @@ class CounterTally:
         family = CounterMetricFamily(self._name, self._help, labels=self._labels)
         for labels, count in self._counts.items():
             family.add_metric(labels, count)
+        yield family
+
+
+class SummaryTally:
+    """Count and sum of values by label values; quantiles are nobody's business here."""
+
+    __slots__ = ("_help", "_labels", "_name", "_rows")
+
+    def __init__(self, name: str, help_text: str, labels: Sequence[str] = ()) -> None:
+        self._name = name
+        self._help = help_text
+        self._labels = tuple(labels)
+        self._rows: dict[Labels, tuple[int, float]] = {}
+
+    def observe(self, value: float, labels: Labels = ()) -> None:
+        """Count a value."""
+        count, total = self._rows.get(labels, (0, 0.0))
+        self._rows[labels] = (count + 1, total + value)
+
+    def collect(self) -> Iterable[Metric]:
+        """For the scrape."""
+        family = SummaryMetricFamily(self._name, self._help, labels=self._labels)
+        for labels, (count, total) in self._rows.items():
+            family.add_metric(labels, count, total)
         yield family
 
 

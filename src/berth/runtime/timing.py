@@ -1,7 +1,8 @@
 """Profiles that time their extension points: made for an instrument that wants to know, not otherwise.
 
 One attempt in ten is timed, so that looking costs next to nothing. A point's status is upstream's name of the code
-that it ended with.
+that it ended with. Of single plugins those of Filter and Score are timed, where they are asked: over all nodes at
+once, or over those that changed.
 """
 
 from collections.abc import Callable
@@ -9,10 +10,11 @@ from itertools import cycle
 from typing import Any, TypeVar
 
 from berth.framework.instrument import Instrument
+from berth.framework.memo import Compute
 from berth.framework.profile import Permitted, PreFiltered, Profile
-from berth.framework.scores import Scored
+from berth.framework.scores import Scored, ScoreRunner
 from berth.framework.status import Status
-from berth.framework.verdicts import Verdicts
+from berth.framework.verdicts import FilterRunner, Verdicts
 
 EVERY = 10
 """One attempt in so many is timed."""
@@ -31,6 +33,8 @@ class TimedProfile(Profile):
         self._stopwatch = stopwatch
         self._turns = cycle([True] + [False] * (EVERY - 1))
         self._is_timed = False
+        self.filters = [_TimedFilter(runner, self) for runner in profile.filters]
+        self.scorers = [_TimedScore(runner, self) for runner in profile.scorers]
 
     def run_pre_filter(self, *args: Any) -> PreFiltered:
         """The first point of an attempt decides whether it is timed."""
@@ -57,6 +61,15 @@ class TimedProfile(Profile):
         """Permit."""
         return self._timed("Permit", super().run_permit, args)
 
+    def time_plugin(self, name: str, point: str, run: Callable[..., Result], args: tuple[Any, ...]) -> Result:
+        """Run one plugin, and tell how long it took if this attempt is timed."""
+        if not self._is_timed:
+            return run(*args)
+        started = self._stopwatch()
+        result = run(*args)
+        self._instrument.plugin_run(name, point, status_of(result), self._stopwatch() - started)
+        return result
+
     def _timed(self, point: str, run: Callable[..., Result], args: tuple[Any, ...]) -> Result:
         if not self._is_timed:
             return run(*args)
@@ -64,6 +77,37 @@ class TimedProfile(Profile):
         result = run(*args)
         self._instrument.extension_point(self.name, point, status_of(result), self._stopwatch() - started)
         return result
+
+
+class _TimedFilter(FilterRunner):
+    """One Filter plugin, timed."""
+
+    __slots__ = ("_profile",)
+
+    def __init__(self, runner: FilterRunner, profile: TimedProfile) -> None:
+        super().__init__(runner.plugin)
+        self._profile = profile
+
+    def compute(self, *args: Any) -> Compute:
+        ask = super().compute(*args)
+        return lambda rows: self._profile.time_plugin(self.name, "Filter", ask, (rows,))
+
+
+class _TimedScore(ScoreRunner):
+    """One Score plugin, timed where it works out its raw scores."""
+
+    __slots__ = ("_profile",)
+
+    def __init__(self, runner: ScoreRunner, profile: TimedProfile) -> None:
+        super().__init__(runner.plugin, runner.weight)
+        self._profile = profile
+
+    def compute(self, *args: Any) -> Compute:
+        ask = super().compute(*args)
+        return lambda rows: self._profile.time_plugin(self.name, "Score", ask, (rows,))
+
+    def _raw(self, *args: Any) -> Any:
+        return self._profile.time_plugin(self.name, "Score", super()._raw, args)
 
 
 def status_of(result: Any) -> str:

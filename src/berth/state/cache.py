@@ -13,10 +13,12 @@ table and the pod index are what comes out. A pod's states:
 
 `add` of a pod nobody assumed goes straight to added; `add` on another node than assumed moves it there: the API
 server is right. An assumed pod whose binding has not finished never expires. Only a generation whose `assumed_ttl_s`
-is set expires anything (the seeds' did, after 30 s); today's waits for the watch, however long that takes.
+is set expires anything (that of v1.20 does, after 30 s, in a sweep every second); today's waits for the watch,
+however long that takes.
 """
 
 from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
 import msgspec
 
@@ -43,14 +45,28 @@ class PodState:
         self.deadline: float | None = None
 
 
+class Expired(NamedTuple):
+    """What a sweep found: pods it took back, as they were counted, and assumed pods whose binding is under way."""
+
+    pods: list[PodInfo]
+    unfinished: list[PodInfo]
+
+
+NOTHING_EXPIRED = Expired([], [])
+
+
 class Cache:
     """Nodes, the pods on them, and the indexes over both."""
 
-    def __init__(self, assumed_ttl_s: float | None = None, capacity: int = 64) -> None:
+    def __init__(self, assumed_ttl_s: float | None = None, capacity: int = 64, *, sweep_period_s: float = 0.0) -> None:
+        """`sweep_period_s`: how often overdue pods are looked for; 0 finds each the moment it is overdue."""
         self.table = NodeTable(capacity)
         self.index = PodIndex(capacity, self._pods_on_rows)
         self.assumed_ttl_s = assumed_ttl_s
+        self._sweep_period_s = sweep_period_s
+        self._next_sweep = float("-inf")
         self._states: dict[str, PodState] = {}
+        self._assumed: dict[str, PodState] = {}
         self._snapshot_at = (0, 0)
 
     def __len__(self) -> int:
@@ -59,7 +75,7 @@ class Cache:
     @property
     def assumed_count(self) -> int:
         """How many pods are counted on trust."""
-        return sum(state.assumed for state in self._states.values())
+        return len(self._assumed)
 
     def state_of(self, uid: str) -> PodState | None:
         """Return where a pod is counted, or None."""
@@ -106,23 +122,22 @@ class Cache:
         if state is not None and state.assumed:
             self._uncount(uid, state)
 
-    def expire(self, now: float) -> list[PodInfo]:
-        """Take back the assumed pods whose confirmation is overdue, and return them."""
-        if self.assumed_ttl_s is None:
-            return []
+    def expire(self, now: float) -> Expired:
+        """Take back the assumed pods whose confirmation is overdue, if a sweep is due; say which, and which stay."""
+        if self.assumed_ttl_s is None or now < self._next_sweep:
+            return NOTHING_EXPIRED
+        self._next_sweep = now + self._sweep_period_s
+        unfinished = [state.pod for state in self._assumed.values() if not state.binding_finished]
         overdue = [
-            (uid, state)
-            for uid, state in self._states.items()
-            if state.assumed and state.deadline is not None and now >= state.deadline
+            (uid, state) for uid, state in self._assumed.items() if state.deadline is not None and now >= state.deadline
         ]
-        return [self._taken_off(uid, state) for uid, state in overdue]
+        return Expired([self._taken_off(uid, state) for uid, state in overdue], unfinished)
 
     def next_expiry(self) -> float | None:
-        """Return when the next assumed pod expires, or None where none ever does."""
-        if self.assumed_ttl_s is None:
-            return None
-        deadlines = (state.deadline for state in self._states.values() if state.assumed)
-        return min((deadline for deadline in deadlines if deadline is not None), default=None)
+        """Return when a sweep will next find something, or None where nothing is to expire."""
+        deadlines = (state.deadline for state in self._assumed.values())
+        first = min((deadline for deadline in deadlines if deadline is not None), default=None)
+        return None if first is None else max(first, self._next_sweep)
 
     def add_pod(self, pod: PodInfo) -> None:
         """Take a bound pod as the API server has it: new, confirmed, moved or changed."""
@@ -131,6 +146,7 @@ class Cache:
             self._count(pod, pod.node_name, assumed=False)
             return
         state.assumed, state.deadline = False, None
+        self._assumed.pop(pod.uid, None)
         if self.table.names[state.row] == pod.node_name and same_for_scheduling(state.pod, pod):
             self.table.replace_pod(state.row, pod)
             state.pod = pod
@@ -163,7 +179,9 @@ class Cache:
         self._match_capacity()
         self.table.add_pod(row, pod)
         self.index.add_pod(row, pod)
-        self._states[pod.uid] = PodState(pod, row, assumed)
+        state = self._states[pod.uid] = PodState(pod, row, assumed)
+        if assumed:
+            self._assumed[pod.uid] = state
 
     def _taken_off(self, uid: str, state: PodState) -> PodInfo:
         pod = on_node(state.pod, self.table.names[state.row])
@@ -172,6 +190,7 @@ class Cache:
 
     def _uncount(self, uid: str, state: PodState) -> None:
         del self._states[uid]
+        self._assumed.pop(uid, None)
         self.index.remove_pod(state.row, state.pod)
         self.table.remove_pod(state.row, state.pod)
 

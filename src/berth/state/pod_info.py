@@ -206,6 +206,11 @@ class PodInfo:
         """Say whether the pod is being deleted."""
         return self.metadata.deletion_timestamp is not None
 
+    def is_told_why(self, reason: str, message: str) -> bool:
+        """Say whether the pod's condition says already that it is not scheduled, and for this reason."""
+        told = ("PodScheduled", "False", reason, message)
+        return any((each.type, each.status, each.reason, each.message) == told for each in self.status.conditions)
+
     @property
     def requests(self) -> Requests:
         """What the pod asks of a node, overhead included; not to be changed."""

@@ -9,7 +9,7 @@ deletes them.
 
 import random
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -18,10 +18,14 @@ from berth.api.meta import Condition
 from berth.api.pod import Pod
 from berth.config.feature_gates import feature_gates
 from berth.config.load import default_config, load_config
+from berth.config.types import Generation as GenerationName
+from berth.config.types import SchedulerConfiguration
 from berth.core import Core
 from berth.extender.answering import AnswerCall, answered
 from berth.framework.effects import Answer, Bind, CallExtenders, Effect, EmitEvent, EvictPod, PatchPodStatus, Request
+from berth.framework.instrument import Instrument
 from berth.framework.registry import Registry
+from berth.generation import Generation, generation_of
 from berth.intake import ObjectEvent
 from berth.plugins.registry import in_tree_registry
 from berth.testing.builders import NodeBuilder, PodBuilder
@@ -41,13 +45,25 @@ class VirtualCluster:
         gates: Mapping[str, bool] | None = None,
         seed: int = 0,
         memos: bool = True,
+        generation: GenerationName | None = None,
+        instrument: Instrument | None = None,
+        stopwatch: Callable[[], float] = lambda: 0.0,
     ) -> None:
+        """`generation` lays the queue's and the cache's rules of that generation over the configuration's."""
         registry = in_tree_registry().merge(Registry(plugins or {}, "a test"))
         switched = feature_gates(gates or {})
         document = dict(config) if config is not None else None
         loaded = default_config(switched) if document is None else load_config(document, "a test's config", switched)
         self.now = 0.0
-        self.core = Core(loaded, registry, rng=random.Random(seed), memos=memos)
+        self.core = Core(
+            loaded,
+            registry,
+            rng=random.Random(seed),
+            memos=memos,
+            instrument=instrument,
+            stopwatch=stopwatch,
+            generation=None if generation is None else _with_rules(loaded, generation),
+        )
         self.objects: dict[tuple[str, str], Any] = {}
         self.effects: list[Effect] = []
         """Everything the core has asked for, oldest first."""
@@ -188,6 +204,19 @@ class VirtualCluster:
         if patch.nominated_node_name is not None:
             status = msgspec.structs.replace(status, nominated_node_name=patch.nominated_node_name)
         self.put(msgspec.structs.replace(pod, status=status))
+
+
+def _with_rules(config: SchedulerConfiguration, name: GenerationName) -> Generation:
+    """The configuration's plugins and decisions, with another generation's queue and cache."""
+    own, rules = generation_of(config), generation_of(msgspec.structs.replace(config, generation=name))
+    return msgspec.structs.replace(
+        own,
+        name=rules.name,
+        queue=rules.queue,
+        assumed_ttl_s=rules.assumed_ttl_s,
+        assumed_sweep_period_s=rules.assumed_sweep_period_s,
+        forgets_missing_nodes=rules.forgets_missing_nodes,
+    )
 
 
 def _identity(obj: Any) -> tuple[str, str]:

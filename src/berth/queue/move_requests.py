@@ -1,0 +1,166 @@
+"""The queue of v1.17 to v1.20: no hints; what happens in the cluster is a request to move all unschedulable pods.
+
+                  ┌────────── pop: cycle + 1 ──────────→ being scheduled ──→ bound
+                  │                                            │ failed
+      add ──→ active ←─── every 1 s ─── backoff ←── a move was requested in this cycle
+                  ↑                        ↑                   │ else
+                  └── backoff over ── move request,            ↓
+                                      every 30 s if 60 s old ← unschedulable
+
+A pod that is being scheduled cannot be moved. So each move request notes the cycle that it came in; whoever fails in
+that cycle or before goes to backoff instead of the unschedulable, since what it missed may be what it waits for.
+Errors wait like any failure. Chosen by `QueuePolicy.hints`; what it shares with today's is in `queue`.
+Source: pkg/scheduler/internal/queue/scheduling_queue.go and pkg/scheduler/eventhandlers.go of release-1.20.
+"""
+
+from collections.abc import Iterable
+from types import MappingProxyType
+from typing import Any
+
+from berth.api.node import Node
+from berth.api.storage import StorageClass
+from berth.framework.events import Action, ClusterEvent
+from berth.queue.in_flight import Happened
+from berth.queue.queue import SchedulingQueue
+from berth.queue.waking import Strategy
+from berth.state.pod_info import PodInfo
+from berth.state.queued_pod import QueuedPod
+
+ASSIGNED_POD_ADD, ASSIGNED_POD_UPDATE = "AssignedPodAdd", "AssignedPodUpdate"
+FAILURE, TIMEOUT = "ScheduleAttemptFailure", "UnschedulableTimeout"
+WAIT_FOR_FIRST_CONSUMER = "WaitForFirstConsumer"
+
+MOVES = MappingProxyType(
+    {
+        "NodeAdd": "NodeAdd",
+        "AssignedPodAdd": ASSIGNED_POD_ADD,
+        "AssignedPodDelete": "AssignedPodDelete",
+        "PersistentVolumeAdd": "PvAdd",
+        "PersistentVolumeUpdate": "PvUpdate",
+        "PersistentVolumeClaimAdd": "PvcAdd",
+        "PersistentVolumeClaimUpdate": "PvcUpdate",
+        "StorageClassAdd": "StorageClassAdd",
+        "ServiceAdd": "ServiceAdd",
+        "ServiceUpdate": "ServiceUpdate",
+        "ServiceDelete": "ServiceDelete",
+        "CSINodeAdd": "CSINodeAdd",
+        "CSINodeUpdate": "CSINodeUpdate",
+    }
+)
+"""Which of today's events were move requests, and what they were called in metrics; others moved nobody."""
+
+
+class MoveRequestQueue(SchedulingQueue):
+    """Pending pods, woken by move requests."""
+
+    move_request_cycle: int = -1
+    """The scheduling cycle in which the last move request came."""
+    _next_backoff_flush: float | None = None
+
+    def move(self, event: ClusterEvent, old: Any, new: Any, now: float, *, except_uid: str = "") -> None:
+        """Request a move, if that time's scheduler would have."""
+        label = move_label(event, old, new)
+        if label is not None:
+            concerned = (q for q in self.unschedulable.values() if q.pod.uid != except_uid and _concerns(label, q, new))
+            self._move_to_active_or_backoff(tuple(concerned), label, now)
+
+    def add_unschedulable(
+        self, queued: QueuedPod, unschedulable: Iterable[str], pending: Iterable[str], now: float
+    ) -> None:
+        """Take back a popped pod that was not placed, for whatever reason."""
+        uid = queued.pod.uid
+        queued.unschedulable_plugins, queued.pending_plugins = frozenset(unschedulable), frozenset(pending)
+        queued.timestamp = now
+        self._note_nomination(queued.pod)
+        # Besides move requests: the pod's own change, or the core's word that it should be tried again.
+        missed_something = any(True for _ in self.in_flight.events_since_start(uid))
+        self.in_flight.done(uid)
+        if missed_something or self.move_request_cycle >= self.scheduling_cycle:
+            self._to_backoff(queued, FAILURE)
+        else:
+            self._requeue(queued, Strategy.SKIP, FAILURE, now)
+
+    def backoff_deadline(self) -> float | None:
+        """Return when the next flush finds a pod whose backoff is over."""
+        over = super().backoff_deadline()
+        return None if over is None else max(over, self._next_backoff_flush or 0.0)
+
+    def flush_backoff(self, now: float) -> None:
+        """Move on the pods whose backoff is over, every so often."""
+        if self._next_backoff_flush is None or now >= self._next_backoff_flush:
+            self._next_backoff_flush = now + self.policy.backoff_flush_period_s
+            super().flush_backoff(now)
+
+    def _flush_unschedulable(self, now: float) -> None:
+        old = tuple(
+            queued for queued in self.unschedulable.values() if now - queued.timestamp > self.policy.unschedulable_age_s
+        )
+        for queued in old:
+            queued.was_flushed = True
+        if old:
+            self._move_to_active_or_backoff(old, TIMEOUT, now)
+
+    def _wake_by_own_change(self, queued: QueuedPod, events: Iterable[Happened], now: float) -> None:
+        """A change of the pod itself brings it back at once, whatever its backoff."""
+        for happened in events:
+            del self.unschedulable[queued.pod.uid]
+            self._to_active(queued, happened.event.label, now)
+            return
+
+    def _move_to_active_or_backoff(self, pods: Iterable[QueuedPod], event: str, now: float) -> None:
+        for queued in pods:
+            del self.unschedulable[queued.pod.uid]
+            self._requeue(queued, Strategy.AFTER_BACKOFF, event, now)
+        self.move_request_cycle = self.scheduling_cycle
+
+    def _to_backoff_or_active(self, queued: QueuedPod, event: str, now: float) -> None:
+        if self._backoff_time(queued) > now:
+            self._to_backoff(queued, event)
+        else:
+            self._to_active(queued, event, now)
+
+    def _to_backoff(self, queued: QueuedPod, event: str) -> None:
+        queued.backoff_until = self._backoff_time(queued)
+        self.backoff.push(queued)
+        self._on_incoming("backoff", event)
+
+    def _backoff_time(self, queued: QueuedPod) -> float:
+        """When a pod's backoff ends: all attempts count, whatever they failed of."""
+        return queued.timestamp + self.policy.backoff_s(queued.attempts)
+
+
+def move_label(event: ClusterEvent, old: Any, new: Any) -> str | None:
+    """Return that time's name of a move request, or None where there was none."""
+    if isinstance(old, Node) and isinstance(new, Node):
+        return _node_change(old, new)
+    if event.resource == "Pod" and event.action & Action.UPDATE:
+        return ASSIGNED_POD_UPDATE
+    if isinstance(new, StorageClass) and new.volume_binding_mode != WAIT_FOR_FIRST_CONSUMER:
+        return None
+    return MOVES.get(event.label)
+
+
+def _node_change(old: Node, new: Node) -> str | None:
+    """Return the first respect in which a node has changed; becoming unschedulable helps nobody."""
+    if old.spec.unschedulable and not new.spec.unschedulable:
+        return "NodeSpecUnschedulableChange"
+    if old.status.allocatable != new.status.allocatable:
+        return "NodeAllocatableChange"
+    if old.metadata.labels != new.metadata.labels:
+        return "NodeLabelChange"
+    if old.spec.taints != new.spec.taints:
+        return "NodeTaintChange"
+    if _conditions(old) != _conditions(new):
+        return "NodeConditionChange"
+    return None
+
+
+def _conditions(node: Node) -> dict[str, str]:
+    return {condition.type: condition.status for condition in node.status.conditions}
+
+
+def _concerns(label: str, queued: QueuedPod, new: Any) -> bool:
+    """Say whether a move request moves this pod: an assigned pod helps only those whose affinity speaks of it."""
+    if label not in (ASSIGNED_POD_ADD, ASSIGNED_POD_UPDATE) or not isinstance(new, PodInfo):
+        return True
+    return any(term.matches(new, {}) for term in queued.pod.required_affinity_terms)

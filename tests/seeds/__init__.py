@@ -1,0 +1,1 @@
+"""The table of docs/seeds.md, and the proof that it is true."""
