@@ -39,6 +39,8 @@ JOURNAL_AT_MOST = 64
 """After so many repairs, or as many rows as there are, a column is copied: snapshots of the old one need undo no more
 than these, and a journal is never much larger than its column."""
 
+NOTHING = np.zeros(0)
+
 Journal = list[tuple[NDArray[np.intp], Column]]
 
 
@@ -128,23 +130,26 @@ class MemoEntry:
         """When it was last asked for, in refreshes of `Memos`."""
         self.versions: tuple[int, ...] = ()
         self.node_position = self.pod_position = -1
+        self.epoch = 0
+        self.column: Column = NOTHING
+        self.extra: Any = None
+        self._journal: Journal = []
+        self._journaled = 0
+        """How many rows the journal holds."""
         self._snapshot: ColumnSnapshot | None = None
         self.made: Any = None
         """What its plugin's runner makes of the column as it stands; None once that has changed."""
-        self.drop()
 
     def drop(self) -> None:
         """Let go of the column: whoever still holds the entry must not hold the memory."""
         self.is_kept = False
         self.epoch = 0
-        self.set(np.zeros(0), None)
+        self.set(NOTHING, None)
 
     def set(self, column: Column, extra: Any) -> None:
         """Take a column that was computed as a whole."""
         self.column, self.extra = column, extra
-        self._journal: Journal = []
-        self._journaled = 0
-        """How many rows the journal holds."""
+        self._journal, self._journaled = [], 0
         self._changed()
 
     def snapshot(self) -> ColumnSnapshot:

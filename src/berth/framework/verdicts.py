@@ -114,13 +114,20 @@ def call_filter(plugin: Any, state: CycleState, pod: PodInfo, node: Any) -> Stat
 class FilterPlan:
     """Which plugins have something to say of pods of one shape, and where their answers are kept."""
 
-    __slots__ = ("slots", "sum_key")
+    __slots__ = ("_profile", "_sum_key", "slots")
 
     def __init__(self, runners: Sequence[FilterRunner], profile: str, skipped: Set[str], pod: PodInfo) -> None:
         """Make the plan for pods of this pod's shape where these plugins skip."""
         self.slots = [runner.slot(profile, pod) for runner in runners if runner.name not in skipped]
-        keys = [slot.key for slot in self.slots if slot.key is not None]
-        self.sum_key = MemoKey("passing", profile, *keys)
+        self._profile = profile
+        self._sum_key: MemoKey | None = None
+
+    @property
+    def sum_key(self) -> MemoKey:
+        """Whose mask the columns that are kept make together."""
+        if self._sum_key is None:
+            self._sum_key = MemoKey("passing", self._profile, *[s.key for s in self.slots if s.key is not None])
+        return self._sum_key
 
     def ask(
         self, memos: Memos, state: CycleState, pod: PodInfo, slots: Sequence[Slot] | None = None
