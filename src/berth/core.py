@@ -20,6 +20,8 @@ from berth.cycle.binding import bind_pod, reserve_and_permit, undo, will_wait
 from berth.cycle.decision import Decision
 from berth.cycle.evicting import Evictor
 from berth.cycle.extending import tell_failures
+from berth.cycle.group import GroupCycle
+from berth.cycle.group_outcome import Outlets
 from berth.cycle.missing_node import find_gone, missing_node
 from berth.cycle.schedule import Search, schedule_pod
 from berth.extender.http_extender import Whole, as_known, build_extenders
@@ -42,6 +44,7 @@ from berth.queue.waking import WakeTable
 from berth.state.cache import Cache, on_node
 from berth.state.nominator import Nominator
 from berth.state.objects import ObjectStore
+from berth.state.pod_groups import group_of
 from berth.state.pod_info import PodInfo
 from berth.state.queued_pod import QueuedPod
 
@@ -82,17 +85,15 @@ class Core:
         self.profiles = build_profiles(config, registry, handle, self.memos, build_extenders(config.extenders, whole))
         self.queue = self._make_queue()
         self.evictions = handle.evictions
-        self._evictor = Evictor(
-            handle,
-            self.queue,
-            tell=lambda effect: self._effects.append(effect),
-            start=lambda s: self._advance(s, None),
-            instrument=self.instrument,
-        )
+        outlets = self._outlets()
+        self._evictor = Evictor(handle, self.queue, tell=outlets.tell, start=outlets.start, instrument=self.instrument)
         self.search = Search(self.cache.table, self._break_tie)
         enabled = config.feature_gates.enabled
         counting = Counting(enabled("PodLevelResources"), enabled("InPlacePodLevelResourcesVerticalScaling"))
-        self.intake = Intake(self.cache, self.objects, self.queue, frozenset(self.profiles), counting)
+        self._schedules_groups = enabled("GenericWorkload")
+        groups = handle.pod_groups if self._schedules_groups else None
+        self.intake = Intake(self.cache, self.objects, self.queue, frozenset(self.profiles), counting, groups)
+        self._groups = GroupCycle.of(self, handle, self._evictor, outlets, stopwatch)
         self._tells_expectation = enabled("NominatedNodeNameForExpectation")
         self._effects: list[Effect] = []
         self._cycle: Steps | None = None
@@ -151,6 +152,10 @@ class Core:
     def _schedule_one(self, queued: QueuedPod) -> Steps:
         """One scheduling cycle, and the start of a binding cycle if it found a node."""
         pod = queued.pod
+        group = group_of(pod) if self._schedules_groups else None
+        if group is not None:
+            yield from self._groups.run(queued, group)
+            return
         if not self.intake.is_wanted(pod):
             self.queue.done(pod.uid)
             return
@@ -162,7 +167,6 @@ class Core:
         except Exception as bug:  # one pod's bad luck must not stop the others
             attempt.error, attempt.chosen_row = self._broke(pod, bug).message, None
         self._record(attempt, queued, self._stopwatch() - attempt.started)
-        tell_failures(self.instrument, attempt)
         if attempt.chosen_row is None:
             self._reject(queued, attempt)
             return
@@ -311,6 +315,7 @@ class Core:
         if len(self.trace) > TRACED_PODS:
             self.trace.popitem(last=False)
         self.instrument.decided(decision, seconds)
+        tell_failures(self.instrument, attempt)
 
     def _node_names(self) -> tuple[str, ...]:
         position = self.cache.table.node_log.position
@@ -402,6 +407,10 @@ class Core:
             rng=self._rng,
             tell=lambda event: self._effects.append(event),
         )
+
+    def _outlets(self) -> Outlets:
+        tell, start = (lambda effect: self._effects.append(effect)), (lambda steps: self._advance(steps, None))
+        return Outlets(self._fail, self._binding_cycle, start, self._record, tell, self._broke)
 
     def _make_queue(self) -> SchedulingQueue:
         profiles = self.profiles

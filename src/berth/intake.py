@@ -17,6 +17,8 @@ from berth.framework.events import (
     ASSIGNED_POD_DELETE,
     NODE_ADD,
     NODE_DELETE,
+    UNSCHEDULED_POD_ADD,
+    UNSCHEDULED_POD_DELETE,
     Action,
     ClusterEvent,
 )
@@ -25,6 +27,7 @@ from berth.queue.in_flight import Happened
 from berth.queue.queue import SchedulingQueue
 from berth.state.cache import Cache
 from berth.state.objects import ObjectStore, key_of
+from berth.state.pod_groups import PodGroups, group_of
 from berth.state.pod_info import PodInfo, PodShapes
 
 FINISHED_PHASES = ("Succeeded", "Failed")
@@ -48,8 +51,11 @@ class Intake:
         queue: SchedulingQueue,
         scheduler_names: frozenset[str],
         counting: Counting = ALL_COUNTS,
+        pod_groups: PodGroups | None = None,
     ) -> None:
         self._cache = cache
+        self._groups = pod_groups
+        """Which pods belong to which group; None where groups mean nothing to this scheduler."""
         self._objects = objects
         self._queue = queue
         self._scheduler_names = scheduler_names
@@ -95,6 +101,8 @@ class Intake:
             return gone
         pod = self.info(obj)
         self._pods[pod.key] = pod
+        if self._groups is not None:
+            self._groups.put(pod)
         if pod.node_name:
             self._put_bound(old, pod, now)
         else:
@@ -123,19 +131,31 @@ class Intake:
     def _queue_pending(self, old: PodInfo | None, pod: PodInfo, now: float) -> None:
         if pod.is_terminating:
             self._queue.delete(pod.uid)
+            self._tell_group(UNSCHEDULED_POD_DELETE, pod, None, now)
         elif old is None or old.node_name:
             self._queue.add(pod, now)
+            self._tell_group(UNSCHEDULED_POD_ADD, None, pod, now)
         else:
             changes = [] if is_schedulers_own(old, pod) else pod_changes(old, pod)
             self._queue.update(pod, [Happened(change, old, pod) for change in changes], now)
 
     def _remove_pod(self, pod: PodInfo, now: float) -> list[str]:
         del self._pods[pod.key]
+        if self._groups is not None:
+            self._groups.remove(pod)
         self._queue.delete(pod.uid)
         counted = self._cache.remove_pod(pod.uid)
         if counted is not None:
             self._queue.move(ASSIGNED_POD_DELETE, counted, None, now)
+            return [pod.uid]
+        self._tell_group(UNSCHEDULED_POD_DELETE, pod, None, now)
         return [pod.uid]
+
+    def _tell_group(self, event: ClusterEvent, old: PodInfo | None, new: PodInfo | None, now: float) -> None:
+        """A member without a node has come or gone: the others of its group may wait for just that."""
+        member = new or old
+        if self._groups is not None and member is not None and group_of(member) is not None:
+            self._queue.move(event, old, new, now, except_uid=member.uid)
 
     def _take_node(self, event: ObjectEvent, now: float) -> None:
         node: Node = event.obj

@@ -184,11 +184,12 @@ def test_the_result_is_validated_again():
 
 def test_feature_gates_reach_the_default_profile():
     config = load_configuration(
-        parse("--feature-gates=NodeDeclaredFeatures=false", "--feature-gates=GangScheduling=true")
+        parse("--feature-gates=NodeDeclaredFeatures=false", "--feature-gates=GenericWorkload=true,GangScheduling=true")
     )
     assert config.feature_gates.enabled("GangScheduling")
     names = [plugin.name for plugin in config.profiles[0].plugins.multi_point.enabled]
     assert "NodeDeclaredFeatures" not in names
+    assert "GangScheduling" in names
 
 
 def test_ignored_flags_are_said_to_be():

@@ -68,9 +68,18 @@ def test_refuses(text, message):
 
 
 def test_mapping_is_checked_like_the_flag():
-    assert feature_gates({"GangScheduling": True}).enabled("GangScheduling")
+    assert feature_gates({"GenericWorkload": True, "GangScheduling": True}).enabled("GangScheduling")
     with pytest.raises(ConfigError, match="unrecognized feature gate"):
         feature_gates({"Nope": True})
+
+
+# The text: staging/src/k8s.io/component-base/featuregate/feature_gate.go; the need: pkg/features/kube_features.go
+@pytest.mark.parametrize("name", ["GangScheduling", "TopologyAwareWorkloadScheduling", "WorkloadAwarePreemption"])
+def test_gates_of_pod_groups_need_the_pod_groups(name):
+    with pytest.raises(ConfigError) as caught:
+        parse_feature_gates(f"{name}=true")
+    assert f"{name} is enabled, but depends on features that are disabled: [GenericWorkload]" in str(caught.value)
+    assert parse_feature_gates(f"{name}=true,GenericWorkload=true").enabled(name)
 
 
 def test_asking_for_an_unknown_gate_is_a_bug():

@@ -20,6 +20,9 @@ DynamicResources ResourceClaim Add+Update
 DynamicResources Pod UpdatePodGeneratedResourceClaim
 DynamicResources DeviceClass Add+Update
 DynamicResources ResourceSlice Add+Update
+GangScheduling Pod Add
+GangScheduling UnscheduledPod Add
+GangScheduling PodGroup Add
 InterPodAffinity Pod Add+UpdatePodLabel+Delete
 InterPodAffinity Node Add+UpdateNodeLabel
 NodeAffinity Node Add+UpdateNodeLabel
@@ -82,7 +85,7 @@ def action_of(text):
 
 
 def plugins():
-    profile = VirtualCluster(config=REJECTING_DEFAULTS).core.profiles["default-scheduler"]
+    profile = VirtualCluster(config=REJECTING_DEFAULTS, gates={"AllAlpha": True}).core.profiles["default-scheduler"]
     found = {plugin.name: plugin for point in ExtensionPoint for plugin in profile.at(point)}
     return {name: plugin for name, plugin in found.items() if hasattr(plugin, "events_to_register")}
 

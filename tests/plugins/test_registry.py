@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from berth.config.dump import dump_config
+from berth.config.feature_gates import feature_gates
 from berth.config.load import default_config, load_config
 from berth.config.plugin_args import decode_profile_args
 from berth.config.profiles import resolve_profiles
@@ -23,15 +24,36 @@ BINDS = {Point.RESERVE, Point.PRE_BIND}
 
 
 def test_the_plugins_are_those_of_the_default_profile_in_its_order():
-    (profile,) = default_config().profiles
+    (profile,) = default_config(feature_gates({"AllAlpha": True})).profiles
     assert REGISTRY.names == tuple(plugin.name for plugin in profile.plugins.multi_point.enabled)
     assert all(REGISTRY.factory(name).name == name for name in REGISTRY.names)
+
+
+# pkg/scheduler/apis/config/v1/default_plugins.go, applyFeatureGates
+@pytest.mark.parametrize(
+    ("gate", "plugins"),
+    [
+        ("GangScheduling", ["GangScheduling"]),
+        ("TopologyAwareWorkloadScheduling", ["TopologyPlacementGenerator", "PodGroupPodsCount"]),
+        ("WorkloadAwarePreemption", []),
+    ],
+)
+def test_plugins_of_pod_groups_come_last_and_only_with_their_gate(gate, plugins):
+    (without,), (profile,) = (
+        default_config(feature_gates({"GenericWorkload": True, **more})).profiles for more in ({}, {gate: True})
+    )
+    before, after = ([ref.name for ref in p.plugins.multi_point.enabled] for p in (without, profile))
+    assert after == before + plugins
+    assert [ref.weight for ref in profile.plugins.multi_point.enabled if ref.name == "PodGroupPodsCount"] in ([], [1])
 
 
 @pytest.mark.parametrize(
     ("name", "points"),
     [
         ("SchedulingGates", {Point.PRE_ENQUEUE}),
+        ("GangScheduling", {Point.PRE_ENQUEUE, Point.PERMIT}),
+        ("TopologyPlacementGenerator", {Point.PLACEMENT_GENERATE}),
+        ("PodGroupPodsCount", {Point.PLACEMENT_SCORE}),
         ("PrioritySort", {Point.QUEUE_SORT}),
         ("NodeUnschedulable", {Point.FILTER}),
         ("NodeName", FILTERS),

@@ -12,6 +12,7 @@ import msgspec
 
 from berth.cluster.store import Store
 from berth.cluster.transport import StoreTransport
+from berth.config.feature_gates import FeatureGates
 from berth.config.load import default_config
 from berth.explain import Explanation, explain
 from berth.runtime.metrics import Metrics
@@ -28,8 +29,8 @@ class InProcessScheduler:
 
     __slots__ = ("_live", "_server", "_stopping", "_transport", "task")
 
-    def __init__(self, store: Store, serve_on: int | None = 0) -> None:
-        config = default_config()
+    def __init__(self, store: Store, serve_on: int | None = 0, gates: FeatureGates | None = None) -> None:
+        config = default_config(gates)
         config = msgspec.structs.replace(
             config, leader_election=msgspec.structs.replace(config.leader_election, leader_elect=False)
         )

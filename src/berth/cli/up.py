@@ -15,6 +15,7 @@ import click
 
 if TYPE_CHECKING:
     from berth.cluster.embedded import EmbeddedCluster
+    from berth.config.feature_gates import FeatureGates
 
 MAX_NODES = 100_000
 MAX_DEVICES = 128  # what one ResourceSlice holds
@@ -52,6 +53,9 @@ MAX_DEVICES = 128  # what one ResourceSlice holds
     type=click.IntRange(0, 65535),
     help="Loopback port of the scheduler's metrics and decisions; 10259 or a free one by default, 0 for none.",
 )
+@click.option(
+    "--feature-gates", default="", metavar="NAME=true,...", help="Features of the scheduler to switch on or off."
+)
 @click.option("--token", default="", envvar="BERTH_TOKEN", help="Bearer token for clients; by default a random one.")
 def command(
     nodes: int,
@@ -65,6 +69,7 @@ def command(
     host: str,
     port: int,
     scheduler_port: int | None,
+    feature_gates: str,
     token: str,
 ) -> None:
     """Run an embedded cluster: API server, controllers, hollow nodes and the scheduler in one process.
@@ -76,13 +81,14 @@ def command(
     from berth.cluster.hollow.template import NodeTemplate
     from berth.runtime.serving import PortTaken
 
+    gates = _gates(feature_gates)
     _check_quantity("--node-cpu", node_cpu)
     _check_quantity("--node-memory", node_memory)
     template = NodeTemplate(cpu=node_cpu, memory=node_memory, pods=node_pods, zones=zone_names(zones))
     settings = ClusterSettings(nodes=nodes, template=template, devices_per_node=devices_per_node)
     cluster = EmbeddedCluster(settings, directory, host=host, port=port, token=token)
     try:
-        asyncio.run(_run(cluster, nodes, with_scheduler=not no_scheduler, scheduler_port=scheduler_port))
+        asyncio.run(_run(cluster, nodes, None if no_scheduler else gates, scheduler_port=scheduler_port))
     except PortTaken as error:
         raise click.ClickException(f"{error}".replace("--secure-port", "--scheduler-port")) from None
     except OSError as error:
@@ -114,13 +120,15 @@ def ready_text(cluster: "EmbeddedCluster", nodes: int, *, with_scheduler: bool, 
     )
 
 
-async def _run(cluster: "EmbeddedCluster", nodes: int, *, with_scheduler: bool, scheduler_port: int | None) -> None:
-    """Bring everything up, wait for a signal or for the scheduler to fail, take everything down."""
+async def _run(
+    cluster: "EmbeddedCluster", nodes: int, gates: "FeatureGates | None", *, scheduler_port: int | None
+) -> None:
+    """Bring everything up, with a scheduler if there are gates; wait for a signal or for the scheduler to fail; end."""
     from berth.cli.in_process import InProcessScheduler
 
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
     stopped = asyncio.create_task(stop_on_signals().wait())
-    scheduler = InProcessScheduler(cluster.store, scheduler_port) if with_scheduler else None
+    scheduler = InProcessScheduler(cluster.store, scheduler_port, gates) if gates is not None else None
     served = ""
     try:
         await cluster.start()
@@ -129,7 +137,7 @@ async def _run(cluster: "EmbeddedCluster", nodes: int, *, with_scheduler: bool, 
             served = await scheduler.serve()
             ends.add(scheduler.start())
             await scheduler.wait_until_ready()
-        click.echo(ready_text(cluster, nodes, with_scheduler=with_scheduler, served=served))
+        click.echo(ready_text(cluster, nodes, with_scheduler=scheduler is not None, served=served))
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
     finally:
         stopped.cancel()
@@ -145,6 +153,16 @@ def stop_on_signals() -> asyncio.Event:
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stopped.set)
     return stopped
+
+
+def _gates(text: str) -> "FeatureGates":
+    from berth.config.errors import ConfigError
+    from berth.config.feature_gates import parse_feature_gates
+
+    try:
+        return parse_feature_gates(text)
+    except ConfigError as error:
+        raise click.ClickException(str(error)) from None
 
 
 def _check_quantity(option: str, text: str) -> None:

@@ -43,11 +43,20 @@ _DEFAULT_MULTI_POINT: Final = (
     PluginRef("ImageLocality", 1),
     PluginRef("DefaultBinder"),
     PluginRef("NodeDeclaredFeatures"),
+    PluginRef("GangScheduling"),
+    PluginRef("TopologyPlacementGenerator"),
+    PluginRef("PodGroupPodsCount", 1),
 )
 
 # A plugin named here is in the default profile only while its gate is on.
 _GATE_OF_PLUGIN: Final[Mapping[str, str]] = MappingProxyType(
-    {"DynamicResources": "DynamicResourceAllocation", "NodeDeclaredFeatures": "NodeDeclaredFeatures"}
+    {
+        "DynamicResources": "DynamicResourceAllocation",
+        "NodeDeclaredFeatures": "NodeDeclaredFeatures",
+        "GangScheduling": "GangScheduling",
+        "TopologyPlacementGenerator": "TopologyAwareWorkloadScheduling",
+        "PodGroupPodsCount": "TopologyAwareWorkloadScheduling",
+    }
 )
 
 # The points that give a score, and so the only ones where weights count.

@@ -77,6 +77,16 @@ KNOWN_GATES: Final[Mapping[str, Gate]] = MappingProxyType(
 _GROUPS: Final[Mapping[str, Stage]] = MappingProxyType({"AllAlpha": Stage.ALPHA, "AllBeta": Stage.BETA})
 
 
+_NEEDS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+    {
+        "GangScheduling": ("GenericWorkload",),
+        "TopologyAwareWorkloadScheduling": ("GenericWorkload",),
+        "WorkloadAwarePreemption": ("GenericWorkload",),
+    }
+)
+"""Gates that mean nothing without others."""
+
+
 class FeatureGates(msgspec.Struct, frozen=True):
     """The gates as set; what is not set has its default."""
 
@@ -109,6 +119,8 @@ def parse_feature_gates(text: str) -> FeatureGates:
         else:
             settings[name] = flag
     errors.extend(_faults(settings))
+    if not errors:
+        errors.extend(_unmet(FeatureGates(overrides=settings)))
     if errors:
         raise ConfigError(errors)
     return FeatureGates(overrides=settings)
@@ -116,9 +128,10 @@ def parse_feature_gates(text: str) -> FeatureGates:
 
 def feature_gates(settings: Mapping[str, bool]) -> FeatureGates:
     """Gates from a mapping, checked like the command line's."""
-    if errors := tuple(_faults(settings)):
+    gates = FeatureGates(overrides=dict(settings))
+    if errors := tuple(_faults(settings)) or tuple(_unmet(gates)):
         raise ConfigError(errors)
-    return FeatureGates(overrides=dict(settings))
+    return gates
 
 
 def _faults(settings: Mapping[str, bool]) -> Iterable[str]:
@@ -135,6 +148,18 @@ def _faults(settings: Mapping[str, bool]) -> Iterable[str]:
             yield (
                 f"--feature-gates: cannot set feature gate {name} to {str(value).lower()}, "
                 f"feature is locked to {fixed}: leave it out"
+            )
+
+
+def _unmet(gates: FeatureGates) -> Iterable[str]:
+    """Say which gates are on whose needs are not met."""
+    for name, needs in _NEEDS.items():
+        missing = [need for need in needs if not gates.enabled(need)]
+        if missing and gates.enabled(name):
+            also = ",".join(f"{need}=true" for need in missing)
+            yield (
+                f"--feature-gates: {name} is enabled, but depends on features that are disabled: "
+                f"[{' '.join(missing)}]: add {also}"
             )
 
 

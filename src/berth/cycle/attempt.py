@@ -13,7 +13,7 @@ from berth.framework.interface import FeasibleNodes
 from berth.framework.profile import PreFiltered, Profile
 from berth.framework.scores import Scored
 from berth.framework.status import Status
-from berth.framework.verdicts import Verdicts
+from berth.framework.verdicts import Mask, Verdicts
 from berth.state.pod_info import PodInfo
 
 BASIC_CHECKS_DONE = "Basic checks done"
@@ -44,6 +44,7 @@ class Attempt:
         "chosen_row",
         "diagnosis",
         "error",
+        "held_back",
         "laps",
         "left_out",
         "nodes",
@@ -59,6 +60,7 @@ class Attempt:
         "stopwatch",
         "verdicts",
         "victims",
+        "within",
     )
 
     def __init__(self, profile: Profile, pod: PodInfo, stopwatch: Callable[[], float] = _no_time) -> None:
@@ -82,7 +84,11 @@ class Attempt:
         self.nominated_node_name: str | None = None
         self.victims: tuple[PodInfo, ...] = ()
         """The pods on the nominated node that have to go."""
+        self.within: Mask | None = None
+        """The rows of the placement that is tried for the pod's group, where only those were looked at."""
         self.error: str | None = None
+        self.held_back = ""
+        """Why a pod that a node was found for does not go there: its group has too few that do."""
 
     def lap(self, step: str) -> None:
         """Note that a step is done."""
@@ -102,4 +108,6 @@ class Attempt:
         """Return why the pod was not placed, as its condition and event say it."""
         if self.error is not None:
             return self.error
+        if self.held_back:
+            return self.held_back
         return self.diagnosis.message() if self.diagnosis is not None else ""

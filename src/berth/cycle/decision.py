@@ -38,6 +38,7 @@ class Decision:
         self.overlay = attempt.verdicts.overlay if attempt.verdicts is not None else Overlay()
         self._scored: Scored | None = attempt.scored
         self._sampled = attempt.sampled
+        self._within = attempt.within
         self.asked: list[Asked] = attempt.state.asked
         """What extenders were asked and what came of it; grows until the pod is bound."""
         self.left_out: dict[int, LeftOut] = attempt.left_out
@@ -49,7 +50,8 @@ class Decision:
     def searched(self) -> Mask:
         """The rows that were looked at."""
         wanted = self.pre_filter.node_names if self.pre_filter is not None else None
-        return np.array([bool(name) and (wanted is None or name in wanted) for name in self.names], dtype=np.bool_)
+        mask = np.array([bool(name) and (wanted is None or name in wanted) for name in self.names], dtype=np.bool_)
+        return mask if self._within is None else mask & self._within[: len(mask)]
 
     @lazy
     def feasible(self) -> NDArray[np.intp]:

@@ -6,8 +6,8 @@ have gone, or after a backoff where the API server refused. With the gate Schedu
 for them instead.
 """
 
-from collections.abc import Callable, Generator
-from typing import Any
+from collections.abc import Callable, Generator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from berth.cycle.attempt import Attempt
 from berth.framework.effects import Answer, Effect, EmitEvent, EvictPod, PatchPodStatus, PodRef
@@ -19,6 +19,21 @@ from berth.state.pod_info import PodInfo
 
 Eviction = Generator[Any, Any, str]
 """One eviction in progress: it yields effects, is sent their answers, and returns why it was refused, if it was."""
+
+
+class Preemptor(NamedTuple):
+    """For whom room is made: a pod, or a whole group."""
+
+    key: str
+    """What stands for it in `Evictions`."""
+    kind: str
+    """`pod` or `podgroup`, as the victims are told."""
+    uid: str
+    priority: int
+    uids: tuple[str, ...]
+    """The pods that wait for the room."""
+    ref_pod: PodInfo
+    """The pod, or one of the group."""
 
 
 class Evictor:
@@ -49,52 +64,66 @@ class Evictor:
         """Evict the victims of an attempt, if it has any."""
         if not attempt.victims:
             return
-        victims = [victim for victim in attempt.victims if not victim.is_terminating]
         node_name = attempt.nominated_node_name or ""
-        self._clear_nominations(attempt.pod, node_name)
-        self._instrument.making_room(len(attempt.victims))
-        self._evictions.begin(attempt.pod.uid, victims)
-        if victims and not self._waits:
-            self._begun[attempt.pod.uid] = self._handle.now()
-        for victim in victims:
-            eviction = self._evict(victim, attempt.pod, node_name)
+        refusal = yield from self.evict(_preemptor(attempt.pod), {node_name: attempt.victims})
+        if refusal:
+            _give_up(attempt, refusal)
+
+    def evict(self, preemptor: Preemptor, victims_on: Mapping[str, Sequence[PodInfo]]) -> Generator[Any, Any, str]:
+        """Evict these victims, given by node; return why one was refused where the cycle waits for the answers."""
+        for node_name in victims_on:
+            self._clear_nominations(preemptor, node_name)
+        going = [(v, node) for node, victims in victims_on.items() for v in victims if not v.is_terminating]
+        self._instrument.making_room(sum(map(len, victims_on.values())))
+        self._evictions.begin(preemptor.key, [victim for victim, _ in going])
+        if going and not self._waits:
+            self._begun[preemptor.key] = self._handle.now()
+        refusals: list[str] = []
+        for victim, node_name in going:
+            eviction = self._evict(victim, preemptor, node_name)
             if not self._waits:
                 self._start(eviction)
             elif refusal := (yield from eviction):
-                _give_up(attempt, refusal)
+                refusals.append(refusal)
+        return refusals[-1] if refusals else ""
 
-    def _clear_nominations(self, preemptor: PodInfo, node_name: str) -> None:
+    def _clear_nominations(self, preemptor: Preemptor, node_name: str) -> None:
         """Pods of lower priority that counted on the node must look for another; they are tried again for that."""
         nominator = self._handle.nominator
         for other in nominator.pods_on(node_name):
-            if other.priority < preemptor.priority:
+            if other.priority < preemptor.priority and other.uid not in preemptor.uids:
                 nominator.withdraw(other.uid)
                 self._tell(PatchPodStatus(_ref(other), nominated_node_name=""))
                 self._queue.retry(other.uid, self._handle.now())
 
-    def _evict(self, victim: PodInfo, preemptor: PodInfo, node_name: str) -> Eviction:
+    def _evict(self, victim: PodInfo, preemptor: Preemptor, node_name: str) -> Eviction:
         """Evict one pod, or turn it away where Permit still holds it."""
-        scheduler, refusal = preemptor.spec.scheduler_name, ""
+        scheduler, refusal = preemptor.ref_pod.spec.scheduler_name, ""
         if not self._handle.waiting.reject(victim.uid, "", "preempted"):
-            message = f"{scheduler}: preempting to accommodate a higher priority pod"
-            answer: Answer = yield EvictPod(_ref(victim), message, _ref(preemptor))
+            message = f"{scheduler}: preempting to accommodate a higher priority {preemptor.kind}"
+            answer: Answer = yield EvictPod(_ref(victim), message, _ref(preemptor.ref_pod))
             refusal = answer.error
         if not refusal:
-            note = f"Preempted by pod {preemptor.uid} on node {node_name}"
+            note = f"Preempted by {preemptor.kind} {preemptor.uid} on node {node_name}"
             self._tell(EmitEvent(_ref(victim), "Normal", "Preempted", "Preempting", note, scheduler))
         self._answered(victim, preemptor, is_refused=bool(refusal))
         return refusal
 
-    def _answered(self, victim: PodInfo, preemptor: PodInfo, *, is_refused: bool) -> None:
+    def _answered(self, victim: PodInfo, preemptor: Preemptor, *, is_refused: bool) -> None:
         """After the last answer, see to it that the preemptor is not left lying."""
-        has_failed = self._evictions.answered(preemptor.uid, victim.uid, is_refused=is_refused)
-        begun = None if has_failed is None else self._begun.pop(preemptor.uid, None)
+        has_failed = self._evictions.answered(preemptor.key, victim.uid, is_refused=is_refused)
+        begun = None if has_failed is None else self._begun.pop(preemptor.key, None)
         if has_failed is not None and begun is not None:
             self._instrument.room_made(has_failed, self._handle.now() - begun)
-        queued = self._queue.find(preemptor.uid)
-        # A pod that is gated was woken while it had to wait: victims may be gone already, and no event will tell again.
-        if has_failed or (has_failed is False and queued is not None and queued.is_gated):
-            self._queue.retry(preemptor.uid, self._handle.now())
+        for uid in preemptor.uids:
+            queued = self._queue.find(uid)
+            # A pod that is gated was woken while it had to wait: victims may be gone already, and nothing tells again.
+            if has_failed or (has_failed is False and queued is not None and queued.is_gated):
+                self._queue.retry(uid, self._handle.now())
+
+
+def _preemptor(pod: PodInfo) -> Preemptor:
+    return Preemptor(pod.uid, "pod", pod.uid, pod.priority, (pod.uid,), pod)
 
 
 def _give_up(attempt: Attempt, refusal: str) -> None:

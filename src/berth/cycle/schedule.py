@@ -41,13 +41,24 @@ TieBreaker = Callable[[NDArray[np.intp]], int]
 class Search:
     """Where partial searches start, and how ties are broken: all that one decision leaves to the next."""
 
-    __slots__ = ("break_tie", "score_single_node", "start_index", "table")
+    __slots__ = ("break_tie", "score_single_node", "start_index", "table", "within")
 
     def __init__(self, table: NodeTable, break_tie: TieBreaker, *, score_single_node: bool = False) -> None:
         self.table = table
         self.break_tie = break_tie
         self.score_single_node = score_single_node
         self.start_index = 0
+        self.within: Mask | None = None
+        """The only rows to look at, where a placement for a whole group is tried."""
+
+    @property
+    def node_count(self) -> int:
+        """How many nodes there are to choose from."""
+        return len(self.table) if self.within is None else int(np.count_nonzero(self.within))
+
+    def narrowed(self, rows: Mask) -> Mask:
+        """Return those of the rows that are to be looked at."""
+        return rows if self.within is None else rows & self.within
 
 
 def schedule_pod(search: Search, attempt: Attempt) -> Steps:
@@ -82,9 +93,10 @@ def find_nodes(search: Search, attempt: Attempt) -> None:
         if not pre.status.code.is_rejection:
             attempt.error = f'running PreFilter plugin "{pre.status.plugin}": {pre.status.message}'
             return
-        attempt.diagnosis = _pre_filter_diagnosis(table, pre.status)
+        attempt.diagnosis = _pre_filter_diagnosis(search, pre.status)
         return
-    searched = searched_rows(table, pre.node_names)
+    attempt.within = search.within
+    searched = search.narrowed(searched_rows(table, pre.node_names))
     if not _fits_where_promised(search, attempt, searched):
         _look_everywhere(search, attempt, searched)
 
@@ -97,7 +109,8 @@ def ask_filters(search: Search, attempt: Attempt) -> Steps:
     if attempt.verdicts is None and (attempt.error is not None or not attempt.nodes.count):
         attempt.error, attempt.left_out = None, {}
         assert attempt.pre_filtered is not None
-        _look_everywhere(search, attempt, searched_rows(search.table, attempt.pre_filtered.node_names))
+        searched = searched_rows(search.table, attempt.pre_filtered.node_names)
+        _look_everywhere(search, attempt, search.narrowed(searched))
         yield from filter_by_extenders(attempt)
     if attempt.error is None and attempt.diagnosis is None and not attempt.nodes.count:
         _diagnose(search, attempt)
@@ -139,6 +152,8 @@ def run_post_filter(attempt: Attempt) -> Steps:
     attempt.lap(PREDICATES_DONE)
     diagnosis = attempt.diagnosis
     assert diagnosis is not None, "PostFilter runs after a search that found nothing"
+    if attempt.state.skip_post_filter:
+        return
     reasons: list[str] = []
     refused_by = ""
     for plugin in attempt.profile.at(Point.POST_FILTER):
@@ -164,8 +179,8 @@ def run_post_filter(attempt: Attempt) -> Steps:
     diagnosis.post_filter_message = attempt.post_filter_status.message
 
 
-def _pre_filter_diagnosis(table: NodeTable, status: Status) -> Diagnosis:
-    diagnosis = Diagnosis(len(table), table.names.__getitem__)
+def _pre_filter_diagnosis(search: Search, status: Status) -> Diagnosis:
+    diagnosis = Diagnosis(search.node_count, search.table.names.__getitem__)
     diagnosis.pre_filter_status = diagnosis.absent_status = status
     diagnosis.note_plugin(status)
     return diagnosis
@@ -222,7 +237,7 @@ def _diagnose(search: Search, attempt: Attempt) -> None:
     """Say of each node why not; a node that errs makes the whole attempt an error."""
     table, pre, verdicts = search.table, attempt.pre_filtered, attempt.verdicts
     assert pre is not None and verdicts is not None
-    diagnosis = attempt.diagnosis = Diagnosis(len(table), table.names.__getitem__)
+    diagnosis = attempt.diagnosis = Diagnosis(search.node_count, table.names.__getitem__)
     errors: dict[int, Status] = {}
     for status, rows in verdicts.groups():
         if status.code is Code.ERROR:

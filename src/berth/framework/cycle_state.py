@@ -10,7 +10,7 @@ class CycleState:
     are tried out; others are shared and must not be changed after PreFilter.
     """
 
-    __slots__ = ("_data", "asked", "skip_filter", "skip_pre_bind", "skip_score")
+    __slots__ = ("_data", "asked", "skip_filter", "skip_post_filter", "skip_pre_bind", "skip_score")
 
     def __init__(self) -> None:
         self._data: dict[str, Any] = {}
@@ -19,6 +19,8 @@ class CycleState:
         self.skip_filter: set[str] = set()
         self.skip_score: set[str] = set()
         self.skip_pre_bind: set[str] = set()
+        self.skip_post_filter = False
+        """Whether this attempt only asks where the pod fits, and no room is to be made for it."""
 
     def write(self, key: str, value: Any) -> None:
         """Keep `value` under `key`; plugins use their own name as key, or start it with that."""
@@ -42,4 +44,5 @@ class CycleState:
         copy._data = {k: v.clone() if hasattr(v, "clone") else v for k, v in self._data.items()}
         copy.asked = self.asked
         copy.skip_filter, copy.skip_score = set(self.skip_filter), set(self.skip_score)
+        copy.skip_post_filter = self.skip_post_filter
         return copy

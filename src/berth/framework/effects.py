@@ -40,6 +40,19 @@ class PatchPodStatus(msgspec.Struct, frozen=True):
     nominated_node_name: str | None = None
 
 
+class SetPodGroupCondition(msgspec.Struct, frozen=True):
+    """Set the PodGroupScheduled condition of a pod group; `has_changed` says that its status is not what it was."""
+
+    namespace: str
+    name: str
+    uid: str
+    condition_status: str
+    reason: str
+    message: str
+    observed_generation: int
+    has_changed: bool
+
+
 class EmitEvent(msgspec.Struct, frozen=True):
     """Record an Event about a pod."""
 
@@ -117,4 +130,4 @@ class Answer(msgspec.Struct, frozen=True):
     error: str = ""
 
 
-Effect = Bind | PatchPodStatus | EmitEvent | EvictPod | ApiCall | CallExtenders | Request
+Effect = Bind | PatchPodStatus | SetPodGroupCondition | EmitEvent | EvictPod | ApiCall | CallExtenders | Request

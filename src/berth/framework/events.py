@@ -89,5 +89,9 @@ FORCE_ACTIVATE = ClusterEvent(WILDCARD, Action.ALL, "ForceActivate")
 RETRY = ClusterEvent(WILDCARD, Action.ALL, "Retry")
 ASSIGNED_POD_ADD = ClusterEvent("Pod", Action.ADD, "AssignedPodAdd")
 ASSIGNED_POD_DELETE = ClusterEvent("Pod", Action.DELETE, "AssignedPodDelete")
+UNSCHEDULED_POD_ADD = ClusterEvent("UnscheduledPod", Action.ADD, "UnscheduledPodAdd")
+"""A member of a pod group has come that has no node yet: news for nobody but the others of its group."""
+UNSCHEDULED_POD_DELETE = ClusterEvent("UnscheduledPod", Action.DELETE, "UnscheduledPodDelete")
+"""A member of a pod group has gone that had no node."""
 NODE_ADD = ClusterEvent("Node", Action.ADD, "NodeAdd")
 NODE_DELETE = ClusterEvent("Node", Action.DELETE, "NodeDelete")

@@ -7,11 +7,17 @@ tried again.
 from collections.abc import Iterable
 
 from berth.state.cache import Cache
+from berth.state.pod_groups import GroupKey
 from berth.state.pod_info import PodInfo
 
 
+def group_key(group: GroupKey) -> str:
+    """Return what stands for a group where a preemptor's uid is asked for."""
+    return f"PodGroup {group}"
+
+
 class Evictions:
-    """The victims that are asked to go and not yet known to be going, by preemptor."""
+    """The victims that are asked to go and not yet known to be going, by preemptor: a pod's uid, or a `group_key`."""
 
     __slots__ = ("_cache", "_failed", "_under_way", "searches")
 

@@ -12,10 +12,11 @@ from berth.framework.waiting_pods import WaitingPods
 from berth.state.cache import Cache
 from berth.state.nominator import Nominator
 from berth.state.objects import ObjectStore
+from berth.state.pod_groups import PodGroups
 
 
 class Handle:
-    """Given to every plugin when it is made. Plugins only read `cache`, `objects` and `nominator`."""
+    """Given to every plugin when it is made. Plugins only read `cache`, `objects`, `nominator` and `pod_groups`."""
 
     __slots__ = (
         "activate",
@@ -25,6 +26,7 @@ class Handle:
         "nominator",
         "now",
         "objects",
+        "pod_groups",
         "profile",
         "reservation_changed",
         "rng",
@@ -61,6 +63,8 @@ class Handle:
         """Send out an Event about a pod; nobody waits for it."""
         self.rng = rng if rng is not None else random.Random(0)
         """What lots are drawn from; the same seed gives the same decisions."""
+        self.pod_groups = PodGroups(cache)
+        """The members of each pod group."""
         self.evictions = Evictions(cache)
         """Which pods are being evicted for whom."""
         self.profile: Callable[[], Profile] = _no_profile

@@ -27,6 +27,9 @@ class Instrument:
     def decided(self, decision: "Decision", seconds: float) -> None:
         """An attempt has ended with a node, a rejection or an error; it took so long."""
 
+    def group_decided(self, profile: str, result: str, seconds: float, algorithm_seconds: float) -> None:
+        """The cycle of a pod group has ended with this result; it took so long, trying its pods so much of that."""
+
     def extension_point(self, profile: str, point: str, status: str, seconds: float) -> None:
         """A point has been run."""
 

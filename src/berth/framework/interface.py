@@ -10,7 +10,7 @@ Filter and Score come in two forms. The plain one answers for one node. The colu
 where a plugin has both, the plain form is the specification and the other must agree with it.
 """
 
-from collections.abc import Callable, Generator, Hashable, Mapping, Sequence
+from collections.abc import Callable, Generator, Hashable, Iterable, Mapping, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
@@ -21,6 +21,7 @@ from berth.framework.cycle_state import CycleState
 from berth.framework.events import ClusterEventWithHint
 from berth.framework.status import Status
 from berth.state.node_view import NodeView
+from berth.state.pod_groups import GroupKey
 from berth.state.pod_info import PodInfo
 from berth.state.table import NodeTable
 
@@ -266,7 +267,11 @@ class ReservePlugin(Plugin, Protocol):
 
 
 class PermitPlugin(Plugin, Protocol):
-    """Approves, rejects, or (Wait) holds the pod back for so many seconds, at most 15 minutes."""
+    """Approves, rejects, or (Wait) holds the pod back for so many seconds, at most 15 minutes.
+
+    A plugin may set `permits_groups` to say that its Wait means that too few members of the pod's group have a place:
+    in the cycle of a group no member goes on before it approves one.
+    """
 
     def permit(self, state: CycleState, pod: PodInfo, node_name: str) -> tuple[Status | None, float]: ...
 
@@ -293,3 +298,83 @@ class PostBindPlugin(Plugin, Protocol):
     """Is told that the pod was bound."""
 
     def post_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> None: ...
+
+
+class PodGroupInfo(NamedTuple):
+    """A group in its scheduling cycle: its key, and the members that are to be placed, in the order they are tried."""
+
+    key: GroupKey
+    pods: tuple[PodInfo, ...]
+
+
+class Placement(NamedTuple):
+    """Some of the nodes, by row, ascending: a group that is placed there is placed nowhere else."""
+
+    name: str
+    rows: NDArray[np.intp]
+
+
+class Assignment(NamedTuple):
+    """Where a member would go."""
+
+    pod: PodInfo
+    node_name: str
+
+
+class PodGroupAssignments(NamedTuple):
+    """What a placement has room for."""
+
+    placement: Placement
+    proposed: tuple[Assignment, ...]
+
+
+class GroupQuestion(Protocol):
+    """The cluster in a what-if about a group: running pods can be taken off and put back, and the group be tried."""
+
+    nodes: Mapping[str, str]
+    """Where `schedule` has found places, by the uid of the member."""
+
+    def take(self, pods: Iterable[PodInfo]) -> None: ...
+
+    def put_back(self, pods: Iterable[PodInfo]) -> None: ...
+
+    def schedule(self) -> Steps: ...
+
+    def still_fits(self) -> bool: ...
+
+
+class PodGroupPostFilterPlugin(Plugin, Protocol):
+    """A PostFilter plugin that can also make a whole group schedulable, which it is asked once for the group.
+
+    It returns the pods that have to go, most important first, or why that does not help; Pending where pods that were
+    asked to go before are still on their way.
+    """
+
+    def pod_group_post_filter(
+        self, group: PodGroupInfo, question: GroupQuestion
+    ) -> "Generator[Any, Any, tuple[PodInfo, ...] | Status]": ...
+
+
+class PlacementGeneratePlugin(Plugin, Protocol):
+    """Says which parts of the nodes a group may be placed on as a whole; the parent placement is where it may look.
+
+    The first plugin is given all nodes, each further one every placement of the one before. A rejection, or no
+    placement at all, makes the group unschedulable.
+    """
+
+    def placement_generate(self, group: PodGroupInfo, parent: Placement) -> Sequence[Placement] | Status: ...
+
+
+class PlacementScorePlugin(Plugin, Protocol):
+    """Ranks the placements that have room for a group, in a scale of the plugin's own.
+
+    `normalize_placement_scores`, where there is one, brings the scores of all of them to 0 to 100.
+    """
+
+    def placement_score(self, group: PodGroupInfo, assignments: PodGroupAssignments) -> int | Status: ...
+
+
+class NormalizePlacementScorePlugin(Plugin, Protocol):
+    """Brings the scores of the placements to 0 to 100."""
+
+    def normalize_placement_scores(self, group: PodGroupInfo, scores: Sequence[int]) -> Sequence[int] | Status: ...

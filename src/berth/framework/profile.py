@@ -74,6 +74,8 @@ class Profile:
             if getattr(plugin, "idle_after_skip", False)
         )
         self.filters = [FilterRunner(plugin) for plugin, _ in points.get(Point.FILTER, ())]
+        self.plugins_that_permit_groups = [p for p in self.at(Point.PERMIT) if getattr(p, "permits_groups", False)]
+        self.placement_scorers = [(plugin, weight or 1) for plugin, weight in points.get(Point.PLACEMENT_SCORE, ())]
         self.scorers = [ScoreRunner(plugin, weight or 1) for plugin, weight in points.get(Point.SCORE, ())]
 
     def at(self, point: Point) -> list[Any]:
@@ -225,15 +227,17 @@ class Profile:
     def run_permit(self, state: CycleState, pod: PodInfo, node_name: str) -> Permitted:
         """Run Permit: a rejection at once, else Wait if any plugin waits."""
         timeouts_s: dict[str, float] = {}
+        reasons: list[str] = []
         for plugin in self.at(Point.PERMIT):
             status, timeout_s = ask("Permit", plugin, _permit, plugin, state, pod, node_name)
             if is_success(status):
                 continue
             if status.code is Code.WAIT:
                 timeouts_s[plugin.name] = min(timeout_s, MAX_PERMIT_TIMEOUT_S)
+                reasons += status.reasons
             else:
                 return Permitted(blamed("Permit", plugin.name, status), {})
-        return Permitted(Status(Code.WAIT) if timeouts_s else None, timeouts_s)
+        return Permitted(Status(Code.WAIT, tuple(reasons)) if timeouts_s else None, timeouts_s)
 
     def _prepared(self, point: Point, pod: PodInfo, ask: Callable[[Any], Answer]) -> Preparation | None:
         """Return which plugins of PreFilter or PreScore are to be asked about this pod; None for all.

@@ -3,6 +3,7 @@
 from berth.framework.registry import Registry, out_of_tree_plugins
 from berth.plugins.default_binder import DefaultBinder
 from berth.plugins.dra.plugin import DynamicResources
+from berth.plugins.gang_scheduling import GangScheduling
 from berth.plugins.image_locality import ImageLocality
 from berth.plugins.inter_pod_affinity import InterPodAffinity
 from berth.plugins.node_affinity import NodeAffinity
@@ -12,11 +13,13 @@ from berth.plugins.node_ports import NodePorts
 from berth.plugins.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
 from berth.plugins.node_resources_fit import NodeResourcesFit
 from berth.plugins.node_unschedulable import NodeUnschedulable
+from berth.plugins.pod_group_pods_count import PodGroupPodsCount
 from berth.plugins.pod_topology_spread import PodTopologySpread
 from berth.plugins.preemption import DefaultPreemption
 from berth.plugins.priority_sort import PrioritySort
 from berth.plugins.scheduling_gates import SchedulingGates
 from berth.plugins.taint_toleration import TaintToleration
+from berth.plugins.topology_placement import TopologyPlacementGenerator
 from berth.plugins.volumes.binding import VolumeBinding
 from berth.plugins.volumes.limits import NodeVolumeLimits
 from berth.plugins.volumes.restrictions import VolumeRestrictions
@@ -47,6 +50,9 @@ def in_tree_registry() -> Registry:
             "ImageLocality": ImageLocality,
             "DefaultBinder": DefaultBinder,
             "NodeDeclaredFeatures": NodeDeclaredFeatures,
+            "GangScheduling": GangScheduling,
+            "TopologyPlacementGenerator": TopologyPlacementGenerator,
+            "PodGroupPodsCount": PodGroupPodsCount,
         }
     )
 

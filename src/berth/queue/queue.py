@@ -106,12 +106,37 @@ class SchedulingQueue:
             queued = self._pop_from_backoff(now)
         if queued is None:
             return None
-        queued.attempts += 1
-        queued.initial_attempt = now if queued.initial_attempt is None else queued.initial_attempt
-        queued.backoff_until = None
         self.scheduling_cycle += 1
-        self.in_flight.start(queued.pod.uid)
+        self._start(queued, now)
         return queued
+
+    def pop_with(self, first: QueuedPod, others: Iterable[str], now: float) -> list[QueuedPod]:
+        """Take the pods that are to be tried with a popped one from wherever they lie; return all, `first` included.
+
+        PreEnqueue is asked about each of them anew: those it keeps out, be it the first, are left behind as gated.
+        """
+        together: list[QueuedPod] = []
+        for uid in others:
+            queued = self.find(uid)
+            if queued is None or queued is first:
+                continue
+            gate = self._pre_enqueue(queued.pod)
+            if gate is not None and queued.is_gated:
+                continue
+            self._take(uid)
+            if gate is not None:
+                self._gate(queued, gate, "PopWithGroup", now)
+                continue
+            queued.let_through()
+            self._start(queued, now)
+            together.append(queued)
+        gate = self._pre_enqueue(first.pod)
+        if gate is None:
+            return [first, *together]
+        self.in_flight.done(first.pod.uid)
+        first.attempts -= 1
+        self._gate(first, gate, "PopWithGroup", now)
+        return together
 
     def done(self, uid: str) -> None:
         """Note that a popped pod needs no wake-ups any more."""
@@ -229,18 +254,25 @@ class SchedulingQueue:
         """PreEnqueue has the last word on every way into the active queue."""
         gate = self._pre_enqueue(queued.pod)
         if gate is not None:
-            queued.gating_plugin = gate.plugin
-            queued.unschedulable_plugins |= {gate.plugin}
-            queued.timestamp = now
-            self.unschedulable[queued.pod.uid] = queued
-            self._on_incoming("gated", event)
+            self._gate(queued, gate, event, now)
             return
-        if queued.is_gated:
-            queued.unschedulable_plugins -= {queued.gating_plugin}
-            queued.gating_plugin = ""
+        queued.let_through()
         queued.backoff_until = None
         self.active.push(queued)
         self._on_incoming("active", event)
+
+    def _gate(self, queued: QueuedPod, gate: Status, event: str, now: float) -> None:
+        queued.gating_plugin = gate.plugin
+        queued.unschedulable_plugins |= {gate.plugin}
+        queued.timestamp = now
+        self.unschedulable[queued.pod.uid] = queued
+        self._on_incoming("gated", event)
+
+    def _start(self, queued: QueuedPod, now: float) -> None:
+        queued.attempts += 1
+        queued.initial_attempt = now if queued.initial_attempt is None else queued.initial_attempt
+        queued.backoff_until = None
+        self.in_flight.start(queued.pod.uid)
 
     def _pop_from_backoff(self, now: float) -> QueuedPod | None:
         while (queued := self.backoff.pop()) is not None:

@@ -26,11 +26,13 @@ from berth.framework.effects import (
     EvictPod,
     PatchPodStatus,
     Request,
+    SetPodGroupCondition,
 )
 from berth.kube.events import EventRecorder
 from berth.kube.transport import MERGE_PATCH, STRATEGIC_MERGE_PATCH, Transport
 from berth.runtime.binding import Binder
 from berth.runtime.crew import Crew
+from berth.runtime.group_status import GroupStatusPatcher
 from berth.runtime.status import Lookup, StatusPatcher
 
 BINDINGS_AT_ONCE = 64
@@ -46,8 +48,8 @@ class Effects:
     """Carries out effects over a transport, and tells `answer` what came of requests."""
 
     __slots__ = (
-        "_answer", "_binder", "_binds", "_bug", "_calls", "_extender_calls", "_extenders", "_recorder", "_report",
-        "_statuses", "_transport", "prioritizing",
+        "_answer", "_binder", "_binds", "_bug", "_calls", "_extender_calls", "_extenders", "_groups", "_recorder",
+        "_report", "_statuses", "_transport", "prioritizing",
     )  # fmt: skip
 
     def __init__(
@@ -76,6 +78,7 @@ class Effects:
         self._calls: Crew[Request] = Crew(CALLS_AT_ONCE, self._call, bug)
         self._extender_calls: Crew[Request] = Crew(EXTENDER_CALLS_AT_ONCE, self._call, bug)
         self._statuses = StatusPatcher(transport, lookup=lookup, report=report, bug=bug, rng=rng, sleep=sleep)
+        self._groups = GroupStatusPatcher(transport, report=report, bug=bug, rng=rng, sleep=sleep)
 
     @property
     def pending(self) -> dict[str, int]:
@@ -101,6 +104,8 @@ class Effects:
                 self._record(effect)
             elif isinstance(effect, PatchPodStatus):
                 self._statuses.put(effect)
+            elif isinstance(effect, SetPodGroupCondition):
+                self._groups.put(effect)
             else:
                 self._calls.put(Request(NO_TICKET, effect))
 
@@ -109,13 +114,13 @@ class Effects:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_s
         done = True
-        for part in (self._binds, self._extender_calls, self._calls, self._statuses, self._recorder):
+        for part in (self._binds, self._extender_calls, self._calls, self._statuses, self._groups, self._recorder):
             done = await part.drain(max(0.0, deadline - loop.time())) and done
         return done
 
     async def stop(self) -> None:
         """Break off what is still under way."""
-        for part in (self._binds, self._extender_calls, self._calls, self._statuses):
+        for part in (self._binds, self._extender_calls, self._calls, self._statuses, self._groups):
             await part.stop()
         await self._extenders.close()
 

@@ -40,7 +40,7 @@ OPTIONAL_KINDS = (
     "ResourceSlice",
     "DeviceClass",
 )
-GATED_KINDS = (("DeviceTaintRule", "DRADeviceTaintRules"),)
+GATED_KINDS = (("DeviceTaintRule", "DRADeviceTaintRules"), ("PodGroup", "GenericWorkload"))
 """Kinds that are followed only where their feature gate is on."""
 ASK_AGAIN_S = 300.0
 

@@ -99,6 +99,21 @@ class Metrics(SchedulerLog, Collector):
         self.preemptions = counter(
             "preemption_goroutines_execution", "Preemptions beside the scheduling cycles, by result.", "result"
         )
+        self.group_attempts = counter(
+            "podgroup_schedule_attempts", "Attempts to schedule pod groups, by result and profile.", "result", "profile"
+        )
+        self.group_attempt_duration = histogram(
+            "podgroup_scheduling_attempt_duration_seconds",
+            "Pod group scheduling attempt latency in seconds.",
+            CYCLE_BUCKETS,
+            "result",
+            "profile",
+        )
+        self.group_algorithm_duration = histogram(
+            "podgroup_scheduling_algorithm_duration_seconds",
+            "Pod group scheduling algorithm latency in seconds.",
+            CYCLE_BUCKETS,
+        )
         self.registry = CollectorRegistry(auto_describe=False)
         self.registry.register(self)
 
@@ -120,6 +135,13 @@ class Metrics(SchedulerLog, Collector):
             self._started[decision.pod.uid] = (self._stopwatch() - seconds, decision.profile)
         else:
             self._ended(decision.outcome, decision.profile, seconds)
+
+    def group_decided(self, profile: str, result: str, seconds: float, algorithm_seconds: float) -> None:
+        """The cycle of a group has ended."""
+        labels = (result, profile)
+        self.group_attempts.add(labels)
+        self.group_attempt_duration.observe(seconds, labels)
+        self.group_algorithm_duration.observe(algorithm_seconds)
 
     def bound(self, queued: QueuedPod, node_name: str, now: float) -> None:
         """The attempt is over, and so is the pod's way through the queues."""
@@ -185,6 +207,7 @@ class Metrics(SchedulerLog, Collector):
             self.attempts, self.attempt_duration, self.algorithm_duration, self.event_handling, self.extension_points,
             self.plugins, self.sli_duration, self.pod_attempts, self.incoming, self.permit_wait, self.after_flush,
             self.victims, self.preemption_duration, self.preemptions,
+            self.group_attempts, self.group_attempt_duration, self.group_algorithm_duration,
         ):  # fmt: skip
             yield from tally.collect()
         if self._scheduler is not None:

@@ -67,6 +67,7 @@ class Cache:
         self._next_sweep = float("-inf")
         self._states: dict[str, PodState] = {}
         self._assumed: dict[str, PodState] = {}
+        self._lifted: dict[str, PodState] = {}
         self._snapshot_at = (0, 0)
 
     def __len__(self) -> int:
@@ -110,7 +111,7 @@ class Cache:
 
     def finish_binding(self, uid: str, now: float) -> None:
         """Note that the binding was sent and answered; from now an assumed pod may expire, if any may."""
-        state = self._states.get(uid)
+        state = self._states.get(uid) or self._lifted.get(uid)
         if state is not None and state.assumed:
             state.binding_finished = True
             if self.assumed_ttl_s is not None:
@@ -121,6 +122,8 @@ class Cache:
         state = self._states.get(uid)
         if state is not None and state.assumed:
             self._uncount(uid, state)
+        elif uid in self._lifted and self._lifted[uid].assumed:
+            del self._lifted[uid]
 
     def expire(self, now: float) -> Expired:
         """Take back the assumed pods whose confirmation is overdue, if a sweep is due; say which, and which stay."""
@@ -160,6 +163,21 @@ class Cache:
         if state is None:
             return None
         return self._taken_off(uid, state)
+
+    def lift(self, uid: str) -> None:
+        """Take a counted pod off for a what-if; `put_back` makes it as if nothing had been. Raises `KeyError`."""
+        state = self._lifted[uid] = self._states[uid]
+        self._uncount(uid, state)
+
+    def put_back(self, uid: str) -> None:
+        """Count a lifted pod again, where and as it was, unless it was forgotten meanwhile."""
+        state = self._lifted.pop(uid, None)
+        if state is not None:
+            self.table.add_pod(state.row, state.pod)
+            self.index.add_pod(state.row, state.pod)
+            self._states[uid] = state
+            if state.assumed:
+                self._assumed[uid] = state
 
     def rows_touched_since_snapshot(self) -> int:
         """Return how many rows changed since the last call: what a snapshot would have to copy."""

@@ -49,3 +49,9 @@ class QueuedPod:
     def rejectors(self) -> frozenset[str]:
         """The plugins whose events may wake the pod."""
         return self.unschedulable_plugins | self.pending_plugins
+
+    def let_through(self) -> None:
+        """Note that PreEnqueue keeps the pod out no more."""
+        if self.gating_plugin:
+            self.unschedulable_plugins -= {self.gating_plugin}
+            self.gating_plugin = ""

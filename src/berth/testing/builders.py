@@ -16,6 +16,7 @@ from typing import Any, Self, cast
 from berth.api.codec import decode
 from berth.api.node import Namespace, Node, ReplicaSet, ReplicationController, Service, StatefulSet
 from berth.api.pod import Pod
+from berth.api.scheduling import PodGroup
 from berth.state.pod_info import PodInfo
 
 Json = dict[str, Any]
@@ -173,6 +174,10 @@ class PodBuilder(ObjectBuilder):
         """Add scheduling gates."""
         self.spec.setdefault("schedulingGates", []).extend({"name": name} for name in names)
         return self
+
+    def group(self, name: str) -> Self:
+        """The pod group that it is scheduled with."""
+        return self.set_spec(schedulingGroup={"podGroupName": name})
 
     def tolerate(self, key: str = "", value: str = "", *, operator: str = "", effect: str = "") -> Self:
         """Add a toleration; without an operator a value means Equal and no value Exists."""
@@ -354,6 +359,17 @@ def make_stateful_set(name: str, labels: Mapping[str, str] | Json, namespace: st
     """A stateful set: labels to match, or a whole labelSelector."""
     document = {"metadata": _meta(name, namespace), "spec": {"selector": _label_selector(labels)}}
     return cast("StatefulSet", decode("StatefulSet", document))
+
+
+def make_pod_group(
+    name: str, min_count: int | None = None, *, namespace: str = "default", topology: str = "", **spec: Any
+) -> PodGroup:
+    """A pod group: of the gang policy where there is a `min_count`, else basic; `topology` is the label to share."""
+    policy: Json = {"basic": {}} if min_count is None else {"gang": {"minCount": min_count}}
+    if topology:
+        spec["schedulingConstraints"] = {"topology": [{"key": topology}]}
+    document = {"metadata": _meta(name, namespace), "spec": {"schedulingPolicy": policy, **spec}}
+    return cast("PodGroup", decode("PodGroup", document))
 
 
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"

@@ -22,7 +22,17 @@ from berth.config.types import Generation as GenerationName
 from berth.config.types import SchedulerConfiguration
 from berth.core import Core
 from berth.extender.answering import AnswerCall, answered
-from berth.framework.effects import Answer, Bind, CallExtenders, Effect, EmitEvent, EvictPod, PatchPodStatus, Request
+from berth.framework.effects import (
+    Answer,
+    Bind,
+    CallExtenders,
+    Effect,
+    EmitEvent,
+    EvictPod,
+    PatchPodStatus,
+    Request,
+    SetPodGroupCondition,
+)
 from berth.framework.instrument import Instrument
 from berth.framework.registry import Registry
 from berth.generation import Generation, generation_of
@@ -164,6 +174,8 @@ class VirtualCluster:
                     self.answer(effect, result=answered(0, effect.effect, self.answer_call).result)
             elif isinstance(effect, PatchPodStatus):
                 self._patch(effect)
+            elif isinstance(effect, SetPodGroupCondition):
+                self._set_group_condition(effect)
 
     def _bind(self, bind: Bind) -> None:
         pod = self.objects.get(("Pod", bind.pod.key))
@@ -204,6 +216,21 @@ class VirtualCluster:
         if patch.nominated_node_name is not None:
             status = msgspec.structs.replace(status, nominated_node_name=patch.nominated_node_name)
         self.put(msgspec.structs.replace(pod, status=status))
+
+    def _set_group_condition(self, effect: SetPodGroupCondition) -> None:
+        group = self.objects.get(("PodGroup", f"{effect.namespace}/{effect.name}"))
+        if group is None or group.metadata.uid != effect.uid:
+            return
+        condition = Condition(
+            type="PodGroupScheduled",
+            status=effect.condition_status,
+            reason=effect.reason,
+            message=effect.message,
+            observed_generation=effect.observed_generation,
+        )
+        others = tuple(known for known in group.status.conditions if known.type != condition.type)
+        status = msgspec.structs.replace(group.status, conditions=(*others, condition))
+        self.put(msgspec.structs.replace(group, status=status))
 
 
 def _with_rules(config: SchedulerConfiguration, name: GenerationName) -> Generation:

@@ -20,16 +20,8 @@ DEFAULT_PREEMPTION_POLICY = "PreemptLowerPriority"
 
 def set_priority(pod: Object, view: View) -> None:
     """Resolve the priority class; without one the global default's priority, or 0."""
-    spec, name = pod["spec"], pod["metadata"]["name"]
-    class_name = spec.get("priorityClassName")
-    if class_name:
-        chosen = view.find(PRIORITY_CLASSES, "", class_name)
-        if chosen is None:
-            raise forbidden("pods", "", name, f"no PriorityClass with name {class_name} was found")
-    else:
-        chosen = _global_default(view)
-        if chosen is not None:
-            spec["priorityClassName"] = chosen["metadata"]["name"]
+    spec = pod["spec"]
+    chosen = priority_class(pod, "pods", "", view)
     value = chosen.get("value", 0) if chosen else 0
     policy = (chosen or {}).get("preemptionPolicy") or DEFAULT_PREEMPTION_POLICY
     _refuse_other(pod, "priority", value, f"the integer value of priority ({spec.get('priority')})")
@@ -37,6 +29,21 @@ def set_priority(pod: Object, view: View) -> None:
     _refuse_other(pod, "preemptionPolicy", policy, said)
     spec["priority"] = value
     spec["preemptionPolicy"] = policy
+
+
+def priority_class(obj: Object, plural: str, group: str, view: View) -> Object | None:
+    """The class that a pod or a pod group names, or the global default, which it names from now on."""
+    spec, name = obj["spec"], obj["metadata"]["name"]
+    class_name = spec.get("priorityClassName")
+    if class_name:
+        chosen = view.find(PRIORITY_CLASSES, "", class_name)
+        if chosen is None:
+            raise forbidden(plural, group, name, f"no PriorityClass with name {class_name} was found")
+        return chosen
+    chosen = _global_default(view)
+    if chosen is not None:
+        spec["priorityClassName"] = chosen["metadata"]["name"]
+    return chosen
 
 
 def _refuse_other(pod: Object, field: str, computed: Any, what: str) -> None:

@@ -3,7 +3,7 @@
 from types import MappingProxyType
 
 from berth.cluster.resource_types import ResourceKey, ResourceType
-from berth.cluster.strategies import others, workloads
+from berth.cluster.strategies import others, pod_groups, workloads
 from berth.cluster.strategies.base import Strategy
 from berth.cluster.strategies.pods import PodStrategy
 
@@ -30,7 +30,9 @@ _STRATEGIES: MappingProxyType[ResourceKey, Strategy] = MappingProxyType(
         ("resource.k8s.io", "resourceclaimtemplates"): others.RequiredFieldsStrategy("spec.spec"),
         ("resource.k8s.io", "resourceslices"): others.DeviceTaintStrategy("spec.driver", "spec.pool.name"),
         ("resource.k8s.io", "devicetaintrules"): others.DeviceTaintStrategy("spec.taint.key", "spec.taint.effect"),
+        ("scheduling.k8s.io", "podgroups"): pod_groups.PodGroupStrategy(),
         ("scheduling.k8s.io", "priorityclasses"): others.PriorityClassStrategy(),
+        ("scheduling.k8s.io", "workloads"): pod_groups.WorkloadStrategy(),
         ("storage.k8s.io", "storageclasses"): others.DefaultsStrategy(
             {"reclaimPolicy": "Delete", "volumeBindingMode": "Immediate"}, {}, None
         ),

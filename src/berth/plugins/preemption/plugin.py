@@ -9,9 +9,10 @@ import numpy as np
 from berth.framework.cycle_state import CycleState
 from berth.framework.diagnosis import Diagnosis
 from berth.framework.events import Action, ClusterEvent, ClusterEventWithHint, QueueingHint
+from berth.framework.evictions import group_key
 from berth.framework.extenders import Extender, interested
 from berth.framework.handle import Handle
-from berth.framework.interface import PostFilterResult
+from berth.framework.interface import GroupQuestion, PodGroupInfo, PostFilterResult
 from berth.framework.status import Code, Status, error, unresolvable, unschedulable
 from berth.plugins.preemption.args import DefaultPreemptionArgs
 from berth.plugins.preemption.budgets import Budgets
@@ -20,6 +21,7 @@ from berth.plugins.preemption.columns import ColumnDryRun
 from berth.plugins.preemption.dry_run import DryRun
 from berth.plugins.preemption.eligibility import RowArray, ineligibility, rows_to_try
 from berth.plugins.preemption.extending import narrow
+from berth.plugins.preemption.groups import GroupPreemption
 from berth.plugins.preemption.roster import Roster
 from berth.plugins.preemption.search import (
     Found,
@@ -28,21 +30,27 @@ from berth.plugins.preemption.search import (
     search_by_columns,
     search_plainly,
 )
+from berth.state.pod_groups import POD_GROUP, group_of
 from berth.state.pod_info import PodInfo
 
 NOT_HELPFUL = "Preemption is not helpful for scheduling"
 NO_NODES = "no nodes available"
 NO_CANDIDATE = "no candidate node for preemption"
 GATED = "waiting for the preemption for this pod to be finished"
+GROUP_GATED = "waiting for the preemption for this pod group to be finished"
+GROUP_GONE = "preemption: pod group for pod not found"
+BY_PLACEMENT = "preemption: not eligible due to placement-based pod group scheduling limitation"
+FOR_GROUPS = "preemption: not eligible due to workload aware preemption enabled"
 
 _NOT_HELPFUL = unresolvable(NOT_HELPFUL)
 _GATED = unresolvable(GATED)
+_GROUP_GATED = unresolvable(GROUP_GATED)
 
 Answer = tuple[PostFilterResult | None, Status | None]
 
 
 class DefaultPreemption:
-    """PreEnqueue, PostFilter."""
+    """PreEnqueue, PostFilter; the latter for groups too."""
 
     name: ClassVar[str] = "DefaultPreemption"
     args_type: ClassVar[type[msgspec.Struct]] = DefaultPreemptionArgs
@@ -54,15 +62,25 @@ class DefaultPreemption:
         self._budgets = Budgets(handle.objects)
         self._roster = Roster(self._table)
         self._gates = handle.features.enabled("SchedulerAsyncPreemption")
+        self._places_groups = handle.features.enabled("TopologyAwareWorkloadScheduling")
+        self._preempts_for_groups = handle.features.enabled("WorkloadAwarePreemption")
 
     def pre_enqueue(self, pod: PodInfo) -> Status | None:
         """Hold a pod back while the API server is still being asked to evict its victims."""
-        return _GATED if self._gates and self._handle.evictions.is_under_way(pod.uid) else None
+        if not self._gates:
+            return None
+        group = group_of(pod)
+        if group is not None and self._handle.evictions.is_under_way(group_key(group)):
+            return _GROUP_GATED
+        return _GATED if self._handle.evictions.is_under_way(pod.uid) else None
 
     def post_filter(
         self, state: CycleState, pod: PodInfo, diagnosis: Diagnosis
     ) -> Answer | Generator[Any, Any, Answer]:
         """Name the node to free and who must go, or say why none can be; who may not ask keeps its nomination."""
+        barred = self._bar_of_groups(pod)
+        if barred:
+            return None, unschedulable(barred)
         self._handle.evictions.searches += 1
         nominated = self._nominated_row(pod)
         refusal = ineligibility(pod, nominated, diagnosis, self._table)
@@ -79,6 +97,27 @@ class DefaultPreemption:
         if found.best is not None:
             return PostFilterResult(self._table.names[found.best.row], found.best.victims), None
         return self._why_not(found.refusals)
+
+    def pod_group_post_filter(
+        self, group: PodGroupInfo, question: GroupQuestion
+    ) -> Generator[Any, Any, tuple[PodInfo, ...] | Status]:
+        """Name who must go for a whole group, or say why that would not help."""
+        handle = self._handle
+        preemption = GroupPreemption(handle.cache, handle.objects, handle.nominator, self._budgets.all(), group)
+        return (yield from preemption.victims(question))
+
+    def _bar_of_groups(self, pod: PodInfo) -> str:
+        """Say why a pod may not preempt others by itself because of the group it belongs to; "" where it may."""
+        key = group_of(pod)
+        if key is None:
+            return ""
+        if self._places_groups:
+            found = self._handle.objects.get(POD_GROUP, key.name, key.namespace)
+            if found is None:
+                return GROUP_GONE
+            if found.spec.scheduling_constraints is not None:
+                return BY_PLACEMENT  # it would preempt anew for each placement that is tried
+        return FOR_GROUPS if self._preempts_for_groups else ""
 
     def _nominated_row(self, pod: PodInfo) -> int | None:
         """Return the row of the node that the pod is nominated to, if there is such a node."""

@@ -1,0 +1,80 @@
+"""Which pods belong to which pod group (`spec.schedulingGroup`), and which of them have a node.
+
+The intake writes it as pods come and go; the gang plugins and the group cycle read it. Every pod counts that the API
+server has and that has not finished, whoever schedules it: after a restart the members that run count as before.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import NamedTuple
+
+from berth.state.cache import Cache
+from berth.state.pod_info import PodInfo
+
+POD_GROUP = "PodGroup"
+"""The kind under which the object store keeps the groups themselves."""
+
+_NONE: Mapping[str, PodInfo] = MappingProxyType({})
+
+
+class GroupKey(NamedTuple):
+    """A pod group by namespace and name."""
+
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+def group_of(pod: PodInfo) -> GroupKey | None:
+    """Return the group that a pod belongs to, or None."""
+    group = pod.spec.scheduling_group
+    if group is None or not group.pod_group_name:
+        return None
+    return GroupKey(pod.namespace, group.pod_group_name)
+
+
+class PodGroups:
+    """The members of each group, by uid."""
+
+    __slots__ = ("_cache", "_members")
+
+    def __init__(self, cache: Cache) -> None:
+        self._cache = cache
+        self._members: dict[GroupKey, dict[str, PodInfo]] = {}
+
+    def put(self, pod: PodInfo) -> None:
+        """Take in a pod, or a newer object of it; which group it belongs to never changes."""
+        key = group_of(pod)
+        if key is not None:
+            self._members.setdefault(key, {})[pod.uid] = pod
+
+    def remove(self, pod: PodInfo) -> None:
+        """Forget a pod that is gone or has finished."""
+        key = group_of(pod)
+        members = self._members.get(key) if key is not None else None
+        if key is None or members is None:
+            return
+        members.pop(pod.uid, None)
+        if not members:
+            del self._members[key]
+
+    def members(self, key: GroupKey) -> Mapping[str, PodInfo]:
+        """Return the members of a group by uid, in the order they came; not to be kept."""
+        return self._members.get(key, _NONE)
+
+    def count(self, key: GroupKey) -> int:
+        """Return how many members there are that run or may yet run; a pod deleted while it waited never will."""
+        return sum(not pod.is_terminating or self._has_node(pod) for pod in self.members(key).values())
+
+    def placed(self, key: GroupKey) -> list[PodInfo]:
+        """Return the members that have a node, by the API server's word or by this scheduler's decision."""
+        return [pod for pod in self.members(key).values() if self._has_node(pod)]
+
+    def placed_count(self, key: GroupKey) -> int:
+        """Return how many members have a node."""
+        return sum(map(self._has_node, self.members(key).values()))
+
+    def _has_node(self, pod: PodInfo) -> bool:
+        return self._cache.state_of(pod.uid) is not None

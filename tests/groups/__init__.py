@@ -1,0 +1,1 @@
+"""Pod groups: gangs, placements, preemption on behalf of a group."""
