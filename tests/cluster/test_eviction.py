@@ -36,6 +36,31 @@ def test_without_a_budget_a_pod_goes():
     assert is_gone(store)
 
 
+def test_a_pod_that_is_evicted_says_so():  # KEP-3329
+    store = make_store()
+    running_pod(store)
+    store.update(PODS, "default", "web", {"metadata": {"name": "web", "finalizers": ["example.com/read-it"]},
+                                          "spec": store.get(PODS, "default", "web")["spec"]})  # fmt: skip
+    store.evict("default", "web", dry_run=True)
+    assert len(store.get(PODS, "default", "web")["status"]["conditions"]) == 1
+    store.evict("default", "web")
+    told = store.get(PODS, "default", "web")["status"]["conditions"][1]
+    assert (told["type"], told["reason"], told["message"]) == (
+        "DisruptionTarget", "EvictionByEvictionAPI", "Eviction API: evicting",
+    )  # fmt: skip
+
+
+def test_an_eviction_holds_for_the_version_it_names():
+    store = make_store()
+    running_pod(store)
+    version = store.get(PODS, "default", "web")["metadata"]["resourceVersion"]
+    with pytest.raises(StoreError) as caught:
+        store.evict("default", "web", {"deleteOptions": {"preconditions": {"resourceVersion": "1"}}})
+    assert caught.value.status_code == 409
+    store.evict("default", "web", {"deleteOptions": {"preconditions": {"resourceVersion": version}}})
+    assert is_gone(store)
+
+
 def test_a_budget_that_allows_it_is_spent():
     store = make_store()
     running_pod(store)

@@ -28,7 +28,26 @@ def evict(store: "Store", namespace: str, name: str, body: Object, *, dry_run: b
     metadata.check_preconditions(PODS, pod["metadata"], options.get("preconditions") or {})
     if not _goes_anyway(pod):
         _spend_budget(store, pod, dry_run=dry_run)
+    _note_disruption(store, pod, dry_run=dry_run)
+    # Asked for above; the pod has just been changed here.
+    held = {name: value for name, value in (options.get("preconditions") or {}).items() if name != "resourceVersion"}
+    options["preconditions"] = held
     store.delete(PODS, namespace, name, options, dry_run=dry_run)
+
+
+def _note_disruption(store: "Store", pod: Object, *, dry_run: bool) -> None:
+    """Say in the pod's status why it goes, for those who decide whether its end counts as a failure."""
+    condition = {
+        "type": "DisruptionTarget",
+        "status": "True",
+        "lastTransitionTime": metadata.timestamp(store.clock()),
+        "reason": "EvictionByEvictionAPI",
+        "message": "Eviction API: evicting",
+    }
+    status, meta = pod.get("status") or {}, pod["metadata"]
+    others = [known for known in status.get("conditions") or [] if known.get("type") != "DisruptionTarget"]
+    noted = {**pod, "status": {**status, "conditions": [*others, condition]}}
+    store.update(PODS, meta["namespace"], meta["name"], noted, "status", dry_run=dry_run)
 
 
 def _goes_anyway(pod: Object) -> bool:

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from tests.cluster.controllers.world import World, deployment, job
+from tests.cluster.controllers.world import World, deployment, job, stateful_set, storage_class
 
 
 class Disturbance:
@@ -91,3 +91,43 @@ def test_jobs_end_with_the_completions_asked_for(seed):
     assert status["succeeded"] == 7
     assert status.get("active", 0) == 0
     assert not any(one["metadata"].get("finalizers") for one in world.pods())
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_stateful_sets_end_as_asked_for_last_and_keep_their_claims(seed):
+    world, rng = World(nodes=4), random.Random(seed)
+    world.create(storage_class("disk", annotations={"storageclass.kubernetes.io/is-default-class": "true"}))
+    policy = "Parallel" if seed % 2 else "OrderedReady"
+    world.create(stateful_set("db", 3, claims=["data"], podManagementPolicy=policy))
+    most, replicas = 0, 3
+    image = "nginx"
+    for _ in range(40):
+        match rng.randrange(5):
+            case 0:
+                replicas = rng.randrange(0, 7)
+                world.scale("StatefulSet", "db", replicas)
+            case 1:
+                image = f"image-{rng.randrange(3)}"
+                containers = [{"name": "main", "image": image}]
+                world.patch("StatefulSet", "db", {"spec": {"template": {"spec": {"containers": containers}}}})
+            case 2 if world.pods():
+                world.delete("Pod", rng.choice(world.pods())["metadata"]["name"])
+            case 3 if world.pods():
+                name = rng.choice(world.pods())["metadata"]["name"]
+                world.patch("Pod", name, {"status": {"phase": "Failed"}}, subresource="status")
+            case _:
+                world.run(rng.choice([0.0, 0.5, 3.0]))
+        most = max(most, len(world.all("PersistentVolumeClaim")))
+    world.run(60)
+    assert {one["metadata"]["name"] for one in world.pods()} == {f"db-{ordinal}" for ordinal in range(replicas)}
+    assert {one["spec"]["containers"][0]["image"] for one in world.pods()} <= {image}
+    status = world.status("StatefulSet", "db")
+    assert status.get("readyReplicas", 0) == status.get("updatedReplicas", 0) == replicas
+    assert status["currentRevision"] == status["updateRevision"]
+    claims = world.all("PersistentVolumeClaim")
+    names = [one["metadata"]["name"] for one in claims]
+    assert names == [f"data-db-{ordinal}" for ordinal in range(max(most, replicas))]
+    assert {one["status"]["phase"] for one in claims} == {"Bound"}
+    volumes = {one["metadata"]["name"]: one["spec"]["claimRef"]["name"] for one in world.all("PersistentVolume")}
+    assert volumes == {one["spec"]["volumeName"]: one["metadata"]["name"] for one in claims}
+    assert world.manager.next_deadline() is None
