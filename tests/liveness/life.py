@@ -175,9 +175,11 @@ class Life:
 
     def put_devices(self):
         rng = self.rng
-        kind = rng.choice(("slice", "slice", "class", "claim", "claim"))
+        kind = rng.choice(("slice", "slice", "pool", "class", "claim", "claim"))
         if kind == "slice":
             self.put(made.random_slice(rng, rng.choice(made.NODES)))
+        elif kind == "pool":
+            self.put(made.random_part_of_a_pool(rng))
         elif kind == "class":
             self.put(made.random_device_class(rng, "gpu"))
         else:
@@ -376,12 +378,16 @@ class Life:
             if templates and not pod.status.resource_claim_statuses:
                 name = f"{pod.metadata.name}-made-{self.number}"
                 claim = made.random_device_claim(self.rng, name, owner=pod.metadata.uid)
-                claim = replace(claim, metadata=replace(claim.metadata, namespace=pod.metadata.namespace))
-                self.put(self.fresh(claim))
+                claim = self.fresh(replace(claim, metadata=replace(claim.metadata, namespace=pod.metadata.namespace)))
+                claim_first = self.rng.random() < 0.5  # watches of two kinds may overtake one another
+                if claim_first:
+                    self.put(claim)
                 statuses = decode("Pod", {"status": {"resourceClaimStatuses": [
                     {"name": "made", "resourceClaimName": name}]}}).status.resource_claim_statuses  # fmt: skip
                 latest = self.cluster.objects["Pod", pod.key]
                 self.put(replace(latest, status=replace(latest.status, resource_claim_statuses=statuses)))
+                if not claim_first:
+                    self.put(claim)
                 return True
         for claim in [*self.every("PersistentVolumeClaim"), *self.every("ResourceClaim")]:
             owners = [owner for owner in claim.metadata.owner_references if owner.kind == "Pod"]

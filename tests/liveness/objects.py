@@ -15,14 +15,18 @@ HOST, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
 STRICT = "strict"
 """The profile whose default constraints reject pods."""
 
+UNHURRIED = {"name": "DynamicResources", "args": {"filterTimeout": "0s"}}
+"""The one clock that plugins read themselves: a slow machine must not change what is decided."""
+
 CONFIG = {
     "apiVersion": "kubescheduler.config.k8s.io/v1",
     "kind": "KubeSchedulerConfiguration",
     "profiles": [
-        {"schedulerName": "default-scheduler"},
+        {"schedulerName": "default-scheduler", "pluginConfig": [UNHURRIED]},
         {
             "schedulerName": STRICT,
             "pluginConfig": [
+                UNHURRIED,
                 {
                     "name": "PodTopologySpread",
                     "args": {
@@ -31,7 +35,7 @@ CONFIG = {
                             {"maxSkew": 1, "topologyKey": ZONE, "whenUnsatisfiable": "DoNotSchedule"}
                         ],
                     },
-                }
+                },
             ],
         },
     ],
@@ -205,7 +209,18 @@ def random_slice(rng, node):
         devices[0]["taints"] = [{"key": "sick", "effect": "NoSchedule"}]
     if devices and rng.random() < 0.2:
         devices[0] |= {"bindsToNode": True, "bindingConditions": ["ready"], "bindingFailureConditions": ["broken"]}
+    if rng.random() < 0.3:
+        devices.append(dra.device("shared", {"model": "x"}, {"mem": "10Gi"}, allowMultipleAllocations=True))
     return dra.resource_slice(f"slice-{node}", *devices, node=node, generation=1)
+
+
+def random_part_of_a_pool(rng):
+    """One of two slices of a pool that all nodes reach; the pool is whole when both have the same generation."""
+    number, generation, count = rng.choice((0, 1)), rng.choice((1, 2)), rng.choice((1, 2))
+    more = {"driver": "gpu.example.com", "pool": "network", "generation": generation, "count": count}
+    return dra.resource_slice(
+        f"network-{number}", dra.device(f"net{number}", {"model": "x"}), node=None, allNodes=True, **more
+    )
 
 
 def random_device_class(rng, name):
@@ -220,6 +235,7 @@ def random_device_claim(rng, name, **more):
             [dra.request()],
             [dra.request(count=2)],
             [dra.request(allocationMode="All")],
+            [dra.request(capacity={"requests": {"mem": "4Gi"}})],
             [dra.alternatives("r0", dra.request("one", count=2), dra.request("two"))],
         )
     )

@@ -6,21 +6,23 @@ is remembered equals what a scheduler would work out that sees the cluster for t
 
 import pytest
 
-from tests.liveness.checks import check_everything, is_quiet, waits_in_vain
+from tests.liveness.checks import check_everything, check_liveness, check_memory, is_quiet, waits_in_vain
 from tests.liveness.life import Life
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_every_pod_that_could_run_does_run(seed):
-    live(seed, 250)
+    live(seed, 200, memory_every=10)
 
 
-def live(seed, things):
-    """One life of so many things that happen, and its end."""
+def live(seed, things, memory_every=1):
+    """One life of so many things that happen, and its end; memory is slow to check, so not always after each."""
     life = Life(seed)
-    for _ in range(things):
+    for number in range(things):
         life.happen()
-        check_everything(life)
+        check_liveness(life)
+        if number % memory_every == 0:
+            check_memory(life)
     life.settle()
     check_everything(life)
     core = life.cluster.core

@@ -31,6 +31,10 @@ class Evictions:
     def __len__(self) -> int:
         return len(self._under_way)
 
+    def preemptors(self) -> Iterable[str]:
+        """Return the uids of those for whom an answer is still awaited."""
+        return self._under_way.keys()
+
     def begin(self, preemptor_uid: str, victims: Iterable[PodInfo]) -> None:
         """Note that these pods were asked to go."""
         uids = {victim.uid for victim in victims}

@@ -4,15 +4,23 @@
 """
 # ruff: noqa: SLF001 - to check what is kept, one must look at it
 
+import random
 from collections import Counter
+from typing import Any
 
 import numpy as np
 
 from berth.api.pod_resources import CPU, PODS
 from berth.api.quantity import milli_value, value
+from berth.config.types import ExtensionPoint, SchedulerConfiguration
 from berth.core import Core
 from berth.cycle.attempt import Attempt
 from berth.cycle.schedule import Search, schedule_pod
+from berth.framework.build import build_profiles
+from berth.framework.handle import Handle
+from berth.framework.memo import Memos
+from berth.framework.profile import Profile
+from berth.framework.registry import Registry
 from berth.queue.queue import SchedulingQueue
 from berth.state.cache import Cache
 from berth.state.label_index import ABSENT
@@ -64,12 +72,13 @@ def check_nominator(nominator: Nominator) -> None:
     assert all(nominator.pods_on(node) for node in nominator.nodes()), "a node without nominations is kept"
 
 
-def decide(core: Core, pod: PodInfo, *, memos: bool) -> Attempt:
+def decide(core: Core, pod: PodInfo, *, memos: bool, profile: Profile | None = None) -> Attempt:
     """Return what would be decided about a pod now, with the first of equals chosen; nothing is assumed.
 
-    Where PostFilter needs an answer from outside, what was found before that is all there is.
+    The pod's profile decides, or the one that is given. Where PostFilter needs an answer from outside, what was found
+    before that is all there is.
     """
-    profile = core.profiles[pod.spec.scheduler_name]
+    profile = profile or core.profiles[pod.spec.scheduler_name]
     attempt = Attempt(profile, pod)
     search = Search(core.cache.table, lambda rows: int(rows[0]))
     search.start_index = core.search.start_index
@@ -85,6 +94,42 @@ def check_memos(core: Core, pod: PodInfo) -> None:
     """Hold what is remembered against what is worked out afresh: feasible nodes, each plugin's scores, messages."""
     kept, fresh = (_shown(decide(core, pod, memos=memos)) for memos in (True, False))
     assert kept == fresh, f"pod {pod.key}: with memos {kept}, without {fresh}"
+
+
+def check_plugins(core: Core, pod: PodInfo, config: SchedulerConfiguration, registry: Registry) -> None:
+    """Hold what plugins remember (of volumes, devices, pods) against plugins that are made anew over the same state."""
+    watchers = len(core.nominator._watchers)
+    afresh = rebuilt_profiles(core, config, registry)[pod.spec.scheduler_name]
+    kept = _shown(decide(core, pod, memos=False))
+    fresh = _shown(decide(core, PodInfo(pod.pod), memos=False, profile=afresh))
+    del core.nominator._watchers[watchers:]
+    assert kept == fresh, f"pod {pod.key}: its plugins say {kept}, new ones {fresh}"
+
+
+def rebuilt_profiles(core: Core, config: SchedulerConfiguration, registry: Registry) -> dict[str, Profile]:
+    """Return the core's profiles with plugins made anew, which know only what is under way of what went before."""
+    handle = Handle(
+        cache=core.cache,
+        objects=core.objects,
+        nominator=core.nominator,
+        waiting=core.waiting,
+        features=config.feature_gates,
+        now=lambda: core.now,
+        rng=random.Random(0),
+    )
+    profiles = build_profiles(config, registry, handle, Memos(core.cache, core.objects, enabled=False))
+    for name, profile in profiles.items():
+        for old, new in zip(_plugins(core.profiles[name]), _plugins(profile), strict=True):
+            if hasattr(old, "_ledger"):  # reservations are nowhere else
+                new._ledger._pending, new._ledger._written = dict(old._ledger._pending), dict(old._ledger._written)
+                for claim in old._ledger._pending.values():
+                    new._ledger._allocated.add(claim, new._ledger._consumable)
+                new._ledger._stored = set(old._ledger._stored)
+    return profiles
+
+
+def _plugins(profile: Profile) -> list[Any]:
+    return list({plugin.name: plugin for point in ExtensionPoint for plugin in profile.at(point)}.values())
 
 
 def _shown(attempt: Attempt) -> dict[str, object]:

@@ -65,6 +65,7 @@ class VirtualCluster:
         document = dict(config) if config is not None else None
         loaded = default_config(switched) if document is None else load_config(document, "a test's config", switched)
         self.now = 0.0
+        self.config, self.registry = loaded, registry
         self.core = Core(
             loaded,
             registry,
