@@ -8,6 +8,7 @@ Same seed and same events give the same effects.
 import random
 from collections import OrderedDict, deque
 from collections.abc import Callable, Generator, Iterable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -33,7 +34,7 @@ from berth.framework.handle import Handle
 from berth.framework.instrument import Instrument
 from berth.framework.memo import Memos
 from berth.framework.registry import Registry
-from berth.framework.status import Status, error
+from berth.framework.status import Code, Status, error
 from berth.framework.waiting_pods import WaitingPod, WaitingPods
 from berth.generation import Generation, generation_of
 from berth.intake import Intake, ObjectEvent
@@ -174,7 +175,7 @@ class Core:
         node_name = self.cache.table.names[attempt.chosen_row]
         timeouts_s: dict[str, float] = {}
         try:
-            status, timeouts_s = reserve_and_permit(self.cache, attempt, node_name)
+            status, timeouts_s = reserve_and_permit(self.cache, attempt, node_name, self.generation.permit)
         except Exception as bug:  # likewise
             status = self._broke(pod, bug)
         self.nominator.withdraw(pod.uid)
@@ -197,7 +198,8 @@ class Core:
             if self._tells_expectation and (waiting is not None or work):
                 self._expect(attempt, node_name)
             try:
-                status = yield from bind_pod(attempt, node_name, waiting, lambda: self._passed_permit(attempt, waiting))
+                permit_over = partial(self._permit_over, attempt, waiting)
+                status = yield from bind_pod(attempt, node_name, waiting, permit_over, self.generation.permit)
             except Exception as bug:  # likewise
                 status = self._broke(attempt.pod, bug)
             tell_failures(self.instrument, attempt, "bind")
@@ -225,10 +227,12 @@ class Core:
         self.instrument.waits_on_permit(attempt.pod)
         return waiting
 
-    def _passed_permit(self, attempt: Attempt, waiting: WaitingPod | None) -> None:
-        self.instrument.binding(attempt.pod)
+    def _permit_over(self, attempt: Attempt, waiting: WaitingPod | None, verdict: Status | None) -> None:
         if waiting is not None:
-            self.instrument.waited_on_permit("allowed", self.now - waiting.waiting_since)
+            label = (Code.SUCCESS if verdict is None else verdict.code).label
+            self.instrument.waited_on_permit(label, self.now - waiting.waiting_since)
+        if verdict is None:
+            self.instrument.binding(attempt.pod)
 
     def _expect(self, attempt: Attempt, node_name: str) -> None:
         """Tell the API server where a pod that still waits is going to (status.nominatedNodeName)."""

@@ -3,6 +3,7 @@
 import pytest
 
 from berth.framework.effects import Bind, WaitUntil
+from berth.framework.instrument import Instrument
 from berth.framework.status import Code, Status, error, unschedulable
 from berth.testing.invariants import check
 from tests.engine import boom, cluster, document, node, plugin, pod, requests_of, reserving, with_profiles
@@ -289,3 +290,50 @@ def test_a_predicate_that_breaks_ends_at_its_deadline():
     found.advance(5.0)
     assert found.events("FailedScheduling") == ['running PreBind plugin "Work": it never came']
     check(found.core)
+
+
+# -- how Permit's rejections were told (runtime/framework.go, RunPermitPlugins and WaitOnPermit, release-1.20) --
+
+
+@pytest.mark.parametrize(
+    ("generation", "message"), [("v1.36", "no"), ("v1.20", 'rejected pod "a" by permit plugin "No": no')]
+)
+def test_a_rejection_at_once_is_told_with_pod_and_plugin(generation, message):
+    no = plugin("No", permit=lambda *_: (unschedulable("no"), 0.0))
+    found = cluster(node(), config=document("No"), plugins={"No": no}, generation=generation)
+    found.put(pod("a"))
+    found.run()
+    assert found.events("FailedScheduling")[0] == message
+    assert found.core.cache.state_of("default/a") is None
+
+
+@pytest.mark.parametrize(
+    ("generation", "before"), [("v1.36", ""), ("v1.20", 'pod "a" rejected while waiting on permit: ')]
+)
+def test_a_rejection_while_waiting_is_told_with_the_pod(generation, before):
+    waits = waiting_for(5.0)
+    found = cluster(node(), config=document("Wait"), plugins={"Wait": waits}, generation=generation)
+    found.put(pod("a"))
+    found.advance(5.001)
+    (message,) = found.events("FailedScheduling")[:1]
+    assert message == f"{before}rejected due to timeout after waiting 5s at plugin Wait"
+
+
+class Waits(Instrument):
+    def __init__(self):
+        self.results = []
+
+    def waited_on_permit(self, result, seconds):
+        self.results.append((result, round(seconds, 3)))
+
+
+@pytest.mark.parametrize(("allows", "result"), [(True, ("Success", 2.0)), (False, ("Unschedulable", 5.0))])
+def test_each_wait_is_measured_with_how_it_ended(allows, result):
+    seen, waits = Waits(), waiting_for(5.0)
+    found = cluster(node(), config=document("Wait"), plugins={"Wait": waits}, instrument=seen)
+    found.put(pod("a"))
+    found.advance(2.0)
+    if allows:
+        waits.handle.waiting.get("default/a").allow("Wait")
+    found.advance(3.0)
+    assert seen.results[:1] == [result]

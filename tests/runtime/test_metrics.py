@@ -87,12 +87,12 @@ def test_a_pod_that_a_flush_saved_is_counted(metrics):
 
 def test_names_and_buckets_are_upstreams(metrics):
     metrics.event_handled("NodeAdded", 0.0001)
-    metrics.waited_on_permit("allowed", 3.0)
+    metrics.waited_on_permit("Success", 3.0)
     metrics.queue_incoming("active", "PodAdd")
     text = metrics.exposition().decode()
     assert 'scheduler_event_handling_duration_seconds_bucket{event="NodeAdded",le="0.0001"} 1.0' in text
     assert 'scheduler_event_handling_duration_seconds_bucket{event="NodeAdded",le="0.2048"} 1.0' in text
-    assert 'scheduler_permit_wait_duration_seconds_bucket{le="16.384",result="allowed"} 1.0' in text
+    assert 'scheduler_permit_wait_duration_seconds_bucket{le="16.384",result="Success"} 1.0' in text
     assert 'scheduler_queue_incoming_pods_total{event="PodAdd",queue="active"} 1.0' in text
 
 

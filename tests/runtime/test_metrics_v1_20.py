@@ -88,7 +88,7 @@ async def test_every_name_of_that_time_is_exposed_beside_todays():
         metrics.observe(scheduler)
         await until(lambda: world.node_of("web") and world.condition("big"))
         await until(lambda: metrics.binding_duration.count() and not scheduler.core.cache.assumed_count)
-        metrics.waited_on_permit("allowed", 1.0)
+        metrics.waited_on_permit("Success", 1.0)
         families = list(text_string_to_metric_families(metrics.exposition().decode()))
     exposed = {family.name for family in families} | {f"{family.name}_total" for family in families}
     assert {f"scheduler_{name}" for name in NAMES} - exposed == set()

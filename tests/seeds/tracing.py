@@ -30,7 +30,15 @@ class Tracer:
             self.current.add(name)
 
     @pytest.hookimpl(hookwrapper=True)
+    def pytest_runtest_setup(self, item):
+        yield from self._traced(item)
+
+    @pytest.hookimpl(hookwrapper=True)
     def pytest_runtest_call(self, item):
+        yield from self._traced(item)
+
+    def _traced(self, item):
+        """Run a phase of a test with every call looked at."""
         test = item.nodeid.partition("[")[0]
         self.current = self.seen[test]
         before = sys.gettrace()

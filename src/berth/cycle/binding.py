@@ -14,7 +14,7 @@ from berth.framework.blame import PluginBrokenError, ask, blamed
 from berth.framework.effects import WaitUntil
 from berth.framework.profile import Profile
 from berth.framework.status import Code, Status, error, is_success
-from berth.framework.waiting_pods import WaitingPod
+from berth.framework.waiting_pods import TODAYS_WORDING, PermitWording, WaitingPod
 from berth.state.cache import Cache
 
 BindSteps = Generator[Any, Any, Status | None]
@@ -25,7 +25,9 @@ UNSUPPORTED = (
 )
 
 
-def reserve_and_permit(cache: Cache, attempt: Attempt, node_name: str) -> tuple[Status | None, dict[str, float]]:
+def reserve_and_permit(
+    cache: Cache, attempt: Attempt, node_name: str, wording: PermitWording = TODAYS_WORDING
+) -> tuple[Status | None, dict[str, float]]:
     """Assume the pod, then run Reserve and Permit. Return a failure, or Permit's timeouts where the pod must wait."""
     profile, state, pod = attempt.profile, attempt.state, attempt.pod
     cache.assume(pod, node_name)
@@ -35,7 +37,7 @@ def reserve_and_permit(cache: Cache, attempt: Attempt, node_name: str) -> tuple[
     permitted = profile.run_permit(state, pod, node_name)
     if permitted.status is None or permitted.status.code is Code.WAIT:
         return None, dict(permitted.timeouts_s)
-    return permitted.status, {}
+    return wording.of_rejection(permitted.status, pod), {}
 
 
 def undo(cache: Cache, attempt: Attempt, node_name: str) -> None:
@@ -47,15 +49,21 @@ def undo(cache: Cache, attempt: Attempt, node_name: str) -> None:
 
 
 def bind_pod(
-    attempt: Attempt, node_name: str, waiting: WaitingPod | None, passed_permit: Callable[[], None]
+    attempt: Attempt,
+    node_name: str,
+    waiting: WaitingPod | None,
+    permit_over: Callable[[Status | None], None],
+    wording: PermitWording = TODAYS_WORDING,
 ) -> BindSteps:
-    """Wait for Permit, then PreBind, and Bind by an extender or by plugins."""
+    """Wait for Permit, then PreBind, and Bind by an extender or by plugins; `permit_over` is told Permit's verdict."""
     if waiting is not None:
         while not waiting.is_settled:
             yield WaitUntil(lambda: waiting.is_settled, min(waiting.deadlines.values()))
+        permit_over(waiting.verdict)
         if waiting.verdict is not None:
-            return waiting.verdict
-    passed_permit()
+            return wording.of_wait(waiting.verdict, attempt.pod)
+    else:
+        permit_over(None)
     status = yield from _pre_bind(attempt, node_name)
     if status is None:
         status = yield from _bind(attempt, node_name)

@@ -5,10 +5,36 @@ may list, allow and reject waiting pods (`Handle.waiting`); the core asks `settl
 """
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from berth.config.durations import format_duration_s
 from berth.framework.status import Code, Status
 from berth.state.pod_info import PodInfo
+
+
+class PermitWording(NamedTuple):
+    """How a rejection by Permit is told; `{pod}`, `{plugin}` and `{message}` are the pod's name and what was said."""
+
+    rejected: str = "{message}"
+    while_waiting: str = "{message}"
+
+    def of_rejection(self, status: Status, pod: PodInfo) -> Status:
+        """Return what is told of a pod that Permit turned away at once."""
+        return _told(self.rejected, status, pod)
+
+    def of_wait(self, status: Status, pod: PodInfo) -> Status:
+        """Return what is told of a pod that was turned away while it waited."""
+        return _told(self.while_waiting, status, pod)
+
+
+def _told(template: str, status: Status, pod: PodInfo) -> Status:
+    if not status.code.is_rejection:
+        return status
+    message = template.format(pod=pod.name, plugin=status.plugin, message=status.message)
+    return Status(status.code, (message,), status.plugin)
+
+
+TODAYS_WORDING = PermitWording()
 
 
 class WaitingPod:

@@ -243,6 +243,7 @@ def _with_rules(config: SchedulerConfiguration, name: GenerationName) -> Generat
         queue=rules.queue,
         assumed_ttl_s=rules.assumed_ttl_s,
         assumed_sweep_period_s=rules.assumed_sweep_period_s,
+        permit=rules.permit,
         forgets_missing_nodes=rules.forgets_missing_nodes,
     )
 
