@@ -16,11 +16,6 @@ from tests.config.documents import v1_document
         ({"apiVersion": "kubescheduler.config.k8s.io/v1"}, "kind: Required value: write KubeSchedulerConfiguration"),
         ({"apiVersion": 1, "kind": "Policy"}, "apiVersion and kind must be strings"),
         (
-            {"apiVersion": "kubescheduler.config.k8s.io/v1beta1", "kind": "KubeSchedulerConfiguration"},
-            "KubeSchedulerConfiguration of kubescheduler.config.k8s.io/v1beta1 is not supported in this release yet",
-        ),
-        ({"apiVersion": "v1", "kind": "Policy"}, "Policy of v1 is not supported in this release yet"),
-        (
             {"apiVersion": "kubescheduler.config.k8s.io/v1beta3", "kind": "KubeSchedulerConfiguration"},
             "kubescheduler.config.k8s.io/v1beta3 is no longer served since v1.29",
         ),

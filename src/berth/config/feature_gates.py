@@ -2,7 +2,8 @@
 
 `--feature-gates A=true,B=false` goes through `parse_feature_gates`; the result rides in
 `SchedulerConfiguration` and decides the default profile, plugin behaviour and queue policies. A gate not
-listed here is an error, since a switch that does nothing is worse than none.
+listed here is an error, since a switch that does nothing is worse than none. Each generation has its own; which one
+applies is known only when the configuration has been read (`FeatureGates.of`).
 """
 
 from collections.abc import Iterable, Mapping
@@ -74,6 +75,22 @@ KNOWN_GATES: Final[Mapping[str, Gate]] = MappingProxyType(
     }
 )
 
+V1_20_GATES: Final[Mapping[str, Gate]] = MappingProxyType(
+    {
+        "BalanceAttachedNodeVolumes": _ALPHA,
+        "CSIMigration": _BETA,
+        "CSIMigrationAWS": _BETA_OFF,
+        "CSIMigrationAzureDisk": _BETA_OFF,
+        "CSIMigrationGCE": _BETA_OFF,
+        "CSIMigrationOpenStack": _BETA_OFF,
+        "DefaultPodTopologySpread": _BETA,
+    }
+)
+
+GATES_BY_GENERATION: Final[Mapping[str, Mapping[str, Gate]]] = MappingProxyType(
+    {"v1.36": KNOWN_GATES, "v1.20": V1_20_GATES}
+)
+
 _GROUPS: Final[Mapping[str, Stage]] = MappingProxyType({"AllAlpha": Stage.ALPHA, "AllBeta": Stage.BETA})
 
 
@@ -91,10 +108,19 @@ class FeatureGates(msgspec.Struct, frozen=True):
     """The gates as set; what is not set has its default."""
 
     overrides: Mapping[str, bool] = {}
+    generation: str = "v1.36"
+
+    def of(self, generation: str) -> "FeatureGates":
+        """Return the same settings for a generation. Raises ConfigError where it does not know one of them."""
+        return feature_gates(self.overrides, generation)
 
     def enabled(self, name: str) -> bool:
-        """Whether a gate is on; asking for one that is not known is a bug and a KeyError."""
-        gate = KNOWN_GATES[name]
+        """Whether a gate is on; what another generation has is off; one that none has is a bug and a KeyError."""
+        gate = GATES_BY_GENERATION[self.generation].get(name)
+        if gate is None:
+            if not any(name in gates for gates in GATES_BY_GENERATION.values()):
+                raise KeyError(name)
+            return False
         if name in self.overrides:
             return self.overrides[name]
         for group, stage in _GROUPS.items():
@@ -118,30 +144,41 @@ def parse_feature_gates(text: str) -> FeatureGates:
             errors.append(f"--feature-gates: invalid value of {item}: {value!r} is neither true nor false")
         else:
             settings[name] = flag
-    errors.extend(_faults(settings))
+    generation = _generation_that_knows(settings)
+    errors.extend(_faults(settings, generation))
     if not errors:
-        errors.extend(_unmet(FeatureGates(overrides=settings)))
+        errors.extend(_unmet(FeatureGates(settings, generation)))
     if errors:
         raise ConfigError(errors)
-    return FeatureGates(overrides=settings)
+    return FeatureGates(settings, generation)
 
 
-def feature_gates(settings: Mapping[str, bool]) -> FeatureGates:
+def feature_gates(settings: Mapping[str, bool], generation: str = "v1.36") -> FeatureGates:
     """Gates from a mapping, checked like the command line's."""
-    gates = FeatureGates(overrides=dict(settings))
-    if errors := tuple(_faults(settings)) or tuple(_unmet(gates)):
+    gates = FeatureGates(dict(settings), generation)
+    if errors := tuple(_faults(settings, generation)) or tuple(_unmet(gates)):
         raise ConfigError(errors)
     return gates
 
 
-def _faults(settings: Mapping[str, bool]) -> Iterable[str]:
+def _generation_that_knows(settings: Mapping[str, bool]) -> str:
+    """Return the generation that has all these gates; today's where several or none do."""
+    names = settings.keys() - _GROUPS.keys()
+    return next((name for name, gates in GATES_BY_GENERATION.items() if names <= gates.keys()), "v1.36")
+
+
+def _faults(settings: Mapping[str, bool], generation: str) -> Iterable[str]:
     """Say what is wrong with the names, and which gates cannot be switched any more."""
+    known = GATES_BY_GENERATION[generation]
     for name, value in settings.items():
         if name in _GROUPS:
             continue
-        gate = KNOWN_GATES.get(name)
+        gate = known.get(name)
         if gate is None:
-            hint = nearest(name, (*KNOWN_GATES, *_GROUPS)) or "; the known ones are in `berth run --help`"
+            hint = nearest(name, (*known, *_GROUPS)) or "; the known ones are in `berth run --help`"
+            others = [other for other, gates in GATES_BY_GENERATION.items() if name in gates]
+            if others:
+                hint = f": {', '.join(others)} has it, and the configuration is of {generation}; leave it out"
             yield f"--feature-gates: unrecognized feature gate: {name}{hint}"
         elif gate.locked and value is not gate.default:
             fixed = str(gate.default).lower()

@@ -15,21 +15,32 @@ from berth.config import v1
 from berth.config.document import parse_document
 from berth.config.errors import ConfigError, required, unsupported
 from berth.config.feature_gates import FeatureGates
+from berth.config.legacy import documents as legacy
+from berth.config.legacy import policy
+from berth.config.legacy.construction import legacy_config
+from berth.config.legacy.documents import AlgorithmSource
 from berth.config.types import Profile, SchedulerConfiguration
 from berth.config.validation import validate
 
-Converter = Callable[[Mapping[str, Any], FeatureGates], SchedulerConfiguration]
+Converter = Callable[[Mapping[str, Any], FeatureGates, AlgorithmSource | None], SchedulerConfiguration]
 
-_CONVERTERS: Final[Mapping[tuple[str, str], Converter]] = MappingProxyType({(v1.API_VERSION, v1.KIND): v1.convert})
 
-# Known documents that have no converter in this release.
-_NOT_YET: Final = frozenset(
+def _todays(document: Mapping[str, Any], gates: FeatureGates, source: AlgorithmSource | None) -> SchedulerConfiguration:
+    if source is not None:
+        versions = ", ".join(legacy.API_VERSIONS)
+        raise ConfigError([f"{v1.API_VERSION} has no policies and providers: leave the flags out, or use {versions}"])
+    return v1.convert(document, gates.of("v1.36"))
+
+
+def _policy(document: Mapping[str, Any], gates: FeatureGates, source: AlgorithmSource | None) -> SchedulerConfiguration:
+    return legacy_config(None, gates, source, policy=document)
+
+
+_CONVERTERS: Final[Mapping[tuple[str, str], Converter]] = MappingProxyType(
     {
-        ("kubescheduler.config.k8s.io/v1beta1", v1.KIND),
-        ("kubescheduler.config.k8s.io/v1alpha2", v1.KIND),
-        ("kubescheduler.config.k8s.io/v1alpha1", v1.KIND),
-        ("v1", "Policy"),
-        ("kubescheduler.config.k8s.io/v1", "Policy"),
+        (v1.API_VERSION, v1.KIND): _todays,
+        **{(version, legacy.KIND): legacy_config for version in legacy.API_VERSIONS},
+        **{(version, policy.KIND): _policy for version in policy.API_VERSIONS},
     }
 )
 _REMOVED: Final = frozenset({"kubescheduler.config.k8s.io/v1beta2", "kubescheduler.config.k8s.io/v1beta3"})
@@ -42,24 +53,43 @@ def default_config(gates: FeatureGates | None = None) -> SchedulerConfiguration:
     return load_config({"apiVersion": v1.API_VERSION, "kind": v1.KIND}, gates=gates)
 
 
-def load_config_file(path: str | Path, gates: FeatureGates | None = None) -> SchedulerConfiguration:
+def legacy_default_config(
+    gates: FeatureGates | None = None, source: AlgorithmSource | None = None
+) -> SchedulerConfiguration:
+    """What v1.20 runs without a configuration file: a provider, or the Policy that flags name. Raises ConfigError."""
+    try:
+        return checked(legacy_config(None, gates or FeatureGates(), source))
+    except ConfigError as error:
+        policy_file = source.policy_file if source is not None else None
+        raise error if error.source or policy_file is None else error.located(policy_file) from None
+
+
+def load_config_file(
+    path: str | Path, gates: FeatureGates | None = None, algorithm: AlgorithmSource | None = None
+) -> SchedulerConfiguration:
     """Read a YAML or JSON file; raises ConfigError, also where the file cannot be read."""
     try:
         text = Path(path).read_bytes()
     except OSError as error:
         raise ConfigError([f"cannot read the configuration file: {error.strerror or error}"], str(path)) from None
-    return load_config(parse_document(text, str(path)), source=str(path), gates=gates)
+    return load_config(parse_document(text, str(path)), source=str(path), gates=gates, algorithm=algorithm)
 
 
 def load_config(
-    document: Any, source: str = "configuration", gates: FeatureGates | None = None
+    document: Any,
+    source: str = "configuration",
+    gates: FeatureGates | None = None,
+    algorithm: AlgorithmSource | None = None,
 ) -> SchedulerConfiguration:
-    """Convert, default and validate a parsed document; raises ConfigError that names `source`."""
+    """Convert, default and validate a parsed document; raises ConfigError that names `source`.
+
+    `algorithm` is what flags say of providers and policies, which documents of v1.20's time leave to them.
+    """
     try:
-        config = _converter(document)(document, gates or FeatureGates())
+        config = _converter(document)(document, gates or FeatureGates(), algorithm)
         return checked(config)
     except ConfigError as error:
-        raise error.located(source) from None
+        raise error if error.source else error.located(source) from None
 
 
 def checked(config: SchedulerConfiguration) -> SchedulerConfiguration:
@@ -93,13 +123,11 @@ def _type_meta_hints() -> tuple[tuple[str, str], tuple[str, str]]:
 
 def _no_converter(version: str, kind: str) -> str:
     """Why a document of this version and kind is not taken, and what to do."""
-    if (version, kind) in _NOT_YET:
-        return f"{kind} of {version} is not supported in this release yet; convert the file to {v1.API_VERSION}"
     if version in _REMOVED:
         return f"{version} is no longer served since v1.29; convert the file to {v1.API_VERSION}"
     if version == v1.API_VERSION:
         return unsupported("kind", kind, [v1.KIND])
-    return unsupported("apiVersion", version, [v1.API_VERSION])
+    return unsupported("apiVersion", version, [v1.API_VERSION, *legacy.API_VERSIONS])
 
 
 def _with_ignored_resources(config: SchedulerConfiguration) -> SchedulerConfiguration:

@@ -160,4 +160,11 @@ class SchedulerConfiguration(msgspec.Struct, frozen=True):
     enable_contention_profiling: bool = True
     delay_cache_until_active: bool = False
     feature_gates: FeatureGates = FeatureGates()
+    checks_all_filters: bool = False
+    """Whether every filter is asked about a node that one has rejected already: `alwaysCheckAllPredicates`."""
+    healthz_bind_address: str = ""
+    metrics_bind_address: str = ""
+    """Where v1.20 serves in plain HTTP, as `host:port`; empty for its defaults."""
+    policy_config_map: tuple[str, str] | None = None
+    """Namespace and name of the ConfigMap with a Policy, still to be read and laid over the profiles."""
     generation: Generation = "v1.36"

@@ -36,6 +36,8 @@ def validate(config: SchedulerConfiguration) -> Iterable[str]:
     if config.parallelism <= 0:
         yield invalid("parallelism", config.parallelism, "should be an integer value greater than zero")
     yield from _profiles(config.profiles)
+    if config.generation == "v1.36":
+        yield from _removed(config.profiles)
     yield from _percentage("percentageOfNodesToScore", config.percentage_of_nodes_to_score)
     yield from _backoff(config.pod_initial_backoff_s, config.pod_max_backoff_s)
     yield from _extenders(config.extenders)
@@ -100,12 +102,17 @@ def _profiles(profiles: Sequence[Profile]) -> Iterable[str]:
         if not profile.scheduler_name:
             yield required(f"{path}.schedulerName")
         yield from _percentage(f"{path}.percentageOfNodesToScore", profile.percentage_of_nodes_to_score)
-        yield from _removed_plugins(path, profile)
         if profile.scheduler_name in first_with:
             first = first_with[profile.scheduler_name]
             yield duplicate(f"{path}.schedulerName", profile.scheduler_name) + f": profiles[{first}] has it too"
         first_with.setdefault(profile.scheduler_name, index)
     yield from _common_queue_sort(profiles)
+
+
+def _removed(profiles: Sequence[Profile]) -> Iterable[str]:
+    """Plugins of older versions, in all profiles."""
+    for index, profile in enumerate(profiles):
+        yield from _removed_plugins(f"profiles[{index}]", profile)
 
 
 def _removed_plugins(path: str, profile: Profile) -> Iterable[str]:
