@@ -2,8 +2,9 @@
 
 import pytest
 
+from berth.cases import CaseError
 from berth.plugins.registry import in_tree_registry
-from berth.replay import CaseError, replay
+from berth.replay import replay
 from berth.testing.builders import make_node, make_pod
 
 

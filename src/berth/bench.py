@@ -139,7 +139,8 @@ def _without_memos(core: Core, rng: random.Random, answer_call: AnswerCall) -> A
     assert queued is not None
     lots = rng.getstate()
     attempt = Attempt(core.profiles[queued.pod.spec.scheduler_name], queued.pod)
-    search = Search(core.cache.table, lambda rows: int(rows[0]))  # the core's own draws lots, and would be out of step
+    # The core's own search draws lots, and would be out of step.
+    search = Search(core.cache.table, lambda rows: int(rows[0]), policy=core.generation.cycle)
     search.start_index = core.search.start_index
     enabled, core.memos.enabled = core.memos.enabled, False
     steps, answer = schedule_pod(search, attempt), None

@@ -83,12 +83,13 @@ class Core:
         self._rng = rng
         self._stopwatch = stopwatch
         handle = self._handle(config)
-        self.profiles = build_profiles(config, registry, handle, self.memos, build_extenders(config.extenders, whole))
+        plugins = self.generation.registry(registry)
+        self.profiles = build_profiles(config, plugins, handle, self.memos, build_extenders(config.extenders, whole))
         self.queue = self._make_queue()
         self.evictions = handle.evictions
         outlets = self._outlets()
         self._evictor = Evictor(handle, self.queue, tell=outlets.tell, start=outlets.start, instrument=self.instrument)
-        self.search = Search(self.cache.table, self._break_tie)
+        self.search = Search(self.cache.table, self._break_tie, policy=self.generation.cycle)
         enabled = config.feature_gates.enabled
         counting = Counting(enabled("PodLevelResources"), enabled("InPlacePodLevelResourcesVerticalScaling"))
         self._schedules_groups = enabled("GenericWorkload")

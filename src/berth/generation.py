@@ -1,20 +1,31 @@
 """Which kube-scheduler's meanings apply, as one value that the engine asks instead of branching.
 
-Chosen by the configuration's apiVersion (`config.generation`); the registry and the default profile differ too.
+A generation is its in-tree plugins and the policies of queue, cache and cycle. Its default profile and feature gates
+live in `berth.config`, which names it in `SchedulerConfiguration.generation`: the document's apiVersion decides.
 """
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Final
 
 import msgspec
 
 from berth.config.types import SchedulerConfiguration
+from berth.framework.cycle_policy import CyclePolicy
+from berth.framework.registry import Registry
 from berth.framework.waiting_pods import TODAYS_WORDING, PermitWording
+from berth.plugins.legacy.registry import with_legacy_plugins
 from berth.queue.policy import V1_20_QUEUE, QueuePolicy
 
 
 class Generation(msgspec.Struct, frozen=True):
-    """The policies of one generation."""
+    """The plugins and policies of one generation."""
 
     name: str
+    registry: Callable[[Registry], Registry]
+    """What a registry of today's plugins, and of out-of-tree ones, becomes. Raises `RegistryError`."""
     queue: QueuePolicy
+    cycle: CyclePolicy
     assumed_ttl_s: float | None
     """How long an assumed pod is counted after its binding finished; None: until the watch says otherwise."""
     assumed_sweep_period_s: float = 0.0
@@ -25,9 +36,25 @@ class Generation(msgspec.Struct, frozen=True):
     """Whether a node that an attempt's error says is not found leaves the cache, if the API server agrees."""
 
 
-V1_20 = Generation(
+V1_36: Final = Generation(
+    name="v1.36",
+    registry=lambda todays: todays,
+    queue=QueuePolicy(),
+    cycle=CyclePolicy(),
+    assumed_ttl_s=None,
+)
+
+V1_20: Final = Generation(
     name="v1.20",
+    registry=with_legacy_plugins,
     queue=V1_20_QUEUE,
+    cycle=CyclePolicy(
+        nominated_node_first=False,
+        error_ends_search=True,
+        pre_filter_counts_nodes=True,
+        tells_post_filter=False,
+        filter_error='running "{plugin}" filter plugin for pod "{pod}": {message}',
+    ),
     assumed_ttl_s=30.0,
     assumed_sweep_period_s=1.0,
     permit=PermitWording(
@@ -38,14 +65,17 @@ V1_20 = Generation(
 )
 """v1.17 to v1.20: pkg/scheduler/scheduler.go (30 s), internal/cache/cache.go (cleanAssumedPeriod), framework.go."""
 
+GENERATIONS: Final[Mapping[str, Generation]] = MappingProxyType({each.name: each for each in (V1_36, V1_20)})
+
 
 def generation_of(config: SchedulerConfiguration) -> Generation:
     """Return the generation that a configuration selects, with the configuration's own times."""
-    found = V1_20 if config.generation == V1_20.name else _today(config)
-    own = {"initial_backoff_s": config.pod_initial_backoff_s, "max_backoff_s": config.pod_max_backoff_s}
-    return msgspec.structs.replace(found, queue=msgspec.structs.replace(found.queue, **own))
-
-
-def _today(config: SchedulerConfiguration) -> Generation:
-    queue = QueuePolicy(pop_from_backoff=config.feature_gates.enabled("SchedulerPopFromBackoffQ"))
-    return Generation(name=config.generation, queue=queue, assumed_ttl_s=None)
+    generation = GENERATIONS[config.generation]
+    pops_from_backoff = config.feature_gates.enabled("SchedulerPopFromBackoffQ")
+    queue = msgspec.structs.replace(
+        generation.queue,
+        initial_backoff_s=config.pod_initial_backoff_s,
+        max_backoff_s=config.pod_max_backoff_s,
+        pop_from_backoff=generation.queue.pop_from_backoff and pops_from_backoff,
+    )
+    return msgspec.structs.replace(generation, queue=queue)

@@ -5,18 +5,14 @@ in `tests/conformance/` says what each key means). A pod that fits is assumed on
 smallest name among equals; a pod that does not leaves nothing behind. Nothing is bound.
 """
 
-import random
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from berth.api.codec import KINDS, decode
-from berth.config.feature_gates import feature_gates
-from berth.config.load import default_config, load_config
-from berth.config.types import SchedulerConfiguration
+from berth.api.codec import decode
+from berth.cases import CaseError, Json, core_of, is_sampled, smallest_name
 from berth.core import Core
 from berth.cycle.attempt import Attempt
 from berth.cycle.binding import reserve_and_permit
@@ -26,14 +22,9 @@ from berth.framework.effects import Answer, CallExtenders
 from berth.framework.registry import Registry
 from berth.framework.status import Status, is_success
 from berth.framework.verdicts import Verdicts
-from berth.intake import ObjectEvent
 from berth.state.table import NodeTable
 
-Json = dict[str, Any]
-
-
-class CaseError(ValueError):
-    """A case that cannot be replayed: which one, and what is wrong with it."""
+__all__ = ["CaseError", "replay"]
 
 
 def replay(
@@ -43,37 +34,34 @@ def replay(
 
     Raises `CaseError`, `ConfigError` or `ObjectError`.
     """
-    sampled = case.get("search") == "sampled"
-    core = Core(_config_of(case, sampled), registry, rng=random.Random(0), memos=memos)
-    for document in case.get("objects", ()):
-        core.handle(ObjectEvent("ADDED", _kind_of(document), decode(_kind_of(document), document)), 0.0)
-    core.search = search = Search(core.cache.table, _smallest_name(core.cache.table), score_single_node=not sampled)
+    sampled = is_sampled(case)
+    core = core_of(case, registry, memos=memos)
+    core.search = search = Search(
+        core.cache.table,
+        smallest_name(core.cache.table),
+        score_single_node=not sampled,
+        policy=core.generation.cycle,
+    )
     show = _sampled_decision if sampled else _decision
-    pods = case.get("pods", ())
-    return [show(_place(core, search, document, answer_call), core.cache.table) for document in pods]
+    shown = None if sampled else _SHOWN.get(core.generation.name)
+    attempts = (_place(core, search, document, answer_call) for document in case.get("pods", ()))
+    return [_only(shown, show(attempt, core.cache.table)) for attempt in attempts]
 
 
-def _config_of(case: Mapping[str, Any], sampled: bool) -> SchedulerConfiguration:
-    if case.get("generation", "v1.36") != "v1.36" or "policy" in case or "provider" in case:
-        raise CaseError(f"case {case.get('name')!r}: this release replays generation v1.36 only")
-    gates = feature_gates(case.get("featureGates", {}))
-    document = case.get("config")
-    if document is None:
-        return default_config(gates)
-    config = load_config(document, f"config of case {case.get('name')!r}", gates)
-    # Records were made with every node searched, except those that say they were sampled.
-    return config if sampled else msgspec.structs.replace(config, percentage_of_nodes_to_score=None)
+_SHOWN: Mapping[str, frozenset[str]] = {
+    "v1.20": frozenset({"pod", "preFilter", "filter", "feasible", "scores", "total", "chosen", "message"})
+}
+"""What a decision of a generation shows, where that is not everything: that release kept no more."""
 
 
-def _kind_of(document: Mapping[str, Any]) -> str:
-    kind = str(document.get("kind", ""))
-    if kind not in KINDS:
-        raise CaseError(f"object of kind {kind!r}: known kinds are {', '.join(sorted(KINDS))}")
-    return kind
-
-
-def _smallest_name(table: NodeTable) -> Callable[[NDArray[np.intp]], int]:
-    return lambda rows: min(rows.tolist(), key=table.names.__getitem__)
+def _only(shown: frozenset[str] | None, decision: Json) -> Json:
+    """Return the decision with the keys that its generation shows; a v1.20 status names no plugin."""
+    if shown is None:
+        return decision
+    kept = {key: value for key, value in decision.items() if key in shown}
+    if "preFilter" in kept:
+        kept["preFilter"] = {key: value for key, value in kept["preFilter"].items() if key != "plugin"}
+    return kept
 
 
 def _place(core: Core, search: Search, document: Mapping[str, Any], answer_call: AnswerCall) -> Attempt:

@@ -1,4 +1,4 @@
-"""Every recorded decision of today's scheduler, field for field, with memos on and off."""
+"""Every recorded decision, field for field, with memos on and off: today's scheduler and that of v1.20."""
 
 import pytest
 
@@ -6,12 +6,15 @@ from berth.plugins.registry import in_tree_registry
 from berth.replay import replay
 from tests.conformance.records import cases, differences
 
-THEMES = ("resources", "taints", "node-affinity", "ports", "images", "pod-affinity", "spread", "default-spread",
-          "resize", "configured", "preemption", "mixed", "volumes", "attachments", "dra", "devices")  # fmt: skip
+TODAY = ("resources", "taints", "node-affinity", "ports", "images", "pod-affinity", "spread", "default-spread",
+         "resize", "configured", "preemption", "mixed", "volumes", "attachments", "dra", "devices")  # fmt: skip
+V1_20 = ("avoid", "cloud-limits", "default-spread", "policy", "provider", "selector-spread")
+
+THEMES = [*(f"v1.36/{theme}" for theme in TODAY), *(f"v1.20/{theme}" for theme in V1_20), "sampling/v1.36"]
 
 
 @pytest.mark.parametrize("memos", [True, False], ids=["memos", "no-memos"])
-@pytest.mark.parametrize("theme", [*(f"v1.36/{theme}" for theme in THEMES), "sampling/v1.36"])
+@pytest.mark.parametrize("theme", THEMES)
 def test_decisions_equal_the_recorded_ones(theme: str, memos: bool) -> None:
     registry = in_tree_registry()
     wrong, compared = [], 0

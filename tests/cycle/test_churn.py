@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from berth.framework.effects import Bind
-from berth.testing.builders import expression, make_namespace, make_node, make_pod
+from berth.testing.builders import expression, make_namespace, make_node, make_pod, make_service
 from berth.testing.invariants import check, check_memos
 from berth.testing.virtual import VirtualCluster
 
@@ -15,6 +15,47 @@ NODES = [f"n{index}" for index in range(6)]
 PODS = [f"p{index}" for index in range(24)]
 APPS = ("web", "db", "cache")
 HOST, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
+
+
+def _weighed(*names):
+    return [{"name": name, "weight": weight} for weight, name in enumerate(names, start=1)]
+
+
+V1_20 = {
+    "apiVersion": "kubescheduler.config.k8s.io/v1beta1",
+    "kind": "KubeSchedulerConfiguration",
+    "profiles": [
+        {
+            "plugins": {
+                "preFilter": {"enabled": _weighed("ServiceAffinity")},
+                "filter": {"enabled": _weighed("NodeLabel", "ServiceAffinity", "CinderLimits")},
+                "preScore": {"enabled": _weighed("SelectorSpread")},
+                "score": {
+                    "enabled": _weighed(
+                        "SelectorSpread",
+                        "NodeLabel",
+                        "ServiceAffinity",
+                        "NodeResourcesMostAllocated",
+                        "RequestedToCapacityRatio",
+                        "NodeResourceLimits",
+                    )
+                },
+            },
+            "pluginConfig": [
+                {"name": "NodeLabel", "args": {"presentLabels": ["disk"], "absentLabelsPreference": ["zone"]}},
+                {
+                    "name": "ServiceAffinity",
+                    "args": {"affinityLabels": ["disk"], "antiAffinityLabelsPreference": [ZONE]},
+                },
+                {
+                    "name": "RequestedToCapacityRatio",
+                    "args": {"shape": [{"utilization": 0, "score": 10}, {"utilization": 60, "score": 1}]},
+                },
+            ],
+        }
+    ],
+}
+"""The default provider with all other plugins of its time beside."""
 
 
 def random_node(rng, name):
@@ -61,10 +102,11 @@ def random_pod(rng, name):
 class Churn:
     """One cluster to which random things happen."""
 
-    def __init__(self, seed, *, memos=True, generation=None):
+    def __init__(self, seed, *, memos=True, config=None, generation=None):
         self.rng = random.Random(seed)
-        namespaces = make_namespace("default"), make_namespace("prod", {"env": "prod"})
-        self.cluster = VirtualCluster(*namespaces, memos=memos, generation=generation)
+        namespaces = (make_namespace("default"), make_namespace("prod", {"env": "prod"}))
+        services = (make_service(app, {"app": app}) for app in APPS[:2])
+        self.cluster = VirtualCluster(*namespaces, *services, memos=memos, config=config, generation=generation)
         self.cluster.answers_binds = False
         self.births = 0
 
@@ -166,9 +208,9 @@ def test_what_could_run_does_once_everything_is_quiet(seed, generation):
     assert fresh.nodes_of() == churn.cluster.nodes_of()
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_what_is_remembered_equals_what_is_worked_out_afresh(seed):
-    churn = Churn(200 + seed)
+@pytest.mark.parametrize(("seed", "config"), [(0, None), (1, None), (2, None), (3, None), (4, V1_20), (5, V1_20)])
+def test_what_is_remembered_equals_what_is_worked_out_afresh(seed, config):
+    churn = Churn(200 + seed, config=config)
     asked = 0
     for number in range(150):
         churn.happen()
@@ -179,12 +221,13 @@ def test_what_is_remembered_equals_what_is_worked_out_afresh(seed):
     assert asked > 5
 
 
+@pytest.mark.parametrize("config", [None, V1_20], ids=["v1.36", "v1.20"])
 @given(st.integers(0, 10_000))
 @settings(max_examples=8, deadline=None)
-def test_memos_change_no_effect(seed):
+def test_memos_change_no_effect(config, seed):
     effects = []
     for memos in (True, False):
-        churn = Churn(seed, memos=memos)
+        churn = Churn(seed, memos=memos, config=config)
         for _ in range(60):
             churn.happen()
         effects.append([_shown(effect) for effect in churn.cluster.effects])

@@ -1,21 +1,28 @@
 """`berth decide`: recorded cases in, decisions out, one JSON line each."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO
 
 import click
 import msgspec
 
 from berth.api.codec import ObjectError
+from berth.cases import CaseError, case_for
 from berth.config.errors import ConfigError
-from berth.replay import CaseError, replay
+from berth.generation import GENERATIONS
+from berth.replay import replay
 
 
 @click.command()
 @click.argument("file", type=click.File("rb"), default="-")
 @click.option("--no-memos", is_flag=True, help="Compute every column afresh; the decisions must be the same.")
-def command(file: BinaryIO, no_memos: bool) -> None:
+@click.option(
+    "--generation",
+    type=click.Choice(list(GENERATIONS)),
+    help="Decide all cases as this release did; cases of another keep their cluster and get its default profile.",
+)
+def command(file: BinaryIO, no_memos: bool, generation: str | None) -> None:
     """Decide recorded cases without a cluster.
 
     FILE holds one case a line (standard input by default; .gz files are read as they are): the objects of a small
@@ -28,18 +35,25 @@ def command(file: BinaryIO, no_memos: bool) -> None:
         registry = full_registry()
     except ConfigError as error:
         raise click.ClickException(str(error)) from error
+
+    def decide(case: dict[str, Any]) -> None:
+        steps = replay(case if generation is None else case_for(case, generation), registry, memos=not no_memos)
+        sys.stdout.buffer.write(msgspec.json.encode({"name": case.get("name", ""), "steps": steps}) + b"\n")
+
+    if read_cases(file, decide):
+        sys.exit(1)
+
+
+def read_cases(file: BinaryIO, decide: Callable[[dict[str, Any]], None]) -> bool:
+    """Call `decide` with each case of a file; report those that cannot be read, and return whether there were any."""
     failed = False
     for number, line in enumerate(_lines(file), start=1):
         try:
-            case = msgspec.json.decode(line, type=dict[str, Any])
-            steps = replay(case, registry, memos=not no_memos)
+            decide(msgspec.json.decode(line, type=dict[str, Any]))
         except (msgspec.MsgspecError, CaseError, ConfigError, ObjectError) as error:
             click.echo(f"{file.name}:{number}: {error}", err=True)
             failed = True
-            continue
-        sys.stdout.buffer.write(msgspec.json.encode({"name": case.get("name", ""), "steps": steps}) + b"\n")
-    if failed:
-        sys.exit(1)
+    return failed
 
 
 def _lines(file: BinaryIO) -> Iterator[bytes]:

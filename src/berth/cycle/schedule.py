@@ -22,6 +22,7 @@ from berth.cycle.attempt import (
 from berth.cycle.extending import diagnose_extenders, filter_by_extenders, score_by_extenders
 from berth.cycle.sampling import Sampled, feasible_nodes_to_find, sample
 from berth.framework.blame import PluginBrokenError
+from berth.framework.cycle_policy import CyclePolicy
 from berth.framework.diagnosis import Diagnosis
 from berth.framework.interface import FeasibleNodes
 from berth.framework.profile import searched_rows
@@ -41,12 +42,20 @@ TieBreaker = Callable[[NDArray[np.intp]], int]
 class Search:
     """Where partial searches start, and how ties are broken: all that one decision leaves to the next."""
 
-    __slots__ = ("break_tie", "score_single_node", "start_index", "table", "within")
+    __slots__ = ("break_tie", "policy", "score_single_node", "start_index", "table", "within")
 
-    def __init__(self, table: NodeTable, break_tie: TieBreaker, *, score_single_node: bool = False) -> None:
+    def __init__(
+        self,
+        table: NodeTable,
+        break_tie: TieBreaker,
+        *,
+        score_single_node: bool = False,
+        policy: CyclePolicy | None = None,
+    ) -> None:
         self.table = table
         self.break_tie = break_tie
         self.score_single_node = score_single_node
+        self.policy = policy or CyclePolicy()
         self.start_index = 0
         self.within: Mask | None = None
         """The only rows to look at, where a placement for a whole group is tried."""
@@ -75,7 +84,7 @@ def schedule_pod(search: Search, attempt: Attempt) -> Steps:
     if attempt.error is not None:
         return
     if attempt.nodes is None or not attempt.nodes.count:
-        yield from run_post_filter(attempt)
+        yield from run_post_filter(attempt, tells=search.policy.tells_post_filter)
         return
     score_nodes(search, attempt)
     if attempt.profile.extenders and attempt.scored is not None and attempt.nodes.count > 1:
@@ -97,7 +106,8 @@ def find_nodes(search: Search, attempt: Attempt) -> None:
         return
     attempt.within = search.within
     searched = search.narrowed(searched_rows(table, pre.node_names))
-    if not _fits_where_promised(search, attempt, searched):
+    promised = search.policy.nominated_node_first and _fits_where_promised(search, attempt, searched)
+    if not promised:
         _look_everywhere(search, attempt, searched)
 
 
@@ -147,8 +157,8 @@ def select_node(search: Search, attempt: Attempt) -> int:
     return search.break_tie(scored.best_rows())
 
 
-def run_post_filter(attempt: Attempt) -> Steps:
-    """Let PostFilter plugins try to make room; the first success ends it, refusals add up."""
+def run_post_filter(attempt: Attempt, *, tells: bool = True) -> Steps:
+    """Let PostFilter plugins try to make room; the first success ends it, refusals add up, and are told if `tells`."""
     attempt.lap(PREDICATES_DONE)
     diagnosis = attempt.diagnosis
     assert diagnosis is not None, "PostFilter runs after a search that found nothing"
@@ -176,12 +186,15 @@ def run_post_filter(attempt: Attempt) -> Steps:
         if not refused_by:
             return
         attempt.post_filter_status = Status(Code.UNSCHEDULABLE, tuple(reasons), refused_by)
-    diagnosis.post_filter_message = attempt.post_filter_status.message
+    if tells:
+        diagnosis.post_filter_message = attempt.post_filter_status.message
 
 
 def _pre_filter_diagnosis(search: Search, status: Status) -> Diagnosis:
     diagnosis = Diagnosis(search.node_count, search.table.names.__getitem__)
-    diagnosis.pre_filter_status = diagnosis.absent_status = status
+    diagnosis.absent_status = status
+    if not search.policy.pre_filter_counts_nodes:
+        diagnosis.pre_filter_status = status
     diagnosis.note_plugin(status)
     return diagnosis
 
@@ -192,7 +205,7 @@ def _look_everywhere(search: Search, attempt: Attempt, searched: Mask) -> None:
     attempt.verdicts = attempt.profile.run_filter(attempt.state, attempt.pod, search.table, searched)
     feasible = _sampled(search, attempt, attempt.verdicts.feasible())
     attempt.nodes = FeasibleNodes(search.table, feasible)
-    if not attempt.nodes.count:
+    if not attempt.nodes.count or search.policy.error_ends_search:
         _diagnose(search, attempt)
 
 
@@ -237,7 +250,7 @@ def _diagnose(search: Search, attempt: Attempt) -> None:
     """Say of each node why not; a node that errs makes the whole attempt an error."""
     table, pre, verdicts = search.table, attempt.pre_filtered, attempt.verdicts
     assert pre is not None and verdicts is not None
-    diagnosis = attempt.diagnosis = Diagnosis(search.node_count, table.names.__getitem__)
+    diagnosis = Diagnosis(search.node_count, table.names.__getitem__)
     errors: dict[int, Status] = {}
     for status, rows in verdicts.groups():
         if status.code is Code.ERROR:
@@ -245,7 +258,12 @@ def _diagnose(search: Search, attempt: Attempt) -> None:
         diagnosis.add(status, rows)
     if errors:
         first = next(row for row in table.tree.order() if row in errors)
-        attempt.error = f'running "{errors[first].plugin}" filter plugin: {errors[first].message}'
+        broken = errors[first]
+        message = search.policy.filter_error
+        attempt.error = message.format(plugin=broken.plugin, message=broken.message, pod=attempt.pod.name)
+    if not errors and attempt.nodes is not None and attempt.nodes.count:
+        return
+    attempt.diagnosis = diagnosis
     if pre.node_names is not None:
         narrowed = f"node(s) didn't satisfy plugin(s) [{' '.join(pre.narrowing_plugins)}]"
         diagnosis.absent_status = unresolvable(narrowed)

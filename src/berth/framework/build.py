@@ -27,6 +27,8 @@ def build_profiles(
     extenders: Sequence[Extender] = (),
 ) -> dict[str, Profile]:
     """Return the profiles by scheduler name. Raises `ConfigError`."""
+    if not config.profiles:
+        raise ConfigError(["at least one profile is required"])
     resolved = resolve_profiles(config, registry.implements())
     profiles: dict[str, Profile] = {}
     for index, profile in enumerate(config.profiles):
@@ -43,6 +45,7 @@ def build_profiles(
             handle.nominator,
             config.percentage_of_nodes_to_score if percentage is None else percentage,
             extenders,
+            checks_all_filters=config.checks_all_filters,
         )
     return profiles
 

@@ -220,7 +220,8 @@ class PreScorePlugin(Plugin, Protocol):
     """Prepares scoring of the feasible nodes, or skips the plugin's own Score.
 
     `pre_score_is_pure` says the same as `pre_filter_is_pure`, and that the answer is the same whichever nodes are left;
-    `pre_score_version` the same as `pre_filter_version`.
+    `pre_score_version` the same as `pre_filter_version`. A plugin that skips gives no score at all, or to every node
+    the one that it declares as `score_when_skipped`.
     """
 
     def pre_score(self, state: CycleState, pod: PodInfo, nodes: FeasibleNodes) -> Status | None: ...

@@ -32,7 +32,7 @@ def lay_over(
     """Fill in `verdicts.overlay` for the searched rows that have rivals."""
     rows = rivals.rows()
     rows = rows[verdicts.searched[rows]]
-    if len(rows) > FEW_ROWS and profile.memos.enabled:
+    if len(rows) > FEW_ROWS and profile.memos.enabled and not profile.checks_all_filters:
         what_if = profile.what_if(state, pod)
         if what_if.is_possible:
             rows = _by_column(verdicts, rivals, what_if, rows, profile, pod)

@@ -19,7 +19,7 @@ from berth.framework.nominated_load import NominatedLoad
 from berth.framework.overlay import lay_over
 from berth.framework.preparation import Answer, Preparation
 from berth.framework.scores import Scored, ScorePlan, ScoreRunner, run_score
-from berth.framework.status import Code, Status, error, is_success, unresolvable
+from berth.framework.status import Code, Status, error, is_success, merged, unresolvable
 from berth.framework.sums import Sums
 from berth.framework.verdicts import FilterPlan, FilterRunner, Mask, Verdicts, call_filter, run_filters
 from berth.framework.what_if import WhatIf
@@ -55,11 +55,15 @@ class Profile:
         nominator: Nominator,
         percentage_of_nodes_to_score: int | None = None,
         extenders: Sequence[Extender] = (),
+        *,
+        checks_all_filters: bool = False,
     ) -> None:
         self.name = name
         self.extenders = tuple(extenders)
         """Who is asked beside the plugins, in this order; the same for all profiles."""
         self.percentage_of_nodes_to_score = percentage_of_nodes_to_score
+        self.checks_all_filters = checks_all_filters
+        """Whether a node's verdict names all filters that reject it, or the first."""
         self.memos = memos
         self.nominator = nominator
         self.nominated = NominatedLoad(memos.table, nominator)
@@ -131,6 +135,7 @@ class Profile:
         """Ask every Filter plugin that did not skip about all nodes, then count nominated pods in where there are."""
         plan = self._filter_plan(state, pod)
         verdicts = run_filters(plan, self.memos, self.sums, state, pod, table, searched)
+        verdicts.tells_all = self.checks_all_filters
         rivals = self.nominated.against(pod)
         if rivals is not None:
             lay_over(verdicts, rivals, self, state, pod, table)
@@ -164,13 +169,16 @@ class Profile:
         return WhatIf(self._filter_plan(state, pod), self.memos, state, pod)
 
     def run_filter_on(self, state: CycleState, pod: PodInfo, node: NodeView) -> Status | None:
-        """Ask every Filter plugin that did not skip about one node; return the first rejection."""
+        """Ask every Filter plugin that did not skip about one node; return the first rejection, or all as one."""
+        rejections: list[Status] = []
         for runner in self.filters:
             if runner.name not in state.skip_filter:
                 status = call_filter(runner.plugin, state, pod, node)
                 if status is not None:
-                    return status.by(runner.name)
-        return None
+                    rejections.append(status.by(runner.name))
+                    if not self.checks_all_filters:
+                        break
+        return merged(rejections) if len(rejections) > 1 else next(iter(rejections), None)
 
     def run_add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, node: NodeView) -> Status | None:
         """Tell prepared states that a pod came to a node in a what-if."""

@@ -101,6 +101,14 @@ class Registry:
         )
         return merged
 
+    def out_of_tree(self) -> "Registry":
+        """Return the plugins that others have brought."""
+        others = Registry({})
+        others._registrations.update(
+            {name: found for name, found in self._registrations.items() if found.origin != IN_TREE}
+        )
+        return others
+
     def implements(self) -> Mapping[str, frozenset[ExtensionPoint]]:
         """Return the extension points of each plugin."""
         return {name: points_of(registered.plugin_class) for name, registered in self._registrations.items()}
@@ -112,7 +120,13 @@ class Registry:
 
 
 def points_of(plugin_class: PluginClass) -> frozenset[ExtensionPoint]:
-    """Return the extension points that a plugin has methods for."""
+    """Return the extension points that a plugin has methods for, or the fewer that it declares as its `points`.
+
+    Plugins of older generations declare them where they inherit methods that their releases did not have.
+    """
+    declared: frozenset[ExtensionPoint] | None = getattr(plugin_class, "points", None)
+    if declared is not None:
+        return declared
     return frozenset(point for point, names in METHODS.items() if any(hasattr(plugin_class, name) for name in names))
 
 

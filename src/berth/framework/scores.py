@@ -127,12 +127,13 @@ class Scored:
 class ScoreRunner:
     """A Score plugin in column form, whichever form it was written in."""
 
-    __slots__ = ("_by_column", "_dependencies", "_normalize", "_signature", "name", "plugin", "weight")
+    __slots__ = ("_by_column", "_dependencies", "_normalize", "_signature", "name", "plugin", "weight", "when_skipped")
 
     def __init__(self, plugin: Any, weight: int) -> None:
         self.plugin = plugin
         self.name: str = plugin.name
         self.weight = weight
+        self.when_skipped: int | None = getattr(plugin, "score_when_skipped", None)
         self._by_column = hasattr(plugin, "score_columns")
         declared: Dependencies = getattr(plugin, "score_dependencies", UNKNOWN) if self._by_column else UNKNOWN
         self._dependencies = DependencySet(declared, self.name)
@@ -235,12 +236,18 @@ class ScoreRunner:
 class ScorePlan:
     """Which plugins score pods of one shape, and where their raw columns are kept."""
 
-    __slots__ = ("_sum_keys", "lasting", "slots")
+    __slots__ = ("_sum_keys", "constant", "lasting", "slots")
 
     def __init__(self, runners: Sequence[ScoreRunner], profile: str, skipped: Set[str], pod: PodInfo) -> None:
         """Make the plan for pods of this pod's shape where these plugins skip."""
         self.slots = [runner.slot(profile, pod) for runner in runners if runner.name not in skipped]
         self.lasting = [slot for slot in self.slots if slot.key is not None]
+        self.constant = [
+            _Part(runner.name, runner.weight, None, runner.weight * runner.when_skipped)
+            for runner in runners
+            if runner.name in skipped and runner.when_skipped is not None
+        ]
+        """The shares of plugins that skip and give every node the same all the same."""
         self._sum_keys: dict[Hashable, MemoKey] = {}
 
     def sum_key(self, summed: int, passing: MemoKey | None) -> MemoKey:
@@ -271,7 +278,7 @@ def run_score(
         return slot.runner.compute(facts or ScoreFacts(), state, pod, nodes.table)  # type: ignore[no-any-return]
 
     entries = iter(memos.refresh(plan.lasting, compute_of))
-    parts: list[_Part] = []
+    parts: list[_Part] = [*plan.constant]
     summed: list[MemoEntry] = []
     weights: list[int] = []
     bits, all_kept, worked_out = 0, True, False

@@ -1,5 +1,6 @@
 """What a plugin says of a pod or node: a value, never an exception. `None` stands for success everywhere."""
 
+from collections.abc import Sequence
 from enum import IntEnum
 
 import msgspec
@@ -72,6 +73,20 @@ def unresolvable(*reasons: str) -> Status:
 def error(*reasons: str) -> Status:
     """Something is broken; the pod is tried again after a backoff."""
     return Status(Code.ERROR, reasons)
+
+
+def merged(statuses: Sequence[Status]) -> Status:
+    """Return what several plugins say of one node as one: an error alone, else all reasons under the gravest code.
+
+    Source: pkg/scheduler/framework, PluginToStatus.Merge, v1.20. `statuses` holds one at least, the first one's plugin
+    is named.
+    """
+    broken = next((status for status in statuses if not status.code.is_rejection), None)
+    if broken is not None:
+        return broken
+    grave = any(status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE for status in statuses)
+    code = Code.UNSCHEDULABLE_AND_UNRESOLVABLE if grave else Code.UNSCHEDULABLE
+    return Status(code, tuple(reason for status in statuses for reason in status.reasons), statuses[0].plugin)
 
 
 def is_success(status: Status | None) -> bool:

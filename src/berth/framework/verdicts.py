@@ -13,7 +13,7 @@ from berth.framework.blame import PluginBrokenError
 from berth.framework.cycle_state import CycleState
 from berth.framework.interface import UNKNOWN, Codes, Dependencies, FilterColumn, Rows
 from berth.framework.memo import ColumnSnapshot, Compute, DependencySet, MemoEntry, MemoKey, Memos, Slot
-from berth.framework.status import Status, error, is_success
+from berth.framework.status import Status, error, is_success, merged
 from berth.framework.sums import Sums
 from berth.state.pod_info import PodInfo
 from berth.state.table import NodeTable
@@ -186,7 +186,7 @@ class Overlay:
 class Verdicts:
     """What all Filter plugins say of all rows."""
 
-    __slots__ = ("_passing", "by_plugin", "overlay", "searched", "sum_key")
+    __slots__ = ("_passing", "by_plugin", "overlay", "searched", "sum_key", "tells_all")
 
     def __init__(self, by_plugin: list[Verdict], searched: Mask, passing: Mask, sum_key: MemoKey | None) -> None:
         self.by_plugin = by_plugin
@@ -196,6 +196,8 @@ class Verdicts:
         """Rows where nominated pods count."""
         self.sum_key = sum_key
         """Whose kept mask (`Sums.passing`) `passing` is, where it is one as it stands."""
+        self.tells_all = False
+        """Whether every failing plugin of a row counts, or the first one only."""
         self._passing = passing
 
     def feasible(self) -> Mask:
@@ -208,7 +210,7 @@ class Verdicts:
         return mask
 
     def groups(self) -> list[tuple[Status, NDArray[np.intp]]]:
-        """Return the searched rows that fail, grouped by their first failing status."""
+        """Return the searched rows that fail, grouped by their first failing status, or by all of them merged."""
         left = self.searched.copy()
         found: list[tuple[Status, NDArray[np.intp]]] = []
         for status, rows in self.overlay.blocked:
@@ -216,6 +218,21 @@ class Verdicts:
             if len(failing):
                 found.append((status, failing))
                 left[failing] = False
+        return found + (self._merged_groups(left) if self.tells_all else self._first_groups(left))
+
+    def _merged_groups(self, left: Mask) -> list[tuple[Status, NDArray[np.intp]]]:
+        rows = np.flatnonzero(left & ~self._passing)
+        if not len(rows):
+            return []
+        patterns, which = np.unique([v.codes[rows] for v in self.by_plugin], axis=1, return_inverse=True)
+        found = []
+        for index, codes in enumerate(patterns.T.tolist()):
+            said = [v.describe(code).by(v.plugin) for v, code in zip(self.by_plugin, codes, strict=True) if code]
+            found.append((merged(said), rows[which.ravel() == index]))
+        return found
+
+    def _first_groups(self, left: Mask) -> list[tuple[Status, NDArray[np.intp]]]:
+        found: list[tuple[Status, NDArray[np.intp]]] = []
         for verdict in self.by_plugin:
             all_codes = verdict.codes
             failing = np.flatnonzero(left & (all_codes != 0))

@@ -90,9 +90,7 @@ class ImageLocality:
         """Return the pod's images and how many containers share them."""
         found = pod.fragments.get(self._key)
         if found is None:
-            spec = pod.spec
-            found = tuple(sorted(wanted_images(spec))), len(spec.init_containers) + len(spec.containers)
-            pod.fragments[self._key] = found
+            found = pod.fragments[self._key] = self._wanted(pod.spec)
         assert isinstance(found, tuple)
         return found
 
@@ -119,6 +117,10 @@ class ImageLocality:
         if total is None:
             return np.zeros(row_count(table, rows), dtype=np.int64)
         return image_score_column(total, containers)
+
+    def _wanted(self, spec: PodSpec) -> tuple[tuple[str, ...], int]:
+        """Return the images that count, sorted, and among how many containers."""
+        return tuple(sorted(wanted_images(spec))), len(spec.init_containers) + len(spec.containers)
 
     def _scaled(self, table: NodeTable, image: str) -> Ints | None:
         """Return `scaled_column` of an image over all rows, as of the last change of a node."""

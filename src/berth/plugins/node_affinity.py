@@ -4,7 +4,7 @@ Upstream plugin `NodeAffinity`, v1.36. Where every required term names nodes by 
 search to those. A required term that cannot be read matches no node; a preferred one fails the pod's scoring.
 """
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import ClassVar, cast
 
 import msgspec
@@ -49,8 +49,8 @@ REASON_POD = "node(s) didn't match Pod's node affinity/selector"
 REASON_ENFORCED = "node(s) didn't match scheduler-enforced node affinity"
 REASON_CONFLICT = "pod affinity terms conflict"
 
-_ENFORCED_CODE, _POD_CODE = 1, 2
-_BY_CODE = {_ENFORCED_CODE: unresolvable(REASON_ENFORCED), _POD_CODE: unresolvable(REASON_POD)}
+ENFORCED_CODE, POD_CODE = 1, 2
+_BY_CODE = {ENFORCED_CODE: unresolvable(REASON_ENFORCED), POD_CODE: unresolvable(REASON_POD)}
 _NO_DEMAND = RequiredNodeAffinity(None, None)
 
 
@@ -104,6 +104,8 @@ class NodeAffinity:
     filter_dependencies: ClassVar[Dependencies] = frozenset({Dependency.NODE})
     score_dependencies: ClassVar[Dependencies] = frozenset({Dependency.NODE})
 
+    status_by_code: ClassVar[Mapping[int, Status]] = _BY_CODE
+
     def __init__(self, args: NodeAffinityArgs, handle: Handle) -> None:
         added = args.added_affinity or NodeAffinityRules()
         self._enforced = (
@@ -134,16 +136,16 @@ class NodeAffinity:
     def filter(self, state: CycleState, pod: PodInfo, node: NodeView) -> Status | None:
         """Reject a node that the profile or the pod does not allow."""
         if not self._enforced.matches(node.labels, node.name):
-            return _BY_CODE[_ENFORCED_CODE]
-        return None if required_of(pod).matches(node.labels, node.name) else _BY_CODE[_POD_CODE]
+            return self.status_by_code[ENFORCED_CODE]
+        return None if required_of(pod).matches(node.labels, node.name) else self.status_by_code[POD_CODE]
 
     def filter_columns(self, state: CycleState, pod: PodInfo, table: NodeTable, rows: Rows) -> FilterColumn:
         """Return int32 codes of shape (len(rows),): 1 where the profile, 2 where the pod does not allow the node."""
         codes: Codes = (~required_of(pod).mask(table, rows)).astype(np.int32)
-        codes *= _POD_CODE
+        codes *= POD_CODE
         if not self._enforced.is_empty:
-            codes[~self._enforced.mask(table, rows)] = _ENFORCED_CODE
-        return FilterColumn(codes, _BY_CODE.__getitem__)
+            codes[~self._enforced.mask(table, rows)] = ENFORCED_CODE
+        return FilterColumn(codes, self.status_by_code.__getitem__)
 
     def pre_score(self, state: CycleState, pod: PodInfo, nodes: FeasibleNodes) -> Status | None:
         """Skip pods without preferences; fail those whose preferences cannot be read."""

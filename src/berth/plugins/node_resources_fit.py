@@ -181,7 +181,7 @@ class NodeResourcesFit:
         """Return what the pod requests of the resources that are looked at."""
         found = pod.fragments.get(self._key)
         if found is None:
-            checked = needs_of(_filter_requests(pod), self._ignored)
+            checked = self._needs_of(_filter_requests(pod))
             found = _PodNeeds(checked, self._scorer.wanted(_scoring_requests(pod)))
             pod.fragments[self._key] = found
         assert isinstance(found, _PodNeeds)
@@ -195,12 +195,12 @@ class NodeResourcesFit:
         """Reject a node that lacks room."""
         needs = self._needs(pod)
         code = fit_code(needs, node.allocatable, node.requested, len(node.pods), node.allowed_pods)
-        return code_status(needs, code) if code else None
+        return self._describe(needs, code) if code else None
 
     def filter_columns(self, state: CycleState, pod: PodInfo, table: NodeTable, rows: Rows) -> FilterColumn:
         """Say the same of many rows."""
         needs = self._needs(pod)
-        return FilterColumn(fit_codes(needs, table, rows), lambda code: code_status(needs, code))
+        return FilterColumn(fit_codes(needs, table, rows), lambda code: self._describe(needs, code))
 
     def resources_read(self, pod: PodInfo) -> Sequence[str]:
         """Return what is checked."""
@@ -215,7 +215,7 @@ class NodeResourcesFit:
     ) -> FilterColumn:
         """Say the same of many rows in a what-if."""
         needs = self._needs(pod)
-        return FilterColumn(loaded_codes(needs, table, rows, load), lambda code: code_status(needs, code))
+        return FilterColumn(loaded_codes(needs, table, rows, load), lambda code: self._describe(needs, code))
 
     def pre_score(self, state: CycleState, pod: PodInfo, nodes: FeasibleNodes) -> None:
         """Work out what the pod adds to a node, once."""
@@ -272,6 +272,14 @@ class NodeResourcesFit:
         """Queue where the class offers a resource that the pod asks for and did not offer it before."""
         before = resources_of(old) if old is not None else ()
         return _queue_if(any(name in pod.requests for name in resources_of(new) if name not in before))
+
+    def _needs_of(self, requests: Mapping[str, int]) -> tuple[Need, ...]:
+        """Return what has to be looked at of these requests."""
+        return needs_of(requests, self._ignored)
+
+    def _describe(self, needs: Sequence[Need], code: int) -> Status:
+        """Return what a code means."""
+        return code_status(needs, code)
 
     def _needs(self, pod: PodInfo) -> tuple[Need, ...]:
         """Return what is checked, with the resources marked that device classes offer now."""

@@ -91,9 +91,14 @@ def _bit(index: int) -> int:
 
 def code_status(needs: Sequence[Need], code: int) -> Status:
     """Return what a code means."""
-    reasons = [TOO_MANY_PODS] if code & TOO_MANY_PODS_BIT else []
-    reasons += [INSUFFICIENT.format(need.resource) for index, need in enumerate(needs) if code & _bit(index)]
+    reasons = code_reasons(needs, code)
     return (unresolvable if code & UNRESOLVABLE_BIT else unschedulable)(*reasons)
+
+
+def code_reasons(needs: Sequence[Need], code: int) -> list[str]:
+    """Return the reasons that a code stands for."""
+    reasons = [TOO_MANY_PODS] if code & TOO_MANY_PODS_BIT else []
+    return reasons + [INSUFFICIENT.format(need.resource) for index, need in enumerate(needs) if code & _bit(index)]
 
 
 def fit_codes(needs: Sequence[Need], table: NodeTable, rows: Rows) -> Codes:

@@ -72,12 +72,13 @@ class TaintToleration:
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeView) -> Status | None:
         """Reject a node with a taint that the pod does not tolerate."""
-        return _REJECTED if self._is_untolerated(node.node.spec.taints, pod) else None
+        code = self._code(node.node.spec.taints, pod)
+        return self._describe(code) if code else None
 
     def filter_columns(self, state: CycleState, pod: PodInfo, table: NodeTable, rows: Rows) -> FilterColumn:
-        """Return int32 codes of shape (len(rows),): 1 where a taint is not tolerated."""
-        codes = by_taint_set(table, rows, lambda taints: self._is_untolerated(taints, pod))
-        return FilterColumn(codes.astype(np.int32), describe)
+        """Return int32 codes of shape (len(rows),): 0 where all taints are tolerated."""
+        codes = by_taint_set(table, rows, lambda taints: self._code(taints, pod))
+        return FilterColumn(codes.astype(np.int32), self._describe)
 
     def pre_score(self, state: CycleState, pod: PodInfo, nodes: FeasibleNodes) -> Status | None:
         """Take part for every pod: nodes without such taints score too."""
@@ -109,6 +110,13 @@ class TaintToleration:
             return QueueingHint.SKIP
         was_rejected = old is None or self._is_untolerated(old.spec.taints, pod)
         return QueueingHint.QUEUE if was_rejected else QueueingHint.SKIP
+
+    def _code(self, taints: Taints, pod: PodInfo) -> int:
+        """Return what is against a node with these taints, as a number for `_describe`; 0 for nothing."""
+        return int(self._is_untolerated(taints, pod))
+
+    def _describe(self, code: int) -> Status:
+        return describe(code)
 
     def _is_untolerated(self, taints: Taints, pod: PodInfo) -> bool:
         return has_untolerated(taints, pod.spec.tolerations, self._compare_numbers)

@@ -80,7 +80,7 @@ def decide(core: Core, pod: PodInfo, *, memos: bool, profile: Profile | None = N
     """
     profile = profile or core.profiles[pod.spec.scheduler_name]
     attempt = Attempt(profile, pod)
-    search = Search(core.cache.table, lambda rows: int(rows[0]))
+    search = Search(core.cache.table, lambda rows: int(rows[0]), policy=core.generation.cycle)
     search.start_index = core.search.start_index
     enabled, core.memos.enabled = core.memos.enabled, memos
     try:

@@ -1,6 +1,6 @@
 """The InterPodAffinity plugin; see the package's docstring."""
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import ClassVar
 
 import msgspec
@@ -47,6 +47,8 @@ class InterPodAffinity:
         {Dependency.NODE, Dependency.PODS_ANYWHERE, Dependency.ALL_NODES}
     )
     score_dependencies: ClassVar[Dependencies] = filter_dependencies
+
+    status_by_code: ClassVar[Mapping[int, Status]] = STATUS_BY_CODE
 
     _FILTER_KEY: ClassVar[str] = "InterPodAffinity/filter"
     _SCORE_KEY: ClassVar[str] = "InterPodAffinity/score"
@@ -102,11 +104,11 @@ class InterPodAffinity:
     def filter(self, state: CycleState, pod: PodInfo, node: NodeView) -> Status | None:
         """Reject a node outside the domains that are wanted, or inside one that either side does not want."""
         code = self._filter_state(state).code(node)
-        return STATUS_BY_CODE[code] if code else None
+        return self.status_by_code[code] if code else None
 
     def filter_columns(self, state: CycleState, pod: PodInfo, table: NodeTable, rows: Rows) -> FilterColumn:
         """Return int32 codes of shape (len(rows),): 1 running pods forbid it, 2 anti-affinity, 3 affinity."""
-        return FilterColumn(self._filter_state(state).codes(rows), STATUS_BY_CODE.__getitem__)
+        return FilterColumn(self._filter_state(state).codes(rows), self.status_by_code.__getitem__)
 
     def minds(self, state: CycleState, pod: PodInfo, other: PodInfo) -> bool:
         """Say whether either pod's required terms speak of the other."""

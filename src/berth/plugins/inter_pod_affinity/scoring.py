@@ -30,11 +30,16 @@ class ScoreState:
         return found
 
 
-def normalized(scores: Scores) -> Scores:
-    """Scale int64 `scores` of shape (n,), which may be negative, so that the least is 0 and the most 100."""
+def normalized(scores: Scores, *, from_zero: bool = False) -> Scores:
+    """Scale int64 `scores` of shape (n,), which may be negative, so that the least is 0 and the most 100.
+
+    `from_zero` has the scale reach to 0 where all scores lie on one side of it, as it did until v1.20.
+    """
     if not len(scores):
         return scores.copy()
     least, most = int(scores.min()), int(scores.max())
+    if from_zero:
+        least, most = min(least, 0), max(most, 0)
     if least == most:
         return np.zeros(len(scores), dtype=np.int64)
     return mapped(

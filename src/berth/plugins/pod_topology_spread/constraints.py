@@ -36,6 +36,8 @@ class Constraint(NamedTuple):
     min_domains: int
     honor_affinity: bool
     honor_taints: bool
+    empty_selects_all: bool = False
+    """Whether an empty selector counts every pod, as it did until v1.20, or none."""
 
 
 def compile_constraints(
@@ -72,8 +74,9 @@ def group_of(constraint: Constraint, namespace: str) -> PodGroup:
 
 
 def counting_selector(constraint: Constraint) -> Selector:
-    """Return what selects the pods to count: an empty selector, which matches every pod, counts none."""
-    return NOTHING if constraint.selector == EVERYTHING else constraint.selector
+    """Return what selects the pods to count: an empty selector, which matches every pod, counts none today."""
+    counts_none = constraint.selector == EVERYTHING and not constraint.empty_selects_all
+    return NOTHING if counts_none else constraint.selector
 
 
 class Inclusion(NamedTuple):

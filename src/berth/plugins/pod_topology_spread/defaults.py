@@ -36,7 +36,7 @@ class DefaultSelectors:
         requirements = {
             r for selector in self._services(pod.namespace) if selector.matches(pod.labels) for r in selector[0]
         }
-        requirements.update(self._of_owner(pod))
+        requirements.update(self._of_controllers(pod))
         return Selector(tuple(sorted(requirements))) if requirements else None
 
     def version(self, pod: PodInfo) -> int:
@@ -57,7 +57,7 @@ class DefaultSelectors:
         selector = selector_from_map(service.spec.selector)
         self._by_namespace.setdefault(service.metadata.namespace, []).append(selector)
 
-    def _of_owner(self, pod: PodInfo) -> Iterator[Requirement]:
+    def _of_controllers(self, pod: PodInfo) -> Iterator[Requirement]:
         owner = controller_of(pod)
         if owner is None or (owner.api_version, owner.kind) not in _CONTROLLERS:
             return

@@ -38,6 +38,7 @@ from berth.plugins.pod_topology_spread.defaults import KINDS, DefaultSelectors, 
 from berth.plugins.pod_topology_spread.filtering import STATUS_BY_CODE, FilterState, Spread
 from berth.plugins.pod_topology_spread.hints import Hints
 from berth.plugins.pod_topology_spread.scoring import (
+    HALF_UP,
     Preference,
     ScoreState,
     candidate_domains,
@@ -60,6 +61,8 @@ class PodTopologySpread:
         {Dependency.NODE, Dependency.PODS_ANYWHERE, Dependency.ALL_NODES, Objects(KINDS)}
     )
     score_dependencies: ClassVar[Dependencies] = frozenset({Dependency.FEASIBLE_SET})
+
+    rounding: ClassVar[float] = HALF_UP
 
     _FILTER_KEY: ClassVar[str] = "PodTopologySpread/filter"
     _SCORE_KEY: ClassVar[str] = "PodTopologySpread/score"
@@ -140,9 +143,7 @@ class PodTopologySpread:
             return error(f"calculating preScoreState: obtaining pod's soft topology spread constraints: {unreadable}")
         if not constraints or not len(nodes.table):
             return SKIP
-        # The built-in constraints let a node without a zone still be spread over by host.
-        requires_all = bool(pod.spec.topology_spread_constraints) or not self._system_defaults
-        state.write(self._SCORE_KEY, self._score_state(pod, constraints, requires_all, nodes))
+        state.write(self._SCORE_KEY, self._score_state(pod, constraints, self._requires_all_labels(pod), nodes))
         return None
 
     def pre_score_version(self, pod: PodInfo) -> int:
@@ -164,6 +165,10 @@ class PodTopologySpread:
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         """Matching pods come, go or change; nodes enter, leave or move between domains."""
         return Hints(self._hard_constraints, self._has_defaults(DO_NOT_SCHEDULE), self._compare_numbers).events()
+
+    def _requires_all_labels(self, pod: PodInfo) -> bool:
+        """Say whether nodes that lack a label are left out; the built-in constraints still spread them by host."""
+        return bool(pod.spec.topology_spread_constraints) or not self._system_defaults
 
     def _hard_constraints(self, pod: PodInfo) -> tuple[Constraint, ...]:
         return self._constraints(pod, DO_NOT_SCHEDULE)
@@ -215,7 +220,7 @@ class PodTopologySpread:
             )
             for constraint, over_all in zip(constraints, labelled, strict=True)
         )
-        return ScoreState(tuple(preferences), requires_all, ignored)
+        return ScoreState(tuple(preferences), requires_all, ignored, self.rounding)
 
     def _preference(
         self, pod: PodInfo, constraint: Constraint, keys: tuple[str, ...], labelled: Topology, weight: float

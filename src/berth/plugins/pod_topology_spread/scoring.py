@@ -32,14 +32,14 @@ def score_of_count(count: int, max_skew: int, weight: float) -> float:
     return count * weight + (max_skew - 1)
 
 
-def go_round(score: float) -> int:
-    """Round half up, as Go's math.Round does with what is not negative."""
-    return floor(score + 0.5)
+HALF_UP = 0.5
+"""Added before the fraction is cut off, to round as Go's math.Round does with what is not negative."""
 
 
-def rounded(scores: Float64) -> Scores:
-    """Round an array of what is not negative half up, overwriting it; int64 of the same shape."""
-    scores += 0.5
+def rounded(scores: Float64, rounding: float) -> Scores:
+    """Make whole numbers of an array of what is not negative, overwriting it; int64 of the same shape."""
+    if rounding:
+        scores += rounding
     return scores.astype(np.int64)
 
 
@@ -118,9 +118,16 @@ def _matching_pods(constraint: Constraint, pod: PodInfo, node: NodeView) -> int:
 class ScoreState:
     """The soft constraints of a cycle, and which feasible nodes they ignore."""
 
-    __slots__ = ("_preferences", "_requires_all", "ignored")
+    __slots__ = ("_preferences", "_requires_all", "_rounding", "ignored")
 
-    def __init__(self, preferences: tuple[Preference, ...], requires_all: bool, ignored: Mask | None) -> None:
+    def __init__(
+        self,
+        preferences: tuple[Preference, ...],
+        requires_all: bool,
+        ignored: Mask | None,
+        rounding: float = HALF_UP,
+    ) -> None:
+        self._rounding = rounding
         self._preferences = preferences
         self._requires_all = requires_all
         self.ignored = ignored
@@ -130,11 +137,11 @@ class ScoreState:
         """Return raw scores, int64 of shape (len(rows),)."""
         if len(self._preferences) == 1 and not self._preferences[0].by_host:
             only = self._preferences[0]
-            return only.labelled.gather(rounded(only.by_domain()), rows)
+            return only.labelled.gather(rounded(only.by_domain(), self._rounding), rows)
         total = self._preferences[0].column(rows)
         for preference in self._preferences[1:]:
             total += preference.column(rows)
-        scores = rounded(total)
+        scores = rounded(total, self._rounding)
         ignored = missing_labels([p.labelled for p in self._preferences], rows) if self._requires_all else None
         if ignored is not None:
             scores[ignored] = 0
@@ -144,7 +151,7 @@ class ScoreState:
         """Return the raw score of one node."""
         if self._requires_all and any(p.constraint.topology_key not in node.labels for p in self._preferences):
             return 0
-        return go_round(sum((p.of_node(pod, node) for p in self._preferences), 0.0))
+        return floor(sum((p.of_node(pod, node) for p in self._preferences), 0.0) + self._rounding)
 
 
 def missing_labels(labelled: list[Topology], rows: Rows) -> Mask | None:

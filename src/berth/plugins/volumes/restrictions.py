@@ -78,7 +78,7 @@ def has_conflict(disks: Sequence[Volume], pods: Iterable[PodInfo]) -> bool:
     return any(conflicts(disk, held) for pod in pods for held in pod.spec.volumes for disk in disks)
 
 
-class _Prepared:
+class Prepared:
     """The pod's exclusive disks, its claims for one pod only, and how often other pods use these."""
 
     __slots__ = ("claims", "disks", "namespace", "uses")
@@ -89,9 +89,9 @@ class _Prepared:
         self.claims = claims
         self.uses = uses
 
-    def clone(self) -> "_Prepared":
+    def clone(self) -> "Prepared":
         """Return a copy that a what-if can change."""
-        return _Prepared(self.namespace, self.disks, self.claims, self.uses)
+        return Prepared(self.namespace, self.disks, self.claims, self.uses)
 
     def uses_by(self, pod: PodInfo) -> int:
         """Return how many of the claims a pod uses."""
@@ -125,31 +125,31 @@ class VolumeRestrictions:
         uses = self._users(pod.namespace, claims)
         if not disks and not uses:
             return SKIP
-        state.write(self.name, _Prepared(pod.namespace, disks, claims, uses))
+        state.write(self.name, Prepared(pod.namespace, disks, claims, uses))
         return None
 
     def add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, node: NodeView) -> Status | None:
         """Count the claims that an added pod uses."""
-        prepared: _Prepared = state.read(self.name)
+        prepared = self._prepared(state, pod)
         prepared.uses += prepared.uses_by(added)
         return None
 
     def remove_pod(self, state: CycleState, pod: PodInfo, removed: PodInfo, node: NodeView) -> Status | None:
         """Discount the claims that a removed pod uses."""
-        prepared: _Prepared = state.read(self.name)
+        prepared = self._prepared(state, pod)
         prepared.uses -= prepared.uses_by(removed)
         return None
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeView) -> Status | None:
         """Refuse nodes where a disk is held; refuse all while another pod has the claim."""
-        prepared: _Prepared = state.read(self.name)
+        prepared = self._prepared(state, pod)
         if prepared.disks and has_conflict(prepared.disks, node.pods.values()):
             return _DISK_CONFLICT
         return _IN_USE if prepared.uses > 0 else None
 
     def filter_columns(self, state: CycleState, pod: PodInfo, table: NodeTable, rows: Rows) -> FilterColumn:
         """Return codes, int32 (len(rows),): whether a disk is held on the row, else whether a claim is in use."""
-        prepared: _Prepared = state.read(self.name)
+        prepared = self._prepared(state, pod)
         codes: Codes = np.full(table.capacity, _IN_USE_CODE if prepared.uses > 0 else 0, dtype=np.int32)
         self._uses.sync()
         for disk in prepared.disks:
@@ -160,8 +160,13 @@ class VolumeRestrictions:
 
     def minds(self, state: CycleState, pod: PodInfo, other: PodInfo) -> bool:
         """Say whether the two cannot share a node, or a claim."""
-        prepared: _Prepared = state.read(self.name)
+        prepared = self._prepared(state, pod)
         return bool(prepared.uses_by(other)) or has_conflict(prepared.disks, (other,))
+
+    def _prepared(self, state: CycleState, pod: PodInfo) -> "Prepared":
+        """Return what PreFilter found."""
+        found: Prepared = state.read(self.name)
+        return found
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         """Those of upstream, and a node that goes: pods there no longer keep a claim for themselves."""

@@ -1,0 +1,86 @@
+"""Scheduling cases as `berth decide` and `berth impact` read them: a small cluster, and the pods to place in turn.
+
+A case becomes a core of its generation, with the case's configuration and objects. The records' README in
+`tests/conformance/` says what each key means.
+"""
+
+import random
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from berth.api.codec import KINDS, decode
+from berth.config.feature_gates import feature_gates
+from berth.config.legacy.documents import AlgorithmSource
+from berth.config.load import default_config, legacy_default_config, load_config
+from berth.config.types import SchedulerConfiguration
+from berth.core import Core
+from berth.framework.registry import Registry
+from berth.generation import GENERATIONS
+from berth.intake import ObjectEvent
+from berth.state.table import NodeTable
+
+Json = dict[str, Any]
+
+_OF_ONE_GENERATION = frozenset({"config", "policy", "provider", "featureGates", "decisions"})
+"""What a case says that only its own generation understands."""
+
+
+class CaseError(ValueError):
+    """A case that cannot be replayed: which one, and what is wrong with it."""
+
+
+def case_for(case: Mapping[str, Any], generation: str) -> Mapping[str, Any]:
+    """Return a case as another generation gets it: the same cluster and pods, that generation's default profile."""
+    if case.get("generation", "v1.36") == generation:
+        return case
+    return {key: value for key, value in case.items() if key not in _OF_ONE_GENERATION} | {"generation": generation}
+
+
+def core_of(case: Mapping[str, Any], registry: Registry, *, memos: bool = True) -> Core:
+    """Return a core with the case's configuration and objects. Raises `CaseError`, `ConfigError` or `ObjectError`."""
+    core = Core(config_of(case), registry, rng=random.Random(0), memos=memos)
+    for document in case.get("objects", ()):
+        core.handle(ObjectEvent("ADDED", _kind_of(document), decode(_kind_of(document), document)), 0.0)
+    return core
+
+
+def is_sampled(case: Mapping[str, Any]) -> bool:
+    """Say whether the case honours its percentage of nodes."""
+    return bool(case.get("search") == "sampled")
+
+
+def config_of(case: Mapping[str, Any]) -> SchedulerConfiguration:
+    """Return the configuration of a case. Raises `CaseError` or `ConfigError`."""
+    name, generation = case.get("name"), case.get("generation", "v1.36")
+    if generation not in GENERATIONS:
+        known = ", ".join(GENERATIONS)
+        raise CaseError(f"case {name!r}: generation {generation!r} is not known; the known ones: {known}")
+    given = [key for key in ("config", "policy", "provider") if case.get(key) is not None]
+    if len(given) > 1 or (generation != "v1.20" and given not in ([], ["config"])):
+        raise CaseError(f"case {name!r}: {' and '.join(given)} given: v1.36 takes config, v1.20 one of all three")
+    gates = feature_gates(case.get("featureGates", {}), generation)
+    if generation == "v1.20" and given in ([], ["provider"]):
+        return legacy_default_config(gates, AlgorithmSource(case["provider"]) if given else None)
+    if not given:
+        return default_config(gates)
+    config = load_config(case[given[0]], f"{given[0]} of case {name!r}", gates)
+    if config.generation != generation:
+        raise CaseError(f"case {name!r}: its {given[0]} is of generation {config.generation}, the case of {generation}")
+    # Records were made with every node searched, except those that say they were sampled.
+    return config if is_sampled(case) else msgspec.structs.replace(config, percentage_of_nodes_to_score=None)
+
+
+def _kind_of(document: Mapping[str, Any]) -> str:
+    kind = str(document.get("kind", ""))
+    if kind not in KINDS:
+        raise CaseError(f"object of kind {kind!r}: known kinds are {', '.join(sorted(KINDS))}")
+    return kind
+
+
+def smallest_name(table: NodeTable) -> Callable[[NDArray[np.intp]], int]:
+    """Return what breaks ties as the records do."""
+    return lambda rows: min(rows.tolist(), key=table.names.__getitem__)

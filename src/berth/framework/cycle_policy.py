@@ -1,0 +1,21 @@
+"""What generations of the scheduling cycle differ in, as one value that the cycle asks instead of branching.
+
+Chosen by `berth.generation`; the defaults are today's meanings.
+"""
+
+import msgspec
+
+
+class CyclePolicy(msgspec.Struct, frozen=True):
+    """How one pod is scheduled where kube-scheduler's releases disagree."""
+
+    nominated_node_first: bool = True
+    """Whether the node that a pod is nominated to is tried before all others."""
+    error_ends_search: bool = False
+    """Whether a filter that errs on any node fails the attempt, or only where no other node fits."""
+    pre_filter_counts_nodes: bool = False
+    """Whether a rejection by PreFilter is told like one by every node, with their number."""
+    tells_post_filter: bool = True
+    """Whether what PostFilter said is part of the message."""
+    filter_error: str = 'running "{plugin}" filter plugin: {message}'
+    """The message of an attempt that ended in the error of a filter; `{pod}` is the pod's name."""

@@ -1,0 +1,17 @@
+"""ImageLocality of v1.20: only the images of regular containers count."""
+
+from typing import ClassVar
+
+from berth.api.pod import PodSpec
+from berth.plugins.image_locality import ImageLocality, normalized_image_name
+
+
+class LegacyImageLocality(ImageLocality):
+    """Score."""
+
+    name: ClassVar[str] = "ImageLocality"
+
+    __slots__ = ()
+
+    def _wanted(self, spec: PodSpec) -> tuple[tuple[str, ...], int]:
+        return tuple(sorted(normalized_image_name(each.image) for each in spec.containers)), len(spec.containers)

@@ -1,0 +1,21 @@
+"""NodeAffinity of v1.20: Filter and Score only, so that no search is narrowed, and a shorter reason."""
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+from berth.config.types import ExtensionPoint
+from berth.framework.status import Status, unresolvable
+from berth.plugins.node_affinity import ENFORCED_CODE, POD_CODE, REASON_ENFORCED, NodeAffinity
+
+REASON_POD = "node(s) didn't match Pod's node affinity"
+
+
+class LegacyNodeAffinity(NodeAffinity):
+    """Filter, Score, NormalizeScore."""
+
+    name: ClassVar[str] = "NodeAffinity"
+    points: ClassVar[frozenset[ExtensionPoint]] = frozenset({ExtensionPoint.FILTER, ExtensionPoint.SCORE})
+    status_by_code: ClassVar[Mapping[int, Status]] = {
+        ENFORCED_CODE: unresolvable(REASON_ENFORCED),
+        POD_CODE: unresolvable(REASON_POD),
+    }

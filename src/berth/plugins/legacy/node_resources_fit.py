@@ -1,0 +1,58 @@
+"""NodeResourcesFit of v1.20: Filter only, preemption may always help, and a pod that asks for anything asks for all.
+
+Of a pod with any request CPU, memory and storage are checked even where it asks for none of them: a node that has given
+away more than it has rejects it.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import ClassVar
+
+import msgspec
+
+from berth.config.types import ExtensionPoint
+from berth.framework.handle import Handle
+from berth.framework.status import Status, unschedulable
+from berth.plugins.node_resources_fit import NodeResourcesFit, NodeResourcesFitArgs
+from berth.plugins.resource_fit import Need, code_reasons, needs_of
+from berth.plugins.resource_names import PLAIN_RESOURCES, is_scalar
+
+
+class LegacyNodeResourcesFitArgs(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """Extended resources that are not looked at, by name and by the part before the slash."""
+
+    ignored_resources: tuple[str, ...] = ()
+    ignored_resource_groups: tuple[str, ...] = ()
+
+    def todays(self) -> NodeResourcesFitArgs:
+        """Return the args as today's plugin takes them."""
+        return NodeResourcesFitArgs(self.ignored_resources, self.ignored_resource_groups)
+
+    def validate(self, path: str) -> Iterator[str]:
+        """Say what is wrong, one sentence each."""
+        return self.todays().validate(path)
+
+
+class LegacyNodeResourcesFit(NodeResourcesFit):
+    """PreFilter, Filter."""
+
+    name: ClassVar[str] = "NodeResourcesFit"
+    args_type: ClassVar[type[msgspec.Struct]] = LegacyNodeResourcesFitArgs  # type: ignore[assignment]
+    points: ClassVar[frozenset[ExtensionPoint]] = frozenset({ExtensionPoint.PRE_FILTER, ExtensionPoint.FILTER})
+
+    __slots__ = ()
+
+    def __init__(self, args: LegacyNodeResourcesFitArgs, handle: Handle) -> None:
+        super().__init__(args.todays(), handle)
+
+    def _needs_of(self, requests: Mapping[str, int]) -> tuple[Need, ...]:
+        scalars = {name for name in requests if name not in PLAIN_RESOURCES and is_scalar(name)}
+        if not scalars and not any(requests.get(name) for name in PLAIN_RESOURCES):
+            return ()
+        plain = tuple(Need(name, requests.get(name, 0)) for name in PLAIN_RESOURCES)
+        counted = {name: max(requests[name], 0) for name in scalars}
+        asked = {need.resource for need in needs_of(counted, self._ignored)}
+        nothing_of = (Need(name, 0) for name in sorted(scalars - asked) if not counted[name])
+        return (*plain, *(Need(name, counted[name]) for name in sorted(asked)), *nothing_of)
+
+    def _describe(self, needs: Sequence[Need], code: int) -> Status:
+        return unschedulable(*code_reasons(needs, code))

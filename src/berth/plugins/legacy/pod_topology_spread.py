@@ -1,0 +1,67 @@
+"""PodTopologySpread of v1.20: simpler constraints, other rounding, and a say for pods without any.
+
+Constraints had no minDomains, matchLabelKeys or inclusion policies: nodes outside the pod's node affinity make no
+domain, though their pods count in one that others make. An empty selector selects all pods.
+"""
+
+from collections.abc import Iterable
+from typing import ClassVar
+
+import msgspec
+import numpy as np
+
+from berth.framework.handle import Handle
+from berth.plugins.legacy.matching import MatchingSelectors
+from berth.plugins.pod_topology_spread.args import LIST, SYSTEM, DefaultConstraint, PodTopologySpreadArgs
+from berth.plugins.pod_topology_spread.constraints import Constraint, group_of
+from berth.plugins.pod_topology_spread.filtering import Spread
+from berth.plugins.pod_topology_spread.plugin import PodTopologySpread
+from berth.state.pod_info import PodInfo
+
+DEFAULTS_GATE = "DefaultPodTopologySpread"
+
+
+class LegacyPodTopologySpreadArgs(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """Constraints for pods without any; the type absent means System, or List with the gate off or a list given."""
+
+    default_constraints: tuple[DefaultConstraint, ...] = ()
+    defaulting_type: str = ""
+
+    def todays(self, *, has_system_defaults: bool) -> PodTopologySpreadArgs:
+        """Return the args with the type filled in."""
+        default = SYSTEM if has_system_defaults and not self.default_constraints else LIST
+        return PodTopologySpreadArgs(self.default_constraints, self.defaulting_type or default)
+
+    def validate(self, path: str) -> Iterable[str]:
+        """Name everything that is wrong."""
+        return self.todays(has_system_defaults=True).validate(path)
+
+
+class LegacyPodTopologySpread(PodTopologySpread):
+    """PreFilter (with AddPod, RemovePod), Filter, PreScore, Score, NormalizeScore."""
+
+    name: ClassVar[str] = "PodTopologySpread"
+    args_type: ClassVar[type[msgspec.Struct]] = LegacyPodTopologySpreadArgs
+    rounding: ClassVar[float] = 0.0
+    score_when_skipped: ClassVar[int] = 100
+
+    def __init__(self, args: LegacyPodTopologySpreadArgs, handle: Handle) -> None:
+        super().__init__(args.todays(has_system_defaults=handle.features.enabled(DEFAULTS_GATE)), handle)
+        self._selectors = MatchingSelectors(handle.objects)
+
+    def _compiled(self, pod: PodInfo, action: str) -> tuple[Constraint, ...]:
+        return tuple(
+            constraint._replace(min_domains=1, honor_affinity=True, honor_taints=False, empty_selects_all=True)
+            for constraint in super()._compiled(pod, action)
+        )
+
+    def _spread(self, pod: PodInfo, constraint: Constraint, keys: tuple[str, ...]) -> Spread:
+        spread = super()._spread(pod, constraint, keys)
+        everywhere = self._topologies.get(constraint.topology_key)
+        if spread.topology is everywhere:
+            return spread
+        counted = self._index.group(group_of(constraint, pod.namespace)).by_domain(everywhere).values
+        pods = np.zeros_like(spread.pods)
+        known = min(len(counted), len(pods)) - 1
+        pods[:known] = np.where(spread.topology.exists[:known], counted[:known], 0)
+        return spread._replace(pods=pods)

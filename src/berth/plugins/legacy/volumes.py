@@ -1,0 +1,100 @@
+"""VolumeRestrictions, VolumeZone and VolumeBinding of v1.20: fewer points, and what was not known then left out.
+
+VolumeRestrictions looked at disks only, for claims of one pod only came later. VolumeZone had no PreFilter, knew the
+old and the new zone labels as different ones, and called what is wrong with a claim an error. VolumeBinding had other
+words for a bound volume out of reach; its checks of claims are that time's basic checks: they exist and are not being
+deleted. Deviation: generic ephemeral volumes, which an alpha gate hid then, are taken.
+"""
+
+from typing import ClassVar
+
+import numpy as np
+
+from berth.api.selectors import Requirement
+from berth.config.types import ExtensionPoint
+from berth.framework.cycle_state import CycleState
+from berth.framework.interface import Codes, Dependencies, Dependency, FilterColumn, Rows
+from berth.framework.status import Status, error, unresolvable
+from berth.plugins.node_matching import requirement_mask
+from berth.plugins.volumes.binder import REASON_NODE_CONFLICT
+from berth.plugins.volumes.binding import VolumeBinding
+from berth.plugins.volumes.restrictions import Prepared, VolumeRestrictions, exclusive_disks
+from berth.plugins.volumes.zone import REASON, TOPOLOGY_LABELS, VolumeTopology, VolumeZone, topologies_of_pod
+from berth.state.label_index import ABSENT, Mask
+from berth.state.node_view import NodeView
+from berth.state.pod_info import PodInfo
+from berth.state.table import NodeTable
+
+REASON_AFFINITY_CONFLICT = "node(s) had volume node affinity conflict"
+
+FILTER_ONLY = frozenset({ExtensionPoint.FILTER})
+
+_ELSEWHERE = unresolvable(REASON)
+
+
+class LegacyVolumeRestrictions(VolumeRestrictions):
+    """Filter."""
+
+    name: ClassVar[str] = "VolumeRestrictions"
+    points: ClassVar[frozenset[ExtensionPoint]] = FILTER_ONLY
+    filter_dependencies: ClassVar[Dependencies] = frozenset({Dependency.PODS_ON_NODE})
+
+    def _prepared(self, state: CycleState, pod: PodInfo) -> Prepared:
+        return Prepared(pod.namespace, exclusive_disks(pod), frozenset(), 0)
+
+
+class LegacyVolumeZone(VolumeZone):
+    """Filter."""
+
+    name: ClassVar[str] = "VolumeZone"
+    points: ClassVar[frozenset[ExtensionPoint]] = FILTER_ONLY
+
+    def filter(self, state: CycleState, pod: PodInfo, node: NodeView) -> Status | None:
+        """Refuse a node elsewhere; one without any zone label is never asked."""
+        demands = self._demands(pod)
+        if not any(key in node.labels for key in TOPOLOGY_LABELS):
+            return None
+        if isinstance(demands, Status):
+            return demands
+        return None if all(node.labels.get(each.key) in each.values for each in demands) else _ELSEWHERE
+
+    def filter_columns(self, state: CycleState, pod: PodInfo, table: NodeTable, rows: Rows) -> FilterColumn:
+        """Return int32 codes of shape (len(rows),): 1 where the node is elsewhere, or the claims are wrong."""
+        demands = self._demands(pod)
+        zoned: Mask = np.zeros(len(table.valid[rows]), dtype=np.bool_)
+        for key in TOPOLOGY_LABELS if demands else ():
+            zoned |= table.label(key).ids[rows] != ABSENT
+        if isinstance(demands, Status):
+            return FilterColumn(zoned.astype(np.int32), lambda _code: demands)
+        codes: Codes = np.zeros(len(zoned), dtype=np.int32)
+        for key, values in demands:
+            codes |= zoned & ~requirement_mask(table.label(key), Requirement(key, "In", tuple(values)), rows)
+        return FilterColumn(codes, lambda _code: _ELSEWHERE)
+
+    def _demands(self, pod: PodInfo) -> tuple[VolumeTopology, ...] | Status:
+        found = topologies_of_pod(self._objects, pod) if pod.spec.volumes else ()
+        return error(*found.reasons) if isinstance(found, Status) else found
+
+
+class LegacyVolumeBinding(VolumeBinding):
+    """PreFilter, Filter, Reserve, PreBind."""
+
+    name: ClassVar[str] = "VolumeBinding"
+    points: ClassVar[frozenset[ExtensionPoint]] = frozenset(
+        {ExtensionPoint.PRE_FILTER, ExtensionPoint.FILTER, ExtensionPoint.RESERVE, ExtensionPoint.PRE_BIND}
+    )
+
+    def filter(self, state: CycleState, pod: PodInfo, node: NodeView) -> Status | None:
+        """Refuse nodes that cannot use the bound volumes, or where the other claims get none."""
+        status = super().filter(state, pod, node)
+        return None if status is None else _in_old_words(status)
+
+    def filter_columns(self, state: CycleState, pod: PodInfo, table: NodeTable, rows: Rows) -> FilterColumn:
+        """Say the same of many rows."""
+        column = super().filter_columns(state, pod, table, rows)
+        return FilterColumn(column.codes, lambda code: _in_old_words(column.describe(code)))
+
+
+def _in_old_words(status: Status) -> Status:
+    reasons = (REASON_AFFINITY_CONFLICT if each == REASON_NODE_CONFLICT else each for each in status.reasons)
+    return Status(status.code, tuple(reasons), status.plugin)
