@@ -8,6 +8,7 @@ from click.testing import CliRunner
 from berth.cli.flags import FLAGS, SchedulerFlags, apply_flags, load_configuration, scheduler_flags, warnings_of
 from berth.config.errors import ConfigError
 from berth.config.load import default_config
+from berth.config.types import ExtensionPoint
 
 # The flags of kube-scheduler v1.36, without --help and --version, which the command line library brings.
 UPSTREAM_TEXT = """
@@ -31,8 +32,11 @@ log-flush-frequency log-json-info-buffer-size log-json-split-stream log-text-inf
 log-text-split-stream logging-format v vmodule
 """
 
-# Those that v1.20 had and today's has not (cmd/kube-scheduler/app/options/insecure_serving.go, release-1.20).
-V1_20_TEXT = "address port"
+# Those that v1.20 had and today's has not (cmd/kube-scheduler/app/options, release-1.20).
+V1_20_TEXT = """
+address port
+algorithm-provider policy-config-file policy-configmap policy-configmap-namespace use-legacy-policy-config
+"""
 
 CONFIG = """
 apiVersion: kubescheduler.config.k8s.io/v1
@@ -216,3 +220,73 @@ def test_ignored_flags_are_said_to_be():
 )
 def test_refuses(args, message):
     assert message in failure(*args)
+
+
+POLICY = """
+apiVersion: v1
+kind: Policy
+predicates: [{name: HostName}]
+priorities: [{name: EqualPriority, weight: 1}]
+"""
+
+
+def filters_of(config):
+    return [plugin.name for plugin in config.profiles[0].plugins.at(ExtensionPoint.FILTER).enabled]
+
+
+def test_a_policy_file_selects_the_generation_of_policies(tmp_path):
+    file = tmp_path / "policy.yaml"
+    file.write_text(POLICY)
+    config = load_configuration(parse("--policy-config-file", str(file)))
+    assert config.generation == "v1.20"
+    assert filters_of(config) == ["NodeUnschedulable", "NodeName", "TaintToleration"]
+
+
+def test_a_config_map_wins_over_the_file_unless_told_otherwise(tmp_path):
+    file = tmp_path / "policy.yaml"
+    file.write_text(POLICY)
+    both = ("--policy-config-file", str(file), "--policy-configmap", "mine")
+    assert load_configuration(parse(*both)).policy_config_map == ("kube-system", "mine")
+    there = load_configuration(parse(*both, "--policy-configmap-namespace", "there"))
+    assert there.policy_config_map == ("there", "mine")
+    legacy = load_configuration(parse(*both, "--use-legacy-policy-config"))
+    assert legacy.policy_config_map is None
+    assert len(filters_of(legacy)) == 3
+
+
+def test_an_algorithm_provider():
+    config = load_configuration(parse("--algorithm-provider", "ClusterAutoscalerProvider"))
+    scores = [plugin.name for plugin in config.profiles[0].plugins.at(ExtensionPoint.SCORE).enabled]
+    assert "NodeResourcesMostAllocated" in scores
+    assert "NodeResourcesLeastAllocated" not in scores
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--algorithm-provider", "MyProvider"), ("--algorithm-provider", "MyProvider", "ClusterAutoscalerProvider")),
+        (("--use-legacy-policy-config",), ("--policy-config-file", "required when")),
+        (("--policy-config-file", "/nowhere/policy.cfg"), ("missing policy config file /nowhere/policy.cfg",)),
+    ],
+)
+def test_what_is_wrong_with_the_algorithm_source(arguments, words):
+    with pytest.raises(ConfigError) as caught:
+        load_configuration(parse(*arguments))
+    assert all(word in str(caught.value) for word in words)
+
+
+def test_todays_configuration_takes_no_policy(config_file):
+    with pytest.raises(ConfigError, match="has no policies and providers: leave the flags out, or use"):
+        load_configuration(parse("--config", config_file, "--policy-configmap", "mine"))
+
+
+def test_gates_go_with_the_generation():
+    spread = ("--feature-gates", "DefaultPodTopologySpread=false")
+    config = load_configuration(parse("--algorithm-provider", "DefaultProvider", *spread))
+    scores = [plugin.name for plugin in config.profiles[0].plugins.at(ExtensionPoint.SCORE).enabled]
+    assert scores[-1] == "SelectorSpread"
+    with pytest.raises(ConfigError, match=r"v1\.20 has it, and the configuration is of v1\.36"):
+        load_configuration(parse(*spread))
+    today = ("--feature-gates", "GangScheduling=true")
+    with pytest.raises(ConfigError, match=r"v1\.36 has it, and the configuration is of v1\.20"):
+        load_configuration(parse("--algorithm-provider", "DefaultProvider", *today))

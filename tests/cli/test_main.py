@@ -8,7 +8,7 @@ from click.testing import CliRunner
 
 from berth.cli import _COMMANDS, main
 
-COMMANDS = ("run", "up", "apiserver", "demo", "decide", "bench", "explain")
+COMMANDS = ("run", "up", "apiserver", "demo", "decide", "impact", "bench", "explain")
 
 
 def test_help_lists_every_command():

@@ -2,7 +2,8 @@
 
 `berth run` carries the `scheduler_flags` decorator and gets one `SchedulerFlags`; `load_configuration` turns
 it into the configuration, and `warnings_of` says what was given in vain. Every flag of kube-scheduler v1.36
-is accepted, so that an existing command line or manifest works; names and kinds are upstream's.
+is accepted, so that an existing command line or manifest works, and those of v1.20 about policies; names and kinds are
+upstream's.
 """
 
 import ipaddress
@@ -14,15 +15,18 @@ import click
 import msgspec
 
 from berth.config.durations import parse_duration_s
-from berth.config.errors import ConfigError
-from berth.config.feature_gates import KNOWN_GATES, FeatureGates, parse_bool, parse_feature_gates
-from berth.config.load import checked, default_config, load_config_file
+from berth.config.errors import ConfigError, required, unsupported
+from berth.config.feature_gates import KNOWN_GATES, V1_20_GATES, FeatureGates, parse_bool, parse_feature_gates
+from berth.config.legacy.documents import AlgorithmSource
+from berth.config.legacy.providers import PROVIDERS
+from berth.config.load import checked, default_config, legacy_default_config, load_config_file
 from berth.config.types import ClientConnection, LeaderElection, SchedulerConfiguration
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 DEFAULT_BIND_ADDRESS: Final = "127.0.0.1"
 DEFAULT_SECURE_PORT: Final = 10259
+DEFAULT_POLICY_NAMESPACE: Final = "kube-system"
 DEFAULT_INSECURE_PORT: Final = 10251
 V1_20: Final = "v1.20"
 
@@ -39,7 +43,7 @@ class Flag(NamedTuple):
 
 _SERVING = "health and metrics are served in plain HTTP on loopback, so there are no certificates or HTTP/2"
 _AUTHENTICATION = "health and metrics are served on loopback only, to anybody there"
-_VERSIONS = "this scheduler has the behaviour of one version, v1.36"
+_VERSIONS = "the configuration's apiVersion says whether this scheduler behaves as v1.36 or v1.20 did"
 _METRICS = "metrics are exposed as they are"
 _LOGS = "logs are not buffered, split or filtered by module"
 
@@ -101,6 +105,15 @@ FLAGS: Final[tuple[Flag, ...]] = (
         "duration",
         "How long a pod stays among the unschedulable before it is tried again (default 5m0s; v1.20: 1m0s).",
     ),
+    Flag(
+        "algorithm-provider",
+        "string",
+        f"The algorithm provider of v1.20 to schedule by, one of {', '.join(PROVIDERS)}; flags of policies win.",
+    ),
+    Flag("policy-config-file", "string", "A file with a Policy, to schedule as v1.20 did."),
+    Flag("policy-configmap", "string", "The ConfigMap with a Policy under policy.cfg; wins over --policy-config-file."),
+    Flag("policy-configmap-namespace", "string", "The namespace of that ConfigMap (default kube-system)."),
+    Flag("use-legacy-policy-config", "bool", "Use --policy-config-file whether there is a ConfigMap or not."),
     Flag("leader-elect", "bool", "Schedule only while holding the lease (default true)."),
     Flag("leader-elect-lease-duration", "duration", "How long others wait for a silent leader (default 15s)."),
     Flag("leader-elect-renew-deadline", "duration", "When a leader that cannot renew gives up (default 10s)."),
@@ -108,7 +121,12 @@ FLAGS: Final[tuple[Flag, ...]] = (
     Flag("leader-elect-resource-name", "string", "The lease's name (default kube-scheduler)."),
     Flag("leader-elect-resource-namespace", "string", "The lease's namespace (default kube-system)."),
     Flag("leader-elect-retry-period", "duration", "The wait between tries to get or renew (default 2s)."),
-    Flag("feature-gates", "strings", f"Name=true or Name=false, comma-separated. Known: {', '.join(KNOWN_GATES)}."),
+    Flag(
+        "feature-gates",
+        "strings",
+        f"Name=true or Name=false, comma-separated. Known: {', '.join(KNOWN_GATES)}; with a configuration of v1.20's "
+        f"time: {', '.join(V1_20_GATES)}.",
+    ),
     *_ignored(_VERSIONS, ("emulated-version", "strings"), ("min-compatibility-version", "strings")),
     *_ignored(
         _METRICS,
@@ -203,10 +221,30 @@ def scheduler_flags(command: Command) -> Command:
 
 def load_configuration(flags: SchedulerFlags) -> SchedulerConfiguration:
     """The configuration of a command line: the file or the defaults, then the flags over it."""
-    gates = flags.feature_gates
+    gates, source = flags.feature_gates, algorithm_source(flags)
     path = flags.get("config")
-    config = load_config_file(path, gates=gates) if path else default_config(gates)
+    if path:
+        config = load_config_file(path, gates, source)
+    else:
+        config = default_config(gates) if source is None else legacy_default_config(gates, source)
     return apply_flags(config, flags)
+
+
+def algorithm_source(flags: SchedulerFlags) -> AlgorithmSource | None:
+    """Where the algorithm comes from, where flags say so: v1.20's, in its order of precedence. Raises ConfigError."""
+    file, config_map = flags.get("policy-config-file"), flags.get("policy-configmap")
+    uses_file = flags.get("use-legacy-policy-config", False)
+    if uses_file and not file:
+        raise ConfigError([required("--policy-config-file", "required when --use-legacy-policy-config is true")])
+    if file and (uses_file or not config_map):
+        return AlgorithmSource(policy_file=file)
+    if config_map:
+        namespace = flags.get("policy-configmap-namespace", DEFAULT_POLICY_NAMESPACE)
+        return AlgorithmSource(policy_config_map=(namespace, config_map))
+    provider = flags.get("algorithm-provider")
+    if provider and provider not in PROVIDERS:
+        raise ConfigError([unsupported("--algorithm-provider", provider, PROVIDERS)])
+    return AlgorithmSource(provider) if provider else None
 
 
 def apply_flags(config: SchedulerConfiguration, flags: SchedulerFlags) -> SchedulerConfiguration:

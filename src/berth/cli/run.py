@@ -53,7 +53,8 @@ def command(flags: SchedulerFlags, context: str) -> None:
         with asyncio.Runner(loop_factory=_event_loop) as runner:
             runner.run(_run(config, access, flags))
     except ConfigError as error:
-        _fail(str(error.located(flags.get("config", "") or "the configuration")), EXIT_BAD_CONFIGURATION)
+        where = error.source or flags.get("config", "") or "the configuration"
+        _fail(str(error.located(where)), EXIT_BAD_CONFIGURATION)
     except _Ended as error:
         _fail(str(error), EXIT_FAILURE)
 
@@ -77,6 +78,8 @@ def _write_configuration(config: SchedulerConfiguration, target: Path) -> None:
     from berth.config.dump import dump_config
     from berth.plugins.registry import full_registry
 
+    if config.generation != "v1.36":
+        raise _Unusable(f"--write-config-to: the configuration is of {config.generation}, only v1.36's can be written")
     text = yaml.safe_dump(dump_config(config, full_registry().args_types()), sort_keys=True)
     try:
         target.write_text(text, encoding="utf-8")
@@ -119,6 +122,7 @@ async def _run(config: SchedulerConfiguration, access: "ClusterAccess", flags: S
     from berth.kube.rate_limit import RateLimit
     from berth.runtime import logs
     from berth.runtime.metrics_v1_20 import metrics_for
+    from berth.runtime.policy_map import with_policy_of_cluster
     from berth.runtime.scheduler import LeadershipLost, LiveScheduler
     from berth.runtime.serving import HealthServer, Listener, PortTaken
 
@@ -129,6 +133,7 @@ async def _run(config: SchedulerConfiguration, access: "ClusterAccess", flags: S
             logs.level(2), "requests are sent as JSON, not as %s; every API server takes both", client.content_type
         )
     transport = HttpTransport(access, rate_limit=RateLimit(client.qps, client.burst), user_agent="berth-scheduler")
+    config = await with_policy_of_cluster(config, transport)
     metrics = metrics_for(config)
     age_s = flags.pod_max_in_unschedulable_pods_s
     scheduler = LiveScheduler(config, transport, instrument=metrics, unschedulable_age_s=age_s)
