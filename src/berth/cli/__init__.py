@@ -34,6 +34,7 @@ _COMMANDS: Mapping[str, _Entry] = MappingProxyType(
         "explain": _Entry("berth.cli.explain", "Why a pod went where it went, or why it is pending."),
         "apiserver": _Entry("berth.cli.apiserver", "The embedded API server alone."),
         "decide": _Entry("berth.cli.decide", "Replay scheduling cases: JSON lines in, decisions out."),
+        "impact": _Entry("berth.cli.impact", "What moving from v1.20 to v1.36 changes, and which plugin causes it."),
         "bench": _Entry("berth.cli.bench", "Measure the scheduling of a workload file."),
     }
 )
