@@ -98,7 +98,8 @@ class SchedulerLog(Instrument):
         _log.error("scheduling pod %s hit a bug", pod.key, exc_info=error)
 
     def _tell_search(self, core: "Core", decision: Decision) -> None:
-        if len(decision.feasible) < decision.evaluated_count:
+        checks_all = core.profiles[decision.profile].checks_all_filters
+        if len(decision.feasible) < decision.evaluated_count and not checks_all:
             _log.log(PREDICATES, SHORT_CIRCUITED)
         if _log.isEnabledFor(SCORES):
             for line in score_lines(core, decision):
