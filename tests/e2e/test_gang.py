@@ -7,8 +7,8 @@ import json
 
 import pytest
 
+from tests.e2e.kubectl import Kubectl, eventually
 from tests.e2e.running import running
-from tests.e2e.test_kubectl import Kubectl, eventually
 
 GANG = 50
 GATES = "--feature-gates=GenericWorkload=true,GangScheduling=true"
@@ -56,7 +56,8 @@ def as_list(*objects):
 
 def node_like(node, name):
     """A node as large as one that is there, under another name."""
-    meta = {"name": name, "labels": {**node["metadata"]["labels"], "kubernetes.io/hostname": name}}
+    labels = {**node["metadata"]["labels"], "kubernetes.io/hostname": name}
+    meta = {"name": name, "labels": labels, "annotations": {"berth.dev/hollow": "true"}}
     return {"apiVersion": "v1", "kind": "Node", "metadata": meta, "spec": {}, "status": node["status"]}
 
 

@@ -180,6 +180,29 @@ def test_a_refused_eviction_is_tried_again():
     assert len(bound(settle(found))) == 1
 
 
+def test_a_member_that_comes_while_room_is_being_made_is_not_left_lying():
+    low = running("low", "n0", "4")
+    group = make_pod_group("g", 1, priority=1000)
+    found = cluster(node("n0"), group, low, *high(1, "3"), gates=PREEMPTING)
+    found.answers_evictions = False
+    found.run()
+    found.put(member("g-9").priority(1000))
+    found.delete("Pod", "default/g-0")
+    found.answer(found.requests[0])
+    assert bound(settle(found)) == {"g-9": "n0"}
+
+
+def test_a_group_whose_pods_are_on_a_node_that_is_gone_may_be_a_victim():
+    weak = make_pod_group("w", 1, priority=1, disruptionMode="PodGroup")
+    workers = [member("w-0", "w", "4").node("n0"), member("w-1", "w", "4").node("gone")]
+    group = make_pod_group("g", 1, priority=100)
+    found = cluster(node("n0"), node("gone"), group, weak, *workers, gates=PREEMPTING)
+    found.delete("Node", "gone")
+    found.put(high(1)[0])
+    assert bound(settle(found)) == {"g-0": "n0"}
+    assert victims(found) == ["w-0", "w-1"]
+
+
 def test_the_question_leaves_no_trace():
     """What a what-if changes in the cache is as before when nothing comes of it."""
     lows = [running(f"low-{index}", "n0", "1") for index in range(4)]

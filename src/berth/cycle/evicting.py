@@ -15,6 +15,7 @@ from berth.framework.handle import Handle
 from berth.framework.instrument import Instrument
 from berth.framework.status import error
 from berth.queue.queue import SchedulingQueue
+from berth.state.pod_groups import group_of
 from berth.state.pod_info import PodInfo
 
 Eviction = Generator[Any, Any, str]
@@ -115,7 +116,9 @@ class Evictor:
         begun = None if has_failed is None else self._begun.pop(preemptor.key, None)
         if has_failed is not None and begun is not None:
             self._instrument.room_made(has_failed, self._handle.now() - begun)
-        for uid in preemptor.uids:
+        group = group_of(preemptor.ref_pod)
+        late = self._handle.pod_groups.members(group) if group is not None else ()  # gated since, for the same reason
+        for uid in dict.fromkeys((*preemptor.uids, *late)):
             queued = self._queue.find(uid)
             # A pod that is gated was woken while it had to wait: victims may be gone already, and nothing tells again.
             if has_failed or (has_failed is False and queued is not None and queued.is_gated):

@@ -38,17 +38,21 @@ def group_of(pod: PodInfo) -> GroupKey | None:
 class PodGroups:
     """The members of each group, by uid."""
 
-    __slots__ = ("_cache", "_members")
+    __slots__ = ("_cache", "_leaving", "_members")
 
     def __init__(self, cache: Cache) -> None:
         self._cache = cache
         self._members: dict[GroupKey, dict[str, PodInfo]] = {}
+        self._leaving: dict[GroupKey, set[str]] = {}
+        """The members that are being deleted."""
 
     def put(self, pod: PodInfo) -> None:
         """Take in a pod, or a newer object of it; which group it belongs to never changes."""
         key = group_of(pod)
         if key is not None:
             self._members.setdefault(key, {})[pod.uid] = pod
+            if pod.is_terminating:
+                self._leaving.setdefault(key, set()).add(pod.uid)
 
     def remove(self, pod: PodInfo) -> None:
         """Forget a pod that is gone or has finished."""
@@ -57,8 +61,10 @@ class PodGroups:
         if key is None or members is None:
             return
         members.pop(pod.uid, None)
+        self._leaving.get(key, set()).discard(pod.uid)
         if not members:
             del self._members[key]
+            self._leaving.pop(key, None)
 
     def members(self, key: GroupKey) -> Mapping[str, PodInfo]:
         """Return the members of a group by uid, in the order they came; not to be kept."""
@@ -66,7 +72,8 @@ class PodGroups:
 
     def count(self, key: GroupKey) -> int:
         """Return how many members there are that run or may yet run; a pod deleted while it waited never will."""
-        return sum(not pod.is_terminating or self._has_node(pod) for pod in self.members(key).values())
+        leaving = self._leaving.get(key, ())
+        return len(self.members(key)) - sum(self._cache.state_of(uid) is None for uid in leaving)
 
     def placed(self, key: GroupKey) -> list[PodInfo]:
         """Return the members that have a node, by the API server's word or by this scheduler's decision."""
