@@ -73,7 +73,7 @@ def check_memory(life):
         assert kept == afresh, f"pod {pod.key}: remembered {kept}, worked out {afresh}"
     check_plugins(core, pods[0], life.cluster.config, life.cluster.registry)
     if is_quiet(core):
-        fresh = VirtualCluster(*life.cluster.objects.values(), config=made.CONFIG).core
+        fresh = VirtualCluster(*life.cluster.objects.values(), config=made.CONFIG, gates=life.gates).core
         for pod in pods:
             again = fresh.queue.find(pod.uid)
             assert again is not None, f"pod {pod.key} is not queued by a new scheduler"

@@ -27,9 +27,10 @@ BROKEN = "etcdserver: request timed out (InternalError, HTTP 500)"
 class Life:
     """One cluster and its random numbers."""
 
-    def __init__(self, seed, *, memos=True, gates=None):
+    def __init__(self, seed, *, memos=True):
         self.rng = random.Random(seed)
-        self.cluster = VirtualCluster(config=made.CONFIG, memos=memos, gates=gates)
+        self.gates = {name: is_on for name, is_on in made.GATES.items() if self.rng.random() < 0.2}
+        self.cluster = VirtualCluster(config=made.CONFIG, memos=memos, gates=self.gates)
         self.cluster.answers_binds = self.cluster.answers_evictions = self.cluster.evicts_at_once = False
         queue = self.cluster.core.queue
         queue.policy = msgspec.structs.replace(queue.policy, unschedulable_age_s=math.inf)

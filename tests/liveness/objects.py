@@ -41,6 +41,21 @@ CONFIG = {
     ],
 }
 
+GATES = {
+    "DRAConsumableCapacity": False,
+    "DRADeviceBindingConditions": False,
+    "DRADeviceTaints": False,
+    "DRAExtendedResource": False,
+    "DRAPrioritizedList": False,
+    "NodeDeclaredFeatures": False,
+    "NominatedNodeNameForExpectation": False,
+    "SchedulerAsyncPreemption": False,
+    "SchedulerPopFromBackoffQ": False,
+    "StorageCapacityScoring": True,
+    "VolumeLimitScaling": True,
+}
+"""Gates that some lives have switched from their default."""
+
 
 def random_node(rng, name):
     amounts = {"cpu": str(rng.choice((1, 2))), "memory": "8Gi", "pods": str(rng.choice((2, 110)))}
