@@ -287,6 +287,6 @@ def test_gates_go_with_the_generation():
     assert scores[-1] == "SelectorSpread"
     with pytest.raises(ConfigError, match=r"v1\.20 has it, and the configuration is of v1\.36"):
         load_configuration(parse(*spread))
-    today = ("--feature-gates", "GangScheduling=true")
+    today = ("--feature-gates", "GenericWorkload=true")
     with pytest.raises(ConfigError, match=r"v1\.36 has it, and the configuration is of v1\.20"):
         load_configuration(parse("--algorithm-provider", "DefaultProvider", *today))
