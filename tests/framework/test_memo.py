@@ -175,7 +175,7 @@ def test_who_holds_a_slot_does_not_hold_the_memory_of_a_column_that_was_dropped(
     assert slot.entry is not None and len(slot.entry.column) == 8
     kept.memos.clear()
     assert len(slot.entry.column) == 0
-    [again] = kept.memos.refresh([slot], lambda _: kept.requested)
+    [again], _ = kept.memos.refresh([slot], lambda _: kept.requested)
     assert len(again.column) == 8
 
 

@@ -217,12 +217,16 @@ class Memos:
         """A number that grows with every change of objects, of namespaces' labels and of running pods' terms."""
         return self._objects.changes + self._cache.index.terms_version
 
-    def refresh(self, slots: Sequence[Slot], compute_of: Callable[[Slot], Compute]) -> list[MemoEntry]:
-        """Return an up-to-date entry for each slot: the one it had where nothing has happened that it looks at."""
+    def refresh(self, slots: Sequence[Slot], compute_of: Callable[[Slot], Compute]) -> tuple[list[MemoEntry], bool]:
+        """Return an up-to-date entry for each slot, and whether all of them are kept.
+
+        It is the one that the slot had, as it stands, where nothing has happened that its plugin looks at.
+        """
         table = self._cache.table
         nodes, pods = table.node_log.position, table.pod_log.position
         self._refreshes = now = self._refreshes + 1
         entries: list[MemoEntry] = []
+        all_kept = True
         for slot in slots:
             entry, needs = slot.entry, slot.dependencies
             if entry is None or not entry.is_kept or not self.enabled:
@@ -234,10 +238,17 @@ class Memos:
                 or len(entry.column) != table.capacity
                 or not (needs.is_by_row or entry.versions == self._versions(needs))
             ):
-                self._update(entry, needs, compute_of(slot))
+                compute = compute_of(slot)
+                if not (
+                    needs.is_by_row
+                    and len(entry.column) == table.capacity
+                    and self._repaired(entry, needs.pods_on_node, compute)
+                ):
+                    self._update(entry, needs, compute)
             entry.used = now
+            all_kept = all_kept and entry.is_kept
             entries.append(entry)
-        return entries
+        return entries, all_kept
 
     def entry(self, key: MemoKey | None, dependencies: DependencySet, compute: Compute) -> MemoEntry:
         """Return an up-to-date entry: the kept one, repaired or computed anew, or a fresh one that is not kept."""
@@ -271,15 +282,15 @@ class Memos:
 
     def _rows_between(self, node_position: int, pod_position: int, with_pods: bool) -> NDArray[np.intp] | None:
         table = self._cache.table
-        changed = table.node_log.since(node_position)
+        changed = table.node_log.list_since(node_position)
         if changed is None:
             return None
         if with_pods:
-            by_pods = table.pod_log.since(pod_position)
+            by_pods = table.pod_log.list_since(pod_position)
             if by_pods is None:
                 return None
-            changed = by_pods if not len(changed) else np.union1d(changed, by_pods)
-        return None if len(changed) * REPAIR_AT_MOST > table.capacity else changed
+            changed = sorted({*changed, *by_pods}) if changed else by_pods
+        return None if len(changed) * REPAIR_AT_MOST > table.capacity else np.array(changed, dtype=np.intp)
 
     def note_reservation(self, plugin: str) -> None:
         """Tell that a plugin's own reservations have changed."""
@@ -329,15 +340,15 @@ class Memos:
 
     def _update(self, entry: MemoEntry, dependencies: DependencySet, compute: Compute) -> None:
         versions = self._versions(dependencies)
-        if entry.versions != versions or not self._repaired(entry, dependencies, compute):
+        if entry.versions != versions or not self._repaired(entry, dependencies.pods_on_node, compute):
             self._computed(entry, versions, compute)
 
-    def _repaired(self, entry: MemoEntry, dependencies: DependencySet, compute: Compute) -> bool:
+    def _repaired(self, entry: MemoEntry, with_pods: bool, compute: Compute) -> bool:
         table = self._cache.table
         nodes, pods = table.node_log.position, table.pod_log.position
-        if entry.node_position == nodes and (entry.pod_position == pods or not dependencies.pods_on_node):
+        if entry.node_position == nodes and (entry.pod_position == pods or not with_pods):
             return True
-        rows = self.changed_rows(entry.node_position, entry.pod_position, dependencies.pods_on_node)
+        rows = self.changed_rows(entry.node_position, entry.pod_position, with_pods)
         if rows is None:
             return False
         if len(rows):

@@ -277,11 +277,12 @@ def run_score(
         facts = memos.facts(slot.key) if memos.enabled and slot.key is not None else None
         return slot.runner.compute(facts or ScoreFacts(), state, pod, nodes.table)  # type: ignore[no-any-return]
 
-    entries = iter(memos.refresh(plan.lasting, compute_of))
+    refreshed, all_kept = memos.refresh(plan.lasting, compute_of)
+    entries = iter(refreshed)
     parts: list[_Part] = [*plan.constant]
     summed: list[MemoEntry] = []
     weights: list[int] = []
-    bits, all_kept, worked_out = 0, True, False
+    bits, worked_out = 0, False
     for bit, slot in enumerate(plan.slots):
         entry = None if slot.key is None else next(entries)
         part = entry.made if entry is not None else None
@@ -295,7 +296,6 @@ def run_score(
             summed.append(entry)
             weights.append(part.weight)
             bits |= 1 << bit
-            all_kept = all_kept and entry.is_kept
     if not summed:
         return Scored(nodes, parts, None)
     if all_kept and passing_key is not None and not worked_out:

@@ -77,11 +77,9 @@ class FilterRunner:
         return compute
 
     def verdict(self, entry: MemoEntry) -> Verdict:
-        """Return what the plugin says, as the entry stands."""
-        found: Verdict | None = entry.made
-        if found is None:
-            found = entry.made = Verdict(self.name, entry.snapshot(), entry.extra)
-        return found
+        """Make what the plugin says of the entry as it stands, and keep it there."""
+        verdict = entry.made = Verdict(self.name, entry.snapshot(), entry.extra)
+        return verdict
 
 
 class PerNodeFilter:
@@ -114,11 +112,13 @@ def call_filter(plugin: Any, state: CycleState, pod: PodInfo, node: Any) -> Stat
 class FilterPlan:
     """Which plugins have something to say of pods of one shape, and where their answers are kept."""
 
-    __slots__ = ("_profile", "_sum_key", "slots")
+    __slots__ = ("_profile", "_sum_key", "all_lasting", "slots")
 
     def __init__(self, runners: Sequence[FilterRunner], profile: str, skipped: Set[str], pod: PodInfo) -> None:
         """Make the plan for pods of this pod's shape where these plugins skip."""
         self.slots = [runner.slot(profile, pod) for runner in runners if runner.name not in skipped]
+        self.all_lasting = all(slot.key is not None for slot in self.slots)
+        """Whether the columns of all plugins may be kept."""
         self._profile = profile
         self._sum_key: MemoKey | None = None
 
@@ -134,24 +134,25 @@ class FilterPlan:
     ) -> list[MemoEntry]:
         """Return an entry for each plugin of the plan (or of some slots of it) with its codes over all nodes."""
         wanted = self.slots if slots is None else slots
-        return memos.refresh(wanted, lambda slot: slot.runner.compute(state, pod, memos.table))
+        return memos.refresh(wanted, lambda slot: slot.runner.compute(state, pod, memos.table))[0]
 
 
 def run_filters(
     plan: FilterPlan, memos: Memos, sums: Sums, state: CycleState, pod: PodInfo, table: NodeTable, searched: Mask
 ) -> "Verdicts":
     """Ask every plugin of the plan about all nodes."""
-    entries = plan.ask(memos, state, pod)
-    lasting = [entry for slot, entry in zip(plan.slots, entries, strict=True) if slot.key is not None]
-    sum_key = plan.sum_key if all(entry.is_kept for entry in lasting) else None
+    entries = lasting = plan.ask(memos, state, pod)
+    if not plan.all_lasting:
+        lasting = [entry for slot, entry in zip(plan.slots, entries, strict=True) if slot.key is not None]
+    sum_key = plan.sum_key if all([entry.is_kept for entry in lasting]) else None  # noqa: C419 (a list is faster)
     kept_mask = mask = sums.passing(sum_key, lasting)
-    if len(lasting) < len(entries):
+    if lasting is not entries:
         for slot, entry in zip(plan.slots, entries, strict=True):
             if slot.key is None and entry.column.any():
                 mask = mask & (entry.column == 0)
     if searched is not table.valid:
         mask = mask & searched
-    verdicts = [slot.runner.verdict(entry) for slot, entry in zip(plan.slots, entries, strict=True)]
+    verdicts = [entry.made or slot.runner.verdict(entry) for slot, entry in zip(plan.slots, entries, strict=True)]
     return Verdicts(verdicts, searched, mask, sum_key if mask is kept_mask else None)
 
 

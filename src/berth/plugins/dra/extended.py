@@ -6,7 +6,8 @@ extendeddynamicresources.go, v1.36.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from types import MappingProxyType
+from typing import NamedTuple, cast
 
 import msgspec
 
@@ -29,6 +30,11 @@ ANNOTATION = "resource.kubernetes.io/extended-resource-claim"
 
 STALE_CLAIM = "cannot schedule extended resource claim"
 CANNOT_FIT = "cannot fit resource"
+
+MAY_BE_DEVICES = "resources that may be devices"
+"""The fragment of a pod with the names of those that it requests."""
+
+NOTHING: Mapping[str, int] = MappingProxyType({})
 
 
 class Mapped(NamedTuple):
@@ -72,9 +78,14 @@ class ResourceClasses:
     def backed(self, pod: PodInfo) -> Mapping[str, int]:
         """Return what the pod requests of resources that may be devices; empty where no class stands behind any."""
         if not self._enabled:
-            return {}
-        found = {name: amount for name, amount in pod.requests.items() if amount and may_be_devices(name)}
-        return found if any(self.get(name) is not None for name in found) else {}
+            return NOTHING
+        names = cast("tuple[str, ...] | None", pod.fragments.get(MAY_BE_DEVICES))
+        if names is None:
+            names = tuple(name for name, amount in pod.requests.items() if amount and may_be_devices(name))
+            pod.fragments[MAY_BE_DEVICES] = names
+        if not names or all(self.get(name) is None for name in names):
+            return NOTHING
+        return {name: pod.requests[name] for name in names}
 
 
 def claim_for(pod: PodInfo, ledger: Ledger) -> ResourceClaim:

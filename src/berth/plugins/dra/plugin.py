@@ -155,9 +155,9 @@ class DynamicResources:
         except ClaimsMissingError as missing:
             return unresolvable(str(missing))
         wanted = self._classes.backed(pod)
-        extended = claim_for(pod, self._ledger) if wanted else None
-        if not claims and extended is None:
+        if not claims and not wanted:
             return SKIP
+        extended = claim_for(pod, self._ledger) if wanted else None
         for claim in claims:
             refused = self._refused(claim)
             if refused is not None:
