@@ -91,7 +91,7 @@ def test_a_stateful_set_comes_back_to_its_volumes(cluster):
         "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
     }
     apply(kubectl, workload("StatefulSet", "db", 3, serviceName="db", volumeClaimTemplates=[claim]))
-    kubectl("rollout", "status", "statefulset/db", "--timeout=15s")
+    kubectl("rollout", "status", "statefulset/db", "--timeout=60s")
     placed = nodes_of(running_pods(kubectl, "db"))
     assert set(placed) == {"db-0", "db-1", "db-2"}
     claims = {one["metadata"]["name"]: one for one in items(kubectl, "persistentvolumeclaims")}
@@ -106,7 +106,7 @@ def test_a_stateful_set_comes_back_to_its_volumes(cluster):
     apply(kubectl, workload("Deployment", "filler", 1, cpu="7", pod=filling))
     wait_for(kubectl, "filler", 1)
     kubectl("scale", "statefulset/db", "--replicas=3")
-    kubectl("rollout", "status", "statefulset/db", "--timeout=15s")
+    kubectl("rollout", "status", "statefulset/db", "--timeout=60s")
     assert nodes_of(running_pods(kubectl, "db")) == placed
     kept = {one["metadata"]["name"]: one["metadata"]["uid"] for one in items(kubectl, "persistentvolumeclaims")}
     assert kept == {name: one["metadata"]["uid"] for name, one in claims.items()}

@@ -69,7 +69,7 @@ def test_the_cluster_shows_itself(admin):
 
 def test_a_deployment_is_created_rolled_out_scaled_and_deleted(kubectl):
     kubectl("create", "deployment", "web", "--image=nginx:1.27", "--replicas=2")
-    assert "successfully rolled out" in kubectl("rollout", "status", "deployment/web", "--timeout=15s")
+    assert "successfully rolled out" in kubectl("rollout", "status", "deployment/web", "--timeout=60s")
     (row,) = kubectl.rows("deployment", "web")
     assert (row["READY"], row["UP-TO-DATE"], row["AVAILABLE"]) == ("2/2", "2", "2")
     pods = kubectl.rows("pods", "-o", "wide")
@@ -77,10 +77,10 @@ def test_a_deployment_is_created_rolled_out_scaled_and_deleted(kubectl):
     assert all(pod["NODE"] not in ("<none>", "") for pod in pods)
 
     kubectl("scale", "deployment/web", "--replicas=4")
-    kubectl("rollout", "status", "deployment/web", "--timeout=15s")
+    kubectl("rollout", "status", "deployment/web", "--timeout=60s")
     assert len(kubectl.rows("pods")) == 4
     kubectl("set", "image", "deployment/web", "nginx=nginx:1.28")
-    kubectl("rollout", "status", "deployment/web", "--timeout=15s")
+    kubectl("rollout", "status", "deployment/web", "--timeout=60s")
     images = kubectl.value("pods", path=".items[*].spec.containers[0].image")
     assert set(images.split()) <= {"nginx:1.27", "nginx:1.28"} and "nginx:1.28" in images
     assert len(kubectl.rows("replicasets")) == 2
@@ -115,7 +115,7 @@ def test_the_server_checks_the_fields(kubectl):
 
 def test_a_pod_is_run_described_and_deleted(kubectl):
     kubectl("run", "one", "--image=nginx:1.27", "--labels=team=a", "--annotations=note=hello")
-    kubectl("wait", "--for=condition=Ready", "pod/one", "--timeout=15s")
+    kubectl("wait", "--for=condition=Ready", "pod/one", "--timeout=60s")
     described = kubectl("describe", "pod", "one")
     for line in (r"Status:\s+Running", r"Labels:\s+team=a", r"QoS Class:\s+BestEffort", r"PodScheduled\s+True"):
         assert re.search(line, described), described
@@ -150,7 +150,7 @@ def test_nodes_are_tainted_cordoned_and_drained(admin, kubectl):
     binding["spec"] = {"nodeName": node, "tolerations": tolerations, "containers": containers}
     binding["spec"]["terminationGracePeriodSeconds"] = 0
     kubectl("create", "-f", "-", text=json.dumps(binding))
-    kubectl("wait", "--for=condition=Ready", "pod/stay", "--timeout=15s")
+    kubectl("wait", "--for=condition=Ready", "pod/stay", "--timeout=60s")
     assert "evicted" in admin("drain", node, "--force", "--ignore-daemonsets")
     eventually(lambda: kubectl("get", "pods", "-o", "name"), "")
 
@@ -161,7 +161,7 @@ def test_nodes_are_tainted_cordoned_and_drained(admin, kubectl):
 
 def test_a_job_runs_to_its_end(kubectl):
     kubectl("create", "job", "sum", "--image=busybox:1.36")
-    kubectl("wait", "--for=condition=Complete", "job/sum", "--timeout=20s")
+    kubectl("wait", "--for=condition=Complete", "job/sum", "--timeout=60s")
     (row,) = kubectl.rows("jobs")
     assert (row["STATUS"], row["COMPLETIONS"]) == ("Complete", "1/1")
 
@@ -215,7 +215,7 @@ def test_events_are_read_in_three_ways(kubectl):
 
 def test_the_scheduler_says_what_it_did(kubectl):
     kubectl("run", "fits", "--image=nginx:1.27")
-    kubectl("wait", "--for=condition=PodScheduled", "pod/fits", "--timeout=15s")
+    kubectl("wait", "--for=condition=PodScheduled", "pod/fits", "--timeout=60s")
     eventually(lambda: "Successfully assigned" in kubectl("events", "--for=pod/fits"), True)
     big = {"spec": {"containers": [{"name": "big", "image": "x:1", "resources": {"requests": {"cpu": "1000"}}}]}}
     kubectl("run", "big", "--image=x:1", f"--overrides={json.dumps(big)}")
@@ -240,6 +240,6 @@ def test_a_namespace_takes_its_contents_along(admin):
     admin("create", "namespace", "brief")
     brief = admin.in_namespace("brief")
     brief("create", "deployment", "web", "--image=nginx:1.27")
-    admin("delete", "namespace", "brief", "--timeout=15s")
+    admin("delete", "namespace", "brief", "--timeout=60s")
     assert "NotFound" in admin.refused("get", "namespace", "brief")
     assert brief("get", "deployments,pods", "-o", "name") == ""
