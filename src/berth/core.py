@@ -6,8 +6,8 @@ Same seed and same events give the same effects.
 """
 
 import random
-from collections import OrderedDict, deque
-from collections.abc import Callable, Generator, Iterable
+from collections import deque
+from collections.abc import Callable, Generator
 from functools import partial
 from typing import Any
 
@@ -18,9 +18,10 @@ from berth.api.pod_resources import Counting
 from berth.config.types import ExtensionPoint, SchedulerConfiguration
 from berth.cycle.attempt import Attempt
 from berth.cycle.binding import bind_pod, reserve_and_permit, undo, will_wait
-from berth.cycle.decision import Decision
+from berth.cycle.decision import Trace
 from berth.cycle.evicting import Evictor
 from berth.cycle.extending import tell_failures
+from berth.cycle.failing import SCHEDULER_ERROR, UNSCHEDULABLE, Failing, pod_event
 from berth.cycle.group import GroupCycle
 from berth.cycle.group_outcome import Outlets
 from berth.cycle.missing_node import find_gone, missing_node
@@ -28,7 +29,7 @@ from berth.cycle.schedule import Search, schedule_pod
 from berth.extender.http_extender import Whole, as_known, build_extenders
 from berth.framework.blame import PluginBrokenError
 from berth.framework.build import build_profiles
-from berth.framework.effects import Answer, Effect, EmitEvent, PatchPodStatus, PodRef, Request, WaitUntil
+from berth.framework.effects import Answer, Effect, PatchPodStatus, PodRef, Request, WaitUntil
 from berth.framework.events import ASSIGNED_POD_DELETE
 from berth.framework.handle import Handle
 from berth.framework.instrument import Instrument
@@ -79,7 +80,7 @@ class Core:
         self.waiting = WaitingPods()
         self.memos = Memos(self.cache, self.objects, enabled=memos)
         self.instrument = instrument or Instrument()
-        self.trace: OrderedDict[str, Decision] = OrderedDict()
+        self.trace = Trace(TRACED_PODS)
         self._rng = rng
         self._stopwatch = stopwatch
         handle = self._handle(config)
@@ -87,6 +88,13 @@ class Core:
         self.profiles = build_profiles(config, plugins, handle, self.memos, build_extenders(config.extenders, whole))
         self.queue = self._make_queue()
         self.evictions = handle.evictions
+        self._failing = Failing(
+            self.queue,
+            self.nominator,
+            latest=lambda pod: self.intake.latest(pod),
+            now=lambda: self.now,
+            tell=lambda effect: self._effects.append(effect),
+        )
         outlets = self._outlets()
         self._evictor = Evictor(handle, self.queue, tell=outlets.tell, start=outlets.start, instrument=self.instrument)
         self.search = Search(self.cache.table, self._break_tie, policy=self.generation.cycle)
@@ -103,7 +111,6 @@ class Core:
         self._waits: list[tuple[WaitUntil, Steps]] = []
         self._inbox: deque[ObjectEvent] = deque()
         self._tickets = 0
-        self._names: tuple[int, tuple[str, ...]] = (-1, ())
         self.instrument.attached(self)
 
     @property
@@ -212,7 +219,7 @@ class Core:
         self.queue.done(attempt.pod.uid)
         self.instrument.bound(queued, node_name, self.now)
         note = f"Successfully assigned {attempt.pod.key} to {node_name}"
-        self._emit(attempt.pod, "Normal", "Scheduled", "Binding", note)
+        self._effects.append(pod_event(attempt.pod, "Normal", "Scheduled", "Binding", note))
         for plugin in attempt.profile.at(ExtensionPoint.POST_BIND):
             try:
                 plugin.post_bind(attempt.state, attempt.pod, node_name)
@@ -238,7 +245,7 @@ class Core:
     def _expect(self, attempt: Attempt, node_name: str) -> None:
         """Tell the API server where a pod that still waits is going to (status.nominatedNodeName)."""
         attempt.nominated_node_name = node_name
-        self._effects.append(PatchPodStatus(_ref(attempt.pod), nominated_node_name=node_name))
+        self._effects.append(PatchPodStatus(PodRef.of(attempt.pod), nominated_node_name=node_name))
 
     def _undo(self, queued: QueuedPod, attempt: Attempt, node_name: str, status: Status) -> None:
         """Take back a choice that could not be carried out; the room it gives back may help others."""
@@ -249,8 +256,10 @@ class Core:
         self.instrument.binding_failed(attempt.pod, status.message)
         rejected = status.code.is_rejection
         plugins = {status.plugin} if rejected and status.plugin else set()
-        reason = "Unschedulable" if rejected else "SchedulerError"
-        self._fail(queued, reason, status.message, plugins, nomination="", told=attempt.nominated_node_name or "")
+        reason = UNSCHEDULABLE if rejected else SCHEDULER_ERROR
+        self._notice_missing_node(status.message)
+        told = attempt.nominated_node_name or ""
+        self._failing.fail(queued, reason, status.message, plugins, nomination="", told=told)
         released = on_node(attempt.pod, node_name)
         self.queue.move(ASSIGNED_POD_DELETE, released, None, self.now, except_uid=attempt.pod.uid)
 
@@ -260,49 +269,13 @@ class Core:
         return error(str(bug) if isinstance(bug, PluginBrokenError) else f"{type(bug).__name__}: {bug}")
 
     def _reject(self, queued: QueuedPod, attempt: Attempt) -> None:
-        """A pod that no node was found for goes back to the queue, and is told why."""
-        diagnosis = attempt.diagnosis
-        if attempt.error is not None or diagnosis is None:
-            no_nodes = diagnosis is not None and not diagnosis.node_count
-            self._fail(queued, "Unschedulable" if no_nodes else "SchedulerError", attempt.message, nomination="")
-            return
-        plugins = (diagnosis.unschedulable_plugins, diagnosis.pending_plugins)
-        self._fail(queued, "Unschedulable", attempt.message, *plugins, nomination=attempt.nominated_node_name)
+        """A pod that no node was found for."""
+        self._notice_missing_node(attempt.message)
+        self._failing.reject(queued, attempt)
 
-    def _fail(
-        self,
-        queued: QueuedPod,
-        reason: str,
-        message: str,
-        plugins: Iterable[str] = (),
-        pending: Iterable[str] = (),
-        *,
-        nomination: str | None,
-        told: str = "",
-    ) -> None:
-        """Queue a pod again unless it is gone or bound meanwhile; note why in its condition and an event.
-
-        `nomination` is the node it is nominated to from now on ("" for none, None for what it was before), `told` the
-        one that the API server was told lately.
-        """
+    def _notice_missing_node(self, message: str) -> None:
         if self.generation.forgets_missing_nodes and (name := missing_node(message)) is not None:
             self._advance(self._forget_node(name), None)
-        latest = self.intake.latest(queued.pod)
-        if latest is None:
-            self.queue.done(queued.pod.uid)
-            self.nominator.withdraw(queued.pod.uid)
-            return
-        queued.pod = latest
-        promised = {told, self.nominator.node_of(latest.uid) or "", latest.status.nominated_node_name}
-        self.queue.add_unschedulable(queued, plugins, pending, self.now)
-        if nomination is not None:  # after the queue, which goes by what the pod's status says
-            self.nominator.nominate(latest, nomination)
-        self._emit(latest, "Warning", "FailedScheduling", "Scheduling", message)
-        news = nomination if promised != {nomination} else None
-        if not latest.is_told_why(reason, message):
-            self._effects.append(PatchPodStatus(_ref(latest), "False", reason, message, news))
-        elif news is not None:
-            self._effects.append(PatchPodStatus(_ref(latest), nominated_node_name=news))
 
     def _forget_node(self, name: str) -> Steps:
         """A node that the API server does not know leaves the cache, as if the watch had said so."""
@@ -310,24 +283,10 @@ class Core:
             self._inbox.append(ObjectEvent("DELETED", "Node", node))
             self._empty_inbox()
 
-    def _emit(self, pod: PodInfo, kind: str, reason: str, action: str, note: str) -> None:
-        self._effects.append(EmitEvent(_ref(pod), kind, reason, action, note, pod.spec.scheduler_name))
-
     def _record(self, attempt: Attempt, queued: QueuedPod, seconds: float) -> None:
-        decision = Decision(attempt, self._node_names(), len(self.cache.table), self.now, queued.attempts)
-        self.trace[attempt.pod.key] = decision
-        self.trace.move_to_end(attempt.pod.key)
-        if len(self.trace) > TRACED_PODS:
-            self.trace.popitem(last=False)
+        decision = self.trace.note(attempt, self.cache.table, self.now, queued.attempts)
         self.instrument.decided(decision, seconds)
         tell_failures(self.instrument, attempt)
-
-    def _node_names(self) -> tuple[str, ...]:
-        position = self.cache.table.node_log.position
-        if self._names[0] != position:
-            table = self.cache.table
-            self._names = (position, tuple(n if ok else "" for n, ok in zip(table.names, table.valid, strict=True)))
-        return self._names[1]
 
     def _take_in(self, event: ObjectEvent) -> None:
         started = self._stopwatch()
@@ -415,7 +374,7 @@ class Core:
 
     def _outlets(self) -> Outlets:
         tell, start = (lambda effect: self._effects.append(effect)), (lambda steps: self._advance(steps, None))
-        return Outlets(self._fail, self._binding_cycle, start, self._record, tell, self._broke)
+        return Outlets(self._failing.fail, self._binding_cycle, start, self._record, tell, self._broke)
 
     def _make_queue(self) -> SchedulingQueue:
         profiles = self.profiles
@@ -437,7 +396,3 @@ def _holds(wait: WaitUntil) -> bool:
         return wait.predicate()
     except Exception:  # a plugin's bug must not stop everybody else
         return False
-
-
-def _ref(pod: PodInfo) -> PodRef:
-    return PodRef(pod.namespace, pod.name, pod.uid)

@@ -4,6 +4,8 @@ Made from an `Attempt` when it ends. Making one must cost nothing: it holds snap
 worked out when it is asked for. Turned into words by `berth.explain`.
 """
 
+from collections import OrderedDict
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -13,6 +15,7 @@ from berth.framework.scores import PluginScores, Scored
 from berth.framework.status import Status
 from berth.framework.verdicts import Mask, Overlay, Verdict
 from berth.state.lazy import lazy
+from berth.state.table import NodeTable
 
 
 class Decision:
@@ -90,3 +93,29 @@ class Decision:
             said.append(self.left_out[row].status.by(self.left_out[row].extender))
         nominated = self.overlay.get(row)
         return said or ([nominated] if nominated is not None else [])
+
+
+class Trace(OrderedDict[str, Decision]):
+    """The last decision about each of the latest pods, by `namespace/name`, the oldest first."""
+
+    def __init__(self, pods: int) -> None:
+        super().__init__()
+        self._pods = pods
+        self._names: tuple[int, tuple[str, ...]] = (-1, ())
+
+    def note(self, attempt: Attempt, table: NodeTable, at: float, attempts: int) -> Decision:
+        """Keep what an attempt has decided, in place of the oldest."""
+        decision = Decision(attempt, self._node_names(table), len(table), at, attempts)
+        key = attempt.pod.key
+        self.pop(key, None)
+        self[key] = decision
+        if len(self) > self._pods:
+            self.popitem(last=False)
+        return decision
+
+    def _node_names(self, table: NodeTable) -> tuple[str, ...]:
+        """Return the names by row, made once for each change of nodes."""
+        position = table.node_log.position
+        if self._names[0] != position:
+            self._names = (position, tuple(n if ok else "" for n, ok in zip(table.names, table.valid, strict=True)))
+        return self._names[1]

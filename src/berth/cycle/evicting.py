@@ -94,7 +94,7 @@ class Evictor:
         for other in nominator.pods_on(node_name):
             if other.priority < preemptor.priority and other.uid not in preemptor.uids:
                 nominator.withdraw(other.uid)
-                self._tell(PatchPodStatus(_ref(other), nominated_node_name=""))
+                self._tell(PatchPodStatus(PodRef.of(other), nominated_node_name=""))
                 self._queue.retry(other.uid, self._handle.now())
 
     def _evict(self, victim: PodInfo, preemptor: Preemptor, node_name: str) -> Eviction:
@@ -102,11 +102,11 @@ class Evictor:
         scheduler, refusal = preemptor.ref_pod.spec.scheduler_name, ""
         if not self._handle.waiting.reject(victim.uid, "", "preempted"):
             message = f"{scheduler}: preempting to accommodate a higher priority {preemptor.kind}"
-            answer: Answer = yield EvictPod(_ref(victim), message, _ref(preemptor.ref_pod))
+            answer: Answer = yield EvictPod(PodRef.of(victim), message, PodRef.of(preemptor.ref_pod))
             refusal = answer.error
         if not refusal:
             note = f"Preempted by {preemptor.kind} {preemptor.uid} on node {node_name}"
-            self._tell(EmitEvent(_ref(victim), "Normal", "Preempted", "Preempting", note, scheduler))
+            self._tell(EmitEvent(PodRef.of(victim), "Normal", "Preempted", "Preempting", note, scheduler))
         self._answered(victim, preemptor, is_refused=bool(refusal))
         return refusal
 
@@ -135,7 +135,3 @@ def _give_up(attempt: Attempt, refusal: str) -> None:
     attempt.post_filter_status = error(f"preemption: {refusal}")
     if attempt.diagnosis is not None:
         attempt.diagnosis.post_filter_message = attempt.post_filter_status.message
-
-
-def _ref(pod: PodInfo) -> PodRef:
-    return PodRef(pod.namespace, pod.name, pod.uid)

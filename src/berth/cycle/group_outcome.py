@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, Protocol
 from berth.api.scheduling import PodGroup
 from berth.cycle.attempt import Attempt
 from berth.cycle.evicting import Evictor, Preemptor
+from berth.cycle.failing import SCHEDULER_ERROR, UNSCHEDULABLE
 from berth.cycle.group_preemption import Room
 from berth.cycle.group_trial import WAITS_FOR_PREEMPTION, Member, Trial
 from berth.framework.effects import Effect, SetPodGroupCondition
@@ -23,7 +24,7 @@ from berth.state.pod_info import PodInfo
 from berth.state.queued_pod import QueuedPod
 
 CONDITION = "PodGroupScheduled"
-UNSCHEDULABLE, SCHEDULER_ERROR, SCHEDULED = "Unschedulable", "SchedulerError", "Scheduled"
+SCHEDULED = "Scheduled"
 WAITING_ON_PREEMPTION = "waiting_on_preemption"
 
 

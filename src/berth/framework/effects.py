@@ -9,6 +9,8 @@ from typing import Any
 
 import msgspec
 
+from berth.state.pod_info import PodInfo
+
 
 class PodRef(msgspec.Struct, frozen=True):
     """Which pod an effect is about."""
@@ -21,6 +23,11 @@ class PodRef(msgspec.Struct, frozen=True):
     def key(self) -> str:
         """`namespace/name`."""
         return f"{self.namespace}/{self.name}"
+
+    @classmethod
+    def of(cls, pod: PodInfo) -> "PodRef":
+        """Return what names a pod."""
+        return cls(pod.namespace, pod.name, pod.uid)
 
 
 class Bind(msgspec.Struct, frozen=True):

@@ -23,5 +23,5 @@ class DefaultBinder:
 
     def bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Steps:
         """Ask for the Binding and report what came of it."""
-        answer = yield Bind(PodRef(pod.namespace, pod.name, pod.uid), node_name)
+        answer = yield Bind(PodRef.of(pod), node_name)
         return error(f"binding: {answer.error}") if answer.error else None

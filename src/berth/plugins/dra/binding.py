@@ -189,7 +189,7 @@ class Binder:
             )
 
         note = PENDING.format(node=node_name)
-        reference = PodRef(pod.namespace, pod.name, pod.uid)
+        reference = PodRef.of(pod)
         self._handle.tell(
             EmitEvent(reference, "Normal", "BindingConditionsPending", "Scheduling", note, pod.spec.scheduler_name)
         )
