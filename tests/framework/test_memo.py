@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from berth.framework.cycle_state import CycleState
 from berth.framework.interface import Dependency, Objects
-from berth.framework.memo import JOURNAL_AT_MOST, DependencySet, MemoEntry, MemoKey, Memos, Slot
+from berth.framework.memo import JOURNAL_AT_MOST, DependencySet, MemoEntry, MemoKey, Memos, Slot, row_form
 from berth.framework.sums import UNRANKED, Sums
 from berth.state.cache import Cache
 from berth.state.objects import ObjectStore
@@ -24,6 +25,21 @@ def node(name, cpu="4", disk="ssd"):
 
 def pod(name, on, cpu="100m"):
     return make_pod(name).request(cpu=cpu).node(on).info()
+
+
+class Asking:
+    """A plugin's runner over a cache; it can be asked about single rows where it is told so."""
+
+    row_form = None
+
+    def __init__(self, kept):
+        self.kept = kept
+
+    def compute(self, extra, state, pod, table):
+        return self.kept.requested
+
+    def note(self, extra, value):
+        self.noted = value
 
 
 class Kept:
@@ -148,14 +164,14 @@ def test_what_is_not_kept_is_computed_each_time(options):
 def test_the_least_recently_used_column_goes_when_there_is_no_room():
     kept, slots = Kept(max_bytes=3 * 8 * 8), {}
     for key in ("a", "b", "c", "a", "d"):
-        slots[key] = slots.get(key) or Slot(None, MemoKey(key), DependencySet(ON_NODE, "Plugin"))
+        slots[key] = slots.get(key) or Slot(Asking(kept), MemoKey(key), DependencySet(ON_NODE, "Plugin"))
         for _ in range(2):  # the first time it is only noted
-            kept.memos.refresh([slots[key]], lambda _: kept.requested)
+            kept.memos.refresh([slots[key]], CycleState(), make_pod().info())
     assert 1 < len(kept.memos) <= 3
     kept.computed_rows.clear()
-    kept.memos.refresh([slots["a"]], lambda _: kept.requested)
+    kept.memos.refresh([slots["a"]], CycleState(), make_pod().info())
     assert kept.computed_rows == []
-    kept.memos.refresh([slots["b"]], lambda _: kept.requested)
+    kept.memos.refresh([slots["b"]], CycleState(), make_pod().info())
     assert kept.computed_rows == [8]
 
 
@@ -169,22 +185,24 @@ def test_a_column_is_kept_from_the_second_time_it_is_asked_for():
 
 
 def test_who_holds_a_slot_does_not_hold_the_memory_of_a_column_that_was_dropped():
-    kept, slot = Kept(), Slot(None, MemoKey("k"), DependencySet(ON_NODE, "Plugin"))
+    kept = Kept()
+    slot = Slot(Asking(kept), MemoKey("k"), DependencySet(ON_NODE, "Plugin"))
     for _ in range(2):
-        kept.memos.refresh([slot], lambda _: kept.requested)
+        kept.memos.refresh([slot], CycleState(), make_pod().info())
     assert slot.entry is not None and len(slot.entry.column) == 8
     kept.memos.clear()
     assert len(slot.entry.column) == 0
-    [again], _ = kept.memos.refresh([slot], lambda _: kept.requested)
+    [again], _ = kept.memos.refresh([slot], CycleState(), make_pod().info())
     assert len(again.column) == 8
 
 
 def test_with_memos_off_a_slot_is_computed_afresh_whatever_it_held():
-    kept, slot = Kept(), Slot(None, MemoKey("k"), DependencySet(ON_NODE, "Plugin"))
+    kept = Kept()
+    slot = Slot(Asking(kept), MemoKey("k"), DependencySet(ON_NODE, "Plugin"))
     for _ in range(2):
-        kept.memos.refresh([slot], lambda _: kept.requested)
+        kept.memos.refresh([slot], CycleState(), make_pod().info())
     kept.memos.enabled = False
-    kept.memos.refresh([slot], lambda _: kept.requested)
+    kept.memos.refresh([slot], CycleState(), make_pod().info())
     assert kept.computed_rows == [8, 8, 8]
 
 
@@ -258,3 +276,42 @@ def test_a_pod_on_an_unknown_node_may_make_the_table_grow():
     kept.entry(BY_NODE)
     kept.cache.add_pod(pod("a", "unknown"))
     assert len(kept.entry(BY_NODE).column) == kept.cache.table.capacity > 2
+
+
+def test_few_rows_are_asked_about_one_by_one_and_snapshots_stay():
+    kept = Kept()
+    asking = Asking(kept)
+    asking.row_form = lambda state, pod, table, row: 1000 + row
+    slot = Slot(asking, MemoKey("k"), DependencySet(ON_NODE, "Plugin"))
+    refresh = lambda: kept.memos.refresh([slot], CycleState(), make_pod().info())[0][0]  # noqa: E731
+    refresh()
+    before = refresh().snapshot()
+    kept.cache.add_pod(pod("a", "n3"))
+    row = kept.cache.table.row_of["n3"]
+    after = refresh().snapshot()
+    assert (after.values()[row], before.values()[row], asking.noted) == (1000 + row, 0, 1000 + row)
+    assert kept.computed_rows == [8, 8]
+    for name in ("n0", "n1", "n2"):  # more than a few: by column again
+        kept.cache.add_pod(pod(f"on-{name}", name))
+    refresh()
+    assert kept.computed_rows[-1] == 8
+
+
+def test_a_class_that_answers_otherwise_for_columns_has_no_row_form_of_its_base():
+    class Base:
+        def filter_row(self):
+            return "base"
+
+        def filter_columns(self):
+            return "base"
+
+    class Other(Base):
+        def filter_columns(self):
+            return "other"
+
+    class Both(Other):
+        def filter_row(self):
+            return "both"
+
+    forms = [row_form(plugin, "filter_row", "filter_columns") for plugin in (Base(), Other(), Both())]
+    assert [form and form() for form in forms] == ["base", None, "both"]

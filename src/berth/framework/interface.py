@@ -141,6 +141,9 @@ class ColumnFilterPlugin(Plugin, Protocol):
 
     def filter_columns(self, state: CycleState, pod: PodInfo, table: NodeTable, rows: Rows) -> FilterColumn: ...
 
+    # Optional: filter_row(state, pod, table, row) -> int, the code of one row. Kept columns are mostly repaired in one
+    # row, for which arrays are slow. What the code means must not have changed since the column was computed.
+
 
 class RowLoad(NamedTuple):
     """How much pods take of some rows in a what-if: their number, and requests by resource, int64 (rows,)."""
@@ -239,6 +242,8 @@ class ColumnScorePlugin(Plugin, Protocol):
     score_dependencies: ClassVar[Dependencies]
 
     def score_columns(self, state: CycleState, pod: PodInfo, table: NodeTable, rows: Rows) -> Scores: ...
+
+    # Optional: score_row(state, pod, table, row) -> int, likewise.
 
 
 class NormalizeScorePlugin(Plugin, Protocol):

@@ -13,14 +13,16 @@ with columns that nobody asks for again.
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from berth.framework.cycle_state import CycleState
 from berth.framework.interface import Dependencies, Dependency, Objects, Rows
 from berth.state.cache import Cache
 from berth.state.objects import ObjectStore
+from berth.state.pod_info import PodInfo
 from berth.state.table import NodeTable
 
 Column = NDArray[Any]
@@ -32,6 +34,9 @@ NEVER_KEPT = frozenset({Dependency.UNKNOWN, Dependency.FEASIBLE_SET})
 REPAIR_AT_MOST = 4
 """Rows are repaired one by one as long as they are less than one in this many of all."""
 
+FEW_ROWS = 2
+"""Up to so many changed rows are asked about one by one, where a plugin can be: arrays have a fixed cost."""
+
 SEEN_AT_MOST = 1 << 14
 """So many keys that were asked for once are remembered."""
 
@@ -41,7 +46,8 @@ than these, and a journal is never much larger than its column."""
 
 NOTHING = np.zeros(0)
 
-Journal = list[tuple[NDArray[np.intp], Column]]
+Journal = list[tuple[NDArray[np.intp] | int, Any]]
+"""Rows, or one, and what was there before."""
 
 
 class ColumnSnapshot(NamedTuple):
@@ -168,8 +174,29 @@ class MemoEntry:
         self.extra = extra
         self._changed()
 
+    def repair_row(self, row: int, value: int) -> None:
+        """Write a new value to one row, likewise."""
+        self._journaled += 1
+        if len(self._journal) >= JOURNAL_AT_MOST:
+            self.column, self._journal, self._journaled = self.column.copy(), [], 1
+        self._journal.append((row, self.column[row]))
+        self.column[row] = value
+        self._changed()
+
     def _changed(self) -> None:
         self._snapshot = self.made = None
+
+
+class Runner(Protocol):
+    """Asks one plugin about rows. `row_form`, where the plugin has one, asks about a single row."""
+
+    row_form: Callable[[CycleState, PodInfo, NodeTable, int], int] | None
+
+    def compute(self, extra: Any, state: CycleState, pod: PodInfo, table: NodeTable) -> Compute: ...
+
+    def note(self, extra: Any, value: int) -> None: ...
+
+    def broke(self, bug: Exception) -> Exception: ...
 
 
 class Slot:
@@ -180,8 +207,8 @@ class Slot:
 
     __slots__ = ("dependencies", "entry", "key", "runner")
 
-    def __init__(self, runner: Any, key: MemoKey | None, dependencies: DependencySet) -> None:
-        self.runner = runner
+    def __init__(self, runner: Runner, key: MemoKey | None, dependencies: DependencySet) -> None:
+        self.runner: Any = runner
         self.key = key
         self.dependencies = dependencies
         self.entry: MemoEntry | None = None
@@ -202,7 +229,7 @@ class Memos:
         self._refreshes = 0
         self.epochs = 0
         """Grows whenever a column is kept for the first time or computed as a whole."""
-        self._last_changed: tuple[tuple[int, ...], NDArray[np.intp] | None] = ((), None)
+        self._last_changed: tuple[tuple[int, ...], list[int] | None] = ((), None)
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -217,7 +244,7 @@ class Memos:
         """A number that grows with every change of objects, of namespaces' labels and of running pods' terms."""
         return self._objects.changes + self._cache.index.terms_version
 
-    def refresh(self, slots: Sequence[Slot], compute_of: Callable[[Slot], Compute]) -> tuple[list[MemoEntry], bool]:
+    def refresh(self, slots: Sequence[Slot], state: CycleState, pod: PodInfo) -> tuple[list[MemoEntry], bool]:
         """Return an up-to-date entry for each slot, and whether all of them are kept.
 
         It is the one that the slot had, as it stands, where nothing has happened that its plugin looks at.
@@ -230,7 +257,8 @@ class Memos:
         for slot in slots:
             entry, needs = slot.entry, slot.dependencies
             if entry is None or not entry.is_kept or not self.enabled:
-                entry = self.entry(slot.key, needs, compute_of(slot))
+                extra = self.facts(slot.key) if self.enabled and slot.key is not None else None
+                entry = self.entry(slot.key, needs, slot.runner.compute(extra, state, pod, table))
                 slot.entry = entry if entry.is_kept else None
             elif (
                 entry.node_position != nodes
@@ -238,17 +266,29 @@ class Memos:
                 or len(entry.column) != table.capacity
                 or not (needs.is_by_row or entry.versions == self._versions(needs))
             ):
-                compute = compute_of(slot)
-                if not (
-                    needs.is_by_row
-                    and len(entry.column) == table.capacity
-                    and self._repaired(entry, needs.pods_on_node, compute)
-                ):
-                    self._update(entry, needs, compute)
+                self._refresh_kept(slot, entry, state, pod)
             entry.used = now
             all_kept = all_kept and entry.is_kept
             entries.append(entry)
         return entries, all_kept
+
+    def _refresh_kept(self, slot: Slot, entry: MemoEntry, state: CycleState, pod: PodInfo) -> None:
+        """Bring a kept entry up to date, row by row where few have changed and the plugin can be asked like that."""
+        table, needs, runner = self._cache.table, slot.dependencies, slot.runner
+        current = len(entry.column) == table.capacity and (needs.is_by_row or entry.versions == self._versions(needs))
+        if current and runner.row_form is not None:
+            rows = self.changed_rows(entry.node_position, entry.pod_position, needs.pods_on_node)
+            if rows is not None and len(rows) <= FEW_ROWS:
+                for row in rows:
+                    try:
+                        value = runner.row_form(state, pod, table, row)
+                    except Exception as bug:
+                        raise runner.broke(bug) from bug
+                    entry.repair_row(row, value)
+                    runner.note(entry.extra, value)
+                entry.node_position, entry.pod_position = table.node_log.position, table.pod_log.position
+                return
+        self._update(entry, needs, runner.compute(entry.extra, state, pod, table))
 
     def entry(self, key: MemoKey | None, dependencies: DependencySet, compute: Compute) -> MemoEntry:
         """Return an up-to-date entry: the kept one, repaired or computed anew, or a fresh one that is not kept."""
@@ -271,7 +311,7 @@ class Memos:
         entry = self._entries.get(key)
         return None if entry is None else entry.extra
 
-    def changed_rows(self, node_position: int, pod_position: int, with_pods: bool) -> NDArray[np.intp] | None:
+    def changed_rows(self, node_position: int, pod_position: int, with_pods: bool) -> list[int] | None:
         """Return the rows changed after these positions; None where that is all of them, or so many that it may be."""
         table = self._cache.table
         asked = (node_position, pod_position, table.node_log.position, table.pod_log.position, int(with_pods))
@@ -280,7 +320,7 @@ class Memos:
             self._last_changed = (asked, self._rows_between(node_position, pod_position, with_pods))
         return self._last_changed[1]
 
-    def _rows_between(self, node_position: int, pod_position: int, with_pods: bool) -> NDArray[np.intp] | None:
+    def _rows_between(self, node_position: int, pod_position: int, with_pods: bool) -> list[int] | None:
         table = self._cache.table
         changed = table.node_log.list_since(node_position)
         if changed is None:
@@ -290,7 +330,7 @@ class Memos:
             if by_pods is None:
                 return None
             changed = sorted({*changed, *by_pods}) if changed else by_pods
-        return None if len(changed) * REPAIR_AT_MOST > table.capacity else np.array(changed, dtype=np.intp)
+        return None if len(changed) * REPAIR_AT_MOST > table.capacity else changed
 
     def note_reservation(self, plugin: str) -> None:
         """Tell that a plugin's own reservations have changed."""
@@ -351,8 +391,9 @@ class Memos:
         rows = self.changed_rows(entry.node_position, entry.pod_position, with_pods)
         if rows is None:
             return False
-        if len(rows):
-            entry.repair(rows, *compute(rows))
+        if rows:
+            changed = np.array(rows, dtype=np.intp)
+            entry.repair(changed, *compute(changed))
         entry.node_position, entry.pod_position = nodes, pods
         return True
 
@@ -368,3 +409,14 @@ class Memos:
             self._reservations.get(dependencies.owner, 0) if dependencies.reservations else 0,
             *(self._objects.version(kind) for kind in dependencies.kinds),
         )
+
+
+def row_form(plugin: Any, row: str, columns: str) -> Any | None:
+    """Return the plugin's method for one row, unless a class derived from the one that has it answers otherwise."""
+    kinds = type(plugin).__mro__
+    for kind in kinds:
+        if row in vars(kind):
+            return getattr(plugin, row)
+        if columns in vars(kind):
+            return None
+    return None

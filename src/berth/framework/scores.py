@@ -21,7 +21,7 @@ from berth.framework.interface import (
     Rows,
     Scores,
 )
-from berth.framework.memo import ColumnSnapshot, Compute, DependencySet, MemoEntry, MemoKey, Memos, Slot
+from berth.framework.memo import ColumnSnapshot, Compute, DependencySet, MemoEntry, MemoKey, Memos, Slot, row_form
 from berth.framework.status import Status, error
 from berth.framework.sums import UNRANKED, Sums
 from berth.state.pod_info import PodInfo
@@ -43,10 +43,15 @@ class ScoreFacts:
         """Take values into account that have been computed."""
         if len(raw):
             # Read without a sign, what is below 0 is far above 100: one look at the column tells both.
-            largest = raw.item(0) if len(raw) == 1 else int(raw.view(np.uint64).max())
-            self.any_nonzero = self.any_nonzero or bool(largest)
-            self.any_out_of_range = self.any_out_of_range or not MIN_NODE_SCORE <= largest <= MAX_NODE_SCORE
+            self.note_largest(int(raw.view(np.uint64).max()))
         return self
+
+    def note_largest(self, value: int) -> None:
+        """Take a single value into account, or the largest of several, read without a sign."""
+        if value:
+            self.any_nonzero = True
+            if not MIN_NODE_SCORE <= value <= MAX_NODE_SCORE:
+                self.any_out_of_range = True
 
 
 class PluginScores(NamedTuple):
@@ -127,7 +132,17 @@ class Scored:
 class ScoreRunner:
     """A Score plugin in column form, whichever form it was written in."""
 
-    __slots__ = ("_by_column", "_dependencies", "_normalize", "_signature", "name", "plugin", "weight", "when_skipped")
+    __slots__ = (
+        "_by_column",
+        "_dependencies",
+        "_normalize",
+        "_signature",
+        "name",
+        "plugin",
+        "row_form",
+        "weight",
+        "when_skipped",
+    )
 
     def __init__(self, plugin: Any, weight: int) -> None:
         self.plugin = plugin
@@ -138,6 +153,7 @@ class ScoreRunner:
         declared: Dependencies = getattr(plugin, "score_dependencies", UNKNOWN) if self._by_column else UNKNOWN
         self._dependencies = DependencySet(declared, self.name)
         self._normalize = getattr(plugin, "normalize_score", None)
+        self.row_form = row_form(plugin, "score_row", "score_columns")
         self._signature: Callable[[PodInfo], Hashable | None] | None = getattr(plugin, "signature", None)
 
     def key(self, profile: str, pod: PodInfo) -> MemoKey | None:
@@ -151,17 +167,26 @@ class ScoreRunner:
         """Return the plugin's place in a plan for pods of this pod's shape."""
         return Slot(self, self.key(profile, pod), self._dependencies)
 
-    def compute(self, facts: ScoreFacts, state: CycleState, pod: PodInfo, table: NodeTable) -> Compute:
+    def compute(self, extra: ScoreFacts | None, state: CycleState, pod: PodInfo, table: NodeTable) -> Compute:
         """Return what asks the plugin about some rows: for raw scores, and what is known of all of them."""
+        facts = extra or ScoreFacts()
 
         def compute(rows: Rows) -> tuple[Scores, ScoreFacts]:
             try:
                 raw = self.plugin.score_columns(state, pod, table, rows)
             except Exception as bug:
-                raise PluginBrokenError("Score", self.name, bug) from bug
+                raise self.broke(bug) from bug
             return raw, facts.note(raw)
 
         return compute
+
+    def note(self, extra: ScoreFacts, value: int) -> None:
+        """Take into account that a row has a new raw score."""
+        extra.note_largest(value)
+
+    def broke(self, bug: Exception) -> PluginBrokenError:
+        """Return what stands for a bug of the plugin."""
+        return PluginBrokenError("Score", self.name, bug)
 
     def share(self, entry: MemoEntry | None, state: CycleState, pod: PodInfo, nodes: FeasibleNodes) -> _Part | Status:
         """Return the plugin's share of the total, or the error that it made."""
@@ -273,11 +298,7 @@ def run_score(
     `passing_key` names the kept mask (`Sums.passing`) that the feasible nodes are, where they are one.
     """
 
-    def compute_of(slot: Slot) -> Compute:
-        facts = memos.facts(slot.key) if memos.enabled and slot.key is not None else None
-        return slot.runner.compute(facts or ScoreFacts(), state, pod, nodes.table)  # type: ignore[no-any-return]
-
-    refreshed, all_kept = memos.refresh(plan.lasting, compute_of)
+    refreshed, all_kept = memos.refresh(plan.lasting, state, pod)
     entries = iter(refreshed)
     parts: list[_Part] = [*plan.constant]
     summed: list[MemoEntry] = []

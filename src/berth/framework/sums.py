@@ -57,7 +57,7 @@ class Sums:
                 if entry.column.any():
                     mask &= entry.column == 0
             found.column = mask
-        for row in () if rows is None else rows.tolist():
+        for row in rows or ():
             found.column[row] = self._table.valid.item(row) and not any(e.column.item(row) for e in entries)
         return found.column  # type: ignore[return-value]
 
@@ -66,7 +66,7 @@ class Sums:
         found, rows = self._stale_rows(key, entries)
         if rows is None:
             found.column = _summed(entries, weights)
-        for row in () if rows is None else rows.tolist():
+        for row in rows or ():
             found.column[row] = sum([e.column.item(row) * w for e, w in zip(entries, weights, strict=True)])
         return found.column  # type: ignore[return-value]
 
@@ -75,7 +75,7 @@ class Sums:
         found, rows = self._stale_rows(key, entries)
         if rows is None or found.mask is not mask:
             found.column, found.mask, rows = np.where(mask, _summed(entries, weights), UNRANKED), mask, None
-        for row in () if rows is None else rows.tolist():
+        for row in rows or ():
             found.column[row] = (
                 sum([e.column.item(row) * w for e, w in zip(entries, weights, strict=True)])
                 if mask.item(row)
@@ -83,7 +83,7 @@ class Sums:
             )
         return found.column  # type: ignore[return-value]
 
-    def _stale_rows(self, key: Hashable | None, entries: Sequence[MemoEntry]) -> tuple[_Sum, NDArray[np.intp] | None]:
+    def _stale_rows(self, key: Hashable | None, entries: Sequence[MemoEntry]) -> tuple[_Sum, list[int] | None]:
         """Return the kept sum and the rows of it that are out of date; None for all."""
         if key is None or not self._memos.enabled:
             return _Sum(), None

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from berth.framework.blame import PluginBrokenError
 from berth.framework.cycle_state import CycleState
 from berth.framework.interface import UNKNOWN, Codes, Dependencies, FilterColumn, Rows
-from berth.framework.memo import ColumnSnapshot, Compute, DependencySet, MemoEntry, MemoKey, Memos, Slot
+from berth.framework.memo import ColumnSnapshot, Compute, DependencySet, MemoEntry, MemoKey, Memos, Slot, row_form
 from berth.framework.status import Status, error, is_success, merged
 from berth.framework.sums import Sums
 from berth.state.pod_info import PodInfo
@@ -42,7 +42,7 @@ class Verdict(NamedTuple):
 class FilterRunner:
     """A Filter plugin in column form, whichever form it was written in."""
 
-    __slots__ = ("_compute", "_dependencies", "_signature", "is_lasting", "name", "plugin")
+    __slots__ = ("_compute", "_dependencies", "_signature", "is_lasting", "name", "plugin", "row_form")
 
     def __init__(self, plugin: Any) -> None:
         self.plugin = plugin
@@ -52,6 +52,7 @@ class FilterRunner:
         declared: Dependencies = getattr(plugin, "filter_dependencies", UNKNOWN) if by_column else UNKNOWN
         self._dependencies = DependencySet(declared, self.name)
         self.is_lasting = self._dependencies.is_lasting
+        self.row_form = row_form(plugin, "filter_row", "filter_columns")
         self._signature: Callable[[PodInfo], Hashable | None] | None = getattr(plugin, "signature", None)
 
     def key(self, profile: str, pod: PodInfo) -> MemoKey | None:
@@ -65,16 +66,23 @@ class FilterRunner:
         """Return the plugin's place in a plan for pods of this pod's shape."""
         return Slot(self, self.key(profile, pod), self._dependencies)
 
-    def compute(self, state: CycleState, pod: PodInfo, table: NodeTable) -> Compute:
+    def compute(self, extra: Any, state: CycleState, pod: PodInfo, table: NodeTable) -> Compute:
         """Return what asks the plugin about some rows: for codes, and what they mean."""
 
         def compute(rows: Rows) -> FilterColumn:
             try:
                 return self._compute(state, pod, table, rows)
             except Exception as bug:
-                raise PluginBrokenError("Filter", self.name, bug) from bug
+                raise self.broke(bug) from bug
 
         return compute
+
+    def note(self, extra: Any, value: int) -> None:
+        """Nothing is known of the column as a whole."""
+
+    def broke(self, bug: Exception) -> PluginBrokenError:
+        """Return what stands for a bug of the plugin."""
+        return PluginBrokenError("Filter", self.name, bug)
 
     def verdict(self, entry: MemoEntry) -> Verdict:
         """Make what the plugin says of the entry as it stands, and keep it there."""
@@ -134,7 +142,7 @@ class FilterPlan:
     ) -> list[MemoEntry]:
         """Return an entry for each plugin of the plan (or of some slots of it) with its codes over all nodes."""
         wanted = self.slots if slots is None else slots
-        return memos.refresh(wanted, lambda slot: slot.runner.compute(state, pod, memos.table))[0]
+        return memos.refresh(wanted, state, pod)[0]
 
 
 def run_filters(

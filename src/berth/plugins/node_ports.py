@@ -15,7 +15,6 @@ from berth.framework.handle import Handle
 from berth.framework.interface import Codes, Dependencies, Dependency, FilterColumn, Rows
 from berth.framework.status import SKIP, Status, unschedulable
 from berth.plugins.host_port_index import HostPortIndex
-from berth.plugins.resource_columns import few
 from berth.state.node_view import NodeView
 from berth.state.pod_info import HostPort, PodInfo
 from berth.state.table import NodeTable
@@ -56,10 +55,6 @@ class NodePorts:
 
     def filter_columns(self, state: CycleState, pod: PodInfo, table: NodeTable, rows: Rows) -> FilterColumn:
         """Say the same of many rows: 1 where a port is taken."""
-        one_by_one = few(rows)
-        if one_by_one is not None:
-            codes = [self._row_code(pod, table, row) for row in one_by_one]
-            return FilterColumn(np.array(codes, dtype=np.int32), _describe)
         column: Codes = np.zeros(table.capacity, dtype=np.int32)
         column[list(self._index.rows_in_conflict(table, pod.host_ports))] = 1
         return FilterColumn(column[rows], _describe)
@@ -83,7 +78,8 @@ class NodePorts:
             return QueueingHint.SKIP
         return QueueingHint.QUEUE if in_conflict(pod.host_ports, old.host_ports) else QueueingHint.SKIP
 
-    def _row_code(self, pod: PodInfo, table: NodeTable, row: int) -> int:
+    def filter_row(self, state: CycleState, pod: PodInfo, table: NodeTable, row: int) -> int:
+        """Say the same of one row."""
         held = [port for other in table.pods[row].values() for port in other.host_ports]
         return int(in_conflict(pod.host_ports, held))
 

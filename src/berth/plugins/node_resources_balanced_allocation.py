@@ -19,7 +19,7 @@ from berth.framework.handle import Handle
 from berth.framework.interface import MAX_NODE_SCORE, Dependencies, Dependency, FeasibleNodes, Rows, Scores
 from berth.framework.status import SKIP, Status
 from berth.plugins.resource_args import DEFAULT_RESOURCES, ResourceSpec, defaulted_resources
-from berth.plugins.resource_columns import Floats, KeptColumn, Scratch, few, picked, room, row_count
+from berth.plugins.resource_columns import Floats, KeptColumn, Scratch, picked, room, row_count
 from berth.plugins.resource_scorer import ResourceScorer, Wanted
 from berth.plugins.resource_scoring import Use, UseColumn
 from berth.state.node_view import NodeView
@@ -194,11 +194,6 @@ class NodeResourcesBalancedAllocation:
     def score_columns(self, state: CycleState, pod: PodInfo, table: NodeTable, rows: Rows) -> Scores:
         """Score many rows."""
         wanted = self.signature(pod)
-        one_by_one = few(rows)
-        if one_by_one is not None:
-            read = self._scorer.row_uses
-            few_scores = [balanced_score(read(wanted, table, row), wanted) for row in one_by_one]
-            return np.array(few_scores, dtype=np.int64)
         if not wanted:
             return np.full(row_count(table, rows), balance_gain(0, 0), dtype=np.int64)
         computed = self._scorer.columns(table).worth_computing(rows, table)
@@ -206,6 +201,11 @@ class NodeResourcesBalancedAllocation:
         scores, column = room(computed, rows, table, np.int64)
         write_balanced(before, self._scorer.column_uses(wanted, table, computed), self._scratch, scores)
         return picked(column, computed, rows)
+
+    def score_row(self, state: CycleState, pod: PodInfo, table: NodeTable, row: int) -> int:
+        """Score one row."""
+        wanted = self.signature(pod)
+        return balanced_score(self._scorer.row_uses(wanted, table, row), wanted)
 
     def _balance_before(self, wanted: tuple[Wanted, ...], table: NodeTable) -> Floats:
         """Return the balance of each row without the pod, which is the same for all pods of these resources."""

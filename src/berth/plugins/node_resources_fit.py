@@ -52,7 +52,7 @@ from berth.plugins.resource_args import (
     resource_errors,
     shape_errors,
 )
-from berth.plugins.resource_columns import Scratch, few, picked, room
+from berth.plugins.resource_columns import Scratch, picked, room
 from berth.plugins.resource_fit import (
     Ignored,
     Need,
@@ -63,6 +63,7 @@ from berth.plugins.resource_fit import (
     loaded_codes,
     missing,
     needs_of,
+    row_code,
 )
 from berth.plugins.resource_names import is_qualified_name
 from berth.plugins.resource_scorer import ResourceScorer, Wanted
@@ -202,6 +203,10 @@ class NodeResourcesFit:
         needs = self._needs(pod)
         return FilterColumn(fit_codes(needs, table, rows), lambda code: self._describe(needs, code))
 
+    def filter_row(self, state: CycleState, pod: PodInfo, table: NodeTable, row: int) -> int:
+        """Return the code of one row."""
+        return row_code(self._needs(pod), table, row)
+
     def resources_read(self, pod: PodInfo) -> Sequence[str]:
         """Return what is checked."""
         return [need.resource for need in self.signature(pod).checked]
@@ -228,15 +233,15 @@ class NodeResourcesFit:
     def score_columns(self, state: CycleState, pod: PodInfo, table: NodeTable, rows: Rows) -> Scores:
         """Score many rows."""
         wanted = self.signature(pod).scored
-        one_by_one = few(rows)
-        if one_by_one is not None:
-            score = self._strategy.node_score
-            return np.array([score(self._scorer.row_uses(wanted, table, row)) for row in one_by_one], dtype=np.int64)
         columns = self._scorer.columns(table)
         computed = columns.worth_computing(rows, table)
         scores, column = room(computed, rows, table, np.int64)
         self._strategy.columns(self._scorer.column_uses(wanted, table, computed), self._scratch, scores)
         return picked(column, computed, rows)
+
+    def score_row(self, state: CycleState, pod: PodInfo, table: NodeTable, row: int) -> int:
+        """Score one row."""
+        return self._strategy.node_score(self._scorer.row_uses(self.signature(pod).scored, table, row))
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         """Return what may make room: pods that go or shrink, nodes that come or grow, device classes."""

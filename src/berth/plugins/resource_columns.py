@@ -23,9 +23,6 @@ Number = TypeVar("Number", np.int32, np.int64)
 
 EXACT_BELOW = 2.0**46
 
-FEW_ROWS = 2
-"""Up to so many rows are worked out one by one, which is faster than the fixed cost of array calls."""
-
 GATHER_UNDER = 8
 """Below one row in so many, rows are picked out of the columns before anything is computed."""
 
@@ -258,11 +255,3 @@ def room(computed: Rows, rows: Rows, table: NodeTable, kind: type[Number]) -> tu
 def picked(column: NDArray[Number], computed: Rows, rows: Rows) -> NDArray[Number]:
     """Return the values of `rows` from the second array of `room`."""
     return column if computed is rows or isinstance(rows, slice) else column[rows]
-
-
-def few(rows: Rows) -> list[int] | None:
-    """Return the rows one by one where they are so few that arrays do not pay; else None."""
-    if isinstance(rows, slice) or len(rows) > FEW_ROWS:
-        return None
-    one_by_one: list[int] = rows.tolist()
-    return one_by_one

@@ -17,7 +17,6 @@ from berth.plugins.resource_columns import (
     Mask,
     ResourceColumn,
     ResourceColumns,
-    few,
     picked,
     room,
     row_amounts,
@@ -103,9 +102,6 @@ def code_reasons(needs: Sequence[Need], code: int) -> list[str]:
 
 def fit_codes(needs: Sequence[Need], table: NodeTable, rows: Rows) -> Codes:
     """Return the code of each row, int32 (rows,); 0 for rows that hold no node."""
-    one_by_one = few(rows)
-    if one_by_one is not None:
-        return np.array([_row_code(needs, table, row) for row in one_by_one], dtype=np.int32)
     columns = ResourceColumns.shared(table, with_defaults=False)
     computed = columns.worth_computing(rows, table)
     codes, column = room(computed, rows, table, np.int32)
@@ -149,7 +145,8 @@ def loaded_codes(needs: Sequence[Need], table: NodeTable, rows: NDArray[np.intp]
     return codes
 
 
-def _row_code(needs: Sequence[Need], table: NodeTable, row: int) -> int:
+def row_code(needs: Sequence[Need], table: NodeTable, row: int) -> int:
+    """Return the code of one row, 0 where it holds no node."""
     if not table.valid.item(row):
         return 0
     code = TOO_MANY_PODS_BIT if table.pod_count.item(row) >= table.allowed_pods.item(row) else 0
