@@ -21,6 +21,7 @@ EVERY = 10
 SUCCESS = "Success"
 
 Result = TypeVar("Result")
+RowForm = Callable[..., int]
 
 
 class TimedProfile(Profile):
@@ -70,6 +71,12 @@ class TimedProfile(Profile):
         self._instrument.plugin_run(name, point, status_of(result), self._stopwatch() - started)
         return result
 
+    def timed_row_form(self, name: str, point: str, row_form: RowForm | None) -> RowForm | None:
+        """Return what asks one plugin about a row, timed likewise."""
+        if row_form is None:
+            return None
+        return lambda *args: self.time_plugin(name, point, row_form, args)
+
     def _timed(self, point: str, run: Callable[..., Result], args: tuple[Any, ...]) -> Result:
         if not self._is_timed:
             return run(*args)
@@ -87,6 +94,7 @@ class _TimedFilter(FilterRunner):
     def __init__(self, runner: FilterRunner, profile: TimedProfile) -> None:
         super().__init__(runner.plugin)
         self._profile = profile
+        self.row_form = profile.timed_row_form(self.name, "Filter", self.row_form)
 
     def compute(self, *args: Any) -> Compute:
         ask = super().compute(*args)
@@ -101,6 +109,7 @@ class _TimedScore(ScoreRunner):
     def __init__(self, runner: ScoreRunner, profile: TimedProfile) -> None:
         super().__init__(runner.plugin, runner.weight)
         self._profile = profile
+        self.row_form = profile.timed_row_form(self.name, "Score", self.row_form)
 
     def compute(self, *args: Any) -> Compute:
         ask = super().compute(*args)
