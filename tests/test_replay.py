@@ -49,6 +49,91 @@ def test_without_nodes():
     assert decisions([], make_pod("a")) == [{"pod": "default/a", "message": "no nodes available to schedule pods"}]
 
 
+def device_objects(reserved_for=()):
+    """A class, a slice with one device on n1, and a claim that has it: `default/c`."""
+    only_n1 = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]}
+    result = {"request": "r", "driver": "d", "pool": "n1", "device": "x"}
+    pool = {"name": "n1", "generation": 1, "resourceSliceCount": 1}
+    status = {
+        "allocation": {"devices": {"results": [result]}, "nodeSelector": {"nodeSelectorTerms": [only_n1]}},
+        "reservedFor": list(reserved_for),
+    }
+    request = {"name": "r", "exactly": {"deviceClassName": "any", "allocationMode": "ExactCount", "count": 1}}
+    claim = {"devices": {"requests": [request]}}
+    return [
+        {"kind": "DeviceClass", "metadata": {"name": "any"}, "spec": {}},
+        {
+            "kind": "ResourceSlice",
+            "metadata": {"name": "s"},
+            "spec": {"driver": "d", "nodeName": "n1", "pool": pool, "devices": [{"name": "x"}]},
+        },
+        {
+            "kind": "ResourceClaim",
+            "metadata": {"name": "c", "namespace": "default", "uid": "c"},
+            "spec": claim,
+            "status": status,
+        },
+        {
+            "kind": "ResourceClaim",
+            "metadata": {"name": "other", "namespace": "default", "uid": "other"},
+            "spec": claim,
+        },
+    ]
+
+
+SOMEBODY = {"resource": "pods", "name": "somebody", "uid": "somebody"}
+
+
+@pytest.mark.parametrize("memos", [True, False])
+@pytest.mark.parametrize(
+    ("cpu_of_n2", "reserved_for", "why", "said"),
+    [
+        ("4", [], "1 Insufficient cpu, 1 {unavailable}", "deallocation of ResourceClaim completed"),
+        ("4", [SOMEBODY], "1 Insufficient cpu, 1 {unavailable}", "still not schedulable"),
+        # Where an earlier filter has refused the pod, nobody asks whether the claim could be used.
+        ("1", [], "2 Insufficient cpu", "still not schedulable"),
+    ],
+)
+def test_an_allocation_is_given_back_in_words_only(cpu_of_n2, reserved_for, why, said, memos):
+    # pkg/scheduler/framework/plugins/dynamicresources, PostFilter; what a pod that does not fit asks for is not done.
+    made = case(
+        [node("n1"), node("n2", cpu=cpu_of_n2)],
+        [
+            make_pod("big").request(cpu="2").resource_claim("c", "c"),
+            make_pod("next").request(cpu="100m").resource_claim("other", "other"),
+        ],
+    )
+    made["objects"] += device_objects(reserved_for)
+    first, second = replay(made, in_tree_registry(), memos=memos)
+    why = why.format(unavailable="resourceclaim not available on the node")
+    assert (first["postFilter"]["code"], first["postFilter"]["plugin"]) == ("Unschedulable", "DynamicResources")
+    assert first["message"].startswith(f"0/2 nodes are available: {why}. {said}, preemption: 0/2 nodes are available: ")
+    assert second["message"].startswith("0/2 nodes are available: 2 cannot allocate all claims.")
+
+
+@pytest.mark.parametrize(
+    ("plugin", "why"),
+    [
+        ("PodTopologySpread", 'error reading "PreScorePodTopologySpread" from cycleState: not found'),
+        ("InterPodAffinity", 'failed to read "PreScoreInterPodAffinity" from cycleState: not found'),
+    ],
+)
+def test_a_plugin_that_scores_without_its_pre_score_is_an_error(plugin, why):
+    # getPreScoreState of podtopologyspread and interpodaffinity; the others work it out again, or need nothing.
+    plugins = {"multiPoint": {"disabled": [{"name": plugin}]}, "score": {"enabled": [{"name": plugin, "weight": 3}]}}
+    config = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "profiles": [{"schedulerName": "default-scheduler", "plugins": plugins}],
+    }
+    (only,) = decisions([node("n1"), node("n2")], make_pod("a"), config=config)
+    assert only == {
+        "pod": "default/a",
+        "feasible": ["n1", "n2"],
+        "message": f'running Score plugins: plugin "{plugin}" failed with: {why}',
+    }
+
+
 @pytest.mark.parametrize(
     ("more", "words"),
     [

@@ -75,13 +75,13 @@ def _place(core: Core, search: Search, document: Mapping[str, Any], answer_call:
 
 
 def _answered(steps: Iterator[Any], answer_call: AnswerCall) -> None:
-    """Run a cycle to its end; there is nobody else to ask, and it is told so."""
+    """Run a cycle to its end. What it asks the API server to change is granted and not carried out, like preemption."""
     answer = None
     try:
         while True:
             effect = steps.send(answer)  # type: ignore[attr-defined]
             is_call = isinstance(effect, CallExtenders)
-            answer = answered(0, effect, answer_call) if is_call else Answer(0, error="there is no cluster to ask")
+            answer = answered(0, effect, answer_call) if is_call else Answer(0)
     except StopIteration:
         return
 
@@ -120,10 +120,12 @@ def _filter(verdicts: Verdicts, table: NodeTable) -> Json:
 
 def _scores(attempt: Attempt, table: NodeTable) -> Json:
     nodes, scored = attempt.nodes, attempt.scored
-    if nodes is None or scored is None:
+    if nodes is None:
         return {}
     rows = nodes.row_array()
     names = [table.names[row] for row in rows.tolist()]
+    if scored is None:
+        return {"feasible": sorted(names)}  # none, or a plugin could not score them
     assert attempt.chosen_row is not None
     return {
         "feasible": sorted(names),

@@ -237,11 +237,11 @@ class ScorePlugin(Plugin, Protocol):
 
 
 class ColumnScorePlugin(Plugin, Protocol):
-    """Ranks many nodes at once."""
+    """Ranks many nodes at once. A status instead, an error, only from plugins whose answers are never kept."""
 
     score_dependencies: ClassVar[Dependencies]
 
-    def score_columns(self, state: CycleState, pod: PodInfo, table: NodeTable, rows: Rows) -> Scores: ...
+    def score_columns(self, state: CycleState, pod: PodInfo, table: NodeTable, rows: Rows) -> Scores | Status: ...
 
     # Optional: score_row(state, pod, table, row) -> int, likewise.
 

@@ -28,6 +28,7 @@ from tests.plugins.dra.support import (
 from tests.plugins.support import diagnosed, hint, raw_scores, registered
 
 QUEUE, SKIPPED = QueueingHint.QUEUE, QueueingHint.SKIP
+OUT_OF_REACH = unresolvable("resourceclaim not available on the node").by("DynamicResources")
 
 
 def world(*objects, **options):
@@ -143,7 +144,7 @@ def test_an_allocation_that_keeps_its_only_pod_from_running_is_given_back(reserv
     w = world(claim("c", status=status, resourceVersion="7"))
     pod = pod_with("c")
     assert w.messages(pod) == {"a": "resourceclaim not available on the node"}
-    answer = w.plugin.post_filter(w.state, pod, diagnosed(w.handle))
+    answer = w.plugin.post_filter(w.state, pod, diagnosed(w.handle, a=OUT_OF_REACH))
     if isinstance(answer, tuple):
         assert answer == (None, said)
         return
@@ -161,8 +162,17 @@ def test_an_allocation_that_keeps_its_only_pod_from_running_is_given_back(reserv
 def test_giving_back_that_fails_is_an_error():
     w = world(claim("c", status={"allocation": allocation("d0", node="gone")}))
     w.look(pod_with("c"))
-    _, result = answered(w.plugin.post_filter(w.state, pod_with("c"), diagnosed(w.handle)), "no")
+    _, result = answered(w.plugin.post_filter(w.state, pod_with("c"), diagnosed(w.handle, a=OUT_OF_REACH)), "no")
     assert result == (None, error("no"))
+
+
+def test_an_allocation_is_kept_that_is_not_all_that_keeps_the_pod_from_a_node():
+    """Filters run in order, and this one not at all on a node that an earlier one refused."""
+    w = world(claim("c", status={"allocation": allocation("d0", node="gone")}))
+    w.look(pod_with("c"))
+    full = unschedulable("Insufficient cpu").by("NodeResourcesFit")
+    answer = w.plugin.post_filter(w.state, pod_with("c"), diagnosed(w.handle, a=full))
+    assert answer == (None, unschedulable("still not schedulable"))
 
 
 def test_where_another_pre_filter_came_first_nothing_is_known_of_the_pod():

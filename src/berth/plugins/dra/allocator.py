@@ -64,7 +64,7 @@ class Allocator:
         class_of: Callable[[str], DeviceClass | None],
         selectors: Selectors,
         timeout_s: float = 0.0,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = time.thread_time,
     ) -> None:
         self.gates = gates
         self.allocated = allocated

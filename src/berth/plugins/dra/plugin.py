@@ -5,7 +5,8 @@ Upstream plugin `DynamicResources`, v1.36. PreFilter collects the pod's claims, 
 waits until devices are ready (`binding.py`), PostFilter gives back an allocation that keeps the pod from running.
 Deviations: what Unreserve would undo at the API server is left to the pod's next attempt, which PostFilter serves;
 claims are written as patches that a newer state of the claim refuses. Clocks are read for two things only: how long
-the search on a node takes, and how old an allocation is whose devices are not ready.
+the search on a node computes (a machine that is busy with something else must not change a decision), and how old an
+allocation is whose devices are not ready.
 """
 
 import time
@@ -104,7 +105,7 @@ class DynamicResources:
         args: DynamicResourcesArgs,
         handle: Handle,
         *,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = time.thread_time,
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
         enabled = handle.features.enabled
@@ -242,7 +243,7 @@ class DynamicResources:
             if not unavailable:
                 pod_state.by_node[node.name] = NodeAllocation(found, extended)
         if unavailable:
-            pod_state.unavailable.update(unavailable)
+            pod_state.unavailable[node.name] = unavailable
             return unresolvable(NOT_AVAILABLE)
         return None
 
@@ -314,7 +315,7 @@ class DynamicResources:
             return None, error(NOT_FOUND)
         if pod_state.is_empty:
             return None, unschedulable(NO_CLAIMS)
-        for index in sorted(pod_state.unavailable):
+        for index in self._in_the_way(pod_state, diagnosis):
             claim = pod_state.claims[index]
             if index != pod_state.extended and not is_used_by_others(pod, claim):
                 return self._giving_back(self._binder.deallocate(claim), DEALLOCATED)
@@ -322,6 +323,16 @@ class DynamicResources:
         if extended is not None and not is_in_memory(extended):
             return self._giving_back(self._binder.delete(extended), DELETED)
         return None, unschedulable(STILL_NOT_SCHEDULABLE)
+
+    def _in_the_way(self, pod_state: PodState, diagnosis: Diagnosis) -> list[int]:
+        """Return the allocated claims that nothing but their place keeps from being used somewhere.
+
+        All nodes were asked about them; upstream asks where no earlier filter has refused the pod.
+        """
+        if not pod_state.unavailable:
+            return []
+        refused = (name for name, status in diagnosis.node_statuses.items() if status.plugin == self.name)
+        return sorted({index for name in refused for index in pod_state.unavailable.get(name, ())})
 
     def _giving_back(self, steps: Generator[Any, Any, str], done: str) -> Generator[Any, Any, Any]:
         problem = yield from steps

@@ -46,8 +46,8 @@ class PodState:
         """What is known of nodes from pods that asked for the same; None where nothing can be known."""
         self.node_claims: dict[tuple[tuple[str, str], ...], NodeClaim] = {}
         """The claim for extended resources by what of them a node has not itself."""
-        self.unavailable: set[int] = set()
-        """Allocated claims that some node cannot reach, or whose devices have failed."""
+        self.unavailable: dict[str, list[int]] = {}
+        """By node, the allocated claims that it cannot reach, or whose devices have failed."""
         self.allocations: dict[int, AllocationResult] = {}
         """What Reserve has taken, by the claim's index."""
         self.reserved_uids: dict[int, str] = {}

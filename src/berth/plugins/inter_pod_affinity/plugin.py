@@ -37,6 +37,9 @@ from berth.state.pod_info import PodInfo
 from berth.state.table import NodeTable
 from berth.state.topology import Topologies
 
+NOT_PREPARED = 'failed to read "PreScoreInterPodAffinity" from cycleState: not found'
+"""What Score says in a profile that enables the plugin there and not at PreScore."""
+
 
 class InterPodAffinity:
     """PreFilter (with AddPod, RemovePod), Filter, PreScore, Score, NormalizeScore."""
@@ -140,9 +143,10 @@ class InterPodAffinity:
         """Return the sum of the weights in the node's domains; may be negative."""
         return self._score_state(state).of_node(node)
 
-    def score_columns(self, state: CycleState, pod: PodInfo, table: NodeTable, rows: Rows) -> Scores:
-        """Return int64 of shape (len(rows),): the sum of the weights in the node's domains."""
-        return self._score_state(state).column(rows)
+    def score_columns(self, state: CycleState, pod: PodInfo, table: NodeTable, rows: Rows) -> Scores | Status:
+        """Return int64 of shape (len(rows),): the weights in the node's domains, summed; an error without PreScore."""
+        prepared: ScoreState | None = state.get(self._SCORE_KEY)
+        return error(NOT_PREPARED) if prepared is None else prepared.column(rows)
 
     def normalize_score(self, state: CycleState, pod: PodInfo, scores: Scores) -> Scores:
         """Give 0 to the worst and 100 to the best node."""

@@ -51,6 +51,9 @@ from berth.state.pod_info import PodInfo
 from berth.state.table import NodeTable
 from berth.state.topology import Topologies, Topology
 
+NOT_PREPARED = 'error reading "PreScorePodTopologySpread" from cycleState: not found'
+"""What Score says in a profile that enables the plugin there and not at PreScore."""
+
 
 class PodTopologySpread:
     """PreFilter (with AddPod, RemovePod), Filter, PreScore, Score, NormalizeScore."""
@@ -154,9 +157,10 @@ class PodTopologySpread:
         """Return the weighted count of matching pods in the node's domains; less is better."""
         return self._score_state_of(state).of_node(pod, node)
 
-    def score_columns(self, state: CycleState, pod: PodInfo, table: NodeTable, rows: Rows) -> Scores:
-        """Return int64 of shape (len(rows),): the weighted count of matching pods."""
-        return self._score_state_of(state).column(rows)
+    def score_columns(self, state: CycleState, pod: PodInfo, table: NodeTable, rows: Rows) -> Scores | Status:
+        """Return int64 of shape (len(rows),): the weighted count of matching pods; an error where PreScore is off."""
+        prepared: ScoreState | None = state.get(self._SCORE_KEY)
+        return error(NOT_PREPARED) if prepared is None else prepared.column(rows)
 
     def normalize_score(self, state: CycleState, pod: PodInfo, scores: Scores) -> Scores:
         """Turn the scale round; nodes that lack a label get 0."""
