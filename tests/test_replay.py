@@ -54,6 +54,7 @@ def test_without_nodes():
     [
         ({"generation": "v1.99"}, "a case"),
         ({"objects": [{"kind": "Spaceship"}]}, "Spaceship"),
+        ({"generation": "v1.20", "provider": "Fast"}, 'a case\': provider: .*"Fast".*"ClusterAutoscalerProvider"'),
     ],
 )
 def test_cases_that_cannot_be_replayed(more, words):
