@@ -139,6 +139,7 @@ def test_a_plugin_that_scores_without_its_pre_score_is_an_error(plugin, why):
     [
         ({"generation": "v1.99"}, "a case"),
         ({"objects": [{"kind": "Spaceship"}]}, "Spaceship"),
+        ({"generation": "v1.20", "provider": "Fast"}, 'a case\': provider: .*"Fast".*"ClusterAutoscalerProvider"'),
     ],
 )
 def test_cases_that_cannot_be_replayed(more, words):

@@ -13,8 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from berth.api.codec import KINDS, decode
+from berth.config.errors import unsupported
 from berth.config.feature_gates import feature_gates
 from berth.config.legacy.documents import AlgorithmSource
+from berth.config.legacy.providers import PROVIDERS
 from berth.config.load import default_config, legacy_default_config, load_config
 from berth.config.types import SchedulerConfiguration
 from berth.core import Core
@@ -62,6 +64,8 @@ def config_of(case: Mapping[str, Any]) -> SchedulerConfiguration:
     given = [key for key in ("config", "policy", "provider") if case.get(key) is not None]
     if len(given) > 1 or (generation != "v1.20" and given not in ([], ["config"])):
         raise CaseError(f"case {name!r}: {' and '.join(given)} given: v1.36 takes config, v1.20 one of all three")
+    if case.get("provider") is not None and case["provider"] not in PROVIDERS:
+        raise CaseError(f"case {name!r}: {unsupported('provider', case['provider'], PROVIDERS)}")
     gates = feature_gates(case.get("featureGates", {}), generation)
     if generation == "v1.20" and given in ([], ["provider"]):
         return legacy_default_config(gates, AlgorithmSource(case["provider"]) if given else None)

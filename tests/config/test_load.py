@@ -24,6 +24,11 @@ from tests.config.documents import v1_document
             'kind: Unsupported value: "Pod": supported values: "KubeSchedulerConfiguration"',
         ),
         (
+            {"apiVersion": "kubescheduler.config.k8s.io/v1beta1", "kind": "Pod"},
+            'kind: Unsupported value: "Pod": supported values: "KubeSchedulerConfiguration"',
+        ),
+        ({"apiVersion": "v1", "kind": "Polcy"}, 'kind: Unsupported value: "Polcy": supported values: "Policy"'),
+        (
             {"apiVersion": "apps/v1", "kind": "KubeSchedulerConfiguration"},
             'apiVersion: Unsupported value: "apps/v1": supported values: "kubescheduler.config.k8s.io/v1"',
         ),

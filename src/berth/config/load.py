@@ -125,8 +125,9 @@ def _no_converter(version: str, kind: str) -> str:
     """Why a document of this version and kind is not taken, and what to do."""
     if version in _REMOVED:
         return f"{version} is no longer served since v1.29; convert the file to {v1.API_VERSION}"
-    if version == v1.API_VERSION:
-        return unsupported("kind", kind, [v1.KIND])
+    kinds = [known_kind for known, known_kind in _CONVERTERS if known == version]
+    if kinds:
+        return unsupported("kind", kind, kinds)
     return unsupported("apiVersion", version, [v1.API_VERSION, *legacy.API_VERSIONS])
 
 

@@ -20,8 +20,6 @@ from berth.state.table import NodeTable
 
 REASON = "node(s) didn't match the requested node name"
 
-_REJECTED = unresolvable(REASON)
-
 
 class NodeName:
     """Filter."""
@@ -29,6 +27,9 @@ class NodeName:
     name: ClassVar[str] = "NodeName"
     pre_filter_is_pure: ClassVar[bool] = True
     filter_dependencies: ClassVar[Dependencies] = frozenset({Dependency.NODE})
+
+    rejected: ClassVar[Status] = unresolvable(REASON)
+    """What is said of every node but the named one."""
 
     def __init__(self, args: None, handle: Handle) -> None:
         pass
@@ -43,7 +44,7 @@ class NodeName:
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeView) -> Status | None:
         """Reject every node but the named one."""
-        return None if pod.spec.node_name in ("", node.name) else _REJECTED
+        return None if pod.spec.node_name in ("", node.name) else self.rejected
 
     def filter_columns(self, state: CycleState, pod: PodInfo, table: NodeTable, rows: Rows) -> FilterColumn:
         """Return int32 codes of shape (len(rows),): 1 where the node is another than the named one."""
@@ -51,13 +52,8 @@ class NodeName:
         codes: Codes = np.full(table.capacity, 1 if wanted else 0, dtype=np.int32)
         if wanted in table.row_of:
             codes[table.row_of[wanted]] = 0
-        return FilterColumn(codes[rows], describe)
+        return FilterColumn(codes[rows], lambda _code: self.rejected)
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         """The named node may come."""
         return (ClusterEventWithHint(ClusterEvent("Node", Action.ADD)),)
-
-
-def describe(_code: int) -> Status:
-    """Say what a code of the filter means."""
-    return _REJECTED

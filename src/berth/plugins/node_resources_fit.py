@@ -28,6 +28,7 @@ from berth.api.pod_resources import (
 )
 from berth.api.quantity import milli_value, value
 from berth.config.errors import invalid, required, unsupported
+from berth.config.shape import shape_errors
 from berth.framework.cycle_state import CycleState
 from berth.framework.events import Action, ClusterEvent, ClusterEventWithHint, QueueingHint
 from berth.framework.handle import Handle
@@ -50,7 +51,6 @@ from berth.plugins.resource_args import (
     ShapePoint,
     defaulted_resources,
     resource_errors,
-    shape_errors,
 )
 from berth.plugins.resource_columns import Scratch, picked, room
 from berth.plugins.resource_fit import (

@@ -1,4 +1,4 @@
-"""The parts of args that the resource plugins share: weighted resources and the shape of a scoring function.
+"""The parts of args that the resource plugins share: weighted resources and the points of a scoring function.
 
 Decoded from a profile's pluginConfig, checked by the args structs of NodeResourcesFit and
 NodeResourcesBalancedAllocation.
@@ -9,12 +9,9 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from berth.api.pod_resources import CPU, MEMORY
-from berth.config.errors import invalid, required
+from berth.config.errors import invalid
 
 MAX_WEIGHT = 100
-MAX_UTILIZATION = 100
-MAX_SHAPE_SCORE = 10
-"""Shapes are written on a scale from 0 to 10, whatever the scale of node scores."""
 
 
 class ResourceSpec(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
@@ -46,18 +43,3 @@ def resource_errors(resources: Iterable[ResourceSpec], path: str) -> Iterator[st
         if not 0 < spec.weight <= MAX_WEIGHT:
             detail = f"resource weight of {spec.name} not in valid range (0, {MAX_WEIGHT}]"
             yield invalid(f"{path}[{index}].weight", spec.weight, detail)
-
-
-def shape_errors(shape: tuple[ShapePoint, ...], path: str) -> Iterator[str]:
-    """Say what is wrong with a shape: no points, points out of order, values out of range."""
-    if not shape:
-        yield required(path, "at least one point must be specified")
-    for index, point in enumerate(shape):
-        if index and shape[index - 1].utilization >= point.utilization:
-            detail = "utilization values must be sorted in increasing order"
-            yield invalid(f"{path}[{index}].utilization", point.utilization, detail)
-        if not 0 <= point.utilization <= MAX_UTILIZATION:
-            detail = f"not in valid range [0, {MAX_UTILIZATION}]"
-            yield invalid(f"{path}[{index}].utilization", point.utilization, detail)
-        if not 0 <= point.score <= MAX_SHAPE_SCORE:
-            yield invalid(f"{path}[{index}].score", point.score, f"not in valid range [0, {MAX_SHAPE_SCORE}]")

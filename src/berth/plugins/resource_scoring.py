@@ -11,8 +11,9 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
+from berth.config.shape import MAX_SHAPE_SCORE, MAX_UTILIZATION
 from berth.framework.interface import MAX_NODE_SCORE, Scores
-from berth.plugins.resource_args import MAX_SHAPE_SCORE, MAX_UTILIZATION, ShapePoint
+from berth.plugins.resource_args import ShapePoint
 from berth.plugins.resource_columns import Floats, ResourceColumn, Scratch
 
 Use = tuple[int, int, int]

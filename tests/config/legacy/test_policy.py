@@ -39,6 +39,24 @@ def weights(profile):
     return {plugin.name: plugin.weight for plugin in profile.plugins.at(Point.SCORE).enabled}
 
 
+def ratio(**arguments):
+    return {"name": "Ratio", "weight": 1, "argument": {"requestedToCapacityRatioArguments": arguments}}
+
+
+def presence(name, wanted):
+    return {"name": name, "argument": {"labelsPresence": {"labels": ["rack"], "presence": wanted}}}
+
+
+def preference(name, wanted):
+    return {"name": name, "weight": 1, "argument": {"labelPreference": {"label": "rack", "presence": wanted}}}
+
+
+def test_a_label_may_be_demanded_and_its_absence_preferred():
+    """Only within demands, and within preferences, labels must not contradict (nodelabel/node_label.go)."""
+    _, profile = made(policy(predicates=[presence("A", True)], priorities=[preference("B", False)]))
+    assert profile.plugin_config["NodeLabel"] == {"presentLabels": ["rack"], "absentLabelsPreference": ["rack"]}
+
+
 def test_predicates_run_in_their_fixed_order_whatever_the_documents():
     given = names("MatchInterPodAffinity", "HostName", "NoDiskConflict", "GeneralPredicates")
     _, profile = made(policy(predicates=given, priorities=[]))
@@ -235,6 +253,32 @@ PREDICATE = "Invalid configuration: Predicate type not found for"
                 ]
             ),
             ("priorities[1]", 'redeclares custom priority "RequestedToCapacityRatio", from: "A"'),
+        ),
+        (  # noderesources/requested_to_capacity_ratio.go; apis/config/validation/validation_pluginargs.go
+            policy(priorities=[ratio(shape=[{"utilization": 50, "score": 0}, {"utilization": 20, "score": 12}])]),
+            (
+                "priorities[0].argument.requestedToCapacityRatioArguments.shape[1].utilization: Invalid value: 20",
+                "priorities[0].argument.requestedToCapacityRatioArguments.shape[1].score: Invalid value: 12",
+                "not in valid range [0, 10]",
+            ),
+        ),
+        (
+            policy(priorities=[ratio(shape=[{}], resources=[{"name": "cpu", "weight": -1}])]),
+            ("priorities[0].argument.requestedToCapacityRatioArguments.resources[0].weight", "must not be negative"),
+        ),
+        (  # nodelabel/node_label.go, validateNoConflict
+            policy(predicates=[presence("A", True), presence("B", False)]),
+            (
+                'predicates[1].argument.labelsPresence.labels: Invalid value: "rack"',
+                "predicates[0].argument.labelsPresence.labels asks for the contrary",
+            ),
+        ),
+        (
+            policy(priorities=[preference("A", False), preference("B", True)]),
+            (
+                'priorities[1].argument.labelPreference.label: Invalid value: "rack"',
+                "priorities[0].argument.labelPreference.label asks for the contrary",
+            ),
         ),
         (policy(hardPodAffinitySymmetricWeight=101), ("hardPodAffinitySymmetricWeight", "not in valid range [0-100]")),
         (policy(predicats=[]), ("invalid policy", "predicats", "did you mean predicates")),

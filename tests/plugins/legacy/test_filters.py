@@ -14,6 +14,7 @@ from berth.plugins.legacy.cloud_limits import (
 )
 from berth.plugins.legacy.node_affinity import LegacyNodeAffinity
 from berth.plugins.legacy.node_label import NodeLabel, NodeLabelArgs
+from berth.plugins.legacy.node_name import LegacyNodeName
 from berth.plugins.legacy.node_resources_fit import LegacyNodeResourcesFit, LegacyNodeResourcesFitArgs
 from berth.plugins.legacy.node_volume_limits import LegacyNodeVolumeLimits
 from berth.plugins.legacy.service_affinity import ServiceAffinity, ServiceAffinityArgs
@@ -69,6 +70,13 @@ def test_node_affinity_has_the_shorter_reason():
     pod = make_pod().require_node(expression("disk", "In", "ssd")).info()
     refused = (Code.UNSCHEDULABLE_AND_UNRESOLVABLE, ("node(s) didn't match Pod's node affinity",))
     assert asked(plugin, pod, handle) == {"b": refused}
+
+
+def test_the_reason_for_another_node_speaks_of_the_host():
+    """plugins/nodename/node_name.go; v1.21 changed the words (kubernetes/kubernetes#97454)."""
+    handle = handle_of(make_node("a").build(), make_node("b").build())
+    refused = (Code.UNSCHEDULABLE_AND_UNRESOLVABLE, ("node(s) didn't match the requested hostname",))
+    assert asked(LegacyNodeName(None, handle), make_pod().node("a").info(), handle) == {"b": refused}
 
 
 def fit(handle, **args):

@@ -14,6 +14,7 @@ from berth.config.decode import Decoder
 from berth.config.durations import Duration
 from berth.config.errors import ConfigError, invalid
 from berth.config.parts import Doc, ExtenderDoc, Int32, Int64, extender_of
+from berth.config.shape import shape_errors
 from berth.config.types import Extender
 
 KIND: Final = "Policy"
@@ -113,7 +114,7 @@ def parse_policy(document: Any) -> Policy:
     doc = decoder.decode(_todays_spelling(document), PolicyDoc)
     if doc is None:
         raise ConfigError([f"invalid policy: {error}" for error in decoder.errors])
-    if errors := [*_weights(doc), *_arguments(doc), *_redeclared(doc)]:
+    if errors := [*_weights(doc), *_arguments(doc), *_redeclared(doc), *_ratios(doc), *_contrary(doc)]:
         raise ConfigError(errors)
     return Policy(
         predicates=doc.predicates,
@@ -194,6 +195,40 @@ def _redeclared(doc: PolicyDoc) -> Iterable[str]:
                 f'priorities[{index}].weight: {kind} priority "{priority.name}" has a different weight with '
                 f'"{earlier.name}"; give both the same'
             )
+
+
+def _ratios(doc: PolicyDoc) -> Iterable[str]:
+    """What the plugin would refuse in its args is refused here, where the entry has a name."""
+    for index, priority in enumerate(doc.priorities or ()):
+        ratio = priority.argument.requested_to_capacity_ratio_arguments if priority.argument is not None else None
+        if ratio is None:
+            continue
+        path = f"priorities[{index}].argument.requestedToCapacityRatioArguments"
+        yield from shape_errors(ratio.shape, f"{path}.shape")
+        for number, resource in enumerate(ratio.resources):
+            if resource.weight < 0:
+                yield invalid(f"{path}.resources[{number}].weight", resource.weight, "must not be negative")
+
+
+def _contrary(doc: PolicyDoc) -> Iterable[str]:
+    """No label is demanded, or preferred, to be there and not to be there."""
+    demands = (
+        (f"predicates[{index}].argument.labelsPresence.labels", given.labels, given.presence)
+        for index, entry in enumerate(doc.predicates or ())
+        if entry.argument is not None and (given := entry.argument.labels_presence) is not None
+    )
+    preferences = (
+        (f"priorities[{index}].argument.labelPreference.label", (liked.label,), liked.presence)
+        for index, entry in enumerate(doc.priorities or ())
+        if entry.argument is not None and (liked := entry.argument.label_preference) is not None
+    )
+    for entries in (demands, preferences):
+        first: dict[str, tuple[str, bool]] = {}
+        for path, labels, presence in entries:
+            for label in labels:
+                earlier, wanted = first.setdefault(label, (path, presence))
+                if wanted != presence:
+                    yield invalid(path, label, f"{earlier} asks for the contrary; name the label once")
 
 
 def custom_kind(priority: PriorityDoc) -> str:

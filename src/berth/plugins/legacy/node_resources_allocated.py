@@ -12,16 +12,15 @@ import msgspec
 import numpy as np
 
 from berth.config.errors import invalid
+from berth.config.shape import MAX_UTILIZATION, shape_errors
 from berth.framework.handle import Handle
 from berth.framework.interface import MAX_NODE_SCORE, Scores
 from berth.plugins.legacy.resource_uses import Int64, ResourceScore, Use, UseColumn
 from berth.plugins.resource_args import (
     DEFAULT_RESOURCES,
-    MAX_UTILIZATION,
     ResourceSpec,
     ShapePoint,
     resource_errors,
-    shape_errors,
 )
 from berth.plugins.resource_scoring import shape_table
 

@@ -8,6 +8,7 @@ from berth.plugins.legacy.image_locality import LegacyImageLocality
 from berth.plugins.legacy.inter_pod_affinity import LegacyInterPodAffinity
 from berth.plugins.legacy.node_affinity import LegacyNodeAffinity
 from berth.plugins.legacy.node_label import NodeLabel
+from berth.plugins.legacy.node_name import LegacyNodeName
 from berth.plugins.legacy.node_prefer_avoid_pods import NodePreferAvoidPods
 from berth.plugins.legacy.node_resources_allocated import (
     NodeResourcesLeastAllocated,
@@ -26,7 +27,6 @@ from berth.plugins.legacy.volumes import (
     LegacyVolumeRestrictions,
     LegacyVolumeZone,
 )
-from berth.plugins.node_name import NodeName
 from berth.plugins.node_ports import NodePorts
 from berth.plugins.node_unschedulable import NodeUnschedulable
 from berth.plugins.preemption import DefaultPreemption
@@ -42,7 +42,7 @@ def legacy_registry() -> Registry:
                 PrioritySort,
                 LegacyNodeResourcesFit,
                 NodePorts,
-                NodeName,
+                LegacyNodeName,
                 NodeUnschedulable,
                 LegacyTaintToleration,
                 LegacyNodeAffinity,

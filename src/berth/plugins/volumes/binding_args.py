@@ -6,7 +6,8 @@ from itertools import pairwise
 import msgspec
 
 from berth.config.errors import invalid
-from berth.plugins.resource_args import MAX_SHAPE_SCORE, MAX_UTILIZATION, ShapePoint
+from berth.config.shape import MAX_SHAPE_SCORE, MAX_UTILIZATION
+from berth.plugins.resource_args import ShapePoint
 
 DEFAULT_SHAPE = (ShapePoint(0, MAX_SHAPE_SCORE), ShapePoint(MAX_UTILIZATION, 0))
 """Where StorageCapacityScoring is on: the more storage is left, the better."""

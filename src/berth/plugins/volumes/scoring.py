@@ -7,7 +7,7 @@ there are any, else what is to be provisioned; classes weigh the same, and their
 from collections.abc import Sequence
 
 from berth.api.quantity import value
-from berth.plugins.resource_args import MAX_UTILIZATION
+from berth.config.shape import MAX_UTILIZATION
 from berth.plugins.volumes.binder import PodVolumes
 from berth.plugins.volumes.claims import STORAGE, class_name_of
 from berth.plugins.volumes.matching import requested
