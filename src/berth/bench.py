@@ -16,6 +16,7 @@ import msgspec
 import numpy as np
 
 from berth.api.codec import KINDS, ObjectError, decode
+from berth.api.untrusted import UNREADABLE, problem_of
 from berth.config.load import default_config
 from berth.config.types import SchedulerConfiguration
 from berth.core import Core
@@ -63,8 +64,8 @@ def _event(number: int, line: bytes) -> ObjectEvent:
         if kind not in KINDS:
             raise WorkloadError(f"line {number}: kind is {kind!r}, not one of {', '.join(sorted(KINDS))}")
         return ObjectEvent("ADDED", kind, decode(kind, line))
-    except (ObjectError, msgspec.MsgspecError) as error:
-        raise WorkloadError(f"line {number}: {error}") from None
+    except (ObjectError, *UNREADABLE) as error:
+        raise WorkloadError(f"line {number}: {problem_of(error)}") from None
 
 
 def run(

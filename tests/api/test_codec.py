@@ -205,3 +205,22 @@ def test_objects_cannot_be_changed_and_can_be_hashed_where_their_fields_can():
     with pytest.raises(AttributeError):
         pod.spec.node_name = "other"
     assert hash(pod.spec.affinity.node_affinity) == hash(decode("Pod", POD).spec.affinity.node_affinity)
+
+
+def test_fields_that_nobody_reads_may_be_nested_as_deeply_as_an_api_server_takes_them():
+    """encoding/json: maxNestingDepth is 10000; `managedFields` is anybody's."""
+    deep = b'{"metadata": {"name": "p", "managedFields": %s}}' % (b"[" * 9_990 + b"]" * 9_990)
+    assert decode("Pod", deep).metadata.name == "p"
+
+
+@pytest.mark.parametrize(
+    ("document", "reason"),
+    [
+        (b'{"metadata": {"name": "p"}, "x": %s}' % (b"[" * 100_000 + b"]" * 100_000), "nested too deeply"),
+        (b'{"metadata": {"name": "\xff"}}', "utf-8"),
+    ],
+)
+def test_what_no_json_library_reads_is_an_object_error(document, reason):
+    with pytest.raises(ObjectError) as raised:
+        decode("Pod", document)
+    assert reason in raised.value.reason

@@ -69,7 +69,14 @@ def test_objects_come_through_whole():
     assert msgspec.json.decode(node) == {"metadata": {"name": "a"}, "Spec": {"X": None}}
 
 
-@pytest.mark.parametrize("body", [b"", b"<html>", b"[]", b'{"NodeNames": "a"}', b'{"Error": 5}'])
+@pytest.mark.parametrize("body", [b"", b"<html>", b"[]", b'{"NodeNames": "a"}', b'{"Error": 5}', b'{"Error": "\xff"}',
+                                  b'{"NodeNames":' + b"[" * 100_000 + b"]" * 100_000 + b"}"])  # fmt: skip
 def test_what_cannot_be_read_is_shown(body):
     with pytest.raises(wire.WireError, match="cannot be read"):
         wire.read(body, wire.ExtenderFilterResult)
+
+
+@pytest.mark.parametrize("node", [b"5", b'{"metadata":{"name":"\xff"}}', b"[" * 100_000 + b"]" * 100_000])
+def test_an_object_without_a_readable_name(node):
+    with pytest.raises(wire.WireError, match="no readable metadata"):
+        wire.object_name(msgspec.Raw(node))

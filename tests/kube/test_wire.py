@@ -47,3 +47,23 @@ def test_no_event(line):
 def test_excerpts_are_short_and_printable():
     assert excerpt(b"a\xff\n") == repr("a\ufffd\n")
     assert len(excerpt(b"x" * 10**6)) < 130
+
+
+def test_one_deep_object_spoils_no_list():
+    """A list is read whole as long as an API server, whose limit is Go's 10000 levels, could have written it."""
+    deep = b'{"metadata":{"name":"a","managedFields":%s}}' % (b"[" * 9_990 + b"]" * 9_990)
+    reader = WireReader()
+    page = reader.list(b'{"metadata":{"resourceVersion":"5"},"items":[%s,{"a":1}]}' % deep)
+    assert len(page.items) == 2
+    assert reader.identity(page.items[0]).name == "a"
+    assert reader.event(b'{"type":"ADDED","object":%s}' % deep).type == "ADDED"
+
+
+@pytest.mark.parametrize("junk", [b"[" * 200_000 + b"]" * 200_000, b'"\xff"'])
+def test_junk_is_malformed(junk):
+    reader = WireReader()
+    for read in (reader.event, reader.identity):
+        with pytest.raises(MalformedError):
+            read(b'{"type":%s,"metadata":{"name":%s}}' % (junk, junk))
+    with pytest.raises(MalformedError):
+        reader.list(b'{"metadata":{"resourceVersion":%s}}' % junk)

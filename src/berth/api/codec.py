@@ -14,6 +14,7 @@ import msgspec
 from berth.api import dra, node, pod, scheduling, storage
 from berth.api.meta import Struct
 from berth.api.quantity import Quantity, QuantityError, parse
+from berth.api.untrusted import UNREADABLE, problem_of, read_deep
 
 KINDS: Mapping[str, type[Struct]] = MappingProxyType(
     {
@@ -72,10 +73,10 @@ class _Named(msgspec.Struct):
 def decode(kind: str, document: bytes | Mapping[str, Any]) -> Any:
     """Return the struct of `kind` that `document` holds; raises `ObjectError`."""
     try:
-        found = _decode(KINDS[kind], document)
+        found: Struct = read_deep(_decode, KINDS[kind], document)
         check_quantities(found)
-    except (msgspec.MsgspecError, QuantityError) as error:
-        raise ObjectError(kind, object_name(document), str(error)) from error
+    except (*UNREADABLE, QuantityError) as error:
+        raise ObjectError(kind, object_name(document), problem_of(error)) from error
     return found
 
 
@@ -110,8 +111,8 @@ def object_name(document: bytes | Mapping[str, Any]) -> str:
         if isinstance(document, Mapping):
             meta = msgspec.convert(document, _Named).metadata
         else:
-            meta = msgspec.json.decode(document, type=_Named).metadata
-    except msgspec.MsgspecError:
+            meta = read_deep(msgspec.json.decode, document, type=_Named).metadata
+    except UNREADABLE:
         return ""
     return f"{meta.namespace}/{meta.name}" if meta.namespace else meta.name
 

@@ -9,6 +9,8 @@ since an answer of the 5xx class (a proxy's 502, an etcd timeout's 504) settles 
 
 import msgspec
 
+from berth.api.untrusted import UNREADABLE
+
 
 class TransportError(Exception):
     """A request to the API server failed; see the two kinds below."""
@@ -95,7 +97,7 @@ def api_error_from_body(status: int, body: bytes, *, retry_after_s: float | None
     """The error that a non-2xx answer means: read from metav1.Status, or from the bare text of a proxy."""
     try:
         wire = msgspec.json.decode(body, type=_WireStatus)
-    except msgspec.DecodeError:
+    except UNREADABLE:
         text = body[:300].decode("utf-8", "replace").strip()
         return ApiError(status, _REASONS.get(status, ""), text or "the server gave no message", retry_after_s)
     if retry_after_s is None and wire.details is not None and wire.details.retry_after_seconds:

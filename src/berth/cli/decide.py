@@ -8,6 +8,7 @@ import click
 import msgspec
 
 from berth.api.codec import ObjectError
+from berth.api.untrusted import UNREADABLE, problem_of
 from berth.cases import CaseError, case_for
 from berth.config.errors import ConfigError
 from berth.generation import GENERATIONS
@@ -50,8 +51,8 @@ def read_cases(file: BinaryIO, decide: Callable[[dict[str, Any]], None]) -> bool
     for number, line in enumerate(_lines(file), start=1):
         try:
             decide(msgspec.json.decode(line, type=dict[str, Any]))
-        except (msgspec.MsgspecError, CaseError, ConfigError, ObjectError) as error:
-            click.echo(f"{file.name}:{number}: {error}", err=True)
+        except (*UNREADABLE, CaseError, ConfigError, ObjectError) as error:
+            click.echo(f"{file.name}:{number}: {problem_of(error)}", err=True)
             failed = True
     return failed
 

@@ -12,6 +12,8 @@ from typing import Any, TypeVar, Union, get_args, get_origin
 
 import msgspec
 
+from berth.api.untrusted import UNREADABLE, problem_of
+
 Document = TypeVar("Document", bound="GoStruct")
 
 _GO_WORDS = {"pdb": "PDB", "uid": "UID"}
@@ -126,17 +128,17 @@ def read(body: bytes, wanted: Any) -> Any:
     try:
         found = _read(msgspec.json.decode(body, type=msgspec.Raw), wanted)
         return wanted() if found is None else found
-    except msgspec.MsgspecError as error:
+    except UNREADABLE as error:
         shown = body[:80].decode("utf-8", "replace")
-        raise WireError(f"the document cannot be read: {error}: {shown!r}") from None
+        raise WireError(f"the document cannot be read: {problem_of(error)}: {shown!r}") from None
 
 
 def object_name(raw: msgspec.Raw) -> str:
     """Return metadata.name of a raw object; raises `WireError`."""
     try:
         return msgspec.json.decode(raw, type=_Named).metadata.name
-    except msgspec.MsgspecError as error:
-        raise WireError(f"an object has no readable metadata: {error}") from None
+    except UNREADABLE as error:
+        raise WireError(f"an object has no readable metadata: {problem_of(error)}") from None
 
 
 def _read(raw: msgspec.Raw, wanted: Any) -> Any:

@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 
+from berth.api.untrusted import UNREADABLE, problem_of, read_deep
 from berth.kube.event_series import micro_time
 
 
@@ -42,10 +43,10 @@ class ObservedLease(msgspec.Struct, frozen=True):
 def read_lease(body: bytes) -> ObservedLease:
     """A lease from the server's answer; raises `LeaseError`."""
     try:
-        document = msgspec.json.decode(body, type=dict[str, Any])
+        document = read_deep(msgspec.json.decode, body, type=dict[str, Any])
         record = msgspec.convert(document.get("spec") or {}, LeaderRecord)
-    except msgspec.MsgspecError as error:
-        raise LeaseError(f"the lease cannot be read: {error}; delete it if nobody else uses it") from error
+    except UNREADABLE as error:
+        raise LeaseError(f"the lease cannot be read: {problem_of(error)}; delete it if nobody else uses it") from error
     return ObservedLease(record, document)
 
 

@@ -10,6 +10,7 @@ import msgspec
 
 from berth.api.codec import ObjectError, decode
 from berth.api.resources import Resource
+from berth.api.untrusted import read_deep
 from berth.kube.changes import Added, Change, Deleted, InvalidObject, Modified
 from berth.kube.wire import Identity, WireReader
 
@@ -105,8 +106,8 @@ def without_managed_fields(raw: msgspec.Raw) -> bytes:
     """
     if MANAGED_FIELDS not in bytes(raw):
         return bytes(raw)
-    fields = msgspec.json.decode(raw, type=dict[str, msgspec.Raw])
-    metadata = msgspec.json.decode(fields["metadata"], type=dict[str, msgspec.Raw])
+    fields = read_deep(msgspec.json.decode, raw, type=dict[str, msgspec.Raw])
+    metadata = read_deep(msgspec.json.decode, fields["metadata"], type=dict[str, msgspec.Raw])
     metadata.pop("managedFields", None)
     fields["metadata"] = msgspec.Raw(msgspec.json.encode(metadata))
     return msgspec.json.encode(fields)

@@ -5,6 +5,8 @@ The objects stay raw here: `berth.kube.mirror` decodes each by itself, so that o
 
 import msgspec
 
+from berth.api.untrusted import UNREADABLE, problem_of, read_deep
+
 # How much of something unreadable is shown to people: enough to recognise it by.
 EXCERPT_BYTES = 120
 
@@ -60,9 +62,9 @@ class WireReader:
     def list(self, body: bytes) -> RawList:
         """A page with its resourceVersion; raises `MalformedError`."""
         try:
-            page = self._decode_list(body)
-        except msgspec.DecodeError as error:
-            raise MalformedError(f"the list cannot be read ({error}): {excerpt(body)}") from error
+            page = read_deep(self._decode_list, body)
+        except UNREADABLE as error:
+            raise MalformedError(f"the list cannot be read ({problem_of(error)}): {excerpt(body)}") from error
         if not page.metadata.resource_version:
             problem = "the list has no metadata.resourceVersion; is this an API server?"
             raise MalformedError(f"{problem} {excerpt(body)}")
@@ -71,16 +73,17 @@ class WireReader:
     def event(self, line: bytes) -> RawEvent:
         """A watch event; raises `MalformedError`."""
         try:
-            return self._decode_event(line)
-        except msgspec.DecodeError as error:
-            raise MalformedError(f"a watch line is cut short or malformed ({error}): {excerpt(line)}") from error
+            return read_deep(self._decode_event, line)
+        except UNREADABLE as error:
+            problem = f"a watch line is cut short or malformed ({problem_of(error)})"
+            raise MalformedError(f"{problem}: {excerpt(line)}") from error
 
     def identity(self, raw: bytes | msgspec.Raw) -> Identity:
         """The name and version of an object, whatever the rest is like; raises `MalformedError`."""
         try:
-            return self._decode_identified(raw).metadata
-        except msgspec.DecodeError as error:
-            raise MalformedError(f"an object has no readable metadata ({error}): {excerpt(raw)}") from error
+            return read_deep(self._decode_identified, raw).metadata
+        except UNREADABLE as error:
+            raise MalformedError(f"an object has no readable metadata ({problem_of(error)}): {excerpt(raw)}") from error
 
 
 def excerpt(data: bytes | msgspec.Raw) -> str:

@@ -23,6 +23,7 @@ import msgspec
 
 from berth.api.errors import ApiError, TransportError
 from berth.api.resources import RESOURCES
+from berth.api.untrusted import UNREADABLE, read_deep
 from berth.framework.effects import Bind
 from berth.kube.backoff import Backoff
 from berth.kube.transport import Transport
@@ -110,12 +111,13 @@ class Binder:
         while True:
             try:
                 body = await self._transport.get(_POD, bind.pod.namespace, bind.pod.name)
-                return _verdict(bind, msgspec.json.decode(body, type=_SeenPod), why)
+                seen = read_deep(msgspec.json.decode, body, type=_SeenPod)
+                return _verdict(bind, seen, why)
             except ApiError as error:
                 if error.is_not_found:
                     return _Outcome(f"pod {bind.pod.key} is gone")
                 trouble: Exception = error
-            except (TransportError, msgspec.DecodeError) as error:
+            except (TransportError, *UNREADABLE) as error:
                 trouble = error
             delay_s = _delay_s(trouble, backoff)
             remedy = "; the RBAC role needs get on pods" if getattr(trouble, "status", 0) == 403 else ""

@@ -15,6 +15,7 @@ import msgspec
 from berth.api.errors import ApiError, TransportError
 from berth.api.meta import ObjectReference
 from berth.api.resources import RESOURCES
+from berth.api.untrusted import read_deep
 from berth.extender.client import ExtenderClient
 from berth.framework.effects import (
     Answer,
@@ -220,4 +221,4 @@ async def call(transport: Transport, effect: ApiCall) -> Any:
         answer = await transport.delete(resource, *place, body if effect.body else b"")
     else:
         raise ValueError(f"an ApiCall has the unknown verb {effect.verb!r}")
-    return msgspec.json.decode(answer) if answer else None
+    return read_deep(msgspec.json.decode, answer) if answer else None
