@@ -5,6 +5,8 @@ import pytest
 from berth.config.document import parse_document
 from berth.config.errors import ConfigError
 
+BOMB = "a0: &a0 [x, x]\n" + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 10))
+
 
 @pytest.mark.parametrize(
     ("text", "value"),
@@ -31,13 +33,14 @@ def test_reads(text, value):
         ('{"p": {"x": 1, "x": 2}}', "f.yaml: p.x (line 1): the key stands in line 1 already: keep one"),
         ("a: b: c", "f.yaml: line 1, column 5: not readable as YAML or JSON: "),
         ("a: 1\n---\nb: 1", "expected a single document"),
-        ("a: &x [*x]", "f.yaml: a[0] (line 1): an alias that contains itself"),
+        ("a: &x [*x]", "f.yaml: no configuration: the alias *x stands inside of what it names"),
         ("? [1]\n: 2", "f.yaml: document (line 1): a key must be a string"),
         ("a: !!binary aGk=", "is not a kind of value that JSON has"),
         ("a: .inf", "f.yaml: a (line 1): .inf is not a number that JSON has"),
         ("a: !!python/name:os.system x", "f.yaml: a (line 1): not a value: "),
         ("a: \x00", "f.yaml: not readable as YAML or JSON: "),
-        ("[" * 300_000, "f.yaml: nested more than 100 levels deep"),
+        ("[" * 300_000, "f.yaml: no configuration: it is nested more than 100 levels deep"),
+        (BOMB, "f.yaml: no configuration: it stands for more than 100000 values"),
     ],
 )
 def test_refuses(text, message):

@@ -112,8 +112,10 @@ def test_what_is_wrong_is_named(tmp_path, document, context, words):
         (lambda path: None, "No such file or directory; check the path"),
         (lambda path: path.mkdir(), "Is a directory"),
         (lambda path: path.write_bytes(b"\xff\xfe\x00"), "not a text file in UTF-8"),
+        (lambda path: path.write_text("a: !!int b"), "not valid YAML: invalid literal"),
+        (lambda path: path.write_text("[" * 100_000), "levels deep"),
     ],
-    ids=["missing", "directory", "binary"],
+    ids=["missing", "directory", "binary", "value", "depth"],
 )
 def test_files_that_cannot_be_read(tmp_path, make, words):
     make(tmp_path / "config")

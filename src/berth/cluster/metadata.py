@@ -20,6 +20,7 @@ SUFFIX_CHARACTERS = "bcdfghjklmnpqrstvwxz2456789"
 SUFFIX_LENGTH = 5
 MAX_GENERATED_PREFIX = 58
 GENERATED_NAME_TRIES = 8
+_MAX_DIGITS = 20  # of a resourceVersion, which is an unsigned number of 64 bits
 
 # The server's own fields, which a writer cannot change.
 _SERVER_FIELDS = (
@@ -49,7 +50,7 @@ def parse_revision(text: str) -> int:
     """A resourceVersion as the number it is; empty is 0."""
     if not text:
         return 0
-    if not text.isascii() or not text.isdigit():
+    if not text.isascii() or not text.isdigit() or len(text) > _MAX_DIGITS:
         raise bad_request(f'resourceVersion: Invalid value: "{text}": strconv.ParseUint: invalid syntax')
     return int(text)
 

@@ -16,6 +16,7 @@ from berth.cluster.watch import Object
 
 MAGIC = b"k8s\x00"
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+_VARINT_BITS = 70  # ten bytes of seven
 
 # Protobuf writes a Go field that is not a pointer even when it is zero, and JSON leaves it out. These are the
 # pointers, of which a zero or a false means something.
@@ -142,6 +143,8 @@ def _varint(data: bytes, position: int) -> tuple[int, int]:
         if byte < 0x80:
             return result, position
         shift += 7
+        if shift >= _VARINT_BITS:
+            raise IndexError("a number is longer than 64 bits")
 
 
 def _message(message: Message, data: bytes) -> Object:

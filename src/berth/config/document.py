@@ -12,26 +12,23 @@ from typing import Any
 
 import yaml
 
+from berth.api.yaml_census import PARSER, UnreasonableYAML, refuse_bombs
 from berth.config.errors import ConfigError
-
-try:
-    from yaml import CSafeLoader as _YamlLoader
-except ImportError:  # PyYAML built without libyaml: slower, the same otherwise
-    from yaml import SafeLoader as _YamlLoader  # type: ignore[assignment]
 
 _MERGE_TAG = "tag:yaml.org,2002:merge"
 _TIMESTAMP_TAG = "tag:yaml.org,2002:timestamp"
 _INT_TAG = "tag:yaml.org,2002:int"
 _FLOAT_TAG = "tag:yaml.org,2002:float"
 _MAX_DEPTH = 100
+_MAX_NODES = 100_000
 _JSON_TYPES = (str, int, float, bool, type(None))
 
 
 def parse_document(text: str | bytes, source: str) -> Any:
     """Parse one document; raises ConfigError that names the line where the text cannot be read."""
     try:
-        _refuse_depth(text, source)
-        loader = _YamlLoader(text)
+        refuse_bombs(text, _MAX_DEPTH, _MAX_NODES)
+        loader = PARSER(text)
         try:
             node = loader.get_single_node()
             return None if node is None else _Converter(loader, source).value(node, "")
@@ -41,15 +38,8 @@ def parse_document(text: str | bytes, source: str) -> Any:
         raise ConfigError([_yaml_fault(error)], source) from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise ConfigError([f"not readable as YAML or JSON: {error}"], source) from None
-
-
-def _refuse_depth(text: str | bytes, source: str) -> None:
-    """Raise at absurd nesting, which would exhaust the stack of the parser's own recursion."""
-    depth = 0
-    for event in yaml.parse(text, Loader=_YamlLoader):
-        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-        if depth > _MAX_DEPTH:
-            raise ConfigError([f"nested more than {_MAX_DEPTH} levels deep, which no configuration is"], source)
+    except UnreasonableYAML as error:
+        raise ConfigError([f"no configuration: {error}"], source) from None
 
 
 def _yaml_fault(error: yaml.MarkedYAMLError) -> str:
@@ -63,27 +53,20 @@ def _yaml_fault(error: yaml.MarkedYAMLError) -> str:
 class _Converter:
     """Turns a YAML node graph into JSON values and refuses what JSON cannot hold."""
 
-    __slots__ = ("_loader", "_open", "_source")
+    __slots__ = ("_loader", "_source")
 
     def __init__(self, loader: Any, source: str) -> None:
         self._loader = loader
         self._source = source
-        self._open: set[int] = set()
 
     def value(self, node: yaml.Node, path: str) -> Any:
         """The value of a node; `path` is where it stands."""
         if isinstance(node, yaml.ScalarNode):
             return self._scalar(node, path)
-        if id(node) in self._open:
-            raise self._fault(node, path, "an alias that contains itself")
-        self._open.add(id(node))
-        try:
-            if isinstance(node, yaml.MappingNode):
-                return self._mapping(node, path)
-            assert isinstance(node, yaml.SequenceNode)
-            return [self.value(item, f"{path}[{index}]") for index, item in enumerate(node.value)]
-        finally:
-            self._open.discard(id(node))
+        if isinstance(node, yaml.MappingNode):
+            return self._mapping(node, path)
+        assert isinstance(node, yaml.SequenceNode)
+        return [self.value(item, f"{path}[{index}]") for index, item in enumerate(node.value)]
 
     def _mapping(self, node: yaml.MappingNode, path: str) -> dict[str, Any]:
         """A mapping with string keys, each once; what `<<` merges in may be overridden."""

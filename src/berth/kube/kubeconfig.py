@@ -12,6 +12,8 @@ from typing import Any, Generic, TypeVar
 import msgspec
 import yaml
 
+from berth.api.yaml_census import PARSER, refuse_bombs
+
 _T = TypeVar("_T")
 
 
@@ -230,12 +232,13 @@ def _read(path: Path) -> _File:
 
 def _parse(path: Path, text: str) -> Any:
     try:
-        return yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        refuse_bombs(text)
+        return yaml.load(text, Loader=PARSER)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         line = f" in line {mark.line + 1}, column {mark.column + 1}" if mark else ""
         raise KubeconfigError(f"{path}: not valid YAML{line}: {error.problem or error.context}") from error
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError) as error:
         raise KubeconfigError(f"{path}: not valid YAML: {error}") from error
 
 

@@ -6,9 +6,10 @@ import json
 import pytest
 import yaml
 
+from berth.api import yaml_census
+from berth.api.yaml_census import UnreasonableYAML
 from berth.cluster.patches import MAX_COPIED_BYTES
-from berth.cluster.serving import yaml_bodies
-from berth.cluster.serving.yaml_bodies import UnreasonableYAML, load_yaml
+from berth.cluster.serving.yaml_bodies import load_yaml
 from tests.cluster.objects import DEPLOYMENTS, PODS, config_map, deployment, pod
 
 PODS_PATH = "/api/v1/namespaces/default/pods"
@@ -17,6 +18,7 @@ REVIEW_PATH = "/apis/authentication.k8s.io/v1/tokenreviews"
 SCALE_PATH = "/apis/apps/v1/namespaces/default/deployments/web/scale"
 
 YAML = {"Content-Type": "application/yaml"}
+PROTOBUF = {"Content-Type": "application/vnd.kubernetes.protobuf"}
 MERGE_PATCH = {"Content-Type": "application/merge-patch+json"}
 JSON_PATCH = {"Content-Type": "application/json-patch+json"}
 
@@ -39,8 +41,14 @@ async def test_a_token_that_is_no_text_is_a_wrong_token(client, caplog):
         ("PATCH", f"{PODS_PATH}/web", {"data": DEEP_JSON, "headers": MERGE_PATCH}, 400, "nested too deeply"),
         ("POST", MAPS_PATH, {"data": DEEP_YAML, "headers": YAML}, 400, "levels deep"),
         ("POST", MAPS_PATH, {"data": BOMB, "headers": YAML}, 400, "values"),
+        ("POST", MAPS_PATH, {"data": b"a: " + b"9" * 5000, "headers": YAML}, 400, "cannot be read"),
+        ("POST", MAPS_PATH, {"data": b"a: !!int b", "headers": YAML}, 400, "cannot be read"),
         ("PATCH", f"{PODS_PATH}/web", {"data": b'[{"op":"add","path":"/spec/containers/\xc2\xb2","value":1}]',
                                        "headers": JSON_PATCH}, 422, "not an index"),
+        ("GET", f"{PODS_PATH}?resourceVersion={'9' * 6000}", {}, 400, "resourceVersion: Invalid value"),
+        ("GET", f"{PODS_PATH}?watch=1&timeoutSeconds=1{'0' * 400}", {}, 400, "64 bits"),
+        ("GET", f"{PODS_PATH}?watch=1&resourceVersion={'9' * 6000}", {}, 400, "resourceVersion: Invalid value"),
+        ("POST", MAPS_PATH, {"data": b"k8s\0\n" + b"\xff" * 1_000_000, "headers": PROTOBUF}, 400, "64 bits"),
         ("POST", f"{PODS_PATH}/web/binding", {"json": {"target": {"name": ["node-1"]}}}, 400, "target.name"),
         ("POST", "/api/v1/namespaces/default/bindings", {"json": {"metadata": []}}, 400, "Binding.metadata"),
         ("POST", f"{PODS_PATH}/web/eviction", {"json": {"deleteOptions": 5}}, 400, "deleteOptions"),
@@ -111,10 +119,10 @@ def test_yaml_with_aliases_is_read():
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("depth", [yaml_bodies.MAX_DEPTH, yaml_bodies.MAX_DEPTH + 1])
+@pytest.mark.parametrize("depth", [yaml_census.MAX_DEPTH, yaml_census.MAX_DEPTH + 1])
 def test_yaml_may_be_nested_so_deeply(depth):
     body = b"[" * depth + b"]" * depth
-    if depth <= yaml_bodies.MAX_DEPTH:
+    if depth <= yaml_census.MAX_DEPTH:
         assert load_yaml(body) is not None
     else:
         with pytest.raises(UnreasonableYAML, match="levels deep"):
@@ -129,3 +137,11 @@ def test_yaml_that_contains_itself():
 def test_yaml_with_an_alias_of_nothing():
     with pytest.raises(yaml.YAMLError, match="undefined alias"):
         load_yaml(b"a: *nothing")
+
+
+def test_yaml_has_the_values_that_json_has():
+    """As sigs.k8s.io/yaml reads it: no dates, no numbers in base 60."""
+    text = b"a: 2001-99-99\nb: 2026-01-01T00:00:00Z\nc: 12:30:45\nd: 1:30.5\ne: 10\nf: 1.5\ng: !!int '7'"
+    assert load_yaml(text) == {
+        "a": "2001-99-99", "b": "2026-01-01T00:00:00Z", "c": "12:30:45", "d": "1:30.5", "e": 10, "f": 1.5, "g": 7,
+    }  # fmt: skip

@@ -8,9 +8,10 @@ from typing import Any, Literal
 import msgspec
 import yaml
 
+from berth.api.yaml_census import UnreasonableYAML
 from berth.cluster import protobuf
 from berth.cluster.errors import StoreError, bad_request
-from berth.cluster.serving.yaml_bodies import UnreasonableYAML, load_yaml
+from berth.cluster.serving.yaml_bodies import load_yaml
 
 Form = Literal["object", "Table", "PartialObjectMetadata"]
 

@@ -116,6 +116,9 @@ def whole(query: Mapping[str, str], name: str) -> int:
     """A whole number in the query; 0 where it is absent or empty."""
     text = query.get(name) or "0"
     try:
-        return int(text)
+        number = int(text)
     except ValueError:
         raise bad_request(f'query parameter {name}: "{text}" is not a whole number') from None
+    if not -(2**63) <= number < 2**63:
+        raise bad_request(f'query parameter {name}: "{text}" is not a number of 64 bits')
+    return number

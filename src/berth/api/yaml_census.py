@@ -1,0 +1,75 @@
+"""YAML counted before it is read: what is nested too deeply or grows too much by its aliases is refused.
+
+The C parser recurses without a limit of its own, and a few lines of aliases can stand for billions of values, so the
+events of a document are counted before anything is built from it. Configuration files, kubeconfigs and the bodies that
+the embedded API server is sent come by here.
+"""
+
+from typing import Any
+
+import yaml
+
+MAX_DEPTH = 200
+MAX_NODES = 500_000
+
+PARSER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+"""PyYAML's, on libyaml where that is there: slower without, the same otherwise."""
+
+
+class UnreasonableYAML(ValueError):  # noqa: N818 - it says what the document is
+    """A document that nobody with an object in mind writes."""
+
+
+def refuse_bombs(text: str | bytes, max_depth: int = MAX_DEPTH, max_nodes: int = MAX_NODES) -> None:
+    """Raise `UnreasonableYAML` for a document that is too deep or too large; `yaml.YAMLError` where it is no YAML."""
+    _Census(max_depth, max_nodes).take(text)
+
+
+class _Census:
+    """Counts the nodes of a document as they will be once every alias is followed."""
+
+    __slots__ = ("_anchored", "_max_depth", "_max_nodes", "_open", "_total")
+
+    def __init__(self, max_depth: int, max_nodes: int) -> None:
+        self._max_depth = max_depth
+        self._max_nodes = max_nodes
+        self._anchored: dict[str, int] = {}
+        self._open: list[tuple[str | None, int]] = []  # anchor, and the total when the collection began
+        self._total = 0
+
+    def take(self, text: str | bytes) -> None:
+        """Raise for a document that is too deep or too large."""
+        for event in yaml.parse(text, Loader=PARSER):
+            if isinstance(event, yaml.CollectionStartEvent):
+                self._begin(event.anchor)
+            elif isinstance(event, yaml.CollectionEndEvent):
+                self._end()
+            elif isinstance(event, yaml.AliasEvent):
+                self._add(self._size_of(event.anchor or ""))
+            elif isinstance(event, yaml.ScalarEvent):
+                self._add(1)
+                if event.anchor:
+                    self._anchored[event.anchor] = 1
+
+    def _begin(self, anchor: str | None) -> None:
+        self._open.append((anchor, self._total))
+        if len(self._open) > self._max_depth:
+            raise UnreasonableYAML(f"it is nested more than {self._max_depth} levels deep")
+        if anchor:
+            self._anchored.pop(anchor, None)
+        self._add(1)
+
+    def _end(self) -> None:
+        anchor, before = self._open.pop()
+        if anchor:
+            self._anchored[anchor] = self._total - before
+
+    def _size_of(self, anchor: str) -> int:
+        if any(anchor == name for name, _ in self._open):
+            raise UnreasonableYAML(f"the alias *{anchor} stands inside of what it names")
+        return self._anchored.get(anchor, 1)  # one that nothing defines is told by the loader
+
+    def _add(self, nodes: int) -> None:
+        self._total += nodes
+        if self._total > self._max_nodes:
+            raise UnreasonableYAML(f"it stands for more than {self._max_nodes} values")
