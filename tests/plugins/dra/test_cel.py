@@ -26,6 +26,10 @@ MEMORY = f'device.capacity["{DRIVER}"].memory'
 OWN = f'device.attributes["{DRIVER}"]'
 
 
+TEN = "[1,2,3,4,5,6,7,8,9,10]"
+ENDLESS = f"{TEN}.all(a, " * 8 + "true" + ")" * 8
+
+
 @pytest.mark.parametrize(
     ("expression", "expected"),
     [
@@ -81,6 +85,7 @@ def test_expressions(expression, expected):
         ("?!", "CEL compile error: compilation failed: .*"),
         ("1", "CEL compile error: must evaluate to bool or the unknown type, not int"),
         ("nobody == 1", "undeclared reference to 'nobody'"),
+        (ENDLESS, "CEL runtime error: Iteration budget exceeded"),
     ],
 )
 def test_what_is_wrong_with_an_expression(expression, said):

@@ -4,7 +4,8 @@ An expression and a device go in, yes or no comes out; `allocator.py` asks. The 
 by cel-expr-python, the CEL project's own library, to which Kubernetes' quantities and semantic versions are added
 here. Values of the two are passed to CEL as maps of one entry, since it knows no types of ours.
 Source: k8s.io/dynamic-resource-allocation/cel, v1.36. Deviations: what is wrong with a capacity's or version's type is
-found when an expression runs, not when it is compiled; running costs are not limited, the API server has seen to that.
+found when an expression runs, not when it is compiled; costs are limited by the library's count of iterations and not
+by Kubernetes' units, which the API server has seen to.
 """
 
 from collections import OrderedDict
@@ -61,7 +62,7 @@ class DeviceView:
             raise CelError(f"CEL runtime error: {self._fault}")
         if self._activation is None:
             self._activation = _environment().Activation({"device": self._data})
-        result = selector.expression.eval(activation=self._activation)
+        result = _evaluated(selector, activation=self._activation)
         if isinstance(result.value(), bool):
             return bool(result.value())
         return self._matches_with_domains(selector, result)
@@ -74,7 +75,7 @@ class DeviceView:
         ].keys():
             data["attributes"].setdefault(missed, {})
             data["capacity"].setdefault(missed, {})
-            result = selector.expression.eval(data={"device": data})
+            result = _evaluated(selector, data={"device": data})
         if isinstance(result.value(), bool):
             return bool(result.value())
         raise CelError(_runtime_error(result))
@@ -111,6 +112,15 @@ def _compile(text: str) -> CompiledSelector | CelError:
     if kind not in ("bool", "dyn"):
         return CelError(f"CEL compile error: must evaluate to bool or the unknown type, not {kind}")
     return CompiledSelector(expression, text)
+
+
+def _evaluated(selector: CompiledSelector, **given: Any) -> Any:
+    """Return what the library says, errors of the expression included; raises `CelError` where it gives up."""
+    try:
+        return selector.expression.eval(**given)
+    except RuntimeError as error:
+        told = str(error).removeprefix("INTERNAL: ").removesuffix(" [INTERNAL]")
+        raise CelError(f"CEL runtime error: {told}") from None
 
 
 def _missing_key(result: Any) -> str | None:
