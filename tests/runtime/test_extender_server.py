@@ -158,6 +158,25 @@ async def test_errors_go_where_the_protocol_has_a_place_for_them():
         assert (await post(server, "filter", {}, headers={"Host": "evil.example"}))[0] == 403
 
 
+async def test_a_web_page_cannot_have_a_pod_bound():
+    """A form on any page may post text/plain to 127.0.0.1 without asking first, but the browser adds Origin (Fetch)."""
+    world = World(nodes=1)
+    meta = pod_of(world)["metadata"]
+    args = {"PodName": "web", "PodNamespace": "default", "PodUID": meta["uid"], "Node": "node-0"}
+    async with serving(world.transport) as server:
+        for header, value in (("Origin", "null"), ("Origin", server.address), ("Sec-Fetch-Site", "cross-site")):
+            assert (await post(server, "bind", args, headers={header: value}))[0] == 403
+        assert "nodeName" not in world.pod("web")["spec"]
+
+
+async def test_a_request_that_is_too_long_is_the_clients_fault(monkeypatch, caplog):
+    monkeypatch.setattr("berth.runtime.extender_server.MAX_REQUEST_BYTES", 1000)
+    async with serving(None) as server:
+        for verb in ("filter", "bind"):
+            assert (await post(server, verb, b" " * 2000))[0] == 413
+    assert caplog.records == []
+
+
 async def test_a_plugins_bug_is_an_error_and_the_server_goes_on():
     world = World(nodes=1)
     world.add_nodes(1, first=7)

@@ -68,7 +68,9 @@ class ExtenderServer:
         self._transport = transport
         self._where = host, port, tls
         # On loopback a web page must not get in by a name of its own; elsewhere services have names.
-        self._middlewares = [refuse_foreign_hosts] if ipaddress.ip_address(host).is_loopback else []
+        self._middlewares = [refuse_web_pages]
+        if ipaddress.ip_address(host).is_loopback:
+            self._middlewares.append(refuse_foreign_hosts)
         self._runner: web.AppRunner | None = None
         self.core = self._make_core()  # also where a configuration that cannot be used is found out
         self._answers = ExtenderAnswers(self.core)
@@ -233,6 +235,14 @@ class ExtenderServer:
                 _log.exception("%s broke because of a bug; going on without it", event.kind)
 
 
+@web.middleware
+async def refuse_web_pages(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """No web page has a pod bound: a browser says where a request comes from, kube-scheduler does not."""
+    if "Origin" in request.headers or "Sec-Fetch-Site" in request.headers:
+        return web.Response(status=403, text="requests of web pages are not answered here\n")
+    return await handler(request)
+
+
 def _handler(verb: str, answer: Callable[[bytes], Any]) -> Handler:
     """Answer one verb. What goes wrong is in filter's `Error`; the others have none, and answer with status 500."""
 
@@ -241,6 +251,8 @@ def _handler(verb: str, answer: Callable[[bytes], Any]) -> Handler:
             return _json(answer(await request.read()))
         except (wire.WireError, AnswerError, ObjectError) as error:
             problem = str(error)
+        except (web.HTTPException, ConnectionError):  # too long, or the client went away
+            raise
         except Exception as bug:  # most likely a plugin's
             _log.exception("%s broke because of a bug, most likely in a plugin", verb)
             problem = f"{type(bug).__name__}: {bug}"
