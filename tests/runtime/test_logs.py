@@ -72,3 +72,23 @@ def test_a_bug_brings_its_traceback(stream):
     except ValueError as error:
         logging.getLogger("berth.x").error("it broke", exc_info=error)
     assert "ValueError: a bug" in stream.getvalue()
+
+
+def test_nothing_that_is_logged_passes_for_another_record(stream):
+    logs.set_up("text", 2, stream)
+    logger = logging.getLogger("berth.x")
+    logger.warning("pod %s is odd", "a\nE0101 00:00:00.000000 1 x.go:1] all is lost\r\x1b[31m\u202e\x9b")
+    logs.structured(logger, logs.level(2), "Bound", pod="a\nb\x9b")
+    try:
+        raise ValueError("bug\nE0101 it goes on")
+    except ValueError as error:
+        logger.error("it broke", exc_info=error)
+    lines = stream.getvalue().split("\n")
+    assert [line[0] for line in lines if line and line[0] != "\t"] == ["W", "I", "E"]
+    assert lines[1].endswith("all is lost\\r\\x1b[31m\\u202e\\x9b is odd")
+    assert lines[2].endswith('pod="a\\nb\\x9b"')
+
+
+def test_other_formats_can_be_as_legible():
+    record = logging.LogRecord("x", logging.WARNING, "x.py", 1, "a\n\x1b%s", ("b",), None)
+    assert logs.LegibleFormatter("%(levelname)s: %(message)s").format(record) == "WARNING: a\n\t\\x1bb"

@@ -125,8 +125,11 @@ async def _run(
 ) -> None:
     """Bring everything up, with a scheduler if there are gates; wait for a signal or for the scheduler to fail; end."""
     from berth.cli.in_process import InProcessScheduler
+    from berth.runtime.logs import LegibleFormatter
 
-    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
+    handler = logging.StreamHandler()
+    handler.setFormatter(LegibleFormatter("%(levelname)s %(name)s: %(message)s"))
+    logging.basicConfig(level=logging.WARNING, handlers=[handler])
     stopped = asyncio.create_task(stop_on_signals().wait())
     scheduler = InProcessScheduler(cluster.store, scheduler_port, gates) if gates is not None else None
     served = ""

@@ -35,6 +35,14 @@ def structured(logger: logging.Logger, at: int, message: str, **fields: Any) -> 
         logger.log(at, "%s", message, extra={"fields": fields}, stacklevel=2)
 
 
+class LegibleFormatter(logging.Formatter):
+    """Whatever the format, a record's first line is its only one that is not indented."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """One record."""
+        return legible(super().format(record))
+
+
 class TextFormatter(logging.Formatter):
     """`Lmmdd hh:mm:ss.uuuuuu   pid file:line] message`, as klog; fields follow as `name=value`."""
 
@@ -44,7 +52,7 @@ class TextFormatter(logging.Formatter):
         letter = _LETTERS.get(record.levelno, "I")
         place = f"{record.filename}:{record.lineno}"
         line = f"{letter}{when:%m%d %H:%M:%S.%f} {record.process:7d} {place}] {as_text(record)}"
-        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+        return legible(f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line)
 
 
 class JsonFormatter(logging.Formatter):
@@ -64,6 +72,24 @@ class JsonFormatter(logging.Formatter):
         else:
             fields["v"] = max(0, logging.INFO - record.levelno)
         return msgspec.json.encode(fields | getattr(record, "fields", {})).decode()
+
+
+def legible(text: str) -> str:
+    """Return a record's text, so that nothing in it passes for a record of its own or steers a terminal.
+
+    Names and messages come from whoever may write objects. Further lines are indented, other characters that cannot be
+    printed are escaped.
+    """
+    if text.isprintable():
+        return text
+    first, *further = map(_escaped, text.split("\n"))
+    return "\n".join([first, *(f"\t{line}" if line else "" for line in further)])
+
+
+def _escaped(line: str) -> str:
+    if line.isprintable():
+        return line
+    return "".join(one if one.isprintable() or one == "\t" else one.encode("unicode_escape").decode() for one in line)
 
 
 def as_text(record: logging.LogRecord) -> str:
