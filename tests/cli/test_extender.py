@@ -1,12 +1,13 @@
 """`berth extender`: what it says of what it is given, and a process that answers."""
 
 import json
+import ssl
 import urllib.request
 
 import pytest
 from click.testing import CliRunner
 
-from berth.cli.extender import command
+from berth.cli.extender import command, is_open
 from berth.testing.builders import make_node, make_pod
 from tests.e2e.processes import Process
 from tests.kube.servers import Certificates
@@ -76,6 +77,17 @@ def test_certificates_that_do_not_belong_together(tmp_path):
     assert mixed.exit_code == 2 and "the certificates cannot be used" in mixed.output
     no_use = run("--without-cluster", "--client-ca-file", made.ca)
     assert no_use.exit_code == 2 and "--client-ca-file needs --tls-cert-file" in no_use.output
+
+
+@pytest.mark.parametrize(
+    ("host", "is_loopback"), [("127.0.0.1", True), ("::1", True), ("10.0.0.1", False), ("::", False)]
+)
+def test_who_is_answered(host, is_loopback):
+    """Certificates of the server's alone keep nobody out."""
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    assert [is_open(host, None), is_open(host, tls)] == [not is_loopback] * 2
+    tls.verify_mode = ssl.CERT_REQUIRED
+    assert not is_open(host, tls)
 
 
 def test_a_process_that_answers_and_ends_cleanly(tmp_path, config):

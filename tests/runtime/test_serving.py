@@ -184,7 +184,8 @@ async def test_a_second_address_serves_the_same(world):
     server = HealthServer(scheduler, metrics, config, port=secure, also=also)
     await server.start()
     try:
-        assert server.address.endswith(f":{secure}")
+        assert server.addresses == [f"http://127.0.0.1:{secure}", f"http://127.0.0.1:{insecure}"]
+        assert server.address == server.addresses[0]
         async with aiohttp.ClientSession() as session:
             client = Client(session, f"http://127.0.0.1:{insecure}")
             assert await client.text("/healthz") == (200, "ok")

@@ -147,6 +147,12 @@ def _tls(certificate: Path | None, key: Path | None, client_ca: Path | None) -> 
     return context
 
 
+def is_open(host: str, tls: ssl.SSLContext | None) -> bool:
+    """Say whether anybody from other machines is answered."""
+    asks_who = tls is not None and tls.verify_mode == ssl.CERT_REQUIRED
+    return not asks_who and not ipaddress.ip_address(host).is_loopback
+
+
 async def _serve(
     config: SchedulerConfiguration, access: "ClusterAccess | None", host: str, port: int, tls: ssl.SSLContext | None
 ) -> None:
@@ -167,6 +173,8 @@ async def _serve(
         await server.start()
         name = config.profiles[0].scheduler_name
         followed = "no cluster" if access is None else access.description
+        if is_open(host, tls):
+            click.echo(f"warning: whoever reaches {host} may have pods bound; use --client-ca-file", err=True)
         click.echo(f"serving the plugins of profile {name} at {server.address}, following {followed}; Ctrl-C ends it")
         await server.run(stop)
     except PortTaken as error:

@@ -144,7 +144,10 @@ async def _run(config: SchedulerConfiguration, access: "ClusterAccess", flags: S
     _debug_on_signal(scheduler)
     try:
         await server.start()
-        _log.info("connecting to %s; serving health and metrics at %s", access.description, server.address or "none")
+        where = " and ".join(server.addresses) or "no port"
+        _log.info(
+            "scheduling as %s for %s; serving health and metrics at %s", config.generation, access.description, where
+        )
         await scheduler.run(stop)
     except (LeadershipLost, PortTaken) as error:
         raise _Ended(str(error)) from None

@@ -45,7 +45,7 @@ class Listener(NamedTuple):
 class HealthServer:
     """Serves one live scheduler; with port 0 it serves nothing, as kube-scheduler's flag says."""
 
-    __slots__ = ("_checks", "_config", "_debugging", "_listeners", "_metrics", "_runner", "address")
+    __slots__ = ("_checks", "_config", "_debugging", "_listeners", "_metrics", "_runner", "addresses")
 
     def __init__(
         self,
@@ -65,8 +65,13 @@ class HealthServer:
         wanted = (Listener(host, port), also)
         self._listeners = [listener for listener in wanted if listener is not None and listener.port]
         self._runner: web.AppRunner | None = None
-        self.address = ""
-        """Where it listens, once started; the first address if there are several."""
+        self.addresses: list[str] = []
+        """Where it listens, once started."""
+
+    @property
+    def address(self) -> str:
+        """The first of the addresses, empty for none."""
+        return self.addresses[0] if self.addresses else ""
 
     async def start(self) -> None:
         """Listen; raises `PortTaken`."""
@@ -92,7 +97,8 @@ class HealthServer:
                 return
             await self.stop()
             raise PortTaken(problem) from None
-        self.address = self.address or f"http://{listener.host}:{listener.port}"
+        host = f"[{listener.host}]" if ":" in listener.host else listener.host
+        self.addresses.append(f"http://{host}:{listener.port}")
 
     async def stop(self) -> None:
         """Stop listening; safe to call twice."""
