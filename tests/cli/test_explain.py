@@ -1,13 +1,15 @@
 """`berth explain` against a scheduler that answers as the real one does."""
 
+import io
 import json
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 from click.testing import CliRunner
+from rich.console import Console
 
-from berth.cli.explain import command
+from berth.cli.explain import command, show
 from berth.cli.pod_record import sentences
 
 SCHEDULED = {
@@ -141,3 +143,12 @@ def test_without_a_usable_kubeconfig_both_reasons_are_told(scheduler, tmp_path):
     assert result.exit_code == 1
     assert "nothing is known of that pod" in result.output
     assert str(tmp_path / "nothing") in result.output
+
+
+def test_no_message_steers_the_terminal():
+    """As kubectl has it since CVE-2021-25743: names and claims are whatever somebody wrote."""
+    decision = {**SCHEDULED["decision"], "summary": "claim \x1b]0;evil\x07 not found\nsecond"}
+    out = io.StringIO()
+    show({**SCHEDULED, "decision": decision}, Console(file=out, width=150))
+    assert "\x1b" not in out.getvalue()
+    assert "claim \\x1b]0;evil\\x07 not found" in out.getvalue()

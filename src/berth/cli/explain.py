@@ -12,6 +12,8 @@ from urllib.parse import quote, urlencode
 
 import click
 
+from berth.runtime.logs import legible
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -100,7 +102,7 @@ def _tell_record(kubeconfig: str, namespace: str, pod: str, why: str, as_json: b
     if as_json:
         click.echo(json.dumps(record, indent=2))
         return
-    click.echo("\n".join(sentences(record)))
+    click.echo("\n".join(map(legible, sentences(record))))
     click.echo(f"(only what the cluster has on record: {why})", err=True)
 
 
@@ -122,6 +124,7 @@ def _refusal(refusal: urllib.error.HTTPError, namespace: str, pod: str) -> str:
 
 def show(report: Json, console: "Console") -> None:
     """Print a report: the outcome, the scores, who was ruled out, and what is waited for."""
+    report = _legible(report)
     decision, pending = report["decision"], report["pending"]
     if decision is not None:
         _show_outcome(decision, console)
@@ -131,6 +134,15 @@ def show(report: Json, console: "Console") -> None:
             _show_node(node, decision, console)
     if pending is not None:
         _show_pending(pending, console)
+
+
+def _legible(value: Any) -> Any:
+    """A report without what would steer the terminal: messages quote what whoever may create pods wrote into them."""
+    if isinstance(value, dict):
+        return {name: _legible(part) for name, part in value.items()}
+    if isinstance(value, list):
+        return [_legible(part) for part in value]
+    return legible(value) if isinstance(value, str) else value
 
 
 def _show_outcome(decision: Json, console: "Console") -> None:

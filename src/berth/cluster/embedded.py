@@ -93,7 +93,7 @@ class EmbeddedCluster:
 
 
 def make_controllers(client: Client, settings: ClusterSettings) -> list[Controller]:
-    """All controllers of an embedded cluster, its kubelet and drivers included; DaemonSets have none yet."""
+    """All controllers of an embedded cluster, its kubelet and drivers included; DaemonSets and CronJobs have none."""
     return [
         DeploymentController(client),
         ReplicaSetController(client),
