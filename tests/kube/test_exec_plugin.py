@@ -107,6 +107,8 @@ async def test_cluster_information_on_request(tmp_path):
     [
         ("", "printed no ExecCredential that can be read"),
         ("token", "printed no ExecCredential that can be read"),
+        ("[" * 100_000, "printed no ExecCredential that can be read"),
+        ('{"status":{"x":' + "[" * 100_000 + "]" * 100_000 + "}}", "nested too deeply"),
         ('{"kind":"Pod","apiVersion":"v1"}', f"printed v1 Pod, expected {V1} ExecCredential"),
         ("{}", "printed no apiVersion without kind"),
         (json.dumps({"kind": "ExecCredential", "apiVersion": V1}), "neither a token nor a client certificate"),

@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from berth.api.untrusted import UNREADABLE, problem_of
 from berth.kube.credentials import Credential, CredentialError
 from berth.kube.kubeconfig import ExecConfig
 
@@ -139,8 +140,8 @@ class ExecPlugin:
     def _read(self, output: bytes) -> tuple[Credential, datetime | None]:
         try:
             answer = msgspec.json.decode(output, type=_ExecCredential)
-        except msgspec.DecodeError as error:
-            raise self._error(f"printed no ExecCredential that can be read: {error}") from error
+        except UNREADABLE as error:
+            raise self._error(f"printed no ExecCredential that can be read: {problem_of(error)}") from error
         if answer.kind != "ExecCredential" or answer.api_version != self._config.api_version:
             raise self._error(
                 f"printed {answer.api_version or 'no apiVersion'} {answer.kind or 'without kind'}, "
