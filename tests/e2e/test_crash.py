@@ -32,10 +32,9 @@ def start(tmp_path, cluster):
     started = []
 
     def run():
-        one = Process(
-            tmp_path / "run.log", "run", "--config", config, "--kubeconfig", tmp_path / "cluster" / "kubeconfig",
-            "--secure-port", free_port(),
-        )  # fmt: skip
+        # A log for each: what one of them said does not mean that the next is as far.
+        log, kubeconfig = tmp_path / f"run-{len(started)}.log", tmp_path / "cluster" / "kubeconfig"
+        one = Process(log, "run", "--config", config, "--kubeconfig", kubeconfig, "--secure-port", free_port())
         started.append(one)
         return one
 
