@@ -71,6 +71,9 @@ def same_verdicts(plugin, pod, table):
             if table.valid[row]:
                 assert (describe(code) if code else None) == plain[row]
                 found[table.names[row]] = plain[row]
+    for row in range(table.capacity) if hasattr(plugin, "filter_row") else ():
+        code = plugin.filter_row(state, pod, table, row)
+        assert (describe(code) if code else None) == plain.get(row), f"row {row} by itself"
     return found
 
 
@@ -87,6 +90,8 @@ def same_scores(plugin, pod, table):
             if table.valid[row]:
                 assert score == plain[row]
                 found[table.names[row]] = score
+    for row, score in plain.items() if hasattr(plugin, "score_row") else ():
+        assert plugin.score_row(state, pod, table, row) == score, f"row {row} by itself"
     return found
 
 
