@@ -90,7 +90,7 @@ def test_a_placed_pod_is_explained(scheduler):
     assert Scheduler.asked == ["/debug/decisions/default/web?node=n3&allNodes=true"]
 
 
-@pytest.mark.parametrize("arguments", [("big", "-n", "other"), ("other/big",)])
+@pytest.mark.parametrize("arguments", [("big", "-n", "other"), ("other/big",), ("pod/big", "-n", "other")])
 def test_a_pending_pod_says_what_it_waits_for(scheduler, arguments):
     result = run(*arguments, "--server", scheduler)
     assert result.exit_code == 0, result.output

@@ -52,10 +52,13 @@ def command(
 ) -> None:
     """Tell why POD went where it went, or why it is pending.
 
-    POD is a name, or NAMESPACE/NAME. The scheduler remembers the decisions about the most recent pods only.
+    POD is a name, NAMESPACE/NAME, or pod/NAME as kubectl prints it. The scheduler remembers the decisions about the
+    most recent pods only.
     """
-    if "/" in pod:
-        namespace, _, pod = pod.partition("/")
+    before, slash, name = pod.partition("/")
+    if slash:
+        pod = name
+        namespace = namespace if before in ("pod", "pods") else before
     try:
         report = _ask(server, namespace, pod, nodes, all_nodes)
     except click.ClickException as unknown:
