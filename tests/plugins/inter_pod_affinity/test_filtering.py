@@ -8,6 +8,7 @@ from berth.framework.status import Code
 from berth.plugins.inter_pod_affinity import InterPodAffinity, InterPodAffinityArgs
 from berth.plugins.inter_pod_affinity.filtering import REASON_AFFINITY, REASON_ANTI_AFFINITY, REASON_EXISTING
 from berth.testing.builders import make_namespace, make_node, make_pod
+from berth.testing.virtual import VirtualCluster
 from tests.plugins.topology_support import HOST, SKIPPED, ZONE, cluster, prepared, rejected, verdicts, zoned
 
 WEB, DB = {"app": "web"}, {"app": "db"}
@@ -288,3 +289,17 @@ def test_both_forms_say_what_the_documentation_says(labels, placed, pod):
         *(built(f"p{i}", other).node(node) for i, (node, other) in enumerate(running_pods)),
     )
     assert rejected_in(handle, built("new", pod)) == expected_rejections(nodes, running_pods, pod)
+
+
+def test_a_term_that_had_no_domain_counts_once_its_node_has_the_label():
+    """A plugin that skipped pods of a shape must not go on when a node's label gives a running pod's term a domain."""
+    found = VirtualCluster(make_node("n").capacity(cpu="64", memory="64Gi"), make_namespace("default"))
+    found.put(make_pod("guard").request(cpu="1").pod_anti_affinity(ZONE, {"app": "web"}).node("n"))
+    for number in range(4):
+        found.put(make_pod(f"p{number}").label("app", "web").request(cpu="1"))
+    found.run()
+    assert len(found.core.cache.states()) == 5
+    found.put(make_node("n").capacity(cpu="64", memory="64Gi").zone("a"))
+    found.put(make_pod("late").label("app", "web").request(cpu="1"))
+    found.run()
+    assert "didn't satisfy existing pods anti-affinity rules" in found.patches("late")[0].message

@@ -1,6 +1,6 @@
 """The InterPodAffinity plugin; see the package's docstring."""
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import ClassVar
 
 import msgspec
@@ -93,8 +93,8 @@ class InterPodAffinity:
         return None
 
     def pre_filter_version(self, pod: PodInfo) -> int | None:
-        """Skip pods without terms of their own until the terms of running pods change."""
-        return None if pod.has_pod_affinity else self._index.terms_version
+        """Skip pods that no term speaks of, theirs or a running pod's, until running pods' terms change."""
+        return self._silence(pod, (REQUIRED_ANTI_AFFINITY,))
 
     def add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, node: NodeView) -> Status | None:
         """Count a pod in a what-if."""
@@ -137,7 +137,7 @@ class InterPodAffinity:
 
     def pre_score_version(self, pod: PodInfo) -> int | None:
         """Likewise."""
-        return self.pre_filter_version(pod)
+        return self._silence(pod, (REQUIRED_AFFINITY, PREFERRED_AFFINITY, PREFERRED_ANTI_AFFINITY))
 
     def score(self, state: CycleState, pod: PodInfo, node: NodeView) -> int:
         """Return the sum of the weights in the node's domains; may be negative."""
@@ -188,6 +188,12 @@ class InterPodAffinity:
             yield from self._matching(REQUIRED_AFFINITY, pod, self._hard_weight)
         yield from self._matching(PREFERRED_AFFINITY, pod, 1)
         yield from self._matching(PREFERRED_ANTI_AFFINITY, pod, -1)
+
+    def _silence(self, pod: PodInfo, kinds: Iterable[TermKind]) -> int | None:
+        """Return how long no term will speak of the pod; None where one does, if only about nodes without the label."""
+        if pod.has_pod_affinity or any(self._index.matching_terms(kind, pod) for kind in kinds):
+            return None
+        return self._index.terms_version
 
     def _change(self, state: CycleState, other: PodInfo, node: NodeView, amount: int) -> Status | None:
         try:
