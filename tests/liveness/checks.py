@@ -88,8 +88,12 @@ def check_memory(life):
 
 
 def is_quiet(core):
-    """Whether all that the scheduler knows is what the API server knows."""
-    return not (
+    """Whether all that the scheduler knows is what the API server knows.
+
+    A nomination that ended with its node is taken back when the pod is tried next: until then it stands in its status.
+    """
+    told = all(q.pod.status.nominated_node_name == (core.nominator.node_of(q.pod.uid) or "") for q in core.queue)
+    return told and not (
         core.is_cycle_open or core.cache.assumed_count or len(core.queue.in_flight) or len(core.objects.assumed)
     )
 
