@@ -239,3 +239,15 @@ def test_traces_are_kept_for_recent_pods_only():
     assert len(found.core.trace) == 256
     assert "default/p299" in found.core.trace
     assert "default/p0" not in found.core.trace
+
+
+def test_a_nomination_ends_with_its_node_even_for_a_pod_that_is_held_back():
+    """It would else stand in the status of a pod that is not tried, and a new scheduler would believe it."""
+    found = cluster(node("n1"), node("n2"))
+    found.put(pod("held").gate("later").nominated("n1"))
+    found.run()
+    assert found.core.nominator.node_of("default/held") == "n1"
+    found.delete("Node", "n1")
+    found.run()
+    assert found.core.nominator.node_of("default/held") is None
+    assert found.pod("held").status.nominated_node_name == ""

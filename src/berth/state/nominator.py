@@ -12,12 +12,13 @@ from berth.state.pod_info import PodInfo
 class Nominator:
     """Which pods are nominated to which node."""
 
-    __slots__ = ("_by_node", "_node_of", "_released", "_watchers")
+    __slots__ = ("_by_node", "_homeless", "_node_of", "_released", "_watchers")
 
     def __init__(self) -> None:
         self._node_of: dict[str, str] = {}
         self._by_node: dict[str, dict[str, PodInfo]] = {}
         self._released: list[tuple[PodInfo, str]] = []
+        self._homeless: list[PodInfo] = []
         self._watchers: list[set[str]] = []
 
     def __len__(self) -> int:
@@ -48,8 +49,14 @@ class Nominator:
         pods = tuple(self._by_node.pop(node_name, {}).values())
         for pod in pods:
             del self._node_of[pod.uid]
+        self._homeless += pods
         self._note(node_name)
         return pods
+
+    def take_homeless(self) -> list[PodInfo]:
+        """Return, once, whose nominations have ended with their node and have not been replaced."""
+        homeless, self._homeless = self._homeless, []
+        return [pod for pod in homeless if pod.uid not in self._node_of]
 
     def take_released(self) -> list[tuple[PodInfo, str]]:
         """Return, once, which pods gave up which nodes and have not been promised them again."""
