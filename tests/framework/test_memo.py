@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from berth.framework.cycle_state import CycleState
 from berth.framework.interface import Dependency, Objects
-from berth.framework.memo import JOURNAL_AT_MOST, DependencySet, MemoEntry, MemoKey, Memos, Slot, row_form
+from berth.framework.memo import DependencySet, MemoKey, Memos, Slot, row_form
+from berth.framework.memo_entry import JOURNAL_AT_MOST, MemoEntry
 from berth.framework.sums import UNRANKED, Sums
 from berth.state.cache import Cache
 from berth.state.objects import ObjectStore

@@ -4,28 +4,24 @@ A key says whose answer it is (plugin, point, pod fragment). An entry remembers 
 everything its plugin depends on; rows that changed since are computed again, and if more than rows may have changed,
 all of them. Results never depend on this: with `enabled` off every column is computed afresh.
 
-Columns are repaired in place. Who must look at one later (the trace of decisions) takes a `ColumnSnapshot`, which
-undoes the repairs made since; taking one costs nothing.
-
 A column is kept from the second time on that it is asked for: pods of which no two are alike would fill the memory
 with columns that nobody asks for again.
 """
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from berth.framework.cycle_state import CycleState
 from berth.framework.interface import Dependencies, Dependency, Objects, Rows
+from berth.framework.memo_entry import Column, MemoEntry
 from berth.state.cache import Cache
 from berth.state.objects import ObjectStore
 from berth.state.pod_info import PodInfo
 from berth.state.table import NodeTable
 
-Column = NDArray[Any]
 Compute = Callable[[Rows], tuple[Column, Any]]
 """Computes a column for some rows, with whatever goes with it (a filter's `describe`)."""
 
@@ -39,32 +35,6 @@ FEW_ROWS = 2
 
 SEEN_AT_MOST = 1 << 14
 """So many keys that were asked for once are remembered."""
-
-JOURNAL_AT_MOST = 64
-"""After so many repairs, or as many rows as there are, a column is copied: snapshots of the old one need undo no more
-than these, and a journal is never much larger than its column."""
-
-NOTHING = np.zeros(0)
-
-Journal = list[tuple[NDArray[np.intp] | int, Any]]
-"""Rows, or one, and what was there before."""
-
-
-class ColumnSnapshot(NamedTuple):
-    """A column as it was at one moment, however often it has been repaired since."""
-
-    column: Column
-    journal: Journal
-    repairs: int
-
-    def values(self) -> Column:
-        """Return the column as it was; do not write to it."""
-        if len(self.journal) == self.repairs:
-            return self.column
-        column = self.column.copy()
-        for rows, before in reversed(self.journal[self.repairs :]):
-            column[rows] = before
-        return column
 
 
 class DependencySet:
@@ -110,81 +80,6 @@ class MemoKey:
 
     def __eq__(self, other: object) -> bool:
         return self is other or (isinstance(other, MemoKey) and self.parts == other.parts)
-
-
-class MemoEntry:
-    """One column and what it is valid for. `epoch` differs each time the whole column was computed."""
-
-    __slots__ = (
-        "_journal",
-        "_journaled",
-        "_snapshot",
-        "column",
-        "epoch",
-        "extra",
-        "is_kept",
-        "made",
-        "node_position",
-        "pod_position",
-        "used",
-        "versions",
-    )
-
-    def __init__(self) -> None:
-        self.is_kept = False
-        self.used = 0
-        """When it was last asked for, in refreshes of `Memos`."""
-        self.versions: tuple[int, ...] = ()
-        self.node_position = self.pod_position = -1
-        self.epoch = 0
-        self.column: Column = NOTHING
-        self.extra: Any = None
-        self._journal: Journal = []
-        self._journaled = 0
-        """How many rows the journal holds."""
-        self._snapshot: ColumnSnapshot | None = None
-        self.made: Any = None
-        """What its plugin's runner makes of the column as it stands; None once that has changed."""
-
-    def drop(self) -> None:
-        """Let go of the column: whoever still holds the entry must not hold the memory."""
-        self.is_kept = False
-        self.epoch = 0
-        self.set(NOTHING, None)
-
-    def set(self, column: Column, extra: Any) -> None:
-        """Take a column that was computed as a whole."""
-        self.column, self.extra = column, extra
-        self._journal, self._journaled = [], 0
-        self._changed()
-
-    def snapshot(self) -> ColumnSnapshot:
-        """Return the column as it is now."""
-        if self._snapshot is None:
-            self._snapshot = ColumnSnapshot(self.column, self._journal, len(self._journal))
-        return self._snapshot
-
-    def repair(self, rows: NDArray[np.intp], values: Column, extra: Any) -> None:
-        """Write new values to some rows, remembering the old ones."""
-        self._journaled += len(rows)
-        if len(self._journal) >= JOURNAL_AT_MOST or self._journaled > len(self.column):
-            self.column, self._journal, self._journaled = self.column.copy(), [], len(rows)
-        self._journal.append((rows, self.column[rows]))
-        self.column[rows] = values
-        self.extra = extra
-        self._changed()
-
-    def repair_row(self, row: int, value: int) -> None:
-        """Write a new value to one row, likewise."""
-        self._journaled += 1
-        if len(self._journal) >= JOURNAL_AT_MOST:
-            self.column, self._journal, self._journaled = self.column.copy(), [], 1
-        self._journal.append((row, self.column[row]))
-        self.column[row] = value
-        self._changed()
-
-    def _changed(self) -> None:
-        self._snapshot = self.made = None
 
 
 class Runner(Protocol):

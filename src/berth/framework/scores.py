@@ -21,7 +21,8 @@ from berth.framework.interface import (
     Rows,
     Scores,
 )
-from berth.framework.memo import ColumnSnapshot, Compute, DependencySet, MemoEntry, MemoKey, Memos, Slot, row_form
+from berth.framework.memo import Compute, DependencySet, MemoKey, Memos, Slot, row_form
+from berth.framework.memo_entry import ColumnSnapshot, MemoEntry
 from berth.framework.status import Status, error
 from berth.framework.sums import UNRANKED, Sums
 from berth.state.pod_info import PodInfo

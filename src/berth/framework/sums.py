@@ -10,7 +10,8 @@ from collections.abc import Hashable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from berth.framework.memo import MemoEntry, Memos
+from berth.framework.memo import Memos
+from berth.framework.memo_entry import MemoEntry
 
 Mask = NDArray[np.bool_]
 Int64 = NDArray[np.int64]

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from berth.framework.blame import PluginBrokenError
 from berth.framework.cycle_state import CycleState
 from berth.framework.interface import UNKNOWN, Codes, Dependencies, FilterColumn, Rows
-from berth.framework.memo import ColumnSnapshot, Compute, DependencySet, MemoEntry, MemoKey, Memos, Slot, row_form
+from berth.framework.memo import Compute, DependencySet, MemoKey, Memos, Slot, row_form
+from berth.framework.memo_entry import ColumnSnapshot, MemoEntry
 from berth.framework.status import Status, error, is_success, merged
 from berth.framework.sums import Sums
 from berth.state.pod_info import PodInfo

@@ -1,0 +1,113 @@
+"""One kept column, what it is valid for, and how it was before.
+
+Columns are repaired in place. Who must look at one later (the trace of decisions) takes a `ColumnSnapshot`, which
+undoes the repairs made since; taking one costs nothing. Kept and brought up to date by `memo.py`.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Column = NDArray[Any]
+
+JOURNAL_AT_MOST = 64
+"""After so many repairs, or as many rows as there are, a column is copied: snapshots of the old one need undo no more
+than these, and a journal is never much larger than its column."""
+
+NOTHING = np.zeros(0)
+
+Journal = list[tuple[NDArray[np.intp] | int, Any]]
+"""Rows, or one, and what was there before."""
+
+
+class ColumnSnapshot(NamedTuple):
+    """A column as it was at one moment, however often it has been repaired since."""
+
+    column: Column
+    journal: Journal
+    repairs: int
+
+    def values(self) -> Column:
+        """Return the column as it was; do not write to it."""
+        if len(self.journal) == self.repairs:
+            return self.column
+        column = self.column.copy()
+        for rows, before in reversed(self.journal[self.repairs :]):
+            column[rows] = before
+        return column
+
+
+class MemoEntry:
+    """One column and what it is valid for. `epoch` differs each time the whole column was computed."""
+
+    __slots__ = (
+        "_journal",
+        "_journaled",
+        "_snapshot",
+        "column",
+        "epoch",
+        "extra",
+        "is_kept",
+        "made",
+        "node_position",
+        "pod_position",
+        "used",
+        "versions",
+    )
+
+    def __init__(self) -> None:
+        self.is_kept = False
+        self.used = 0
+        """When it was last asked for, in refreshes of `Memos`."""
+        self.versions: tuple[int, ...] = ()
+        self.node_position = self.pod_position = -1
+        self.epoch = 0
+        self.column: Column = NOTHING
+        self.extra: Any = None
+        self._journal: Journal = []
+        self._journaled = 0
+        """How many rows the journal holds."""
+        self._snapshot: ColumnSnapshot | None = None
+        self.made: Any = None
+        """What its plugin's runner makes of the column as it stands; None once that has changed."""
+
+    def drop(self) -> None:
+        """Let go of the column: whoever still holds the entry must not hold the memory."""
+        self.is_kept = False
+        self.epoch = 0
+        self.set(NOTHING, None)
+
+    def set(self, column: Column, extra: Any) -> None:
+        """Take a column that was computed as a whole."""
+        self.column, self.extra = column, extra
+        self._journal, self._journaled = [], 0
+        self._changed()
+
+    def snapshot(self) -> ColumnSnapshot:
+        """Return the column as it is now."""
+        if self._snapshot is None:
+            self._snapshot = ColumnSnapshot(self.column, self._journal, len(self._journal))
+        return self._snapshot
+
+    def repair(self, rows: NDArray[np.intp], values: Column, extra: Any) -> None:
+        """Write new values to some rows, remembering the old ones."""
+        self._journaled += len(rows)
+        if len(self._journal) >= JOURNAL_AT_MOST or self._journaled > len(self.column):
+            self.column, self._journal, self._journaled = self.column.copy(), [], len(rows)
+        self._journal.append((rows, self.column[rows]))
+        self.column[rows] = values
+        self.extra = extra
+        self._changed()
+
+    def repair_row(self, row: int, value: int) -> None:
+        """Write a new value to one row, likewise."""
+        self._journaled += 1
+        if len(self._journal) >= JOURNAL_AT_MOST:
+            self.column, self._journal, self._journaled = self.column.copy(), [], 1
+        self._journal.append((row, self.column[row]))
+        self.column[row] = value
+        self._changed()
+
+    def _changed(self) -> None:
+        self._snapshot = self.made = None
