@@ -25,19 +25,36 @@ from tests.runtime.world import NODE, POD, configuration, until
 PODS = 60
 
 
+def now_and_then(rng, longest):
+    """Endless answers, True at random but at least once in every `longest`: what a test needs happens in any run."""
+    while True:
+        harmless = rng.randrange(longest)
+        yield from [False] * harmless
+        yield True
+        yield from [False] * (longest - 1 - harmless)
+
+
 class FlakyProxy:
-    """Passes requests on, and now and then does something nasty; `harm` counts what it did."""
+    """Passes requests on, and now and then does something nasty; `harm` counts what it did.
+
+    Each nasty thing has counts of its own, over what at least happens `PODS` times in a run: bindings asked for,
+    bindings answered, changes of pods told by a watch.
+    """
 
     def __init__(self, target, session, rng):
-        self._target, self._session, self._rng = target, session, rng
+        self._target, self._session = target, session
         self.harm = Counter()
+        self._lose_request = now_and_then(rng, 8)
+        self._lose_answer = now_and_then(rng, 8)
+        self._be_bad_gateway = now_and_then(rng, 8)
+        self._cut_watch = now_and_then(rng, 30)
         self._context = ssl.create_default_context()
         self._context.check_hostname = False
         self._context.verify_mode = ssl.CERT_NONE
 
     async def __call__(self, request):
         is_binding = request.path.endswith("/binding")
-        if is_binding and self._rng.random() < 0.15:
+        if is_binding and next(self._lose_request):
             self._break(request, "request lost")
         headers = {"Authorization": request.headers["Authorization"], "Accept": "application/json"}
         if "Content-Type" in request.headers:
@@ -49,9 +66,9 @@ class FlakyProxy:
             if request.query.get("watch") == "true" and answer.status == 200:
                 return await self._stream(request, answer)
             body = await answer.read()
-        if is_binding and self._rng.random() < 0.3:
-            if self._rng.random() < 0.5:
-                self._break(request, "answer lost")
+        if is_binding and next(self._lose_answer):
+            self._break(request, "answer lost")
+        if is_binding and next(self._be_bad_gateway):
             self.harm["bad gateway"] += 1
             return web.Response(status=502, text="<html>bad gateway</html>")
         return web.Response(status=answer.status, body=body, content_type="application/json")
@@ -60,7 +77,7 @@ class FlakyProxy:
         response = web.StreamResponse()
         await response.prepare(request)
         async for line in answer.content:
-            if b'"kind":"Pod"' in line and self._rng.random() < 0.03:
+            if b'"kind":"Pod"' in line and next(self._cut_watch):
                 await response.write(line[: len(line) // 2])
                 self._break(request, "watch cut")
             await response.write(line)
