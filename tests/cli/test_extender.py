@@ -102,7 +102,7 @@ def test_a_process_that_answers_and_ends_cleanly(tmp_path, config):
         nodes = [make_node(name).label("zone", zone).document for name, zone in (("n1", "a"), ("n2", "b"))]
         body = {"Pod": make_pod("p").document, "Nodes": {"items": nodes}, "NodeNames": None}
         request = urllib.request.Request(f"{url}/filter", json.dumps(body).encode(), method="POST")
-        with urllib.request.urlopen(request, timeout=10) as answer:
+        with urllib.request.urlopen(request, timeout=60) as answer:
             found = json.load(answer)
         assert [node["metadata"]["name"] for node in found["Nodes"]["items"]] == ["n1"]
         assert list(found["FailedAndUnresolvableNodes"]) == ["n2"]

@@ -47,7 +47,7 @@ class GpuExtender:
             json.dumps(binding).encode(),
             {"Content-Type": "application/json", "Authorization": f"Bearer {self._token}"},
         )
-        urllib.request.urlopen(request, context=self._tls, timeout=5).close()
+        urllib.request.urlopen(request, context=self._tls, timeout=60).close()
         return {"error": ""}
 
     def answer(self, path, body):

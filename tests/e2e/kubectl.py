@@ -14,7 +14,7 @@ import pytest
 
 KUBECTL = shutil.which(os.environ.get("KUBECTL", "kubectl"))
 OLDEST = (1, 28)
-WAIT_S = 60
+WAIT_S = 120
 
 
 def version():

@@ -17,7 +17,7 @@ from berth.kube.rate_limit import RateLimit
 from berth.kube.transport import MERGE_PATCH
 
 BERTH = Path(sys.executable).with_name("berth")
-WAIT_S = 45.0
+WAIT_S = 120.0
 
 CONFIG = """
 apiVersion: kubescheduler.config.k8s.io/v1

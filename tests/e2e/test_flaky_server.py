@@ -116,8 +116,8 @@ async def test_every_pod_is_bound_once_whatever_is_lost_on_the_way(tmp_path, see
         for number in range(PODS):
             body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": f"web-{number}"}}
             store.create(POD, "default", {**body, "spec": {"containers": [container]}})
-        await until(lambda: all(pod["spec"].get("nodeName") for pod in store.objects(POD)) or task.done(), 30)
-        await until(lambda: scheduler.core.cache.assumed_count == 0 and not scheduler.pending_calls["pod_binding"], 30)
+        await until(lambda: all(pod["spec"].get("nodeName") for pod in store.objects(POD)) or task.done())
+        await until(lambda: scheduler.core.cache.assumed_count == 0 and not scheduler.pending_calls["pod_binding"])
         stop.set()
         await task
     accepted = [record for record in store.bindings if record.accepted]

@@ -77,7 +77,7 @@ def test_a_watch_resumes_where_the_list_ended(core, namespace):
 
     actor = threading.Timer(0.05, act)
     actor.start()
-    for event in watch.stream(core.list_namespaced_pod, namespace, resource_version=version, timeout_seconds=10):
+    for event in watch.stream(core.list_namespaced_pod, namespace, resource_version=version, timeout_seconds=60):
         seen.append((event["type"], event["object"].metadata.name, event["object"].spec.node_name))
         if event["type"] == "DELETED":
             watch.stop()

@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 BERTH = Path(sys.executable).with_name("berth")
-WAIT_S = 60.0
+WAIT_S = 120.0
 
 
 class Up:

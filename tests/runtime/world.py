@@ -18,7 +18,7 @@ from berth.config.load import load_config
 from berth.runtime.scheduler import LiveScheduler
 
 POD, NODE, EVENT = RESOURCES["Pod"], RESOURCES["Node"], RESOURCES["Event"]
-WAIT_S = 10.0
+WAIT_S = 60.0
 
 
 class FaultyTransport:
