@@ -28,7 +28,8 @@ def cluster(tmp_path):
 @pytest.fixture
 def start(tmp_path, cluster):
     config = tmp_path / "config.yaml"
-    config.write_text(CONFIG % "false")
+    # No faster than this, so that there is something left to do when a slow machine comes to kill it.
+    config.write_text((CONFIG % "false").replace("qps: -1", "qps: 400, burst: 50"))
     started = []
 
     def run():
