@@ -9,8 +9,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
-import numpy as np
-from numpy.typing import NDArray
 
 from berth.api.codec import KINDS, decode
 from berth.config.errors import unsupported
@@ -21,6 +19,7 @@ from berth.config.load import default_config, legacy_default_config, load_config
 from berth.config.types import SchedulerConfiguration
 from berth.core import Core
 from berth.framework.registry import Registry
+from berth.framework.sums import BestRows
 from berth.generation import GENERATIONS
 from berth.intake import ObjectEvent
 from berth.state.table import NodeTable
@@ -85,6 +84,6 @@ def _kind_of(document: Mapping[str, Any]) -> str:
     return kind
 
 
-def smallest_name(table: NodeTable) -> Callable[[NDArray[np.intp]], int]:
+def smallest_name(table: NodeTable) -> Callable[[BestRows], int]:
     """Return what breaks ties as the records do."""
-    return lambda rows: min(rows.tolist(), key=table.names.__getitem__)
+    return lambda rows: min(map(int, rows), key=table.names.__getitem__)

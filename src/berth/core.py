@@ -11,9 +11,6 @@ from collections.abc import Callable, Generator
 from functools import partial
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from berth.api.pod_resources import Counting
 from berth.config.types import ExtensionPoint, SchedulerConfiguration
 from berth.cycle.attempt import Attempt
@@ -36,6 +33,7 @@ from berth.framework.instrument import Instrument
 from berth.framework.memo import Memos
 from berth.framework.registry import Registry
 from berth.framework.status import Code, Status, error
+from berth.framework.sums import BestRows
 from berth.framework.waiting_pods import WaitingPod, WaitingPods
 from berth.generation import Generation, generation_of
 from berth.intake import Intake, ObjectEvent
@@ -358,7 +356,7 @@ class Core:
         effects, self._effects = self._effects, []
         return effects
 
-    def _break_tie(self, rows: NDArray[np.intp]) -> int:
+    def _break_tie(self, rows: BestRows) -> int:
         return int(rows[0]) if len(rows) == 1 else int(rows[self._rng.randrange(len(rows))])
 
     def _handle(self, config: SchedulerConfiguration) -> Handle:

@@ -231,7 +231,8 @@ def test_columns_and_sums_equal_fresh_ones_and_snapshots_stay(seed):
         total = sums.total(MemoKey("total"), entries, [1, 3])
         assert (total == table.requested[0] + 3 * table.allocatable[0]).all()
         ranked = sums.ranked(MemoKey("ranked"), mask, entries, [1, 3])
-        assert (ranked == np.where(mask, total, UNRANKED)).all()
+        assert (ranked.totals == np.where(mask, total, UNRANKED)).all()
+        assert list(ranked.best_rows()) == np.flatnonzero(ranked.totals == ranked.totals.max()).tolist()
     for snapshot, before in snapshots:
         assert (snapshot.values() == before).all()
 

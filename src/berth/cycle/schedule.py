@@ -7,7 +7,6 @@ from collections.abc import Callable, Generator
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from berth.config.types import ExtensionPoint as Point
 from berth.cycle.attempt import (
@@ -27,6 +26,7 @@ from berth.framework.diagnosis import Diagnosis
 from berth.framework.interface import FeasibleNodes
 from berth.framework.profile import searched_rows
 from berth.framework.status import Code, Status, is_success, unresolvable
+from berth.framework.sums import BestRows
 from berth.framework.verdicts import Mask
 from berth.state.table import NodeTable
 
@@ -35,7 +35,7 @@ Steps = Generator[Any, Any, None]
 NO_NODES = "no nodes available to schedule pods"
 
 
-TieBreaker = Callable[[NDArray[np.intp]], int]
+TieBreaker = Callable[[BestRows], int]
 """Returns one of the rows it is given, of which there is at least one."""
 
 

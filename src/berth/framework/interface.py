@@ -105,6 +105,8 @@ class PreFilterPlugin(Plugin, Protocol):
     It may also be a function of the pod that says whether this holds for pods of its shape. With `pre_filter_version`
     a plugin says that, having skipped a pod, it skips all of that shape as long as the returned value stays the same
     (None: it does not say). The value is made from `objects.version(…)` of kinds and `cache.index.terms_version`.
+    A plugin that sets `ignores_requests` says that neither these answers nor its `signature` look at what the pod
+    requests (its containers' resources, those of the pod, overhead): pods that differ in nothing else share them.
     """
 
     def pre_filter(self, state: CycleState, pod: PodInfo) -> PreFilterResult | Status | None: ...

@@ -85,6 +85,7 @@ class MemoKey:
 class Runner(Protocol):
     """Asks one plugin about rows. `row_form`, where the plugin has one, asks about a single row."""
 
+    ignores_requests: bool
     row_form: Callable[[CycleState, PodInfo, NodeTable, int], int] | None
 
     def compute(self, extra: Any, state: CycleState, pod: PodInfo, table: NodeTable) -> Compute: ...
@@ -92,6 +93,8 @@ class Runner(Protocol):
     def note(self, extra: Any, value: int) -> None: ...
 
     def broke(self, bug: Exception) -> Exception: ...
+
+    def slot(self, profile: str, pod: PodInfo) -> "Slot": ...
 
 
 class Slot:
@@ -107,6 +110,17 @@ class Slot:
         self.key = key
         self.dependencies = dependencies
         self.entry: MemoEntry | None = None
+
+
+def slot_of(runner: Runner, profile: str, pod: PodInfo) -> Slot:
+    """Return a plugin's slot for pods of this pod's shape; kin share it where what they request does not matter."""
+    if not runner.ignores_requests:
+        return runner.slot(profile, pod)
+    slots = pod.shape.kin.plans
+    found: Slot | None = slots.get((profile, runner))
+    if found is None:
+        found = slots[profile, runner] = runner.slot(profile, pod)
+    return found
 
 
 class Memos:

@@ -42,6 +42,7 @@ class MemoEntry:
     """One column and what it is valid for. `epoch` differs each time the whole column was computed."""
 
     __slots__ = (
+        "_has_nonzero",
         "_journal",
         "_journaled",
         "_snapshot",
@@ -69,6 +70,7 @@ class MemoEntry:
         self._journaled = 0
         """How many rows the journal holds."""
         self._snapshot: ColumnSnapshot | None = None
+        self._has_nonzero: bool | None = None
         self.made: Any = None
         """What its plugin's runner makes of the column as it stands; None once that has changed."""
 
@@ -90,6 +92,12 @@ class MemoEntry:
             self._snapshot = ColumnSnapshot(self.column, self._journal, len(self._journal))
         return self._snapshot
 
+    def has_nonzero(self) -> bool:
+        """Say whether any row has another value than 0."""
+        if self._has_nonzero is None:
+            self._has_nonzero = bool(self.column.any())
+        return self._has_nonzero
+
     def repair(self, rows: NDArray[np.intp], values: Column, extra: Any) -> None:
         """Write new values to some rows, remembering the old ones."""
         self._journaled += len(rows)
@@ -110,4 +118,4 @@ class MemoEntry:
         self._changed()
 
     def _changed(self) -> None:
-        self._snapshot = self.made = None
+        self._snapshot = self.made = self._has_nonzero = None

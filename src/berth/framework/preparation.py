@@ -4,6 +4,9 @@ Many plugins answer from the pod's shape alone (`pre_filter_is_pure`, `pre_score
 pod that says so), most of them that they have nothing to say. Those are asked once for each shape. Others have nothing
 to say of most pods until something comes along (`pre_filter_version`, `pre_score_version`): they are asked again when
 that has changed. All others are asked for every pod.
+
+A plugin that never looks at what pods request (`ignores_requests`) is asked once for all pods that differ in nothing
+else: shapes that are kin share what it has said.
 """
 
 from collections.abc import Callable, Hashable, Sequence
@@ -27,15 +30,21 @@ VERSION = {Point.PRE_FILTER: "pre_filter_version", Point.PRE_SCORE: "pre_score_v
 class Preparation:
     """The plugins that skip pods of one shape, and those that are to be asked, in the profile's order."""
 
-    __slots__ = ("_point", "_skipped_for_good", "_skipping", "_unsettled", "_world", "skipped", "to_ask")
+    __slots__ = ("_for_kin", "_point", "_skipped_for_good", "_skipping", "_unsettled", "_world", "skipped", "to_ask")
 
-    def __init__(self, plugins: Sequence[Any], point: Point, pod: PodInfo, ask: Callable[[Any], Answer]) -> None:
-        """Ask the pure plugins now; one that rejects or narrows is left to be asked in its turn."""
+    def __init__(
+        self, plugins: Sequence[Any], point: Point, pod: PodInfo, ask: Callable[[Any], Answer], *, for_kin: bool
+    ) -> None:
+        """Ask the pure plugins now; one that rejects or narrows is left to be asked in its turn.
+
+        With `for_kin` it is good for all pods that differ from this one in what they request.
+        """
         self._point = point
+        self._for_kin = for_kin
         skipped: set[str] = set()
         unsettled: list[Any] = []
         for plugin in plugins:
-            is_pure = _is_pure(plugin, PURITY[point], pod)
+            is_pure = self._may_settle(plugin) and _is_pure(plugin, PURITY[point], pod)
             answer = ask(plugin) if is_pure else None
             if answer is None and is_pure:
                 continue
@@ -64,15 +73,25 @@ class Preparation:
 
     def note_skip(self, plugin: Any, pod: PodInfo) -> None:
         """Note that a plugin that was asked has skipped."""
+        if not self._may_settle(plugin):
+            return
         version: Version | None = getattr(plugin, VERSION[self._point], None)
         seen = version(pod) if version is not None else None
         if version is not None and seen is not None:
             self._skipping[plugin.name] = version, seen
             self._settle()
 
+    def _may_settle(self, plugin: Any) -> bool:
+        return not self._for_kin or ignores_requests(plugin)
+
     def _settle(self) -> None:
         self.to_ask = tuple([plugin for plugin in self._unsettled if plugin.name not in self._skipping])
         self.skipped = self._skipped_for_good | self._skipping.keys()
+
+
+def ignores_requests(plugin: Any) -> bool:
+    """Say whether a plugin's answers are the same for pods that differ in nothing but how much they request."""
+    return bool(getattr(plugin, "ignores_requests", False))
 
 
 def _is_pure(plugin: Any, purity: str, pod: PodInfo) -> bool:

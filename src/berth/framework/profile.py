@@ -77,6 +77,7 @@ class Profile:
             for plugin in plugins
             if getattr(plugin, "idle_after_skip", False)
         )
+        self._busy: dict[tuple[Point, frozenset[str]], list[Any]] = {}
         self.filters = [FilterRunner(plugin) for plugin, _ in points.get(Point.FILTER, ())]
         self.plugins_that_permit_groups = [p for p in self.at(Point.PERMIT) if getattr(p, "permits_groups", False)]
         self.placement_scorers = [(plugin, weight or 1) for plugin, weight in points.get(Point.PLACEMENT_SCORE, ())]
@@ -88,10 +89,13 @@ class Profile:
 
     def busy(self, point: Point, state: CycleState) -> list[Any]:
         """Return the plugins of a point but for those that have nothing to do with the pod."""
-        idle = self._idle & state.skip_filter if state.skip_filter else None
+        idle = self._idle & state.skip_filter
         if not idle:
             return self.plugins[point]
-        return [plugin for plugin in self.plugins[point] if plugin.name not in idle]
+        found = self._busy.get((point, idle))
+        if found is None:
+            found = self._busy[point, idle] = [plugin for plugin in self.plugins[point] if plugin.name not in idle]
+        return found
 
     def run_pre_enqueue(self, pod: PodInfo) -> Status | None:
         """Return the first rejection of PreEnqueue, or None."""
@@ -250,17 +254,23 @@ class Profile:
     def _prepared(self, point: Point, pod: PodInfo, ask: Callable[[Any], Answer]) -> Preparation | None:
         """Return which plugins of PreFilter or PreScore are to be asked about this pod; None for all.
 
-        That is all the first time: for a pod like no other it would not pay to find out.
+        That is all the first time: for a pod like no other it would not pay to find out. Where its kin were seen
+        before, it is those that look at what pods request.
         """
         if not self.memos.enabled:
             return None
-        key, plans = (self.name, point), pod.shape.plans
-        if key not in plans:
-            plans[key] = None
-            return None
-        prepared: Preparation | None = plans[key]
-        if prepared is None:
-            prepared = plans[key] = Preparation(self.at(point), point, pod, ask)
+        key, of_shape, of_kin = (self.name, point), pod.shape.plans, pod.shape.kin.plans
+        prepared: Preparation | None = of_shape.get(key)
+        if prepared is None and key in of_shape:
+            prepared = of_shape[key] = Preparation(self.at(point), point, pod, ask, for_kin=False)
+        elif prepared is None:
+            of_shape[key] = None
+            prepared = of_kin.get(key)
+            if prepared is None and key in of_kin:
+                prepared = of_kin[key] = Preparation(self.at(point), point, pod, ask, for_kin=True)
+            elif prepared is None:
+                of_kin[key] = None
+                return None
         return prepared.for_pod(pod, self.memos.world)
 
     def _filter_plan(self, state: CycleState, pod: PodInfo) -> FilterPlan:

@@ -21,10 +21,11 @@ from berth.framework.interface import (
     Rows,
     Scores,
 )
-from berth.framework.memo import Compute, DependencySet, MemoKey, Memos, Slot, row_form
+from berth.framework.memo import Compute, DependencySet, MemoKey, Memos, Slot, row_form, slot_of
 from berth.framework.memo_entry import ColumnSnapshot, MemoEntry
+from berth.framework.preparation import ignores_requests
 from berth.framework.status import Status, error
-from berth.framework.sums import UNRANKED, Sums
+from berth.framework.sums import UNRANKED, BestRows, Ranking, Sums
 from berth.state.pod_info import PodInfo
 from berth.state.table import NodeTable
 
@@ -44,7 +45,8 @@ class ScoreFacts:
         """Take values into account that have been computed."""
         if len(raw):
             # Read without a sign, what is below 0 is far above 100: one look at the column tells both.
-            self.note_largest(int(raw.view(np.uint64).max()))
+            unsigned = raw.view(np.uint64)
+            self.note_largest(unsigned.item(unsigned.argmax()))  # faster than max()
         return self
 
     def note_largest(self, value: int) -> None:
@@ -80,19 +82,19 @@ class _Part(NamedTuple):
 class Scored:
     """All plugins' scores of the feasible nodes, and their sum."""
 
-    __slots__ = ("_kept_total", "_nodes", "_parts", "_ranked")
+    __slots__ = ("_kept_total", "_nodes", "_parts", "_ranking")
 
     def __init__(
         self,
         nodes: FeasibleNodes,
         parts: list[_Part],
         kept_total: NDArray[np.int64] | None,
-        ranked: NDArray[np.int64] | None = None,
+        ranking: Ranking | None = None,
     ) -> None:
         self._nodes = nodes
         self._parts = parts
         self._kept_total = kept_total
-        self._ranked = ranked
+        self._ranking = ranking
 
     def by_plugin(self, rows: NDArray[np.intp]) -> list[PluginScores]:
         """Return each plugin's weighted scores over `rows`, which are the feasible ones, in the profile's order."""
@@ -108,21 +110,19 @@ class Scored:
     def with_more(self, more: Sequence[PluginScores]) -> "Scored":
         """Return the same with scores from elsewhere added, over the feasible rows and weighted already."""
         parts = [_Part(scores.plugin, scores.weight, None, scores.weighted) for scores in more]
-        kept = self._ranked if self._ranked is not None else self._kept_total  # the same over the feasible rows
+        kept = self._kept_total if self._ranking is None else self._ranking.totals  # the same over the feasible rows
         return Scored(self._nodes, self._parts + parts, kept) if parts else self
 
-    def best_rows(self) -> NDArray[np.intp]:
-        """Return the rows with the highest total. To be called before the columns change."""
-        ranked = self._ranked
-        if ranked is not None:
-            return np.asarray((ranked == ranked[ranked.argmax()]).nonzero()[0])
+    def best_rows(self) -> BestRows:
+        """Return the rows with the highest total, ascending. To be called before the columns change."""
+        if self._ranking is not None:
+            return self._ranking.best_rows()
         worked_out = [p.weighted for p in self._parts if p.column is None and not isinstance(p.weighted, int)]
         kept = self._kept_total
         if kept is None and not worked_out:
             return self._nodes.row_array()
         if not worked_out and kept is not None:
-            ranked = np.where(self._nodes.mask, kept, UNRANKED)
-            return np.flatnonzero(ranked == ranked.max())
+            return Ranking(np.where(self._nodes.mask, kept, UNRANKED)).best_rows()
         total = np.zeros(self._nodes.count, dtype=np.int64) if kept is None else kept[self._nodes.rows]
         total = sum(worked_out, start=total)
         best = np.flatnonzero(total == total.max())
@@ -138,6 +138,7 @@ class ScoreRunner:
         "_dependencies",
         "_normalize",
         "_signature",
+        "ignores_requests",
         "name",
         "plugin",
         "row_form",
@@ -156,6 +157,7 @@ class ScoreRunner:
         self._normalize = getattr(plugin, "normalize_score", None)
         self.row_form = row_form(plugin, "score_row", "score_columns")
         self._signature: Callable[[PodInfo], Hashable | None] | None = getattr(plugin, "signature", None)
+        self.ignores_requests = ignores_requests(plugin)
 
     def key(self, profile: str, pod: PodInfo) -> MemoKey | None:
         """Return whose raw column the answer for this pod is, or None where it is not to be kept."""
@@ -266,7 +268,7 @@ class ScorePlan:
 
     def __init__(self, runners: Sequence[ScoreRunner], profile: str, skipped: Set[str], pod: PodInfo) -> None:
         """Make the plan for pods of this pod's shape where these plugins skip."""
-        self.slots = [runner.slot(profile, pod) for runner in runners if runner.name not in skipped]
+        self.slots = [slot_of(runner, profile, pod) for runner in runners if runner.name not in skipped]
         self.lasting = [slot for slot in self.slots if slot.key is not None]
         self.constant = [
             _Part(runner.name, runner.weight, None, runner.weight * runner.when_skipped)

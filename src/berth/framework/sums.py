@@ -4,6 +4,7 @@ For each set of entries that is asked for again and again (the replicas of one w
 only the rows that changed since are put together again.
 """
 
+from bisect import bisect_left, insort
 from collections import OrderedDict
 from collections.abc import Hashable, Sequence
 
@@ -15,6 +16,7 @@ from berth.framework.memo_entry import MemoEntry
 
 Mask = NDArray[np.bool_]
 Int64 = NDArray[np.int64]
+BestRows = NDArray[np.intp] | list[int]
 
 MAX_SUMS = 192
 """How many sets are kept; each costs up to 8 bytes a node."""
@@ -24,8 +26,52 @@ UNRANKED = -(2**62)
 """Stands for a row that is not feasible in a ranking."""
 
 
+class Ranking:
+    """The totals of all rows, `UNRANKED` where a row is not feasible, and which rows have the highest.
+
+    Of thousands of nodes many are often as good as one another. Those that are best are kept in a list, from which
+    a row goes when its total changes; only when none is left they are looked for again.
+    """
+
+    __slots__ = ("_best", "_has_changed", "_highest", "totals")
+
+    def __init__(self, totals: Int64) -> None:
+        self.totals = totals
+        self._highest = 0
+        self._best: list[int] | None = None
+        self._has_changed = False
+
+    def put(self, row: int, total: int) -> None:
+        """Give a row another total."""
+        before, highest, best = self.totals.item(row), self._highest, self._best
+        self.totals[row] = total
+        self._has_changed = True
+        if best is None or before == total:
+            return
+        if total > highest:
+            self._highest, self._best = total, [row]
+        elif total == highest:
+            insort(best, row)
+        elif before == highest:
+            del best[bisect_left(best, row)]
+            self._best = best or None
+
+    def best_rows(self) -> BestRows:
+        """Return the rows with the highest total, ascending; not to be written to, and good until the next `put`."""
+        if self._best is not None:
+            return self._best
+        totals = self.totals
+        self._highest = highest = totals.item(totals.argmax())
+        best: NDArray[np.intp] = (totals == highest).nonzero()[0]
+        if self._has_changed:  # by single rows, so that keeping a list pays
+            self._best = best.tolist()
+        return best
+
+
 class _Sum:
-    __slots__ = ("checked", "column", "mask", "node_position", "pod_position", "sources")
+    __slots__ = ("checked", "column", "mask", "node_position", "pod_position", "ranking", "sources")
+
+    ranking: Ranking
 
     def __init__(self) -> None:
         self.column: NDArray[np.bool_] | NDArray[np.int64] = np.zeros(0, dtype=np.int64)
@@ -55,7 +101,7 @@ class Sums:
         if rows is None:
             mask = self._table.valid.copy()
             for entry in entries:
-                if entry.column.any():
+                if entry.has_nonzero():
                     mask &= entry.column == 0
             found.column = mask
         for row in rows or ():
@@ -71,18 +117,17 @@ class Sums:
             found.column[row] = sum([e.column.item(row) * w for e, w in zip(entries, weights, strict=True)])
         return found.column  # type: ignore[return-value]
 
-    def ranked(self, key: Hashable, mask: Mask, entries: Sequence[MemoEntry], weights: Sequence[int]) -> Int64:
+    def ranked(self, key: Hashable, mask: Mask, entries: Sequence[MemoEntry], weights: Sequence[int]) -> Ranking:
         """Return the weighted sum where a kept mask (`passing`) passes, and `UNRANKED` elsewhere; `key` names both."""
         found, rows = self._stale_rows(key, entries)
         if rows is None or found.mask is not mask:
-            found.column, found.mask, rows = np.where(mask, _summed(entries, weights), UNRANKED), mask, None
+            found.ranking, found.mask, rows = Ranking(np.where(mask, _summed(entries, weights), UNRANKED)), mask, None
+            found.column = found.ranking.totals
         for row in rows or ():
-            found.column[row] = (
-                sum([e.column.item(row) * w for e, w in zip(entries, weights, strict=True)])
-                if mask.item(row)
-                else UNRANKED
-            )
-        return found.column  # type: ignore[return-value]
+            is_feasible = mask.item(row)
+            total = sum([e.column.item(row) * w for e, w in zip(entries, weights, strict=True)]) if is_feasible else 0
+            found.ranking.put(row, total if is_feasible else UNRANKED)
+        return found.ranking
 
     def _stale_rows(self, key: Hashable | None, entries: Sequence[MemoEntry]) -> tuple[_Sum, list[int] | None]:
         """Return the kept sum and the rows of it that are out of date; None for all."""

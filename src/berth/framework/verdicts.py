@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from berth.framework.blame import PluginBrokenError
 from berth.framework.cycle_state import CycleState
 from berth.framework.interface import UNKNOWN, Codes, Dependencies, FilterColumn, Rows
-from berth.framework.memo import Compute, DependencySet, MemoKey, Memos, Slot, row_form
+from berth.framework.memo import Compute, DependencySet, MemoKey, Memos, Slot, row_form, slot_of
 from berth.framework.memo_entry import ColumnSnapshot, MemoEntry
+from berth.framework.preparation import ignores_requests
 from berth.framework.status import Status, error, is_success, merged
 from berth.framework.sums import Sums
 from berth.state.pod_info import PodInfo
@@ -43,7 +44,16 @@ class Verdict(NamedTuple):
 class FilterRunner:
     """A Filter plugin in column form, whichever form it was written in."""
 
-    __slots__ = ("_compute", "_dependencies", "_signature", "is_lasting", "name", "plugin", "row_form")
+    __slots__ = (
+        "_compute",
+        "_dependencies",
+        "_signature",
+        "ignores_requests",
+        "is_lasting",
+        "name",
+        "plugin",
+        "row_form",
+    )
 
     def __init__(self, plugin: Any) -> None:
         self.plugin = plugin
@@ -55,6 +65,7 @@ class FilterRunner:
         self.is_lasting = self._dependencies.is_lasting
         self.row_form = row_form(plugin, "filter_row", "filter_columns")
         self._signature: Callable[[PodInfo], Hashable | None] | None = getattr(plugin, "signature", None)
+        self.ignores_requests = ignores_requests(plugin)
 
     def key(self, profile: str, pod: PodInfo) -> MemoKey | None:
         """Return whose column the answer for this pod is, or None where it is not to be kept."""
@@ -125,7 +136,7 @@ class FilterPlan:
 
     def __init__(self, runners: Sequence[FilterRunner], profile: str, skipped: Set[str], pod: PodInfo) -> None:
         """Make the plan for pods of this pod's shape where these plugins skip."""
-        self.slots = [runner.slot(profile, pod) for runner in runners if runner.name not in skipped]
+        self.slots = [slot_of(runner, profile, pod) for runner in runners if runner.name not in skipped]
         self.all_lasting = all(slot.key is not None for slot in self.slots)
         """Whether the columns of all plugins may be kept."""
         self._profile = profile
@@ -157,7 +168,7 @@ def run_filters(
     kept_mask = mask = sums.passing(sum_key, lasting)
     if lasting is not entries:
         for slot, entry in zip(plan.slots, entries, strict=True):
-            if slot.key is None and entry.column.any():
+            if slot.key is None and entry.has_nonzero():
                 mask = mask & (entry.column == 0)
     if searched is not table.valid:
         mask = mask & searched

@@ -76,6 +76,7 @@ class ImageLocality:
     """The plugin."""
 
     name: ClassVar[str] = "ImageLocality"
+    ignores_requests: ClassVar[bool] = True
     score_dependencies: ClassVar[Dependencies] = frozenset({Dependency.NODE, Dependency.ALL_NODES})
 
     __slots__ = ("_handle", "_images", "_key", "_seen")

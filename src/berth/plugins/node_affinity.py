@@ -99,6 +99,7 @@ class NodeAffinity:
 
     name: ClassVar[str] = "NodeAffinity"
     args_type: ClassVar[type[msgspec.Struct]] = NodeAffinityArgs
+    ignores_requests: ClassVar[bool] = True
     pre_filter_is_pure: ClassVar[bool] = True
     pre_score_is_pure: ClassVar[bool] = True
     filter_dependencies: ClassVar[Dependencies] = frozenset({Dependency.NODE})

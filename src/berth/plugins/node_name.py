@@ -25,6 +25,7 @@ class NodeName:
     """Filter."""
 
     name: ClassVar[str] = "NodeName"
+    ignores_requests: ClassVar[bool] = True
     pre_filter_is_pure: ClassVar[bool] = True
     filter_dependencies: ClassVar[Dependencies] = frozenset({Dependency.NODE})
 

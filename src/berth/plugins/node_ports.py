@@ -33,6 +33,7 @@ class NodePorts:
     """The plugin."""
 
     name: ClassVar[str] = "NodePorts"
+    ignores_requests: ClassVar[bool] = True
     pre_filter_is_pure: ClassVar[bool] = True
     filter_dependencies: ClassVar[Dependencies] = frozenset({Dependency.PODS_ON_NODE})
 

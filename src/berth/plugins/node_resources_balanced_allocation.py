@@ -89,10 +89,9 @@ def write_balanced(before: Floats, uses: Sequence[UseColumn], scratch: Scratch, 
     """Write the score of each row to `out`, int64 (rows,), where `before` is its balance without the pod."""
     after = balance_columns(uses, scratch)
     np.subtract(after, before, out=after)
-    np.add(after, HALF, out=after)
+    np.add(after, 3 * HALF, out=after)  # the half that is added after halving, before it; never negative
     np.multiply(after, 0.5, out=after)
     out[:] = after
-    out += HALF
 
 
 def balance_columns(uses: Sequence[UseColumn], scratch: Scratch, *, with_pod: bool = True) -> Floats:
@@ -171,7 +170,7 @@ class NodeResourcesBalancedAllocation:
     def __init__(self, args: NodeResourcesBalancedAllocationArgs, handle: Handle) -> None:
         self._scorer = ResourceScorer(args.resources, with_defaults=False)
         self._scratch = Scratch()
-        self._before: dict[tuple[str, ...], KeptColumn] = {}
+        self._before: dict[tuple[str, ...], tuple[KeptColumn, tuple[Wanted, ...]]] = {}
         self._key = object()
 
     def signature(self, pod: PodInfo) -> tuple[Wanted, ...]:
@@ -214,8 +213,8 @@ class NodeResourcesBalancedAllocation:
         if kept is None:
             if len(self._before) >= KEPT_SETS:
                 self._before.clear()
-            kept = self._before[alike] = KeptColumn()
-        nothing = tuple([want._replace(amount=0) for want in wanted])
+            kept = self._before[alike] = KeptColumn(), tuple([want._replace(amount=0) for want in wanted])
+        column, nothing = kept
 
         def make() -> Floats:
             uses = self._scorer.column_uses(nothing, table, slice(None))
@@ -225,4 +224,4 @@ class NodeResourcesBalancedAllocation:
             uses = self._scorer.row_uses(nothing, table, row)
             return float(balance([min(asked / has, 1.0) for has, asked, _ in uses if has]))
 
-        return kept.of(table, make, make_row)
+        return column.of(table, make, make_row)

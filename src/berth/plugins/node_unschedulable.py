@@ -30,6 +30,7 @@ class NodeUnschedulable:
     """Filter."""
 
     name: ClassVar[str] = "NodeUnschedulable"
+    ignores_requests: ClassVar[bool] = True
     filter_dependencies: ClassVar[Dependencies] = frozenset({Dependency.NODE})
 
     def __init__(self, args: None, handle: Handle) -> None:

@@ -234,7 +234,16 @@ def row_amounts(table: NodeTable, resource: str, row: int, *, with_defaults: boo
 
 def row_count(table: NodeTable, rows: Rows) -> int:
     """Return how many rows are meant."""
-    return len(range(*rows.indices(table.capacity))) if isinstance(rows, slice) else len(rows)
+    if not isinstance(rows, slice):
+        return len(rows)
+    if rows.start == 0 and rows.stop is not None and rows.step is None:  # as `worth_computing` has it
+        return int(rows.stop)
+    return len(range(*rows.indices(table.capacity)))
+
+
+def any_true(mask: Mask) -> bool:
+    """Say whether a row is marked; several times as fast as `mask.any()`."""
+    return len(mask) > 0 and bool(mask.item(mask.argmax()))
 
 
 def room(computed: Rows, rows: Rows, table: NodeTable, kind: type[Number]) -> tuple[NDArray[Number], NDArray[Number]]:
@@ -247,8 +256,7 @@ def room(computed: Rows, rows: Rows, table: NodeTable, kind: type[Number]) -> tu
     if computed is rows or size == table.capacity:
         values = np.empty(size, dtype=kind)
         return values, values
-    column = np.empty(table.capacity, dtype=kind)
-    column[size:] = 0
+    column = np.zeros(table.capacity, dtype=kind)
     return column[:size], column
 
 

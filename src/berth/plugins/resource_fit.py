@@ -17,6 +17,7 @@ from berth.plugins.resource_columns import (
     Mask,
     ResourceColumn,
     ResourceColumns,
+    any_true,
     picked,
     room,
     row_amounts,
@@ -168,7 +169,7 @@ def _add_need(codes: Codes, index: int, need: Need, column: ResourceColumn, vali
 
 def _add_bits(codes: Codes, where: Mask, bits: int, valid: Mask | None = None) -> bool:
     """Set bits in the codes of some rows (valid ones only); return whether there were any."""
-    if not where.any():
+    if not any_true(where):
         return False
     if valid is not None:
         where = where & valid

@@ -59,6 +59,7 @@ class TaintToleration:
     """Filter, PreScore, Score, NormalizeScore."""
 
     name: ClassVar[str] = "TaintToleration"
+    ignores_requests: ClassVar[bool] = True
     pre_score_is_pure: ClassVar[bool] = True
     filter_dependencies: ClassVar[Dependencies] = frozenset({Dependency.NODE})
     score_dependencies: ClassVar[Dependencies] = frozenset({Dependency.NODE})

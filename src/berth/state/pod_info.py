@@ -6,15 +6,24 @@ A `PodInfo` is made for each pod object that arrives; plugins receive it as "the
 """
 
 from collections import OrderedDict
-from collections.abc import Hashable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
-from berth.api.pod import Pod, PodAffinityTerm, WeightedPodAffinityTerm
+from berth.api.pod import (
+    Container,
+    Pod,
+    PodAffinityTerm,
+    PodSpec,
+    ResourceRequirements,
+    WeightedPodAffinityTerm,
+)
 from berth.api.pod_resources import ALL_COUNTS, Counting, Requests, pod_requests, scoring_requests
 from berth.api.selectors import Selector, compile_selector
 from berth.state.lazy import lazy
+
+T = TypeVar("T")
 
 
 class HostPort(NamedTuple):
@@ -56,14 +65,24 @@ class WeightedTerm(NamedTuple):
     weight: int
 
 
+class PodKin:
+    """What profiles have worked out for pods that differ in nothing but how much they request, by profile and point."""
+
+    __slots__ = ("plans",)
+
+    def __init__(self) -> None:
+        self.plans: dict[object, Any] = {}
+
+
 class PodShape:
     """What is derived from a pod's namespace, labels, owners and spec alone, whichever node it runs on.
 
     Pods that differ in none of these share one shape, so that all this is worked out once for a workload.
     """
 
-    def __init__(self, pod: Pod, counting: Counting = ALL_COUNTS) -> None:
+    def __init__(self, pod: Pod, counting: Counting = ALL_COUNTS, kin: PodKin | None = None) -> None:
         self._pod = pod
+        self.kin = kin or PodKin()
         self.counting = counting
         """What counts as requested, as the feature gates have it."""
         self._spec = pod.spec
@@ -139,13 +158,14 @@ class PodShape:
 
 
 class PodShapes:
-    """Shapes of the pods seen lately, so that pods of one workload share theirs."""
+    """Shapes of the pods seen lately, so that pods of one workload share theirs, and shapes that are kin theirs."""
 
-    __slots__ = ("_counting", "_max", "_shapes")
+    __slots__ = ("_counting", "_kin", "_max", "_shapes")
 
     def __init__(self, counting: Counting = ALL_COUNTS, max_shapes: int = 4096) -> None:
         self._counting = counting
         self._shapes: OrderedDict[bytes, PodShape] = OrderedDict()
+        self._kin: OrderedDict[bytes, PodKin] = OrderedDict()
         self._max = max_shapes
 
     def of(self, pod: Pod) -> PodShape:
@@ -155,14 +175,35 @@ class PodShapes:
         meta = pod.metadata
         spec = pod.spec if not pod.spec.node_name else msgspec.structs.replace(pod.spec, node_name="")
         key = _ENCODER.encode((meta.namespace, meta.labels, meta.owner_references, spec))
-        shape = self._shapes.get(key)
-        if shape is not None:
-            self._shapes.move_to_end(key)
-            return shape
-        shape = self._shapes[key] = PodShape(pod, self._counting)
-        if len(self._shapes) > self._max:
-            self._shapes.popitem(last=False)
-        return shape
+        return _kept(self._shapes, key, lambda: PodShape(pod, self._counting, self._kin_of(pod, spec)), self._max)
+
+    def _kin_of(self, pod: Pod, spec: PodSpec) -> PodKin:
+        meta = pod.metadata
+        bare = msgspec.structs.replace(
+            spec,
+            containers=_without_requests(spec.containers),
+            init_containers=_without_requests(spec.init_containers),
+            resources=None,
+            overhead={},
+        )
+        key = _ENCODER.encode((meta.namespace, meta.labels, meta.owner_references, bare))
+        return _kept(self._kin, key, PodKin, self._max)
+
+
+def _kept(store: OrderedDict[bytes, T], key: bytes, make: Callable[[], T], at_most: int) -> T:
+    """Return what a store has under a key, made where it has nothing; what was not asked for longest goes."""
+    found = store.get(key)
+    if found is not None:
+        store.move_to_end(key)
+        return found
+    found = store[key] = make()
+    if len(store) > at_most:
+        store.popitem(last=False)
+    return found
+
+
+def _without_requests(containers: tuple[Container, ...]) -> tuple[Container, ...]:
+    return tuple([msgspec.structs.replace(each, resources=_NOTHING) for each in containers])
 
 
 def _is_shareable(pod: Pod) -> bool:
@@ -178,6 +219,7 @@ def _is_shareable(pod: Pod) -> bool:
 
 
 _ENCODER = msgspec.json.Encoder()
+_NOTHING = ResourceRequirements()
 
 
 class PodInfo:

@@ -46,6 +46,7 @@ class InterPodAffinity:
 
     name: ClassVar[str] = "InterPodAffinity"
     args_type: ClassVar[type[msgspec.Struct]] = InterPodAffinityArgs
+    ignores_requests: ClassVar[bool] = True
     filter_dependencies: ClassVar[Dependencies] = frozenset(
         {Dependency.NODE, Dependency.PODS_ANYWHERE, Dependency.ALL_NODES}
     )

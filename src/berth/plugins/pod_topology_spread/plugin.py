@@ -60,6 +60,7 @@ class PodTopologySpread:
 
     name: ClassVar[str] = "PodTopologySpread"
     args_type: ClassVar[type[msgspec.Struct]] = PodTopologySpreadArgs
+    ignores_requests: ClassVar[bool] = True
     filter_dependencies: ClassVar[Dependencies] = frozenset(
         {Dependency.NODE, Dependency.PODS_ANYWHERE, Dependency.ALL_NODES, Objects(KINDS)}
     )

@@ -45,6 +45,7 @@ class VolumeBinding:
     """PreFilter, Filter, PreScore, Score, Reserve, PreBind."""
 
     name: ClassVar[str] = "VolumeBinding"
+    ignores_requests: ClassVar[bool] = True
     idle_after_skip: ClassVar[bool] = True
     args_type: ClassVar[type[msgspec.Struct]] = VolumeBindingArgs
     filter_dependencies: ClassVar[Dependencies] = frozenset(

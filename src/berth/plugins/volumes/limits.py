@@ -49,6 +49,7 @@ class NodeVolumeLimits:
     """PreFilter, Filter."""
 
     name: ClassVar[str] = "NodeVolumeLimits"
+    ignores_requests: ClassVar[bool] = True
     filter_dependencies: ClassVar[Dependencies] = frozenset(
         {Dependency.PODS_ON_NODE, Objects((CLAIM, CLASS, "CSIDriver", "CSINode", VOLUME, "VolumeAttachment"))}
     )

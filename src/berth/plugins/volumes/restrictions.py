@@ -104,6 +104,7 @@ class VolumeRestrictions:
     """PreFilter with AddPod and RemovePod, Filter."""
 
     name: ClassVar[str] = "VolumeRestrictions"
+    ignores_requests: ClassVar[bool] = True
     filter_dependencies: ClassVar[Dependencies] = frozenset({Dependency.PODS_ANYWHERE, Objects((CLAIM,))})
 
     def __init__(self, args: None, handle: Handle) -> None:

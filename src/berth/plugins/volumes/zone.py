@@ -136,6 +136,7 @@ class VolumeZone:
     """PreFilter, Filter."""
 
     name: ClassVar[str] = "VolumeZone"
+    ignores_requests: ClassVar[bool] = True
     filter_dependencies: ClassVar[Dependencies] = frozenset({Dependency.NODE, Objects((CLAIM, CLASS, VOLUME))})
     """Declared for what-ifs: no pod on a node matters. Answers are not kept, since hardly two pods share them."""
 
