@@ -325,4 +325,8 @@ def run_score(
     if all_kept and passing_key is not None and not worked_out:
         key = plan.sum_key(bits, passing_key)
         return Scored(nodes, parts, None, sums.ranked(key, nodes.mask, summed, weights))
-    return Scored(nodes, parts, sums.total(plan.sum_key(bits, None) if all_kept else None, summed, weights))
+    totals = sums.total(plan.sum_key(bits, None) if all_kept else None, summed, weights)
+    if all_kept or worked_out:
+        return Scored(nodes, parts, totals)
+    np.putmask(totals, ~nodes.mask, UNRANKED)  # nobody else has these
+    return Scored(nodes, parts, None, Ranking(totals))
