@@ -73,3 +73,14 @@ def test_services_that_come_later_are_seen():
     assert selectors.selector_of(pod).requirements == (Requirement("app", "In", ("web",)),)
     store.remove("Service", service)
     assert selectors.selector_of(pod) is None
+
+
+def test_a_selector_is_kept_until_the_owner_selects_otherwise():
+    store = ObjectStore()
+    selectors, pod = DefaultSelectors(store), POD.copy().owned_by("ReplicaSet", "rs").info()
+    store.put("ReplicaSet", make_replica_set("rs", {"app": "web"}))
+    first = selectors.selector_of(pod)
+    store.put("ReplicaSet", make_replica_set("rs", {"app": "web"}))  # a new status, say
+    assert selectors.selector_of(pod) is first
+    store.put("ReplicaSet", make_replica_set("rs", {"app": "other"}))
+    assert selectors.selector_of(pod).requirements == (Requirement("app", "In", ("other",)),)

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 
 from berth.api.node import Service
 from berth.api.selectors import EVERYTHING, Requirement, Selector, SelectorError, compile_selector, selector_from_map
-from berth.plugins.pod_topology_spread.defaults import DefaultSelectors
+from berth.plugins.pod_topology_spread.defaults import KINDS, DefaultSelectors
 from berth.state.objects import ObjectStore
 from berth.state.pod_info import PodInfo
 
@@ -26,6 +26,9 @@ class MatchingSelectors(DefaultSelectors):
     """Selectors by pod: of services, and of every controller that selects the pod."""
 
     __slots__ = ()
+
+    def _controllers(self, pod: PodInfo) -> tuple[int, ...]:
+        return tuple([self._objects.version(kind) for kind in KINDS])
 
     def _of_controllers(self, pod: PodInfo) -> Iterator[Requirement]:
         for controller in self._objects.list("ReplicationController", pod.namespace):

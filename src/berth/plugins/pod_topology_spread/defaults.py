@@ -3,7 +3,8 @@
 Source: pkg/scheduler/framework/plugins/helper (DefaultSelector), v1.36.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Mapping
+from typing import Any, cast
 
 from berth.api.meta import OwnerReference
 from berth.api.node import Service
@@ -32,12 +33,19 @@ class DefaultSelectors:
         self._by_namespace: dict[str, list[Selector]] = {}
 
     def selector_of(self, pod: PodInfo) -> Selector | None:
-        """Return the selector of the pods that belong with `pod`, or None where nothing claims it."""
-        requirements = {
-            r for selector in self._services(pod.namespace) if selector.matches(pod.labels) for r in selector[0]
-        }
+        """Return the selector of the pods that belong with `pod`, or None where nothing claims it.
+
+        It is the very same one as long as nothing has changed that it is made from.
+        """
+        services, controllers = self._services(pod.namespace), self._controllers(pod)
+        known: Any = pod.fragments.get(self)
+        if known is not None and known[0] == self._version and known[1] == controllers:
+            return cast("Selector | None", known[2])
+        requirements = {r for selector in services if selector.matches(pod.labels) for r in selector[0]}
         requirements.update(self._of_controllers(pod))
-        return Selector(tuple(sorted(requirements))) if requirements else None
+        found = Selector(tuple(sorted(requirements))) if requirements else None
+        pod.fragments[self] = (self._version, controllers, found)
+        return found
 
     def version(self, pod: PodInfo) -> int:
         """Return a number that grows with every change of what the pod's selector is made from."""
@@ -57,20 +65,23 @@ class DefaultSelectors:
         selector = selector_from_map(service.spec.selector)
         self._by_namespace.setdefault(service.metadata.namespace, []).append(selector)
 
-    def _of_controllers(self, pod: PodInfo) -> Iterator[Requirement]:
+    def _controllers(self, pod: PodInfo) -> Any:
+        """Return what `_of_controllers` is made from: the selector of the owning controller, as its object has it."""
         owner = controller_of(pod)
         if owner is None or (owner.api_version, owner.kind) not in _CONTROLLERS:
-            return
+            return None
         found = self._objects.get(owner.kind, owner.name, pod.namespace)
-        if found is None:
-            return
-        if owner.kind == "ReplicationController":
-            yield from selector_from_map(found.spec.selector).requirements
-            return
+        return None if found is None else found.spec.selector
+
+    def _of_controllers(self, pod: PodInfo) -> Iterable[Requirement]:
+        """Return what the owning controller requires of its pods."""
+        selector = self._controllers(pod)
+        if isinstance(selector, Mapping):  # that of a ReplicationController
+            return selector_from_map(selector).requirements
         try:
-            yield from compile_selector(found.spec.selector).requirements
+            return compile_selector(selector).requirements if selector is not None else ()
         except SelectorError:
-            return  # the API server refuses such selectors; upstream passes over them too
+            return ()  # the API server refuses such selectors; upstream passes over them too
 
 
 def controller_of(pod: PodInfo) -> OwnerReference | None:

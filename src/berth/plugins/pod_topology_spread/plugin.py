@@ -5,7 +5,7 @@ from typing import ClassVar, cast
 
 import msgspec
 
-from berth.api.selectors import SelectorError
+from berth.api.selectors import Selector, SelectorError
 from berth.framework.cycle_state import CycleState
 from berth.framework.events import ClusterEventWithHint
 from berth.framework.handle import Handle
@@ -53,6 +53,9 @@ from berth.state.topology import Topologies, Topology
 
 NOT_PREPARED = 'error reading "PreScorePodTopologySpread" from cycleState: not found'
 """What Score says in a profile that enables the plugin there and not at PreScore."""
+
+DEFAULTING = "defaulting"
+"""Stands in the names under which a pod keeps the default constraints that were chosen for it."""
 
 
 class PodTopologySpread:
@@ -196,8 +199,13 @@ class PodTopologySpread:
         selector = self._selectors.selector_of(pod)
         if selector is None:
             return ()
-        defaults = compile_constraints(self._defaults, action, pod.labels, match_label_keys=False)
-        return tuple(constraint._replace(selector=selector) for constraint in defaults)
+        key = (self, DEFAULTING, action)
+        known = cast("tuple[Selector, tuple[Constraint, ...]] | None", pod.fragments.get(key))
+        if known is None or known[0] is not selector:
+            defaults = compile_constraints(self._defaults, action, pod.labels, match_label_keys=False)
+            known = selector, tuple([constraint._replace(selector=selector) for constraint in defaults])
+            pod.fragments[key] = known
+        return known[1]
 
     def _compiled(self, pod: PodInfo, action: str) -> tuple[Constraint, ...]:
         known = pod.fragments.get((self, action))
