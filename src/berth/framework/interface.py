@@ -205,6 +205,8 @@ class FeasibleNodes:
     @property
     def rows(self) -> Rows:
         """The rows, ascending: a slice where they lie together, which makes views instead of copies."""
+        if self._rows is None and self.count and self.mask[: self.count].all():
+            self._rows = slice(0, self.count)  # mostly: without gaps from the first row on
         if self._rows is None:
             rows = np.flatnonzero(self.mask)
             together = self.count and int(rows[-1]) - int(rows[0]) == self.count - 1

@@ -44,9 +44,7 @@ class ScoreFacts:
     def note(self, raw: Scores) -> "ScoreFacts":
         """Take values into account that have been computed."""
         if len(raw):
-            # Read without a sign, what is below 0 is far above 100: one look at the column tells both.
-            unsigned = raw.view(np.uint64)
-            self.note_largest(unsigned.item(unsigned.argmax()))  # faster than max()
+            self.note_largest(_largest_unsigned(raw))
         return self
 
     def note_largest(self, value: int) -> None:
@@ -55,6 +53,12 @@ class ScoreFacts:
             self.any_nonzero = True
             if not MIN_NODE_SCORE <= value <= MAX_NODE_SCORE:
                 self.any_out_of_range = True
+
+
+def _largest_unsigned(scores: Scores) -> int:
+    """Return the largest score read without a sign: what is below 0 is far above 100, so that one look tells both."""
+    unsigned = scores.view(np.uint64)
+    return unsigned.item(unsigned.argmax())  # faster than max()
 
 
 class PluginScores(NamedTuple):
@@ -250,7 +254,9 @@ class ScoreRunner:
         return error(f'{doing}: plugin "{self.name}" failed with: {status.message}').by(self.name)
 
     def _out_of_range(self, scores: Scores, nodes: FeasibleNodes) -> Status | None:
-        if not len(scores) or (scores.min() >= MIN_NODE_SCORE and scores.max() <= MAX_NODE_SCORE):
+        if not len(scores) or (scores.dtype == np.int64 and _largest_unsigned(scores) <= MAX_NODE_SCORE):
+            return None
+        if scores.min() >= MIN_NODE_SCORE and scores.max() <= MAX_NODE_SCORE:
             return None
         wrong = int(np.flatnonzero((scores < MIN_NODE_SCORE) | (scores > MAX_NODE_SCORE))[0])
         node = nodes.table.names[int(nodes.row_array()[wrong])]

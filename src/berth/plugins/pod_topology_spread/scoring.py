@@ -48,7 +48,7 @@ def normalized(scores: Scores, ignored: Mask | None) -> Scores:
     counted = scores if ignored is None else scores[~ignored]
     if not len(counted):
         return np.zeros(len(scores), dtype=np.int64)
-    least, most = int(counted.min()), int(counted.max())
+    least, most = counted.item(counted.argmin()), counted.item(counted.argmax())  # faster than min() and max()
     if most == 0:
         found: Scores = np.full(len(scores), MAX_NODE_SCORE, dtype=np.int64)
     else:
