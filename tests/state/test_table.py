@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from berth.api.quantity import QuantityError
 from berth.state.change_log import ChangeLog
@@ -53,12 +54,27 @@ def test_an_impossible_quantity_changes_nothing():
     position = table.node_log.position
     wrong = make_node("n").capacity(cpu="much")
     wrong.document["status"] = {}
-    from msgspec.structs import replace
-
     bad = replace(wrong.build(), status=replace(wrong.build().status, allocatable={"cpu": "much"}))
     with pytest.raises(QuantityError):
         table.put_node(bad)
     assert (table.allocatable[0, row], table.node_log.position, len(table)) == (4000, position, 1)
+
+
+def test_a_node_that_says_what_it_said_before_is_no_news():
+    table = NodeTable(2)
+    row = table.put_node(node("n"))
+    position, said = table.node_log.position, table.node(row)
+    again = replace(said, metadata=replace(said.metadata, resource_version="2"))
+    assert table.put_node(again) == row
+    assert (table.node(row).metadata.resource_version, table.node_log.position) == ("2", position)
+    for news in (
+        replace(again, metadata=replace(again.metadata, annotations={"a": "b"})),
+        replace(again, spec=replace(again.spec, unschedulable=True)),
+        replace(again, status=replace(again.status, declared_features=("x",))),
+    ):
+        position = table.node_log.position
+        table.put_node(news)
+        assert table.node_log.position > position
 
 
 def test_a_view_is_made_once_for_each_state_of_a_row():

@@ -8,6 +8,7 @@ says, `pod_log` for what runs there. Rows are reused when nodes leave; log posit
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -64,7 +65,14 @@ class NodeTable:
         return self.node_count
 
     def put_node(self, node: Node) -> int:
-        """Add a node or replace what is known of it; return its row. Raises `QuantityError`, changing nothing."""
+        """Add a node or replace what is known of it; return its row. Raises `QuantityError`, changing nothing.
+
+        A node that says what it said before, as at each heartbeat, leaves the log alone: nobody need look again.
+        """
+        known = self.row_of.get(node.metadata.name)
+        if known is not None and _is_alike(self.nodes[known], node):
+            self.nodes[known] = node
+            return known
         amounts = _amounts(node.status.allocatable)
         row = self.row_for(node.metadata.name)
         if not self.valid[row]:
@@ -233,6 +241,14 @@ class NodeTable:
 
     def _all_labels(self) -> Sequence[Mapping[str, str] | None]:
         return [None if node is None else node.metadata.labels for node in self.nodes]
+
+
+def _is_alike(old: Node | None, new: Node) -> bool:
+    """Say whether two objects of a node differ in nothing but their version."""
+    if old is None or old.spec != new.spec or old.status != new.status:
+        return False
+    version = old.metadata.resource_version
+    return old.metadata == msgspec.structs.replace(new.metadata, resource_version=version)
 
 
 def _amounts(quantities: Mapping[str, str | int | float]) -> dict[str, int]:
