@@ -76,7 +76,7 @@ def test_only_rows_that_changed_are_computed_again():
     kept.cache.add_pod(pod("a", "n3"))
     row = kept.cache.table.row_of["n3"]
     assert kept.entry().column[row] == 100
-    kept.cache.put_node(node("n5"))
+    kept.cache.put_node(node("n5", "8"))
     kept.entry()
     assert kept.computed_rows == [8, 1, 1]
 
