@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from berth.framework.cycle_state import CycleState
 from berth.framework.interface import Dependency, Objects
-from berth.framework.memo import DependencySet, MemoKey, Memos, Slot, row_form
+from berth.framework.memo import SLOTS_AT_MOST, DependencySet, MemoKey, Memos, Slot, Slots, row_form
 from berth.framework.memo_entry import JOURNAL_AT_MOST, MemoEntry
 from berth.framework.sums import UNRANKED, Sums
 from berth.state.cache import Cache
@@ -205,6 +205,40 @@ def test_with_memos_off_a_slot_is_computed_afresh_whatever_it_held():
     kept.memos.enabled = False
     kept.memos.refresh([slot], CycleState(), make_pod().info())
     assert kept.computed_rows == [8, 8, 8]
+
+
+class Signed:
+    """A plugin that reads the pod's labels, and nothing else of it."""
+
+    @staticmethod
+    def signature(pod):
+        return pod.label_key
+
+
+def test_pods_of_which_a_plugin_reads_the_same_share_a_slot_and_one_made_again_finds_the_column():
+    kept = Kept()
+    slots = Slots(Asking(kept), ("Plugin", "filter"), Signed, DependencySet(ON_NODE, "Plugin"))
+    small, large, other = (
+        make_pod().label("app", app).request(cpu=cpu).info() for app, cpu in (("a", "1"), ("a", "2"), ("b", "1"))
+    )
+    first = slots.of("profile", small)
+    assert slots.of("profile", large) is first
+    assert slots.of("profile", other) is not first
+    for _ in range(2):
+        kept.memos.refresh([first], CycleState(), small)
+    for number in range(SLOTS_AT_MOST):
+        slots.of("profile", make_pod().label("app", str(number)).info())
+    again = slots.of("profile", small)
+    assert again is not first
+    kept.memos.refresh([again], CycleState(), small)
+    assert (again.entry, kept.computed_rows) == (first.entry, [8, 8])
+
+
+def test_a_plugin_whose_columns_do_not_last_has_a_slot_without_a_key():
+    slots = Slots(Asking(Kept()), ("Plugin", "filter"), Signed, DependencySet(frozenset(), "Plugin"))
+    assert slots.of("profile", make_pod().info()).key is not None
+    anywhere = DependencySet(frozenset({Dependency.PODS_ANYWHERE}), "Plugin")
+    assert Slots(Asking(Kept()), ("Plugin", "filter"), Signed, anywhere).of("profile", make_pod().info()).key is None
 
 
 @given(st.integers(0, 10_000))

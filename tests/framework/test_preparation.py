@@ -3,6 +3,7 @@
 import pytest
 
 from berth.framework.status import SKIP
+from berth.state.pod_info import LABELS, REQUESTS
 from berth.testing.builders import make_service
 from tests.engine import cluster, document, node, plugin, pod
 
@@ -10,8 +11,8 @@ PODS = 5
 A_SERVICE_COMES_BEFORE = 3
 
 
-def times_asked(point, version=None, cpu="100m", **declared):
-    """Return how often a plugin that skips has been asked after each of some pods; `cpu` may count them: "{}m"."""
+def times_asked(point, version=None, differ_in=(), **declared):
+    """Return how often a plugin that skips has been asked after each of some pods."""
     if version is not None:
         declared[f"{point}_version"] = lambda pod: version(skipping.handle.objects)
     skipping = plugin("Skipping", **{point: lambda *_: SKIP}, **declared)
@@ -20,7 +21,8 @@ def times_asked(point, version=None, cpu="100m", **declared):
     for number in range(PODS):
         if number == A_SERVICE_COMES_BEFORE:
             found.put(make_service("s", {"app": "other"}))
-        found.put(pod(f"p{number}", cpu.format(100 + number)))
+        one = pod(f"p{number}", f"{100 + number}m" if REQUESTS in differ_in else "100m")
+        found.put(one.label("index", str(number) if LABELS in differ_in else "same"))
         found.run()
         counts.append(skipping.calls.count(point))
     return counts
@@ -42,20 +44,31 @@ def test_a_plugin_with_a_version_is_asked_again_when_that_has_changed(point, kin
     assert times_asked(point, lambda objects: objects.version(kind)) == counts
 
 
+REPLICA, LIKE_NO_OTHER = [1, 2, 2, 2, 2], [1, 2, 3, 4, 5]
+
+
 @pytest.mark.parametrize("point", ["pre_filter", "pre_score"])
-@pytest.mark.parametrize("ignores_requests", [False, True])
-def test_pods_that_differ_in_what_they_request_share_the_answer_of_a_plugin_that_ignores_requests(
-    point, ignores_requests
-):
-    counts = [1, 2, 2, 2, 2] if ignores_requests else [1, 2, 3, 4, 5]
-    declared = {f"{point}_is_pure": True, "ignores_requests": ignores_requests}
-    assert times_asked(point, cpu="{}m", **declared) == counts
+@pytest.mark.parametrize(
+    ("differ_in", "ignores", "counts"),
+    [
+        ({REQUESTS}, set(), LIKE_NO_OTHER),
+        ({REQUESTS}, {LABELS}, LIKE_NO_OTHER),
+        ({REQUESTS}, {REQUESTS}, REPLICA),
+        ({LABELS}, {LABELS}, LIKE_NO_OTHER),  # families are of requests, and of both
+        ({LABELS}, {REQUESTS, LABELS}, REPLICA),
+        ({REQUESTS, LABELS}, {REQUESTS}, LIKE_NO_OTHER),
+        ({REQUESTS, LABELS}, {REQUESTS, LABELS}, REPLICA),
+    ],
+)
+def test_pods_that_differ_in_what_a_plugin_ignores_share_its_answer(point, differ_in, ignores, counts):
+    declared = {f"{point}_is_pure": True, "ignores": frozenset(ignores)}
+    assert times_asked(point, differ_in=differ_in, **declared) == counts
 
 
-@pytest.mark.parametrize(("ignores_requests", "counts"), [(False, [1, 2, 3, 4, 5]), (True, [1, 2, 2, 3, 3])])
-def test_they_share_it_until_the_version_changes(ignores_requests, counts):
-    version, declared = lambda objects: objects.version("Service"), {"ignores_requests": ignores_requests}
-    assert times_asked("pre_filter", version, cpu="{}m", **declared) == counts
+@pytest.mark.parametrize(("ignores", "counts"), [(set(), LIKE_NO_OTHER), ({REQUESTS}, [1, 2, 2, 3, 3])])
+def test_they_share_it_until_the_version_changes(ignores, counts):
+    version = lambda objects: objects.version("Service")  # noqa: E731
+    assert times_asked("pre_filter", version, differ_in={REQUESTS}, ignores=frozenset(ignores)) == counts
 
 
 def test_a_version_of_none_promises_nothing():

@@ -105,8 +105,9 @@ class PreFilterPlugin(Plugin, Protocol):
     It may also be a function of the pod that says whether this holds for pods of its shape. With `pre_filter_version`
     a plugin says that, having skipped a pod, it skips all of that shape as long as the returned value stays the same
     (None: it does not say). The value is made from `objects.version(…)` of kinds and `cache.index.terms_version`.
-    A plugin that sets `ignores_requests` says that neither these answers nor its `signature` look at what the pod
-    requests (its containers' resources, those of the pod, overhead): pods that differ in nothing else share them.
+    With `ignores` a plugin says that its PreFilter and PreScore never look at what the pod requests (`REQUESTS`: its
+    containers' resources, those of the pod, overhead), or at its `LABELS`: pods that differ in nothing else share these
+    answers. The names are those of `berth.state.pod_info`.
     """
 
     def pre_filter(self, state: CycleState, pod: PodInfo) -> PreFilterResult | Status | None: ...

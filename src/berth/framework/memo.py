@@ -36,6 +36,9 @@ FEW_ROWS = 2
 SEEN_AT_MOST = 1 << 14
 """So many keys that were asked for once are remembered."""
 
+SLOTS_AT_MOST = 1 << 12
+"""So many slots of one plugin are remembered; a slot that is made again finds its column all the same."""
+
 
 class DependencySet:
     """What a plugin declared, taken apart once so that checking it is cheap."""
@@ -85,7 +88,6 @@ class MemoKey:
 class Runner(Protocol):
     """Asks one plugin about rows. `row_form`, where the plugin has one, asks about a single row."""
 
-    ignores_requests: bool
     row_form: Callable[[CycleState, PodInfo, NodeTable, int], int] | None
 
     def compute(self, extra: Any, state: CycleState, pod: PodInfo, table: NodeTable) -> Compute: ...
@@ -93,8 +95,6 @@ class Runner(Protocol):
     def note(self, extra: Any, value: int) -> None: ...
 
     def broke(self, bug: Exception) -> Exception: ...
-
-    def slot(self, profile: str, pod: PodInfo) -> "Slot": ...
 
 
 class Slot:
@@ -112,15 +112,33 @@ class Slot:
         self.entry: MemoEntry | None = None
 
 
-def slot_of(runner: Runner, profile: str, pod: PodInfo) -> Slot:
-    """Return a plugin's slot for pods of this pod's shape; kin share it where what they request does not matter."""
-    if not runner.ignores_requests:
-        return runner.slot(profile, pod)
-    slots = pod.shape.kin.plans
-    found: Slot | None = slots.get((profile, runner))
-    if found is None:
-        found = slots[profile, runner] = runner.slot(profile, pod)
-    return found
+class Slots:
+    """A plugin's slots, by what it reads of the pod: plans for pods of which it reads the same share one."""
+
+    __slots__ = ("_by_fragment", "_dependencies", "_name", "_runner", "_signature", "_unkept")
+
+    def __init__(self, runner: Runner, name: tuple[str, str], plugin: Any, dependencies: DependencySet) -> None:
+        """`name` is the plugin's, and the point's."""
+        self._runner = runner
+        self._name = name
+        self._dependencies = dependencies
+        signature: Callable[[PodInfo], Hashable | None] | None = getattr(plugin, "signature", None)
+        self._signature = signature if dependencies.is_lasting else None
+        self._by_fragment: dict[Hashable, Slot] = {}
+        self._unkept = Slot(runner, None, dependencies)
+
+    def of(self, profile: str, pod: PodInfo) -> Slot:
+        """Return the slot for pods of this pod's shape; one without a key where the column is not to be kept."""
+        fragment = self._signature(pod) if self._signature is not None else None
+        if fragment is None:
+            return self._unkept
+        found = self._by_fragment.get(fragment)
+        if found is None:
+            if len(self._by_fragment) >= SLOTS_AT_MOST:
+                del self._by_fragment[next(iter(self._by_fragment))]
+            found = Slot(self._runner, MemoKey(profile, *self._name, fragment), self._dependencies)
+            self._by_fragment[fragment] = found
+        return found
 
 
 class Memos:

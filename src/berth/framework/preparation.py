@@ -5,8 +5,8 @@ pod that says so), most of them that they have nothing to say. Those are asked o
 to say of most pods until something comes along (`pre_filter_version`, `pre_score_version`): they are asked again when
 that has changed. All others are asked for every pod.
 
-A plugin that never looks at what pods request (`ignores_requests`) is asked once for all pods that differ in nothing
-else: shapes that are kin share what it has said.
+A plugin that never looks at what pods request, or at their labels (`ignores`), is asked once for all pods that differ
+in nothing else: what it has said is kept for the family of shapes.
 """
 
 from collections.abc import Callable, Hashable, Sequence
@@ -27,20 +27,23 @@ VERSION = {Point.PRE_FILTER: "pre_filter_version", Point.PRE_SCORE: "pre_score_v
 """The method by which a plugin says how long it will skip pods of a shape, having skipped one."""
 
 
-class Preparation:
-    """The plugins that skip pods of one shape, and those that are to be asked, in the profile's order."""
+_NOTHING: frozenset[str] = frozenset()
 
-    __slots__ = ("_for_kin", "_point", "_skipped_for_good", "_skipping", "_unsettled", "_world", "skipped", "to_ask")
+
+class Preparation:
+    """The plugins that skip pods of a shape or a family, and those that are to be asked, in the profile's order."""
+
+    __slots__ = ("_ignored", "_point", "_skipped_for_good", "_skipping", "_unsettled", "_world", "skipped", "to_ask")
 
     def __init__(
-        self, plugins: Sequence[Any], point: Point, pod: PodInfo, ask: Callable[[Any], Answer], *, for_kin: bool
+        self, plugins: Sequence[Any], point: Point, pod: PodInfo, ask: Callable[[Any], Answer], ignored: frozenset[str]
     ) -> None:
         """Ask the pure plugins now; one that rejects or narrows is left to be asked in its turn.
 
-        With `for_kin` it is good for all pods that differ from this one in what they request.
+        It is good for all pods that differ from this one in nothing but what is `ignored`.
         """
         self._point = point
-        self._for_kin = for_kin
+        self._ignored = ignored
         skipped: set[str] = set()
         unsettled: list[Any] = []
         for plugin in plugins:
@@ -82,16 +85,11 @@ class Preparation:
             self._settle()
 
     def _may_settle(self, plugin: Any) -> bool:
-        return not self._for_kin or ignores_requests(plugin)
+        return not self._ignored or self._ignored <= getattr(plugin, "ignores", _NOTHING)
 
     def _settle(self) -> None:
         self.to_ask = tuple([plugin for plugin in self._unsettled if plugin.name not in self._skipping])
         self.skipped = self._skipped_for_good | self._skipping.keys()
-
-
-def ignores_requests(plugin: Any) -> bool:
-    """Say whether a plugin's answers are the same for pods that differ in nothing but how much they request."""
-    return bool(getattr(plugin, "ignores_requests", False))
 
 
 def _is_pure(plugin: Any, purity: str, pod: PodInfo) -> bool:

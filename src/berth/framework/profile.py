@@ -5,7 +5,7 @@ said them. Points that are run over all nodes live in `verdicts.py` and `scores.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -25,7 +25,7 @@ from berth.framework.verdicts import FilterPlan, FilterRunner, Mask, Verdicts, c
 from berth.framework.what_if import WhatIf
 from berth.state.node_view import NodeView
 from berth.state.nominator import Nominator
-from berth.state.pod_info import PodInfo
+from berth.state.pod_info import PodFamily, PodInfo
 from berth.state.table import NodeTable
 
 
@@ -254,24 +254,21 @@ class Profile:
     def _prepared(self, point: Point, pod: PodInfo, ask: Callable[[Any], Answer]) -> Preparation | None:
         """Return which plugins of PreFilter or PreScore are to be asked about this pod; None for all.
 
-        That is all the first time: for a pod like no other it would not pay to find out. Where its kin were seen
-        before, it is those that look at what pods request.
+        That is all the first time: for a pod like no other it would not pay to find out. Where others of a family were
+        seen before, it is those that look at what these may differ in.
         """
         if not self.memos.enabled:
             return None
-        key, of_shape, of_kin = (self.name, point), pod.shape.plans, pod.shape.kin.plans
-        prepared: Preparation | None = of_shape.get(key)
-        if prepared is None and key in of_shape:
-            prepared = of_shape[key] = Preparation(self.at(point), point, pod, ask, for_kin=False)
-        elif prepared is None:
-            of_shape[key] = None
-            prepared = of_kin.get(key)
-            if prepared is None and key in of_kin:
-                prepared = of_kin[key] = Preparation(self.at(point), point, pod, ask, for_kin=True)
-            elif prepared is None:
-                of_kin[key] = None
-                return None
-        return prepared.for_pod(pod, self.memos.world)
+        key, family = (self.name, point), cast("PodFamily | None", pod.shape)
+        while family is not None:
+            if key in family.plans:
+                prepared: Preparation | None = family.plans[key]
+                if prepared is None:
+                    prepared = family.plans[key] = Preparation(self.at(point), point, pod, ask, family.ignored)
+                return prepared.for_pod(pod, self.memos.world)
+            family.plans[key] = None
+            family = family.wider
+        return None
 
     def _filter_plan(self, state: CycleState, pod: PodInfo) -> FilterPlan:
         key = (self.name, Point.FILTER, frozenset(state.skip_filter))

@@ -4,7 +4,7 @@ Columns that a plugin's row alone decides and that need no normalising are summe
 others are worked out for the feasible rows of this pod. Who wants to see single scores asks `Scored.by_plugin`.
 """
 
-from collections.abc import Callable, Hashable, Sequence, Set
+from collections.abc import Hashable, Sequence, Set
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,9 +21,8 @@ from berth.framework.interface import (
     Rows,
     Scores,
 )
-from berth.framework.memo import Compute, DependencySet, MemoKey, Memos, Slot, row_form, slot_of
+from berth.framework.memo import Compute, DependencySet, MemoKey, Memos, Slots, row_form
 from berth.framework.memo_entry import ColumnSnapshot, MemoEntry
-from berth.framework.preparation import ignores_requests
 from berth.framework.status import Status, error
 from berth.framework.sums import UNRANKED, BestRows, Ranking, Sums
 from berth.state.pod_info import PodInfo
@@ -139,13 +138,11 @@ class ScoreRunner:
 
     __slots__ = (
         "_by_column",
-        "_dependencies",
         "_normalize",
-        "_signature",
-        "ignores_requests",
         "name",
         "plugin",
         "row_form",
+        "slots",
         "weight",
         "when_skipped",
     )
@@ -157,22 +154,10 @@ class ScoreRunner:
         self.when_skipped: int | None = getattr(plugin, "score_when_skipped", None)
         self._by_column = hasattr(plugin, "score_columns")
         declared: Dependencies = getattr(plugin, "score_dependencies", UNKNOWN) if self._by_column else UNKNOWN
-        self._dependencies = DependencySet(declared, self.name)
+        dependencies = DependencySet(declared, self.name)
         self._normalize = getattr(plugin, "normalize_score", None)
         self.row_form = row_form(plugin, "score_row", "score_columns")
-        self._signature: Callable[[PodInfo], Hashable | None] | None = getattr(plugin, "signature", None)
-        self.ignores_requests = ignores_requests(plugin)
-
-    def key(self, profile: str, pod: PodInfo) -> MemoKey | None:
-        """Return whose raw column the answer for this pod is, or None where it is not to be kept."""
-        if self._signature is None or not self._dependencies.is_lasting:
-            return None
-        fragment = self._signature(pod)
-        return None if fragment is None else MemoKey(profile, self.name, "score", fragment)
-
-    def slot(self, profile: str, pod: PodInfo) -> Slot:
-        """Return the plugin's place in a plan for pods of this pod's shape."""
-        return Slot(self, self.key(profile, pod), self._dependencies)
+        self.slots = Slots(self, (self.name, "score"), plugin, dependencies)
 
     def compute(self, extra: ScoreFacts | None, state: CycleState, pod: PodInfo, table: NodeTable) -> Compute:
         """Return what asks the plugin about some rows: for raw scores, and what is known of all of them."""
@@ -274,7 +259,7 @@ class ScorePlan:
 
     def __init__(self, runners: Sequence[ScoreRunner], profile: str, skipped: Set[str], pod: PodInfo) -> None:
         """Make the plan for pods of this pod's shape where these plugins skip."""
-        self.slots = [slot_of(runner, profile, pod) for runner in runners if runner.name not in skipped]
+        self.slots = [runner.slots.of(profile, pod) for runner in runners if runner.name not in skipped]
         self.lasting = [slot for slot in self.slots if slot.key is not None]
         self.constant = [
             _Part(runner.name, runner.weight, None, runner.weight * runner.when_skipped)

@@ -3,7 +3,7 @@
 Out comes, for each plugin that has something to say, a code for each row; which rows are left follows from them.
 """
 
-from collections.abc import Callable, Hashable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterator, Sequence, Set
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 from berth.framework.blame import PluginBrokenError
 from berth.framework.cycle_state import CycleState
 from berth.framework.interface import UNKNOWN, Codes, Dependencies, FilterColumn, Rows
-from berth.framework.memo import Compute, DependencySet, MemoKey, Memos, Slot, row_form, slot_of
+from berth.framework.memo import Compute, DependencySet, MemoKey, Memos, Slot, Slots, row_form
 from berth.framework.memo_entry import ColumnSnapshot, MemoEntry
-from berth.framework.preparation import ignores_requests
 from berth.framework.status import Status, error, is_success, merged
 from berth.framework.sums import Sums
 from berth.state.pod_info import PodInfo
@@ -46,13 +45,11 @@ class FilterRunner:
 
     __slots__ = (
         "_compute",
-        "_dependencies",
-        "_signature",
-        "ignores_requests",
         "is_lasting",
         "name",
         "plugin",
         "row_form",
+        "slots",
     )
 
     def __init__(self, plugin: Any) -> None:
@@ -61,22 +58,10 @@ class FilterRunner:
         by_column = hasattr(plugin, "filter_columns")
         self._compute = plugin.filter_columns if by_column else PerNodeFilter(plugin).filter_columns
         declared: Dependencies = getattr(plugin, "filter_dependencies", UNKNOWN) if by_column else UNKNOWN
-        self._dependencies = DependencySet(declared, self.name)
-        self.is_lasting = self._dependencies.is_lasting
+        dependencies = DependencySet(declared, self.name)
+        self.is_lasting = dependencies.is_lasting
         self.row_form = row_form(plugin, "filter_row", "filter_columns")
-        self._signature: Callable[[PodInfo], Hashable | None] | None = getattr(plugin, "signature", None)
-        self.ignores_requests = ignores_requests(plugin)
-
-    def key(self, profile: str, pod: PodInfo) -> MemoKey | None:
-        """Return whose column the answer for this pod is, or None where it is not to be kept."""
-        if self._signature is None or not self.is_lasting:
-            return None
-        fragment = self._signature(pod)
-        return None if fragment is None else MemoKey(profile, self.name, "filter", fragment)
-
-    def slot(self, profile: str, pod: PodInfo) -> Slot:
-        """Return the plugin's place in a plan for pods of this pod's shape."""
-        return Slot(self, self.key(profile, pod), self._dependencies)
+        self.slots = Slots(self, (self.name, "filter"), plugin, dependencies)
 
     def compute(self, extra: Any, state: CycleState, pod: PodInfo, table: NodeTable) -> Compute:
         """Return what asks the plugin about some rows: for codes, and what they mean."""
@@ -136,7 +121,7 @@ class FilterPlan:
 
     def __init__(self, runners: Sequence[FilterRunner], profile: str, skipped: Set[str], pod: PodInfo) -> None:
         """Make the plan for pods of this pod's shape where these plugins skip."""
-        self.slots = [slot_of(runner, profile, pod) for runner in runners if runner.name not in skipped]
+        self.slots = [runner.slots.of(profile, pod) for runner in runners if runner.name not in skipped]
         self.all_lasting = all(slot.key is not None for slot in self.slots)
         """Whether the columns of all plugins may be kept."""
         self._profile = profile

@@ -17,7 +17,7 @@ from berth.framework.handle import Handle
 from berth.framework.interface import MAX_NODE_SCORE, Dependencies, Dependency, Rows, Scores
 from berth.plugins.resource_columns import row_count
 from berth.state.node_view import NodeView
-from berth.state.pod_info import PodInfo
+from berth.state.pod_info import LABELS, REQUESTS, PodInfo
 from berth.state.table import NodeTable
 
 MIN_SIZE_BYTES = 23 << 20
@@ -76,7 +76,7 @@ class ImageLocality:
     """The plugin."""
 
     name: ClassVar[str] = "ImageLocality"
-    ignores_requests: ClassVar[bool] = True
+    ignores: ClassVar[frozenset[str]] = frozenset({LABELS, REQUESTS})
     score_dependencies: ClassVar[Dependencies] = frozenset({Dependency.NODE, Dependency.ALL_NODES})
 
     __slots__ = ("_handle", "_images", "_key", "_seen")

@@ -42,7 +42,7 @@ from berth.plugins.node_matching import (
 )
 from berth.plugins.normalize import default_normalize
 from berth.state.node_view import NodeView
-from berth.state.pod_info import PodInfo
+from berth.state.pod_info import LABELS, REQUESTS, PodInfo
 from berth.state.table import NodeTable
 
 REASON_POD = "node(s) didn't match Pod's node affinity/selector"
@@ -99,7 +99,7 @@ class NodeAffinity:
 
     name: ClassVar[str] = "NodeAffinity"
     args_type: ClassVar[type[msgspec.Struct]] = NodeAffinityArgs
-    ignores_requests: ClassVar[bool] = True
+    ignores: ClassVar[frozenset[str]] = frozenset({LABELS, REQUESTS})
     pre_filter_is_pure: ClassVar[bool] = True
     pre_score_is_pure: ClassVar[bool] = True
     filter_dependencies: ClassVar[Dependencies] = frozenset({Dependency.NODE})

@@ -16,7 +16,7 @@ from berth.framework.interface import Codes, Dependencies, Dependency, FilterCol
 from berth.framework.status import SKIP, Status, unschedulable
 from berth.plugins.host_port_index import HostPortIndex
 from berth.state.node_view import NodeView
-from berth.state.pod_info import HostPort, PodInfo
+from berth.state.pod_info import LABELS, REQUESTS, HostPort, PodInfo
 from berth.state.table import NodeTable
 
 NO_FREE_PORTS = "node(s) didn't have free ports for the requested pod ports"
@@ -33,7 +33,7 @@ class NodePorts:
     """The plugin."""
 
     name: ClassVar[str] = "NodePorts"
-    ignores_requests: ClassVar[bool] = True
+    ignores: ClassVar[frozenset[str]] = frozenset({LABELS, REQUESTS})
     pre_filter_is_pure: ClassVar[bool] = True
     filter_dependencies: ClassVar[Dependencies] = frozenset({Dependency.PODS_ON_NODE})
 

@@ -23,7 +23,7 @@ from berth.plugins.resource_columns import Floats, KeptColumn, Scratch, picked, 
 from berth.plugins.resource_scorer import ResourceScorer, Wanted
 from berth.plugins.resource_scoring import Use, UseColumn
 from berth.state.node_view import NodeView
-from berth.state.pod_info import PodInfo
+from berth.state.pod_info import LABELS, PodInfo
 from berth.state.table import NodeTable
 
 HALF = MAX_NODE_SCORE // 2
@@ -162,6 +162,7 @@ class NodeResourcesBalancedAllocation:
 
     name: ClassVar[str] = "NodeResourcesBalancedAllocation"
     args_type: ClassVar[type[NodeResourcesBalancedAllocationArgs]] = NodeResourcesBalancedAllocationArgs
+    ignores: ClassVar[frozenset[str]] = frozenset({LABELS})
     pre_score_is_pure: ClassVar[bool] = True
     score_dependencies: ClassVar[Dependencies] = frozenset({Dependency.NODE, Dependency.PODS_ON_NODE})
 

@@ -74,7 +74,7 @@ from berth.plugins.resource_scoring import (
     Strategy,
 )
 from berth.state.node_view import NodeView
-from berth.state.pod_info import PodInfo
+from berth.state.pod_info import LABELS, PodInfo
 from berth.state.table import NodeTable
 
 LEAST_ALLOCATED = "LeastAllocated"
@@ -159,6 +159,7 @@ class NodeResourcesFit:
 
     name: ClassVar[str] = "NodeResourcesFit"
     args_type: ClassVar[type[NodeResourcesFitArgs]] = NodeResourcesFitArgs
+    ignores: ClassVar[frozenset[str]] = frozenset({LABELS})
     pre_filter_is_pure: ClassVar[bool] = True
     pre_score_is_pure: ClassVar[bool] = True
     filter_dependencies: ClassVar[Dependencies] = frozenset(

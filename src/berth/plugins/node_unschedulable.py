@@ -17,7 +17,7 @@ from berth.framework.handle import Handle
 from berth.framework.interface import Dependencies, Dependency, FilterColumn, Rows
 from berth.framework.status import Status, unresolvable
 from berth.state.node_view import NodeView
-from berth.state.pod_info import PodInfo
+from berth.state.pod_info import LABELS, REQUESTS, PodInfo
 from berth.state.table import NodeTable
 
 REASON = "node(s) were unschedulable"
@@ -30,7 +30,7 @@ class NodeUnschedulable:
     """Filter."""
 
     name: ClassVar[str] = "NodeUnschedulable"
-    ignores_requests: ClassVar[bool] = True
+    ignores: ClassVar[frozenset[str]] = frozenset({LABELS, REQUESTS})
     filter_dependencies: ClassVar[Dependencies] = frozenset({Dependency.NODE})
 
     def __init__(self, args: None, handle: Handle) -> None:

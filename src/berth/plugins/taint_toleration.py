@@ -19,7 +19,7 @@ from berth.framework.interface import Dependencies, Dependency, FeasibleNodes, F
 from berth.framework.status import Status, unresolvable
 from berth.plugins.normalize import default_normalize
 from berth.state.node_view import NodeView
-from berth.state.pod_info import PodInfo
+from berth.state.pod_info import LABELS, REQUESTS, PodInfo
 from berth.state.table import Int64, NodeTable
 
 REASON = "node(s) had untolerated taint(s)"
@@ -59,7 +59,7 @@ class TaintToleration:
     """Filter, PreScore, Score, NormalizeScore."""
 
     name: ClassVar[str] = "TaintToleration"
-    ignores_requests: ClassVar[bool] = True
+    ignores: ClassVar[frozenset[str]] = frozenset({LABELS, REQUESTS})
     pre_score_is_pure: ClassVar[bool] = True
     filter_dependencies: ClassVar[Dependencies] = frozenset({Dependency.NODE})
     score_dependencies: ClassVar[Dependencies] = frozenset({Dependency.NODE})

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 from berth.api.pod import (
-    Container,
     Pod,
     PodAffinityTerm,
     PodSpec,
@@ -65,31 +64,38 @@ class WeightedTerm(NamedTuple):
     weight: int
 
 
-class PodKin:
-    """What profiles have worked out for pods that differ in nothing but how much they request, by profile and point."""
+REQUESTS, LABELS = "requests", "labels"
+"""What the pods of a family may differ in: what they request (overhead included), and their labels."""
 
-    __slots__ = ("plans",)
 
-    def __init__(self) -> None:
+class PodFamily:
+    """What profiles have worked out for pods that are alike in all but what is `ignored`, by profile and point.
+
+    Families lie in one another: those of a `wider` one may differ in more.
+    """
+
+    __slots__ = ("ignored", "plans", "wider")
+
+    def __init__(self, ignored: frozenset[str] = frozenset(), wider: "PodFamily | None" = None) -> None:
+        self.ignored = ignored
         self.plans: dict[object, Any] = {}
+        self.wider = wider
 
 
-class PodShape:
+class PodShape(PodFamily):
     """What is derived from a pod's namespace, labels, owners and spec alone, whichever node it runs on.
 
     Pods that differ in none of these share one shape, so that all this is worked out once for a workload.
     """
 
-    def __init__(self, pod: Pod, counting: Counting = ALL_COUNTS, kin: PodKin | None = None) -> None:
+    def __init__(self, pod: Pod, counting: Counting = ALL_COUNTS, wider: PodFamily | None = None) -> None:
+        super().__init__(wider=wider)
         self._pod = pod
-        self.kin = kin or PodKin()
         self.counting = counting
         """What counts as requested, as the feature gates have it."""
         self._spec = pod.spec
         self.fragments: dict[object, Hashable] = {}
         """What plugins read of the pod (`signature`), by plugin."""
-        self.plans: dict[object, Any] = {}
-        """What profiles have worked out for pods of this shape, by profile and point."""
 
     @lazy
     def requests(self) -> Requests:
@@ -158,14 +164,14 @@ class PodShape:
 
 
 class PodShapes:
-    """Shapes of the pods seen lately, so that pods of one workload share theirs, and shapes that are kin theirs."""
+    """Shapes of the pods seen lately, so that pods of one workload share theirs, and the families around them."""
 
-    __slots__ = ("_counting", "_kin", "_max", "_shapes")
+    __slots__ = ("_counting", "_families", "_max", "_shapes")
 
     def __init__(self, counting: Counting = ALL_COUNTS, max_shapes: int = 4096) -> None:
         self._counting = counting
         self._shapes: OrderedDict[bytes, PodShape] = OrderedDict()
-        self._kin: OrderedDict[bytes, PodKin] = OrderedDict()
+        self._families: OrderedDict[bytes, PodFamily] = OrderedDict()
         self._max = max_shapes
 
     def of(self, pod: Pod) -> PodShape:
@@ -175,19 +181,18 @@ class PodShapes:
         meta = pod.metadata
         spec = pod.spec if not pod.spec.node_name else msgspec.structs.replace(pod.spec, node_name="")
         key = _ENCODER.encode((meta.namespace, meta.labels, meta.owner_references, spec))
-        return _kept(self._shapes, key, lambda: PodShape(pod, self._counting, self._kin_of(pod, spec)), self._max)
+        return _kept(self._shapes, key, lambda: PodShape(pod, self._counting, self._family(pod, spec)), self._max)
 
-    def _kin_of(self, pod: Pod, spec: PodSpec) -> PodKin:
-        meta = pod.metadata
-        bare = msgspec.structs.replace(
-            spec,
-            containers=_without_requests(spec.containers),
-            init_containers=_without_requests(spec.init_containers),
-            resources=None,
-            overhead={},
-        )
+    def _family(self, pod: Pod, spec: PodSpec) -> PodFamily:
+        """Return the pods that request something else, within those that have other labels as well."""
+        meta, bare = pod.metadata, _without_requests(spec)
         key = _ENCODER.encode((meta.namespace, meta.labels, meta.owner_references, bare))
-        return _kept(self._kin, key, PodKin, self._max)
+
+        def wider() -> PodFamily:
+            key = _ENCODER.encode((meta.namespace, meta.owner_references, bare))
+            return _kept(self._families, key, lambda: PodFamily(frozenset({REQUESTS, LABELS})), self._max)
+
+        return _kept(self._families, key, lambda: PodFamily(frozenset({REQUESTS}), wider()), self._max)
 
 
 def _kept(store: OrderedDict[bytes, T], key: bytes, make: Callable[[], T], at_most: int) -> T:
@@ -202,8 +207,14 @@ def _kept(store: OrderedDict[bytes, T], key: bytes, make: Callable[[], T], at_mo
     return found
 
 
-def _without_requests(containers: tuple[Container, ...]) -> tuple[Container, ...]:
-    return tuple([msgspec.structs.replace(each, resources=_NOTHING) for each in containers])
+def _without_requests(spec: PodSpec) -> PodSpec:
+    containers, init_containers = (
+        tuple([msgspec.structs.replace(each, resources=_NOTHING) for each in some])
+        for some in (spec.containers, spec.init_containers)
+    )
+    return msgspec.structs.replace(
+        spec, containers=containers, init_containers=init_containers, resources=None, overhead={}
+    )
 
 
 def _is_shareable(pod: Pod) -> bool:

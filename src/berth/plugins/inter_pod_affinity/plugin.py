@@ -33,7 +33,7 @@ from berth.state.pod_index import (
     TermGroup,
     TermKind,
 )
-from berth.state.pod_info import PodInfo
+from berth.state.pod_info import REQUESTS, PodInfo
 from berth.state.table import NodeTable
 from berth.state.topology import Topologies
 
@@ -46,7 +46,7 @@ class InterPodAffinity:
 
     name: ClassVar[str] = "InterPodAffinity"
     args_type: ClassVar[type[msgspec.Struct]] = InterPodAffinityArgs
-    ignores_requests: ClassVar[bool] = True
+    ignores: ClassVar[frozenset[str]] = frozenset({REQUESTS})
     filter_dependencies: ClassVar[Dependencies] = frozenset(
         {Dependency.NODE, Dependency.PODS_ANYWHERE, Dependency.ALL_NODES}
     )

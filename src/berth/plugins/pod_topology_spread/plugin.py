@@ -47,7 +47,7 @@ from berth.plugins.pod_topology_spread.scoring import (
     normalized,
 )
 from berth.state.node_view import NodeView
-from berth.state.pod_info import PodInfo
+from berth.state.pod_info import REQUESTS, PodInfo
 from berth.state.table import NodeTable
 from berth.state.topology import Topologies, Topology
 
@@ -63,7 +63,7 @@ class PodTopologySpread:
 
     name: ClassVar[str] = "PodTopologySpread"
     args_type: ClassVar[type[msgspec.Struct]] = PodTopologySpreadArgs
-    ignores_requests: ClassVar[bool] = True
+    ignores: ClassVar[frozenset[str]] = frozenset({REQUESTS})
     filter_dependencies: ClassVar[Dependencies] = frozenset(
         {Dependency.NODE, Dependency.PODS_ANYWHERE, Dependency.ALL_NODES, Objects(KINDS)}
     )

@@ -25,7 +25,7 @@ from berth.plugins.volumes.scoring import storage_score
 from berth.plugins.volumes.volume_index import VolumeIndex
 from berth.plugins.volumes.writing import bind_volumes
 from berth.state.node_view import NodeView
-from berth.state.pod_info import PodInfo
+from berth.state.pod_info import LABELS, REQUESTS, PodInfo
 from berth.state.table import NodeTable
 
 SCORING_GATE = "StorageCapacityScoring"
@@ -45,7 +45,7 @@ class VolumeBinding:
     """PreFilter, Filter, PreScore, Score, Reserve, PreBind."""
 
     name: ClassVar[str] = "VolumeBinding"
-    ignores_requests: ClassVar[bool] = True
+    ignores: ClassVar[frozenset[str]] = frozenset({LABELS, REQUESTS})
     idle_after_skip: ClassVar[bool] = True
     args_type: ClassVar[type[msgspec.Struct]] = VolumeBindingArgs
     filter_dependencies: ClassVar[Dependencies] = frozenset(

@@ -31,7 +31,7 @@ from berth.plugins.volumes.limits_hints import LimitsHints
 from berth.plugins.volumes.migration import VolumeHandle
 from berth.plugins.volumes.uses import VolumeUses, use_of
 from berth.state.node_view import NodeView
-from berth.state.pod_info import PodInfo
+from berth.state.pod_info import LABELS, REQUESTS, PodInfo
 from berth.state.table import NodeTable
 
 REASON = "node(s) exceed max volume count"
@@ -49,7 +49,7 @@ class NodeVolumeLimits:
     """PreFilter, Filter."""
 
     name: ClassVar[str] = "NodeVolumeLimits"
-    ignores_requests: ClassVar[bool] = True
+    ignores: ClassVar[frozenset[str]] = frozenset({LABELS, REQUESTS})
     filter_dependencies: ClassVar[Dependencies] = frozenset(
         {Dependency.PODS_ON_NODE, Objects((CLAIM, CLASS, "CSIDriver", "CSINode", VOLUME, "VolumeAttachment"))}
     )

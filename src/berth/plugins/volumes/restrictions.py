@@ -20,7 +20,7 @@ from berth.framework.status import SKIP, Status, unresolvable, unschedulable
 from berth.plugins.volumes.claims import CLAIM, CLAIM_NOT_FOUND, is_claim_of, named_claims
 from berth.plugins.volumes.uses import Key, VolumeUses, claim_key, disk_key
 from berth.state.node_view import NodeView
-from berth.state.pod_info import PodInfo
+from berth.state.pod_info import LABELS, REQUESTS, PodInfo
 from berth.state.table import NodeTable
 
 REASON_DISK_CONFLICT = "node(s) had no available disk"
@@ -104,7 +104,7 @@ class VolumeRestrictions:
     """PreFilter with AddPod and RemovePod, Filter."""
 
     name: ClassVar[str] = "VolumeRestrictions"
-    ignores_requests: ClassVar[bool] = True
+    ignores: ClassVar[frozenset[str]] = frozenset({LABELS, REQUESTS})
     filter_dependencies: ClassVar[Dependencies] = frozenset({Dependency.PODS_ANYWHERE, Objects((CLAIM,))})
 
     def __init__(self, args: None, handle: Handle) -> None:

@@ -35,7 +35,7 @@ from berth.plugins.volumes.migration import BETA_REGION, BETA_ZONE, REGION, ZONE
 from berth.state.label_index import ABSENT, Mask
 from berth.state.node_view import NodeView
 from berth.state.objects import ObjectStore
-from berth.state.pod_info import PodInfo
+from berth.state.pod_info import LABELS, REQUESTS, PodInfo
 from berth.state.table import NodeTable
 
 REASON = "node(s) had no available volume zone"
@@ -136,7 +136,7 @@ class VolumeZone:
     """PreFilter, Filter."""
 
     name: ClassVar[str] = "VolumeZone"
-    ignores_requests: ClassVar[bool] = True
+    ignores: ClassVar[frozenset[str]] = frozenset({LABELS, REQUESTS})
     filter_dependencies: ClassVar[Dependencies] = frozenset({Dependency.NODE, Objects((CLAIM, CLASS, VOLUME))})
     """Declared for what-ifs: no pod on a node matters. Answers are not kept, since hardly two pods share them."""
 
