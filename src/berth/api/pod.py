@@ -1,6 +1,7 @@
 """Pod, as far as the scheduler reads it."""
 
 from msgspec import field
+from msgspec.structs import force_setattr
 
 from berth.api.meta import Condition, LabelSelector, ObjectMeta, Struct
 from berth.api.node_selector import NodeSelector, NodeSelectorTerm
@@ -233,7 +234,10 @@ class Volume(Struct, frozen=True):
 
 
 class PodSpec(Struct, frozen=True):
-    """spec of a pod."""
+    """spec of a pod; of its volumes those whose source is looked at.
+
+    Nearly every pod has others: secrets, config maps, its service account's token, which has a random name.
+    """
 
     node_name: str = ""
     scheduler_name: str = "default-scheduler"
@@ -255,6 +259,10 @@ class PodSpec(Struct, frozen=True):
     scheduling_group: PodSchedulingGroup | None = None
     resource_claims: tuple[PodResourceClaim, ...] = ()
     termination_grace_period_seconds: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.volumes:
+            force_setattr(self, "volumes", tuple([each for each in self.volumes if each != Volume(each.name)]))
 
 
 class ContainerStatus(Struct, frozen=True):

@@ -151,10 +151,11 @@ def _in_effect(pod: Pod, asked: Nanos, in_force: Mapping[str, Quantity], allocat
     found that infeasible.
     """
     held = _raise_to(_nanos(in_force), _nanos(allocated))
-    return held if _resize_is_infeasible(pod) else _raise_to(asked, held)
+    return held if resize_is_infeasible(pod) else _raise_to(asked, held)
 
 
-def _resize_is_infeasible(pod: Pod) -> bool:
+def resize_is_infeasible(pod: Pod) -> bool:
+    """Say whether the kubelet has found that the node can never give what the pod now asks for."""
     pending = next((c for c in pod.status.conditions if c.type == "PodResizePending"), None)
     return pending is not None and pending.reason == "Infeasible"
 

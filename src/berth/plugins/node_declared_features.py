@@ -17,7 +17,7 @@ from berth.framework.handle import Handle
 from berth.framework.interface import Dependencies, Dependency, FilterColumn, Rows
 from berth.framework.status import SKIP, Status, unresolvable
 from berth.state.node_view import NodeView
-from berth.state.pod_info import PodInfo
+from berth.state.pod_info import LABELS, REQUESTS, PodInfo
 from berth.state.table import NodeTable
 
 REASON = "node(s) didn't match Pod's required features"
@@ -43,6 +43,7 @@ class NodeDeclaredFeatures:
     """PreFilter, Filter."""
 
     name: ClassVar[str] = "NodeDeclaredFeatures"
+    ignores: ClassVar[frozenset[str]] = frozenset({LABELS, REQUESTS})
     pre_filter_is_pure: ClassVar[bool] = True
     filter_dependencies: ClassVar[Dependencies] = frozenset({Dependency.NODE})
 

@@ -12,13 +12,21 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 from berth.api.pod import (
+    ContainerStatus,
     Pod,
     PodAffinityTerm,
     PodSpec,
     ResourceRequirements,
     WeightedPodAffinityTerm,
 )
-from berth.api.pod_resources import ALL_COUNTS, Counting, Requests, pod_requests, scoring_requests
+from berth.api.pod_resources import (
+    ALL_COUNTS,
+    Counting,
+    Requests,
+    pod_requests,
+    resize_is_infeasible,
+    scoring_requests,
+)
 from berth.api.selectors import Selector, compile_selector
 from berth.state.lazy import lazy
 
@@ -83,7 +91,7 @@ class PodFamily:
 
 
 class PodShape(PodFamily):
-    """What is derived from a pod's namespace, labels, owners and spec alone, whichever node it runs on.
+    """What is derived from a pod's namespace, labels, owners, spec and resizes alone, whichever node it runs on.
 
     Pods that differ in none of these share one shape, so that all this is worked out once for a workload.
     """
@@ -175,12 +183,12 @@ class PodShapes:
         self._max = max_shapes
 
     def of(self, pod: Pod) -> PodShape:
-        """Return the shape of a pod: one of its own where its status or its name matters too."""
+        """Return the shape of a pod: one of its own where its name matters too."""
         if not _is_shareable(pod):
             return PodShape(pod, self._counting)
         meta = pod.metadata
         spec = pod.spec if not pod.spec.node_name else msgspec.structs.replace(pod.spec, node_name="")
-        key = _ENCODER.encode((meta.namespace, meta.labels, meta.owner_references, spec))
+        key = _ENCODER.encode((meta.namespace, meta.labels, meta.owner_references, spec, _counted_status(pod)))
         return _kept(self._shapes, key, lambda: PodShape(pod, self._counting, self._family(pod, spec)), self._max)
 
     def _family(self, pod: Pod, spec: PodSpec) -> PodFamily:
@@ -218,15 +226,18 @@ def _without_requests(spec: PodSpec) -> PodSpec:
 
 
 def _is_shareable(pod: Pod) -> bool:
-    """Resizes in flight count by status; claims made for a pod go by its name."""
-    spec, status = pod.spec, pod.status
-    return not (
-        status.container_statuses
-        or status.init_container_statuses
-        or status.resources
-        or spec.volumes
-        or spec.resource_claims
-    )
+    """Claims made for a pod go by its name."""
+    return not (pod.spec.volumes or pod.spec.resource_claims)
+
+
+def _counted_status(pod: Pod) -> tuple[object, ...]:
+    """Return what counts of a pod's status as requested: resizes in flight."""
+    status = pod.status
+    containers = tuple([each for each in status.container_statuses if each != ContainerStatus(each.name)])
+    init_containers = tuple([each for each in status.init_container_statuses if each != ContainerStatus(each.name)])
+    if not (containers or init_containers or status.resources or status.allocated_resources):
+        return ()
+    return containers, init_containers, status.resources, status.allocated_resources, resize_is_infeasible(pod)
 
 
 _ENCODER = msgspec.json.Encoder()

@@ -1,0 +1,79 @@
+"""Which pods share a shape, and what lies around it."""
+
+import pytest
+
+from berth.api.codec import decode
+from berth.state.pod_info import LABELS, REQUESTS, PodInfo, PodShapes
+
+TOKEN = {"projected": {"sources": [{"serviceAccountToken": {"path": "token"}}]}}
+
+
+def pod(name="p", *, cpu="1", label="web", volumes=(), **status):
+    container = {"name": "c", "resources": {"requests": {"cpu": cpu}}}
+    spec = {"containers": [container], "volumes": list(volumes)}
+    meta = {"name": name, "namespace": "default", "labels": {"app": label}}
+    return decode("Pod", {"metadata": meta, "spec": spec, "status": status})
+
+
+def held(cpu, allocated=None):
+    return {"name": "c", "resources": {"requests": {"cpu": cpu}}, "allocatedResources": {"cpu": allocated or cpu}}
+
+
+def same(*pods):
+    shapes = PodShapes()
+    first, *others = [shapes.of(each) for each in pods]
+    return all(other is first for other in others)
+
+
+def test_replicas_share_a_shape_whatever_their_token_volume_is_called():
+    first, second = (
+        pod(name, volumes=[{"name": f"kube-api-access-{name}", **TOKEN}, {"name": "tmp", "emptyDir": {}}])
+        for name in ("a", "b")
+    )
+    assert same(first, second)
+    assert first.spec.volumes == ()
+
+
+@pytest.mark.parametrize(
+    "source",
+    [{"persistentVolumeClaim": {"claimName": "data"}}, {"ephemeral": {}}, {"csi": {"driver": "d"}}],
+    ids=lambda source: next(iter(source)),
+)
+def test_pods_with_volumes_that_are_looked_at_have_shapes_of_their_own(source):
+    volume = {"name": "data", **source}
+    assert [each.name for each in pod(volumes=[volume]).spec.volumes] == ["data"]
+    assert not same(pod("a", volumes=[volume]), pod("b", volumes=[volume]))
+
+
+def test_a_pod_that_runs_shares_the_shape_of_one_that_waits_unless_its_status_counts():
+    waiting, running = pod("a"), pod("b", phase="Running", containerStatuses=[{"name": "c", "ready": True}])
+    assert same(waiting, running)
+    reported = pod("c", containerStatuses=[held("1")]), pod("d", containerStatuses=[held("1")])
+    assert same(*reported)
+    assert not same(waiting, pod("e", containerStatuses=[held("3")]))
+
+
+def test_each_resize_counts_as_it_stands():
+    infeasible = [{"type": "PodResizePending", "status": "True", "reason": "Infeasible"}]
+    shapes = PodShapes()
+    pods = [
+        pod("a"),
+        pod("b", containerStatuses=[held("3")]),
+        pod("c", containerStatuses=[held("1", "2")]),
+        pod("d", cpu="5", containerStatuses=[held("1")]),
+        pod("e", cpu="5", containerStatuses=[held("1")], conditions=infeasible),
+    ]
+    asked = [PodInfo(one, shapes.of(one)).requests["cpu"] for one in pods]
+    # KEP-1287: the most of what is asked, allocated and in force; what is infeasible is not asked.
+    assert asked == [1000, 3000, 2000, 5000, 1000]
+
+
+def test_families_are_of_other_requests_and_around_them_of_other_labels_too():
+    shapes = PodShapes()
+    first, larger, labelled = (shapes.of(one) for one in (pod(), pod(cpu="2"), pod(cpu="3", label="db")))
+    assert first is not larger
+    assert first.wider is larger.wider
+    assert first.wider is not labelled.wider
+    assert first.wider.wider is labelled.wider.wider
+    assert (first.ignored, first.wider.ignored, first.wider.wider.ignored) == (set(), {REQUESTS}, {REQUESTS, LABELS})
+    assert first.wider.wider.wider is None
