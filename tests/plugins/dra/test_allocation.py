@@ -247,6 +247,49 @@ def test_partitions_of_a_device_share_its_counters():
     assert w.messages(pod_with("c2", name="p1")) == {"a": CANNOT}
 
 
+def published_twice(*devices, **where):
+    """A pool of two slices, devices in one and a card's counters in the other."""
+    shared = [{"name": "card", "counters": {"memory": {"value": "40Gi"}}}]
+    return resource_slice("d", *devices, count=2), resource_slice("c", count=2, sharedCounters=shared, **where)
+
+
+def whole_card(name, slot, **fields):
+    consumes = [{"counterSet": "card", "counters": {"memory": {"value": "40Gi"}}}]
+    return device(name, {"slot": slot}, consumesCounters=consumes, **fields)
+
+
+@pytest.mark.parametrize(("shared", "expected"), [(False, None), (True, CANNOT)])
+def test_a_shared_device_that_is_given_back_keeps_its_counters(shared, expected):
+    """structured/internal/incubating, allocateDevice: what gives a shared device back leaves counters alone."""
+    pair = request("pair", "gpu", f"{OWN}.slot == 0", count=2)  # finds one, and gives it back
+    other = request("other", "gpu", f"{OWN}.slot == 1")
+    slices = published_twice(whole_card("d0", 0, allowMultipleAllocations=shared), whole_card("d1", 1))
+    w = World(device_class(), *slices, claim("c", alternatives("r0", pair, other)))
+    assert w.messages(pod_with("c")) == {"a": expected}
+
+
+def test_a_device_without_the_capacity_left_still_counts_for_constraints():
+    """structured/internal/incubating, allocateDevice: constraints are asked before capacity, and not told."""
+    shared = device("d0", {"model": "a100"}, {"memory": "40Gi"}, allowMultipleAllocations=True)
+    other = device("d1", {"model": "h100"}, {"memory": "40Gi"})
+    some = request("r0", "gpu", capacity={"requests": {"memory": "12Gi"}})
+    every = request("r1", "gpu", "device.allowMultipleAllocations", allocationMode="All")
+    same = {"matchAttribute": f"{DRIVER}/model"}
+    w = world(claim("c", some, every, constraints=[same]), devices=[shared, other])
+    assert w.messages(pod_with("c")) == {"a": CANNOT}  # of an h100, "all" would be an error
+
+
+def test_counters_make_their_pool_known_on_every_node():
+    """structured/internal/incubating, GatherPools: slices with shared counters count whatever nodes they name."""
+    terms = [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["a"]}]}]
+    counters = published_twice(node=None, pool="a", nodeSelector={"nodeSelectorTerms": terms})[1]
+    w = World(device_class(), counters, claim("c", request(allocationMode="All")), nodes=("a", "b"))
+    wrong = (
+        f"claim default/c, request r0: asks for all devices, but resource pool {DRIVER}/a is currently being updated"
+    )
+    assert w.messages(pod_with("c")) == {"a": wrong, "b": wrong}
+
+
 def test_partitions_are_not_looked_at_where_the_feature_is_off():
     w = card(partition("whole", "40Gi"), gates={"DRAPartitionableDevices": False})
     assert w.messages(pod_with("c0")) == {"a": CANNOT}

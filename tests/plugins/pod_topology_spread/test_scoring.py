@@ -67,6 +67,15 @@ def test_nodes_that_lack_a_label_get_nothing_and_do_not_set_the_scale():
     assert normal_scores(plugin_of(handle), pod, handle) == {"a1": 0, "a2": 0, "b1": 100, "nowhere": 0}
 
 
+def test_domains_of_nodes_that_lack_another_label_are_not_counted():
+    """plugins/podtopologyspread/scoring.go, initPreScoreState: ignored nodes set up no domain."""
+    nodes = (make_node("a").zone("a").label("rack", "r1"), make_node("b").zone("b").label("rack", "r2"))
+    handle = cluster(*nodes, make_node("c").zone("c"), running("w1", "a"))
+    pod = make_pod().labels(WEB).spread(ZONE, WEB, **SOFT).spread("rack", {"app": "db"}, **SOFT).info()
+    # Every node has a zone, but two zones count: log 4 rounds to 1, where log 5 would round to 2.
+    assert scores(plugin_of(handle), pod, handle) == {"a": (1, 0), "b": (0, 100), "c": (0, 0)}
+
+
 def test_all_nodes_are_alike_where_nothing_matches():
     handle = cluster(*NODES)
     pod = make_pod().labels(WEB).spread(ZONE, WEB, **SOFT).info()

@@ -298,7 +298,7 @@ class _Search:
         if shared and (device.id in self._allocated.capacity or device.id in self._consuming):
             consumes = {}  # whoever came first has paid for the device
         # As upstream: counters that a device was granted stay taken, for this node's search, where it is then found
-        # to be tainted or to break a constraint.
+        # to be tainted, to break a constraint or to lack capacity; in the last case constraints count it from then on.
         if consumes and not self._take_counters(pool, consumes):
             return None
         if self._gates.device_taints and prevents(device.spec.taints, ask.spec.tolerations):
@@ -312,7 +312,6 @@ class _Search:
                 )
             return None
         if not self._has_capacity(ask, device):
-            self._unconstrain(claim, base, sub)
             return None
         return self._note(claim, ask, pool, device, consumes, shared)
 
@@ -330,11 +329,11 @@ class _Search:
         def undo() -> None:
             self._taken[claim].pop()
             self._unconstrain(claim, base, sub)
-            add_counters(self._counters.get(pool.id, {}), consumes, -1)
             if consumed is None:
                 self._allocating[device.id].discard(claim)
+                add_counters(self._counters.get(pool.id, {}), consumes, -1)
             else:
-                consume(self._consuming, device.id, consumed, -1)
+                consume(self._consuming, device.id, consumed, -1)  # as upstream, its counters stay taken too
 
         return undo
 

@@ -186,7 +186,8 @@ class Inventory:
     def _gather(self, node: Node) -> Iterator[Pool]:
         reachable: dict[PoolId, list[PublishedSlice]] = {}
         for published in (*self._by_node.get(node.metadata.name, ()), *self._anywhere):
-            if self._is_supported(published) and published.is_reachable(node):
+            # A pool's counters are for all of it, whichever nodes their slice names.
+            if self._is_supported(published) and (published.obj.spec.shared_counters or published.is_reachable(node)):
                 _add_slice(reachable, published)
         pools = [pool for pool_id in reachable if (pool := self._build(pool_id, reachable[pool_id])) is not None]
         return iter(sorted(pools, key=lambda pool: (pool.has_binding_conditions, pool.id)))

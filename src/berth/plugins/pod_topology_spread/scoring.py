@@ -171,7 +171,7 @@ def candidate_domains(labelled: Topology, nodes: FeasibleNodes, ignored: Mask | 
     """
     if labelled.key == HOSTNAME_KEY:
         return nodes.count - (int(np.count_nonzero(ignored)) if ignored is not None else 0)
-    if nodes.count == len(nodes.table) and labelled.complete:
+    if ignored is None and nodes.count == len(nodes.table) and labelled.complete:
         return labelled.domain_count
     ids = labelled.ids[nodes.rows]
     present = np.zeros(labelled.size, dtype=np.bool_)
