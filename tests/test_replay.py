@@ -45,6 +45,21 @@ def test_among_equals_the_smallest_name_is_chosen():
     assert len(set(only["total"].values())) == 1
 
 
+# prioritizeNodes in pkg/scheduler/schedule_one.go, v1.36: 1 for every node where no Score plugin is configured; where
+# those that are all skip in PreScore, RunScorePlugins adds up nothing.
+@pytest.mark.parametrize("memos", [True, False])
+@pytest.mark.parametrize(
+    ("enabled", "total"), [([], 1), (["NodeAffinity", "NodeResourcesBalancedAllocation", "PodTopologySpread"], 0)]
+)
+def test_the_total_where_nothing_scores(enabled, total, memos):
+    plugins = {"score": {"disabled": [{"name": "*"}], "enabled": [{"name": name} for name in enabled]}}
+    kind = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
+    told = case([node("n1"), node("n2")], [make_pod("a")], config={**kind, "profiles": [{"plugins": plugins}]})
+    (only,) = replay(told, in_tree_registry(), memos=memos)
+    assert not only.get("scores")
+    assert only["total"] == {"n1": total, "n2": total}
+
+
 def test_without_nodes():
     assert decisions([], make_pod("a")) == [{"pod": "default/a", "message": "no nodes available to schedule pods"}]
 

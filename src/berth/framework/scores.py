@@ -85,7 +85,7 @@ class _Part(NamedTuple):
 class Scored:
     """All plugins' scores of the feasible nodes, and their sum."""
 
-    __slots__ = ("_kept_total", "_nodes", "_parts", "_ranking")
+    __slots__ = ("_kept_total", "_nodes", "_parts", "_ranking", "_without_parts")
 
     def __init__(
         self,
@@ -93,11 +93,14 @@ class Scored:
         parts: list[_Part],
         kept_total: NDArray[np.int64] | None,
         ranking: Ranking | None = None,
+        *,
+        without_parts: int = 0,
     ) -> None:
         self._nodes = nodes
         self._parts = parts
         self._kept_total = kept_total
         self._ranking = ranking
+        self._without_parts = without_parts
 
     def by_plugin(self, rows: NDArray[np.intp]) -> list[PluginScores]:
         """Return each plugin's weighted scores over `rows`, which are the feasible ones, in the profile's order."""
@@ -108,7 +111,7 @@ class Scored:
         total: Scores = np.zeros(len(rows), dtype=np.int64)
         for part in self._parts:
             total += part.scores(rows).weighted
-        return total if self._parts else total + 1
+        return total if self._parts else total + self._without_parts
 
     def with_more(self, more: Sequence[PluginScores]) -> "Scored":
         """Return the same with scores from elsewhere added, over the feasible rows and weighted already."""
@@ -255,10 +258,12 @@ class ScoreRunner:
 class ScorePlan:
     """Which plugins score pods of one shape, and where their raw columns are kept."""
 
-    __slots__ = ("_sum_keys", "constant", "lasting", "slots")
+    __slots__ = ("_sum_keys", "constant", "lasting", "slots", "without_parts")
 
     def __init__(self, runners: Sequence[ScoreRunner], profile: str, skipped: Set[str], pod: PodInfo) -> None:
         """Make the plan for pods of this pod's shape where these plugins skip."""
+        self.without_parts = 0 if runners else 1
+        """The total where no plugin scores: upstream's `prioritizeNodes` gives 1 only where none is configured."""
         self.slots = [runner.slots.of(profile, pod) for runner in runners if runner.name not in skipped]
         self.lasting = [slot for slot in self.slots if slot.key is not None]
         self.constant = [
@@ -287,7 +292,9 @@ def run_score(
     nodes: FeasibleNodes,
     passing_key: MemoKey | None,
 ) -> Scored | Status:
-    """Score the feasible nodes with every plugin of the plan; with none, every node gets 1.
+    """Score the feasible nodes with every plugin of the plan.
+
+    Where the profile has none, every node gets 1; where all that it has skip the pod, 0.
 
     `passing_key` names the kept mask (`Sums.passing`) that the feasible nodes are, where they are one.
     """
@@ -312,7 +319,7 @@ def run_score(
             weights.append(part.weight)
             bits |= 1 << bit
     if not summed:
-        return Scored(nodes, parts, None)
+        return Scored(nodes, parts, None, without_parts=plan.without_parts)
     if all_kept and passing_key is not None and not worked_out:
         key = plan.sum_key(bits, passing_key)
         return Scored(nodes, parts, None, sums.ranked(key, nodes.mask, summed, weights))
