@@ -111,6 +111,13 @@ def test_pods_that_request_nothing_are_not_scored(names, pod, skips):
     assert pre_scored(balanced(handle, *names), pod.info(), handle) == (SKIP if skips else None)
 
 
+@pytest.mark.parametrize("names", [(), (GPU, "cpu"), (GPU,)])
+def test_where_pre_score_does_not_run_pods_that_request_nothing_score_nothing(names):
+    # Score in pkg/scheduler/framework/plugins/noderesources/balanced_allocation.go: its own look at best-effort pods.
+    handle = handle_of(make_node("n").capacity({"cpu": "1", "memory": "1Gi", GPU: "1"}).build())
+    assert same_scores(balanced(handle, *names), make_pod().container().info(), handle.cache.table) == {"n": 0}
+
+
 @given(changes(), pods(), st.sets(st.sampled_from(("cpu", "memory", GPU, "ephemeral-storage")), min_size=1))
 def test_both_forms_agree_whatever_happens_to_the_cluster(happening, pod, names):
     handle = handle_of()

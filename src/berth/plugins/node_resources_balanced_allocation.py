@@ -175,27 +175,28 @@ class NodeResourcesBalancedAllocation:
         self._key = object()
 
     def signature(self, pod: PodInfo) -> tuple[Wanted, ...]:
-        """Return what the pod requests of the scored resources."""
+        """Return what the pod requests of the scored resources; nothing where it requests none of them."""
         found = pod.fragments.get(self._key)
         if found is None:
-            found = pod.fragments[self._key] = self._scorer.wanted(pod.requests)
+            wanted = self._scorer.wanted(pod.requests)
+            found = pod.fragments[self._key] = wanted if any(want.amount for want in wanted) else ()
         assert isinstance(found, tuple)
         return found
 
     def pre_score(self, state: CycleState, pod: PodInfo, nodes: FeasibleNodes) -> Status | None:
         """Skip a pod that requests nothing: balance would send all of those to the same node."""
-        return None if any(want.amount for want in self.signature(pod)) else SKIP
+        return None if self.signature(pod) else SKIP
 
     def score(self, state: CycleState, pod: PodInfo, node: NodeView) -> int:
-        """Score the balance that the pod gains on the node."""
+        """Score the balance that the pod gains on the node; 0 for a pod that PreScore would skip, were it asked."""
         wanted = self.signature(pod)
-        return balanced_score(self._scorer.node_uses(wanted, node), wanted)
+        return balanced_score(self._scorer.node_uses(wanted, node), wanted) if wanted else 0
 
     def score_columns(self, state: CycleState, pod: PodInfo, table: NodeTable, rows: Rows) -> Scores:
         """Score many rows."""
         wanted = self.signature(pod)
         if not wanted:
-            return np.full(row_count(table, rows), balance_gain(0, 0), dtype=np.int64)
+            return np.zeros(row_count(table, rows), dtype=np.int64)
         computed = self._scorer.columns(table).worth_computing(rows, table)
         before = self._balance_before(wanted, table)[computed]
         scores, column = room(computed, rows, table, np.int64)
@@ -205,7 +206,7 @@ class NodeResourcesBalancedAllocation:
     def score_row(self, state: CycleState, pod: PodInfo, table: NodeTable, row: int) -> int:
         """Score one row."""
         wanted = self.signature(pod)
-        return balanced_score(self._scorer.row_uses(wanted, table, row), wanted)
+        return balanced_score(self._scorer.row_uses(wanted, table, row), wanted) if wanted else 0
 
     def _balance_before(self, wanted: tuple[Wanted, ...], table: NodeTable) -> Floats:
         """Return the balance of each row without the pod, which is the same for all pods of these resources."""
