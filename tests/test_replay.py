@@ -149,9 +149,49 @@ def test_a_plugin_that_scores_without_its_pre_score_is_an_error(plugin, why):
     }
 
 
+# getPreFilterState in filtering.go of podtopologyspread and interpodaffinity.
+@pytest.mark.parametrize("plugin", ["PodTopologySpread", "InterPodAffinity"])
+def test_a_plugin_that_filters_without_its_pre_filter_is_an_error(plugin):
+    plugins = {"multiPoint": {"disabled": [{"name": plugin}]}, "filter": {"enabled": [{"name": plugin}]}}
+    kind = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
+    waiting = make_pod("waiting").nominated("n1")
+    config = {**kind, "profiles": [{"plugins": plugins}]}
+    (only,) = decisions([node("n1"), node("n2"), waiting], make_pod("a"), config=config)
+    why = f'reading "PreFilter{plugin}" from cycleState: not found'
+    assert only["message"] == f'running "{plugin}" filter plugin: {why}'
+    assert only["filter"] == {name: {plugin: {"code": "Error", "reasons": [why]}} for name in ("n1", "n2")}
+
+
+def test_pods_are_known_by_name_where_a_case_gives_no_uid():
+    unnamed = [make_pod("run").node("n1"), make_pod("also").node("n1"), make_pod("a"), make_pod("b")]
+    for pod in unnamed:
+        del pod.document["metadata"]["uid"]
+    first, second = decisions([node("n1"), *unnamed[:2]], *unnamed[2:])
+    assert first["chosen"] == second["chosen"] == "n1"
+
+
+def test_requests_beyond_counting_are_no_more_than_a_full_node():
+    much = str(2**63 - 1)
+    hogs = [make_pod(f"hog{n}").request(cpu=much, memory=much).node("n1") for n in range(3)]
+    one, two = decisions(
+        [node("n1"), node("n2"), *hogs], make_pod("a").request(cpu="1m"), make_pod("b").request(cpu=much)
+    )
+    assert one["filter"] == {"n1": {"NodeResourcesFit": {"code": "Unschedulable", "reasons": ["Insufficient cpu"]}}}
+    assert {name: told["NodeResourcesFit"]["code"] for name, told in two["filter"].items()} == {
+        "n1": "UnschedulableAndUnresolvable",
+        "n2": "UnschedulableAndUnresolvable",
+    }
+
+
 @pytest.mark.parametrize(
     ("more", "words"),
     [
+        ({"objects": [3]}, r"case 'a case': objects\[0\] must be an object, not 3"),
+        ({"pods": [None]}, r"case 'a case': pods\[0\] must be an object, not None"),
+        ({"pods": {}}, "case 'a case': pods must be a list of objects"),
+        ({"pods": [make_pod("p").document] * 2, "objects": [node().document]}, "default/p.* is on a node already"),
+        ({"featureGates": {"DRAAdminAccess": 1}}, "case 'a case': featureGates must be an object of true and false"),
+        ({"generation": ["v1.36"]}, "is not known"),
         ({"generation": "v1.99"}, "a case"),
         ({"objects": [{"kind": "Spaceship"}]}, "Spaceship"),
         ({"generation": "v1.20", "provider": "Fast"}, 'a case\': provider: .*"Fast".*"ClusterAutoscalerProvider"'),

@@ -5,7 +5,7 @@ A case becomes a core of its generation, with the case's configuration and objec
 """
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -22,6 +22,7 @@ from berth.framework.registry import Registry
 from berth.framework.sums import BestRows
 from berth.generation import GENERATIONS
 from berth.intake import ObjectEvent
+from berth.state.pod_info import PodInfo
 from berth.state.table import NodeTable
 
 Json = dict[str, Any]
@@ -44,9 +45,39 @@ def case_for(case: Mapping[str, Any], generation: str) -> Mapping[str, Any]:
 def core_of(case: Mapping[str, Any], registry: Registry, *, memos: bool = True) -> Core:
     """Return a core with the case's configuration and objects. Raises `CaseError`, `ConfigError` or `ObjectError`."""
     core = Core(config_of(case), registry, rng=random.Random(0), memos=memos)
-    for document in case.get("objects", ()):
+    for document in documents(case, "objects"):
         core.handle(ObjectEvent("ADDED", _kind_of(document), decode(_kind_of(document), document)), 0.0)
     return core
+
+
+def documents(case: Mapping[str, Any], key: str) -> Sequence[Mapping[str, Any]]:
+    """Return the objects that a case lists under `key`, none where it has no such list. Raises `CaseError`.
+
+    A pod written by hand has no uid, by which the cache knows it; it gets one of namespace and name.
+    """
+    listed = case.get(key)
+    if listed is None:
+        return ()
+    if not isinstance(listed, list):
+        raise CaseError(f"case {case.get('name')!r}: {key} must be a list of objects, not {listed!r}")
+    for number, document in enumerate(listed):
+        if not isinstance(document, Mapping):
+            raise CaseError(f"case {case.get('name')!r}: {key}[{number}] must be an object, not {document!r}")
+    return [_with_uid(document) if key == "pods" or document.get("kind") == "Pod" else document for document in listed]
+
+
+def _with_uid(pod: Mapping[str, Any]) -> Mapping[str, Any]:
+    metadata = pod.get("metadata")
+    if not isinstance(metadata, Mapping) or metadata.get("uid"):
+        return pod
+    made_up = f"{metadata.get('namespace', '')}/{metadata.get('name', '')}"
+    return {**pod, "metadata": {**metadata, "uid": made_up}}
+
+
+def check_new(core: Core, pod: PodInfo) -> None:
+    """Raise `CaseError` where a pod that is to be placed is on a node already."""
+    if core.cache.state_of(pod.uid) is not None:
+        raise CaseError(f"pod {pod.key}: a pod with its uid {pod.uid!r} is on a node already")
 
 
 def is_sampled(case: Mapping[str, Any]) -> bool:
@@ -57,7 +88,7 @@ def is_sampled(case: Mapping[str, Any]) -> bool:
 def config_of(case: Mapping[str, Any]) -> SchedulerConfiguration:
     """Return the configuration of a case. Raises `CaseError` or `ConfigError`."""
     name, generation = case.get("name"), case.get("generation", "v1.36")
-    if generation not in GENERATIONS:
+    if not isinstance(generation, str) or generation not in GENERATIONS:
         known = ", ".join(GENERATIONS)
         raise CaseError(f"case {name!r}: generation {generation!r} is not known; the known ones: {known}")
     given = [key for key in ("config", "policy", "provider") if case.get(key) is not None]
@@ -65,7 +96,10 @@ def config_of(case: Mapping[str, Any]) -> SchedulerConfiguration:
         raise CaseError(f"case {name!r}: {' and '.join(given)} given: v1.36 takes config, v1.20 one of all three")
     if case.get("provider") is not None and case["provider"] not in PROVIDERS:
         raise CaseError(f"case {name!r}: {unsupported('provider', case['provider'], PROVIDERS)}")
-    gates = feature_gates(case.get("featureGates", {}), generation)
+    switched = case.get("featureGates") or {}
+    if not isinstance(switched, dict) or not all(isinstance(value, bool) for value in switched.values()):
+        raise CaseError(f"case {name!r}: featureGates must be an object of true and false, not {switched!r}")
+    gates = feature_gates(switched, generation)
     if generation == "v1.20" and given in ([], ["provider"]):
         return legacy_default_config(gates, AlgorithmSource(case["provider"]) if given else None)
     if not given:

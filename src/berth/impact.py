@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from berth.api.codec import decode
-from berth.cases import case_for, core_of
+from berth.cases import case_for, check_new, core_of, documents
 from berth.config.types import ExtensionPoint
 from berth.core import Core
 from berth.cycle.attempt import Attempt
@@ -193,9 +193,10 @@ def impact(case: Mapping[str, Any], registry: Registry) -> CaseImpact:
     """Return what changes in a case. Raises `CaseError`, `ConfigError` or `ObjectError`."""
     old, new = (core_of(case_for(case, generation), registry, memos=False) for generation in (OLD, NEW))
     changes = []
-    documents = case.get("pods", ())
-    for document in documents:
+    pods = documents(case, "pods")
+    for document in pods:
         before, after = (_Side(core, core.intake.info(decode("Pod", document))) for core in (old, new))
+        check_new(old, before.pod)
         chosen, now = decided(before), decided(after)
         if chosen != now:
             plugins, alone = causes(before, after)
@@ -203,7 +204,7 @@ def impact(case: Mapping[str, Any], registry: Registry) -> CaseImpact:
         if chosen is not None:
             for side in (before, after):
                 _assume(side, chosen)
-    return CaseImpact(str(case.get("name", "")), len(documents), tuple(changes))
+    return CaseImpact(str(case.get("name", "")), len(pods), tuple(changes))
 
 
 def _assume(side: _Side, node_name: str) -> None:

@@ -12,12 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from berth.api.codec import decode
-from berth.cases import CaseError, Json, core_of, is_sampled, smallest_name
+from berth.cases import CaseError, Json, check_new, core_of, documents, is_sampled, smallest_name
 from berth.core import Core
 from berth.cycle.attempt import Attempt
 from berth.cycle.binding import reserve_and_permit
 from berth.cycle.schedule import Search, schedule_pod
 from berth.extender.answering import AnswerCall, answered, nobody
+from berth.framework.blame import PluginBrokenError
 from berth.framework.effects import Answer, CallExtenders
 from berth.framework.registry import Registry
 from berth.framework.status import Status, is_success
@@ -44,7 +45,7 @@ def replay(
     )
     show = _sampled_decision if sampled else _decision
     shown = None if sampled else _SHOWN.get(core.generation.name)
-    attempts = (_place(core, search, document, answer_call) for document in case.get("pods", ()))
+    attempts = (_place(core, search, document, answer_call) for document in documents(case, "pods"))
     return [_only(shown, show(attempt, core.cache.table)) for attempt in attempts]
 
 
@@ -66,9 +67,13 @@ def _only(shown: frozenset[str] | None, decision: Json) -> Json:
 
 def _place(core: Core, search: Search, document: Mapping[str, Any], answer_call: AnswerCall) -> Attempt:
     pod = core.intake.info(decode("Pod", document))
+    check_new(core, pod)
     profile = core.profiles.get(pod.spec.scheduler_name) or next(iter(core.profiles.values()))
     attempt = Attempt(profile, pod)
-    _answered(schedule_pod(search, attempt), answer_call)
+    try:
+        _answered(schedule_pod(search, attempt), answer_call)
+    except PluginBrokenError as bug:  # ends the attempt, as in the core
+        attempt.error, attempt.chosen_row = str(bug), None
     if attempt.chosen_row is not None:
         reserve_and_permit(core.cache, attempt, core.cache.table.names[attempt.chosen_row])
     return attempt

@@ -4,7 +4,12 @@ All structs of `berth.api` are frozen, have snake_case fields for camelCase JSON
 scheduling reads; other fields are skipped while decoding.
 """
 
+from typing import Annotated
+
 import msgspec
+
+Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
+"""A number whose Go field is an int32: Kubernetes refuses to read one that is out of range."""
 
 
 class Struct(msgspec.Struct, frozen=True, rename="camel", gc=False):

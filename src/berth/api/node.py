@@ -2,7 +2,7 @@
 
 from msgspec import field
 
-from berth.api.meta import Condition, LabelSelector, ObjectMeta, Struct
+from berth.api.meta import Condition, Int32, LabelSelector, ObjectMeta, Struct
 from berth.api.quantity import Quantity
 from berth.api.taints import Taint
 
@@ -114,7 +114,7 @@ class PodDisruptionBudgetSpec(Struct, frozen=True):
 class PodDisruptionBudgetStatus(Struct, frozen=True):
     """status of a disruption budget; disrupted_pods maps pod names to eviction times."""
 
-    disruptions_allowed: int = 0
+    disruptions_allowed: Int32 = 0
     current_healthy: int = 0
     desired_healthy: int = 0
     expected_pods: int = 0

@@ -3,7 +3,7 @@
 from msgspec import field
 from msgspec.structs import force_setattr
 
-from berth.api.meta import Condition, LabelSelector, ObjectMeta, Struct
+from berth.api.meta import Condition, Int32, LabelSelector, ObjectMeta, Struct
 from berth.api.node_selector import NodeSelector, NodeSelectorTerm
 from berth.api.quantity import Quantity
 from berth.api.storage import PersistentVolumeClaimSpec
@@ -31,7 +31,7 @@ class ContainerPort(Struct, frozen=True):
     """containers[].ports[]; a host_port of 0 asks for nothing on the node."""
 
     container_port: int = 0
-    host_port: int = 0
+    host_port: Int32 = 0
     host_ip: str = field(default="", name="hostIP")
     protocol: str = "TCP"
 
@@ -56,7 +56,7 @@ class Container(Struct, frozen=True):
 class NodeAffinityPreference(Struct, frozen=True):
     """preferredDuringSchedulingIgnoredDuringExecution[] of node affinity."""
 
-    weight: int
+    weight: Int32
     preference: NodeSelectorTerm = NodeSelectorTerm()
 
 
@@ -86,7 +86,7 @@ class PodAffinityTerm(Struct, frozen=True):
 class WeightedPodAffinityTerm(Struct, frozen=True):
     """A preferred term of pod affinity or anti-affinity."""
 
-    weight: int
+    weight: Int32
     pod_affinity_term: PodAffinityTerm = PodAffinityTerm()
 
 
@@ -110,11 +110,11 @@ class Affinity(Struct, frozen=True):
 class TopologySpreadConstraint(Struct, frozen=True):
     """spec.topologySpreadConstraints[]; the policies absent mean Honor for affinity and Ignore for taints."""
 
-    max_skew: int = 1
+    max_skew: Int32 = 1
     topology_key: str = ""
     when_unsatisfiable: str = "DoNotSchedule"
     label_selector: LabelSelector | None = None
-    min_domains: int | None = None
+    min_domains: Int32 | None = None
     node_affinity_policy: str = "Honor"
     node_taints_policy: str = "Ignore"
     match_label_keys: tuple[str, ...] = ()
@@ -241,7 +241,7 @@ class PodSpec(Struct, frozen=True):
 
     node_name: str = ""
     scheduler_name: str = "default-scheduler"
-    priority: int | None = None
+    priority: Int32 | None = None
     priority_class_name: str = ""
     preemption_policy: str | None = None
     node_selector: dict[str, str] = {}

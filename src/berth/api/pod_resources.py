@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from berth.api.pod import Container, ContainerStatus, Pod
-from berth.api.quantity import Quantity, nano_value
+from berth.api.quantity import Quantity, counted, nano_value
 
 CPU, MEMORY, PODS, EPHEMERAL_STORAGE = "cpu", "memory", "pods", "ephemeral-storage"
 
@@ -74,7 +74,7 @@ def _has_resource_status(pod: Pod) -> bool:
 
 def rounded(nanos: Nanos) -> Requests:
     """Round sums of nano-units up to the units that scheduling counts in."""
-    return {name: -(-amount // (10**6 if name == CPU else 10**9)) for name, amount in nanos.items()}
+    return {name: counted(-(-amount // (10**6 if name == CPU else 10**9))) for name, amount in nanos.items()}
 
 
 def supports_pod_level(name: str) -> bool:

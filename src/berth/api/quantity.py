@@ -14,6 +14,13 @@ Quantity = str | int | float
 MAX_VALUE = 2**63 - 1
 """Largest value a quantity can hold; anything above is capped, as upstream caps it."""
 
+MAX_COUNTED = 2**53
+"""The most of a resource, in the units that scheduling counts in, that is told from more of it: 9 PB of memory.
+
+Upstream's int64 sums wrap round beyond 2**63. Here the pods of a node cannot add up to that, a hundredfold fits as
+well, and float64 is exact.
+"""
+
 _NUMBER = re.compile(
     r"([+-]?)(\d+(?:\.\d*)?|\.\d+)(?:(Ki|Mi|Gi|Ti|Pi|Ei|n|u|m|k|M|G|T|P|E)|[eE]([+-]?\d{1,9}))?", re.ASCII
 )
@@ -63,6 +70,11 @@ def nano_value(quantity: Quantity) -> int:
         digits, suffix = whole.groups()
         return min(int(digits) * _NANOS[suffix], MAX_VALUE * 10**9)
     return int(parse(quantity) * 10**9)
+
+
+def counted(amount: int) -> int:
+    """Return an amount of a resource as it is counted: no more than `MAX_COUNTED` either way."""
+    return max(-MAX_COUNTED, min(amount, MAX_COUNTED))
 
 
 def milli_value(quantity: Quantity) -> int:

@@ -2,7 +2,7 @@
 
 from msgspec import field
 
-from berth.api.meta import Condition, ObjectMeta, ObjectReference, Struct
+from berth.api.meta import Condition, Int32, ObjectMeta, ObjectReference, Struct
 
 
 class GangSchedulingPolicy(Struct, frozen=True):
@@ -63,7 +63,7 @@ class PodGroupSpec(Struct, frozen=True):
     scheduling_constraints: PodGroupSchedulingConstraints | None = None
     disruption_mode: str | None = None
     priority_class_name: str = ""
-    priority: int | None = None
+    priority: Int32 | None = None
 
 
 class PodGroupStatus(Struct, frozen=True):

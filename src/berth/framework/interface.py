@@ -137,6 +137,11 @@ class FilterColumn(NamedTuple):
     describe: Callable[[int], Status]
 
 
+def same_for_all(status: Status, table: NodeTable, rows: Rows) -> FilterColumn:
+    """Return the column of a plugin that says the same of every node."""
+    return FilterColumn(np.ones(len(table.valid[rows]), dtype=np.int32), lambda _code: status)
+
+
 class ColumnFilterPlugin(Plugin, Protocol):
     """Says for many nodes at once whether a pod can run there."""
 

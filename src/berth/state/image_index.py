@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from berth.api.node import ContainerImage
+from berth.api.quantity import counted
 
 Int64 = NDArray[np.int64]
 
@@ -29,7 +30,7 @@ class ImageIndex:
 
     def put(self, row: int, images: Iterable[ContainerImage]) -> None:
         """Note the images of a row; none for one that is free."""
-        self._rows[row] = {name: image.size_bytes for image in images for name in image.names}
+        self._rows[row] = {name: counted(image.size_bytes) for image in images for name in image.names}
         for name, column in self._columns.items():
             column[row] = self._rows[row].get(name, ABSENT)
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from berth.api.node import Node
 from berth.api.pod_resources import CPU, MEMORY, PODS
-from berth.api.quantity import milli_value, value
+from berth.api.quantity import counted, milli_value, value
 from berth.api.taints import Taint
 from berth.state.change_log import ChangeLog
 from berth.state.image_index import ImageIndex
@@ -252,4 +252,4 @@ def _is_alike(old: Node | None, new: Node) -> bool:
 
 
 def _amounts(quantities: Mapping[str, str | int | float]) -> dict[str, int]:
-    return {name: (milli_value if name == CPU else value)(amount) for name, amount in quantities.items()}
+    return {name: counted((milli_value if name == CPU else value)(amount)) for name, amount in quantities.items()}

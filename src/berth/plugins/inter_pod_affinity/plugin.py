@@ -17,6 +17,7 @@ from berth.framework.interface import (
     PreFilterResult,
     Rows,
     Scores,
+    same_for_all,
 )
 from berth.framework.status import SKIP, Status, error, unresolvable
 from berth.plugins.inter_pod_affinity.args import InterPodAffinityArgs
@@ -39,6 +40,8 @@ from berth.state.topology import Topologies
 
 NOT_PREPARED = 'failed to read "PreScoreInterPodAffinity" from cycleState: not found'
 """What Score says in a profile that enables the plugin there and not at PreScore."""
+UNFILTERED = 'reading "PreFilterInterPodAffinity" from cycleState: not found'
+"""What Filter says in a profile that enables the plugin there and not at PreFilter."""
 
 
 class InterPodAffinity:
@@ -107,17 +110,24 @@ class InterPodAffinity:
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeView) -> Status | None:
         """Reject a node outside the domains that are wanted, or inside one that either side does not want."""
-        code = self._filter_state(state).code(node)
+        prepared: FilterState | None = state.get(self._FILTER_KEY)
+        if prepared is None:
+            return error(UNFILTERED)
+        code = prepared.code(node)
         return self.status_by_code[code] if code else None
 
     def filter_columns(self, state: CycleState, pod: PodInfo, table: NodeTable, rows: Rows) -> FilterColumn:
         """Return int32 codes of shape (len(rows),): 1 running pods forbid it, 2 anti-affinity, 3 affinity."""
-        return FilterColumn(self._filter_state(state).codes(rows), self.status_by_code.__getitem__)
+        prepared: FilterState | None = state.get(self._FILTER_KEY)
+        if prepared is None:
+            return same_for_all(error(UNFILTERED), table, rows)
+        return FilterColumn(prepared.codes(rows), self.status_by_code.__getitem__)
 
     def minds(self, state: CycleState, pod: PodInfo, other: PodInfo) -> bool:
         """Say whether either pod's required terms speak of the other."""
+        prepared: FilterState | None = state.get(self._FILTER_KEY)
         try:
-            return self._filter_state(state).speaks_of(other)
+            return prepared is not None and prepared.speaks_of(other)
         except SelectorError:
             return True
 

@@ -18,6 +18,7 @@ from berth.framework.interface import (
     PreFilterResult,
     Rows,
     Scores,
+    same_for_all,
 )
 from berth.framework.status import SKIP, Status, error
 from berth.plugins.pod_topology_spread.args import (
@@ -53,6 +54,8 @@ from berth.state.topology import Topologies, Topology
 
 NOT_PREPARED = 'error reading "PreScorePodTopologySpread" from cycleState: not found'
 """What Score says in a profile that enables the plugin there and not at PreScore."""
+UNFILTERED = 'reading "PreFilterPodTopologySpread" from cycleState: not found'
+"""What Filter says in a profile that enables the plugin there and not at PreFilter."""
 
 DEFAULTING = "defaulting"
 """Stands in the names under which a pod keeps the default constraints that were chosen for it."""
@@ -132,15 +135,20 @@ class PodTopologySpread:
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeView) -> Status | None:
         """Reject a node whose domain would have too many matching pods, or that lies in none."""
-        return self._filter_state(state).status(node)
+        prepared: FilterState | None = state.get(self._FILTER_KEY)
+        return error(UNFILTERED) if prepared is None else prepared.status(node)
 
     def filter_columns(self, state: CycleState, pod: PodInfo, table: NodeTable, rows: Rows) -> FilterColumn:
         """Return int32 codes of shape (len(rows),): 1 too many pods in the domain, 2 no label."""
-        return FilterColumn(self._filter_state(state).codes(rows), STATUS_BY_CODE.__getitem__)
+        prepared: FilterState | None = state.get(self._FILTER_KEY)
+        if prepared is None:
+            return same_for_all(error(UNFILTERED), table, rows)
+        return FilterColumn(prepared.codes(rows), STATUS_BY_CODE.__getitem__)
 
     def minds(self, state: CycleState, pod: PodInfo, other: PodInfo) -> bool:
         """Say whether `other` is one of the pods that are spread."""
-        return self._filter_state(state).counts(pod, other)
+        prepared: FilterState | None = state.get(self._FILTER_KEY)
+        return prepared is not None and prepared.counts(pod, other)
 
     def pre_score(self, state: CycleState, pod: PodInfo, nodes: FeasibleNodes) -> Status | None:
         """Count the matching pods by domain; skip pods without soft constraints."""
