@@ -2,6 +2,8 @@
 
 Upstream plugin NodePorts, v1.36. Ports of regular containers and of sidecars count; two conflict where protocol and
 number are the same and the addresses are the same or one of them is 0.0.0.0.
+Deviation: a port that two pods of a node hold is taken until both are gone; upstream's HostPortInfo keeps a set, which
+forgets it in preemption once one of them is taken off.
 """
 
 from collections.abc import Sequence
