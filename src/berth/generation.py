@@ -49,6 +49,7 @@ V1_20: Final = Generation(
     registry=with_legacy_plugins,
     queue=V1_20_QUEUE,
     cycle=CyclePolicy(
+        one_node_without_scores=False,
         nominated_node_first=False,
         error_ends_search=True,
         pre_filter_counts_nodes=True,

@@ -4,6 +4,9 @@ import numpy as np
 import pytest
 
 from berth.cycle.sampling import feasible_nodes_to_find, sample
+from berth.plugins.registry import in_tree_registry
+from berth.replay import replay
+from berth.testing.builders import make_node, make_pod
 
 
 @pytest.mark.parametrize(
@@ -54,3 +57,19 @@ def test_the_walk_ends_before_the_first_node_too_many(start, feasible, enough, f
 def test_nothing_to_walk():
     walked = walk([], 3, [], 2, nodes=0)
     assert (walked.feasible.tolist(), walked.next_start) == ([], 0)
+
+
+# findNodesThatPassFilters in pkg/scheduler/schedule_one.go, v1.36.
+@pytest.mark.parametrize(("enabled", "found"), [([], ["n1"]), (["TaintToleration"], ["n1", "n2"])])
+def test_one_node_is_enough_where_nothing_scores(enabled, found):
+    plugins = {"score": {"disabled": [{"name": "*"}], "enabled": [{"name": name} for name in enabled]}}
+    kind = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
+    case = {
+        "name": "two nodes",
+        "search": "sampled",
+        "config": {**kind, "percentageOfNodesToScore": 50, "profiles": [{"plugins": plugins}]},
+        "objects": [make_node(name).capacity(cpu="1").document for name in ("n1", "n2")],
+        "pods": [make_pod("p").document],
+    }
+    (only,) = replay(case, in_tree_registry())
+    assert (only["feasibleInOrder"], only["nextStartIndex"]) == (found, len(found) % 2)

@@ -219,6 +219,8 @@ def _sampled(search: Search, attempt: Attempt, feasible: Mask) -> Mask:
     searched = verdicts.searched
     order = np.array([row for row in table.tree.order() if searched[row]], dtype=np.intp)
     enough = feasible_nodes_to_find(len(order), percentage)
+    if search.policy.one_node_without_scores and not attempt.profile.chooses:
+        enough = min(enough, 1)
     found = sample(order, search.start_index, feasible, enough, len(table))
     search.start_index = found.next_start
     return _only(attempt, found, feasible)

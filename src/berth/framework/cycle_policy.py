@@ -11,6 +11,8 @@ class CyclePolicy(msgspec.Struct, frozen=True):
 
     nominated_node_first: bool = True
     """Whether the node that a pod is nominated to is tried before all others."""
+    one_node_without_scores: bool = True
+    """Whether a search for part of the nodes ends at the first that fits where nothing would choose among them."""
     error_ends_search: bool = False
     """Whether a filter that errs on any node fails the attempt, or only where no other node fits."""
     pre_filter_counts_nodes: bool = False

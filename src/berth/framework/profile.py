@@ -192,6 +192,12 @@ class Profile:
         """Tell prepared states that a pod left a node in a what-if."""
         return self._run_extension("remove_pod", state, pod, removed, node)
 
+    @property
+    def chooses(self) -> bool:
+        """Say whether it matters which nodes are found: plugins score them, or extenders filter or score them."""
+        asked = any(extender.does("filter") or extender.does("prioritize") for extender in self.extenders)
+        return bool(self.scorers) or asked
+
     def run_pre_score(self, state: CycleState, pod: PodInfo, nodes: FeasibleNodes) -> Status | None:
         """Run PreScore; a plugin that skips is left out of Score. Return the first error."""
         prepared = self._prepared(Point.PRE_SCORE, pod, lambda p: _pre_score(p, state, pod, nodes))
