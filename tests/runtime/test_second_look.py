@@ -91,10 +91,12 @@ async def test_two_schedulers_race_for_one_node(generation, cpu, container, reas
         await until(lambda: world.transport.count("bind") == 2)
         go.set()
         await until(lambda: pods(world, "Failed") and pods(world, "Running"))
-        (loser,), (winner,) = pods(world, "Failed"), pods(world, "Running")
+        # Mostly one; what replaces it may lose as well, where its scheduler has not seen the winner by then.
+        losers, (winner,) = pods(world, "Failed"), pods(world, "Running")
+        loser = losers[0]
         assert {app(loser), app(winner)} == {"one", "two"}
-        assert loser["spec"]["nodeName"] == winner["spec"]["nodeName"] == "node-0", "both were bound"
-        assert (loser["status"]["reason"], loser["status"]["message"]) == (reason, message)
+        assert {each["spec"]["nodeName"] for each in (*losers, winner)} == {"node-0"}, "all were bound"
+        assert {(each["status"]["reason"], each["status"]["message"]) for each in losers} == {(reason, message)}
 
         # The failed pod takes no room, and another was made in its place, which is told what it waits for.
         await until(lambda: any(is_told_why(pod) for pod in pods(world, "Pending")))
