@@ -94,6 +94,13 @@ def test_without_a_cluster_it_says_what_to_give(invoke):
     assert "--kubeconfig" in result.output
 
 
+def test_the_version_is_told_without_a_cluster(invoke):
+    """kube-scheduler --version: probes of an image ask for it."""
+    result = invoke("--version")
+    assert result.exit_code == 0
+    assert result.output.startswith("berth ")
+
+
 def test_an_unknown_flag_is_exit_code_2(invoke):
     result = invoke("--nonsense")
     assert result.exit_code == 2

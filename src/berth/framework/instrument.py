@@ -51,8 +51,8 @@ class Instrument:
     def bound(self, queued: "QueuedPod", node_name: str, now: float) -> None:
         """A pod was bound."""
 
-    def binding_failed(self, pod: "PodInfo", reason: str) -> None:
-        """A pod was chosen a node but not bound."""
+    def binding_failed(self, pod: "PodInfo", reason: str, *, is_rejection: bool = False) -> None:
+        """A pod was chosen a node but not bound, because of an error or since a plugin rejected it after all."""
 
     def making_room(self, victims: int) -> None:
         """So many pods are about to be evicted for another."""

@@ -156,9 +156,9 @@ class Metrics(SchedulerLog, Collector):
         if queued.was_flushed:
             self.after_flush.add()
 
-    def binding_failed(self, pod: PodInfo, reason: str) -> None:
+    def binding_failed(self, pod: PodInfo, reason: str, *, is_rejection: bool = False) -> None:
         """The attempt was in vain."""
-        super().binding_failed(pod, reason)
+        super().binding_failed(pod, reason, is_rejection=is_rejection)
         started = self._started.pop(pod.uid, None)
         if started is not None:
             self._ended("error", started[1], self._stopwatch() - started[0])

@@ -95,9 +95,9 @@ class MetricsV120(Metrics):
         if queued.initial_attempt is not None:
             self.pod_duration.observe(now - queued.initial_attempt, (attempts_label(queued.attempts),))
 
-    def binding_failed(self, pod: PodInfo, reason: str) -> None:
+    def binding_failed(self, pod: PodInfo, reason: str, *, is_rejection: bool = False) -> None:
         """The binding was in vain."""
-        super().binding_failed(pod, reason)
+        super().binding_failed(pod, reason, is_rejection=is_rejection)
         self._binding.pop(pod.uid, None)
 
     def collect(self) -> Iterator[Metric]:
