@@ -36,6 +36,12 @@ class Instrument:
     def plugin_run(self, plugin: str, point: str, status: str, seconds: float) -> None:
         """One plugin has been run over all nodes."""
 
+    def hinted(self, plugin: str, event: str, hint: str, seconds: float) -> None:
+        """A plugin was asked whether an event helps a pod: `Queue`, `QueueSkip`, or `Error` where its hint broke."""
+
+    def hint_broke(self, pod: "PodInfo", plugin: str, event: str, error: Exception) -> None:
+        """A queueing hint's bug; it counts as Queue."""
+
     def queue_incoming(self, queue: str, event: str) -> None:
         """A pod has entered a queue because of an event."""
 

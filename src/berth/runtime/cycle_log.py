@@ -80,6 +80,13 @@ class SchedulerLog(Instrument):
         at = FATES if is_rejection else logging.ERROR
         structured(_log, at, "Error scheduling pod; retrying", err=reason, pod=pod.key)
 
+    def hint_broke(self, pod: PodInfo, plugin: str, event: str, error: Exception) -> None:
+        """A hint's bug: the plugin's author has to know, though the pod is tried again all the same."""
+        problem = f"{type(error).__name__}: {error}"
+        structured(
+            _log, logging.ERROR, "QueueingHintFn returns error", err=problem, event=event, plugin=plugin, pod=pod.key
+        )
+
     def extender_failed(self, pod: PodInfo, asked: Asked) -> None:
         """An extender failed: an operator has to know, whether or not the pod was scheduled all the same."""
         outcome = "going on without it" if asked.is_ignored else "the pod is tried again"

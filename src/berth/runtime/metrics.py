@@ -83,6 +83,14 @@ class Metrics(SchedulerLog, Collector):
         self.incoming = counter(
             "queue_incoming_pods", "Pods added to scheduling queues, by event and queue.", "queue", "event"
         )
+        self.hints = histogram(
+            "queueing_hint_execution_duration_seconds",
+            "Latency of a plugin's queueing hint, by the event and what it said.",
+            exponential_buckets(0.00001, 1.5, 20),
+            "plugin",
+            "event",
+            "hint",
+        )
         self.permit_wait = histogram(
             "permit_wait_duration_seconds", "Duration of waiting on permit.", CYCLE_BUCKETS, "result"
         )
@@ -171,6 +179,10 @@ class Metrics(SchedulerLog, Collector):
         """A plugin of a sampled attempt."""
         self.plugins.observe(seconds, (plugin, point, status))
 
+    def hinted(self, plugin: str, event: str, hint: str, seconds: float) -> None:
+        """A hint was asked."""
+        self.hints.observe(seconds, (plugin, event, hint))
+
     def queue_incoming(self, queue: str, event: str) -> None:
         """A pod entered a queue."""
         self.incoming.add((queue, event))
@@ -205,13 +217,14 @@ class Metrics(SchedulerLog, Collector):
         """All families."""
         for tally in (
             self.attempts, self.attempt_duration, self.algorithm_duration, self.event_handling, self.extension_points,
-            self.plugins, self.sli_duration, self.pod_attempts, self.incoming, self.permit_wait, self.after_flush,
-            self.victims, self.preemption_duration, self.preemptions,
+            self.plugins, self.sli_duration, self.pod_attempts, self.incoming, self.hints, self.permit_wait,
+            self.after_flush, self.victims, self.preemption_duration, self.preemptions,
             self.group_attempts, self.group_attempt_duration, self.group_algorithm_duration,
         ):  # fmt: skip
             yield from tally.collect()
         if self._scheduler is not None:
             core = self._scheduler.core
+            yield _goroutines(len(self._started))
             yield _preemption_attempts(core)
             yield _pending_pods(core)
             yield cache_size(core)
@@ -241,6 +254,12 @@ def gauge(name: str, help_text: str, label: str, values: Iterable[tuple[str, flo
     for value, amount in values:
         family.add_metric((value,), amount)
     return family
+
+
+def _goroutines(bindings: int) -> Metric:
+    """Binding cycles: they run beside the scheduling cycles, if not as goroutines."""
+    text = "Number of binding cycles and the like that run beside the scheduling cycles, by operation."
+    return gauge("goroutines", text, "operation", [("binding", bindings)])
 
 
 def _preemption_attempts(core: "Core") -> Metric:

@@ -36,7 +36,7 @@ from berth.runtime.chorus import Chorus
 from berth.runtime.cycle_log import SchedulerLog
 from berth.runtime.effects import Effects
 from berth.runtime.following import Following, event_of
-from berth.runtime.timing import TimedProfile
+from berth.runtime.timing import TimedProfile, TimedWakeTable
 
 SLICE_S = 0.005
 """How long cycles run before the event loop gets to its sockets again."""
@@ -98,6 +98,10 @@ class LiveScheduler:
         if instrument is not None:
             for name, profile in self.core.profiles.items():
                 self.core.profiles[name] = TimedProfile(profile, instrument, time.perf_counter)
+            tables = self.core.queue.tables.items()
+            self.core.queue.tables = {
+                name: TimedWakeTable(table, instrument, time.perf_counter) for name, table in tables
+            }
         if unschedulable_age_s is not None:
             queue = self.core.queue
             queue.policy = msgspec.structs.replace(queue.policy, unschedulable_age_s=unschedulable_age_s)
