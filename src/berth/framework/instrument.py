@@ -66,6 +66,12 @@ class Instrument:
     def room_made(self, has_failed: bool, seconds: float) -> None:
         """The API server has answered for the last victim of a preemption that ran beside the cycles."""
 
+    def api_called(self, call_type: str, *, has_failed: bool, seconds: float) -> None:
+        """A request to the API server is over: a `pod_binding`, `pod_status_patch` or `other`."""
+
+    def claim_created(self, *, has_failed: bool) -> None:
+        """A ResourceClaim for a pod's extended resources was created, or was to be."""
+
     def extender_failed(self, pod: "PodInfo", asked: "Asked") -> None:
         """A call to an extender about a pod has failed."""
 

@@ -107,6 +107,19 @@ class Metrics(SchedulerLog, Collector):
         self.preemptions = counter(
             "preemption_goroutines_execution", "Preemptions beside the scheduling cycles, by result.", "result"
         )
+        self.api_calls = counter(
+            "async_api_call_execution", "Requests to the API server, by type and result.", "call_type", "result"
+        )
+        self.api_call_duration = histogram(
+            "async_api_call_execution_duration_seconds",
+            "Duration of requests to the API server, with their retries, by type and result.",
+            CYCLE_BUCKETS,
+            "call_type",
+            "result",
+        )
+        self.claims = counter(
+            "resourceclaim_creates", "ResourceClaims created for pods' extended resources, by status.", "status"
+        )
         self.group_attempts = counter(
             "podgroup_schedule_attempts", "Attempts to schedule pod groups, by result and profile.", "result", "profile"
         )
@@ -201,6 +214,16 @@ class Metrics(SchedulerLog, Collector):
         self.preemption_duration.observe(seconds, result)
         self.preemptions.add(result)
 
+    def api_called(self, call_type: str, *, has_failed: bool, seconds: float) -> None:
+        """A request is over."""
+        labels = (call_type, "error" if has_failed else "success")
+        self.api_calls.add(labels)
+        self.api_call_duration.observe(seconds, labels)
+
+    def claim_created(self, *, has_failed: bool) -> None:
+        """A claim is there, or not."""
+        self.claims.add(("failure" if has_failed else "success",))
+
     def event_handled(self, event: str, seconds: float) -> None:
         """An event was taken in."""
         self.event_handling.observe(seconds, (event,))
@@ -219,6 +242,7 @@ class Metrics(SchedulerLog, Collector):
             self.attempts, self.attempt_duration, self.algorithm_duration, self.event_handling, self.extension_points,
             self.plugins, self.sli_duration, self.pod_attempts, self.incoming, self.hints, self.permit_wait,
             self.after_flush, self.victims, self.preemption_duration, self.preemptions,
+            self.api_calls, self.api_call_duration, self.claims,
             self.group_attempts, self.group_attempt_duration, self.group_algorithm_duration,
         ):  # fmt: skip
             yield from tally.collect()

@@ -32,6 +32,7 @@ from berth.kube.changes import Change, InvalidObject
 from berth.kube.events import EventRecorder
 from berth.kube.leader import LeaderElectionTimes, LeaderElector
 from berth.kube.transport import Transport
+from berth.runtime.call_timer import CallTimer
 from berth.runtime.chorus import Chorus
 from berth.runtime.cycle_log import SchedulerLog
 from berth.runtime.effects import Effects
@@ -123,7 +124,7 @@ class LiveScheduler:
         )
         self._effects = Effects(
             transport, self._recorder, answer=self._answer, lookup=self._known_pod, report=_log.warning, bug=_bug,
-            rng=self._rng, extenders=ExtenderClient(config.extenders),
+            rng=self._rng, extenders=ExtenderClient(config.extenders), timer=CallTimer(self.core.instrument),
         )  # fmt: skip
         self._elector = _elector(config, transport, self.identity) if config.leader_election.leader_elect else None
 
