@@ -71,6 +71,21 @@ def test_a_plugin_that_does_not_exist_is_exit_code_2(invoke, tmp_path):
     assert "Traceback" not in result.output
 
 
+def test_what_a_plugin_makes_of_its_args_is_told_with_file_and_profile(invoke, tmp_path):
+    args = {"name": "VolumeBinding", "args": {"shape": [{"utilization": 0, "score": 1}]}}
+    document = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "profiles": [{"schedulerName": "a"}, {"schedulerName": "b", "pluginConfig": [args]}],
+    }
+    config = write(tmp_path / "config.yaml", yaml.safe_dump(document))
+    kubeconfig = write(tmp_path / "kubeconfig", KUBECONFIG)
+    result = invoke("--config", config, "--kubeconfig", kubeconfig, "--secure-port", "0")
+    assert result.exit_code == 2
+    expected = "config.yaml: profiles[1]: plugin 'VolumeBinding' could not be made: unexpected field `shape`"
+    assert expected in result.output
+
+
 def test_a_configuration_that_is_not_there_is_exit_code_2(invoke, tmp_path):
     result = invoke("--config", tmp_path / "nothing.yaml")
     assert result.exit_code == 2
