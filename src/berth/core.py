@@ -251,8 +251,8 @@ class Core:
             undo(self.cache, attempt, node_name)
         except Exception as bug:  # likewise
             self._broke(attempt.pod, bug)
-        self.instrument.binding_failed(attempt.pod, status.message)
         rejected = status.code.is_rejection
+        self.instrument.binding_failed(attempt.pod, status.message, is_rejection=rejected)
         plugins = {status.plugin} if rejected and status.plugin else set()
         reason = UNSCHEDULABLE if rejected else SCHEDULER_ERROR
         self._notice_missing_node(status.message)

@@ -276,4 +276,4 @@ def _updates(action: Action) -> Iterator[str]:
         name = flag.name or ""
         if flag & action and name.startswith("UPDATE_"):
             what = name.removeprefix("UPDATE_").removeprefix("NODE_").removeprefix("POD_").replace("_", " ").lower()
-            yield f"{what} changed"
+            yield what if what.endswith(" eliminated") else f"{what} changed"

@@ -39,6 +39,12 @@ def test_the_version_is_told():
     assert result.output.startswith("berth 0.")
 
 
+def test_a_wrong_flag_of_up_is_wrong_usage():
+    result = CliRunner().invoke(main, ["up", "--feature-gates", "Nonsense=true"])
+    assert result.exit_code == 2
+    assert "unrecognized feature gate: Nonsense" in result.output
+
+
 def test_help_imports_no_scheduler():
     heavy = "numpy", "aiohttp", "rich", "msgspec", *(entry.module for entry in _COMMANDS.values())
     script = (

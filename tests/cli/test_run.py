@@ -71,6 +71,21 @@ def test_a_plugin_that_does_not_exist_is_exit_code_2(invoke, tmp_path):
     assert "Traceback" not in result.output
 
 
+def test_what_a_plugin_makes_of_its_args_is_told_with_file_and_profile(invoke, tmp_path):
+    args = {"name": "VolumeBinding", "args": {"shape": [{"utilization": 0, "score": 1}]}}
+    document = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "profiles": [{"schedulerName": "a"}, {"schedulerName": "b", "pluginConfig": [args]}],
+    }
+    config = write(tmp_path / "config.yaml", yaml.safe_dump(document))
+    kubeconfig = write(tmp_path / "kubeconfig", KUBECONFIG)
+    result = invoke("--config", config, "--kubeconfig", kubeconfig, "--secure-port", "0")
+    assert result.exit_code == 2
+    expected = "config.yaml: profiles[1]: plugin 'VolumeBinding' could not be made: unexpected field `shape`"
+    assert expected in result.output
+
+
 def test_a_configuration_that_is_not_there_is_exit_code_2(invoke, tmp_path):
     result = invoke("--config", tmp_path / "nothing.yaml")
     assert result.exit_code == 2
@@ -92,6 +107,13 @@ def test_without_a_cluster_it_says_what_to_give(invoke):
     result = invoke()
     assert result.exit_code == 2
     assert "--kubeconfig" in result.output
+
+
+def test_the_version_is_told_without_a_cluster(invoke):
+    """kube-scheduler --version: probes of an image ask for it."""
+    result = invoke("--version")
+    assert result.exit_code == 0
+    assert result.output.startswith("berth ")
 
 
 def test_an_unknown_flag_is_exit_code_2(invoke):

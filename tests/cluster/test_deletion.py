@@ -3,7 +3,17 @@
 import pytest
 
 from berth.cluster.errors import StoreError
-from tests.cluster.objects import CONFIG_MAPS, NAMESPACES, PODS, Clock, config_map, make_store, names, pod
+from tests.cluster.objects import (
+    CONFIG_MAPS,
+    NAMESPACES,
+    PODS,
+    PRIORITY_CLASSES,
+    Clock,
+    config_map,
+    make_store,
+    names,
+    pod,
+)
 
 
 def bound_pod(store, name="web", **spec):
@@ -129,3 +139,12 @@ def test_a_collection_goes_by_selector():
     gone = store.delete_collection(CONFIG_MAPS, "default", label_selector="team=x")
     assert names(gone) == ["a", "c"]
     assert names(store.list(CONFIG_MAPS)[0]) == ["b"]
+
+
+@pytest.mark.parametrize("name", ["system-node-critical", "system-cluster-critical"])
+def test_the_systems_priority_classes_stay(name):
+    """pkg/registry/scheduling/priorityclass/storage."""
+    store = make_store()
+    with pytest.raises(StoreError, match="this is a system priority class and cannot be deleted"):
+        store.delete(PRIORITY_CLASSES, "", name)
+    assert store.find(PRIORITY_CLASSES, "", name) is not None

@@ -159,6 +159,34 @@ def test_nodes_are_tainted_cordoned_and_drained(admin, kubectl):
     assert {row["NAME"]: row["STATUS"] for row in admin.rows("nodes")}[node] == "Ready"
 
 
+def test_a_pod_is_resized_and_the_room_is_used(admin, kubectl):
+    """The documentation's Resize CPU and Memory: patch with --subresource resize, read the container's status."""
+
+    def sized(name, cpu):
+        container = {"name": "main", "image": "nginx:1.27", "resources": {"requests": {"cpu": cpu}}}
+        spec = {"containers": [container], "nodeSelector": {"kubernetes.io/hostname": "node-2"}}
+        return json.dumps({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec})
+
+    kubectl("create", "-f", "-", text=sized("wide", "5"))
+    kubectl("wait", "--for=condition=Ready", "pod/wide", "--timeout=60s")
+    kubectl("create", "-f", "-", text=sized("next", "4"))
+    kubectl("wait", "--for=condition=PodScheduled=False", "pod/next", "--timeout=60s")
+    patch = {"spec": {"containers": [{"name": "main", "resources": {"requests": {"cpu": "2"}}}]}}
+    kubectl("patch", "pod", "wide", "--subresource=resize", "-p", json.dumps(patch))
+    kubectl("wait", "--for=condition=Ready", "pod/next", "--timeout=60s")
+    held = "{.status.containerStatuses[0].resources.requests.cpu}"
+    assert kubectl("get", "pod", "wide", "-o", f"jsonpath={held}") == "2"
+
+
+def test_what_needs_containers_is_refused_in_words(kubectl):
+    kubectl("run", "web", "--image=nginx:1.27")
+    kubectl("wait", "--for=condition=Ready", "pod/web", "--timeout=60s")
+    for command in (("logs", "web"), ("exec", "web", "--", "ls")):
+        refused = kubectl.run(*command)
+        assert refused.returncode == 1
+        assert "hollow nodes run no containers" in refused.stderr
+
+
 def test_a_job_runs_to_its_end(kubectl):
     kubectl("create", "job", "sum", "--image=busybox:1.36")
     kubectl("wait", "--for=condition=Complete", "job/sum", "--timeout=60s")

@@ -45,6 +45,7 @@ def test_a_policy_in_a_config_map(cluster, run):
     without = run()
     assert without.wait() == 2
     assert "couldn't get policy config map kube-system/scheduler-policy" in without.said()
+    assert "Unclosed" not in without.said()
     body = {
         "apiVersion": "v1",
         "kind": "ConfigMap",

@@ -41,7 +41,12 @@ async def test_a_server_that_is_another_is_told_once(trouble):
 async def test_a_kinds_own_trouble_always_passes():
     said = []
     chorus = Chorus(said.append)
-    messages = ["pods: a watch line is cut short", "nodes: forbidden (Forbidden, HTTP 403)"]
+    messages = [
+        "pods: a watch line is cut short",
+        "nodes: forbidden (Forbidden, HTTP 403)",
+        "the API server cannot be used yet: cannot connect to 10.0.0.1:6443; trying again in 1 s",
+        "the API server cannot be used yet: cannot connect to 10.0.0.1:6443; trying again in 2 s",
+    ]
     for message in messages:
         chorus(message)
     assert said == messages

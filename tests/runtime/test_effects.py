@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+from itertools import count
 
 import pytest
 
@@ -19,7 +20,9 @@ from berth.framework.effects import (
     Request,
 )
 from berth.kube.events import EventRecorder
+from berth.runtime.call_timer import CallTimer
 from berth.runtime.effects import BINDINGS_AT_ONCE, Effects
+from berth.runtime.metrics import Metrics
 from tests.runtime.world import World, at_once, until
 
 
@@ -38,7 +41,7 @@ class SlowExtenders:
 
 
 class Bench:
-    def __init__(self, pods=1, extenders=None):
+    def __init__(self, pods=1, extenders=None, metrics=None):
         self.world = World(nodes=1, cpu="1000")
         self.transport = self.world.transport
         self.pods = [PodRef("default", name, self._create(name)) for name in map("web-{}".format, range(pods))]
@@ -47,6 +50,7 @@ class Bench:
         self.effects = Effects(
             self.transport, self.recorder, answer=self.answers.append, lookup=lambda _: None, report=self.said.append,
             bug=self.bugs.append, rng=random.Random(1), sleep=at_once, extenders=extenders,
+            timer=CallTimer(metrics, count().__next__),
         )  # fmt: skip
 
     def _create(self, name):
@@ -160,3 +164,26 @@ async def test_extenders_that_are_asked_for_scores_are_counted():
     assert await bench.effects.drain(2)
     assert bench.effects.prioritizing == 0
     assert [answer.ticket for answer in bench.answers] == [1]
+
+
+async def test_calls_are_counted_by_type_and_result():
+    """backend/api_dispatcher: async_api_call_execution; dynamicresources/extendeddynamicresources: claim creates."""
+    metrics = Metrics()
+    bench = Bench(2, metrics=metrics)
+    claim = {"metadata": {"generateName": "web-0-"}, "spec": {"devices": {}}}
+    await bench.do(
+        Request(1, Bind(bench.pods[0], "node-0")),
+        PatchPodStatus(bench.pods[1], "False", "Unschedulable", "no"),
+        Request(2, ApiCall("create", "ResourceClaim", "default", "", claim)),
+    )
+    bench.transport.refuse("bind", ApiError(403, "Forbidden", "may not bind"))
+    bench.transport.refuse("create", ApiError(403, "Forbidden", "may not create"))
+    await bench.do(
+        Request(3, Bind(bench.pods[1], "node-0")),
+        Request(4, ApiCall("create", "ResourceClaim", "default", "", claim)),
+    )
+    for kind in ("pod_binding", "other"):
+        assert metrics.api_calls.value((kind, "success")) == metrics.api_calls.value((kind, "error")) == 1
+        assert metrics.api_call_duration.count((kind, "success")) == 1
+    assert metrics.api_calls.value(("pod_status_patch", "success")) == 1
+    assert metrics.claims.value(("success",)) == metrics.claims.value(("failure",)) == 1

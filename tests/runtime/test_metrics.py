@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from berth.runtime.logs import as_text
 from berth.runtime.metrics import Metrics
 from berth.state.queued_pod import QueuedPod
 from berth.testing.builders import make_node, make_pod
@@ -94,6 +95,25 @@ def test_names_and_buckets_are_upstreams(metrics):
     assert 'scheduler_event_handling_duration_seconds_bucket{event="NodeAdded",le="0.2048"} 1.0' in text
     assert 'scheduler_permit_wait_duration_seconds_bucket{le="16.384",result="Success"} 1.0' in text
     assert 'scheduler_queue_incoming_pods_total{event="PodAdd",queue="active"} 1.0' in text
+
+
+def test_what_has_no_labels_is_there_from_the_start(metrics):
+    """So has every counter of client_golang without labels: a first rise from nothing would be no rate."""
+    text = metrics.exposition().decode()
+    assert "scheduler_pod_scheduled_after_flush_total 0.0" in text
+    assert "scheduler_preemption_victims_count 0.0" in text
+    assert "scheduler_schedule_attempts_total{" not in text
+
+
+def test_a_hint_is_counted_and_its_bug_is_logged(metrics, caplog):
+    metrics.hinted("NodeResourcesFit", "NodeAdd", "Queue", 0.5)
+    text = metrics.exposition().decode()
+    labels = 'event="NodeAdd",hint="Queue",plugin="NodeResourcesFit"'
+    assert f"scheduler_queueing_hint_execution_duration_seconds_sum{{{labels}}} 0.5" in text
+    metrics.hint_broke(make_pod("web").info(), "Mine", "NodeAdd", RuntimeError("a hint's bug"))
+    (line,) = map(as_text, caplog.records)
+    assert line.startswith('"QueueingHintFn returns error" err="RuntimeError: a hint\'s bug" event="NodeAdd"')
+    assert line.endswith(' plugin="Mine" pod="default/web"')
 
 
 def test_what_is_counted_is_logged_too(metrics, caplog):

@@ -114,6 +114,7 @@ async def test_metrics_count_what_happened(world):
     assert value("pending_pods", queue="unschedulable") == 1
     assert value("pending_pods", queue="active") == 0
     assert value("cache_size", type="nodes") == 2
+    assert value("goroutines", operation="binding") == 0
     assert value("unschedulable_pods", plugin="NodeResourcesFit", profile=profile) == 1
     assert value("queue_incoming_pods_total", queue="active", event="PodAdd") == 2
     point = {"extension_point": "Filter", "status": "Success", "profile": profile}

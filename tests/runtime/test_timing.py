@@ -2,13 +2,18 @@
 
 import random
 from collections import Counter
+from types import SimpleNamespace
 
 from berth.config.load import default_config
 from berth.core import Core
+from berth.framework.events import NODE_ADD, QueueingHint
 from berth.framework.instrument import Instrument
 from berth.intake import ObjectEvent
 from berth.plugins.registry import in_tree_registry
-from berth.runtime.timing import EVERY, TimedProfile
+from berth.queue.in_flight import Happened
+from berth.queue.waking import Registered, Strategy, WakeTable, strategy
+from berth.runtime.timing import EVERY, TimedProfile, TimedWakeTable
+from berth.state.queued_pod import QueuedPod
 from berth.testing.builders import make_node, make_pod
 
 NAME = "default-scheduler"
@@ -52,6 +57,32 @@ def test_one_attempt_in_ten_is_timed_at_every_point():
     assert len(seen.chosen) == 3 * EVERY
     assert seen.points == dict.fromkeys(("PreFilter", "Filter", "PreScore", "Score", "Reserve", "Permit"), 3)
     assert seen.plugins["NodeResourcesFit", "Filter"] == seen.plugins["NodeResourcesFit", "Score"] == 3
+
+
+def test_hints_are_timed_by_what_they_say_of_which_event():
+    """scheduling_queue.go isPodWorthRequeuing: a broken hint is an Error, and counts as Queue."""
+    told, broke = [], []
+    seen = SimpleNamespace(
+        hinted=lambda *told_: told.append(told_), hint_broke=lambda pod, *rest: broke.append((pod.name, *rest))
+    )
+    bug = RuntimeError("a hint's bug")
+
+    def broken(pod, old, new):
+        raise bug
+
+    hints = {"Yes": None, "No": lambda *_: QueueingHint.SKIP, "Buggy": broken}
+    table = WakeTable(Registered(name, NODE_ADD, hint) for name, hint in hints.items())
+    timed = TimedWakeTable(table, seen, iter(range(100)).__next__)
+    pod = QueuedPod(make_pod("web").info(), 0.0)
+    for name, expected in (("Yes", Strategy.AFTER_BACKOFF), ("No", Strategy.SKIP), ("Buggy", Strategy.AFTER_BACKOFF)):
+        pod.unschedulable_plugins = frozenset({name})
+        assert strategy(pod, Happened(NODE_ADD, None, None), {NAME: timed}) is expected
+    assert told == [
+        ("Yes", "NodeAdd", "Queue", 1),
+        ("No", "NodeAdd", "QueueSkip", 1),
+        ("Buggy", "NodeAdd", "Error", 1),
+    ]
+    assert broke == [("web", "Buggy", "NodeAdd", bug)]
 
 
 def test_decisions_are_the_same_with_and_without():

@@ -70,7 +70,7 @@ class _LazyGroup(click.Group):
         return super().resolve_command(ctx, args)
 
 
-def _print_version(ctx: click.Context, _param: click.Parameter, wanted: bool) -> None:
+def print_version(ctx: click.Context, _param: click.Parameter, wanted: bool) -> None:
     """`--version`; the metadata is read only when asked for."""
     if not wanted or ctx.resilient_parsing:
         return
@@ -82,7 +82,7 @@ def _print_version(ctx: click.Context, _param: click.Parameter, wanted: bool) ->
 
 @click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.option(
-    "--version", is_flag=True, expose_value=False, is_eager=True, callback=_print_version, help="Show the version."
+    "--version", is_flag=True, expose_value=False, is_eager=True, callback=print_version, help="Show the version."
 )
 def main() -> None:
     """A Kubernetes scheduler: kube-scheduler's decisions, every node scored, every decision explained."""

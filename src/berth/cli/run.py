@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING
 
 import click
 
+from berth.cli import print_version
 from berth.cli.flags import SchedulerFlags, load_configuration, scheduler_flags, warnings_of
 from berth.config.errors import ConfigError
 from berth.config.types import SchedulerConfiguration
 
 if TYPE_CHECKING:
     from berth.kube.credentials import ClusterAccess
+    from berth.kube.transport import Transport
     from berth.runtime.scheduler import LiveScheduler
 
 _log = logging.getLogger("berth.run")
@@ -29,6 +31,9 @@ EXIT_BAD_CONFIGURATION = 2
 
 @click.command("run", short_help="The scheduler, against a real API server.")
 @click.option("--context", default="", metavar="NAME", help="The kubeconfig context to use.")
+@click.option(
+    "--version", is_flag=True, expose_value=False, is_eager=True, callback=print_version, help="Show the version."
+)
 @scheduler_flags
 def command(flags: SchedulerFlags, context: str) -> None:
     """Schedule the pods of a cluster.
@@ -121,10 +126,7 @@ async def _run(config: SchedulerConfiguration, access: "ClusterAccess", flags: S
     from berth.kube.http import HttpTransport
     from berth.kube.rate_limit import RateLimit
     from berth.runtime import logs
-    from berth.runtime.metrics_v1_20 import metrics_for
     from berth.runtime.policy_map import with_policy_of_cluster
-    from berth.runtime.scheduler import LeadershipLost, LiveScheduler
-    from berth.runtime.serving import HealthServer, Listener, PortTaken
 
     stop = _stop_on_signals()
     client = config.client_connection
@@ -133,7 +135,21 @@ async def _run(config: SchedulerConfiguration, access: "ClusterAccess", flags: S
             logs.level(2), "requests are sent as JSON, not as %s; every API server takes both", client.content_type
         )
     transport = HttpTransport(access, rate_limit=RateLimit(client.qps, client.burst), user_agent="berth-scheduler")
-    config = await with_policy_of_cluster(config, transport)
+    try:
+        config = await with_policy_of_cluster(config, transport)
+        await _schedule(config, transport, access.description, flags, stop)
+    finally:
+        await transport.close()
+
+
+async def _schedule(
+    config: SchedulerConfiguration, transport: "Transport", description: str, flags: SchedulerFlags, stop: asyncio.Event
+) -> None:
+    """Schedule and serve until told to stop."""
+    from berth.runtime.metrics_v1_20 import metrics_for
+    from berth.runtime.scheduler import LeadershipLost, LiveScheduler
+    from berth.runtime.serving import HealthServer, Listener, PortTaken
+
     metrics = metrics_for(config)
     age_s = flags.pod_max_in_unschedulable_pods_s
     scheduler = LiveScheduler(config, transport, instrument=metrics, unschedulable_age_s=age_s)
@@ -145,15 +161,12 @@ async def _run(config: SchedulerConfiguration, access: "ClusterAccess", flags: S
     try:
         await server.start()
         where = " and ".join(server.addresses) or "no port"
-        _log.info(
-            "scheduling as %s for %s; serving health and metrics at %s", config.generation, access.description, where
-        )
+        _log.info("scheduling as %s for %s; serving health and metrics at %s", config.generation, description, where)
         await scheduler.run(stop)
     except (LeadershipLost, PortTaken) as error:
         raise _Ended(str(error)) from None
     finally:
         await server.stop()
-        await transport.close()
 
 
 def _debug_on_signal(scheduler: "LiveScheduler") -> None:

@@ -165,7 +165,7 @@ def _gates(text: str) -> "FeatureGates":
     try:
         return parse_feature_gates(text)
     except ConfigError as error:
-        raise click.ClickException(str(error)) from None
+        raise click.UsageError(str(error)) from None
 
 
 def _check_quantity(option: str, text: str) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from berth.cluster import metadata
 from berth.cluster.errors import bad_request, forbidden
-from berth.cluster.resource_types import NAMESPACES, PODS, ResourceType
+from berth.cluster.resource_types import NAMESPACES, PODS, PRIORITY_CLASSES, ResourceType
 from berth.cluster.watch import Entry, Object
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ FOREGROUND = "foregroundDeletion"
 ORPHAN = "orphan"
 # Namespaces without which nothing works.
 IMMORTAL_NAMESPACES = ("default", "kube-system", "kube-public")
+SYSTEM_PRIORITY_CLASSES = ("system-cluster-critical", "system-node-critical")
 _POLICIES = ("Background", "Foreground", "Orphan")
 
 
@@ -31,6 +32,9 @@ def delete(store: "Store", kind: ResourceType, entry: Entry, options: Object, *,
     metadata.check_preconditions(kind, old["metadata"], options.get("preconditions") or {})
     if kind is NAMESPACES and old["metadata"]["name"] in IMMORTAL_NAMESPACES:
         raise forbidden("namespaces", "", old["metadata"]["name"], "this namespace may not be deleted")
+    if kind is PRIORITY_CLASSES and old["metadata"]["name"] in SYSTEM_PRIORITY_CLASSES:
+        why = "this is a system priority class and cannot be deleted"
+        raise forbidden(kind.plural, kind.group, old["metadata"]["name"], why)
     meta = dict(old["metadata"])
     new: Object = {**old, "metadata": meta}
     _set_finalizers(meta, options)

@@ -24,6 +24,7 @@ from berth.cluster.controllers.pump import ControllerPump
 from berth.cluster.controllers.replicaset import ReplicaSetController
 from berth.cluster.controllers.resource_claims import ResourceClaimController
 from berth.cluster.controllers.statefulset import StatefulSetController
+from berth.cluster.controllers.taint_eviction import TaintEviction
 from berth.cluster.controllers.volume_protection import VolumeProtection
 from berth.cluster.controllers.volumes import VolumeController
 from berth.cluster.hollow.drivers import NodeDrivers, create_driver_objects
@@ -107,6 +108,7 @@ def make_controllers(client: Client, settings: ClusterSettings) -> list[Controll
         HollowProvisioner(client),
         NodeDrivers(client, settings.devices_per_node),
         HollowKubelet(client, settings.kubelet),
+        TaintEviction(client),  # after the kubelet, which has its own word for pods that come to a tainted node
         GarbageCollector(client),
         PodGarbageCollector(client),
         NamespaceController(client),

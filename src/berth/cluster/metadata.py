@@ -168,7 +168,7 @@ def carry_over(kind: ResourceType, entry: Entry, new: Object, subresource: str) 
     old = entry.obj
     if subresource == "status":
         return {**old, "metadata": dict(old["metadata"]), "status": new.get("status") or {}}
-    if subresource == "finalize":
+    if subresource in ("finalize", "resize"):
         return {**old, "metadata": dict(old["metadata"]), "spec": new.get("spec") or {}}
     meta = {key: old["metadata"][key] for key in ("name", "generateName") if key in old["metadata"]}
     for key in ("namespace", "uid", "resourceVersion", "generation", "creationTimestamp"):

@@ -72,7 +72,15 @@ def _core() -> Iterable[ResourceType]:
     yield ResourceType("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", True, ("pvc",), STATUS)
     yield ResourceType("", "v1", "persistentvolumes", "PersistentVolume", False, ("pv",), STATUS)
     yield ResourceType(
-        "", "v1", "pods", "Pod", True, ("po",), ("binding", "eviction", "status"), ("all",), has_generation=True
+        "",
+        "v1",
+        "pods",
+        "Pod",
+        True,
+        ("po",),
+        ("binding", "eviction", "resize", "status"),
+        ("all",),
+        has_generation=True,
     )
     yield ResourceType(
         "",

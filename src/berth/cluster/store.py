@@ -189,7 +189,7 @@ class Store:
         *,
         dry_run: bool = False,
     ) -> Object:
-        """Replace an object, or its `status`, `scale` or `finalize` part."""
+        """Replace an object, or its `status`, `scale`, `resize` or `finalize` part."""
         kind = resource_type(resource)
         entry = self.entry(kind, namespace, name)
         if subresource == "scale":

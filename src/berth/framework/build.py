@@ -34,9 +34,10 @@ def build_profiles(
     for index, profile in enumerate(config.profiles):
         points = resolved[profile.scheduler_name]
         names = {name for plugins in points.values() for name, _ in plugins}
-        args = decode_profile_args(profile, registry.args_types(), f"profiles[{index}]", names)
+        path = f"profiles[{index}]"
+        args = decode_profile_args(profile, registry.args_types(), path, names)
         own = handle.within(partial(profiles.__getitem__, profile.scheduler_name))
-        made = {name: _make(registry, name, args.get(name), own) for name in sorted(names)}
+        made = {name: _make(registry, name, args.get(name), own, path) for name in sorted(names)}
         percentage = profile.percentage_of_nodes_to_score
         profiles[profile.scheduler_name] = Profile(
             profile.scheduler_name,
@@ -56,9 +57,9 @@ def _with_plugins(
     return {point: tuple((made[name], weight) for name, weight in plugins) for point, plugins in points.items()}
 
 
-def _make(registry: Registry, name: str, args: Any, handle: Handle) -> Any:
+def _make(registry: Registry, name: str, args: Any, handle: Handle, path: str) -> Any:
     factory: Callable[[Any, Handle], Any] = registry.factory(name)
     try:
         return factory(args, handle)
     except (TypeError, ValueError) as error:
-        raise ConfigError([f"plugin {name!r} could not be made: {error}"], "plugins") from error
+        raise ConfigError([f"{path}: plugin {name!r} could not be made: {error}"]) from error

@@ -36,6 +36,12 @@ class Instrument:
     def plugin_run(self, plugin: str, point: str, status: str, seconds: float) -> None:
         """One plugin has been run over all nodes."""
 
+    def hinted(self, plugin: str, event: str, hint: str, seconds: float) -> None:
+        """A plugin was asked whether an event helps a pod: `Queue`, `QueueSkip`, or `Error` where its hint broke."""
+
+    def hint_broke(self, pod: "PodInfo", plugin: str, event: str, error: Exception) -> None:
+        """A queueing hint's bug; it counts as Queue."""
+
     def queue_incoming(self, queue: str, event: str) -> None:
         """A pod has entered a queue because of an event."""
 
@@ -51,14 +57,20 @@ class Instrument:
     def bound(self, queued: "QueuedPod", node_name: str, now: float) -> None:
         """A pod was bound."""
 
-    def binding_failed(self, pod: "PodInfo", reason: str) -> None:
-        """A pod was chosen a node but not bound."""
+    def binding_failed(self, pod: "PodInfo", reason: str, *, is_rejection: bool = False) -> None:
+        """A pod was chosen a node but not bound, because of an error or since a plugin rejected it after all."""
 
     def making_room(self, victims: int) -> None:
         """So many pods are about to be evicted for another."""
 
     def room_made(self, has_failed: bool, seconds: float) -> None:
         """The API server has answered for the last victim of a preemption that ran beside the cycles."""
+
+    def api_called(self, call_type: str, *, has_failed: bool, seconds: float) -> None:
+        """A request to the API server is over: a `pod_binding`, `pod_status_patch` or `other`."""
+
+    def claim_created(self, *, has_failed: bool) -> None:
+        """A ResourceClaim for a pod's extended resources was created, or was to be."""
 
     def extender_failed(self, pod: "PodInfo", asked: "Asked") -> None:
         """A call to an extender about a pod has failed."""

@@ -52,7 +52,7 @@ class SchedulingQueue:
         self.policy = policy
         self.scheduling_cycle = 0
         self._pre_enqueue = pre_enqueue
-        self._tables = tables
+        self.tables = tables
         self._on_incoming = on_incoming
         self._next_flush: float | None = None
 
@@ -158,7 +158,7 @@ class SchedulingQueue:
         if is_error:
             self._to_backoff_or_active(queued, "ScheduleAttemptFailure", now)
             return
-        best = max((strategy(queued, happened, self._tables) for happened in events), default=Strategy.SKIP)
+        best = max((strategy(queued, happened, self.tables) for happened in events), default=Strategy.SKIP)
         self._requeue(queued, best, "ScheduleAttemptFailure", now)
 
     def move(self, event: ClusterEvent, old: Any, new: Any, now: float, *, except_uid: str = "") -> None:
@@ -166,7 +166,7 @@ class SchedulingQueue:
         happened = Happened(event, old, new)
         self.in_flight.note(happened)
         for queued in tuple(self.unschedulable.values()):
-            found = strategy(queued, happened, self._tables)
+            found = strategy(queued, happened, self.tables)
             if found is not Strategy.SKIP and queued.pod.uid != except_uid:
                 del self.unschedulable[queued.pod.uid]
                 self._requeue(queued, found, event.label, now)
@@ -226,7 +226,7 @@ class SchedulingQueue:
 
     def _wake_by_own_change(self, queued: QueuedPod, events: Iterable[Happened], now: float) -> None:
         for happened in events:
-            found = strategy(queued, happened, self._tables)
+            found = strategy(queued, happened, self.tables)
             if found is not Strategy.SKIP:
                 del self.unschedulable[queued.pod.uid]
                 self._requeue(queued, found, happened.event.label, now)

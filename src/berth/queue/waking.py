@@ -46,10 +46,10 @@ ANY_EVENT = (ClusterEventWithHint(ClusterEvent(WILDCARD, Action.ALL)),)
 class WakeTable:
     """What the plugins of one profile registered for."""
 
-    __slots__ = ("_by_event", "_registered")
+    __slots__ = ("_by_event", "registered")
 
     def __init__(self, registered: Iterable[Registered]) -> None:
-        self._registered = tuple(registered)
+        self.registered = tuple(registered)
         self._by_event: dict[ClusterEvent, tuple[Registered, ...]] = {}
 
     @classmethod
@@ -69,7 +69,7 @@ class WakeTable:
         """Return what was registered that covers this event."""
         found = self._by_event.get(event)
         if found is None:
-            found = tuple(registered for registered in self._registered if registered.event.matches(event))
+            found = tuple(registered for registered in self.registered if registered.event.matches(event))
             self._by_event[event] = found
         return found
 

@@ -23,7 +23,10 @@ Report = Callable[[str], None]
 
 
 class Chorus:
-    """A report function for informers; messages begin with the plural of the kind and a colon."""
+    """A report function for informers, whose messages begin with the plural of the kind and a colon.
+
+    What begins otherwise is nobody else's complaint too, and passes.
+    """
 
     __slots__ = ("_is_open", "_others", "_report", "_window_s")
 
@@ -35,10 +38,11 @@ class Chorus:
 
     def __call__(self, message: str) -> None:
         """Report, or count."""
-        if not any(words in message for words in SHARED_TROUBLE):
+        kind = message.partition(":")[0]
+        if " " in kind or not any(words in message for words in SHARED_TROUBLE):
             self._report(message)
         elif self._is_open:
-            self._others.add(message.partition(":")[0])
+            self._others.add(kind)
         else:
             self._report(message)
             self._is_open = True

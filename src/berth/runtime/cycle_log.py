@@ -33,7 +33,7 @@ _log = logging.getLogger("berth.scheduler")
 
 
 class SchedulerLog(Instrument):
-    """Logs each pod's fate where that is asked for, and the bugs that end attempts, with their tracebacks, always."""
+    """Logs each pod's fate where that is asked for; errors, and bugs with their tracebacks, always."""
 
     _core: "Core | None" = None
 
@@ -58,7 +58,7 @@ class SchedulerLog(Instrument):
             message = "Unable to schedule pod; no nodes are registered to the cluster; waiting"
             structured(_log, FATES, message, pod=pod)
         elif decision.outcome == "error":
-            structured(_log, FATES, "Error scheduling pod; retrying", err=decision.message, pod=pod)
+            structured(_log, logging.ERROR, "Error scheduling pod; retrying", err=decision.message, pod=pod)
         else:
             structured(_log, FATES, "Unable to schedule pod; no fit; waiting", pod=pod, err=decision.message)
 
@@ -75,9 +75,17 @@ class SchedulerLog(Instrument):
             counts = {"evaluatedNodes": known.evaluated_count, "feasibleNodes": len(known.feasible)}
         structured(_log, FATES, "Successfully bound pod to node", pod=queued.pod.key, node=node_name, **counts)
 
-    def binding_failed(self, pod: PodInfo, reason: str) -> None:
+    def binding_failed(self, pod: PodInfo, reason: str, *, is_rejection: bool = False) -> None:
         """A pod is not on the node chosen for it."""
-        structured(_log, FATES, "Error scheduling pod; retrying", err=reason, pod=pod.key)
+        at = FATES if is_rejection else logging.ERROR
+        structured(_log, at, "Error scheduling pod; retrying", err=reason, pod=pod.key)
+
+    def hint_broke(self, pod: PodInfo, plugin: str, event: str, error: Exception) -> None:
+        """A hint's bug: the plugin's author has to know, though the pod is tried again all the same."""
+        problem = f"{type(error).__name__}: {error}"
+        structured(
+            _log, logging.ERROR, "QueueingHintFn returns error", err=problem, event=event, plugin=plugin, pod=pod.key
+        )
 
     def extender_failed(self, pod: PodInfo, asked: Asked) -> None:
         """An extender failed: an operator has to know, whether or not the pod was scheduled all the same."""

@@ -32,6 +32,7 @@ from berth.framework.effects import (
 from berth.kube.events import EventRecorder
 from berth.kube.transport import MERGE_PATCH, STRATEGIC_MERGE_PATCH, Transport
 from berth.runtime.binding import Binder
+from berth.runtime.call_timer import BINDING, OTHER, STATUS_PATCH, CallTimer
 from berth.runtime.crew import Crew
 from berth.runtime.group_status import GroupStatusPatcher
 from berth.runtime.status import Lookup, StatusPatcher
@@ -50,7 +51,7 @@ class Effects:
 
     __slots__ = (
         "_answer", "_binder", "_binds", "_bug", "_calls", "_extender_calls", "_extenders", "_groups", "_recorder",
-        "_report", "_statuses", "_transport", "prioritizing",
+        "_report", "_statuses", "_timer", "_transport", "prioritizing",
     )  # fmt: skip
 
     def __init__(
@@ -65,6 +66,7 @@ class Effects:
         rng: random.Random,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         extenders: ExtenderClient | None = None,
+        timer: CallTimer | None = None,
     ) -> None:
         self._transport = transport
         self._extenders = extenders or ExtenderClient(())
@@ -74,17 +76,20 @@ class Effects:
         self._answer = answer
         self._report = report
         self._bug = bug
+        self._timer = timer or CallTimer()
         self._binder = Binder(transport, report=report, rng=rng, sleep=sleep)
         self._binds: Crew[Request] = Crew(BINDINGS_AT_ONCE, self._bind, bug)
         self._calls: Crew[Request] = Crew(CALLS_AT_ONCE, self._call, bug)
         self._extender_calls: Crew[Request] = Crew(EXTENDER_CALLS_AT_ONCE, self._call, bug)
-        self._statuses = StatusPatcher(transport, lookup=lookup, report=report, bug=bug, rng=rng, sleep=sleep)
+        self._statuses = StatusPatcher(
+            transport, lookup=lookup, report=report, bug=bug, rng=rng, sleep=sleep, timer=self._timer
+        )
         self._groups = GroupStatusPatcher(transport, report=report, bug=bug, rng=rng, sleep=sleep)
 
     @property
     def pending(self) -> dict[str, int]:
         """What is under way or waits to be, by upstream's names for the calls."""
-        return {"pod_binding": len(self._binds), "pod_status_patch": len(self._statuses), "other": len(self._calls)}
+        return {BINDING: len(self._binds), STATUS_PATCH: len(self._statuses), OTHER: len(self._calls)}
 
     @property
     def pending_bindings(self) -> int:
@@ -143,13 +148,16 @@ class Effects:
             patch_done = self._statuses.withdraw(bind.pod.uid)
             if patch_done is not None:
                 await patch_done
+            started = self._timer.now()
             error = await self._binder.bind(bind)
+            self._timer.over(BINDING, started, has_failed=bool(error))
         except Exception as bug:
             self._bug(bug)
         self._answer(Answer(request.ticket, error=error))
 
     async def _call(self, request: Request) -> None:
         result, error = None, ""
+        started = self._timer.now()
         try:
             result = await self._carry_out_one(request.effect)
         except TransportError as refused:
@@ -157,10 +165,19 @@ class Effects:
         except Exception as bug:
             self._bug(bug)
             error = f"{type(bug).__name__}: {bug}"
+        self._tell(request.effect, started, has_failed=bool(error))
         if request.ticket != NO_TICKET:
             self._answer(Answer(request.ticket, result, error))
         if error and (request.ticket == NO_TICKET or isinstance(request.effect, EvictPod)):
             self._report(f"{type(request.effect).__name__} failed: {error}")
+
+    def _tell(self, effect: Any, started: float, *, has_failed: bool) -> None:
+        """Extenders are not the API server."""
+        if isinstance(effect, CallExtenders):
+            return
+        self._timer.over(OTHER, started, has_failed=has_failed)
+        if isinstance(effect, ApiCall) and (effect.kind, effect.verb) == ("ResourceClaim", "create"):
+            self._timer.instrument.claim_created(has_failed=has_failed)
 
     async def _carry_out_one(self, effect: Any) -> Any:
         """Do what is neither a binding, nor a status patch, nor an event; raises `TransportError`."""

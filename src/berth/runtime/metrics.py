@@ -6,25 +6,32 @@ plugins: timing everything would cost as much as deciding.
 """
 
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
 from berth.cycle.decision import Decision
 from berth.runtime.cycle_log import SchedulerLog
+from berth.runtime.gauges import (
+    PREFIX,
+    cache_size,
+    goroutines,
+    inflight_events,
+    pending_calls,
+    pending_pods,
+    preemption_attempts,
+    unschedulable_pods,
+)
 from berth.runtime.tallies import CounterTally, HistogramTally, exponential_buckets
 from berth.state.pod_info import PodInfo
 from berth.state.queued_pod import QueuedPod
 
 if TYPE_CHECKING:
-    from berth.core import Core
     from berth.runtime.scheduler import LiveScheduler
 
-PREFIX = "scheduler_"
 MOST_ATTEMPTS_TOLD_APART = 15
 
 CYCLE_BUCKETS = exponential_buckets(0.001, 2, 15)
@@ -83,6 +90,14 @@ class Metrics(SchedulerLog, Collector):
         self.incoming = counter(
             "queue_incoming_pods", "Pods added to scheduling queues, by event and queue.", "queue", "event"
         )
+        self.hints = histogram(
+            "queueing_hint_execution_duration_seconds",
+            "Latency of a plugin's queueing hint, by the event and what it said.",
+            exponential_buckets(0.00001, 1.5, 20),
+            "plugin",
+            "event",
+            "hint",
+        )
         self.permit_wait = histogram(
             "permit_wait_duration_seconds", "Duration of waiting on permit.", CYCLE_BUCKETS, "result"
         )
@@ -98,6 +113,19 @@ class Metrics(SchedulerLog, Collector):
         )
         self.preemptions = counter(
             "preemption_goroutines_execution", "Preemptions beside the scheduling cycles, by result.", "result"
+        )
+        self.api_calls = counter(
+            "async_api_call_execution", "Requests to the API server, by type and result.", "call_type", "result"
+        )
+        self.api_call_duration = histogram(
+            "async_api_call_execution_duration_seconds",
+            "Duration of requests to the API server, with their retries, by type and result.",
+            CYCLE_BUCKETS,
+            "call_type",
+            "result",
+        )
+        self.claims = counter(
+            "resourceclaim_creates", "ResourceClaims created for pods' extended resources, by status.", "status"
         )
         self.group_attempts = counter(
             "podgroup_schedule_attempts", "Attempts to schedule pod groups, by result and profile.", "result", "profile"
@@ -156,9 +184,9 @@ class Metrics(SchedulerLog, Collector):
         if queued.was_flushed:
             self.after_flush.add()
 
-    def binding_failed(self, pod: PodInfo, reason: str) -> None:
+    def binding_failed(self, pod: PodInfo, reason: str, *, is_rejection: bool = False) -> None:
         """The attempt was in vain."""
-        super().binding_failed(pod, reason)
+        super().binding_failed(pod, reason, is_rejection=is_rejection)
         started = self._started.pop(pod.uid, None)
         if started is not None:
             self._ended("error", started[1], self._stopwatch() - started[0])
@@ -170,6 +198,10 @@ class Metrics(SchedulerLog, Collector):
     def plugin_run(self, plugin: str, point: str, status: str, seconds: float) -> None:
         """A plugin of a sampled attempt."""
         self.plugins.observe(seconds, (plugin, point, status))
+
+    def hinted(self, plugin: str, event: str, hint: str, seconds: float) -> None:
+        """A hint was asked."""
+        self.hints.observe(seconds, (plugin, event, hint))
 
     def queue_incoming(self, queue: str, event: str) -> None:
         """A pod entered a queue."""
@@ -189,6 +221,16 @@ class Metrics(SchedulerLog, Collector):
         self.preemption_duration.observe(seconds, result)
         self.preemptions.add(result)
 
+    def api_called(self, call_type: str, *, has_failed: bool, seconds: float) -> None:
+        """A request is over."""
+        labels = (call_type, "error" if has_failed else "success")
+        self.api_calls.add(labels)
+        self.api_call_duration.observe(seconds, labels)
+
+    def claim_created(self, *, has_failed: bool) -> None:
+        """A claim is there, or not."""
+        self.claims.add(("failure" if has_failed else "success",))
+
     def event_handled(self, event: str, seconds: float) -> None:
         """An event was taken in."""
         self.event_handling.observe(seconds, (event,))
@@ -205,19 +247,21 @@ class Metrics(SchedulerLog, Collector):
         """All families."""
         for tally in (
             self.attempts, self.attempt_duration, self.algorithm_duration, self.event_handling, self.extension_points,
-            self.plugins, self.sli_duration, self.pod_attempts, self.incoming, self.permit_wait, self.after_flush,
-            self.victims, self.preemption_duration, self.preemptions,
+            self.plugins, self.sli_duration, self.pod_attempts, self.incoming, self.hints, self.permit_wait,
+            self.after_flush, self.victims, self.preemption_duration, self.preemptions,
+            self.api_calls, self.api_call_duration, self.claims,
             self.group_attempts, self.group_attempt_duration, self.group_algorithm_duration,
         ):  # fmt: skip
             yield from tally.collect()
         if self._scheduler is not None:
             core = self._scheduler.core
-            yield _preemption_attempts(core)
-            yield _pending_pods(core)
+            yield goroutines(len(self._started))
+            yield preemption_attempts(core)
+            yield pending_pods(core)
             yield cache_size(core)
-            yield _unschedulable_pods(core)
-            yield _inflight_events(core)
-            yield _pending_calls(self._scheduler.pending_calls)
+            yield unschedulable_pods(core)
+            yield inflight_events(core)
+            yield pending_calls(self._scheduler.pending_calls)
 
 
 def attempts_label(attempts: int) -> str:
@@ -233,58 +277,3 @@ def counter(name: str, help_text: str, *labels: str) -> CounterTally:
 def histogram(name: str, help_text: str, bounds: Iterable[float], *labels: str) -> HistogramTally:
     """A histogram with the scheduler's prefix."""
     return HistogramTally(PREFIX + name, help_text, tuple(bounds), labels)
-
-
-def gauge(name: str, help_text: str, label: str, values: Iterable[tuple[str, float]]) -> Metric:
-    """A gauge with the scheduler's prefix, of these values now."""
-    family = GaugeMetricFamily(PREFIX + name, help_text, labels=(label,))
-    for value, amount in values:
-        family.add_metric((value,), amount)
-    return family
-
-
-def _preemption_attempts(core: "Core") -> Metric:
-    text = "Attempts to preempt other pods in the cluster till now."
-    return CounterMetricFamily(f"{PREFIX}preemption_attempts", text, value=core.evictions.searches)
-
-
-def _pending_pods(core: "Core") -> Metric:
-    queue = core.queue
-    gated = sum(queued.is_gated for queued in queue.unschedulable.values())
-    counts = {
-        "active": len(queue.active),
-        "backoff": len(queue.backoff) + len(queue.error_backoff),
-        "unschedulable": len(queue.unschedulable) - gated,
-        "gated": gated,
-    }
-    return gauge("pending_pods", "Pending pods, by the queue they are in.", "queue", counts.items())
-
-
-def cache_size(core: "Core", name: str = "cache_size") -> Metric:
-    """How many nodes and pods the cache holds."""
-    assumed = core.cache.assumed_count
-    sizes = {"nodes": len(core.cache.table), "pods": len(core.cache), "assumed_pods": assumed}
-    return gauge(name, "Number of nodes, pods, and assumed (bound) pods in the cache.", "type", sizes.items())
-
-
-def _unschedulable_pods(core: "Core") -> Metric:
-    counts: Counter[tuple[str, str]] = Counter()
-    queue = core.queue
-    for pods in (queue.active, queue.backoff, queue.error_backoff, queue.unschedulable.values()):
-        for queued in pods:
-            counts.update((plugin, queued.pod.spec.scheduler_name) for plugin in queued.unschedulable_plugins)
-    text = "Unschedulable pods, by the plugin that rejected them."
-    family = GaugeMetricFamily(PREFIX + "unschedulable_pods", text, labels=("plugin", "profile"))
-    for labels, count in counts.items():
-        family.add_metric(labels, count)
-    return family
-
-
-def _inflight_events(core: "Core") -> Metric:
-    counts = core.queue.in_flight.counts().items()
-    return gauge("inflight_events", "Events kept because pods are being scheduled.", "event", counts)
-
-
-def _pending_calls(pending: dict[str, int]) -> Metric:
-    text = "Requests to the API server that are under way or wait, by kind of call."
-    return gauge("pending_async_api_calls", text, "call_type", pending.items())

@@ -12,7 +12,8 @@ from prometheus_client.core import Metric
 from berth.config.types import SchedulerConfiguration
 from berth.cycle.attempt import PRE_FILTER_DONE, PREDICATES_DONE, PRIORITIZING_DONE, SNAPSHOT_DONE
 from berth.cycle.decision import Decision
-from berth.runtime.metrics import CYCLE_BUCKETS, PREFIX, Metrics, attempts_label, cache_size, gauge, histogram
+from berth.runtime.gauges import PREFIX, cache_size, gauge
+from berth.runtime.metrics import CYCLE_BUCKETS, Metrics, attempts_label, histogram
 from berth.runtime.tallies import CounterTally, HistogramTally, SummaryTally, exponential_buckets
 from berth.state.pod_info import PodInfo
 from berth.state.queued_pod import QueuedPod
@@ -95,9 +96,9 @@ class MetricsV120(Metrics):
         if queued.initial_attempt is not None:
             self.pod_duration.observe(now - queued.initial_attempt, (attempts_label(queued.attempts),))
 
-    def binding_failed(self, pod: PodInfo, reason: str) -> None:
+    def binding_failed(self, pod: PodInfo, reason: str, *, is_rejection: bool = False) -> None:
         """The binding was in vain."""
-        super().binding_failed(pod, reason)
+        super().binding_failed(pod, reason, is_rejection=is_rejection)
         self._binding.pop(pod.uid, None)
 
     def collect(self) -> Iterator[Metric]:

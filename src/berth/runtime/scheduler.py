@@ -32,11 +32,12 @@ from berth.kube.changes import Change, InvalidObject
 from berth.kube.events import EventRecorder
 from berth.kube.leader import LeaderElectionTimes, LeaderElector
 from berth.kube.transport import Transport
+from berth.runtime.call_timer import CallTimer
 from berth.runtime.chorus import Chorus
 from berth.runtime.cycle_log import SchedulerLog
 from berth.runtime.effects import Effects
 from berth.runtime.following import Following, event_of
-from berth.runtime.timing import TimedProfile
+from berth.runtime.timing import TimedProfile, TimedWakeTable
 
 SLICE_S = 0.005
 """How long cycles run before the event loop gets to its sockets again."""
@@ -98,6 +99,10 @@ class LiveScheduler:
         if instrument is not None:
             for name, profile in self.core.profiles.items():
                 self.core.profiles[name] = TimedProfile(profile, instrument, time.perf_counter)
+            tables = self.core.queue.tables.items()
+            self.core.queue.tables = {
+                name: TimedWakeTable(table, instrument, time.perf_counter) for name, table in tables
+            }
         if unschedulable_age_s is not None:
             queue = self.core.queue
             queue.policy = msgspec.structs.replace(queue.policy, unschedulable_age_s=unschedulable_age_s)
@@ -119,7 +124,7 @@ class LiveScheduler:
         )
         self._effects = Effects(
             transport, self._recorder, answer=self._answer, lookup=self._known_pod, report=_log.warning, bug=_bug,
-            rng=self._rng, extenders=ExtenderClient(config.extenders),
+            rng=self._rng, extenders=ExtenderClient(config.extenders), timer=CallTimer(self.core.instrument),
         )  # fmt: skip
         self._elector = _elector(config, transport, self.identity) if config.leader_election.leader_elect else None
 

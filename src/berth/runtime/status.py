@@ -19,6 +19,7 @@ from berth.api.resources import RESOURCES
 from berth.framework.effects import PatchPodStatus, PodRef
 from berth.kube.backoff import Backoff
 from berth.kube.transport import STRATEGIC_MERGE_PATCH, Transport
+from berth.runtime.call_timer import STATUS_PATCH, CallTimer
 from berth.runtime.crew import Crew
 
 WORKERS = 4
@@ -35,8 +36,8 @@ class StatusPatcher:
     """Writes status patches, at most one at a time for each pod."""
 
     __slots__ = (
-        "_attended", "_clock", "_crew", "_lookup", "_report", "_rng", "_sleep", "_transport", "_under_way", "_waiting",
-        "_withdrawn",
+        "_attended", "_clock", "_crew", "_lookup", "_report", "_rng", "_sleep", "_timer", "_transport", "_under_way",
+        "_waiting", "_withdrawn",
     )  # fmt: skip
 
     def __init__(
@@ -49,6 +50,7 @@ class StatusPatcher:
         rng: random.Random,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        timer: CallTimer | None = None,
     ) -> None:
         self._transport = transport
         self._lookup = lookup
@@ -56,6 +58,7 @@ class StatusPatcher:
         self._rng = rng
         self._clock = clock
         self._sleep = sleep
+        self._timer = timer or CallTimer()
         self._crew: Crew[str] = Crew(WORKERS, self._work, bug)
         self._waiting: dict[str, PatchPodStatus] = {}
         self._under_way: dict[str, asyncio.Event] = {}
@@ -115,15 +118,18 @@ class StatusPatcher:
         pod = patch.pod
         body = patch_body(patch, self._lookup(pod), self._clock())
         done = self._under_way[pod.uid] = asyncio.Event()
+        started, has_failed = self._timer.now(), True
         try:
             await self._transport.patch(
                 _POD, pod.namespace, pod.name, body, STRATEGIC_MERGE_PATCH, subresource="status"
             )
+            has_failed = False
         except TransportError as error:
             return self._is_over(pod, error, is_last=is_last)
         finally:
             del self._under_way[pod.uid]
             done.set()
+            self._timer.over(STATUS_PATCH, started, has_failed=has_failed)
         return True
 
     def _is_over(self, pod: PodRef, error: TransportError, *, is_last: bool) -> bool:

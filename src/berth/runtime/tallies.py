@@ -1,7 +1,8 @@
 """Counters and histograms that cost a fraction of a microsecond, turned into Prometheus' families when scraped.
 
 The library's own take locks for threads that we do not have; the scheduler counts several times for each pod.
-`metrics` makes these and a collector of them.
+`metrics` makes these and a collector of them. As in the library, what has no labels is there from the start, as 0:
+a rate over it must not begin with its first rise.
 """
 
 from bisect import bisect_left
@@ -27,7 +28,7 @@ class CounterTally:
         self._name = name
         self._help = help_text
         self._labels = tuple(labels)
-        self._counts: dict[Labels, float] = {}
+        self._counts: dict[Labels, float] = {} if labels else {(): 0.0}
 
     def add(self, labels: Labels = (), amount: float = 1.0) -> None:
         """Count."""
@@ -81,15 +82,19 @@ class HistogramTally:
         self._bounds = tuple(bounds)
         self._rows: dict[Labels, list[int]] = {}
         self._sums: dict[Labels, float] = {}
+        if not labels:
+            self._row(())
 
     def observe(self, value: float, labels: Labels = ()) -> None:
         """Count a value."""
-        row = self._rows.get(labels)
-        if row is None:
-            row = self._rows[labels] = [0] * (len(self._bounds) + 1)
-            self._sums[labels] = 0.0
+        row = self._rows.get(labels) or self._row(labels)
         row[bisect_left(self._bounds, value)] += 1
         self._sums[labels] += value
+
+    def _row(self, labels: Labels) -> list[int]:
+        row = self._rows[labels] = [0] * (len(self._bounds) + 1)
+        self._sums[labels] = 0.0
+        return row
 
     def count(self, labels: Labels = ()) -> int:
         """How many values there were."""

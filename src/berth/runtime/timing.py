@@ -2,23 +2,27 @@
 
 One attempt in ten is timed, so that looking costs next to nothing. A point's status is upstream's name of the code
 that it ended with. Of single plugins those of Filter and Score are timed, where they are asked: over all nodes at
-once, or over those that changed.
+once, or over those that changed. Queueing hints are few, and all timed.
 """
 
 from collections.abc import Callable
 from itertools import cycle
 from typing import Any, TypeVar
 
+from berth.framework.events import ClusterEvent, QueueingHint
 from berth.framework.instrument import Instrument
 from berth.framework.memo import Compute
 from berth.framework.profile import Permitted, PreFiltered, Profile
 from berth.framework.scores import Scored, ScoreRunner
 from berth.framework.status import Status
 from berth.framework.verdicts import FilterRunner, Verdicts
+from berth.queue.waking import Registered, WakeTable
+from berth.state.pod_info import PodInfo
 
 EVERY = 10
 """One attempt in so many is timed."""
 SUCCESS = "Success"
+HINT_ERROR = "Error"
 
 Result = TypeVar("Result")
 RowForm = Callable[..., int]
@@ -117,6 +121,44 @@ class _TimedScore(ScoreRunner):
 
     def _raw(self, *args: Any) -> Any:
         return self._profile.time_plugin(self.name, "Score", super()._raw, args)
+
+
+class TimedWakeTable(WakeTable):
+    """A table whose hints tell an instrument what they said of which event, and how long that took."""
+
+    __slots__ = ("_instrument", "_stopwatch")
+
+    def __init__(self, table: WakeTable, instrument: Instrument, stopwatch: Callable[[], float]) -> None:
+        """The same table, timed."""
+        super().__init__(table.registered)
+        self._instrument = instrument
+        self._stopwatch = stopwatch
+
+    def concerned(self, event: ClusterEvent) -> tuple[Registered, ...]:
+        """Return what was registered that covers this event, with hints that are timed under its name."""
+        found = self._by_event.get(event)
+        if found is None:
+            found = tuple(self._timed(registered, event.label) for registered in super().concerned(event))
+            self._by_event[event] = found
+        return found
+
+    def _timed(self, registered: Registered, event: str) -> Registered:
+        plugin, hint = registered.plugin, registered.hint
+
+        def asked(pod: PodInfo, old: Any, new: Any) -> QueueingHint:
+            said = HINT_ERROR
+            started = self._stopwatch()
+            try:
+                answer = QueueingHint.QUEUE if hint is None else hint(pod, old, new)
+                said = answer.value
+            except Exception as error:
+                self._instrument.hint_broke(pod, plugin, event, error)
+                raise
+            finally:
+                self._instrument.hinted(plugin, event, said, self._stopwatch() - started)
+            return answer
+
+        return registered._replace(hint=asked)
 
 
 def status_of(result: Any) -> str:

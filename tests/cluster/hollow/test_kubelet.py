@@ -6,6 +6,8 @@ import pytest
 
 from berth.cluster.hollow.kubelet import KubeletSettings
 from berth.cluster.hollow.template import NodeTemplate
+from berth.cluster.patches import STRATEGIC_MERGE_PATCH
+from berth.cluster.resource_types import PODS
 from tests.cluster.controllers.world import START_S, World, condition, pod
 
 ONE_CPU = {"requests": {"cpu": "1"}}
@@ -84,6 +86,59 @@ def test_room_comes_back_when_a_pod_ends(how):
         world.patch("Pod", "first", {"status": {"phase": "Failed"}}, subresource="status")
     world.run(5)
     assert placed(world, with_resources("second", ONE_CPU))["status"]["phase"] == "Running"
+
+
+def resize(world, name, **requests):
+    container = {"name": "main", "resources": {"requests": requests}}
+    patch = {"spec": {"containers": [container]}}
+    world.store.patch(PODS, "default", name, patch, STRATEGIC_MERGE_PATCH, "resize")
+    world.run()
+    return world.get("Pod", name)["status"]
+
+
+def pending_resize(status):
+    return [(one["reason"], one["message"]) for one in status["conditions"] if one["type"] == "PodResizePending"]
+
+
+def test_a_resize_is_given_where_there_is_room():
+    """KEP-1287: the spec is what is wanted, the container's status what it has."""
+    world = World(nodes=1, binds=False, template=NodeTemplate(cpu="4"))
+    placed(world, with_resources("web", ONE_CPU))
+    status = resize(world, "web", cpu="3")
+    (container,) = status["containerStatuses"]
+    assert container["resources"] == {"requests": {"cpu": "3"}}
+    assert container["allocatedResources"] == {"cpu": "3"}
+    assert not pending_resize(status)
+    assert placed(world, with_resources("big", {"requests": {"cpu": "2"}}))["status"]["reason"] == "OutOfcpu"
+    resize(world, "web", cpu="1")
+    assert placed(world, with_resources("next", {"requests": {"cpu": "3"}}))["status"]["phase"] == "Running"
+
+
+def test_a_resize_waits_for_room_that_another_pod_holds():
+    """pkg/kubelet/allocation: Deferred, and tried again when a pod goes or shrinks."""
+    world = World(nodes=1, binds=False, template=NodeTemplate(cpu="4"))
+    placed(world, with_resources("web", ONE_CPU))
+    placed(world, with_resources("other", {"requests": {"cpu": "2"}}))
+    status = resize(world, "web", cpu="3")
+    words = "Node didn't have enough resource: cpu, requested: 3000, used: 2000, capacity: 4000"
+    assert pending_resize(status) == [("Deferred", words)]
+    assert status["containerStatuses"][0]["resources"] == ONE_CPU
+    world.delete("Pod", "other")
+    world.run(5)
+    status = world.get("Pod", "web")["status"]
+    assert not pending_resize(status)
+    assert status["containerStatuses"][0]["resources"] == {"requests": {"cpu": "3"}}
+
+
+def test_a_resize_beyond_the_node_is_infeasible_until_it_is_taken_back():
+    """Documentation of v1.36, Resize CPU and Memory Resources assigned to Containers: the message's form."""
+    world = World(nodes=1, binds=False, template=NodeTemplate(cpu="4"))
+    placed(world, with_resources("web", ONE_CPU))
+    status = resize(world, "web", cpu="1000")
+    words = "Node didn't have enough capacity: cpu, requested: 1000000, capacity: 4000"
+    assert pending_resize(status) == [("Infeasible", words)]
+    assert status["containerStatuses"][0]["resources"] == ONE_CPU
+    assert not pending_resize(resize(world, "web", cpu="1"))
 
 
 def test_a_pod_being_deleted_holds_its_room_until_it_is_gone():

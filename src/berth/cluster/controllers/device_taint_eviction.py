@@ -35,10 +35,9 @@ from berth.cluster.controllers.meta import (
     is_being_deleted,
     key_of,
     parse_time,
-    set_condition,
     uid_of,
 )
-from berth.cluster.controllers.pods import is_active, node_of
+from berth.cluster.controllers.pods import disrupted, is_active, node_of
 from berth.cluster.controllers.resource_claims import claims_of
 from berth.plugins.dra.taints import is_for
 
@@ -177,17 +176,9 @@ class DeviceTaintEviction(KeyedController):
 
     def _evict(self, pod: JsonObject, eviction: Eviction, now_s: float) -> None:
         self._tell(pod, "Marking for deletion", now_s)
-        status = pod.get("status") or {}
-        condition = {
-            "type": "DisruptionTarget",
-            "status": "True",
-            "lastTransitionTime": format_time(now_s),
-            "reason": "DeletionByDeviceTaintManager",
-            "message": "Device Taint manager: deleting due to NoExecute taint",
-        }
-        conditions = set_condition(status.get("conditions") or [], condition)
-        pod = self._client.update_status(POD, {**pod, "status": {**status, "conditions": conditions}})
-        self._client.delete(POD, pod)
+        why = "Device Taint manager: deleting due to NoExecute taint"
+        marked = self._client.update_status(POD, disrupted(pod, "DeletionByDeviceTaintManager", why, now_s))
+        self._client.delete(POD, marked)
         self._marked.discard(uid_of(pod))
         for uid in eviction.rules:
             self._evicted[uid] = self._evicted.get(uid, 0) + 1

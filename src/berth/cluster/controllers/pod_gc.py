@@ -8,8 +8,8 @@ pkg/controller/podgc.
 from berth.cluster.controllers.client import Client
 from berth.cluster.controllers.controller import KeyedController
 from berth.cluster.controllers.index import Change
-from berth.cluster.controllers.meta import JsonObject, format_time, set_condition
-from berth.cluster.controllers.pods import is_terminal, node_of
+from berth.cluster.controllers.meta import JsonObject
+from berth.cluster.controllers.pods import disrupted, is_terminal, node_of
 
 COMPONENT = "pod-garbage-collector-controller"
 QUARANTINE_S = 40.0
@@ -53,16 +53,6 @@ class PodGarbageCollector(KeyedController):
 
     def _remove(self, pod: JsonObject, now_s: float) -> None:
         if not is_terminal(pod):
-            status = pod.get("status") or {}
-            condition = {
-                "type": "DisruptionTarget",
-                "status": "True",
-                "lastTransitionTime": format_time(now_s),
-                "reason": "DeletionByPodGC",
-                "message": "PodGC: node no longer exists",
-            }
-            conditions = set_condition(status.get("conditions") or [], condition)
-            pod = self._client.update_status(
-                "Pod", {**pod, "status": {**status, "phase": "Failed", "conditions": conditions}}
-            )
+            pod = disrupted(pod, "DeletionByPodGC", "PodGC: node no longer exists", now_s)
+            pod = self._client.update_status("Pod", {**pod, "status": {**pod["status"], "phase": "Failed"}})
         self._client.pod_removed(pod)

@@ -1,6 +1,6 @@
-"""What controllers ask of pods: is it alive, is it ready, since when, and which to delete first.
+"""What controllers ask of pods: is it alive, is it ready, since when, which to delete first, and why it is ended.
 
-Pure functions over pods as JSON. Called by the ReplicaSet and Job controllers and by the hollow kubelet.
+Pure functions over pods as JSON. Called by the controllers and by the hollow kubelet.
 """
 
 from collections import Counter
@@ -10,9 +10,11 @@ from berth.cluster.controllers.meta import (
     JsonObject,
     annotations_of,
     find_condition,
+    format_time,
     is_being_deleted,
     new_controller_reference,
     parse_time,
+    set_condition,
 )
 
 DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
@@ -100,3 +102,16 @@ def _deletion_cost(pod: JsonObject) -> int:
         return int(text)
     except ValueError:
         return 0
+
+
+def disrupted(pod: JsonObject, reason: str, message: str, now_s: float) -> JsonObject:
+    """The pod with the condition that says why it is about to be ended from outside."""
+    status = pod.get("status") or {}
+    condition = {
+        "type": "DisruptionTarget",
+        "status": "True",
+        "lastTransitionTime": format_time(now_s),
+        "reason": reason,
+        "message": message,
+    }
+    return {**pod, "status": {**status, "conditions": set_condition(status.get("conditions") or [], condition)}}

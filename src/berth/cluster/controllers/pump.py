@@ -58,7 +58,8 @@ class ControllerPump:
         deadline_s = self._manager.next_deadline()
         timeout_s = None if deadline_s is None else max(0.0, deadline_s - self._now_s())
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._awake.wait(), timeout_s)
+            async with asyncio.timeout(timeout_s):  # wait_for of Python 3.11 may lose the cancellation by `stop`
+                await self._awake.wait()
 
     async def _work(self) -> float:
         """Let the controllers work until they are quiet or need a rest; returns the seconds it took."""

@@ -15,6 +15,7 @@ from berth.api.pod_resources import CPU, Requests
 from berth.api.quantity import milli_value, value
 from berth.cluster.controllers.meta import JsonObject
 from berth.cluster.hollow.admission import HostPort, NodeLoad, Rejection, admit, host_ports
+from berth.cluster.hollow.resize import Given
 
 DEFAULT_POD_NETWORK = "10.0.0.0/24"
 
@@ -25,12 +26,15 @@ class PodAccount(msgspec.Struct, frozen=True):
     requests: Mapping[str, int]
     ports: frozenset[HostPort]
     pod_ip: str
+    given: Given = {}  # what its containers have, as their spec said it
 
 
 class NodeAccount:
     """One hollow node and the pods that its kubelet has admitted."""
 
-    __slots__ = ("_addresses", "_host", "_ports", "_range", "_used", "allocatable", "host_ip", "node", "pods")
+    __slots__ = (
+        "_addresses", "_host", "_ports", "_range", "_used", "allocatable", "deferred", "host_ip", "node", "pods",
+    )  # fmt: skip
 
     def __init__(self, node: Node, raw: JsonObject) -> None:
         self.pods: dict[str, PodAccount] = {}
@@ -38,6 +42,8 @@ class NodeAccount:
         self._ports: set[HostPort] = set()
         self._addresses: set[str] = set()
         self._host = 0
+        self.deferred: set[str] = set()
+        """Pods, as namespace/name, whose resize waits for room."""
         self.refresh(node, raw)
 
     def refresh(self, node: Node, raw: JsonObject) -> None:
@@ -55,11 +61,16 @@ class NodeAccount:
         load = NodeLoad(self._used, len(self.pods), self._ports)
         return admit(pod, pod_os, requests, self.node, self.allocatable, load)
 
-    def add(self, pod: Pod, requests: Requests, pod_ip: str = "") -> PodAccount:
+    def used_by_others(self, uid: str) -> Mapping[str, int]:
+        """What all pods but this one take."""
+        own = self.pods[uid].requests
+        return {name: amount - own.get(name, 0) for name, amount in self._used.items()}
+
+    def add(self, pod: Pod, requests: Requests, given: Given, pod_ip: str = "") -> PodAccount:
         """Count an admitted pod in and give it an address (its old one when it already ran)."""
         if pod.spec.host_network:
             pod_ip = self.host_ip
-        account = PodAccount(requests, frozenset(host_ports(pod)), pod_ip or self._free_address())
+        account = PodAccount(requests, frozenset(host_ports(pod)), pod_ip or self._free_address(), given)
         self.pods[pod.metadata.uid] = account
         for name, amount in account.requests.items():
             self._used[name] = self._used.get(name, 0) + amount

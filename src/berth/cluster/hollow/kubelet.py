@@ -7,6 +7,7 @@ it is and what it should be next:
       │                 │
       └─rejected──▶ Failed (OutOfcpu, NodeAffinity, …)
     being deleted ──grace over──▶ gone
+    Running, resources changed ──room──▶ Running with them, else PodResizePending   (see `resize`)
 
 A node is hollow when it carries the annotation `berth.dev/hollow: "true"`. Pods say how long they run with the
 annotation `berth.dev/run-seconds`, and how they end with `berth.dev/exit-code`.
@@ -33,7 +34,7 @@ from berth.cluster.controllers.meta import (
 )
 from berth.cluster.controllers.pods import is_terminal, node_of, phase_of
 from berth.cluster.errors import StoreError
-from berth.cluster.hollow import pod_status
+from berth.cluster.hollow import pod_status, resize
 from berth.cluster.hollow.account import NodeAccount
 from berth.cluster.hollow.template import HOLLOW_ANNOTATION
 
@@ -99,6 +100,7 @@ class HollowKubelet(KeyedController):
         account = self._nodes.get(name)
         if account is not None:
             account.refresh(node, change.obj)
+            self._retry_deferred(account)
             return
         self._nodes[name] = NodeAccount(node, change.obj)
         for pod in self._index.on_node(name):
@@ -109,6 +111,7 @@ class HollowKubelet(KeyedController):
         account = self._nodes.get(node_name)
         if account is not None:
             account.remove(uid)
+            self._retry_deferred(account)
 
     # --- one pod ---------------------------------------------------------------------------------------------
 
@@ -121,11 +124,13 @@ class HollowKubelet(KeyedController):
         if is_being_deleted(pod):
             self._terminate(pod, account, now_s)
         elif is_terminal(pod):
-            account.remove(uid_of(pod))
+            self._release(node_of(pod), uid_of(pod))
         elif uid_of(pod) not in account.pods:
             self._start(pod, account, now_s)
         else:
-            self._watch_over(pod, now_s)
+            has_resized = self._resize(pod, account, now_s)
+            if not has_resized:  # else its own change brings it back
+                self._watch_over(pod, now_s)
 
     def _start(self, pod: JsonObject, account: NodeAccount, now_s: float) -> None:
         """Begin with a pod that is new here, after the delay that starting takes."""
@@ -139,7 +144,8 @@ class HollowKubelet(KeyedController):
             self._reject(pod, "UnexpectedAdmissionError", str(error), now_s)
             return
         if phase_of(pod) == "Running":  # it ran before this kubelet began to look
-            account.add(decoded, pod_requests(decoded), (pod.get("status") or {}).get("podIP", ""))
+            pod_ip = (pod.get("status") or {}).get("podIP", "")
+            account.add(decoded, pod_requests(decoded), resize.given_by(pod["spec"]), pod_ip)
             self._watch_over(pod, now_s)
         else:
             self._admit(pod, decoded, account, now_s)
@@ -150,12 +156,39 @@ class HollowKubelet(KeyedController):
         if rejection is not None:
             self._reject(pod, rejection.reason, rejection.message, now_s)
             return
-        pod_ip = account.add(decoded, requests).pod_ip
+        pod_ip = account.add(decoded, requests, resize.given_by(pod["spec"])).pod_ip
         try:
             self._write(pod, pod_status.running(pod, pod_ip, account.host_ip, now_s))
         except StoreError:
             account.remove(uid_of(pod))  # nobody knows yet that it runs: try again from the start
             raise
+
+    def _resize(self, pod: JsonObject, account: NodeAccount, now_s: float) -> bool:
+        """Give a pod the resources that its spec asks for now, if the node has them; say whether anything changed."""
+        uid, key, wanted = uid_of(pod), key_of(pod), resize.given_by(pod["spec"])
+        held = account.pods[uid]
+        if wanted == held.given and not resize.is_pending(pod):
+            return False
+        decoded: Pod = codec.decode("Pod", {name: value for name, value in pod.items() if name != "status"})
+        requests = pod_requests(decoded)
+        refused = resize.refusal(requests, account.allocatable, account.used_by_others(uid))
+        account.deferred.discard(key)
+        if refused is None:
+            account.remove(uid)
+            account.add(decoded, requests, wanted, held.pod_ip)
+            self._retry_deferred(account)
+        elif refused.reason == resize.DEFERRED:
+            account.deferred.add(key)
+        given = wanted if refused is None else held.given
+        status = resize.told(pod, given, refused, now_s)
+        if status == pod.get("status"):
+            return False
+        self._write(pod, status)
+        return True
+
+    def _retry_deferred(self, account: NodeAccount) -> None:
+        for key in account.deferred:
+            self.queue.add(key)
 
     def _reject(self, pod: JsonObject, reason: str, message: str, now_s: float) -> None:
         self._client.events.warning(COMPONENT, "Pod", pod, reason, message, now_s)

@@ -18,6 +18,7 @@ _SUBRESOURCE_KINDS = {
     "scale": ("autoscaling", "v1", "Scale", ["get", "patch", "update"]),
     "status": ("", "", "", ["get", "patch", "update"]),
     "finalize": ("", "", "", ["update"]),
+    "resize": ("", "", "", ["get", "patch", "update"]),
 }
 
 Json = dict[str, Any]

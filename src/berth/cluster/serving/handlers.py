@@ -26,6 +26,8 @@ _RETURNED_WHEN_DELETED = frozenset(
     {"pods", "services", "serviceaccounts", "persistentvolumes", "persistentvolumeclaims", "resourcequotas"}
 )
 _TOO_LARGE_RETRY_S = 1
+# Subresources of pods that a kubelet serves from containers.
+_NEED_CONTAINERS = frozenset({"attach", "exec", "log", "portforward", "proxy"})
 
 
 class Handlers:
@@ -45,7 +47,7 @@ class Handlers:
     async def handle(self, kind: ResourceType, target: Target, request: web.BaseRequest) -> web.StreamResponse:
         """Carry out one request."""
         if target.subresource and target.subresource not in kind.subresources:
-            raise no_such_path()
+            raise self._no_subresource(kind, target)
         if not target.name:
             return await self._on_collection(kind, target, request)
         if kind.namespaced and not target.namespace:
@@ -76,6 +78,14 @@ class Handlers:
             if options.watch
             else self._list(kind, target, options, request)
         )
+
+    def _no_subresource(self, kind: ResourceType, target: Target) -> StoreError:
+        """What people try on pods that are said to run is refused in words."""
+        if kind is not PODS or target.subresource not in _NEED_CONTAINERS:
+            return no_such_path()
+        self._store.entry(kind, target.namespace, target.name)
+        why = f'pod "{target.name}" has no {target.subresource}: hollow nodes run no containers'
+        return StoreError(501, "NotImplemented", why)
 
     # --- reading -------------------------------------------------------------------------------------------------
 

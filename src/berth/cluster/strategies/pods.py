@@ -4,10 +4,12 @@ from typing import Any
 
 from berth.cluster.errors import FieldErrors
 from berth.cluster.metadata import timestamp
+from berth.cluster.resource_types import ResourceType
 from berth.cluster.strategies import pod_admission
 from berth.cluster.strategies.base import Strategy, View
 from berth.cluster.strategies.pod_checks import check_pod_spec
 from berth.cluster.strategies.pod_defaults import default_pod_spec, objects_in
+from berth.cluster.strategies.pod_resize import check_resize, resized
 from berth.cluster.watch import Object
 
 IMMUTABLE_MESSAGE = (
@@ -48,8 +50,21 @@ class PodStrategy(Strategy):
             qos = (old.get("status") or {}).get("qosClass")
             if qos:
                 new["status"].setdefault("qosClass", qos)
+        elif subresource == "resize":
+            new["spec"] = resized(old["spec"], new["spec"])
+            default_pod_spec(new["spec"])
         else:
             default_pod_spec(new.setdefault("spec", {}))
+
+    def validate_update(self, kind: ResourceType, new: Object, old: Object, subresource: str) -> None:
+        """A resize has rules of its own."""
+        if subresource != "resize":
+            super().validate_update(kind, new, old, subresource)
+            return
+        errors = FieldErrors()
+        self.check(new, errors)
+        check_resize(new, old, errors)
+        errors.raise_for(kind.kind, kind.group, new["metadata"]["name"])
 
     def check(self, obj: Object, errors: FieldErrors) -> None:
         """The spec."""

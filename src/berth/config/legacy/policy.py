@@ -108,8 +108,7 @@ def is_policy(document: Any) -> bool:
 def parse_policy(document: Any) -> Policy:
     """Return a parsed document as a Policy. Raises ConfigError with everything that is wrong."""
     if not is_policy(document) or document.get("apiVersion") not in API_VERSIONS:
-        found = document if not isinstance(document, Mapping) else [document.get("apiVersion"), document.get("kind")]
-        raise ConfigError([f"invalid policy: expected apiVersion: v1 and kind: Policy, got {_short(found)}"])
+        raise ConfigError([f"invalid policy: expected apiVersion: v1 and kind: Policy, got {_said_to_be(document)}"])
     decoder = Decoder()
     doc = decoder.decode(_todays_spelling(document), PolicyDoc)
     if doc is None:
@@ -125,8 +124,12 @@ def parse_policy(document: Any) -> Policy:
     )
 
 
-def _short(value: Any) -> str:
-    return " ".join(map(str, value)) if isinstance(value, list) else type(value).__name__
+def _said_to_be(document: Any) -> str:
+    """What a document says that it is, in the form of what was expected."""
+    if not isinstance(document, Mapping):
+        return "nothing" if document is None else type(document).__name__
+    said = (f"{field}: {document[field]}" if field in document else f"no {field}" for field in ("apiVersion", "kind"))
+    return " and ".join(said)
 
 
 def _todays_spelling(document: Mapping[str, Any]) -> Any:

@@ -1,0 +1,26 @@
+"""Tells an instrument of the requests to the API server that are over: of what type, how long, and whether in vain.
+
+The parts that carry out effects (`effects`, `status`) share one: they ask it for the time before a request, and tell it
+when the request is over. Types are upstream's names for the calls of its API dispatcher, and `other`.
+"""
+
+import time
+from collections.abc import Callable
+
+from berth.framework.instrument import Instrument
+
+BINDING, STATUS_PATCH, OTHER = "pod_binding", "pod_status_patch", "other"
+
+
+class CallTimer:
+    """A stopwatch, and whom to tell."""
+
+    __slots__ = ("instrument", "now")
+
+    def __init__(self, instrument: Instrument | None = None, now: Callable[[], float] = time.perf_counter) -> None:
+        self.instrument = instrument or Instrument()
+        self.now = now
+
+    def over(self, call_type: str, started: float, *, has_failed: bool) -> None:
+        """A request that was begun at `started` has been answered, or never will be."""
+        self.instrument.api_called(call_type, has_failed=has_failed, seconds=self.now() - started)
