@@ -69,7 +69,8 @@ class InProcessScheduler:
         task, self.task = self.task, None
         try:
             if task is not None:
-                await asyncio.wait_for(task, STOP_WITHIN_S)
+                async with asyncio.timeout(STOP_WITHIN_S):
+                    await task
         finally:
             await self._server.stop()
             await self._transport.close()
