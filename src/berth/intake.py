@@ -99,7 +99,7 @@ class Intake:
             if old is not None:
                 gone += self._remove_pod(old, now)
             return gone
-        pod = self.info(obj)
+        pod = PodInfo(obj, self._shapes.of(obj, is_placed=bool(obj.spec.node_name)))
         self._pods[pod.key] = pod
         if self._groups is not None:
             self._groups.put(pod)

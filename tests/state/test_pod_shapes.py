@@ -1,6 +1,7 @@
 """Which pods share a shape, and what lies around it."""
 
 import pytest
+from msgspec.structs import replace
 
 from berth.api.codec import decode
 from berth.state.pod_info import LABELS, REQUESTS, PodInfo, PodShapes
@@ -77,3 +78,12 @@ def test_families_are_of_other_requests_and_around_them_of_other_labels_too():
     assert first.wider.wider is labelled.wider.wider
     assert (first.ignored, first.wider.ignored, first.wider.wider.ignored) == (set(), {REQUESTS}, {REQUESTS, LABELS})
     assert first.wider.wider.wider is None
+
+
+def test_a_pod_on_its_node_shares_the_shape_of_one_that_waits_but_one_that_demands_a_node_does_not():
+    waiting, named = pod("a"), pod("b")
+    named = replace(named, spec=replace(named.spec, node_name="n"))
+    shapes = PodShapes()
+    assert shapes.of(named, is_placed=True) is shapes.of(waiting)
+    assert shapes.of(named) is not shapes.of(waiting)
+    assert shapes.of(named).wider.wider is not shapes.of(waiting).wider.wider

@@ -182,12 +182,15 @@ class PodShapes:
         self._families: OrderedDict[bytes, PodFamily] = OrderedDict()
         self._max = max_shapes
 
-    def of(self, pod: Pod) -> PodShape:
-        """Return the shape of a pod: one of its own where its name matters too."""
+    def of(self, pod: Pod, *, is_placed: bool = False) -> PodShape:
+        """Return the shape of a pod: one of its own where its name matters too.
+
+        A pod that is placed shares that of those that wait; else `nodeName` is a demand like others.
+        """
         if not _is_shareable(pod):
             return PodShape(pod, self._counting)
         meta = pod.metadata
-        spec = pod.spec if not pod.spec.node_name else msgspec.structs.replace(pod.spec, node_name="")
+        spec = msgspec.structs.replace(pod.spec, node_name="") if is_placed else pod.spec
         key = _ENCODER.encode((meta.namespace, meta.labels, meta.owner_references, spec, _counted_status(pod)))
         return _kept(self._shapes, key, lambda: PodShape(pod, self._counting, self._family(pod, spec)), self._max)
 
