@@ -27,8 +27,10 @@ BROKEN = "etcdserver: request timed out (InternalError, HTTP 500)"
 class Life:
     """One cluster and its random numbers."""
 
-    def __init__(self, seed, *, memos=True):
+    def __init__(self, seed, *, memos=True, crowded=False):
+        """With `crowded` there is little else than pods of all priorities that crowd one another out of two nodes."""
         self.rng = random.Random(seed)
+        self.nodes = made.NODES[:2] if crowded else made.NODES
         self.gates = {name: is_on for name, is_on in made.GATES.items() if self.rng.random() < 0.2}
         self.cluster = VirtualCluster(config=made.CONFIG, memos=memos, gates=self.gates)
         self.cluster.answers_binds = self.cluster.answers_evictions = self.cluster.evicts_at_once = False
@@ -42,6 +44,9 @@ class Life:
             self.answer: 10, self.control: 12, self.wait: 6, self.label_namespace: 1, self.put_storage: 10,
             self.delete_storage: 3, self.put_devices: 8, self.delete_devices: 3, self.put_workload: 2,
         }  # fmt: skip
+        if crowded:
+            rarely = (self.put_storage, self.delete_storage, self.put_devices, self.delete_devices, self.delete_node)
+            self.acts |= {self.add_pod: 30, **dict.fromkeys(rarely, 1)}
 
     # What happens
 
@@ -67,7 +72,7 @@ class Life:
         raise AssertionError("the cluster does not come to rest")
 
     def put_node(self):
-        node = made.random_node(self.rng, self.rng.choice(made.NODES)).build()
+        node = made.random_node(self.rng, self.rng.choice(self.nodes)).build()
         known = self.known("Node", node.metadata.name)
         if known is not None and self.rng.random() < 0.7:  # only some of it changes
             part = self.rng.choice(("labels", "taints", "amounts", "features", "cordon"))
@@ -91,7 +96,7 @@ class Life:
     def add_pod(self):
         pod = made.random_pod(self.rng, self.rng.choice(made.PODS)).uid(f"u{self.number}")
         if self.rng.random() < 0.1:
-            pod.node(self.rng.choice(made.NODES))
+            pod.node(self.rng.choice(self.nodes))
         pod = pod.build()
         if self.known("Pod", pod.key) is None:
             self.put(pod)
@@ -152,7 +157,7 @@ class Life:
         elif kind == "class":
             self.put(made.random_class(rng, rng.choice(("wait", "static", "now"))))
         elif kind == "csi_node":
-            self.put(made.random_csi_node(rng, rng.choice(made.NODES)))
+            self.put(made.random_csi_node(rng, rng.choice(self.nodes)))
         elif kind == "driver":
             self.put(made.random_driver(rng))
         elif kind == "capacity":
@@ -178,7 +183,7 @@ class Life:
         rng = self.rng
         kind = rng.choice(("slice", "slice", "pool", "class", "claim", "claim"))
         if kind == "slice":
-            self.put(made.random_slice(rng, rng.choice(made.NODES)))
+            self.put(made.random_slice(rng, rng.choice(self.nodes)))
         elif kind == "pool":
             self.put(made.random_part_of_a_pool(rng))
         elif kind == "class":

@@ -15,9 +15,13 @@ def test_every_pod_that_could_run_does_run(seed):
     live(seed, 200, memory_every=10)
 
 
-def live(seed, things, memory_every=1):
+def test_every_pod_that_could_run_does_run_where_all_crowd_one_another_out():
+    assert live(1, 300, memory_every=20, crowded=True).cluster.core.evictions.searches > 50
+
+
+def live(seed, things, memory_every=1, *, crowded=False):
     """One life of so many things that happen, and its end; memory is slow to check, so not always after each."""
-    life = Life(seed)
+    life = Life(seed, crowded=crowded)
     for number in range(things):
         life.happen()
         check_liveness(life)
@@ -29,3 +33,4 @@ def live(seed, things, memory_every=1):
     assert is_quiet(core)
     assert not waits_in_vain(core)
     assert not len(core.waiting) + len(core._parked) + len(core._waits) + len(core._inbox)
+    return life
