@@ -72,9 +72,9 @@ class Intake:
             self._take_other(event, now)
         return ()
 
-    def info(self, pod: Pod) -> PodInfo:
+    def info(self, pod: Pod, *, is_placed: bool = False) -> PodInfo:
         """Return a pod as plugins see it, sharing what others like it have had worked out."""
-        return PodInfo(pod, self._shapes.of(pod))
+        return PodInfo(pod, self._shapes.of(pod, is_placed=is_placed))
 
     def latest(self, pod: PodInfo) -> PodInfo | None:
         """Return the newest object of a pending pod, or None where it is gone, bound, or being deleted."""
@@ -99,7 +99,7 @@ class Intake:
             if old is not None:
                 gone += self._remove_pod(old, now)
             return gone
-        pod = PodInfo(obj, self._shapes.of(obj, is_placed=bool(obj.spec.node_name)))
+        pod = self.info(obj, is_placed=bool(obj.spec.node_name))
         self._pods[pod.key] = pod
         if self._groups is not None:
             self._groups.put(pod)

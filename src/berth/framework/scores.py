@@ -157,10 +157,9 @@ class ScoreRunner:
         self.when_skipped: int | None = getattr(plugin, "score_when_skipped", None)
         self._by_column = hasattr(plugin, "score_columns")
         declared: Dependencies = getattr(plugin, "score_dependencies", UNKNOWN) if self._by_column else UNKNOWN
-        dependencies = DependencySet(declared, self.name)
         self._normalize = getattr(plugin, "normalize_score", None)
         self.row_form = row_form(plugin, "score_row", "score_columns")
-        self.slots = Slots(self, (self.name, "score"), plugin, dependencies)
+        self.slots = Slots(self, (self.name, "score"), plugin, DependencySet(declared, self.name))
 
     def compute(self, extra: ScoreFacts | None, state: CycleState, pod: PodInfo, table: NodeTable) -> Compute:
         """Return what asks the plugin about some rows: for raw scores, and what is known of all of them."""

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from berth.framework.memo import Memos
 from berth.framework.memo_entry import MemoEntry
+from berth.state.recent import recent
 
 Mask = NDArray[np.bool_]
 Int64 = NDArray[np.int64]
@@ -124,9 +125,10 @@ class Sums:
             found.ranking, found.mask, rows = Ranking(np.where(mask, _summed(entries, weights), UNRANKED)), mask, None
             found.column = found.ranking.totals
         for row in rows or ():
-            is_feasible = mask.item(row)
-            total = sum([e.column.item(row) * w for e, w in zip(entries, weights, strict=True)]) if is_feasible else 0
-            found.ranking.put(row, total if is_feasible else UNRANKED)
+            total = UNRANKED
+            if mask.item(row):
+                total = sum([e.column.item(row) * w for e, w in zip(entries, weights, strict=True)])
+            found.ranking.put(row, total)
         return found.ranking
 
     def _stale_rows(self, key: Hashable | None, entries: Sequence[MemoEntry]) -> tuple[_Sum, list[int] | None]:
@@ -134,23 +136,13 @@ class Sums:
         if key is None or not self._memos.enabled:
             return _Sum(), None
         table, epoch, rows = self._table, self._memos.epochs, None
-        found = self._kept(key)
+        found = recent(self._sums, key, _Sum, MAX_SUMS)
         if len(found.column) == table.capacity and (found.checked == epoch or found.sources == _epochs(entries)):
             rows = self._memos.changed_rows(found.node_position, found.pod_position, with_pods=True)
         if found.checked != epoch:
             found.checked, found.sources = epoch, _epochs(entries)
         found.node_position, found.pod_position = table.node_log.position, table.pod_log.position
         return found, rows
-
-    def _kept(self, key: Hashable) -> _Sum:
-        found = self._sums.get(key)
-        if found is not None:
-            self._sums.move_to_end(key)
-            return found
-        found = self._sums[key] = _Sum()
-        if len(self._sums) > MAX_SUMS:
-            self._sums.popitem(last=False)
-        return found
 
 
 def _summed(entries: Sequence[MemoEntry], weights: Sequence[int]) -> Int64:

@@ -43,14 +43,7 @@ class Verdict(NamedTuple):
 class FilterRunner:
     """A Filter plugin in column form, whichever form it was written in."""
 
-    __slots__ = (
-        "_compute",
-        "is_lasting",
-        "name",
-        "plugin",
-        "row_form",
-        "slots",
-    )
+    __slots__ = ("_compute", "name", "plugin", "row_form", "slots")
 
     def __init__(self, plugin: Any) -> None:
         self.plugin = plugin
@@ -58,10 +51,8 @@ class FilterRunner:
         by_column = hasattr(plugin, "filter_columns")
         self._compute = plugin.filter_columns if by_column else PerNodeFilter(plugin).filter_columns
         declared: Dependencies = getattr(plugin, "filter_dependencies", UNKNOWN) if by_column else UNKNOWN
-        dependencies = DependencySet(declared, self.name)
-        self.is_lasting = dependencies.is_lasting
         self.row_form = row_form(plugin, "filter_row", "filter_columns")
-        self.slots = Slots(self, (self.name, "filter"), plugin, dependencies)
+        self.slots = Slots(self, (self.name, "filter"), plugin, DependencySet(declared, self.name))
 
     def compute(self, extra: Any, state: CycleState, pod: PodInfo, table: NodeTable) -> Compute:
         """Return what asks the plugin about some rows: for codes, and what they mean."""

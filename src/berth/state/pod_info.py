@@ -6,8 +6,8 @@ A `PodInfo` is made for each pod object that arrives; plugins receive it as "the
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Mapping
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Hashable, Mapping
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -29,8 +29,7 @@ from berth.api.pod_resources import (
 )
 from berth.api.selectors import Selector, compile_selector
 from berth.state.lazy import lazy
-
-T = TypeVar("T")
+from berth.state.recent import recent
 
 
 class HostPort(NamedTuple):
@@ -192,7 +191,7 @@ class PodShapes:
         meta = pod.metadata
         spec = msgspec.structs.replace(pod.spec, node_name="") if is_placed else pod.spec
         key = _ENCODER.encode((meta.namespace, meta.labels, meta.owner_references, spec, _counted_status(pod)))
-        return _kept(self._shapes, key, lambda: PodShape(pod, self._counting, self._family(pod, spec)), self._max)
+        return recent(self._shapes, key, lambda: PodShape(pod, self._counting, self._family(pod, spec)), self._max)
 
     def _family(self, pod: Pod, spec: PodSpec) -> PodFamily:
         """Return the pods that request something else, within those that have other labels as well."""
@@ -201,21 +200,9 @@ class PodShapes:
 
         def wider() -> PodFamily:
             key = _ENCODER.encode((meta.namespace, meta.owner_references, bare))
-            return _kept(self._families, key, lambda: PodFamily(frozenset({REQUESTS, LABELS})), self._max)
+            return recent(self._families, key, lambda: PodFamily(frozenset({REQUESTS, LABELS})), self._max)
 
-        return _kept(self._families, key, lambda: PodFamily(frozenset({REQUESTS}), wider()), self._max)
-
-
-def _kept(store: OrderedDict[bytes, T], key: bytes, make: Callable[[], T], at_most: int) -> T:
-    """Return what a store has under a key, made where it has nothing; what was not asked for longest goes."""
-    found = store.get(key)
-    if found is not None:
-        store.move_to_end(key)
-        return found
-    found = store[key] = make()
-    if len(store) > at_most:
-        store.popitem(last=False)
-    return found
+        return recent(self._families, key, lambda: PodFamily(frozenset({REQUESTS}), wider()), self._max)
 
 
 def _without_requests(spec: PodSpec) -> PodSpec:
