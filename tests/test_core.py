@@ -9,7 +9,7 @@ from berth.framework.status import unschedulable
 from berth.intake import ObjectEvent
 from berth.testing.builders import make_node, make_pod
 from berth.testing.invariants import check
-from tests.engine import Picky, cluster, document, node, plugin, pod, requests_of, with_profiles
+from tests.support import Picky, cluster, document, node, plugin, pod, requests_of, with_profiles
 
 # -- the way of one pod --
 

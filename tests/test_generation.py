@@ -9,7 +9,7 @@ from berth.config.load import default_config
 from berth.generation import generation_of
 from berth.queue.move_requests import MoveRequestQueue
 from berth.testing.invariants import check, check_cache
-from tests.engine import cluster, node, pod
+from tests.support import cluster, node, pod
 
 V1_20 = "v1.20"
 TTL_S, SWEEP_S = 30.0, 1.0

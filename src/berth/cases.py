@@ -18,8 +18,8 @@ from berth.config.legacy.providers import PROVIDERS
 from berth.config.load import default_config, legacy_default_config, load_config
 from berth.config.types import SchedulerConfiguration
 from berth.core import Core
+from berth.engine.sums import BestRows
 from berth.framework.registry import Registry
-from berth.framework.sums import BestRows
 from berth.generation import GENERATIONS
 from berth.intake import ObjectEvent
 from berth.state.pod_info import PodInfo

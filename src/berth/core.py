@@ -19,21 +19,21 @@ from berth.cycle.decision import Trace
 from berth.cycle.evicting import Evictor
 from berth.cycle.extending import tell_failures
 from berth.cycle.failing import SCHEDULER_ERROR, UNSCHEDULABLE, Failing, pod_event
-from berth.cycle.group import GroupCycle
-from berth.cycle.group_outcome import Outlets
+from berth.cycle.groups.group_cycle import GroupCycle
+from berth.cycle.groups.outcome import Outlets
 from berth.cycle.missing_node import find_gone, missing_node
 from berth.cycle.schedule import Search, schedule_pod
+from berth.engine.build import build_profiles
+from berth.engine.memo import Memos
+from berth.engine.sums import BestRows
 from berth.extender.http_extender import Whole, as_known, build_extenders
 from berth.framework.blame import PluginBrokenError
-from berth.framework.build import build_profiles
 from berth.framework.effects import Answer, Effect, PatchPodStatus, PodRef, Request, WaitUntil
 from berth.framework.events import ASSIGNED_POD_DELETE
 from berth.framework.handle import Handle
 from berth.framework.instrument import Instrument
-from berth.framework.memo import Memos
 from berth.framework.registry import Registry
 from berth.framework.status import Code, Status, error
-from berth.framework.sums import BestRows
 from berth.framework.waiting_pods import WaitingPod, WaitingPods
 from berth.generation import Generation, generation_of
 from berth.intake import Intake, ObjectEvent

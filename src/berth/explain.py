@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from berth.config.types import ExtensionPoint
 from berth.cycle.decision import Decision
+from berth.engine.profile import Profile
 from berth.framework.events import WILDCARD, Action, ClusterEvent
 from berth.framework.extenders import EXTENDER_NAME
-from berth.framework.profile import Profile
 from berth.framework.status import Status
 
 TOP_NODES = 10

@@ -24,9 +24,9 @@ from berth.config.types import ExtensionPoint
 from berth.core import Core
 from berth.cycle.attempt import Attempt
 from berth.cycle.binding import reserve_and_permit
+from berth.engine.profile import Profile, searched_rows
 from berth.framework.cycle_state import CycleState
 from berth.framework.interface import FeasibleNodes, PreFilterResult
-from berth.framework.profile import Profile, searched_rows
 from berth.framework.registry import Registry
 from berth.framework.status import Code, Status, is_success
 from berth.state.pod_info import PodInfo

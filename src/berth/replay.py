@@ -17,12 +17,12 @@ from berth.core import Core
 from berth.cycle.attempt import Attempt
 from berth.cycle.binding import reserve_and_permit
 from berth.cycle.schedule import Search, schedule_pod
+from berth.engine.verdicts import Verdicts
 from berth.extender.answering import AnswerCall, answered, nobody
 from berth.framework.blame import PluginBrokenError
 from berth.framework.effects import Answer, CallExtenders
 from berth.framework.registry import Registry
 from berth.framework.status import Status, is_success
-from berth.framework.verdicts import Verdicts
 from berth.state.table import NodeTable
 
 __all__ = ["CaseError", "replay"]

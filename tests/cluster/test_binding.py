@@ -2,7 +2,7 @@
 
 import pytest
 
-from berth.cluster.errors import StoreError
+from berth_cluster.errors import StoreError
 from tests.cluster.objects import PODS, make_store, pod
 
 TO_NODE_1 = {"target": {"kind": "Node", "name": "node-1"}}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from berth.cluster.errors import StoreError
+from berth_cluster.errors import StoreError
 from tests.cluster.objects import BUDGETS, PODS, make_store, pod
 
 REFUSAL = "Cannot evict pod as it would violate the pod's disruption budget."

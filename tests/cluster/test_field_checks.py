@@ -2,9 +2,9 @@
 
 import pytest
 
-from berth.cluster.errors import StoreError
-from berth.cluster.field_checks import FieldCheck
-from berth.cluster.schema import messages
+from berth_cluster.errors import StoreError
+from berth_cluster.field_checks import FieldCheck
+from berth_cluster.schema import messages
 
 
 def unknown(kind, obj, *, partial=False):

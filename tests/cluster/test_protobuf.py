@@ -2,8 +2,8 @@
 
 import pytest
 
-from berth.cluster import protobuf
-from berth.cluster.errors import StoreError
+from berth_cluster import protobuf
+from berth_cluster.errors import StoreError
 
 
 def varint(value):

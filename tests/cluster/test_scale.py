@@ -2,8 +2,8 @@
 
 import pytest
 
-from berth.cluster.errors import StoreError
-from berth.cluster.patches import MERGE_PATCH
+from berth_cluster.errors import StoreError
+from berth_cluster.patches import MERGE_PATCH
 from tests.cluster.objects import CONFIG_MAPS, DEPLOYMENTS, config_map, deployment, make_store
 
 

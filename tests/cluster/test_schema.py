@@ -2,8 +2,8 @@
 
 import pytest
 
-from berth.cluster.resource_types import RESOURCE_TYPES
-from berth.cluster.schema import message_of, messages
+from berth_cluster.resource_types import RESOURCE_TYPES
+from berth_cluster.schema import message_of, messages
 
 
 @pytest.mark.parametrize("kind", RESOURCE_TYPES, ids=lambda kind: f"{kind.group}/{kind.plural}")

@@ -2,8 +2,8 @@
 
 import pytest
 
-from berth.cluster.errors import StoreError
-from berth.cluster.selection import make_matcher
+from berth_cluster.errors import StoreError
+from berth_cluster.selection import make_matcher
 from tests.cluster.objects import EVENTS, NODES, PODS
 
 POD = {

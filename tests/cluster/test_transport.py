@@ -7,8 +7,8 @@ import pytest
 
 from berth.api.errors import ApiError
 from berth.api.resources import RESOURCES
-from berth.cluster.transport import StoreTransport
 from berth.kube.transport import Transport
+from berth_cluster.transport import StoreTransport
 from tests.cluster.objects import PODS, make_store, pod
 
 POD = RESOURCES["Pod"]

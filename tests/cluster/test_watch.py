@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 
-from berth.cluster import table
-from berth.cluster.errors import StoreError
+from berth_cluster import table
+from berth_cluster.errors import StoreError
 from tests.cluster.objects import CONFIG_MAPS, EVENTS, NEW_EVENTS, PODS, config_map, make_store, pod
 
 

@@ -6,7 +6,7 @@ from berth.framework.effects import Bind, WaitUntil
 from berth.framework.instrument import Instrument
 from berth.framework.status import Code, Status, error, unschedulable
 from berth.testing.invariants import check
-from tests.engine import boom, cluster, document, node, plugin, pod, requests_of, reserving, with_profiles
+from tests.support import boom, cluster, document, node, plugin, pod, requests_of, reserving, with_profiles
 
 # -- bindings that fail, and pods that go meanwhile --
 

@@ -12,8 +12,8 @@ from berth.plugins.registry import in_tree_registry
 from berth.replay import replay
 from berth.testing.builders import make_node, make_pod
 from berth.testing.virtual import VirtualCluster
-from tests.engine import boom, plugin, requests_of, with_profiles
 from tests.extender.support import FAILS, Told, configured, keeping, listed, names_of
+from tests.support import boom, plugin, requests_of, with_profiles
 
 A, B, C = "http://a.test", "http://b.test", "http://c.test"
 

@@ -11,7 +11,7 @@ from berth.config.feature_gates import KNOWN_GATES
 from berth.framework.status import unschedulable
 from berth.testing.builders import make_pod
 from berth.testing.invariants import check
-from tests.engine import cluster, document, node, plugin, pod
+from tests.support import cluster, document, node, plugin, pod
 
 WITHOUT_EFFECT = {
     "OpportunisticBatching": "memos serve all pods, batched or not, and change no decision",

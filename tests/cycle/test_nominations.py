@@ -6,7 +6,7 @@ from berth.framework.effects import PatchPodStatus
 from berth.framework.interface import PostFilterResult
 from berth.testing.builders import make_pod
 from berth.testing.invariants import check
-from tests.engine import cluster, node, plugin, pod, with_profiles
+from tests.support import cluster, node, plugin, pod, with_profiles
 
 
 @pytest.mark.parametrize(

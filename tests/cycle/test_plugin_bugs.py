@@ -5,7 +5,7 @@ import pytest
 from berth.framework.events import Action, ClusterEvent, ClusterEventWithHint
 from berth.framework.status import SKIP, error, unschedulable
 from berth.testing.invariants import check
-from tests.engine import boom, cluster, document, node, plugin, pod, reserving, with_profiles
+from tests.support import boom, cluster, document, node, plugin, pod, reserving, with_profiles
 
 UNSUPPORTED = (
     'PreBindPreFlight P returned "Unschedulable", which is unsupported. '

@@ -5,12 +5,12 @@ import socket
 from contextlib import asynccontextmanager
 
 from berth.api.resources import RESOURCES
-from berth.cluster.embedded import ClusterSettings, EmbeddedCluster
-from berth.cluster.hollow.template import NodeTemplate
 from berth.explain import explain
 from berth.kube.access import kubeconfig_access
 from berth.kube.http import HttpTransport
 from berth.runtime.scheduler import LiveScheduler
+from berth_cluster.embedded import ClusterSettings, EmbeddedCluster
+from berth_cluster.hollow.template import NodeTemplate
 from tests.e2e.extender import GpuExtender, listening
 from tests.runtime.world import configuration, until
 

@@ -11,14 +11,14 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from berth.cluster.embedded import create_nodes
-from berth.cluster.hollow.template import NodeTemplate
-from berth.cluster.server import ApiServer
-from berth.cluster.store import Store
 from berth.kube.credentials import ClusterAccess, Credential, StaticCredential
 from berth.kube.http import HttpTransport
 from berth.kube.rate_limit import RateLimit
 from berth.runtime.scheduler import LiveScheduler
+from berth_cluster.embedded import create_nodes
+from berth_cluster.hollow.template import NodeTemplate
+from berth_cluster.server import ApiServer
+from berth_cluster.store import Store
 from tests.kube.servers import serving
 from tests.runtime.world import NODE, POD, configuration, until
 

@@ -3,7 +3,7 @@
 import msgspec
 
 from berth.framework.effects import ExtenderAnswer
-from tests.engine import with_profiles
+from tests.support import with_profiles
 
 URL = "http://extender.test/api"
 

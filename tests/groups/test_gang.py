@@ -194,7 +194,7 @@ def test_a_binding_that_fails_is_tried_again_with_the_others_bound():
 
 
 def test_a_bug_in_a_plugin_leaves_nothing_behind():
-    from tests.engine import boom, document, plugin
+    from tests.support import boom, document, plugin
 
     broken = plugin("Broken", reserve=lambda _state, pod, _node: boom() if pod.name == "g-1" else None,
                     unreserve=lambda *_: None)  # fmt: skip

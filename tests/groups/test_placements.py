@@ -11,8 +11,8 @@ from berth.framework.interface import Assignment, Placement, PodGroupAssignments
 from berth.framework.status import Code, unschedulable
 from berth.state.pod_groups import GroupKey
 from berth.testing.builders import make_pod, make_pod_group
-from tests.engine import document, plugin
 from tests.groups.support import PLACING, RACK, bound, cluster, condition, member, members, node, reason, settle
+from tests.support import document, plugin
 
 GROUP = GroupKey("default", "g")
 

@@ -11,8 +11,8 @@ from berth.api.codec import decode
 from berth.framework.effects import EvictPod
 from berth.testing.builders import make_pod, make_pod_group
 from berth.testing.invariants import check
-from tests.engine import requests_of
 from tests.groups.support import GANG, PREEMPTING, bound, cluster, condition, member, members, node, reason, settle
+from tests.support import requests_of
 
 
 def running(name, on, cpu="1", priority=0):

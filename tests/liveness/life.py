@@ -10,12 +10,12 @@ import msgspec
 from msgspec.structs import replace
 
 from berth.api.codec import decode
-from berth.cluster.patches import merge_patch
 from berth.framework.effects import ApiCall, Request
 from berth.plugins.dra.binding import plain
 from berth.plugins.volumes.claims import SELECTED_NODE
 from berth.testing.builders import make_namespace, make_replica_set, make_service
 from berth.testing.virtual import VirtualCluster
+from berth_cluster.patches import merge_patch
 from tests.liveness import objects as made
 from tests.plugins.volumes import world as storage
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from berth.config.errors import ConfigError
 from berth.config.plugin_args import decode_plugin_args
 from berth.framework.status import SKIP
-from berth.plugins.node_resources_balanced_allocation import (
+from berth.plugins.resources.node_resources_balanced_allocation import (
     NodeResourcesBalancedAllocation,
     NodeResourcesBalancedAllocationArgs,
     balance,

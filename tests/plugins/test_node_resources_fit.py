@@ -9,7 +9,7 @@ from berth.config.errors import ConfigError
 from berth.config.plugin_args import decode_plugin_args
 from berth.framework.cycle_state import CycleState
 from berth.framework.status import Code, unresolvable, unschedulable
-from berth.plugins.node_resources_fit import NodeResourcesFit, NodeResourcesFitArgs
+from berth.plugins.resources.node_resources_fit import NodeResourcesFit, NodeResourcesFitArgs
 from berth.testing.builders import make_node, make_pod
 from tests.plugins.resource_support import apply, big_cluster, changes, pods, same_scores, same_verdicts
 from tests.plugins.support import handle_of

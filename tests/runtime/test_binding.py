@@ -7,7 +7,7 @@ import pytest
 
 from berth.api.errors import ApiError, ConnectionLost
 from berth.framework.effects import Bind, PodRef
-from berth.runtime.binding import MAX_SENDS, Binder
+from berth.runtime.acting.binding import MAX_SENDS, Binder
 from tests.runtime.world import POD, World, at_once
 
 LOST = ConnectionLost("the connection broke")

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from berth.runtime.crew import Crew
+from berth.runtime.acting.crew import Crew
 
 
 class Bench:

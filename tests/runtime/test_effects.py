@@ -20,9 +20,9 @@ from berth.framework.effects import (
     Request,
 )
 from berth.kube.events import EventRecorder
-from berth.runtime.call_timer import CallTimer
-from berth.runtime.effects import BINDINGS_AT_ONCE, Effects
-from berth.runtime.metrics import Metrics
+from berth.runtime.acting.effects import BINDINGS_AT_ONCE, Effects
+from berth.runtime.observing.call_timer import CallTimer
+from berth.runtime.observing.metrics import Metrics
 from tests.runtime.world import World, at_once, until
 
 

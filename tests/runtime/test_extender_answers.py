@@ -5,11 +5,11 @@ import pytest
 
 from berth.extender import wire
 from berth.framework.status import error, unresolvable, unschedulable
-from berth.runtime.extender_answers import UNKNOWN_NODE, AnswerError, ExtenderAnswers
+from berth.runtime.serving.extender_answers import UNKNOWN_NODE, AnswerError, ExtenderAnswers
 from berth.testing.builders import make_node, make_pod
 from berth.testing.invariants import decide
 from berth.testing.virtual import VirtualCluster
-from tests.engine import plugin, with_profiles
+from tests.support import plugin, with_profiles
 
 
 def raw(builder):

@@ -11,8 +11,8 @@ from berth.explain import explain
 from berth.framework.registry import Registry
 from berth.framework.status import unschedulable
 from berth.plugins.registry import in_tree_registry
-from berth.runtime.extender_server import NOT_SYNCED, ExtenderServer
-from berth.runtime.serving import PortTaken
+from berth.runtime.serving.extender_server import NOT_SYNCED, ExtenderServer
+from berth.runtime.serving.server import PortTaken
 from berth.testing.builders import make_node
 from tests.runtime.world import NODE, POD, World, configuration, scheduling, until
 
@@ -170,7 +170,7 @@ async def test_a_web_page_cannot_have_a_pod_bound():
 
 
 async def test_a_request_that_is_too_long_is_the_clients_fault(monkeypatch, caplog):
-    monkeypatch.setattr("berth.runtime.extender_server.MAX_REQUEST_BYTES", 1000)
+    monkeypatch.setattr("berth.runtime.serving.extender_server.MAX_REQUEST_BYTES", 1000)
     async with serving(None) as server:
         for verb in ("filter", "bind"):
             assert (await post(server, verb, b" " * 2000))[0] == 413

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from berth.runtime import logs
+from berth.runtime.observing import logs
 
 
 @pytest.fixture

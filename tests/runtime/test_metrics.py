@@ -4,8 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from berth.runtime.logs import as_text
-from berth.runtime.metrics import Metrics
+from berth.runtime.observing.logs import as_text
+from berth.runtime.observing.metrics import Metrics
 from berth.state.queued_pod import QueuedPod
 from berth.testing.builders import make_node, make_pod
 from berth.testing.virtual import VirtualCluster

@@ -9,12 +9,12 @@ import logging
 
 import pytest
 
-from berth.runtime.cycle_log import SchedulerLog
-from berth.runtime.logs import level
+from berth.runtime.observing.cycle_log import SchedulerLog
+from berth.runtime.observing.logs import level
 from berth.testing.builders import make_node, make_pod
 from berth.testing.virtual import VirtualCluster
-from tests.engine import plugin, with_profiles
 from tests.extender.support import Told, listed
+from tests.support import plugin, with_profiles
 
 EXTENDER = "http://192.168.60.89:8888/scheduler"
 POD = "nginx-deployment-85ff79dd56-972cg"

@@ -10,10 +10,10 @@ from contextlib import asynccontextmanager
 import pytest
 
 from berth.api.resources import RESOURCES
-from berth.cluster.controllers.manager import ControllerManager
-from berth.cluster.controllers.pump import ControllerPump
-from berth.cluster.embedded import ClusterSettings, make_controllers
-from berth.cluster.hollow.kubelet import KubeletSettings
+from berth_cluster.controllers.manager import ControllerManager
+from berth_cluster.controllers.pump import ControllerPump
+from berth_cluster.embedded import ClusterSettings, make_controllers
+from berth_cluster.hollow.kubelet import KubeletSettings
 from tests.runtime.world import NODE, POD, World, of_generation, scheduling, until
 
 REPLICA_SET = RESOURCES["ReplicaSet"]

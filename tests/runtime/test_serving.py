@@ -6,9 +6,9 @@ import aiohttp
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from berth.runtime.metrics import Metrics
+from berth.runtime.observing.metrics import Metrics
 from berth.runtime.scheduler import LiveScheduler
-from berth.runtime.serving import HealthServer, Listener, PortTaken
+from berth.runtime.serving.server import HealthServer, Listener, PortTaken
 from tests.e2e.processes import free_port
 from tests.runtime.world import World, configuration, scheduling, until
 

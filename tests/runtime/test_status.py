@@ -10,7 +10,7 @@ import pytest
 from berth.api.codec import decode
 from berth.api.errors import ApiError, ConnectionLost
 from berth.framework.effects import PatchPodStatus, PodRef
-from berth.runtime.status import MAX_TRIES, StatusPatcher, merged, patch_body
+from berth.runtime.acting.pod_status import MAX_TRIES, StatusPatcher, merged, patch_body
 from tests.runtime.world import World, at_once, until
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)

@@ -4,7 +4,7 @@ import pytest
 from prometheus_client import CollectorRegistry, Histogram, generate_latest
 from prometheus_client.registry import Collector
 
-from berth.runtime.tallies import CounterTally, HistogramTally, exponential_buckets
+from berth.runtime.observing.tallies import CounterTally, HistogramTally, exponential_buckets
 
 
 class Collecting(Collector):

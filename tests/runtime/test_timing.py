@@ -12,7 +12,7 @@ from berth.intake import ObjectEvent
 from berth.plugins.registry import in_tree_registry
 from berth.queue.in_flight import Happened
 from berth.queue.waking import Registered, Strategy, WakeTable, strategy
-from berth.runtime.timing import EVERY, TimedProfile, TimedWakeTable
+from berth.runtime.observing.timing import EVERY, TimedProfile, TimedWakeTable
 from berth.state.queued_pod import QueuedPod
 from berth.testing.builders import make_node, make_pod
 

@@ -10,12 +10,12 @@ import msgspec
 
 from berth.api.errors import ApiError
 from berth.api.resources import RESOURCES
-from berth.cluster.embedded import create_nodes
-from berth.cluster.hollow.template import NodeTemplate
-from berth.cluster.store import Store
-from berth.cluster.transport import StoreTransport
 from berth.config.load import load_config
 from berth.runtime.scheduler import LiveScheduler
+from berth_cluster.embedded import create_nodes
+from berth_cluster.hollow.template import NodeTemplate
+from berth_cluster.store import Store
+from berth_cluster.transport import StoreTransport
 
 POD, NODE, EVENT = RESOURCES["Pod"], RESOURCES["Node"], RESOURCES["Event"]
 WAIT_S = 60.0

@@ -7,7 +7,7 @@ from collections import Counter
 
 from berth.framework.status import unschedulable
 from berth.testing.builders import make_node, make_pod
-from tests.engine import cluster, document, node, plugin, pod, with_profiles
+from tests.support import cluster, document, node, plugin, pod, with_profiles
 
 V1_20 = "v1.20"
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from berth.cli.in_process import InProcessScheduler
-    from berth.cluster.embedded import EmbeddedCluster
+    from berth_cluster.embedded import EmbeddedCluster
 
 JsonObject = dict[str, Any]
 SETTLE_S = 20.0
@@ -47,7 +47,7 @@ def command() -> None:
 async def _demo(console: "Console", directory: Path) -> bool:
     """The whole demonstration; True when every workload came to rest."""
     from berth.cli.in_process import InProcessScheduler
-    from berth.cluster.embedded import ClusterSettings, EmbeddedCluster
+    from berth_cluster.embedded import ClusterSettings, EmbeddedCluster
 
     cluster = EmbeddedCluster(ClusterSettings(nodes=0), directory)
     await cluster.start()
@@ -78,8 +78,8 @@ def sample() -> list[JsonObject]:
 
 def _create_nodes(cluster: "EmbeddedCluster") -> None:
     """Four plain nodes, two with an SSD, one with a GPU and a taint."""
-    from berth.cluster.embedded import create_nodes
-    from berth.cluster.hollow.template import NodeTemplate
+    from berth_cluster.embedded import create_nodes
+    from berth_cluster.hollow.template import NodeTemplate
 
     taint = {"key": "dedicated", "value": "gpu", "effect": "NoSchedule"}
     plain = NodeTemplate(cpu="4", memory="8Gi")
@@ -93,7 +93,7 @@ def _create_nodes(cluster: "EmbeddedCluster") -> None:
 
 
 def _apply(cluster: "EmbeddedCluster", documents: list[JsonObject]) -> None:
-    from berth.cluster.controllers.kinds import resource_of
+    from berth_cluster.controllers.kinds import resource_of
 
     for document in documents:
         resource = resource_of(document["kind"])
@@ -111,7 +111,7 @@ async def _until(is_so: Callable[[], bool]) -> bool:
 
 
 def _objects(cluster: "EmbeddedCluster", kind: str) -> list[JsonObject]:
-    from berth.cluster.controllers.kinds import resource_of
+    from berth_cluster.controllers.kinds import resource_of
 
     return cluster.store.objects(resource_of(kind))
 

@@ -12,7 +12,7 @@ from urllib.parse import quote, urlencode
 
 import click
 
-from berth.runtime.logs import legible
+from berth.runtime.observing.logs import legible
 
 if TYPE_CHECKING:
     from rich.console import Console

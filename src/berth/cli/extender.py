@@ -77,7 +77,7 @@ def command(
     nodes then come whole with each request, and nothing is known of the pods on them. Anybody who can connect may ask
     and have pods bound: beyond loopback, use --client-ca-file.
     """
-    from berth.runtime import logs
+    from berth.runtime.observing import logs
 
     logs.set_up("text", verbosity)
     try:
@@ -161,8 +161,8 @@ async def _serve(
     from berth.kube.http import HttpTransport
     from berth.kube.rate_limit import RateLimit
     from berth.plugins.registry import full_registry
-    from berth.runtime.extender_server import ExtenderServer
-    from berth.runtime.serving import PortTaken
+    from berth.runtime.serving.extender_server import ExtenderServer
+    from berth.runtime.serving.server import PortTaken
 
     stop = stop_on_signals()
     client = config.client_connection

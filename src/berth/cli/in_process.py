@@ -10,14 +10,14 @@ from collections.abc import Mapping
 
 import msgspec
 
-from berth.cluster.store import Store
-from berth.cluster.transport import StoreTransport
 from berth.config.feature_gates import FeatureGates
 from berth.config.load import default_config
 from berth.explain import Explanation, explain
-from berth.runtime.metrics import Metrics
+from berth.runtime.observing.metrics import Metrics
 from berth.runtime.scheduler import LiveScheduler
-from berth.runtime.serving import HealthServer
+from berth.runtime.serving.server import HealthServer
+from berth_cluster.store import Store
+from berth_cluster.transport import StoreTransport
 
 STOP_WITHIN_S = 10.0
 USUAL_PORT = 10259

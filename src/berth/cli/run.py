@@ -41,7 +41,7 @@ def command(flags: SchedulerFlags, context: str) -> None:
     Takes kube-scheduler's flags and configuration files. Without --kubeconfig: $KUBECONFIG, the service account of the
     pod that this runs in, or ~/.kube/config. Health, metrics and decisions are served on loopback, --secure-port.
     """
-    from berth.runtime import logs
+    from berth.runtime.observing import logs
 
     logs.set_up(flags.get("logging-format", "text"), flags.verbosity)
     try:
@@ -125,7 +125,7 @@ async def _run(config: SchedulerConfiguration, access: "ClusterAccess", flags: S
     """Everything that lives in the event loop, from the first connection to the last."""
     from berth.kube.http import HttpTransport
     from berth.kube.rate_limit import RateLimit
-    from berth.runtime import logs
+    from berth.runtime.observing import logs
     from berth.runtime.policy_map import with_policy_of_cluster
 
     stop = _stop_on_signals()
@@ -146,9 +146,9 @@ async def _schedule(
     config: SchedulerConfiguration, transport: "Transport", description: str, flags: SchedulerFlags, stop: asyncio.Event
 ) -> None:
     """Schedule and serve until told to stop."""
-    from berth.runtime.metrics_v1_20 import metrics_for
+    from berth.runtime.observing.metrics_v1_20 import metrics_for
     from berth.runtime.scheduler import LeadershipLost, LiveScheduler
-    from berth.runtime.serving import HealthServer, Listener, PortTaken
+    from berth.runtime.serving.server import HealthServer, Listener, PortTaken
 
     metrics = metrics_for(config)
     age_s = flags.pod_max_in_unschedulable_pods_s
@@ -171,7 +171,7 @@ async def _schedule(
 
 def _debug_on_signal(scheduler: "LiveScheduler") -> None:
     """SIGUSR2 asks what is in cache and queue, and whether the API server agrees."""
-    from berth.runtime.cache_debugger import debug
+    from berth.runtime.observing.cache_debugger import debug
 
     asyncio.get_running_loop().add_signal_handler(signal.SIGUSR2, debug, scheduler)
 

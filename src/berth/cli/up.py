@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from berth.cluster.embedded import EmbeddedCluster
     from berth.config.feature_gates import FeatureGates
+    from berth_cluster.embedded import EmbeddedCluster
 
 MAX_NODES = 100_000
 MAX_DEVICES = 128  # what one ResourceSlice holds
@@ -77,9 +77,9 @@ def command(
     Writes DIR/kubeconfig, with which kubectl and any client reach it. Everything is kept in memory and is gone
     when the command ends; Ctrl-C ends it.
     """
-    from berth.cluster.embedded import ClusterSettings, EmbeddedCluster
-    from berth.cluster.hollow.template import NodeTemplate
-    from berth.runtime.serving import PortTaken
+    from berth.runtime.serving.server import PortTaken
+    from berth_cluster.embedded import ClusterSettings, EmbeddedCluster
+    from berth_cluster.hollow.template import NodeTemplate
 
     gates = _gates(feature_gates)
     _check_quantity("--node-cpu", node_cpu)
@@ -125,7 +125,7 @@ async def _run(
 ) -> None:
     """Bring everything up, with a scheduler if there are gates; wait for a signal or for the scheduler to fail; end."""
     from berth.cli.in_process import InProcessScheduler
-    from berth.runtime.logs import LegibleFormatter
+    from berth.runtime.observing.logs import LegibleFormatter
 
     handler = logging.StreamHandler()
     handler.setFormatter(LegibleFormatter("%(levelname)s %(name)s: %(message)s"))

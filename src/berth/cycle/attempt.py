@@ -7,13 +7,13 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from berth.cycle.sampling import Sampled
+from berth.engine.profile import PreFiltered, Profile
+from berth.engine.scores import Scored
+from berth.engine.verdicts import Mask, Verdicts
 from berth.framework.cycle_state import CycleState
 from berth.framework.diagnosis import Diagnosis
 from berth.framework.interface import FeasibleNodes
-from berth.framework.profile import PreFiltered, Profile
-from berth.framework.scores import Scored
 from berth.framework.status import Status
-from berth.framework.verdicts import Mask, Verdicts
 from berth.state.pod_info import PodInfo
 
 BASIC_CHECKS_DONE = "Basic checks done"

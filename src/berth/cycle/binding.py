@@ -10,9 +10,9 @@ from typing import Any
 from berth.config.types import ExtensionPoint as Point
 from berth.cycle.attempt import Attempt
 from berth.cycle.extending import bind_by_extender
+from berth.engine.profile import Profile
 from berth.framework.blame import PluginBrokenError, ask, blamed
 from berth.framework.effects import WaitUntil
-from berth.framework.profile import Profile
 from berth.framework.status import Code, Status, error, is_success
 from berth.framework.waiting_pods import TODAYS_WORDING, PermitWording, WaitingPod
 from berth.state.cache import Cache

@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from berth.cycle.attempt import Attempt, LeftOut
+from berth.engine.scores import PluginScores, Scored
+from berth.engine.verdicts import Mask, Overlay, Verdict
 from berth.framework.extenders import Asked
-from berth.framework.scores import PluginScores, Scored
 from berth.framework.status import Status
-from berth.framework.verdicts import Mask, Overlay, Verdict
 from berth.state.lazy import lazy
 from berth.state.table import NodeTable
 

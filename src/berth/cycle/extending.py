@@ -13,6 +13,7 @@ import numpy as np
 
 from berth.api.node import Node
 from berth.cycle.attempt import Attempt, LeftOut
+from berth.engine.scores import PluginScores
 from berth.framework.effects import Answer, ApiCall
 from berth.framework.extenders import (
     EXTENDER_NAME,
@@ -27,7 +28,6 @@ from berth.framework.extenders import (
 )
 from berth.framework.instrument import Instrument
 from berth.framework.interface import MAX_NODE_SCORE, FeasibleNodes, RowArray
-from berth.framework.scores import PluginScores
 from berth.framework.status import Status, error, unresolvable, unschedulable
 from berth.state.table import NodeTable
 

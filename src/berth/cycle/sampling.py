@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from berth.framework.verdicts import Mask
+from berth.engine.verdicts import Mask
 
 MIN_FEASIBLE_NODES = 100
 """Below this many nodes all are searched, and never fewer feasible ones are sought."""

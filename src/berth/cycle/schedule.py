@@ -20,14 +20,14 @@ from berth.cycle.attempt import (
 )
 from berth.cycle.extending import diagnose_extenders, filter_by_extenders, score_by_extenders
 from berth.cycle.sampling import Sampled, feasible_nodes_to_find, sample
+from berth.engine.profile import searched_rows
+from berth.engine.sums import BestRows
+from berth.engine.verdicts import Mask
 from berth.framework.blame import PluginBrokenError
 from berth.framework.cycle_policy import CyclePolicy
 from berth.framework.diagnosis import Diagnosis
 from berth.framework.interface import FeasibleNodes
-from berth.framework.profile import searched_rows
 from berth.framework.status import Code, Status, is_success, unresolvable
-from berth.framework.sums import BestRows
-from berth.framework.verdicts import Mask
 from berth.state.table import NodeTable
 
 Steps = Generator[Any, Any, None]

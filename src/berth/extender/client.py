@@ -1,7 +1,7 @@
 """Calling extenders over HTTP: a connection pool, a TLS context and a time limit for each.
 
-`runtime/effects.py` gives the calls of a `CallExtenders` to `call_all` and gets their answers, good or bad. Every call
-ends within the extender's `httpTimeout`, waiting for a connection included.
+`runtime/acting/effects.py` gives the calls of a `CallExtenders` to `call_all` and gets their
+answers, good or bad. Every call ends within the extender's `httpTimeout`, waiting for a connection included.
 """
 
 import asyncio

@@ -15,7 +15,7 @@ from berth.api.pod import PodSpec
 from berth.framework.cycle_state import CycleState
 from berth.framework.handle import Handle
 from berth.framework.interface import MAX_NODE_SCORE, Dependencies, Dependency, Rows, Scores
-from berth.plugins.resource_columns import row_count
+from berth.plugins.resources.columns import row_count
 from berth.state.node_view import NodeView
 from berth.state.pod_info import LABELS, REQUESTS, PodInfo
 from berth.state.table import NodeTable

@@ -10,13 +10,13 @@ from berth.plugins.node_affinity import NodeAffinity
 from berth.plugins.node_declared_features import NodeDeclaredFeatures
 from berth.plugins.node_name import NodeName
 from berth.plugins.node_ports import NodePorts
-from berth.plugins.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
-from berth.plugins.node_resources_fit import NodeResourcesFit
 from berth.plugins.node_unschedulable import NodeUnschedulable
 from berth.plugins.pod_group_pods_count import PodGroupPodsCount
 from berth.plugins.pod_topology_spread import PodTopologySpread
 from berth.plugins.preemption import DefaultPreemption
 from berth.plugins.priority_sort import PrioritySort
+from berth.plugins.resources.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
+from berth.plugins.resources.node_resources_fit import NodeResourcesFit
 from berth.plugins.scheduling_gates import SchedulingGates
 from berth.plugins.taint_toleration import TaintToleration
 from berth.plugins.topology_placement import TopologyPlacementGenerator

@@ -9,6 +9,7 @@ from enum import IntEnum
 from typing import Any, NamedTuple
 
 from berth.config.types import ExtensionPoint
+from berth.engine.profile import Profile
 from berth.framework.events import (
     WILDCARD,
     Action,
@@ -18,7 +19,6 @@ from berth.framework.events import (
     QueueingHint,
 )
 from berth.framework.extenders import EXTENDER_NAME
-from berth.framework.profile import Profile
 from berth.queue.in_flight import Happened
 from berth.state.queued_pod import QueuedPod
 

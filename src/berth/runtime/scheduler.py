@@ -32,12 +32,12 @@ from berth.kube.changes import Change, InvalidObject
 from berth.kube.events import EventRecorder
 from berth.kube.leader import LeaderElectionTimes, LeaderElector
 from berth.kube.transport import Transport
-from berth.runtime.call_timer import CallTimer
+from berth.runtime.acting.effects import Effects
 from berth.runtime.chorus import Chorus
-from berth.runtime.cycle_log import SchedulerLog
-from berth.runtime.effects import Effects
 from berth.runtime.following import Following, event_of
-from berth.runtime.timing import TimedProfile, TimedWakeTable
+from berth.runtime.observing.call_timer import CallTimer
+from berth.runtime.observing.cycle_log import SchedulerLog
+from berth.runtime.observing.timing import TimedProfile, TimedWakeTable
 
 SLICE_S = 0.005
 """How long cycles run before the event loop gets to its sockets again."""

@@ -16,10 +16,10 @@ from berth.config.types import ExtensionPoint, SchedulerConfiguration
 from berth.core import Core
 from berth.cycle.attempt import Attempt
 from berth.cycle.schedule import Search, schedule_pod
-from berth.framework.build import build_profiles
+from berth.engine.build import build_profiles
+from berth.engine.memo import Memos
+from berth.engine.profile import Profile
 from berth.framework.handle import Handle
-from berth.framework.memo import Memos
-from berth.framework.profile import Profile
 from berth.framework.registry import Registry
 from berth.queue.queue import SchedulingQueue
 from berth.state.cache import Cache

@@ -6,7 +6,7 @@ sentences: pkg/controller/devicetainteviction/device_taint_eviction.go, v1.36.
 
 import pytest
 
-from berth.cluster.errors import StoreError
+from berth_cluster.errors import StoreError
 from tests.cluster.controllers.test_resource_claims import claim
 from tests.cluster.controllers.world import World, condition, pod
 

@@ -5,7 +5,7 @@ Rules: Kubernetes' task page "Specifying a Disruption Budget for your Applicatio
 
 import pytest
 
-from berth.cluster.errors import StoreError
+from berth_cluster.errors import StoreError
 from tests.cluster.controllers.world import World, condition, deployment, meta, pod, replica_set, stateful_set
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from berth.cluster.controllers.job_status import format_indexes, parse_indexes
+from berth_cluster.controllers.job_status import format_indexes, parse_indexes
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from berth.cluster.controllers.replica_tally import ReplicaTally
+from berth_cluster.controllers.replica_tally import ReplicaTally
 from tests.cluster.controllers.world import replica_set
 
 

@@ -5,7 +5,7 @@ Rules: KEP-4381 and pkg/controller/resourceclaim (controller.go), v1.36.
 
 import pytest
 
-from berth.cluster.resource_types import BY_KEY
+from berth_cluster.resource_types import BY_KEY
 from tests.cluster.controllers.world import World, meta, pod
 
 CLAIMS = BY_KEY["resource.k8s.io", "resourceclaims"]

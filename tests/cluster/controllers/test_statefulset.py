@@ -6,7 +6,7 @@ retention) and pkg/controller/statefulset, v1.36.
 
 import pytest
 
-from berth.cluster.hollow.kubelet import KubeletSettings
+from berth_cluster.hollow.kubelet import KubeletSettings
 from tests.cluster.controllers.world import World, pod, pod_template, stateful_set
 
 SLOW = KubeletSettings(start_delay_s=10)

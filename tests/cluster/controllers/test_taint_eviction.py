@@ -6,7 +6,7 @@ Rules: Kubernetes' page "Taints and Tolerations"; names and sentences: pkg/contr
 import pytest
 
 from berth.api.taints import Taint, Toleration
-from berth.cluster.controllers.taint_eviction import FOREVER, tolerated_s
+from berth_cluster.controllers.taint_eviction import FOREVER, tolerated_s
 from tests.cluster.controllers.world import World, pod
 
 BROKEN = {"key": "broken", "value": "disk", "effect": "NoExecute"}

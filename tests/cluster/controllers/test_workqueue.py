@@ -1,6 +1,6 @@
 """The work queue: order, duplicates, delays, back-off."""
 
-from berth.cluster.controllers.workqueue import WorkQueue
+from berth_cluster.controllers.workqueue import WorkQueue
 
 
 def drain(queue, now_s):

@@ -4,7 +4,7 @@ import pytest
 
 from berth.api import codec
 from berth.api.pod_resources import pod_requests
-from berth.cluster.hollow.admission import NodeLoad, admit, host_ports
+from berth_cluster.hollow.admission import NodeLoad, admit, host_ports
 
 ALLOCATABLE = {"cpu": 4000, "memory": 8 * 2**30, "pods": 10, "ephemeral-storage": 100, "example.com/gpu": 2}
 EMPTY = NodeLoad({}, 0, set())

@@ -1,7 +1,7 @@
 """Leases of hollow nodes."""
 
-from berth.cluster.controllers.manager import ControllerManager
-from berth.cluster.hollow.heartbeat import NodeHeartbeat
+from berth_cluster.controllers.manager import ControllerManager
+from berth_cluster.hollow.heartbeat import NodeHeartbeat
 from tests.cluster.controllers.world import World
 
 

@@ -4,10 +4,10 @@ import ipaddress
 
 import pytest
 
-from berth.cluster.hollow.kubelet import KubeletSettings
-from berth.cluster.hollow.template import NodeTemplate
-from berth.cluster.patches import STRATEGIC_MERGE_PATCH
-from berth.cluster.resource_types import PODS
+from berth_cluster.hollow.kubelet import KubeletSettings
+from berth_cluster.hollow.template import NodeTemplate
+from berth_cluster.patches import STRATEGIC_MERGE_PATCH
+from berth_cluster.resource_types import PODS
 from tests.cluster.controllers.world import START_S, World, condition, pod
 
 ONE_CPU = {"requests": {"cpu": "1"}}
@@ -220,8 +220,8 @@ def test_pods_that_ran_before_the_kubelet_looked_are_counted():
     placed(world, with_resources("first", ONE_CPU))
     later = World.__new__(World)
     later.__dict__.update(world.__dict__)
-    from berth.cluster.controllers.manager import ControllerManager
-    from berth.cluster.embedded import ClusterSettings, make_controllers
+    from berth_cluster.controllers.manager import ControllerManager
+    from berth_cluster.embedded import ClusterSettings, make_controllers
 
     later.manager = ControllerManager(world.store)
     later.manager.add(make_controllers(later.manager.client, ClusterSettings(heartbeat_s=0)))

@@ -4,7 +4,7 @@ import ipaddress
 import itertools
 
 from berth.api import codec
-from berth.cluster.hollow.template import NodeTemplate, host_ip, node_object, pod_network
+from berth_cluster.hollow.template import NodeTemplate, host_ip, node_object, pod_network
 
 NOW_S = 1_800_000_000.0
 

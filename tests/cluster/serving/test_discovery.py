@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from berth.cluster.resource_types import RESOURCE_TYPES
-from berth.cluster.serving.openapi_protobuf import ASKED_TYPE, MEDIA_TYPE
+from berth_cluster.resource_types import RESOURCE_TYPES
+from berth_cluster.serving.openapi_protobuf import ASKED_TYPE, MEDIA_TYPE
 
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 GROUP_VERSIONS = sorted({(kind.group, kind.version) for kind in RESOURCE_TYPES})

@@ -5,8 +5,8 @@ import asyncio
 import msgspec
 import pytest
 
-from berth.cluster import table
-from berth.cluster.serving import watching
+from berth_cluster import table
+from berth_cluster.serving import watching
 from tests.cluster.objects import CONFIG_MAPS, PODS, config_map, make_store, pod
 
 MAPS_PATH = "/api/v1/namespaces/default/configmaps"

@@ -8,8 +8,8 @@ import copy
 
 import pytest
 
-from berth.cluster.errors import StoreError
-from berth.cluster.resource_types import BY_KEY
+from berth_cluster.errors import StoreError
+from berth_cluster.resource_types import BY_KEY
 from tests.cluster.objects import PODS, PRIORITY_CLASSES, make_store
 
 GROUPS = BY_KEY["scheduling.k8s.io", "podgroups"]

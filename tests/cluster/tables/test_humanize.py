@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from berth.cluster.tables import humanize
+from berth_cluster.tables import humanize
 from tests.cluster.objects import START
 
 MINUTE, HOUR, DAY = 60, 3600, 86_400

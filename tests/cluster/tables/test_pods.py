@@ -2,7 +2,7 @@
 
 import pytest
 
-from berth.cluster.tables.pods import pod_columns, status_word
+from berth_cluster.tables.pods import pod_columns, status_word
 from tests.cluster.objects import START
 
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from berth.cluster.errors import StoreError
-from berth.cluster.resource_types import BY_KEY, RESOURCE_TYPES
-from berth.cluster.tables.table import make_table
+from berth_cluster.errors import StoreError
+from berth_cluster.resource_types import BY_KEY, RESOURCE_TYPES
+from berth_cluster.tables.table import make_table
 from tests.cluster.objects import START
 
 META = {"name": "x", "creationTimestamp": "2025-03-01T11:00:00Z"}

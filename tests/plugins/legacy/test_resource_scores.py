@@ -19,7 +19,7 @@ from berth.plugins.legacy.node_resources_allocated import (
 )
 from berth.plugins.legacy.resource_limits import NodeResourceLimits
 from berth.plugins.legacy.resource_uses import asked_of
-from berth.plugins.resource_args import ResourceSpec, ShapePoint
+from berth.plugins.resources.args import ResourceSpec, ShapePoint
 from berth.testing.builders import make_node, make_pod
 from tests.plugins.resource_support import apply, changes, pods, subsets
 from tests.plugins.support import handle_of, raw_scores

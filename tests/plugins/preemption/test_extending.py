@@ -5,9 +5,9 @@ import pytest
 from berth.framework.effects import EvictPod
 from berth.testing.builders import make_pod
 from berth.testing.virtual import VirtualCluster
-from tests.engine import requests_of
 from tests.extender.support import FAILS, Told, configured, listed
 from tests.plugins.preemption.support import nodes, running
+from tests.support import requests_of
 
 A, B = "http://a.test", "http://b.test"
 

@@ -5,8 +5,8 @@ from msgspec.structs import replace
 from berth.framework.effects import ApiCall, Bind
 from berth.testing.builders import make_node, make_pod
 from berth.testing.virtual import VirtualCluster
-from tests.engine import requests_of
 from tests.plugins.volumes.world import SELECTED, ZONE, claim, on, storage_class, volume
+from tests.support import requests_of
 
 NODE = make_node("n1").capacity(cpu="4", memory="8Gi", pods=10).label(ZONE, "a")
 STATIC = storage_class("static", "kubernetes.io/no-provisioner")

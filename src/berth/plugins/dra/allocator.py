@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from berth.api.device_taints import prevents
 from berth.api.dra import DeviceClass, ResourceClaim
 from berth.api.node import Node
 from berth.plugins.dra.capacity import Consumed, consume, consumed_by, fits
@@ -18,7 +19,6 @@ from berth.plugins.dra.constraints import Constraint, constraint_of
 from berth.plugins.dra.devices import Counters, DeviceId, Pool, PoolId, Pools, PublishedDevice, add_counters
 from berth.plugins.dra.ledger import Allocated
 from berth.plugins.dra.requests import MAX_RESULTS, AllocationError, Ask, Gates, asks_of, claim_key
-from berth.plugins.dra.taints import prevents
 
 INVALID_POOLS = "invalid resource pools were encountered"
 NOTHING: Mapping[str, int] = {}

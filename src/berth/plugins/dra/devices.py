@@ -10,12 +10,12 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from berth.api.device_taints import is_for
 from berth.api.dra import Device, DeviceTaintRule, ResourceSlice
 from berth.api.node import Node
 from berth.api.node_selector import NodeSelector
 from berth.api.quantity import nano_value
 from berth.plugins.dra.cel import DeviceView
-from berth.plugins.dra.taints import is_for
 
 Counters = dict[str, dict[str, int]]
 """Amounts in 1e-9 units, by counter set and counter."""

@@ -15,10 +15,10 @@ from berth.api.dra import DeviceClaim, DeviceClass, DeviceRequest, ExactDeviceRe
 from berth.api.meta import ObjectMeta, OwnerReference
 from berth.api.pod import Container
 from berth.api.quantity import value
-from berth.plugins.device_resources import KIND as DEVICE_CLASS
-from berth.plugins.device_resources import resources_of
 from berth.plugins.dra.ledger import Ledger
-from berth.plugins.resource_names import PLAIN_RESOURCES, may_be_devices
+from berth.plugins.resources.devices import KIND as DEVICE_CLASS
+from berth.plugins.resources.devices import resources_of
+from berth.plugins.resources.names import PLAIN_RESOURCES, may_be_devices
 from berth.state.node_view import NodeView
 from berth.state.objects import ObjectStore
 from berth.state.pod_info import PodInfo

@@ -9,9 +9,9 @@ from typing import Any
 
 from berth.api.dra import DeviceTaintRule, ResourceClaim
 from berth.framework.events import Action, ClusterEvent, ClusterEventWithHint, QueueingHint
-from berth.plugins.device_resources import KIND as DEVICE_CLASS
 from berth.plugins.dra.claims import ClaimsMissingError, claims_of
 from berth.plugins.dra.ledger import CLAIM, Ledger
+from berth.plugins.resources.devices import KIND as DEVICE_CLASS
 from berth.state.pod_info import PodInfo
 
 

@@ -28,7 +28,6 @@ from berth.framework.events import ClusterEventWithHint
 from berth.framework.handle import Handle
 from berth.framework.interface import Dependencies, PostFilterResult, Rows, Scores, Steps
 from berth.framework.status import SKIP, Status, error, unresolvable, unschedulable
-from berth.plugins.device_resources import KIND as DEVICE_CLASS
 from berth.plugins.dra.allocator import AllocationTimeoutError, Allocator, InvalidPoolsError
 from berth.plugins.dra.binding import Binder
 from berth.plugins.dra.cel import Selectors
@@ -53,6 +52,7 @@ from berth.plugins.dra.results import allocation_of
 from berth.plugins.dra.scoring import allocation_score, has_alternatives
 from berth.plugins.dra.state import NodeAllocation, PodState
 from berth.plugins.normalize import default_normalize
+from berth.plugins.resources.devices import KIND as DEVICE_CLASS
 from berth.state.node_view import NodeView
 from berth.state.pod_info import PodInfo
 from berth.state.table import NodeTable

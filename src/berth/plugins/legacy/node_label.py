@@ -16,7 +16,7 @@ from berth.framework.events import Action, ClusterEvent, ClusterEventWithHint
 from berth.framework.handle import Handle
 from berth.framework.interface import MAX_NODE_SCORE, Dependencies, Dependency, FilterColumn, Rows, Scores
 from berth.framework.status import Status, unresolvable
-from berth.plugins.resource_columns import row_count
+from berth.plugins.resources.columns import row_count
 from berth.state.label_index import ABSENT, Mask
 from berth.state.node_view import NodeView
 from berth.state.pod_info import PodInfo

@@ -16,13 +16,13 @@ from berth.config.shape import MAX_UTILIZATION, shape_errors
 from berth.framework.handle import Handle
 from berth.framework.interface import MAX_NODE_SCORE, Scores
 from berth.plugins.legacy.resource_uses import Int64, ResourceScore, Use, UseColumn
-from berth.plugins.resource_args import (
+from berth.plugins.resources.args import (
     DEFAULT_RESOURCES,
     ResourceSpec,
     ShapePoint,
     resource_errors,
 )
-from berth.plugins.resource_scoring import shape_table
+from berth.plugins.resources.scoring import shape_table
 
 
 class AllocatedArgs(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):

@@ -12,9 +12,9 @@ import msgspec
 from berth.config.types import ExtensionPoint
 from berth.framework.handle import Handle
 from berth.framework.status import Status, unschedulable
-from berth.plugins.node_resources_fit import NodeResourcesFit, NodeResourcesFitArgs
-from berth.plugins.resource_fit import Need, code_reasons, needs_of
-from berth.plugins.resource_names import PLAIN_RESOURCES, is_scalar
+from berth.plugins.resources.fit import Need, code_reasons, needs_of
+from berth.plugins.resources.names import PLAIN_RESOURCES, is_scalar
+from berth.plugins.resources.node_resources_fit import NodeResourcesFit, NodeResourcesFitArgs
 
 
 class LegacyNodeResourcesFitArgs(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):

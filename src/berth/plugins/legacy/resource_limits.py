@@ -14,7 +14,7 @@ from berth.framework.cycle_state import CycleState
 from berth.framework.handle import Handle
 from berth.framework.interface import Dependencies, Dependency, FeasibleNodes, Rows, Scores
 from berth.framework.status import Status
-from berth.plugins.resource_columns import row_count
+from berth.plugins.resources.columns import row_count
 from berth.state.node_view import NodeView
 from berth.state.pod_info import PodInfo
 from berth.state.table import NodeTable

@@ -16,7 +16,7 @@ from berth.api.pod_resources import CPU, MEMORY
 from berth.api.quantity import milli_value, value
 from berth.framework.cycle_state import CycleState
 from berth.framework.interface import Dependencies, Dependency, Rows, Scores
-from berth.plugins.resource_columns import row_count
+from berth.plugins.resources.columns import row_count
 from berth.state.node_view import NodeView
 from berth.state.pod_info import PodInfo
 from berth.state.table import NodeTable

@@ -15,7 +15,7 @@ from berth.framework.handle import Handle
 from berth.framework.interface import MAX_NODE_SCORE, Dependencies, Dependency, FeasibleNodes, Rows, Scores
 from berth.framework.status import Status
 from berth.plugins.legacy.matching import MatchingSelectors
-from berth.plugins.resource_columns import row_count
+from berth.plugins.resources.columns import row_count
 from berth.state.node_tree import zone_of
 from berth.state.node_view import NodeView
 from berth.state.pod_index import PodGroup

@@ -22,7 +22,7 @@ from berth.framework.interface import MAX_NODE_SCORE, Dependencies, Dependency, 
 from berth.framework.status import SKIP, Status, unschedulable
 from berth.plugins.legacy.matching import services_of
 from berth.plugins.node_matching import requirement_mask
-from berth.plugins.resource_columns import row_count
+from berth.plugins.resources.columns import row_count
 from berth.state.label_index import ABSENT
 from berth.state.node_view import NodeView
 from berth.state.pod_index import PodGroup

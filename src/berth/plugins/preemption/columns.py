@@ -12,11 +12,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from berth.engine.overlay import with_rivals
+from berth.engine.profile import Profile
+from berth.engine.what_if import WhatIf, WhatIfRows
 from berth.framework.interface import RowLoad
-from berth.framework.overlay import with_rivals
-from berth.framework.profile import Profile
 from berth.framework.status import Status
-from berth.framework.what_if import WhatIf, WhatIfRows
 from berth.plugins.preemption.budgets import Budget
 from berth.plugins.preemption.choice import NOT_STARTED, PRIORITY_SHIFT, cost
 from berth.plugins.preemption.dry_run import NO_VICTIMS_FOUND, DryRun

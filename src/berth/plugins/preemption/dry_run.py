@@ -7,8 +7,8 @@ Who cannot be put back is a victim. This is the specification; `columns.py` must
 
 from collections.abc import Sequence
 
+from berth.engine.profile import Profile
 from berth.framework.cycle_state import CycleState
-from berth.framework.profile import Profile
 from berth.framework.status import Status, error, is_success, unresolvable
 from berth.plugins.preemption.budgets import Budget, split_by_violation
 from berth.plugins.preemption.choice import Candidate, by_importance

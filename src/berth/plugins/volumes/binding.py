@@ -14,7 +14,7 @@ from berth.framework.events import ClusterEventWithHint
 from berth.framework.handle import Handle
 from berth.framework.interface import Dependencies, Dependency, FeasibleNodes, FilterColumn, Objects, Rows, Steps
 from berth.framework.status import SKIP, Status, error
-from berth.plugins.resource_scoring import shape_table
+from berth.plugins.resources.scoring import shape_table
 from berth.plugins.volumes.assuming import Taken, give_back, take
 from berth.plugins.volumes.binder import Place, PodClaims, check_claims, claims_of, volumes_on
 from berth.plugins.volumes.binding_args import DEFAULT_SHAPE, VolumeBindingArgs

@@ -7,7 +7,7 @@ import msgspec
 
 from berth.config.errors import invalid
 from berth.config.shape import MAX_SHAPE_SCORE, MAX_UTILIZATION
-from berth.plugins.resource_args import ShapePoint
+from berth.plugins.resources.args import ShapePoint
 
 DEFAULT_SHAPE = (ShapePoint(0, MAX_SHAPE_SCORE), ShapePoint(MAX_UTILIZATION, 0))
 """Where StorageCapacityScoring is on: the more storage is left, the better."""

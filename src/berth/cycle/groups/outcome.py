@@ -1,0 +1,238 @@
+"""What follows from the trial of a group: bindings, or pods back in the queue that are told why; the group's condition.
+
+Source of reasons, messages and conditions: pkg/scheduler/schedule_one_podgroup.go of v1.36,
+submitPodGroupAlgorithmResult. Deviations: victims are evicted once it is known that the whole group fits without them,
+not while it is being tried; a member that had a place is woken by whatever helps those that had none; the condition
+says why where upstream's message is empty.
+"""
+
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+
+from berth.api.scheduling import PodGroup
+from berth.cycle.attempt import Attempt
+from berth.cycle.evicting import Evictor, Preemptor
+from berth.cycle.failing import SCHEDULER_ERROR, UNSCHEDULABLE
+from berth.cycle.groups.preemption import Room
+from berth.cycle.groups.trial import WAITS_FOR_PREEMPTION, Member, Trial
+from berth.framework.effects import Effect, SetPodGroupCondition
+from berth.framework.evictions import group_key
+from berth.framework.handle import Handle
+from berth.framework.status import Code, Status
+from berth.state.pod_groups import POD_GROUP, GroupKey
+from berth.state.pod_info import PodInfo
+from berth.state.queued_pod import QueuedPod
+
+CONDITION = "PodGroupScheduled"
+SCHEDULED = "Scheduled"
+WAITING_ON_PREEMPTION = "waiting_on_preemption"
+
+
+class Fail(Protocol):
+    """Queue a pod again and tell it why; `nomination` is "" to have none from now on, None to keep what it has."""
+
+    def __call__(
+        self,
+        queued: QueuedPod,
+        reason: str,
+        message: str,
+        plugins: Iterable[str] = (),
+        pending: Iterable[str] = (),
+        *,
+        nomination: str | None,
+    ) -> None: ...
+
+
+class Outlets(NamedTuple):
+    """What the core does with the pods of a group."""
+
+    fail: Fail
+    bind: Callable[[QueuedPod, Attempt, str, dict[str, float]], Generator[Any, Any, None]]
+    """The binding cycle of an assumed pod."""
+    start: Callable[[Generator[Any, Any, Any]], None]
+    """Start a cycle that runs beside others."""
+    record: Callable[[Attempt, QueuedPod, float], None]
+    """Keep the decision for the trace."""
+    tell: Callable[[Effect], None]
+    broke: Callable[[PodInfo, Exception], Status]
+    """Note a plugin's bug; returns the status that stands for it."""
+
+
+class GroupOutcome:
+    """Carries out what was decided about one group."""
+
+    def __init__(
+        self, key: GroupKey, queued_pods: Sequence[QueuedPod], handle: Handle, evictor: Evictor, outlets: Outlets
+    ) -> None:
+        self._key = key
+        self._queued_pods = queued_pods
+        self._handle = handle
+        self._evictor = evictor
+        self._outlets = outlets
+
+    def refuse_all(self, message: str) -> None:
+        """Turn all members away for something that is wrong with the group itself."""
+        for queued in self._queued_pods:
+            self._outlets.fail(queued, SCHEDULER_ERROR, message, nomination="")
+
+    def bind(self, trial: Trial) -> str:
+        """Bind the members that have a place, and tell the others why they have none; return the result's name."""
+        placed = set(map(id, trial.stands()))
+        for member in trial.members:
+            self._outlets.record(member.attempt, member.queued, member.seconds)
+        for member in trial.members:
+            if id(member) in placed:
+                member.attempt.release_columns()
+                binding = self._outlets.bind(member.queued, member.attempt, member.node_name, dict(member.timeouts_s))
+                self._outlets.start(binding)
+            else:
+                self._requeue(member.queued, _message(member, trial), member.rejectors(), "")
+        self._tell("True", SCHEDULED, "")
+        left = [member for member in trial.members if id(member) not in placed]
+        if left and self._handle.features.enabled("WorkloadAwarePreemption"):
+            # Room is made for a group that found none, not for single members: those left are now such a group.
+            self._handle.activate(left[0].pod.uid)
+        return "scheduled"
+
+    def turn_away(self, trial: Trial, room: Room | Status | None) -> Generator[Any, Any, str]:
+        """Queue all members again, and have room made where that helps the group; return the result's name."""
+        if trial.has_failed or (isinstance(room, Status) and not room.code.is_rejection):
+            return self._fail_all(trial, room)
+        nodes = room.nodes if isinstance(room, Room) else _nodes(trial)
+        refusal = (yield from self._make_room(trial, room)) if nodes else ""
+        nomination_of = self._nominations({} if refusal else nodes, trial, room)
+        for queued, member in self._with_members(trial):
+            message = _message(member, trial)
+            if member is not None and member.node_name:
+                if nodes and not member.needs_preemption:
+                    message = WAITS_FOR_PREEMPTION
+                if not member.needs_preemption or not nodes:
+                    member.attempt.held_back = message
+                member.attempt.chosen_row = None
+            self._record(queued, member)
+            self._requeue(queued, message, trial.rejectors(), nomination_of(queued.pod.uid))
+        self._tell("False", UNSCHEDULABLE, _summary(trial, room, len(self._queued_pods), refusal))
+        return WAITING_ON_PREEMPTION if nodes else "unschedulable"
+
+    def _fail_all(self, trial: Trial, room: Room | Status | None) -> str:
+        """Queue all members again because of an error; the one that it is about is told just that."""
+        status = room if isinstance(room, Status) and not trial.has_failed else trial.status
+        summary = status.message if status is not None else ""
+        for queued, member in self._with_members(trial):
+            message = summary
+            if member is not None:
+                message = member.attempt.error or summary
+                member.attempt.error, member.attempt.chosen_row = message, None
+            self._record(queued, member)
+            self._outlets.fail(queued, SCHEDULER_ERROR, message, nomination="")
+        self._tell("False", SCHEDULER_ERROR, summary)
+        return "error"
+
+    def _requeue(
+        self, queued: QueuedPod, message: str, rejectors: tuple[set[str], set[str]], nomination: str | None
+    ) -> None:
+        unschedulable_plugins, pending_plugins = rejectors
+        self._outlets.fail(
+            queued, UNSCHEDULABLE, message, unschedulable_plugins, pending_plugins, nomination=nomination
+        )
+
+    def _nominations(
+        self, nodes: Mapping[str, str], trial: Trial, room: Room | Status | None
+    ) -> Callable[[str], str | None]:
+        """Return where each pod is nominated to from now on: as before while victims that were asked to go remain."""
+        if nodes:
+            return lambda uid: nodes.get(uid, "")
+        if isinstance(room, Status):
+            is_waiting = room.code is Code.PENDING
+        else:
+            is_waiting = any(
+                not member.node_name
+                and member.attempt.nominated_node_name is None
+                and self._handle.nominator.node_of(member.pod.uid) is not None
+                for member in trial.members
+            )
+        return lambda _uid: None if is_waiting else ""
+
+    def _make_room(self, trial: Trial, room: Room | Status | None) -> Generator[Any, Any, str]:
+        """Evict for the group, or for each member that asked for it; return why one was refused, if that is known."""
+        uids = tuple(queued.pod.uid for queued in self._queued_pods)
+        key = group_key(self._key)
+        if isinstance(room, Room):
+            group = self._find()
+            first = self._queued_pods[0].pod
+            uid = group.metadata.uid if group is not None else ""
+            priority = (group.spec.priority or 0) if group is not None else first.priority
+            preemptor = Preemptor(key, "podgroup", uid, priority, uids, first)
+            return (yield from self._evictor.evict(preemptor, room.victims_on))
+        asked: set[str] = set()
+        refusal = ""
+        for member in trial.members:
+            victims = [victim for victim in member.attempt.victims if victim.uid not in asked]
+            asked.update(victim.uid for victim in victims)
+            if victims and not refusal:
+                pod = member.pod
+                preemptor = Preemptor(key, "pod", pod.uid, pod.priority, uids, pod)
+                refusal = yield from self._evictor.evict(preemptor, {member.node_name: victims})
+        return refusal
+
+    def _with_members(self, trial: Trial) -> Iterator[tuple[QueuedPod, Member | None]]:
+        members = {member.pod.uid: member for member in trial.members}
+        return ((queued, members.get(queued.pod.uid)) for queued in self._queued_pods)
+
+    def _record(self, queued: QueuedPod, member: Member | None) -> None:
+        if member is not None:
+            self._outlets.record(member.attempt, queued, member.seconds)
+
+    def _tell(self, status: str, reason: str, message: str) -> None:
+        """Note the outcome in the group's condition; what was scheduled once stays so, and nothing is said twice."""
+        group = self._find()
+        if group is None:
+            return
+        known = next((c for c in group.status.conditions if c.type == CONDITION), None)
+        generation = group.metadata.generation
+        if known is not None:
+            said = (known.status, known.reason, known.message, known.observed_generation)
+            if said == (status, reason, message, generation) or (known.status == "True" and status != "True"):
+                return
+        has_changed = known is None or known.status != status
+        place = (self._key.namespace, self._key.name, group.metadata.uid)
+        self._outlets.tell(SetPodGroupCondition(*place, status, reason, message, generation, has_changed))
+
+    def _find(self) -> PodGroup | None:
+        found: PodGroup | None = self._handle.objects.get(POD_GROUP, self._key.name, self._key.namespace)
+        return found
+
+
+def _nodes(trial: Trial) -> Mapping[str, str]:
+    """Return where the members go once the victims of some of them are gone, by uid."""
+    if not trial.waits_for_preemption:
+        return {}
+    return {member.pod.uid: member.node_name for member in trial.members if member.node_name}
+
+
+def _message(member: Member | None, trial: Trial) -> str:
+    """Return what one member is told."""
+    whole = trial.status.message if trial.status is not None else ""
+    if member is None:
+        return whole
+    if member.rejection is not None:
+        return member.rejection.message
+    if member.node_name and not (member.needs_preemption and trial.waits_for_preemption):
+        return member.waits.message if member.waits is not None else whole
+    return member.attempt.message
+
+
+def _summary(trial: Trial, room: Room | Status | None, count: int, refusal: str) -> str:
+    """Return what the group's condition says."""
+    parts = [trial.status.message] if trial.status is not None else []
+    if isinstance(room, Room):
+        parts = [WAITS_FOR_PREEMPTION]
+    elif isinstance(room, Status):
+        parts += room.reasons
+    if refusal:
+        parts.append(f"preemption: {refusal}")
+    placed = sum(bool(member.node_name) for member in trial.members)
+    first = next((member for member in trial.members if not member.node_name), None)
+    if first is not None:
+        parts.append(f"{placed} of {count} pods have a place, {first.pod.name} has none: {_message(first, trial)}")
+    return ", ".join(parts)

@@ -1,0 +1,132 @@
+"""Placing a group on one part of the nodes: the placements that plugins propose are tried in turn, the best is taken.
+
+Source: KEP-5732; pkg/scheduler/schedule_one_podgroup.go of v1.36, podGroupSchedulingPlacementAlgorithm. Only with the
+gate TopologyAwareWorkloadScheduling; without it a group is tried on all nodes at once.
+"""
+
+from collections.abc import Generator, Sequence
+from typing import Any
+
+import numpy as np
+
+from berth.config.types import ExtensionPoint as Point
+from berth.cycle.groups.trial import Tools, Trial
+from berth.engine.profile import Profile
+from berth.framework.blame import ask, blamed
+from berth.framework.interface import Assignment, Placement, PodGroupAssignments, PodGroupInfo
+from berth.framework.status import Status, is_success, unschedulable
+from berth.state.queued_pod import QueuedPod
+
+ALL_NODES = "all nodes"
+NONE_AVAILABLE = "0/{} placements are available"
+FIRST_STATUS = ", first placement status: {}"
+
+
+def try_placements(
+    tools: Tools, profile: Profile, group: PodGroupInfo, queued_pods: Sequence[QueuedPod], *, makes_room: bool
+) -> Generator[Any, Any, Trial]:
+    """Return the trial of the best placement, in force if it succeeded, or one that says why there is none."""
+    placements = generate(profile, group, Placement(ALL_NODES, tools.search.table.rows()))
+    if isinstance(placements, Status):
+        return _refused(tools, profile, placements)
+    trials: list[Trial] = []
+    for placement in placements:
+        trial = yield from _try(tools, profile, placement, queued_pods, makes_room=makes_room)
+        trials.append(trial)
+        if trial.has_failed:
+            return trial
+    good = [index for index, trial in enumerate(trials) if trial.status is None or trial.waits_for_preemption]
+    if not good:
+        return _none_available(profile, trials)
+    chosen = _best(tools, profile, group, [(placements[index], trials[index]) for index in good])
+    if isinstance(chosen, Status):
+        return _refused(tools, profile, chosen)
+    best = trials[good[chosen]]
+    hindrance = best.redo()
+    return best if hindrance is None else _refused(tools, profile, hindrance)
+
+
+def generate(profile: Profile, group: PodGroupInfo, everywhere: Placement) -> Sequence[Placement] | Status:
+    """Ask the PlacementGenerate plugins, each about every placement of the one before."""
+    placements: Sequence[Placement] = [everywhere]
+    for plugin in profile.at(Point.PLACEMENT_GENERATE):
+        divided: list[Placement] = []
+        for parent in placements:
+            answer = ask("PlacementGenerate", plugin, plugin.placement_generate, group, parent)
+            if isinstance(answer, Status):
+                return blamed("PlacementGenerate", plugin.name, answer)
+            divided += answer
+        if not divided:
+            return unschedulable(NONE_AVAILABLE.format(0)).by(plugin.name)
+        placements = divided
+    return placements
+
+
+def score(profile: Profile, group: PodGroupInfo, assignments: Sequence[PodGroupAssignments]) -> list[int] | Status:
+    """Return the placements' totals: each plugin's scores, normalised and weighted."""
+    totals = [0] * len(assignments)
+    for plugin, weight in profile.placement_scorers:
+        raw = [ask("PlacementScore", plugin, plugin.placement_score, group, one) for one in assignments]
+        wrong = next((answer for answer in raw if isinstance(answer, Status) and not is_success(answer)), None)
+        if wrong is not None:
+            return blamed("PlacementScore", plugin.name, wrong)
+        normalize = getattr(plugin, "normalize_placement_scores", None)
+        scores = raw if normalize is None else ask("NormalizePlacementScore", plugin, normalize, group, raw)
+        if isinstance(scores, Status):
+            return blamed("NormalizePlacementScore", plugin.name, scores)
+        totals = [total + weight * int(each) for total, each in zip(totals, scores, strict=True)]
+    return totals
+
+
+def _try(
+    tools: Tools, profile: Profile, placement: Placement, queued_pods: Sequence[QueuedPod], *, makes_room: bool
+) -> Generator[Any, Any, Trial]:
+    trial = Trial(tools, profile)
+    within = np.zeros(tools.search.table.capacity, dtype=np.bool_)
+    within[placement.rows] = True
+    tools.search.within = within
+    try:
+        yield from trial.run(queued_pods, makes_room=makes_room)
+    finally:
+        tools.search.within = None
+    trial.undo()
+    if trial.status is not None and not trial.waits_for_preemption:
+        trial.release_columns()
+    return trial
+
+
+def _best(
+    tools: Tools, profile: Profile, group: PodGroupInfo, candidates: Sequence[tuple[Placement, Trial]]
+) -> int | Status:
+    """Return the index of the candidate with the highest total; lots are drawn among equals."""
+    if len(candidates) == 1:
+        return 0
+    totals = score(profile, group, [_assignments(placement, trial) for placement, trial in candidates])
+    if isinstance(totals, Status):
+        return totals
+    return tools.search.break_tie(np.flatnonzero(np.array(totals) == max(totals)))
+
+
+def _assignments(placement: Placement, trial: Trial) -> PodGroupAssignments:
+    placed = (Assignment(member.pod, member.node_name) for member in trial.members if member.node_name)
+    return PodGroupAssignments(placement, tuple(placed))
+
+
+def _refused(tools: Tools, profile: Profile, status: Status) -> Trial:
+    """Return a trial that did not take place."""
+    trial = Trial(tools, profile)
+    trial.status = status
+    if status.plugin and status.code.is_rejection:
+        trial.unschedulable_plugins.add(status.plugin)
+    return trial
+
+
+def _none_available(profile: Profile, trials: Sequence[Trial]) -> Trial:
+    """Return the first trial, which speaks for all: its pods are told why, and woken by what helps in any placement."""
+    first = trials[0]
+    assert first.status is not None, "no placement has room"
+    first.status = unschedulable(NONE_AVAILABLE.format(len(trials)) + FIRST_STATUS.format(first.status.message))
+    for trial in trials[1:]:
+        first.add_rejectors(*trial.rejectors())
+    first.add_rejectors((plugin.name for plugin in profile.at(Point.PLACEMENT_GENERATE)), ())
+    return first

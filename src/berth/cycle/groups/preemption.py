@@ -1,0 +1,56 @@
+"""Preemption on behalf of a whole group, once its trial has found no room.
+
+Source: KEP-5710; pkg/scheduler/schedule_one_podgroup.go of v1.36, runWorkloadAwarePreemption. With the gate
+WorkloadAwarePreemption; without it each member preempts for itself, node by node, as pods without a group do.
+"""
+
+from collections.abc import Generator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from berth.api.scheduling import PodGroup
+from berth.config.types import ExtensionPoint as Point
+from berth.cycle.groups.trial import Tools
+from berth.cycle.groups.what_if import GroupWhatIf
+from berth.engine.profile import Profile
+from berth.framework.blame import PluginBrokenError
+from berth.framework.interface import PodGroupInfo
+from berth.framework.status import Status, unschedulable
+from berth.state.pod_info import PodInfo
+from berth.state.queued_pod import QueuedPod
+
+NO_PLUGIN = "default preemption plugin is not registered, workload aware preemption is disabled"
+CONSTRAINED = "workload aware preemption is not supported for pod groups with scheduling constraints"
+
+
+class Room(NamedTuple):
+    """What has to go so that a group fits, and where its members go then, by uid."""
+
+    victims_on: Mapping[str, Sequence[PodInfo]]
+    nodes: Mapping[str, str]
+
+
+def room_for_group(
+    tools: Tools, profile: Profile, group: PodGroupInfo, found: PodGroup | None, queued_pods: Sequence[QueuedPod]
+) -> Generator[Any, Any, Room | Status]:
+    """Ask the plugin that preempts for groups; return the room it can make, or why it cannot."""
+    plugin = next((p for p in profile.at(Point.POST_FILTER) if hasattr(p, "pod_group_post_filter")), None)
+    if plugin is None:
+        return unschedulable(NO_PLUGIN)
+    constraints = found.spec.scheduling_constraints if found is not None else None
+    if constraints is not None and constraints.topology:
+        return unschedulable(CONSTRAINED)
+    question = GroupWhatIf(tools, profile, queued_pods)
+    try:
+        answer = yield from plugin.pod_group_post_filter(group, question)
+    except Exception as bug:  # one group's bad luck must not stop the others
+        answer = tools.broke(queued_pods[0].pod, PluginBrokenError("PodGroupPostFilter", plugin.name, bug))
+    finally:
+        question.close()
+    if isinstance(answer, Status):
+        return answer.by(plugin.name)
+    victims_on: dict[str, list[PodInfo]] = {}
+    for victim in answer:
+        state = tools.cache.state_of(victim.uid)
+        assert state is not None, "a victim is counted on a node"
+        victims_on.setdefault(tools.cache.table.names[state.row], []).append(victim)
+    return Room(victims_on, dict(question.nodes))

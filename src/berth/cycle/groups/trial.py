@@ -1,0 +1,242 @@
+"""Trying to place the members of a group one after the other, each seeing those before it as placed.
+
+Nothing is bound here. What is placed is assumed and reserved, and `undo` takes all of it back; a trial that succeeded
+either stands as it is or, when another one was made in between, is made again with `redo`. Called by the group cycle.
+"""
+
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from berth.cycle.attempt import Attempt
+from berth.cycle.binding import undo
+from berth.cycle.schedule import Search, schedule_pod
+from berth.engine.profile import Permitted, Profile
+from berth.framework.status import Code, Status, error, unschedulable
+from berth.state.cache import Cache
+from berth.state.nominator import Nominator
+from berth.state.pod_info import PodInfo
+from berth.state.queued_pod import QueuedPod
+
+UNSCHEDULABLE = "pod group is unschedulable"
+WAITS_FOR_PREEMPTION = "pod group is waiting for preemption to complete"
+OTHER_FAILED = "failed to schedule other pod from a pod group: {}"
+
+
+class Tools(NamedTuple):
+    """What a trial works on."""
+
+    cache: Cache
+    nominator: Nominator
+    search: Search
+    broke: Callable[[PodInfo, Exception], Status]
+    """Told of a plugin's bug; returns the status that stands for it."""
+    stopwatch: Callable[[], float]
+
+
+class Member:
+    """One pod of the group in a trial: its attempt, and the node it has, if any."""
+
+    __slots__ = ("attempt", "needs_preemption", "node_name", "promised", "queued", "rejection", "seconds", "timeouts_s",
+                 "waits", "waits_for")  # fmt: skip
+
+    def __init__(self, queued: QueuedPod, attempt: Attempt) -> None:
+        self.queued = queued
+        self.attempt = attempt
+        self.node_name = ""
+        self.needs_preemption = False
+        """Whether the node has room only when the attempt's victims are gone."""
+        self.waits: Status | None = None
+        """What Permit said where the member may not go on before others have a place."""
+        self.waits_for: set[str] = set()
+        """The plugins that said so."""
+        self.timeouts_s: Mapping[str, float] = {}
+        self.rejection: Status | None = None
+        """Why Reserve or Permit did not let the member have its node."""
+        self.promised = ""
+        """The node it was nominated to before it was placed."""
+        self.seconds = 0.0
+
+    @property
+    def pod(self) -> PodInfo:
+        """The pod."""
+        return self.attempt.pod
+
+    def rejectors(self) -> tuple[set[str], set[str]]:
+        """Return the plugins that rejected the member, and those that did so with Pending."""
+        if self.rejection is not None:
+            return ({self.rejection.plugin} if self.rejection.plugin else set()), set()
+        diagnosis = self.attempt.diagnosis
+        if diagnosis is None:
+            return self.waits_for, set()
+        return diagnosis.unschedulable_plugins | self.waits_for, set(diagnosis.pending_plugins)
+
+
+class Trial:
+    """What came of trying to place a group."""
+
+    def __init__(self, tools: Tools, profile: Profile) -> None:
+        self._tools = tools
+        self._profile = profile
+        self.members: list[Member] = []
+        """Those that were tried; fewer than there are where an error ended the trial."""
+        self.status: Status | None = unschedulable(UNSCHEDULABLE)
+        """None where the group can be placed as it is."""
+        self.waits_for_preemption = False
+        """Whether it can be placed once the victims of its members are gone."""
+        self.unschedulable_plugins: set[str] = set()
+        """Who rejected the group as a whole."""
+        self.pending_plugins: set[str] = set()
+        self._placed: list[Member] = []
+
+    @property
+    def has_failed(self) -> bool:
+        """Say whether an error, rather than a rejection, ended the trial."""
+        return self.status is not None and not self.status.code.is_rejection
+
+    def run(self, queued_pods: Sequence[QueuedPod], *, makes_room: bool) -> Generator[Any, Any, None]:
+        """Try the pods in this order; whatever is placed stays placed."""
+        try:
+            for queued in queued_pods:
+                member = Member(queued, Attempt(self._profile, queued.pod, self._tools.stopwatch))
+                self.members.append(member)
+                member.attempt.state.skip_post_filter = not makes_room
+                failure = yield from self._try(member)
+                member.seconds = self._tools.stopwatch() - member.attempt.started
+                if failure is not None:
+                    self.status = error(OTHER_FAILED.format(failure))
+                    return
+            self._judge()
+        except BaseException:
+            self.undo()
+            raise
+
+    def undo(self) -> None:
+        """Take back all that is placed, the last first."""
+        while self._placed:
+            member = self._placed.pop()
+            try:
+                undo(self._tools.cache, member.attempt, member.node_name)
+            except Exception as bug:  # the others must be taken back all the same
+                self._tools.broke(member.pod, bug)
+            self._tools.nominator.nominate(member.pod, member.promised)
+
+    def redo(self) -> Status | None:
+        """Place again, after `undo`, whom the trial had placed; return what hinders it, with nothing placed then."""
+        for member in [member for member in self.members if member.node_name]:
+            status = self._reserve(member)
+            if status is not None:
+                self.undo()
+                return status
+        return None
+
+    def permit(self) -> Status | None:
+        """Ask Permit again now that all have their places; return a rejection, with nothing placed then."""
+        for member in self._placed:
+            permitted = self._ask_permit(member)
+            if isinstance(permitted, Status):
+                self.undo()
+                return permitted
+            member.timeouts_s = permitted.timeouts_s
+        return None
+
+    def stands(self) -> Sequence[Member]:
+        """Hand over the members that are placed: they are the caller's now, and `undo` does not touch them."""
+        placed, self._placed = self._placed, []
+        return placed
+
+    def rejectors(self) -> tuple[set[str], set[str]]:
+        """Return the plugins that rejected any of the members: what helps one of them may help the group."""
+        for member in self.members:
+            self.add_rejectors(*member.rejectors())
+        return self.unschedulable_plugins, self.pending_plugins
+
+    def add_rejectors(self, unschedulable_plugins: Iterable[str], pending_plugins: Iterable[str]) -> None:
+        """Note further plugins whose events may help the group."""
+        self.unschedulable_plugins.update(unschedulable_plugins)
+        self.pending_plugins.update(pending_plugins)
+
+    def release_columns(self) -> None:
+        """Let go of what only explains the attempts."""
+        for member in self.members:
+            member.attempt.release_columns()
+
+    def _try(self, member: Member) -> Generator[Any, Any, str | None]:
+        """Find a node for one member and place it there; return an error text where the whole group has to stop."""
+        attempt = member.attempt
+        try:
+            yield from schedule_pod(self._tools.search, attempt)
+        except Exception as bug:  # one pod's bad luck must not stop the others
+            attempt.error, attempt.chosen_row = self._tools.broke(member.pod, bug).message, None
+        if attempt.error is not None:
+            has_no_nodes = attempt.diagnosis is not None and not attempt.diagnosis.node_count
+            return None if has_no_nodes else attempt.error
+        if attempt.chosen_row is not None:
+            member.node_name = self._tools.cache.table.names[attempt.chosen_row]
+        elif attempt.nominated_node_name:
+            member.node_name, member.needs_preemption = attempt.nominated_node_name, True
+        else:
+            return None
+        return self._place(member)
+
+    def _place(self, member: Member) -> str | None:
+        status = self._reserve(member)
+        if status is None:
+            permitted = self._ask_permit(member)
+            if not isinstance(permitted, Status):
+                member.waits_for = self._waits_for_others(permitted)
+                member.waits = permitted.status if member.waits_for else None
+                return None
+            status = permitted
+            self._take_back(member)
+        member.node_name, member.needs_preemption = "", False
+        member.attempt.chosen_row, member.attempt.victims = None, ()
+        if not status.code.is_rejection:
+            member.attempt.error = status.message
+            return status.message
+        member.rejection = status
+        return None
+
+    def _reserve(self, member: Member) -> Status | None:
+        """Assume a member on its node and reserve what it needs there; return a failure, with nothing kept then."""
+        tools, attempt = self._tools, member.attempt
+        tools.cache.assume(member.pod, member.node_name)
+        # A nomination to the node it is counted on would make others see it there twice.
+        member.promised = tools.nominator.node_of(member.pod.uid) or ""
+        tools.nominator.withdraw(member.pod.uid)
+        self._placed.append(member)
+        try:
+            status = self._profile.run_reserve(attempt.state, member.pod, member.node_name)
+        except Exception as bug:  # likewise
+            status = tools.broke(member.pod, bug)
+        if status is not None:
+            self._take_back(member)
+        return status
+
+    def _take_back(self, member: Member) -> None:
+        """Take back the member that was placed last."""
+        others, self._placed = self._placed[:-1], [member]
+        self.undo()
+        self._placed = others
+
+    def _ask_permit(self, member: Member) -> Permitted | Status:
+        try:
+            permitted = self._profile.run_permit(member.attempt.state, member.pod, member.node_name)
+        except Exception as bug:  # likewise
+            return self._tools.broke(member.pod, bug)
+        if permitted.status is None or permitted.status.code is Code.WAIT:
+            return permitted
+        return permitted.status
+
+    def _waits_for_others(self, permitted: Permitted) -> set[str]:
+        """Return the plugins that wait for other members, rather than for something that binding can wait for."""
+        return {plugin.name for plugin in self._profile.plugins_that_permit_groups} & permitted.timeouts_s.keys()
+
+    def _judge(self) -> None:
+        """The group can be placed when a member was let through after enough others had been placed."""
+        is_complete = any(member.node_name and member.waits is None for member in self.members)
+        if not is_complete:
+            return
+        if any(member.needs_preemption for member in self.members):
+            self.status, self.waits_for_preemption = unschedulable(WAITS_FOR_PREEMPTION), True
+        else:
+            self.status = None

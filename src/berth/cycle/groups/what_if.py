@@ -1,0 +1,92 @@
+"""What if some running pods were not there: the question that preemption for a group asks about the whole cluster.
+
+The cache itself is changed while the question is open, since the columns stand for it, and `close` brings back exactly
+what was. Nothing else happens meanwhile: at most one scheduling cycle is open, and events wait for its end.
+"""
+
+from collections.abc import Generator, Iterable, Sequence
+from typing import Any
+
+from berth.cycle.attempt import Attempt
+from berth.cycle.binding import undo
+from berth.cycle.groups.trial import Tools, Trial
+from berth.engine.profile import Profile
+from berth.framework.status import Status
+from berth.state.pod_info import PodInfo
+from berth.state.queued_pod import QueuedPod
+
+
+class GroupWhatIf:
+    """One group and the cluster with some pods taken off; a `framework.interface.GroupQuestion`."""
+
+    def __init__(self, tools: Tools, profile: Profile, queued_pods: Sequence[QueuedPod]) -> None:
+        self._tools = tools
+        self._profile = profile
+        self._queued_pods = queued_pods
+        self._lifted: set[str] = set()
+        self._order_of: dict[int, list[str]] = {}
+        self.nodes: dict[str, str] = {}
+        """The node that each placed member has in the question, by uid."""
+        self._promised = {queued.pod.uid: tools.nominator.node_of(queued.pod.uid) for queued in queued_pods}
+        for queued in queued_pods:
+            tools.nominator.withdraw(queued.pod.uid)
+
+    def take(self, pods: Iterable[PodInfo]) -> None:
+        """Take running pods off their nodes."""
+        table = self._tools.cache.table
+        for pod in pods:
+            state = self._tools.cache.state_of(pod.uid)
+            if state is not None and table.valid[state.row]:  # a row without a node is given up with its last pod
+                self._order_of.setdefault(state.row, list(table.pods[state.row]))
+                self._tools.cache.lift(pod.uid)
+                self._lifted.add(pod.uid)
+
+    def put_back(self, pods: Iterable[PodInfo]) -> None:
+        """Put pods that were taken off back where they were."""
+        for pod in pods:
+            self._lifted.discard(pod.uid)
+            self._tools.cache.put_back(pod.uid)
+
+    def schedule(self) -> Generator[Any, Any, Status | None]:
+        """Place the group as things are; remember where its members would go, or return why it cannot be placed."""
+        trial = Trial(self._tools, self._profile)
+        yield from trial.run(self._queued_pods, makes_room=False)
+        trial.undo()
+        self.nodes = {member.pod.uid: member.node_name for member in trial.members if member.node_name}
+        return trial.status
+
+    def still_fits(self) -> bool:
+        """Say whether the members, one after the other, still fit on the nodes that `schedule` found for them."""
+        placed: list[tuple[Attempt, str]] = []
+        try:
+            return all(self._fits(queued.pod, placed) for queued in self._queued_pods if queued.pod.uid in self.nodes)
+        finally:
+            for attempt, node_name in reversed(placed):
+                undo(self._tools.cache, attempt, node_name)
+
+    def close(self) -> None:
+        """Make it as if nothing had been asked."""
+        table = self._tools.cache.table
+        for uid in self._lifted:
+            self._tools.cache.put_back(uid)
+        for row, uids in self._order_of.items():
+            pods = table.pods[row]
+            for uid in uids:  # who came first counts where pods are otherwise equal
+                if uid in pods:
+                    pods[uid] = pods.pop(uid)
+        for queued in self._queued_pods:
+            self._tools.nominator.nominate(queued.pod, self._promised[queued.pod.uid] or "")
+
+    def _fits(self, pod: PodInfo, placed: list[tuple[Attempt, str]]) -> bool:
+        """Ask about one member on its node alone; where it fits, it is placed there for those after it."""
+        attempt, node_name = Attempt(self._profile, pod), self.nodes[pod.uid]
+        pre = self._profile.run_pre_filter(attempt.state, pod)
+        if pre.status is not None or (pre.node_names is not None and node_name not in pre.node_names):
+            return False
+        table = self._tools.cache.table
+        node = table.view(table.row_of[node_name])
+        if self._profile.run_filter_beside_nominated(attempt.state, pod, node) is not None:
+            return False
+        self._tools.cache.assume(pod, node_name)
+        placed.append((attempt, node_name))
+        return self._profile.run_reserve(attempt.state, pod, node_name) is None

@@ -1,0 +1,349 @@
+"""Columns that were computed before, and which of their rows are still good.
+
+A key says whose answer it is (plugin, point, pod fragment). An entry remembers the positions and counters of
+everything its plugin depends on; rows that changed since are computed again, and if more than rows may have changed,
+all of them. Results never depend on this: with `enabled` off every column is computed afresh.
+
+A column is kept from the second time on that it is asked for: pods of which no two are alike would fill the memory
+with columns that nobody asks for again.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from berth.engine.memo_entry import Column, MemoEntry
+from berth.framework.cycle_state import CycleState
+from berth.framework.interface import Dependencies, Dependency, Objects, Rows
+from berth.state.cache import Cache
+from berth.state.objects import ObjectStore
+from berth.state.pod_info import PodInfo
+from berth.state.table import NodeTable
+
+Compute = Callable[[Rows], tuple[Column, Any]]
+"""Computes a column for some rows, with whatever goes with it (a filter's `describe`)."""
+
+NEVER_KEPT = frozenset({Dependency.UNKNOWN, Dependency.FEASIBLE_SET})
+
+REPAIR_AT_MOST = 4
+"""Rows are repaired one by one as long as they are less than one in this many of all."""
+
+FEW_ROWS = 2
+"""Up to so many changed rows are asked about one by one, where a plugin can be: arrays have a fixed cost."""
+
+SEEN_AT_MOST = 1 << 14
+"""So many keys that were asked for once are remembered."""
+
+SLOTS_AT_MOST = 1 << 12
+"""So many slots of one plugin are remembered; a slot that is made again finds its column all the same."""
+
+
+class DependencySet:
+    """What a plugin declared, taken apart once so that checking it is cheap."""
+
+    __slots__ = (
+        "all_nodes",
+        "is_by_row",
+        "is_kept",
+        "is_lasting",
+        "kinds",
+        "owner",
+        "pods_anywhere",
+        "pods_on_node",
+        "reservations",
+    )
+
+    def __init__(self, dependencies: Dependencies, owner: str) -> None:
+        self.owner = owner
+        self.is_kept = not dependencies & NEVER_KEPT
+        self.pods_on_node = Dependency.PODS_ON_NODE in dependencies
+        self.pods_anywhere = Dependency.PODS_ANYWHERE in dependencies
+        self.all_nodes = Dependency.ALL_NODES in dependencies
+        self.reservations = Dependency.OWN_RESERVATIONS in dependencies
+        self.kinds = tuple(sorted(kind for d in dependencies if isinstance(d, Objects) for kind in d.kinds))
+        self.is_by_row = self.is_kept and not (self.pods_anywhere or self.all_nodes or self.reservations or self.kinds)
+        """Whether a row's answer depends on that row alone (and on the pod)."""
+        self.is_lasting = self.is_kept and not self.pods_anywhere
+        """Whether a column usually outlives the placing of one pod."""
+
+
+class MemoKey:
+    """Whose column it is; hashes once, since fragments can be long."""
+
+    __slots__ = ("_hash", "parts")
+
+    def __init__(self, *parts: Hashable) -> None:
+        self.parts = parts
+        self._hash = hash(parts)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, MemoKey) and self.parts == other.parts)
+
+
+class Runner(Protocol):
+    """Asks one plugin about rows. `row_form`, where the plugin has one, asks about a single row."""
+
+    row_form: Callable[[CycleState, PodInfo, NodeTable, int], int] | None
+
+    def compute(self, extra: Any, state: CycleState, pod: PodInfo, table: NodeTable) -> Compute: ...
+
+    def note(self, extra: Any, value: int) -> None: ...
+
+    def broke(self, bug: Exception) -> Exception: ...
+
+
+class Slot:
+    """A plugin's place in the plan for pods of one shape: whose column it wants, and the entry it last got.
+
+    The entry may have been dropped or be out of date: `Memos.refresh` sees to that.
+    """
+
+    __slots__ = ("dependencies", "entry", "key", "runner")
+
+    def __init__(self, runner: Runner, key: MemoKey | None, dependencies: DependencySet) -> None:
+        self.runner: Any = runner
+        self.key = key
+        self.dependencies = dependencies
+        self.entry: MemoEntry | None = None
+
+
+class Slots:
+    """A plugin's slots, by what it reads of the pod: plans for pods of which it reads the same share one."""
+
+    __slots__ = ("_by_fragment", "_dependencies", "_name", "_runner", "_signature", "_unkept")
+
+    def __init__(self, runner: Runner, name: tuple[str, str], plugin: Any, dependencies: DependencySet) -> None:
+        """`name` is the plugin's, and the point's."""
+        self._runner = runner
+        self._name = name
+        self._dependencies = dependencies
+        signature: Callable[[PodInfo], Hashable | None] | None = getattr(plugin, "signature", None)
+        self._signature = signature if dependencies.is_lasting else None
+        self._by_fragment: dict[Hashable, Slot] = {}
+        self._unkept = Slot(runner, None, dependencies)
+
+    def of(self, profile: str, pod: PodInfo) -> Slot:
+        """Return the slot for pods of this pod's shape; one without a key where the column is not to be kept."""
+        fragment = self._signature(pod) if self._signature is not None else None
+        if fragment is None:
+            return self._unkept
+        found = self._by_fragment.get(fragment)
+        if found is None:
+            if len(self._by_fragment) >= SLOTS_AT_MOST:
+                del self._by_fragment[next(iter(self._by_fragment))]
+            found = Slot(self._runner, MemoKey(profile, *self._name, fragment), self._dependencies)
+            self._by_fragment[fragment] = found
+        return found
+
+
+class Memos:
+    """A bounded store of columns over one cache."""
+
+    def __init__(self, cache: Cache, objects: ObjectStore, *, enabled: bool = True, max_bytes: int = 96 << 20) -> None:
+        self.enabled = enabled
+        self._cache = cache
+        self._objects = objects
+        self._max_bytes = max_bytes
+        self._bytes = 0
+        self._entries: dict[MemoKey, MemoEntry] = {}
+        self._seen: OrderedDict[MemoKey, None] = OrderedDict()
+        self._reservations: dict[str, int] = {}
+        self._refreshes = 0
+        self.epochs = 0
+        """Grows whenever a column is kept for the first time or computed as a whole."""
+        self._last_changed: tuple[tuple[int, ...], list[int] | None] = ((), None)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    @property
+    def table(self) -> NodeTable:
+        """The table that the columns run over."""
+        return self._cache.table
+
+    @property
+    def world(self) -> int:
+        """A number that grows with every change of objects, of namespaces' labels and of running pods' terms."""
+        return self._objects.changes + self._cache.index.terms_version
+
+    def refresh(self, slots: Sequence[Slot], state: CycleState, pod: PodInfo) -> tuple[list[MemoEntry], bool]:
+        """Return an up-to-date entry for each slot, and whether all of them are kept.
+
+        It is the one that the slot had, as it stands, where nothing has happened that its plugin looks at.
+        """
+        table = self._cache.table
+        nodes, pods = table.node_log.position, table.pod_log.position
+        self._refreshes = now = self._refreshes + 1
+        entries: list[MemoEntry] = []
+        all_kept = True
+        for slot in slots:
+            entry, needs = slot.entry, slot.dependencies
+            if entry is None or not entry.is_kept or not self.enabled:
+                extra = self.facts(slot.key) if self.enabled and slot.key is not None else None
+                entry = self.entry(slot.key, needs, slot.runner.compute(extra, state, pod, table))
+                slot.entry = entry if entry.is_kept else None
+            elif (
+                entry.node_position != nodes
+                or (entry.pod_position != pods and needs.pods_on_node)
+                or len(entry.column) != table.capacity
+                or not (needs.is_by_row or entry.versions == self._versions(needs))
+            ):
+                self._refresh_kept(slot, entry, state, pod)
+            entry.used = now
+            all_kept = all_kept and entry.is_kept
+            entries.append(entry)
+        return entries, all_kept
+
+    def _refresh_kept(self, slot: Slot, entry: MemoEntry, state: CycleState, pod: PodInfo) -> None:
+        """Bring a kept entry up to date, row by row where few have changed and the plugin can be asked like that."""
+        table, needs, runner = self._cache.table, slot.dependencies, slot.runner
+        current = len(entry.column) == table.capacity and (needs.is_by_row or entry.versions == self._versions(needs))
+        if current and runner.row_form is not None:
+            rows = self.changed_rows(entry.node_position, entry.pod_position, needs.pods_on_node)
+            if rows is not None and len(rows) <= FEW_ROWS:
+                for row in rows:
+                    try:
+                        value = runner.row_form(state, pod, table, row)
+                    except Exception as bug:
+                        raise runner.broke(bug) from bug
+                    entry.repair_row(row, value)
+                    runner.note(entry.extra, value)
+                entry.node_position, entry.pod_position = table.node_log.position, table.pod_log.position
+                return
+        self._update(entry, needs, runner.compute(entry.extra, state, pod, table))
+
+    def entry(self, key: MemoKey | None, dependencies: DependencySet, compute: Compute) -> MemoEntry:
+        """Return an up-to-date entry: the kept one, repaired or computed anew, or a fresh one that is not kept."""
+        if key is None or not self.enabled or not dependencies.is_kept:
+            return self._computed(MemoEntry(), (), compute)
+        entry = self._entries.get(key)
+        if entry is None:
+            entry = self._computed(MemoEntry(), self._versions(dependencies), compute)
+            if key in self._seen:
+                self._keep(key, entry)
+            else:
+                self._see(key)
+        else:
+            self._update(entry, dependencies, compute)
+        entry.used = self._refreshes
+        return entry
+
+    def facts(self, key: MemoKey) -> Any:
+        """Return what goes with a kept column, or None."""
+        entry = self._entries.get(key)
+        return None if entry is None else entry.extra
+
+    def changed_rows(self, node_position: int, pod_position: int, with_pods: bool) -> list[int] | None:
+        """Return the rows changed after these positions; None where that is all of them, or so many that it may be."""
+        table = self._cache.table
+        asked = (node_position, pod_position, table.node_log.position, table.pod_log.position, int(with_pods))
+        # Entries that were last used together are asked for together: all of them get the same answer.
+        if self._last_changed[0] != asked:
+            self._last_changed = (asked, self._rows_between(node_position, pod_position, with_pods))
+        return self._last_changed[1]
+
+    def _rows_between(self, node_position: int, pod_position: int, with_pods: bool) -> list[int] | None:
+        table = self._cache.table
+        changed = table.node_log.list_since(node_position)
+        if changed is None:
+            return None
+        if with_pods:
+            by_pods = table.pod_log.list_since(pod_position)
+            if by_pods is None:
+                return None
+            changed = sorted({*changed, *by_pods}) if changed else by_pods
+        return None if len(changed) * REPAIR_AT_MOST > table.capacity else changed
+
+    def note_reservation(self, plugin: str) -> None:
+        """Tell that a plugin's own reservations have changed."""
+        self._reservations[plugin] = self._reservations.get(plugin, 0) + 1
+
+    def clear(self) -> None:
+        """Forget everything."""
+        for entry in self._entries.values():
+            entry.drop()
+        self._entries.clear()
+        self._bytes = 0
+
+    def _see(self, key: MemoKey) -> None:
+        self._seen[key] = None
+        if len(self._seen) > SEEN_AT_MOST:
+            self._seen.popitem(last=False)
+
+    def _keep(self, key: MemoKey, entry: MemoEntry) -> None:
+        self.epochs += 1
+        entry.is_kept, entry.epoch = True, self.epochs
+        self._entries[key] = entry
+        self._bytes += entry.column.nbytes
+        if self._bytes > self._max_bytes:
+            self._drop_oldest(entry)
+
+    def _drop_oldest(self, but: MemoEntry) -> None:
+        """Drop the entries that were not asked for longest, a quarter more than must go: looking for them is dear."""
+        for key, entry in sorted(self._entries.items(), key=lambda item: item[1].used):
+            if self._bytes <= self._max_bytes * 3 // 4:
+                break
+            if entry is not but:
+                del self._entries[key]
+                self._bytes -= entry.column.nbytes
+                entry.drop()
+
+    def _computed(self, entry: MemoEntry, versions: tuple[int, ...], compute: Compute) -> MemoEntry:
+        table = self._cache.table
+        before = entry.column.nbytes
+        entry.set(*compute(slice(None)))
+        entry.versions = versions
+        if entry.is_kept:
+            self.epochs += 1
+            entry.epoch = self.epochs
+            self._bytes += entry.column.nbytes - before
+        entry.node_position, entry.pod_position = table.node_log.position, table.pod_log.position
+        return entry
+
+    def _update(self, entry: MemoEntry, dependencies: DependencySet, compute: Compute) -> None:
+        versions = self._versions(dependencies)
+        if entry.versions != versions or not self._repaired(entry, dependencies.pods_on_node, compute):
+            self._computed(entry, versions, compute)
+
+    def _repaired(self, entry: MemoEntry, with_pods: bool, compute: Compute) -> bool:
+        table = self._cache.table
+        nodes, pods = table.node_log.position, table.pod_log.position
+        if entry.node_position == nodes and (entry.pod_position == pods or not with_pods):
+            return True
+        rows = self.changed_rows(entry.node_position, entry.pod_position, with_pods)
+        if rows is None:
+            return False
+        if rows:
+            changed = np.array(rows, dtype=np.intp)
+            entry.repair(changed, *compute(changed))
+        entry.node_position, entry.pod_position = nodes, pods
+        return True
+
+    def _versions(self, dependencies: DependencySet) -> tuple[int, ...]:
+        """Return everything that makes an entry wholly stale when it differs."""
+        cache = self._cache
+        if dependencies.is_by_row:
+            return (cache.table.capacity,)
+        return (
+            cache.table.capacity,
+            cache.index.version if dependencies.pods_anywhere else 0,
+            cache.table.node_log.position if dependencies.all_nodes else 0,
+            self._reservations.get(dependencies.owner, 0) if dependencies.reservations else 0,
+            *(self._objects.version(kind) for kind in dependencies.kinds),
+        )
+
+
+def row_form(plugin: Any, row: str, columns: str) -> Any | None:
+    """Return the plugin's method for one row, unless a class derived from the one that has it answers otherwise."""
+    kinds = type(plugin).__mro__
+    for kind in kinds:
+        if row in vars(kind):
+            return getattr(plugin, row)
+        if columns in vars(kind):
+            return None
+    return None

@@ -1,0 +1,341 @@
+"""A profile: the plugins of one scheduler name, in order, and how each extension point is run.
+
+Made once from the configuration (`build.py`); called by the cycle. Statuses come back marked with the plugin that
+said them. Points that are run over all nodes live in `verdicts.py` and `scores.py`.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+
+from berth.config.types import ExtensionPoint as Point
+from berth.engine.memo import MemoKey, Memos
+from berth.engine.nominated_load import NominatedLoad
+from berth.engine.overlay import lay_over
+from berth.engine.preparation import Answer, Preparation
+from berth.engine.scores import Scored, ScorePlan, ScoreRunner, run_score
+from berth.engine.sums import Sums
+from berth.engine.verdicts import FilterPlan, FilterRunner, Mask, Verdicts, call_filter, run_filters
+from berth.engine.what_if import WhatIf
+from berth.framework.blame import PluginBrokenError, ask, blamed
+from berth.framework.cycle_state import CycleState
+from berth.framework.extenders import Extender
+from berth.framework.interface import MAX_PERMIT_TIMEOUT_S, FeasibleNodes, PreFilterResult
+from berth.framework.status import Code, Status, error, is_success, merged, unresolvable
+from berth.state.node_view import NodeView
+from berth.state.nominator import Nominator
+from berth.state.pod_info import PodFamily, PodInfo
+from berth.state.table import NodeTable
+
+
+class PreFiltered(NamedTuple):
+    """What PreFilter left: an optional rejection, and the only nodes worth looking at with who said so."""
+
+    status: Status | None
+    node_names: frozenset[str] | None
+    narrowing_plugins: tuple[str, ...]
+
+
+class Permitted(NamedTuple):
+    """What Permit said: None to go on, a rejection, or Wait with a timeout in seconds for each plugin."""
+
+    status: Status | None
+    timeouts_s: Mapping[str, float]
+
+
+class Profile:
+    """The plugins of one scheduler name."""
+
+    def __init__(
+        self,
+        name: str,
+        points: Mapping[Point, tuple[tuple[Any, int], ...]],
+        memos: Memos,
+        nominator: Nominator,
+        percentage_of_nodes_to_score: int | None = None,
+        extenders: Sequence[Extender] = (),
+        *,
+        checks_all_filters: bool = False,
+    ) -> None:
+        self.name = name
+        self.extenders = tuple(extenders)
+        """Who is asked beside the plugins, in this order; the same for all profiles."""
+        self.percentage_of_nodes_to_score = percentage_of_nodes_to_score
+        self.checks_all_filters = checks_all_filters
+        """Whether a node's verdict names all filters that reject it, or the first."""
+        self.memos = memos
+        self.nominator = nominator
+        self.nominated = NominatedLoad(memos.table, nominator)
+        self.sums = Sums(memos)
+        self.plugins: dict[Point, list[Any]] = {
+            point: [plugin for plugin, _ in points.get(point, ())] for point in Point
+        }
+        self._idle = frozenset(
+            plugin.name
+            for plugins in self.plugins.values()
+            for plugin in plugins
+            if getattr(plugin, "idle_after_skip", False)
+        )
+        self._busy: dict[tuple[Point, frozenset[str]], list[Any]] = {}
+        self.filters = [FilterRunner(plugin) for plugin, _ in points.get(Point.FILTER, ())]
+        self.plugins_that_permit_groups = [p for p in self.at(Point.PERMIT) if getattr(p, "permits_groups", False)]
+        self.placement_scorers = [(plugin, weight or 1) for plugin, weight in points.get(Point.PLACEMENT_SCORE, ())]
+        self.scorers = [ScoreRunner(plugin, weight or 1) for plugin, weight in points.get(Point.SCORE, ())]
+
+    def at(self, point: Point) -> list[Any]:
+        """Return the plugins of a point, in order."""
+        return self.plugins[point]
+
+    def busy(self, point: Point, state: CycleState) -> list[Any]:
+        """Return the plugins of a point but for those that have nothing to do with the pod."""
+        idle = self._idle & state.skip_filter
+        if not idle:
+            return self.plugins[point]
+        found = self._busy.get((point, idle))
+        if found is None:
+            found = self._busy[point, idle] = [plugin for plugin in self.plugins[point] if plugin.name not in idle]
+        return found
+
+    def run_pre_enqueue(self, pod: PodInfo) -> Status | None:
+        """Return the first rejection of PreEnqueue, or None."""
+        for plugin in self.at(Point.PRE_ENQUEUE):
+            try:
+                status = plugin.pre_enqueue(pod)
+            except Exception as broken:  # a third-party plugin's bug must not lose the pod
+                status = error(f"plugin {plugin.name!r} failed: {type(broken).__name__}: {broken}")
+            if not is_success(status):
+                return status.by(plugin.name)  # type: ignore[no-any-return]
+        return None
+
+    def run_pre_filter(self, state: CycleState, pod: PodInfo) -> PreFiltered:
+        """Run PreFilter; plugins that skip are left out of Filter, narrowings are intersected."""
+        rejection: Status | None = None
+        names: frozenset[str] | None = None
+        narrowing: list[str] = []
+        prepared = self._prepared(Point.PRE_FILTER, pod, lambda p: _pre_filter(p, state, pod))
+        if prepared is not None:
+            state.skip_filter |= prepared.skipped
+        for plugin in self.at(Point.PRE_FILTER) if prepared is None else prepared.to_ask:
+            answer = _pre_filter(plugin, state, pod)
+            if isinstance(answer, PreFilterResult):
+                if answer.node_names is None:
+                    continue
+                narrowing.append(plugin.name)
+                names = answer.node_names if names is None else names & answer.node_names
+                if not names:
+                    return PreFiltered(_nothing_left(narrowing), names, tuple(narrowing))
+            elif answer is not None and answer.code is Code.SKIP:
+                state.skip_filter.add(plugin.name)
+                if prepared is not None:
+                    prepared.note_skip(plugin, pod)
+            elif not is_success(answer):
+                rejection = answer.by(plugin.name)
+                if rejection.code is not Code.UNSCHEDULABLE:
+                    return PreFiltered(rejection, None, tuple(narrowing))
+        return PreFiltered(rejection, names, tuple(narrowing))
+
+    def run_filter(self, state: CycleState, pod: PodInfo, table: NodeTable, searched: Mask) -> Verdicts:
+        """Ask every Filter plugin that did not skip about all nodes, then count nominated pods in where there are."""
+        plan = self._filter_plan(state, pod)
+        verdicts = run_filters(plan, self.memos, self.sums, state, pod, table, searched)
+        verdicts.tells_all = self.checks_all_filters
+        rivals = self.nominated.against(pod)
+        if rivals is not None:
+            lay_over(verdicts, rivals, self, state, pod, table)
+        return verdicts
+
+    def rivals_on(self, node_name: str, pod: PodInfo) -> list[PodInfo]:
+        """Return the pods nominated to a node whose claim to it is at least as good as the pod's own."""
+        nominated = self.nominator.pods_on(node_name)
+        return [other for other in nominated if other.priority >= pod.priority and other.uid != pod.uid]
+
+    def run_filter_with(
+        self, nominated: list[PodInfo], state: CycleState, pod: PodInfo, node: NodeView
+    ) -> Status | None:
+        """Ask about one node as if the nominated pods ran there too; return the first rejection."""
+        what_if = state.clone()
+        for other in nominated:
+            node = node.with_pod(other)
+            status = self.run_add_pod(what_if, pod, other, node)
+            if not is_success(status):
+                return status
+        return self.run_filter_on(what_if, pod, node)
+
+    def run_filter_beside_nominated(self, state: CycleState, pod: PodInfo, node: NodeView) -> Status | None:
+        """Ask about one node with the nominated pods that count there, if any, and without; return a rejection."""
+        rivals = self.rivals_on(node.name, pod)
+        status = self.run_filter_with(rivals, state, pod, node) if rivals else None
+        return self.run_filter_on(state, pod, node) if status is None else status
+
+    def what_if(self, state: CycleState, pod: PodInfo) -> WhatIf:
+        """Return the filters that did not skip, to be asked about many nodes as if other pods ran there."""
+        return WhatIf(self._filter_plan(state, pod), self.memos, state, pod)
+
+    def run_filter_on(self, state: CycleState, pod: PodInfo, node: NodeView) -> Status | None:
+        """Ask every Filter plugin that did not skip about one node; return the first rejection, or all as one."""
+        rejections: list[Status] = []
+        for runner in self.filters:
+            if runner.name not in state.skip_filter:
+                status = call_filter(runner.plugin, state, pod, node)
+                if status is not None:
+                    rejections.append(status.by(runner.name))
+                    if not self.checks_all_filters:
+                        break
+        return merged(rejections) if len(rejections) > 1 else next(iter(rejections), None)
+
+    def run_add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, node: NodeView) -> Status | None:
+        """Tell prepared states that a pod came to a node in a what-if."""
+        return self._run_extension("add_pod", state, pod, added, node)
+
+    def run_remove_pod(self, state: CycleState, pod: PodInfo, removed: PodInfo, node: NodeView) -> Status | None:
+        """Tell prepared states that a pod left a node in a what-if."""
+        return self._run_extension("remove_pod", state, pod, removed, node)
+
+    @property
+    def chooses(self) -> bool:
+        """Say whether it matters which nodes are found: plugins score them, or extenders filter or score them."""
+        asked = any(extender.does("filter") or extender.does("prioritize") for extender in self.extenders)
+        return bool(self.scorers) or asked
+
+    def run_pre_score(self, state: CycleState, pod: PodInfo, nodes: FeasibleNodes) -> Status | None:
+        """Run PreScore; a plugin that skips is left out of Score. Return the first error."""
+        prepared = self._prepared(Point.PRE_SCORE, pod, lambda p: _pre_score(p, state, pod, nodes))
+        if prepared is not None:
+            state.skip_score |= prepared.skipped
+        for plugin in self.at(Point.PRE_SCORE) if prepared is None else prepared.to_ask:
+            status = _pre_score(plugin, state, pod, nodes)
+            if status is None or is_success(status):
+                continue
+            if status.code is not Code.SKIP:
+                return status.by(plugin.name)
+            state.skip_score.add(plugin.name)
+            if prepared is not None:
+                prepared.note_skip(plugin, pod)
+        return None
+
+    def run_score(
+        self, state: CycleState, pod: PodInfo, nodes: FeasibleNodes, passing_key: MemoKey | None = None
+    ) -> Scored | Status:
+        """Score the feasible nodes; `passing_key` is `Verdicts.sum_key` where they are that mask as it stands."""
+        plan = self._score_plan(state, pod)
+        return run_score(plan, self.memos, self.sums, state, pod, nodes, passing_key)
+
+    def run_reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
+        """Run Reserve; return the first failure. The caller undoes with `run_unreserve`."""
+        for plugin in self.busy(Point.RESERVE, state):
+            status = ask("Reserve", plugin, plugin.reserve, state, pod, node_name)
+            self.memos.note_reservation(plugin.name)
+            if not is_success(status):
+                return blamed("Reserve", plugin.name, status)
+        return None
+
+    def run_unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
+        """Run Unreserve of every Reserve plugin, in reverse order; what one of them raises comes after the last."""
+        bugs: list[Exception] = []
+        for plugin in reversed(self.busy(Point.RESERVE, state)):
+            try:
+                plugin.unreserve(state, pod, node_name)
+            except Exception as bug:  # the others must give back all the same
+                bugs.append(bug)
+            self.memos.note_reservation(plugin.name)
+        if bugs:
+            raise bugs[0]
+
+    def run_permit(self, state: CycleState, pod: PodInfo, node_name: str) -> Permitted:
+        """Run Permit: a rejection at once, else Wait if any plugin waits."""
+        timeouts_s: dict[str, float] = {}
+        reasons: list[str] = []
+        for plugin in self.at(Point.PERMIT):
+            status, timeout_s = ask("Permit", plugin, _permit, plugin, state, pod, node_name)
+            if is_success(status):
+                continue
+            if status.code is Code.WAIT:
+                timeouts_s[plugin.name] = min(timeout_s, MAX_PERMIT_TIMEOUT_S)
+                reasons += status.reasons
+            else:
+                return Permitted(blamed("Permit", plugin.name, status), {})
+        return Permitted(Status(Code.WAIT, tuple(reasons)) if timeouts_s else None, timeouts_s)
+
+    def _prepared(self, point: Point, pod: PodInfo, ask: Callable[[Any], Answer]) -> Preparation | None:
+        """Return which plugins of PreFilter or PreScore are to be asked about this pod; None for all.
+
+        That is all the first time: for a pod like no other it would not pay to find out. Where others of a family were
+        seen before, it is those that look at what these may differ in.
+        """
+        if not self.memos.enabled:
+            return None
+        key, family = (self.name, point), cast("PodFamily | None", pod.shape)
+        while family is not None:
+            if key in family.plans:
+                prepared: Preparation | None = family.plans[key]
+                if prepared is None:
+                    prepared = family.plans[key] = Preparation(self.at(point), point, pod, ask, family.ignored)
+                return prepared.for_pod(pod, self.memos.world)
+            family.plans[key] = None
+            family = family.wider
+        return None
+
+    def _filter_plan(self, state: CycleState, pod: PodInfo) -> FilterPlan:
+        key = (self.name, Point.FILTER, frozenset(state.skip_filter))
+        plan: FilterPlan | None = pod.shape.plans.get(key)
+        if plan is None:
+            plan = pod.shape.plans[key] = FilterPlan(self.filters, self.name, state.skip_filter, pod)
+        return plan
+
+    def _score_plan(self, state: CycleState, pod: PodInfo) -> ScorePlan:
+        key = (self.name, Point.SCORE, frozenset(state.skip_score))
+        plan: ScorePlan | None = pod.shape.plans.get(key)
+        if plan is None:
+            plan = pod.shape.plans[key] = ScorePlan(self.scorers, self.name, state.skip_score, pod)
+        return plan
+
+    def _run_extension(
+        self, method: str, state: CycleState, pod: PodInfo, other: PodInfo, node: NodeView
+    ) -> Status | None:
+        for plugin in self.at(Point.PRE_FILTER):
+            extension = getattr(plugin, method, None)
+            if extension is None or plugin.name in state.skip_filter:
+                continue
+            status = extension(state, pod, other, node)
+            if not is_success(status):
+                return status.by(plugin.name)  # type: ignore[no-any-return]
+        return None
+
+
+def _pre_filter(plugin: Any, state: CycleState, pod: PodInfo) -> Any:
+    try:  # not `ask`: this runs for every pod, and costs nothing while nothing is raised
+        return plugin.pre_filter(state, pod)
+    except Exception as bug:
+        raise PluginBrokenError("PreFilter", plugin.name, bug) from bug
+
+
+def _pre_score(plugin: Any, state: CycleState, pod: PodInfo, nodes: FeasibleNodes) -> Status | None:
+    try:
+        return plugin.pre_score(state, pod, nodes)  # type: ignore[no-any-return]
+    except Exception as bug:
+        raise PluginBrokenError("PreScore", plugin.name, bug) from bug
+
+
+def _permit(plugin: Any, state: CycleState, pod: PodInfo, node_name: str) -> tuple[Status | None, float]:
+    status, timeout_s = plugin.permit(state, pod, node_name)
+    return status, timeout_s
+
+
+def _nothing_left(narrowing: list[str]) -> Status:
+    plugins = ", ".join(narrowing) if len(narrowing) == 1 else f"[{' '.join(narrowing)}]"
+    if len(narrowing) == 1:
+        return unresolvable(f"node(s) didn't satisfy plugin {plugins}").by(narrowing[0])
+    return unresolvable(f"node(s) didn't satisfy plugin(s) {plugins} simultaneously")
+
+
+def searched_rows(table: NodeTable, node_names: frozenset[str] | None) -> Mask:
+    """Return a mask of the rows to look at: all nodes, or those of these names that exist."""
+    if node_names is None:
+        return table.valid
+    mask: Mask = np.zeros(table.capacity, dtype=np.bool_)
+    for name in node_names:
+        row = table.row_of.get(name)
+        if row is not None and table.valid[row]:
+            mask[row] = True
+    return mask

@@ -1,0 +1,329 @@
+"""Running Score plugins over the feasible nodes: raw scores, normalised, weighted, summed.
+
+Columns that a plugin's row alone decides and that need no normalising are summed once and kept (`sums.py`); the
+others are worked out for the feasible rows of this pod. Who wants to see single scores asks `Scored.by_plugin`.
+"""
+
+from collections.abc import Hashable, Sequence, Set
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from berth.engine.memo import Compute, DependencySet, MemoKey, Memos, Slots, row_form
+from berth.engine.memo_entry import ColumnSnapshot, MemoEntry
+from berth.engine.sums import UNRANKED, BestRows, Ranking, Sums
+from berth.framework.blame import PluginBrokenError, ask
+from berth.framework.cycle_state import CycleState
+from berth.framework.interface import (
+    MAX_NODE_SCORE,
+    MIN_NODE_SCORE,
+    UNKNOWN,
+    Dependencies,
+    FeasibleNodes,
+    Rows,
+    Scores,
+)
+from berth.framework.status import Status, error
+from berth.state.pod_info import PodInfo
+from berth.state.table import NodeTable
+
+
+class ScoreFacts:
+    """What is known of all rows of a kept raw column; once true, it stays so."""
+
+    __slots__ = ("any_nonzero", "any_out_of_range", "normalized_zero")
+
+    def __init__(self) -> None:
+        self.any_nonzero = False
+        self.any_out_of_range = False
+        self.normalized_zero: int | None = None
+        """What normalising makes of a column of zeros, once that has been asked."""
+
+    def note(self, raw: Scores) -> "ScoreFacts":
+        """Take values into account that have been computed."""
+        if len(raw):
+            self.note_largest(_largest_unsigned(raw))
+        return self
+
+    def note_largest(self, value: int) -> None:
+        """Take a single value into account, or the largest of several, read without a sign."""
+        if value:
+            self.any_nonzero = True
+            if not MIN_NODE_SCORE <= value <= MAX_NODE_SCORE:
+                self.any_out_of_range = True
+
+
+def _largest_unsigned(scores: Scores) -> int:
+    """Return the largest score read without a sign: what is below 0 is far above 100, so that one look tells both."""
+    unsigned = scores.view(np.uint64)
+    return unsigned.item(unsigned.argmax())  # faster than max()
+
+
+class PluginScores(NamedTuple):
+    """What one plugin gives each feasible node, normalised and weighted; one number where all get the same."""
+
+    plugin: str
+    weight: int
+    weighted: Scores | int
+
+
+class _Part(NamedTuple):
+    """One plugin's share: a kept column (over all rows), or scores worked out for the feasible rows."""
+
+    plugin: str
+    weight: int
+    column: ColumnSnapshot | None
+    weighted: Scores | int
+
+    def scores(self, rows: Rows) -> PluginScores:
+        if self.column is None:
+            return PluginScores(self.plugin, self.weight, self.weighted)
+        return PluginScores(self.plugin, self.weight, self.column.values()[rows] * self.weight)
+
+
+class Scored:
+    """All plugins' scores of the feasible nodes, and their sum."""
+
+    __slots__ = ("_kept_total", "_nodes", "_parts", "_ranking", "_without_parts")
+
+    def __init__(
+        self,
+        nodes: FeasibleNodes,
+        parts: list[_Part],
+        kept_total: NDArray[np.int64] | None,
+        ranking: Ranking | None = None,
+        *,
+        without_parts: int = 0,
+    ) -> None:
+        self._nodes = nodes
+        self._parts = parts
+        self._kept_total = kept_total
+        self._ranking = ranking
+        self._without_parts = without_parts
+
+    def by_plugin(self, rows: NDArray[np.intp]) -> list[PluginScores]:
+        """Return each plugin's weighted scores over `rows`, which are the feasible ones, in the profile's order."""
+        return [part.scores(rows) for part in self._parts]
+
+    def total(self, rows: NDArray[np.intp]) -> Scores:
+        """Return the sum over `rows`, which are the feasible ones."""
+        total: Scores = np.zeros(len(rows), dtype=np.int64)
+        for part in self._parts:
+            total += part.scores(rows).weighted
+        return total if self._parts else total + self._without_parts
+
+    def with_more(self, more: Sequence[PluginScores]) -> "Scored":
+        """Return the same with scores from elsewhere added, over the feasible rows and weighted already."""
+        parts = [_Part(scores.plugin, scores.weight, None, scores.weighted) for scores in more]
+        kept = self._kept_total if self._ranking is None else self._ranking.totals  # the same over the feasible rows
+        return Scored(self._nodes, self._parts + parts, kept) if parts else self
+
+    def best_rows(self) -> BestRows:
+        """Return the rows with the highest total, ascending. To be called before the columns change."""
+        if self._ranking is not None:
+            return self._ranking.best_rows()
+        worked_out = [p.weighted for p in self._parts if p.column is None and not isinstance(p.weighted, int)]
+        kept = self._kept_total
+        if kept is None and not worked_out:
+            return self._nodes.row_array()
+        if not worked_out and kept is not None:
+            return Ranking(np.where(self._nodes.mask, kept, UNRANKED)).best_rows()
+        total = np.zeros(self._nodes.count, dtype=np.int64) if kept is None else kept[self._nodes.rows]
+        total = sum(worked_out, start=total)
+        best = np.flatnonzero(total == total.max())
+        rows = self._nodes.rows
+        return best + rows.start if isinstance(rows, slice) else rows[best]
+
+
+class ScoreRunner:
+    """A Score plugin in column form, whichever form it was written in."""
+
+    __slots__ = (
+        "_by_column",
+        "_normalize",
+        "name",
+        "plugin",
+        "row_form",
+        "slots",
+        "weight",
+        "when_skipped",
+    )
+
+    def __init__(self, plugin: Any, weight: int) -> None:
+        self.plugin = plugin
+        self.name: str = plugin.name
+        self.weight = weight
+        self.when_skipped: int | None = getattr(plugin, "score_when_skipped", None)
+        self._by_column = hasattr(plugin, "score_columns")
+        declared: Dependencies = getattr(plugin, "score_dependencies", UNKNOWN) if self._by_column else UNKNOWN
+        self._normalize = getattr(plugin, "normalize_score", None)
+        self.row_form = row_form(plugin, "score_row", "score_columns")
+        self.slots = Slots(self, (self.name, "score"), plugin, DependencySet(declared, self.name))
+
+    def compute(self, extra: ScoreFacts | None, state: CycleState, pod: PodInfo, table: NodeTable) -> Compute:
+        """Return what asks the plugin about some rows: for raw scores, and what is known of all of them."""
+        facts = extra or ScoreFacts()
+
+        def compute(rows: Rows) -> tuple[Scores, ScoreFacts]:
+            try:
+                raw = self.plugin.score_columns(state, pod, table, rows)
+            except Exception as bug:
+                raise self.broke(bug) from bug
+            return raw, facts.note(raw)
+
+        return compute
+
+    def note(self, extra: ScoreFacts, value: int) -> None:
+        """Take into account that a row has a new raw score."""
+        extra.note_largest(value)
+
+    def broke(self, bug: Exception) -> PluginBrokenError:
+        """Return what stands for a bug of the plugin."""
+        return PluginBrokenError("Score", self.name, bug)
+
+    def share(self, entry: MemoEntry | None, state: CycleState, pod: PodInfo, nodes: FeasibleNodes) -> _Part | Status:
+        """Return the plugin's share of the total, or the error that it made."""
+        if entry is not None and not entry.extra.any_out_of_range:
+            part = self._steady_share(entry, state, pod, nodes)
+            if part is not None:
+                return part
+        raw = self._raw(state, pod, nodes) if entry is None else entry.column[nodes.rows]
+        if isinstance(raw, Status):
+            return self._failed("running Score plugins", raw)
+        return self._normalized(state, pod, raw, nodes)
+
+    def _steady_share(
+        self, entry: MemoEntry, state: CycleState, pod: PodInfo, nodes: FeasibleNodes
+    ) -> _Part | Status | None:
+        """Return the share where it is the same whichever nodes are feasible; it is worked out once."""
+        if self._normalize is None:
+            entry.made = _Part(self.name, self.weight, entry.snapshot(), 0)
+        elif not entry.extra.any_nonzero:
+            part = self._all_zero(entry.extra, state, pod, nodes)
+            if isinstance(part, Status):
+                return part
+            entry.made = part
+        return entry.made  # type: ignore[no-any-return]
+
+    def _all_zero(self, facts: ScoreFacts, state: CycleState, pod: PodInfo, nodes: FeasibleNodes) -> _Part | Status:
+        if facts.normalized_zero is None:
+            part = self._normalized(state, pod, np.zeros(1, dtype=np.int64), nodes)
+            if isinstance(part, Status):
+                return part
+            facts.normalized_zero = int(part.weighted[0])  # type: ignore[index]
+        return _Part(self.name, self.weight, None, facts.normalized_zero)
+
+    def _normalized(self, state: CycleState, pod: PodInfo, raw: Scores, nodes: FeasibleNodes) -> _Part | Status:
+        normalize = self._normalize
+        scores = raw if normalize is None else ask("NormalizeScore", self.plugin, normalize, state, pod, raw)
+        if isinstance(scores, Status):
+            return self._failed("running Normalize on Score plugins", scores)
+        wrong = self._out_of_range(scores, nodes)
+        return wrong if wrong is not None else _Part(self.name, self.weight, None, scores * self.weight)
+
+    def _raw(self, state: CycleState, pod: PodInfo, nodes: FeasibleNodes) -> Scores | Status:
+        if self._by_column:
+            arguments = state, pod, nodes.table, nodes.rows
+            return ask("Score", self.plugin, self.plugin.score_columns, *arguments)  # type: ignore[no-any-return]
+        scores = []
+        for view in nodes.views():
+            try:
+                score = self.plugin.score(state, pod, view)
+            except Exception as broken:  # a third-party plugin's bug must not stop the scheduler
+                return error(f"node {view.name!r}: {type(broken).__name__}: {broken}")
+            if isinstance(score, Status):
+                return score
+            scores.append(score)
+        return np.array(scores, dtype=np.int64)
+
+    def _failed(self, doing: str, status: Status) -> Status:
+        return error(f'{doing}: plugin "{self.name}" failed with: {status.message}').by(self.name)
+
+    def _out_of_range(self, scores: Scores, nodes: FeasibleNodes) -> Status | None:
+        if not len(scores) or (scores.dtype == np.int64 and _largest_unsigned(scores) <= MAX_NODE_SCORE):
+            return None
+        if scores.min() >= MIN_NODE_SCORE and scores.max() <= MAX_NODE_SCORE:
+            return None
+        wrong = int(np.flatnonzero((scores < MIN_NODE_SCORE) | (scores > MAX_NODE_SCORE))[0])
+        node = nodes.table.names[int(nodes.row_array()[wrong])]
+        return error(
+            f"applying score defaultWeights on Score plugins: plugin {self.name!r} "
+            f"returns an invalid score {int(scores[wrong])} for node {node!r}: "
+            f"it should be in the range of [{MIN_NODE_SCORE}, {MAX_NODE_SCORE}] after normalizing"
+        ).by(self.name)
+
+
+class ScorePlan:
+    """Which plugins score pods of one shape, and where their raw columns are kept."""
+
+    __slots__ = ("_sum_keys", "constant", "lasting", "slots", "without_parts")
+
+    def __init__(self, runners: Sequence[ScoreRunner], profile: str, skipped: Set[str], pod: PodInfo) -> None:
+        """Make the plan for pods of this pod's shape where these plugins skip."""
+        self.without_parts = 0 if runners else 1
+        """The total where no plugin scores: upstream's `prioritizeNodes` gives 1 only where none is configured."""
+        self.slots = [runner.slots.of(profile, pod) for runner in runners if runner.name not in skipped]
+        self.lasting = [slot for slot in self.slots if slot.key is not None]
+        self.constant = [
+            _Part(runner.name, runner.weight, None, runner.weight * runner.when_skipped)
+            for runner in runners
+            if runner.name in skipped and runner.when_skipped is not None
+        ]
+        """The shares of plugins that skip and give every node the same all the same."""
+        self._sum_keys: dict[Hashable, MemoKey] = {}
+
+    def sum_key(self, summed: int, passing: MemoKey | None) -> MemoKey:
+        """Return the name of the sum of some columns, a bit for each slot, over all rows or over those that pass."""
+        found = self._sum_keys.get((summed, passing))
+        if found is None:
+            keys = [(slot.key, slot.runner.weight) for bit, slot in enumerate(self.slots) if summed >> bit & 1]
+            found = self._sum_keys[summed, passing] = MemoKey("total", passing, *keys)
+        return found
+
+
+def run_score(
+    plan: ScorePlan,
+    memos: Memos,
+    sums: Sums,
+    state: CycleState,
+    pod: PodInfo,
+    nodes: FeasibleNodes,
+    passing_key: MemoKey | None,
+) -> Scored | Status:
+    """Score the feasible nodes with every plugin of the plan.
+
+    Where the profile has none, every node gets 1; where all that it has skip the pod, 0.
+
+    `passing_key` names the kept mask (`Sums.passing`) that the feasible nodes are, where they are one.
+    """
+
+    refreshed, all_kept = memos.refresh(plan.lasting, state, pod)
+    entries = iter(refreshed)
+    parts: list[_Part] = [*plan.constant]
+    summed: list[MemoEntry] = []
+    weights: list[int] = []
+    bits, worked_out = 0, False
+    for bit, slot in enumerate(plan.slots):
+        entry = None if slot.key is None else next(entries)
+        part = entry.made if entry is not None else None
+        if part is None:
+            part = slot.runner.share(entry, state, pod, nodes)
+            if isinstance(part, Status):
+                return part
+            worked_out = worked_out or (part.column is None and not isinstance(part.weighted, int))
+        parts.append(part)
+        if part.column is not None and entry is not None:
+            summed.append(entry)
+            weights.append(part.weight)
+            bits |= 1 << bit
+    if not summed:
+        return Scored(nodes, parts, None, without_parts=plan.without_parts)
+    if all_kept and passing_key is not None and not worked_out:
+        key = plan.sum_key(bits, passing_key)
+        return Scored(nodes, parts, None, sums.ranked(key, nodes.mask, summed, weights))
+    totals = sums.total(plan.sum_key(bits, None) if all_kept else None, summed, weights)
+    if all_kept or worked_out:
+        return Scored(nodes, parts, totals)
+    np.putmask(totals, ~nodes.mask, UNRANKED)  # nobody else has these
+    return Scored(nodes, parts, None, Ranking(totals))

@@ -1,0 +1,156 @@
+"""Several kept columns taken together: which rows pass them all, and what they sum up to.
+
+For each set of entries that is asked for again and again (the replicas of one workload), the result is kept too, and
+only the rows that changed since are put together again.
+"""
+
+from bisect import bisect_left, insort
+from collections import OrderedDict
+from collections.abc import Hashable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from berth.engine.memo import Memos
+from berth.engine.memo_entry import MemoEntry
+from berth.state.recent import recent
+
+Mask = NDArray[np.bool_]
+Int64 = NDArray[np.int64]
+BestRows = NDArray[np.intp] | list[int]
+
+MAX_SUMS = 192
+"""How many sets are kept; each costs up to 8 bytes a node."""
+
+
+UNRANKED = -(2**62)
+"""Stands for a row that is not feasible in a ranking."""
+
+
+class Ranking:
+    """The totals of all rows, `UNRANKED` where a row is not feasible, and which rows have the highest.
+
+    Of thousands of nodes many are often as good as one another. Those that are best are kept in a list, from which
+    a row goes when its total changes; only when none is left they are looked for again.
+    """
+
+    __slots__ = ("_best", "_has_changed", "_highest", "totals")
+
+    def __init__(self, totals: Int64) -> None:
+        self.totals = totals
+        self._highest = 0
+        self._best: list[int] | None = None
+        self._has_changed = False
+
+    def put(self, row: int, total: int) -> None:
+        """Give a row another total."""
+        before, highest, best = self.totals.item(row), self._highest, self._best
+        self.totals[row] = total
+        self._has_changed = True
+        if best is None or before == total:
+            return
+        if total > highest:
+            self._highest, self._best = total, [row]
+        elif total == highest:
+            insort(best, row)
+        elif before == highest:
+            del best[bisect_left(best, row)]
+            self._best = best or None
+
+    def best_rows(self) -> BestRows:
+        """Return the rows with the highest total, ascending; not to be written to, and good until the next `put`."""
+        if self._best is not None:
+            return self._best
+        totals = self.totals
+        self._highest = highest = totals.item(totals.argmax())
+        best: NDArray[np.intp] = (totals == highest).nonzero()[0]
+        if self._has_changed:  # by single rows, so that keeping a list pays
+            self._best = best.tolist()
+        return best
+
+
+class _Sum:
+    __slots__ = ("checked", "column", "mask", "node_position", "pod_position", "ranking", "sources")
+
+    ranking: Ranking
+
+    def __init__(self) -> None:
+        self.column: NDArray[np.bool_] | NDArray[np.int64] = np.zeros(0, dtype=np.int64)
+        self.sources: list[int] = []
+        """The epochs of the entries that it was put together from."""
+        self.checked = -1
+        """The store's epoch at which these were last compared."""
+        self.mask: Mask | None = None
+        """The mask that a ranking was put together from."""
+        self.node_position = self.pod_position = -1
+
+
+class Sums:
+    """Masks and totals over sets of entries. What is returned must not be written to.
+
+    A key names a set of entries that are all kept; without one, everything is put together afresh.
+    """
+
+    def __init__(self, memos: Memos) -> None:
+        self._memos = memos
+        self._table = memos.table
+        self._sums: OrderedDict[Hashable, _Sum] = OrderedDict()
+
+    def passing(self, key: Hashable | None, entries: Sequence[MemoEntry]) -> Mask:
+        """Return the mask of valid rows whose code is 0 in every entry."""
+        found, rows = self._stale_rows(key, entries)
+        if rows is None:
+            mask = self._table.valid.copy()
+            for entry in entries:
+                if entry.has_nonzero():
+                    mask &= entry.column == 0
+            found.column = mask
+        for row in rows or ():
+            found.column[row] = self._table.valid.item(row) and not any(e.column.item(row) for e in entries)
+        return found.column  # type: ignore[return-value]
+
+    def total(self, key: Hashable | None, entries: Sequence[MemoEntry], weights: Sequence[int]) -> Int64:
+        """Return the weighted sum of the entries' columns."""
+        found, rows = self._stale_rows(key, entries)
+        if rows is None:
+            found.column = _summed(entries, weights)
+        for row in rows or ():
+            found.column[row] = sum([e.column.item(row) * w for e, w in zip(entries, weights, strict=True)])
+        return found.column  # type: ignore[return-value]
+
+    def ranked(self, key: Hashable, mask: Mask, entries: Sequence[MemoEntry], weights: Sequence[int]) -> Ranking:
+        """Return the weighted sum where a kept mask (`passing`) passes, and `UNRANKED` elsewhere; `key` names both."""
+        found, rows = self._stale_rows(key, entries)
+        if rows is None or found.mask is not mask:
+            found.ranking, found.mask, rows = Ranking(np.where(mask, _summed(entries, weights), UNRANKED)), mask, None
+            found.column = found.ranking.totals
+        for row in rows or ():
+            total = UNRANKED
+            if mask.item(row):
+                total = sum([e.column.item(row) * w for e, w in zip(entries, weights, strict=True)])
+            found.ranking.put(row, total)
+        return found.ranking
+
+    def _stale_rows(self, key: Hashable | None, entries: Sequence[MemoEntry]) -> tuple[_Sum, list[int] | None]:
+        """Return the kept sum and the rows of it that are out of date; None for all."""
+        if key is None or not self._memos.enabled:
+            return _Sum(), None
+        table, epoch, rows = self._table, self._memos.epochs, None
+        found = recent(self._sums, key, _Sum, MAX_SUMS)
+        if len(found.column) == table.capacity and (found.checked == epoch or found.sources == _epochs(entries)):
+            rows = self._memos.changed_rows(found.node_position, found.pod_position, with_pods=True)
+        if found.checked != epoch:
+            found.checked, found.sources = epoch, _epochs(entries)
+        found.node_position, found.pod_position = table.node_log.position, table.pod_log.position
+        return found, rows
+
+
+def _summed(entries: Sequence[MemoEntry], weights: Sequence[int]) -> Int64:
+    total: Int64 = entries[0].column * weights[0]
+    for entry, weight in zip(entries[1:], weights[1:], strict=True):
+        total += entry.column if weight == 1 else entry.column * weight
+    return total
+
+
+def _epochs(entries: Sequence[MemoEntry]) -> list[int]:
+    return [entry.epoch for entry in entries]

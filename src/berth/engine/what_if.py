@@ -1,0 +1,152 @@
+"""Filters asked about many rows as if other pods ran there: for nominated pods, and for preemption.
+
+A pod that comes to or leaves a row changes what a filter says of that row, or it does not: most filters never look at
+pods, some only at those that they `mind`, and some only at how much all of them take together (`RowLoad`). Where every
+filter that has something to say of a pod is of one of these kinds, what-ifs are worked out by column, and a row with a
+pod that some filter minds is left to the plain forms.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from berth.engine.memo import Memos
+from berth.engine.verdicts import FilterPlan, FilterRunner, Mask
+from berth.framework.cycle_state import CycleState
+from berth.framework.interface import Codes, Dependency, FilterColumn, RowLoad
+from berth.framework.status import Status
+from berth.state.pod_info import PodInfo
+from berth.state.table import NodeTable
+
+RowArray = NDArray[np.intp]
+
+LOOKS_AT_PODS = frozenset(
+    {Dependency.PODS_ON_NODE, Dependency.PODS_ANYWHERE, Dependency.FEASIBLE_SET, Dependency.UNKNOWN}
+)
+
+
+class _Steady(NamedTuple):
+    """A filter whose answer stays as it is, with the answer for some rows."""
+
+    name: str
+    column: FilterColumn
+
+
+class WhatIf:
+    """The filters that have something to say of one pod."""
+
+    __slots__ = ("_loaded", "_memos", "_minding", "_plan", "_pod", "_state", "_table", "is_possible", "resources")
+
+    def __init__(self, plan: FilterPlan, memos: Memos, state: CycleState, pod: PodInfo) -> None:
+        self._plan = plan
+        self._memos = memos
+        self._state = state
+        self._pod = pod
+        self._table: NodeTable = memos.table
+        runners: list[FilterRunner] = [slot.runner for slot in plan.slots]
+        self._loaded: list[Any] = [r.plugin for r in runners if hasattr(r.plugin, "filter_loaded_columns")]
+        self._minding: list[Any] = [r.plugin for r in runners if hasattr(r.plugin, "minds")]
+        self.is_possible = all(_has_columns(runner) for runner in runners)
+        """Whether what-ifs about this pod can be worked out by column."""
+        self.resources: Sequence[str] = tuple(
+            dict.fromkeys(name for plugin in self._loaded for name in plugin.resources_read(pod))
+        )
+        """The resources of which a `RowLoad` has to say how much is taken."""
+
+    @property
+    def is_minding(self) -> bool:
+        """Say whether any filter minds single pods at all."""
+        return bool(self._minding)
+
+    def minds(self, other: PodInfo) -> bool:
+        """Say whether the coming or going of `other` may change more than the load of its row."""
+        return any(plugin.minds(self._state, self._pod, other) for plugin in self._minding)
+
+    def load(self, rows: RowArray) -> RowLoad:
+        """Return what the pods that are there take of some rows, in arrays of the caller's own."""
+        table = self._table
+        requested = {name: _requested(table, name)[rows] for name in self.resources}
+        return RowLoad(table.pod_count[rows], requested)
+
+    def on(self, rows: RowArray) -> "WhatIfRows":
+        """Return the filters over some rows that hold nodes, for any load."""
+        slots = [slot for slot in self._plan.slots if slot.runner.plugin not in self._loaded]
+        entries = iter(self._plan.ask(self._memos, self._state, self._pod, slots))
+        steady: list[_Steady | None] = []
+        for slot in self._plan.slots:
+            if slot.runner.plugin in self._loaded:
+                steady.append(None)
+                continue
+            entry = next(entries)
+            steady.append(_Steady(slot.runner.name, FilterColumn(entry.column[rows], entry.extra)))
+        return WhatIfRows(self, rows, steady)
+
+    def limits(self, rows: RowArray) -> list[RowLoad]:
+        """Return the most that pods may take of some rows, as each filter that looks at the load has it."""
+        return [plugin.load_limits(self._state, self._pod, self._table, rows) for plugin in self._loaded]
+
+    def loaded_columns(self, rows: RowArray, load: RowLoad) -> Iterator[tuple[str, FilterColumn]]:
+        """Yield what the filters that look at the load say, in order."""
+        for plugin in self._loaded:
+            yield plugin.name, plugin.filter_loaded_columns(self._state, self._pod, self._table, rows, load)
+
+
+class WhatIfRows:
+    """Filters over some rows; what does not depend on the load is asked once."""
+
+    __slots__ = ("_limits", "_rows", "_steady", "_steady_mask", "_what_if")
+
+    def __init__(self, what_if: WhatIf, rows: RowArray, steady: list[_Steady | None]) -> None:
+        self._what_if = what_if
+        self._rows = rows
+        self._steady = steady
+        self._limits = what_if.limits(rows)
+        self._steady_mask: Mask = np.ones(len(rows), dtype=np.bool_)
+        for found in steady:
+            if found is not None and found.column.codes.any():
+                self._steady_mask &= found.column.codes == 0
+
+    def passing(self, load: RowLoad) -> Mask:
+        """Return, bool of shape (rows,), where the pod fits under a load; the caller may write to it."""
+        mask = self._steady_mask.copy()
+        for limits in self._limits:
+            mask &= load.pods <= limits.pods
+            for resource, most in limits.requested.items():
+                mask &= load.requested[resource] <= most
+        return mask
+
+    def refusals(self, load: RowLoad, wanted: Mask) -> Iterator[tuple[Status, NDArray[np.intp]]]:
+        """Yield what the first failing filter says, with the positions within `wanted` of which it says so."""
+        loaded = self._what_if.loaded_columns(self._rows, load)
+        left = wanted.copy()
+        for found in self._steady:
+            name, column = found if found is not None else next(loaded)
+            yield from _grouped(name, column, left)
+
+
+def _grouped(name: str, column: FilterColumn, left: Mask) -> Iterable[tuple[Status, NDArray[np.intp]]]:
+    """Yield the failing positions within `left` by what is said of them, and take them off `left`."""
+    if not column.codes.any():
+        return
+    failing = np.flatnonzero(left & (column.codes != 0))
+    codes: Codes = column.codes[failing]
+    for code in np.unique(codes).tolist():
+        yield column.describe(code).by(name), failing[codes == code]
+    left[failing] = False
+
+
+def _has_columns(runner: FilterRunner) -> bool:
+    plugin = runner.plugin
+    if not hasattr(plugin, "filter_columns"):
+        return False
+    if hasattr(plugin, "minds") or hasattr(plugin, "filter_loaded_columns"):
+        return True
+    follows_pods = hasattr(plugin, "add_pod") or hasattr(plugin, "remove_pod")
+    return not follows_pods and not (getattr(plugin, "filter_dependencies", LOOKS_AT_PODS) & LOOKS_AT_PODS)
+
+
+def _requested(table: NodeTable, resource: str) -> NDArray[np.int64]:
+    index = table.resource_index.get(resource)
+    return np.zeros(table.capacity, dtype=np.int64) if index is None else table.requested[index]

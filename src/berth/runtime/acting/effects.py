@@ -1,0 +1,241 @@
+"""Carrying out what the core asks for: effects in, requests to the API server out, answers back to the core.
+
+The live scheduler gives every effect to `carry_out`, which returns at once. Bindings have most of the connections;
+status patches, events and other calls have a few each and are bounded, so that none of them can hold up a binding.
+"""
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Iterable
+from datetime import UTC, datetime
+from typing import Any, Literal, cast
+
+import msgspec
+
+from berth.api.errors import ApiError, TransportError
+from berth.api.meta import ObjectReference
+from berth.api.resources import RESOURCES
+from berth.api.untrusted import read_deep
+from berth.extender.client import ExtenderClient
+from berth.framework.effects import (
+    Answer,
+    ApiCall,
+    Bind,
+    CallExtenders,
+    Effect,
+    EmitEvent,
+    EvictPod,
+    PatchPodStatus,
+    Request,
+    SetPodGroupCondition,
+)
+from berth.kube.events import EventRecorder
+from berth.kube.transport import MERGE_PATCH, STRATEGIC_MERGE_PATCH, Transport
+from berth.runtime.acting.binding import Binder
+from berth.runtime.acting.crew import Crew
+from berth.runtime.acting.group_status import GroupStatusPatcher
+from berth.runtime.acting.pod_status import Lookup, StatusPatcher
+from berth.runtime.observing.call_timer import BINDING, OTHER, STATUS_PATCH, CallTimer
+
+BINDINGS_AT_ONCE = 64
+CALLS_AT_ONCE = 16
+EXTENDER_CALLS_AT_ONCE = 64
+"""Pods that extenders bind are many; of the other verbs only one cycle at a time calls."""
+NO_TICKET = 0
+
+_POD = RESOURCES["Pod"]
+
+
+class Effects:
+    """Carries out effects over a transport, and tells `answer` what came of requests."""
+
+    __slots__ = (
+        "_answer", "_binder", "_binds", "_bug", "_calls", "_extender_calls", "_extenders", "_groups", "_recorder",
+        "_report", "_statuses", "_timer", "_transport", "prioritizing",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        transport: Transport,
+        recorder: EventRecorder,
+        *,
+        answer: Callable[[Answer], None],
+        lookup: Lookup,
+        report: Callable[[str], None],
+        bug: Callable[[Exception], None],
+        rng: random.Random,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        extenders: ExtenderClient | None = None,
+        timer: CallTimer | None = None,
+    ) -> None:
+        self._transport = transport
+        self._extenders = extenders or ExtenderClient(())
+        self.prioritizing = 0
+        """How many extenders are being asked for scores."""
+        self._recorder = recorder
+        self._answer = answer
+        self._report = report
+        self._bug = bug
+        self._timer = timer or CallTimer()
+        self._binder = Binder(transport, report=report, rng=rng, sleep=sleep)
+        self._binds: Crew[Request] = Crew(BINDINGS_AT_ONCE, self._bind, bug)
+        self._calls: Crew[Request] = Crew(CALLS_AT_ONCE, self._call, bug)
+        self._extender_calls: Crew[Request] = Crew(EXTENDER_CALLS_AT_ONCE, self._call, bug)
+        self._statuses = StatusPatcher(
+            transport, lookup=lookup, report=report, bug=bug, rng=rng, sleep=sleep, timer=self._timer
+        )
+        self._groups = GroupStatusPatcher(transport, report=report, bug=bug, rng=rng, sleep=sleep)
+
+    @property
+    def pending(self) -> dict[str, int]:
+        """What is under way or waits to be, by upstream's names for the calls."""
+        return {BINDING: len(self._binds), STATUS_PATCH: len(self._statuses), OTHER: len(self._calls)}
+
+    @property
+    def pending_bindings(self) -> int:
+        """Bindings that are not answered yet, by extenders too."""
+        return len(self._binds) + len(self._extender_calls)
+
+    def _crew(self, effect: Effect) -> Crew[Request]:
+        if isinstance(effect, Bind):
+            return self._binds
+        return self._extender_calls if isinstance(effect, CallExtenders) else self._calls
+
+    def carry_out(self, effects: Iterable[Effect]) -> None:
+        """Set about doing these, in order as far as order matters, and return at once."""
+        for effect in effects:
+            if isinstance(effect, Request):
+                self._crew(effect.effect).put(effect)
+            elif isinstance(effect, EmitEvent):
+                self._record(effect)
+            elif isinstance(effect, PatchPodStatus):
+                self._statuses.put(effect)
+            elif isinstance(effect, SetPodGroupCondition):
+                self._groups.put(effect)
+            else:
+                self._calls.put(Request(NO_TICKET, effect))
+
+    async def drain(self, timeout_s: float) -> bool:
+        """Wait for what is under way, bindings first; False when not all of it was done in time."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout_s
+        done = True
+        for part in (self._binds, self._extender_calls, self._calls, self._statuses, self._groups, self._recorder):
+            done = await part.drain(max(0.0, deadline - loop.time())) and done
+        return done
+
+    async def stop(self) -> None:
+        """Break off what is still under way."""
+        for part in (self._binds, self._extender_calls, self._calls, self._statuses, self._groups):
+            await part.stop()
+        await self._extenders.close()
+
+    def _record(self, effect: EmitEvent) -> None:
+        pod = effect.pod
+        self._recorder.record(
+            ObjectReference("v1", "Pod", pod.namespace, pod.name, pod.uid),
+            type=cast('Literal["Normal", "Warning"]', effect.type),
+            reason=effect.reason,
+            action=effect.action,
+            note=effect.note,
+            reporting_controller=effect.reporting_controller,
+        )
+
+    async def _bind(self, request: Request) -> None:
+        bind: Bind = request.effect
+        error = "this is a bug: see the log"
+        try:
+            patch_done = self._statuses.withdraw(bind.pod.uid)
+            if patch_done is not None:
+                await patch_done
+            started = self._timer.now()
+            error = await self._binder.bind(bind)
+            self._timer.over(BINDING, started, has_failed=bool(error))
+        except Exception as bug:
+            self._bug(bug)
+        self._answer(Answer(request.ticket, error=error))
+
+    async def _call(self, request: Request) -> None:
+        result, error = None, ""
+        started = self._timer.now()
+        try:
+            result = await self._carry_out_one(request.effect)
+        except TransportError as refused:
+            error = str(refused)
+        except Exception as bug:
+            self._bug(bug)
+            error = f"{type(bug).__name__}: {bug}"
+        self._tell(request.effect, started, has_failed=bool(error))
+        if request.ticket != NO_TICKET:
+            self._answer(Answer(request.ticket, result, error))
+        if error and (request.ticket == NO_TICKET or isinstance(request.effect, EvictPod)):
+            self._report(f"{type(request.effect).__name__} failed: {error}")
+
+    def _tell(self, effect: Any, started: float, *, has_failed: bool) -> None:
+        """Extenders are not the API server."""
+        if isinstance(effect, CallExtenders):
+            return
+        self._timer.over(OTHER, started, has_failed=has_failed)
+        if isinstance(effect, ApiCall) and (effect.kind, effect.verb) == ("ResourceClaim", "create"):
+            self._timer.instrument.claim_created(has_failed=has_failed)
+
+    async def _carry_out_one(self, effect: Any) -> Any:
+        """Do what is neither a binding, nor a status patch, nor an event; raises `TransportError`."""
+        if isinstance(effect, EvictPod):
+            return await evict(self._transport, effect)
+        if isinstance(effect, ApiCall):
+            return await call(self._transport, effect)
+        if isinstance(effect, CallExtenders):
+            return await self._call_extenders(effect)
+        raise TypeError(f"nobody knows how to carry out {type(effect).__name__}")
+
+    async def _call_extenders(self, effect: CallExtenders) -> Any:
+        """Call them all at the same time."""
+        asked = sum(call.verb == "prioritize" for call in effect.calls)
+        self.prioritizing += asked
+        try:
+            return await self._extenders.call_all(effect.calls)
+        finally:
+            self.prioritizing -= asked
+
+
+async def evict(transport: Transport, effect: EvictPod) -> None:
+    """Note in the victim's status why it goes, then delete it; a victim that is gone already is fine."""
+    pod = effect.pod
+    condition = {
+        "type": "DisruptionTarget",
+        "status": "True",
+        "reason": "PreemptionByScheduler",
+        "message": effect.message,
+        "lastTransitionTime": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+    }
+    patch = msgspec.json.encode({"metadata": {"uid": pod.uid}, "status": {"conditions": [condition]}})
+    options = msgspec.json.encode(
+        {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": pod.uid}},
+    )
+    try:
+        await transport.patch(_POD, pod.namespace, pod.name, patch, STRATEGIC_MERGE_PATCH, subresource="status")
+        await transport.delete(_POD, pod.namespace, pod.name, options)
+    except ApiError as error:
+        if not (error.is_not_found or error.is_conflict):
+            raise
+
+
+async def call(transport: Transport, effect: ApiCall) -> Any:
+    """Any other call; the answer as parsed JSON."""
+    resource = RESOURCES[effect.kind]
+    place, body = (effect.namespace, effect.name), msgspec.json.encode(dict(effect.body))
+    if effect.verb == "get":
+        answer = await transport.get(resource, *place)
+    elif effect.verb == "create":
+        name = effect.name if effect.subresource else ""
+        answer = await transport.create(resource, effect.namespace, body, name=name, subresource=effect.subresource)
+    elif effect.verb == "update":
+        answer = await transport.update(resource, *place, body, subresource=effect.subresource)
+    elif effect.verb == "patch":
+        answer = await transport.patch(resource, *place, body, MERGE_PATCH, subresource=effect.subresource)
+    elif effect.verb == "delete":
+        answer = await transport.delete(resource, *place, body if effect.body else b"")
+    else:
+        raise ValueError(f"an ApiCall has the unknown verb {effect.verb!r}")
+    return read_deep(msgspec.json.decode, answer) if answer else None

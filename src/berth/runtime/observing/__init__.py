@@ -1,0 +1,1 @@
+"""What people and monitoring see of a running scheduler: logs, metrics, timings, dumps."""

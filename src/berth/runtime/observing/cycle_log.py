@@ -1,0 +1,114 @@
+"""What is logged of each cycle: an observer of the core that writes kube-scheduler's lines.
+
+Messages, fields and verbosities are upstream's (pkg/scheduler/scheduler.go, factory.go, core/generic_scheduler.go and
+internal/cache/cache.go of release-1.20, and still its own today). Where a cycle took long, its steps are told; at
+verbosity 10 the v1.20 generation also tells every score (`score_log`).
+"""
+
+import logging
+from typing import TYPE_CHECKING
+
+from berth.cycle.decision import Decision
+from berth.cycle.schedule import NO_NODES
+from berth.framework.extenders import Asked
+from berth.framework.instrument import Instrument
+from berth.runtime.observing.logs import MOST_VERBOSE, level, structured
+from berth.runtime.observing.score_log import score_lines
+from berth.runtime.observing.slow_cycle import slow_cycle_lines
+from berth.state.cache import Expired
+from berth.state.pod_info import PodInfo
+from berth.state.queued_pod import QueuedPod
+
+if TYPE_CHECKING:
+    from berth.core import Core
+
+FATES, STEPS, WAITS, PREDICATES = level(2), level(3), level(4), level(5)
+SCORES = level(MOST_VERBOSE)
+SHORT_CIRCUITED = (
+    "since alwaysCheckAllPredicates has not been set, the predicate evaluation is short circuited and there are "
+    "chances of other predicates failing as well."
+)
+
+_log = logging.getLogger("berth.scheduler")
+
+
+class SchedulerLog(Instrument):
+    """Logs each pod's fate where that is asked for; errors, and bugs with their tracebacks, always."""
+
+    _core: "Core | None" = None
+
+    def attached(self, core: "Core") -> None:
+        """The scores of a cycle are told with what the nodes offer and have given away."""
+        self._core = core
+
+    def attempting(self, queued: QueuedPod) -> None:
+        """A cycle begins."""
+        structured(_log, STEPS, "Attempting to schedule pod", pod=queued.pod.key)
+
+    def decided(self, decision: Decision, seconds: float) -> None:
+        """How the search ended; a node that was found is told when the pod is bound."""
+        for line in slow_cycle_lines(decision, seconds, in_full=_log.isEnabledFor(WAITS)):
+            _log.info("%s", line)
+        if self._core is not None and self._core.generation.name == "v1.20":
+            self._tell_search(self._core, decision)
+        pod = decision.pod.key
+        if decision.chosen is not None:
+            return
+        if decision.message == NO_NODES:
+            message = "Unable to schedule pod; no nodes are registered to the cluster; waiting"
+            structured(_log, FATES, message, pod=pod)
+        elif decision.outcome == "error":
+            structured(_log, logging.ERROR, "Error scheduling pod; retrying", err=decision.message, pod=pod)
+        else:
+            structured(_log, FATES, "Unable to schedule pod; no fit; waiting", pod=pod, err=decision.message)
+
+    def waits_on_permit(self, pod: PodInfo) -> None:
+        """A pod is held."""
+        _log.log(WAITS, 'one or more plugins asked to wait and no plugin rejected pod "%s"', pod.name)
+
+    def bound(self, queued: QueuedPod, node_name: str, now: float) -> None:
+        """A pod is on its node."""
+        if not _log.isEnabledFor(FATES):
+            return
+        counts = {}
+        if self._core is not None and (known := self._core.trace.get(queued.pod.key)) is not None:
+            counts = {"evaluatedNodes": known.evaluated_count, "feasibleNodes": len(known.feasible)}
+        structured(_log, FATES, "Successfully bound pod to node", pod=queued.pod.key, node=node_name, **counts)
+
+    def binding_failed(self, pod: PodInfo, reason: str, *, is_rejection: bool = False) -> None:
+        """A pod is not on the node chosen for it."""
+        at = FATES if is_rejection else logging.ERROR
+        structured(_log, at, "Error scheduling pod; retrying", err=reason, pod=pod.key)
+
+    def hint_broke(self, pod: PodInfo, plugin: str, event: str, error: Exception) -> None:
+        """A hint's bug: the plugin's author has to know, though the pod is tried again all the same."""
+        problem = f"{type(error).__name__}: {error}"
+        structured(
+            _log, logging.ERROR, "QueueingHintFn returns error", err=problem, event=event, plugin=plugin, pod=pod.key
+        )
+
+    def extender_failed(self, pod: PodInfo, asked: Asked) -> None:
+        """An extender failed: an operator has to know, whether or not the pod was scheduled all the same."""
+        outcome = "going on without it" if asked.is_ignored else "the pod is tried again"
+        _log.warning(
+            "extender %s failed to %s pod %s, %s: %s", asked.extender, asked.verb, pod.key, outcome, asked.problem
+        )
+
+    def swept(self, expired: Expired) -> None:
+        """Assumed pods that were not confirmed in time, and those whose binding is under way."""
+        for pod in expired.unfinished:
+            _log.log(STEPS, "Couldn't expire cache for pod %s. Binding is still in progress.", pod.key)
+        for pod in expired.pods:
+            _log.warning("Pod %s expired", pod.key)
+
+    def broke(self, pod: PodInfo, error: Exception) -> None:
+        """Tell of a bug; the pod is tried again later."""
+        _log.error("scheduling pod %s hit a bug", pod.key, exc_info=error)
+
+    def _tell_search(self, core: "Core", decision: Decision) -> None:
+        checks_all = core.profiles[decision.profile].checks_all_filters
+        if len(decision.feasible) < decision.evaluated_count and not checks_all:
+            _log.log(PREDICATES, SHORT_CIRCUITED)
+        if _log.isEnabledFor(SCORES):
+            for line in score_lines(core, decision):
+                _log.log(SCORES, "%s", line)

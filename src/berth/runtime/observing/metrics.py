@@ -1,0 +1,279 @@
+"""kube-scheduler's metrics, by its names, labels and buckets: an observer of the core, and what is read when scraped.
+
+`Metrics` is the core's instrument; the health server gives out `exposition()`. Of upstream's metrics those are here
+whose mechanism exists. Durations of extension points are taken of one attempt in ten, as upstream takes those of
+plugins: timing everything would cost as much as deciding.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import Metric
+from prometheus_client.registry import Collector
+
+from berth.cycle.decision import Decision
+from berth.runtime.observing.cycle_log import SchedulerLog
+from berth.runtime.observing.gauges import (
+    PREFIX,
+    cache_size,
+    goroutines,
+    inflight_events,
+    pending_calls,
+    pending_pods,
+    preemption_attempts,
+    unschedulable_pods,
+)
+from berth.runtime.observing.tallies import CounterTally, HistogramTally, exponential_buckets
+from berth.state.pod_info import PodInfo
+from berth.state.queued_pod import QueuedPod
+
+if TYPE_CHECKING:
+    from berth.runtime.scheduler import LiveScheduler
+
+MOST_ATTEMPTS_TOLD_APART = 15
+
+CYCLE_BUCKETS = exponential_buckets(0.001, 2, 15)
+EVENT_BUCKETS = exponential_buckets(0.0001, 2, 12)
+
+
+class Metrics(SchedulerLog, Collector):
+    """Counts what the core does, and looks at it when somebody scrapes."""
+
+    def __init__(self, stopwatch: Callable[[], float] = time.perf_counter) -> None:
+        self._stopwatch = stopwatch
+        self._scheduler: LiveScheduler | None = None
+        self._started: dict[str, tuple[float, str]] = {}
+        """When the attempts began whose bindings are under way, and their profiles, by pod uid."""
+        self.attempts = counter(
+            "schedule_attempts", "Attempts to schedule pods, by result and profile.", "result", "profile"
+        )
+        self.attempt_duration = histogram(
+            "scheduling_attempt_duration_seconds",
+            "Scheduling attempt latency in seconds (scheduling algorithm + binding).",
+            CYCLE_BUCKETS,
+            "result",
+            "profile",
+        )
+        self.algorithm_duration = histogram(
+            "scheduling_algorithm_duration_seconds", "Scheduling algorithm latency in seconds.", CYCLE_BUCKETS
+        )
+        self.event_handling = histogram(
+            "event_handling_duration_seconds", "Event handling latency in seconds.", EVENT_BUCKETS, "event"
+        )
+        self.extension_points = histogram(
+            "framework_extension_point_duration_seconds",
+            "Latency of all plugins of an extension point, of one attempt in ten.",
+            EVENT_BUCKETS,
+            "extension_point",
+            "status",
+            "profile",
+        )
+        self.plugins = histogram(
+            "plugin_execution_duration_seconds",
+            "Duration of running a plugin over all nodes, of one attempt in ten.",
+            exponential_buckets(0.00001, 1.5, 20),
+            "plugin",
+            "extension_point",
+            "status",
+        )
+        self.sli_duration = histogram(
+            "pod_scheduling_sli_duration_seconds",
+            "Latency of a pod from its first attempt to its binding, which may take several attempts.",
+            exponential_buckets(0.01, 2, 20),
+            "attempts",
+        )
+        self.pod_attempts = histogram(
+            "pod_scheduling_attempts", "Attempts until a pod was scheduled.", exponential_buckets(1, 2, 5)
+        )
+        self.incoming = counter(
+            "queue_incoming_pods", "Pods added to scheduling queues, by event and queue.", "queue", "event"
+        )
+        self.hints = histogram(
+            "queueing_hint_execution_duration_seconds",
+            "Latency of a plugin's queueing hint, by the event and what it said.",
+            exponential_buckets(0.00001, 1.5, 20),
+            "plugin",
+            "event",
+            "hint",
+        )
+        self.permit_wait = histogram(
+            "permit_wait_duration_seconds", "Duration of waiting on permit.", CYCLE_BUCKETS, "result"
+        )
+        self.after_flush = counter(
+            "pod_scheduled_after_flush", "Pods scheduled after a flush of the unschedulable by age."
+        )
+        self.victims = histogram("preemption_victims", "Pods chosen to be preempted.", exponential_buckets(1, 2, 7))
+        self.preemption_duration = histogram(
+            "preemption_goroutines_duration_seconds",
+            "Duration of preemptions beside the scheduling cycles, until the last victim is asked to go.",
+            exponential_buckets(0.01, 2, 20),
+            "result",
+        )
+        self.preemptions = counter(
+            "preemption_goroutines_execution", "Preemptions beside the scheduling cycles, by result.", "result"
+        )
+        self.api_calls = counter(
+            "async_api_call_execution", "Requests to the API server, by type and result.", "call_type", "result"
+        )
+        self.api_call_duration = histogram(
+            "async_api_call_execution_duration_seconds",
+            "Duration of requests to the API server, with their retries, by type and result.",
+            CYCLE_BUCKETS,
+            "call_type",
+            "result",
+        )
+        self.claims = counter(
+            "resourceclaim_creates", "ResourceClaims created for pods' extended resources, by status.", "status"
+        )
+        self.group_attempts = counter(
+            "podgroup_schedule_attempts", "Attempts to schedule pod groups, by result and profile.", "result", "profile"
+        )
+        self.group_attempt_duration = histogram(
+            "podgroup_scheduling_attempt_duration_seconds",
+            "Pod group scheduling attempt latency in seconds.",
+            CYCLE_BUCKETS,
+            "result",
+            "profile",
+        )
+        self.group_algorithm_duration = histogram(
+            "podgroup_scheduling_algorithm_duration_seconds",
+            "Pod group scheduling algorithm latency in seconds.",
+            CYCLE_BUCKETS,
+        )
+        self.registry = CollectorRegistry(auto_describe=False)
+        self.registry.register(self)
+
+    def observe(self, scheduler: "LiveScheduler") -> None:
+        """Read the gauges from this scheduler."""
+        self._scheduler = scheduler
+
+    def exposition(self) -> bytes:
+        """Everything in Prometheus' text format."""
+        return generate_latest(self.registry)
+
+    # -- told by the core ----------------------------------------------------------------------------------
+
+    def decided(self, decision: Decision, seconds: float) -> None:
+        """A chosen node is half an attempt: the binding is the rest."""
+        super().decided(decision, seconds)
+        if decision.chosen is not None:
+            self.algorithm_duration.observe(seconds)
+            self._started[decision.pod.uid] = (self._stopwatch() - seconds, decision.profile)
+        else:
+            self._ended(decision.outcome, decision.profile, seconds)
+
+    def group_decided(self, profile: str, result: str, seconds: float, algorithm_seconds: float) -> None:
+        """The cycle of a group has ended."""
+        labels = (result, profile)
+        self.group_attempts.add(labels)
+        self.group_attempt_duration.observe(seconds, labels)
+        self.group_algorithm_duration.observe(algorithm_seconds)
+
+    def bound(self, queued: QueuedPod, node_name: str, now: float) -> None:
+        """The attempt is over, and so is the pod's way through the queues."""
+        super().bound(queued, node_name, now)
+        uid = queued.pod.uid
+        started = self._started.pop(uid, None)
+        if started is not None:
+            self._ended("scheduled", started[1], self._stopwatch() - started[0])
+        self.pod_attempts.observe(queued.attempts)
+        if queued.initial_attempt is not None:
+            self.sli_duration.observe(now - queued.initial_attempt, (attempts_label(queued.attempts),))
+        if queued.was_flushed:
+            self.after_flush.add()
+
+    def binding_failed(self, pod: PodInfo, reason: str, *, is_rejection: bool = False) -> None:
+        """The attempt was in vain."""
+        super().binding_failed(pod, reason, is_rejection=is_rejection)
+        started = self._started.pop(pod.uid, None)
+        if started is not None:
+            self._ended("error", started[1], self._stopwatch() - started[0])
+
+    def extension_point(self, profile: str, point: str, status: str, seconds: float) -> None:
+        """A point of a sampled attempt."""
+        self.extension_points.observe(seconds, (point, status, profile))
+
+    def plugin_run(self, plugin: str, point: str, status: str, seconds: float) -> None:
+        """A plugin of a sampled attempt."""
+        self.plugins.observe(seconds, (plugin, point, status))
+
+    def hinted(self, plugin: str, event: str, hint: str, seconds: float) -> None:
+        """A hint was asked."""
+        self.hints.observe(seconds, (plugin, event, hint))
+
+    def queue_incoming(self, queue: str, event: str) -> None:
+        """A pod entered a queue."""
+        self.incoming.add((queue, event))
+
+    def waited_on_permit(self, result: str, seconds: float) -> None:
+        """Permit's wait is over."""
+        self.permit_wait.observe(seconds, (result,))
+
+    def making_room(self, victims: int) -> None:
+        """A node was chosen to be freed of so many pods."""
+        self.victims.observe(victims)
+
+    def room_made(self, has_failed: bool, seconds: float) -> None:
+        """The victims are on their way, or one of them stays."""
+        result = ("error" if has_failed else "success",)
+        self.preemption_duration.observe(seconds, result)
+        self.preemptions.add(result)
+
+    def api_called(self, call_type: str, *, has_failed: bool, seconds: float) -> None:
+        """A request is over."""
+        labels = (call_type, "error" if has_failed else "success")
+        self.api_calls.add(labels)
+        self.api_call_duration.observe(seconds, labels)
+
+    def claim_created(self, *, has_failed: bool) -> None:
+        """A claim is there, or not."""
+        self.claims.add(("failure" if has_failed else "success",))
+
+    def event_handled(self, event: str, seconds: float) -> None:
+        """An event was taken in."""
+        self.event_handling.observe(seconds, (event,))
+
+    def _ended(self, result: str, profile: str, seconds: float) -> None:
+        """An attempt is over, with its binding where it had one."""
+        labels = (result, profile)
+        self.attempts.add(labels)
+        self.attempt_duration.observe(seconds, labels)
+
+    # -- read at the scrape --------------------------------------------------------------------------------
+
+    def collect(self) -> Iterator[Metric]:
+        """All families."""
+        for tally in (
+            self.attempts, self.attempt_duration, self.algorithm_duration, self.event_handling, self.extension_points,
+            self.plugins, self.sli_duration, self.pod_attempts, self.incoming, self.hints, self.permit_wait,
+            self.after_flush, self.victims, self.preemption_duration, self.preemptions,
+            self.api_calls, self.api_call_duration, self.claims,
+            self.group_attempts, self.group_attempt_duration, self.group_algorithm_duration,
+        ):  # fmt: skip
+            yield from tally.collect()
+        if self._scheduler is not None:
+            core = self._scheduler.core
+            yield goroutines(len(self._started))
+            yield preemption_attempts(core)
+            yield pending_pods(core)
+            yield cache_size(core)
+            yield unschedulable_pods(core)
+            yield inflight_events(core)
+            yield pending_calls(self._scheduler.pending_calls)
+
+
+def attempts_label(attempts: int) -> str:
+    """A number of attempts as a label; many are not told apart."""
+    return str(attempts) if attempts < MOST_ATTEMPTS_TOLD_APART else f"{MOST_ATTEMPTS_TOLD_APART}+"
+
+
+def counter(name: str, help_text: str, *labels: str) -> CounterTally:
+    """A counter with the scheduler's prefix."""
+    return CounterTally(PREFIX + name, help_text, labels)
+
+
+def histogram(name: str, help_text: str, bounds: Iterable[float], *labels: str) -> HistogramTally:
+    """A histogram with the scheduler's prefix."""
+    return HistogramTally(PREFIX + name, help_text, tuple(bounds), labels)

@@ -1,0 +1,62 @@
+"""The store as controllers use it: objects by kind, one call a verb, events on the side.
+
+Controllers hand in whole objects (copies of what the index holds, with fields replaced); out come the stored
+ones. Refusals are the store's own `StoreError`. Shared by all controllers and by the hollow kubelet.
+"""
+
+from berth_cluster.controllers.index import ObjectIndex
+from berth_cluster.controllers.kinds import resource_of
+from berth_cluster.controllers.meta import JsonObject, uid_of
+from berth_cluster.controllers.recorder import EventRecorder
+from berth_cluster.errors import StoreError
+from berth_cluster.store import Store
+
+
+class Client:
+    """The store, the index that follows it and the event recorder, in one hand."""
+
+    __slots__ = ("events", "index", "store")
+
+    def __init__(self, store: Store, index: ObjectIndex) -> None:
+        self.store = store
+        self.index = index
+        self.events = EventRecorder(store)
+
+    def create(self, kind: str, obj: JsonObject) -> JsonObject:
+        """Create an object in the namespace its metadata names."""
+        return self.store.create(resource_of(kind), _namespace(obj), obj)
+
+    def update(self, kind: str, obj: JsonObject) -> JsonObject:
+        """Write an object back; refused when somebody changed it since it was read."""
+        return self.store.update(resource_of(kind), _namespace(obj), _name(obj), obj)
+
+    def update_status(self, kind: str, obj: JsonObject) -> JsonObject:
+        """Write only the object's status back."""
+        return self.store.update(resource_of(kind), _namespace(obj), _name(obj), obj, subresource="status")
+
+    def finalize(self, namespace: JsonObject) -> JsonObject:
+        """Write only a namespace's `spec.finalizers` back."""
+        return self.store.update(resource_of("Namespace"), "", _name(namespace), namespace, subresource="finalize")
+
+    def delete(self, kind: str, obj: JsonObject, *, grace_s: int | None = None, policy: str = "Background") -> None:
+        """Delete exactly this object (by uid); that it is already gone is fine."""
+        options: JsonObject = {"preconditions": {"uid": uid_of(obj)}, "propagationPolicy": policy}
+        if grace_s is not None:
+            options["gracePeriodSeconds"] = grace_s
+        try:
+            self.store.delete(resource_of(kind), _namespace(obj), _name(obj), options)
+        except StoreError as error:
+            if error.status_code not in (404, 409):
+                raise
+
+    def pod_removed(self, pod: JsonObject) -> None:
+        """Tell the store that a pod's containers are gone, so that the object may go too."""
+        self.delete("Pod", pod, grace_s=0)
+
+
+def _namespace(obj: JsonObject) -> str:
+    return obj["metadata"].get("namespace") or ""
+
+
+def _name(obj: JsonObject) -> str:
+    return str(obj["metadata"].get("name", ""))

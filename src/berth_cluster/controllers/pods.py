@@ -1,0 +1,117 @@
+"""What controllers ask of pods: is it alive, is it ready, since when, which to delete first, and why it is ended.
+
+Pure functions over pods as JSON. Called by the controllers and by the hollow kubelet.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from berth_cluster.controllers.meta import (
+    JsonObject,
+    annotations_of,
+    find_condition,
+    format_time,
+    is_being_deleted,
+    new_controller_reference,
+    parse_time,
+    set_condition,
+)
+
+DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
+TERMINAL_PHASES = ("Succeeded", "Failed")
+_PHASE_RANK = {"Pending": 0, "Unknown": 1, "Running": 2}
+
+DeletionRank = tuple[bool, int, bool, int, int, float, int, float]
+
+
+def phase_of(pod: JsonObject) -> str:
+    """The pod's phase; a pod without one is Pending."""
+    return (pod.get("status") or {}).get("phase") or "Pending"
+
+
+def node_of(pod: JsonObject) -> str:
+    """The node the pod is bound to, or an empty string."""
+    return pod["spec"].get("nodeName") or ""
+
+
+def is_terminal(pod: JsonObject) -> bool:
+    """The pod has succeeded or failed: it will not run again."""
+    return phase_of(pod) in TERMINAL_PHASES
+
+
+def is_active(pod: JsonObject) -> bool:
+    """The pod runs or will: neither finished nor being deleted."""
+    return not is_terminal(pod) and not is_being_deleted(pod)
+
+
+def ready_since(pod: JsonObject) -> float | None:
+    """When the pod became ready, or None while it is not."""
+    condition = find_condition(pod, "Ready")
+    if condition is None or condition.get("status") != "True":
+        return None
+    return parse_time(condition.get("lastTransitionTime"))
+
+
+def restart_count(pod: JsonObject) -> int:
+    """The restarts of the pod's most restarted container."""
+    statuses = (pod.get("status") or {}).get("containerStatuses") or []
+    return max((status.get("restartCount", 0) for status in statuses), default=0)
+
+
+def pod_from_template(owner: JsonObject, api_version: str, kind: str, template: JsonObject) -> JsonObject:
+    """A pod as a controller makes it: the template's labels, annotations, finalizers and spec, and an owner."""
+    metadata: JsonObject = {
+        "generateName": f"{owner['metadata']['name']}-",
+        "namespace": owner["metadata"]["namespace"],
+    }
+    for name in ("labels", "annotations", "finalizers"):
+        given = (template.get("metadata") or {}).get(name)
+        if given:
+            metadata[name] = given.copy()
+    metadata["ownerReferences"] = [new_controller_reference(owner, api_version, kind)]
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]}
+
+
+def pods_to_delete(pods: Sequence[JsonObject], related: Sequence[JsonObject], count: int) -> list[JsonObject]:
+    """The `count` pods that are missed least, in upstream's order of preference.
+
+    Unassigned before assigned, then Pending, not ready, cheap by the deletion-cost annotation, on a node that
+    holds many of the `related` pods, ready for a short time, often restarted, young.
+    """
+    per_node = Counter(node_of(pod) for pod in related if is_active(pod))
+    return sorted(pods, key=lambda pod: _deletion_rank(pod, per_node[node_of(pod)]))[:count]
+
+
+def _deletion_rank(pod: JsonObject, neighbours: int) -> DeletionRank:
+    since_s = ready_since(pod)
+    return (
+        bool(node_of(pod)),
+        _PHASE_RANK.get(phase_of(pod), 0),
+        since_s is not None,
+        _deletion_cost(pod),
+        -neighbours,
+        -(since_s or 0.0),
+        -restart_count(pod),
+        -parse_time(pod["metadata"].get("creationTimestamp")),
+    )
+
+
+def _deletion_cost(pod: JsonObject) -> int:
+    text = annotations_of(pod).get(DELETION_COST, "0")
+    try:
+        return int(text)
+    except ValueError:
+        return 0
+
+
+def disrupted(pod: JsonObject, reason: str, message: str, now_s: float) -> JsonObject:
+    """The pod with the condition that says why it is about to be ended from outside."""
+    status = pod.get("status") or {}
+    condition = {
+        "type": "DisruptionTarget",
+        "status": "True",
+        "lastTransitionTime": format_time(now_s),
+        "reason": reason,
+        "message": message,
+    }
+    return {**pod, "status": {**status, "conditions": set_condition(status.get("conditions") or [], condition)}}

@@ -1,0 +1,124 @@
+"""The embedded cluster: store, API server, controllers and hollow nodes in one process.
+
+`EmbeddedCluster` is what `berth up`, `berth demo` and tests start and stop inside their event loop; without the
+server and the event loop, `make_controllers` over a store is the same cluster for a simulator.
+"""
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+
+from berth_cluster.controllers.client import Client
+from berth_cluster.controllers.controller import Controller
+from berth_cluster.controllers.deployment import DeploymentController
+from berth_cluster.controllers.device_taint_eviction import DeviceTaintEviction
+from berth_cluster.controllers.disruption import DisruptionController
+from berth_cluster.controllers.garbage import GarbageCollector
+from berth_cluster.controllers.job import JobController
+from berth_cluster.controllers.kinds import resource_of
+from berth_cluster.controllers.manager import ControllerManager
+from berth_cluster.controllers.namespaces import NamespaceController
+from berth_cluster.controllers.pod_gc import PodGarbageCollector
+from berth_cluster.controllers.pump import ControllerPump
+from berth_cluster.controllers.replicaset import ReplicaSetController
+from berth_cluster.controllers.resource_claims import ResourceClaimController
+from berth_cluster.controllers.statefulset import StatefulSetController
+from berth_cluster.controllers.taint_eviction import TaintEviction
+from berth_cluster.controllers.volume_protection import VolumeProtection
+from berth_cluster.controllers.volumes import VolumeController
+from berth_cluster.hollow.drivers import NodeDrivers, create_driver_objects
+from berth_cluster.hollow.heartbeat import NodeHeartbeat
+from berth_cluster.hollow.kubelet import HollowKubelet, KubeletSettings
+from berth_cluster.hollow.provisioner import HollowProvisioner
+from berth_cluster.hollow.template import NodeTemplate, node_object
+from berth_cluster.server import ApiServer
+from berth_cluster.store import Store
+
+
+class ClusterSettings(msgspec.Struct, frozen=True):
+    """What an embedded cluster consists of."""
+
+    nodes: int = 3
+    template: NodeTemplate = NodeTemplate()
+    kubelet: KubeletSettings = KubeletSettings()
+    heartbeat_s: float = 600.0  # between renewals of a node's lease; 0 for never
+    devices_per_node: int = 0  # published by a driver of the hollow nodes
+
+
+class EmbeddedCluster:
+    """A cluster that lives as long as the process; `host` and `port` are the API server's."""
+
+    __slots__ = ("_pump", "_server", "_settings", "manager", "store")
+
+    def __init__(
+        self,
+        settings: ClusterSettings,
+        directory: Path,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        token: str = "",
+    ) -> None:
+        self.store = Store(clock=lambda: datetime.now(UTC))
+        self.manager = ControllerManager(self.store)
+        self._settings = settings
+        self._server = ApiServer(self.store, directory, host=host, port=port, token=token)
+        self._pump: ControllerPump | None = None
+
+    @property
+    def url(self) -> str:
+        """Where the API server listens."""
+        return self._server.url
+
+    @property
+    def kubeconfig(self) -> Path:
+        """The file that lets a client in."""
+        return self._server.kubeconfig
+
+    async def start(self) -> None:
+        """Bring everything up; when this returns, the nodes are there and the server answers."""
+        self.manager.add(make_controllers(self.manager.client, self._settings))
+        create_driver_objects(self.store, self._settings.devices_per_node)
+        create_nodes(self.store, self._settings.template, self._settings.nodes)
+        await self._server.start()
+        self._pump = ControllerPump(self.store, self.manager)
+        self._pump.start()
+
+    async def stop(self) -> None:
+        """Take everything down again; safe to call twice."""
+        if self._pump is not None:
+            await self._pump.stop()
+            self._pump = None
+        await self._server.stop()
+
+
+def make_controllers(client: Client, settings: ClusterSettings) -> list[Controller]:
+    """All controllers of an embedded cluster, its kubelet and drivers included; DaemonSets and CronJobs have none."""
+    return [
+        DeploymentController(client),
+        ReplicaSetController(client),
+        JobController(client),
+        StatefulSetController(client),
+        DisruptionController(client),
+        ResourceClaimController(client),
+        DeviceTaintEviction(client),
+        VolumeController(client),
+        VolumeProtection(client),
+        HollowProvisioner(client),
+        NodeDrivers(client, settings.devices_per_node),
+        HollowKubelet(client, settings.kubelet),
+        TaintEviction(client),  # after the kubelet, which has its own word for pods that come to a tainted node
+        GarbageCollector(client),
+        PodGarbageCollector(client),
+        NamespaceController(client),
+        NodeHeartbeat(client, settings.heartbeat_s),
+    ]
+
+
+def create_nodes(store: Store, template: NodeTemplate, count: int, *, first: int = 0) -> None:
+    """Create `count` hollow nodes; numbers, on which names and addresses rest, begin at `first`."""
+    now_s = store.clock().timestamp()
+    nodes = resource_of("Node")
+    for index in range(first, first + count):
+        store.create(nodes, "", node_object(template, index, now_s))

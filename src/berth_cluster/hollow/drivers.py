@@ -1,0 +1,123 @@
+"""The drivers of hollow nodes: a CSI driver for volumes, and one that publishes devices.
+
+At the cluster's start come a CSIDriver and the default storage class `standard`, whose volumes are as local to a
+node as a disk in it, and, if nodes have devices, a device class. Each hollow node is then registered with both: a
+CSINode, and a ResourceSlice with its devices. Called by the embedded cluster.
+"""
+
+from berth_cluster.controllers.client import Client
+from berth_cluster.controllers.controller import KeyedController
+from berth_cluster.controllers.index import Change
+from berth_cluster.controllers.kinds import resource_of
+from berth_cluster.controllers.meta import JsonObject, annotations_of, uid_of
+from berth_cluster.hollow.template import HOLLOW_ANNOTATION
+from berth_cluster.storage_classes import DEFAULT_CLASS
+from berth_cluster.store import Store
+
+VOLUME_DRIVER = "volumes.berth.dev"
+TOPOLOGY_KEY = "kubernetes.io/hostname"
+STANDARD_CLASS = "standard"
+DEVICE_DRIVER = "gpu.berth.dev"
+EXTENDED_RESOURCE = "berth.dev/gpu"
+DEVICE_MEMORY = "16Gi"
+
+
+def create_driver_objects(store: Store, devices_per_node: int) -> None:
+    """Create what drivers bring along for the whole cluster."""
+    for kind, obj in _cluster_objects(devices_per_node):
+        if store.find(resource_of(kind), "", obj["metadata"]["name"]) is None:
+            store.create(resource_of(kind), "", obj)
+
+
+def _cluster_objects(devices_per_node: int) -> list[tuple[str, JsonObject]]:
+    metadata = {"name": STANDARD_CLASS, "annotations": {DEFAULT_CLASS: "true"}}
+    storage_class = {
+        "metadata": metadata,
+        "provisioner": VOLUME_DRIVER,
+        "reclaimPolicy": "Delete",
+        "volumeBindingMode": "WaitForFirstConsumer",
+    }
+    driver = {"metadata": {"name": VOLUME_DRIVER}, "spec": {"attachRequired": False}}
+    found: list[tuple[str, JsonObject]] = [("CSIDriver", driver), ("StorageClass", storage_class)]
+    if devices_per_node:
+        selector = {"cel": {"expression": f"device.driver == '{DEVICE_DRIVER}'"}}
+        spec = {"selectors": [selector], "extendedResourceName": EXTENDED_RESOURCE}
+        found.append(("DeviceClass", {"metadata": {"name": DEVICE_DRIVER}, "spec": spec}))
+    return found
+
+
+class NodeDrivers(KeyedController):
+    """Registers the drivers on each hollow node. A queue key is a node's name."""
+
+    __slots__ = ("_client", "_devices")
+
+    name = "node-drivers"
+
+    def __init__(self, client: Client, devices_per_node: int) -> None:
+        super().__init__()
+        self._client = client
+        self._devices = devices_per_node
+
+    def handle(self, change: Change) -> None:
+        """Look at a new hollow node, and again when one of its objects went (it may be an earlier node's)."""
+        metadata = change.obj["metadata"]
+        if change.kind == "Node" and change.type == "ADDED":
+            if annotations_of(change.obj).get(HOLLOW_ANNOTATION) == "true":
+                self.queue.add(metadata["name"])
+        elif change.type == "DELETED" and change.kind == "CSINode":
+            self.queue.add(metadata["name"])
+        elif change.type == "DELETED" and change.kind == "ResourceSlice":
+            self.queue.add((change.obj.get("spec") or {}).get("nodeName") or "")
+
+    def sync(self, key: str, now_s: float) -> None:
+        """Create what is missing of one node's objects."""
+        index = self._client.index
+        node = index.get("Node", key)
+        if node is None or annotations_of(node).get(HOLLOW_ANNOTATION) != "true":
+            return
+        if index.get("CSINode", key) is None:
+            self._client.create("CSINode", _csi_node(node))
+        if self._devices and index.get("ResourceSlice", _slice_name(key)) is None:
+            self._client.create("ResourceSlice", _resource_slice(node, self._devices))
+
+
+def _csi_node(node: JsonObject) -> JsonObject:
+    name = node["metadata"]["name"]
+    entry = {"name": VOLUME_DRIVER, "nodeID": name, "topologyKeys": [TOPOLOGY_KEY]}
+    return {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "CSINode",
+        "metadata": {"name": name, "ownerReferences": [_owner(node)]},
+        "spec": {"drivers": [entry]},
+    }
+
+
+def _slice_name(node_name: str) -> str:
+    return f"{node_name}-{DEVICE_DRIVER}"
+
+
+def _resource_slice(node: JsonObject, count: int) -> JsonObject:
+    name = node["metadata"]["name"]
+    devices = [
+        {
+            "name": f"gpu-{number}",
+            "attributes": {"index": {"int": number}, "model": {"string": "hollow-1"}},
+            "capacity": {"memory": {"value": DEVICE_MEMORY}},
+        }
+        for number in range(count)
+    ]
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceSlice",
+        "metadata": {"name": _slice_name(name), "ownerReferences": [{**_owner(node), "controller": True}]},
+        "spec": {
+            "driver": DEVICE_DRIVER,
+            "nodeName": name,
+            "pool": {"name": name, "generation": 1, "resourceSliceCount": 1},
+            "devices": devices,
+        },
+    }
+
+
+def _owner(node: JsonObject) -> JsonObject:
+    return {"apiVersion": "v1", "kind": "Node", "name": node["metadata"]["name"], "uid": uid_of(node)}

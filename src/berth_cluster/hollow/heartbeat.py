@@ -1,0 +1,68 @@
+"""Leases of hollow nodes: one per node in `kube-node-lease`, renewed now and then.
+
+Nobody in the embedded cluster declares nodes dead, so renewals are rare; an interval of 0 leaves them out, which
+lets a simulation come to rest. Driven by changes of nodes and by time.
+"""
+
+from berth_cluster.controllers.client import Client
+from berth_cluster.controllers.controller import KeyedController
+from berth_cluster.controllers.index import Change
+from berth_cluster.controllers.kinds import resource_of
+from berth_cluster.controllers.meta import JsonObject, annotations_of, format_micro_time, uid_of
+from berth_cluster.errors import StoreError
+from berth_cluster.hollow.template import HOLLOW_ANNOTATION
+
+NAMESPACE = "kube-node-lease"
+DURATION_S = 40
+
+
+class NodeHeartbeat(KeyedController):
+    """Creates and renews the nodes' leases."""
+
+    __slots__ = ("_client", "_interval_s")
+
+    name = "node-heartbeat"
+
+    def __init__(self, client: Client, interval_s: float) -> None:
+        super().__init__()
+        self._client = client
+        self._interval_s = interval_s
+
+    def handle(self, change: Change) -> None:
+        """Give a new hollow node its lease."""
+        is_new_node = change.kind == "Node" and change.type == "ADDED"
+        if is_new_node and annotations_of(change.obj).get(HOLLOW_ANNOTATION) == "true":
+            self.queue.add(change.obj["metadata"]["name"])
+
+    def sync(self, key: str, now_s: float) -> None:
+        """Create or renew one node's lease."""
+        node = self._client.index.get("Node", key)
+        if node is None:
+            return
+        store = self._client.store
+        lease = store.find(resource_of("Lease"), NAMESPACE, key)
+        if lease is None:
+            self._create(node, key, now_s)
+        else:
+            renewed = {**lease, "spec": {**lease["spec"], "renewTime": format_micro_time(now_s)}}
+            self._client.update("Lease", renewed)
+        if self._interval_s > 0:
+            self.queue.add_at(key, now_s + self._interval_s)
+
+    def _create(self, node: JsonObject, name: str, now_s: float) -> None:
+        owner = {"apiVersion": "v1", "kind": "Node", "name": name, "uid": uid_of(node)}
+        lease = {
+            "apiVersion": "coordination.k8s.io/v1",
+            "kind": "Lease",
+            "metadata": {"name": name, "namespace": NAMESPACE, "ownerReferences": [owner]},
+            "spec": {
+                "holderIdentity": name,
+                "leaseDurationSeconds": DURATION_S,
+                "renewTime": format_micro_time(now_s),
+            },
+        }
+        try:
+            self._client.create("Lease", lease)
+        except StoreError as error:
+            if error.reason != "AlreadyExists":
+                raise

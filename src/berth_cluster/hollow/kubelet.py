@@ -1,0 +1,269 @@
+"""One kubelet for all hollow nodes: admits the pods bound to them, "runs" them, ends them, removes them.
+
+Driven by changes of pods and nodes, and by time; writes pod statuses. For each pod the work is one look at what
+it is and what it should be next:
+
+    bound ──admit──▶ Running ──run time over──▶ Succeeded / Failed      (restartPolicy Never or OnFailure)
+      │                 │
+      └─rejected──▶ Failed (OutOfcpu, NodeAffinity, …)
+    being deleted ──grace over──▶ gone
+    Running, resources changed ──room──▶ Running with them, else PodResizePending   (see `resize`)
+
+A node is hollow when it carries the annotation `berth.dev/hollow: "true"`. Pods say how long they run with the
+annotation `berth.dev/run-seconds`, and how they end with `berth.dev/exit-code`.
+"""
+
+import logging
+
+import msgspec
+
+from berth.api import codec
+from berth.api.pod import Pod
+from berth.api.pod_resources import pod_requests
+from berth_cluster.controllers.client import Client
+from berth_cluster.controllers.controller import KeyedController
+from berth_cluster.controllers.index import Change
+from berth_cluster.controllers.meta import (
+    JsonObject,
+    annotations_of,
+    int_of,
+    is_being_deleted,
+    key_of,
+    parse_time,
+    uid_of,
+)
+from berth_cluster.controllers.pods import is_terminal, node_of, phase_of
+from berth_cluster.errors import StoreError
+from berth_cluster.hollow import pod_status, resize
+from berth_cluster.hollow.account import NodeAccount
+from berth_cluster.hollow.template import HOLLOW_ANNOTATION
+
+logger = logging.getLogger(__name__)
+
+COMPONENT = "kubelet"
+RUN_SECONDS = "berth.dev/run-seconds"
+EXIT_CODE = "berth.dev/exit-code"
+KILLED = 137
+
+
+class KubeletSettings(msgspec.Struct, frozen=True):
+    """How quickly things happen on hollow nodes."""
+
+    run_s: float = 2.0  # how long a pod of restartPolicy Never or OnFailure runs unless it says so itself
+    max_grace_s: float = 1.0  # a pod being deleted is gone after its grace period, or this if shorter
+    start_delay_s: float = 0.0  # from the binding to Running
+
+
+class HollowKubelet(KeyedController):
+    """Runs, or rather does not run, the pods of all hollow nodes."""
+
+    __slots__ = ("_bound_s", "_client", "_index", "_nodes", "_settings")
+
+    name = COMPONENT
+
+    def __init__(self, client: Client, settings: KubeletSettings | None = None) -> None:
+        super().__init__()
+        self._client = client
+        self._index = client.index
+        self._settings = settings or KubeletSettings()
+        self._nodes: dict[str, NodeAccount] = {}
+        self._bound_s: dict[str, float] = {}
+
+    # --- changes ---------------------------------------------------------------------------------------------
+
+    def handle(self, change: Change) -> None:
+        """Follow the nodes, and look at pods that are bound to them."""
+        if change.kind == "Pod":
+            self._handle_pod(change)
+        elif change.kind == "Node":
+            self._handle_node(change)
+
+    def _handle_pod(self, change: Change) -> None:
+        node_name = node_of(change.obj)
+        if not node_name or node_name not in self._nodes:
+            return
+        if change.type == "DELETED":
+            self._release(node_name, uid_of(change.obj))
+        else:
+            self.queue.add(key_of(change.obj))
+
+    def _handle_node(self, change: Change) -> None:
+        name = change.obj["metadata"]["name"]
+        if change.type == "DELETED" or annotations_of(change.obj).get(HOLLOW_ANNOTATION) != "true":
+            self._nodes.pop(name, None)
+            return
+        try:
+            node = codec.decode("Node", change.obj)
+        except codec.ObjectError as error:
+            logger.warning("hollow node set aside: %s", error)
+            return
+        account = self._nodes.get(name)
+        if account is not None:
+            account.refresh(node, change.obj)
+            self._retry_deferred(account)
+            return
+        self._nodes[name] = NodeAccount(node, change.obj)
+        for pod in self._index.on_node(name):
+            self.queue.add(key_of(pod))
+
+    def _release(self, node_name: str, uid: str) -> None:
+        self._bound_s.pop(uid, None)
+        account = self._nodes.get(node_name)
+        if account is not None:
+            account.remove(uid)
+            self._retry_deferred(account)
+
+    # --- one pod ---------------------------------------------------------------------------------------------
+
+    def sync(self, key: str, now_s: float) -> None:
+        """Do what is next for one pod."""
+        pod = self._index.get("Pod", key)
+        account = self._nodes.get(node_of(pod)) if pod is not None else None
+        if pod is None or account is None:
+            return
+        if is_being_deleted(pod):
+            self._terminate(pod, account, now_s)
+        elif is_terminal(pod):
+            self._release(node_of(pod), uid_of(pod))
+        elif uid_of(pod) not in account.pods:
+            self._start(pod, account, now_s)
+        else:
+            has_resized = self._resize(pod, account, now_s)
+            if not has_resized:  # else its own change brings it back
+                self._watch_over(pod, now_s)
+
+    def _start(self, pod: JsonObject, account: NodeAccount, now_s: float) -> None:
+        """Begin with a pod that is new here, after the delay that starting takes."""
+        start_s = self._bound_s.setdefault(uid_of(pod), now_s) + self._settings.start_delay_s
+        if now_s < start_s:
+            self.queue.add_at(key_of(pod), start_s)
+            return
+        try:
+            decoded: Pod = codec.decode("Pod", pod)
+        except codec.ObjectError as error:
+            self._reject(pod, "UnexpectedAdmissionError", str(error), now_s)
+            return
+        if phase_of(pod) == "Running":  # it ran before this kubelet began to look
+            pod_ip = (pod.get("status") or {}).get("podIP", "")
+            account.add(decoded, pod_requests(decoded), resize.given_by(pod["spec"]), pod_ip)
+            self._watch_over(pod, now_s)
+        else:
+            self._admit(pod, decoded, account, now_s)
+
+    def _admit(self, pod: JsonObject, decoded: Pod, account: NodeAccount, now_s: float) -> None:
+        requests = pod_requests(decoded)
+        rejection = account.check(decoded, (pod["spec"].get("os") or {}).get("name", ""), requests)
+        if rejection is not None:
+            self._reject(pod, rejection.reason, rejection.message, now_s)
+            return
+        pod_ip = account.add(decoded, requests, resize.given_by(pod["spec"])).pod_ip
+        try:
+            self._write(pod, pod_status.running(pod, pod_ip, account.host_ip, now_s))
+        except StoreError:
+            account.remove(uid_of(pod))  # nobody knows yet that it runs: try again from the start
+            raise
+
+    def _resize(self, pod: JsonObject, account: NodeAccount, now_s: float) -> bool:
+        """Give a pod the resources that its spec asks for now, if the node has them; say whether anything changed."""
+        uid, key, wanted = uid_of(pod), key_of(pod), resize.given_by(pod["spec"])
+        held = account.pods[uid]
+        if wanted == held.given and not resize.is_pending(pod):
+            return False
+        decoded: Pod = codec.decode("Pod", {name: value for name, value in pod.items() if name != "status"})
+        requests = pod_requests(decoded)
+        refused = resize.refusal(requests, account.allocatable, account.used_by_others(uid))
+        account.deferred.discard(key)
+        if refused is None:
+            account.remove(uid)
+            account.add(decoded, requests, wanted, held.pod_ip)
+            self._retry_deferred(account)
+        elif refused.reason == resize.DEFERRED:
+            account.deferred.add(key)
+        given = wanted if refused is None else held.given
+        status = resize.told(pod, given, refused, now_s)
+        if status == pod.get("status"):
+            return False
+        self._write(pod, status)
+        return True
+
+    def _retry_deferred(self, account: NodeAccount) -> None:
+        for key in account.deferred:
+            self.queue.add(key)
+
+    def _reject(self, pod: JsonObject, reason: str, message: str, now_s: float) -> None:
+        self._client.events.warning(COMPONENT, "Pod", pod, reason, message, now_s)
+        self._write(pod, pod_status.rejected(pod, reason, message, now_s))
+
+    def _watch_over(self, pod: JsonObject, now_s: float) -> None:
+        """End a running pod whose time is over, else come back when it will be."""
+        deadline_s = self._deadline(pod)
+        end_s = self._end_of_run(pod)
+        due_s = min(deadline_s, end_s)
+        if due_s == float("inf"):
+            return
+        if now_s < due_s:
+            self.queue.add_at(key_of(pod), due_s)
+        elif deadline_s <= end_s:
+            message = "Pod was active on the node longer than the specified deadline"
+            self._write(pod, pod_status.finished(pod, KILLED, now_s, "DeadlineExceeded", message))
+        else:
+            self._end_run(pod, now_s)
+
+    def _end_run(self, pod: JsonObject, now_s: float) -> None:
+        exit_code = _number(pod, EXIT_CODE, 0)
+        if exit_code and pod["spec"].get("restartPolicy") == "OnFailure":
+            status = pod["status"]
+            restarts = pod_status.total_restarts(pod) + 1
+            self._write(pod, pod_status.running(pod, status["podIP"], status["hostIP"], now_s, restarts))
+        else:
+            self._write(pod, pod_status.finished(pod, int(exit_code), now_s))
+
+    def _end_of_run(self, pod: JsonObject) -> float:
+        """When the pod's containers end by themselves; never, for pods that always restart."""
+        if pod["spec"].get("restartPolicy", "Always") == "Always":
+            return float("inf")
+        statuses = (pod.get("status") or {}).get("containerStatuses") or [{}]
+        started = ((statuses[0].get("state") or {}).get("running") or {}).get("startedAt")
+        return parse_time(started) + _number(pod, RUN_SECONDS, self._settings.run_s)
+
+    def _deadline(self, pod: JsonObject) -> float:
+        limit_s = pod["spec"].get("activeDeadlineSeconds")
+        started = (pod.get("status") or {}).get("startTime")
+        return parse_time(started) + float(limit_s) if limit_s is not None and started else float("inf")
+
+    def _terminate(self, pod: JsonObject, account: NodeAccount, now_s: float) -> None:
+        """Remove a pod that is being deleted once its (shortened) grace period is over."""
+        if uid_of(pod) in account.pods and not is_terminal(pod):
+            gone_s = self._gone_at(pod)
+            if now_s < gone_s:
+                self.queue.add_at(key_of(pod), gone_s)
+                return
+            if pod["metadata"].get("finalizers"):  # somebody still wants to read how it ended
+                self._write(pod, pod_status.finished(pod, KILLED, now_s))
+        self._release(node_of(pod), uid_of(pod))
+        if not _is_confirmed_gone(pod):
+            self._client.pod_removed(pod)
+
+    def _gone_at(self, pod: JsonObject) -> float:
+        grace_s = float(int_of(pod["metadata"], "deletionGracePeriodSeconds"))
+        asked_s = parse_time(pod["metadata"]["deletionTimestamp"]) - grace_s
+        return asked_s + min(grace_s, self._settings.max_grace_s)
+
+    def _write(self, pod: JsonObject, status: JsonObject) -> None:
+        self._client.update_status("Pod", {**pod, "status": status})
+
+
+def _is_confirmed_gone(pod: JsonObject) -> bool:
+    """The kubelet has already reported the pod's end; only finalizers keep the object."""
+    return int_of(pod["metadata"], "deletionGracePeriodSeconds", 1) == 0
+
+
+def _number(pod: JsonObject, annotation: str, default: float) -> float:
+    text = annotations_of(pod).get(annotation)
+    if text is None:
+        return default
+    try:
+        return float(text)
+    except ValueError:
+        logger.warning("pod %s: annotation %s: %r is not a number; using %s", key_of(pod), annotation, text, default)
+        return default

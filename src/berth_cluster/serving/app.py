@@ -1,0 +1,144 @@
+"""The API server's application: every request comes in here, is authenticated, routed and answered.
+
+It is one handler for aiohttp's low-level server rather than a table of routes: the paths of the Kubernetes API are
+regular, and a request that binds a pod should cost little more than the binding.
+"""
+
+import logging
+from collections.abc import Callable
+from http import HTTPStatus
+
+import msgspec
+from aiohttp import web
+
+from berth_cluster.errors import StoreError, method_not_allowed
+from berth_cluster.resource_types import BY_KEY
+from berth_cluster.serving import access, discovery, openapi
+from berth_cluster.serving.bodies import read_object, read_typed
+from berth_cluster.serving.handlers import Handlers
+from berth_cluster.serving.requests import Target, is_dry_run, no_such_path, parse_path
+from berth_cluster.serving.responses import error_response, json_response, success
+from berth_cluster.store import Store
+
+_log = logging.getLogger(__name__)
+
+HEALTH_NAMES = ("healthz", "livez", "readyz")
+HEALTH_PATHS = tuple(f"/{name}" for name in HEALTH_NAMES)
+
+
+class Application:
+    """Answers requests on one store."""
+
+    __slots__ = ("_gate", "_handlers", "_store", "address", "extra_paths")
+
+    def __init__(self, store: Store, token: str) -> None:
+        self._store = store
+        self._gate = access.Gate(token)
+        self._handlers = Handlers(store)
+        self.address = ""
+        # More paths for GET, for who runs the server (debug views); each gives a JSON value.
+        self.extra_paths: dict[str, Callable[[], object]] = {"/debug/bindings": self._bindings}
+
+    def stop(self) -> None:
+        """End the requests that would never end by themselves."""
+        self._handlers.stop()
+
+    async def __call__(self, request: web.BaseRequest) -> web.StreamResponse:
+        """Answer one request; whatever goes wrong becomes a Status."""
+        try:
+            return await self._answer(request)
+        except StoreError as error:
+            return error_response(error)
+        except web.HTTPException as error:
+            return error_response(
+                StoreError(error.status, HTTPStatus(error.status).phrase.replace(" ", ""), error.reason)
+            )
+        except ConnectionError:
+            raise
+        except Exception:
+            _log.exception("%s %s failed because of a bug in the API server", request.method, request.path)
+            return error_response(StoreError(500, "InternalError", "an error on the server prevented the request"))
+
+    async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
+        path = request.path
+        if path.startswith(HEALTH_PATHS) and path.split("/")[1] in HEALTH_NAMES:
+            return web.Response(text="ok")
+        self._gate.admit(request.headers.get("Authorization", ""))
+        if path.startswith(("/api/v1/", "/apis/")):
+            resource = _resource_path(path)
+            if resource is not None:
+                return await self._on_resource(resource, request)
+        if request.method not in ("GET", "HEAD"):
+            raise method_not_allowed()
+        return self._on_other(path.rstrip("/") or "/", request)
+
+    async def _on_resource(self, target: Target, request: web.BaseRequest) -> web.StreamResponse:
+        if target.plural in access.REVIEWS.get(target.group, {}) and request.method == "POST":
+            body = await read_object(request, access.REVIEWS[target.group][target.plural])
+            return json_response(access.review(self._gate, target.group, target.plural, body), 201)
+        if (target.group, target.plural) == ("", "bindings") and request.method == "POST":
+            return await self._post_binding(target, request)
+        kind = BY_KEY.get((target.group, target.plural))
+        if kind is None or kind.version != target.version:
+            raise no_such_path()
+        if kind.plural == "namespaces" and not kind.group and target.namespace:
+            raise no_such_path()
+        return await self._handlers.handle(kind, target, request)
+
+    async def _post_binding(self, target: Target, request: web.BaseRequest) -> web.Response:
+        body = await read_typed(request, "core/Binding")
+        name = (body.get("metadata") or {}).get("name")
+        if not name:
+            raise StoreError(422, "Invalid", 'Binding "" is invalid: metadata.name: Required value')
+        self._store.bind(target.namespace, name, body, dry_run=is_dry_run(request.query))
+        return success(code=201)
+
+    def _on_other(self, path: str, request: web.BaseRequest) -> web.Response:
+        accept = request.headers.get("Accept", "")
+        if path == "/version":
+            return json_response(discovery.version_info())
+        if path in ("/api", "/apis") and _wants_aggregated(accept):
+            return json_response(discovery.aggregated(core=path == "/api"), content_type=discovery.AGGREGATED)
+        if path == "/api":
+            return json_response(discovery.core_versions(self.address))
+        if path == "/apis":
+            return json_response(discovery.group_list())
+        if path.startswith(("/api/", "/apis/")):
+            return _group(path)
+        if path.startswith("/openapi/"):
+            return openapi.answer(path, accept)
+        if path in self.extra_paths:
+            return json_response(self.extra_paths[path]())
+        if path == "/":
+            return json_response({"paths": sorted(["/api", "/apis", "/version", *HEALTH_PATHS, *self.extra_paths])})
+        raise no_such_path()
+
+    def _bindings(self) -> object:
+        return {"kind": "BindingRecordList", "items": msgspec.to_builtins(self._store.bindings)}
+
+
+def _resource_path(path: str) -> Target | None:
+    """The target, or None for a path that names a group or version only."""
+    depth = path.strip("/").count("/")
+    if depth < (2 if path.startswith("/api/") else 3):
+        return None
+    return parse_path(path)
+
+
+def _wants_aggregated(accept: str) -> bool:
+    return "as=APIGroupDiscoveryList" in accept and "v=v2" in accept.replace("v=v2beta1", "")
+
+
+def _group(path: str) -> web.Response:
+    parts = path.strip("/").split("/")
+    if parts[0] == "api" and len(parts) == 2:
+        found = discovery.resource_list("", parts[1])
+    elif len(parts) == 2 and parts[1] in discovery.groups():
+        found = discovery.api_group(parts[1])
+    elif len(parts) == 3:
+        found = discovery.resource_list(parts[1], parts[2])
+    else:
+        found = None
+    if found is None:
+        raise no_such_path()
+    return json_response(found)

@@ -1,0 +1,133 @@
+"""Request bodies: read, decoded, and checked to be what the path says they are."""
+
+import json
+from collections import Counter
+from typing import Any
+
+from aiohttp import web
+
+from berth_cluster.errors import StoreError, bad_request
+from berth_cluster.field_checks import FieldCheck
+from berth_cluster.resource_types import ResourceType
+from berth_cluster.schema import message_of, messages
+from berth_cluster.serving.negotiation import decode_body
+from berth_cluster.serving.requests import whole
+from berth_cluster.watch import Object
+
+MAX_BODY_BYTES = 3 * 1024 * 1024
+
+
+async def read_json(request: web.BaseRequest, what: str) -> Any:
+    """The body as JSON values."""
+    body = await _read(request)
+    if not body:
+        raise bad_request(f"{what}: the request has no body")
+    return decode_body(body, request.headers.get("Content-Type", ""), what)
+
+
+async def read_object(request: web.BaseRequest, what: str) -> Object:
+    """The body as a JSON object."""
+    value = await read_json(request, what)
+    if not isinstance(value, dict):
+        raise bad_request(f"{what}: expected a JSON object, not {type(value).__name__}")
+    return value
+
+
+async def read_typed(request: web.BaseRequest, type_name: str) -> Object:
+    """The body as an object of a type that is no stored kind, such as `core/Binding`."""
+    return _checked(await read_object(request, type_name.partition("/")[2]), type_name)
+
+
+def _checked(obj: Object, type_name: str) -> Object:
+    FieldCheck(type_name.partition("/")[2], "v1").run(messages()[type_name], obj)
+    return obj
+
+
+async def read_body(kind: ResourceType, request: web.BaseRequest, subresource: str = "") -> tuple[Object, list[str]]:
+    """An object of a kind, and warnings about fields that it does not have."""
+    obj = await read_object(request, kind.kind)
+    if subresource == "scale":
+        return obj, []
+    _check_type(kind, obj)
+    return obj, await _check_fields(kind, obj, request)
+
+
+async def read_patch(kind: ResourceType, request: web.BaseRequest, subresource: str = "") -> tuple[Any, list[str]]:
+    """A patch, and warnings about fields that the kind does not have."""
+    patch = await read_json(request, "patch")
+    if subresource == "scale" or not isinstance(patch, dict):
+        return patch, []
+    return patch, await _check_fields(kind, patch, request, partial=True)
+
+
+async def _check_fields(
+    kind: ResourceType, obj: Object, request: web.BaseRequest, *, partial: bool = False
+) -> list[str]:
+    """Unknown and duplicate fields: an error, a warning or nothing, as the request's `fieldValidation` says."""
+    wanted = request.query.get("fieldValidation", "Warn")
+    if wanted not in ("Strict", "Warn", "Ignore"):
+        raise bad_request(
+            f'fieldValidation: Unsupported value: "{wanted}": supported values: "Ignore", "Strict", "Warn"'
+        )
+    message = message_of(kind.group, kind.version, kind.kind)
+    if message is None:
+        return []
+    found = [
+        f'unknown field "{path}"' for path in FieldCheck(kind.kind, kind.version, partial=partial).run(message, obj)
+    ]
+    if "fieldValidation" in request.query and wanted != "Ignore":
+        found.extend(f'duplicate field "{path}"' for path in duplicates(await _read(request)))
+    if found and wanted == "Strict":
+        why = f"strict decoding error: {', '.join(found)}"
+        raise bad_request(f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}: {why}')
+    return found if wanted == "Warn" else []
+
+
+def duplicates(body: bytes) -> list[str]:
+    """The names that occur twice in one object of a JSON body."""
+    found: list[str] = []
+
+    def note(pairs: list[tuple[str, Any]]) -> None:
+        names = [name for name, _ in pairs]
+        if len(set(names)) != len(names):
+            found.extend(name for name, count in Counter(names).items() if count > 1)
+
+    try:
+        json.loads(body, object_pairs_hook=note)
+    except (ValueError, RecursionError):
+        return []  # not JSON; the decoder has spoken already
+    return found
+
+
+async def delete_options(request: web.BaseRequest) -> Object:
+    """The DeleteOptions in the body and the query."""
+    body = await _read(request)
+    options: Any = decode_body(body, request.headers.get("Content-Type", ""), "DeleteOptions") if body else {}
+    if not isinstance(options, dict):
+        raise bad_request("DeleteOptions must be a JSON object")
+    query = request.query
+    if "gracePeriodSeconds" in query:
+        options.setdefault("gracePeriodSeconds", whole(query, "gracePeriodSeconds"))
+    if "propagationPolicy" in query:
+        options.setdefault("propagationPolicy", query["propagationPolicy"])
+    return _checked(options, "meta/DeleteOptions")
+
+
+async def _read(request: web.BaseRequest) -> bytes:
+    try:
+        return await request.read()
+    except web.HTTPRequestEntityTooLarge:
+        message = f"Request entity too large: limit is {MAX_BODY_BYTES}"
+        raise StoreError(413, "RequestEntityTooLarge", message) from None
+
+
+def _check_type(kind: ResourceType, obj: Object) -> None:
+    said_kind, said_version = obj.get("kind"), obj.get("apiVersion")
+    if said_kind not in (None, "", kind.kind):
+        raise bad_request(
+            f"the object provided is unrecognized (must be of type {kind.kind}): it says kind {said_kind!r}"
+        )
+    if said_version not in (None, "", kind.api_version):
+        raise bad_request(
+            f"the API version in the data ({said_version}) does not match the expected API version ({kind.api_version})"
+        )

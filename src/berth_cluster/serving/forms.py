@@ -1,0 +1,107 @@
+"""The three forms in which objects leave the server: whole, as table rows, or as metadata only."""
+
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
+from types import MappingProxyType
+from typing import Any, Protocol
+
+from berth_cluster.resource_types import ResourceType
+from berth_cluster.serving.responses import encode, encoded_list
+from berth_cluster.serving.watching import Liner, plain_line
+from berth_cluster.tables.table import make_table
+from berth_cluster.watch import Entry, Object, WatchEvent
+
+Query = Mapping[str, str]
+Clock = Callable[[], datetime]
+
+
+class Form(Protocol):
+    """How objects are encoded."""
+
+    is_table: bool
+
+    def one(self, kind: ResourceType, entry: Entry, query: Query, now: datetime) -> bytes:
+        """A single object."""
+        ...
+
+    def many(
+        self, kind: ResourceType, entries: Iterable[Entry], meta: dict[str, Any], query: Query, now: datetime
+    ) -> bytes:
+        """A list."""
+        ...
+
+    def liner(self, kind: ResourceType, query: Query, clock: Clock) -> Liner:
+        """What encodes the events of one watch."""
+        ...
+
+
+class _Whole:
+    is_table = False
+
+    def one(self, _kind: ResourceType, entry: Entry, _query: Query, _now: datetime) -> bytes:
+        return entry.encoded
+
+    def many(
+        self, kind: ResourceType, entries: Iterable[Entry], meta: dict[str, Any], _query: Query, _now: datetime
+    ) -> bytes:
+        return encoded_list(kind, meta, (entry.encoded for entry in entries))
+
+    def liner(self, _kind: ResourceType, _query: Query, _clock: Clock) -> Liner:
+        return plain_line
+
+
+class _Table:
+    is_table = True
+
+    def one(self, kind: ResourceType, entry: Entry, query: Query, now: datetime) -> bytes:
+        meta = {"resourceVersion": entry.obj["metadata"].get("resourceVersion", "")}
+        return self.many(kind, (entry,), meta, query, now)
+
+    def many(
+        self, kind: ResourceType, entries: Iterable[Entry], meta: dict[str, Any], query: Query, now: datetime
+    ) -> bytes:
+        return encode(make_table(kind, [entry.obj for entry in entries], meta, query.get("includeObject", ""), now))
+
+    def liner(self, kind: ResourceType, query: Query, clock: Clock) -> Liner:
+        include = query.get("includeObject", "")
+        with_columns = True
+
+        def line(event: WatchEvent) -> bytes:
+            # Only the first event of a watch defines the columns, as upstream.
+            nonlocal with_columns
+            meta = {"resourceVersion": event.object["metadata"]["resourceVersion"]}
+            table = make_table(kind, [event.object], meta, include, clock())
+            if not with_columns:
+                table["columnDefinitions"] = None
+            with_columns = False
+            return encode({"type": event.type, "object": table})
+
+        return line
+
+
+class _MetadataOnly:
+    is_table = False
+
+    def one(self, _kind: ResourceType, entry: Entry, _query: Query, _now: datetime) -> bytes:
+        return encode(metadata_only(entry.obj))
+
+    def many(
+        self, _kind: ResourceType, entries: Iterable[Entry], meta: dict[str, Any], _query: Query, _now: datetime
+    ) -> bytes:
+        items = [metadata_only(entry.obj) for entry in entries]
+        return encode(
+            {"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": meta, "items": items}
+        )
+
+    def liner(self, _kind: ResourceType, _query: Query, _clock: Clock) -> Liner:
+        return lambda event: encode({"type": event.type, "object": metadata_only(event.object)})
+
+
+def metadata_only(obj: Object) -> Object:
+    """An object's PartialObjectMetadata."""
+    return {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": obj["metadata"]}
+
+
+FORMS: Mapping[str, Form] = MappingProxyType(
+    {"object": _Whole(), "Table": _Table(), "PartialObjectMetadata": _MetadataOnly()}
+)

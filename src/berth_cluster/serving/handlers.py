@@ -1,0 +1,244 @@
+"""The verbs on stored resources: one method for each, from a parsed request to an answer.
+
+The application (`app`) has done authentication and routing; what is refused here is raised as `StoreError`.
+"""
+
+from typing import Any
+
+from aiohttp import web
+
+from berth_cluster.errors import StoreError, bad_request, method_not_allowed, not_found
+from berth_cluster.metadata import parse_revision
+from berth_cluster.patches import STRATEGIC_MERGE_PATCH
+from berth_cluster.resource_types import PODS, ResourceType
+from berth_cluster.serving import continuation
+from berth_cluster.serving.bodies import delete_options, read_body, read_patch, read_typed
+from berth_cluster.serving.forms import FORMS, Form
+from berth_cluster.serving.negotiation import wanted_form
+from berth_cluster.serving.requests import ListOptions, Target, is_dry_run, list_options, no_such_path
+from berth_cluster.serving.responses import add_warnings, bytes_response, json_response, list_meta, success
+from berth_cluster.serving.watching import WatchStream
+from berth_cluster.store import Store
+from berth_cluster.watch import Entry, Object
+
+# Kinds whose deletion answers with the object rather than with a Status.
+_RETURNED_WHEN_DELETED = frozenset(
+    {"pods", "services", "serviceaccounts", "persistentvolumes", "persistentvolumeclaims", "resourcequotas"}
+)
+_TOO_LARGE_RETRY_S = 1
+# Subresources of pods that a kubelet serves from containers.
+_NEED_CONTAINERS = frozenset({"attach", "exec", "log", "portforward", "proxy"})
+
+
+class Handlers:
+    """Carries out requests on a store."""
+
+    __slots__ = ("_store", "_streams")
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._streams: set[WatchStream] = set()
+
+    def stop(self) -> None:
+        """End all watches."""
+        for stream in tuple(self._streams):
+            stream.stop()
+
+    async def handle(self, kind: ResourceType, target: Target, request: web.BaseRequest) -> web.StreamResponse:
+        """Carry out one request."""
+        if target.subresource and target.subresource not in kind.subresources:
+            raise self._no_subresource(kind, target)
+        if not target.name:
+            return await self._on_collection(kind, target, request)
+        if kind.namespaced and not target.namespace:
+            raise no_such_path()
+        method = request.method
+        if method == "GET":
+            return self._get(kind, target, request)
+        if method == "PUT":
+            return await self._update(kind, target, request)
+        if method == "PATCH":
+            return await self._patch(kind, target, request)
+        if method == "DELETE" and not target.subresource:
+            return await self._delete(kind, target, request)
+        if method == "POST" and target.subresource:
+            return await self._act(kind, target, request)
+        raise method_not_allowed()
+
+    async def _on_collection(self, kind: ResourceType, target: Target, request: web.BaseRequest) -> web.StreamResponse:
+        if request.method == "POST" and (target.namespace or not kind.namespaced):
+            return await self._create(kind, target, request)
+        if request.method == "DELETE" and (target.namespace or not kind.namespaced):
+            return await self._delete_collection(kind, target, request)
+        if request.method != "GET":
+            raise method_not_allowed()
+        options = list_options(request.query)
+        return (
+            await self._watch(kind, target, options, request)
+            if options.watch
+            else self._list(kind, target, options, request)
+        )
+
+    def _no_subresource(self, kind: ResourceType, target: Target) -> StoreError:
+        """What people try on pods that are said to run is refused in words."""
+        if kind is not PODS or target.subresource not in _NEED_CONTAINERS:
+            return no_such_path()
+        self._store.entry(kind, target.namespace, target.name)
+        why = f'pod "{target.name}" has no {target.subresource}: hollow nodes run no containers'
+        return StoreError(501, "NotImplemented", why)
+
+    # --- reading -------------------------------------------------------------------------------------------------
+
+    def _get(self, kind: ResourceType, target: Target, request: web.BaseRequest) -> web.Response:
+        if target.subresource in ("binding", "eviction", "finalize"):
+            raise method_not_allowed()
+        form = _form(request)
+        if target.subresource == "scale":
+            return json_response(self._store.get(kind, target.namespace, target.name, "scale"))
+        entry = self._store.shown_entry(kind, target.namespace, target.name)
+        return bytes_response(form.one(kind, entry, request.query, self._store.clock()))
+
+    def _list(self, kind: ResourceType, target: Target, options: ListOptions, request: web.BaseRequest) -> web.Response:
+        after = continuation.decode_token(options.continue_token) if options.continue_token else None
+        revision = after.revision if after else self._list_revision(options)
+        entries = self._store.entries(kind, target.namespace, options.label_selector, options.field_selector, revision)
+        page = continuation.cut(entries, revision, options.limit, after)
+        # How many remain is only known when no selector hides some of them.
+        remaining = None if options.label_selector or options.field_selector else page.remaining
+        meta = list_meta(revision, page.continue_token, remaining)
+        return bytes_response(_form(request).many(kind, page.entries, meta, request.query, self._store.clock()))
+
+    def _list_revision(self, options: ListOptions) -> int:
+        asked = _revision_in(options)
+        self._refuse_future(asked)
+        if options.resource_version_match == "Exact":
+            return asked
+        return self._store.revision
+
+    def _refuse_future(self, asked: int) -> None:
+        current = self._store.revision
+        if asked <= current:
+            return
+        message = f"Too large resource version: {asked}, current: {current}"
+        cause = {"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}
+        raise StoreError(504, "Timeout", message, {"causes": [cause], "retryAfterSeconds": _TOO_LARGE_RETRY_S})
+
+    async def _watch(
+        self, kind: ResourceType, target: Target, options: ListOptions, request: web.BaseRequest
+    ) -> web.StreamResponse:
+        self._refuse_future(_revision_in(options))
+        form = _form(request)
+        fields = options.field_selector
+        if target.name:
+            fields = ",".join(part for part in (fields, f"metadata.name={target.name}") if part)
+        since = "" if options.send_initial_events else options.resource_version
+        watch = self._store.watch(kind, target.namespace, options.label_selector, fields, since)
+        liner = form.liner(kind, request.query, self._store.clock)
+        stream = WatchStream(kind, watch, options, request, lambda: self._store.revision, liner, form.is_table)
+        self._streams.add(stream)
+        try:
+            return await stream.run()
+        finally:
+            self._streams.discard(stream)
+
+    # --- writing -------------------------------------------------------------------------------------------------
+
+    async def _create(self, kind: ResourceType, target: Target, request: web.BaseRequest) -> web.Response:
+        body, warnings = await read_body(kind, request)
+        made = self._store.create(kind, target.namespace, body, dry_run=is_dry_run(request.query))
+        return self._answer(kind, made, request, 201, warnings)
+
+    async def _update(self, kind: ResourceType, target: Target, request: web.BaseRequest) -> web.Response:
+        if target.subresource in ("binding", "eviction"):
+            raise method_not_allowed()
+        body, warnings = await read_body(kind, request, target.subresource)
+        written = self._store.update(
+            kind, target.namespace, target.name, body, target.subresource, dry_run=is_dry_run(request.query)
+        )
+        return self._answer(kind, written, request, 200, warnings)
+
+    async def _patch(self, kind: ResourceType, target: Target, request: web.BaseRequest) -> web.Response:
+        content_type = request.headers.get("Content-Type", "")
+        patch, warnings = await read_patch(kind, request, target.subresource)
+        if content_type.startswith("application/apply-patch"):
+            return self._apply(kind, target, request, patch, warnings)
+        patched = self._store.patch(
+            kind,
+            target.namespace,
+            target.name,
+            patch,
+            content_type,
+            target.subresource,
+            dry_run=is_dry_run(request.query),
+        )
+        return self._answer(kind, patched, request, 200, warnings)
+
+    def _apply(
+        self, kind: ResourceType, target: Target, request: web.BaseRequest, applied: Any, warnings: list[str]
+    ) -> web.Response:
+        """Server-side apply, without field owners: create what is not there, merge into what is."""
+        if not isinstance(applied, dict):
+            raise bad_request("an apply patch must be an object")
+        dry_run = is_dry_run(request.query)
+        (applied.get("metadata") or {}).pop("managedFields", None)
+        if self._store.find(kind, target.namespace, target.name) is None:
+            if target.subresource:
+                raise not_found(kind.plural, kind.group, target.name)
+            applied["metadata"] = {**(applied.get("metadata") or {}), "name": target.name}
+            made = self._store.create(kind, target.namespace, applied, dry_run=dry_run)
+            return self._answer(kind, made, request, 201, warnings)
+        patched = self._store.patch(
+            kind, target.namespace, target.name, applied, STRATEGIC_MERGE_PATCH, target.subresource, dry_run=dry_run
+        )
+        return self._answer(kind, patched, request, 200, warnings)
+
+    async def _delete(self, kind: ResourceType, target: Target, request: web.BaseRequest) -> web.Response:
+        options = await delete_options(request)
+        dry_run = is_dry_run(request.query) or options.get("dryRun") == ["All"]
+        gone = self._store.delete(kind, target.namespace, target.name, options, dry_run=dry_run)
+        remains = self._store.find(kind, target.namespace, target.name) is not None and not dry_run
+        if remains or kind.plural in _RETURNED_WHEN_DELETED:
+            return json_response(gone)
+        return success(kind, gone["metadata"])
+
+    async def _delete_collection(self, kind: ResourceType, target: Target, request: web.BaseRequest) -> web.Response:
+        options = list_options(request.query)
+        gone = self._store.delete_collection(
+            kind,
+            target.namespace,
+            options.label_selector,
+            options.field_selector,
+            await delete_options(request),
+            dry_run=is_dry_run(request.query),
+        )
+        entries = [Entry(obj, 0) for obj in gone]
+        meta = list_meta(self._store.revision)
+        return bytes_response(FORMS["object"].many(kind, entries, meta, {}, self._store.clock()))
+
+    async def _act(self, kind: ResourceType, target: Target, request: web.BaseRequest) -> web.Response:
+        """POST to a pod's binding or eviction."""
+        if kind is not PODS or target.subresource not in ("binding", "eviction"):
+            raise method_not_allowed()
+        is_binding = target.subresource == "binding"
+        body = await read_typed(request, "core/Binding" if is_binding else "policy/Eviction")
+        act = self._store.bind if is_binding else self._store.evict
+        act(target.namespace, target.name, body, dry_run=is_dry_run(request.query))
+        return success(code=201)
+
+    def _answer(
+        self, kind: ResourceType, obj: Object, request: web.BaseRequest, status: int, warnings: list[str]
+    ) -> web.Response:
+        if obj.get("kind") == "Scale":
+            return json_response(obj, status)
+        body = _form(request).one(kind, Entry(obj, 0), request.query, self._store.clock())
+        response = bytes_response(body, status)
+        add_warnings(response, warnings)
+        return response
+
+
+def _form(request: web.BaseRequest) -> Form:
+    return FORMS[wanted_form(request.headers.get("Accept", ""))]
+
+
+def _revision_in(options: ListOptions) -> int:
+    return parse_revision(options.resource_version)

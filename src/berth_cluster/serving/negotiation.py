@@ -1,0 +1,58 @@
+"""Which form of an answer a client wants, and in which format it sent its body.
+
+Only JSON is written; bodies may also be YAML, or protobuf for the kinds that have a schema for it.
+"""
+
+from typing import Any, Literal
+
+import msgspec
+import yaml
+
+from berth.api.yaml_census import UnreasonableYAML
+from berth_cluster import protobuf
+from berth_cluster.errors import StoreError, bad_request
+from berth_cluster.serving.yaml_bodies import load_yaml
+
+Form = Literal["object", "Table", "PartialObjectMetadata"]
+
+PROTOBUF = "application/vnd.kubernetes.protobuf"
+_JSON_TYPES = ("application/json", "application/*", "*/*", "", "application/yaml")
+
+
+def wanted_form(accept: str) -> Form:
+    """The first form in an Accept header that this server can give."""
+    if not accept or accept == "application/json":
+        return "object"
+    for choice in accept.split(","):
+        media_type, parameters = _parse(choice)
+        if media_type not in _JSON_TYPES:
+            continue
+        form = parameters.get("as")
+        if form is None:
+            return "object"
+        if form == "Table" and parameters.get("v") == "v1":
+            return "Table"
+        if form in ("PartialObjectMetadata", "PartialObjectMetadataList") and parameters.get("v") == "v1":
+            return "PartialObjectMetadata"
+    message = "only the following media types are accepted: application/json"
+    raise StoreError(406, "NotAcceptable", message)
+
+
+def _parse(choice: str) -> tuple[str, dict[str, str]]:
+    media_type, *rest = (part.strip() for part in choice.split(";"))
+    return media_type, dict(part.split("=", 1) for part in rest if "=" in part)
+
+
+def decode_body(body: bytes, content_type: str, what: str) -> Any:
+    """The body as plain JSON values; `what` names in messages what was expected."""
+    media_type = content_type.partition(";")[0].strip()
+    if media_type == PROTOBUF:
+        return protobuf.decode(body)
+    try:
+        if media_type in ("application/yaml", "text/yaml", "application/apply-patch+yaml"):
+            return load_yaml(body)
+        return msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, yaml.YAMLError, UnreasonableYAML) as error:
+        raise bad_request(f"{what}: the body cannot be read as {media_type or 'JSON'}: {error}") from None
+    except RecursionError:
+        raise bad_request(f"{what}: the body is nested too deeply") from None

@@ -1,0 +1,199 @@
+"""OpenAPI documents made from the schemas: v3 by group and version as JSON, v2 in one as JSON or protobuf.
+
+kubectl reads them to learn that the server checks fields itself (`fieldValidation`), and for `kubectl explain`.
+"""
+
+from collections.abc import Iterable
+from functools import lru_cache
+from hashlib import sha256
+from types import MappingProxyType
+from typing import Any
+
+from aiohttp import web
+
+from berth_cluster.resource_types import RESOURCE_TYPES, ResourceType
+from berth_cluster.schema import FILES, Field, Message, message_of, messages
+from berth_cluster.serving.discovery import GIT_VERSION
+from berth_cluster.serving.openapi_protobuf import ASKED_TYPE, MEDIA_TYPE, encode_document
+from berth_cluster.serving.requests import no_such_path
+from berth_cluster.serving.responses import bytes_response, encode, json_response
+from berth_cluster.strategic import merge_key
+
+Json = dict[str, Any]
+
+_V2_PATH = "/openapi/v2"
+_V3_PATH = "/openapi/v3"
+_FORMATS: MappingProxyType[str, Json] = MappingProxyType(
+    {
+        "any": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
+        "bool": {"type": "boolean"},
+        "bytes": {"type": "string", "format": "byte"},
+        "double": {"type": "number", "format": "double"},
+        "Duration": {"type": "string"},
+        "int32": {"type": "integer", "format": "int32"},
+        "int64": {"type": "integer", "format": "int64"},
+        "IntOrString": {"type": "string", "format": "int-or-string"},
+        "MicroTime": {"type": "string", "format": "date-time"},
+        "Quantity": {"type": "string"},
+        "string": {"type": "string"},
+        "Time": {"type": "string", "format": "date-time"},
+    }
+)
+# HTTP method -> the name of the action, on a collection and on one object
+_ON_COLLECTION = (("get", "list"), ("post", "post"), ("delete", "deletecollection"))
+_ON_OBJECT = (("get", "get"), ("put", "put"), ("patch", "patch"), ("delete", "delete"))
+
+
+def answer(path: str, accept: str) -> web.Response:
+    """One of the documents."""
+    if path == _V2_PATH:
+        if (ASKED_TYPE in accept or MEDIA_TYPE in accept) and "application/json" not in accept:
+            return web.Response(body=_v2_protobuf(), headers={"Content-Type": MEDIA_TYPE})
+        return bytes_response(encode(_v2()))
+    if path == _V3_PATH:
+        return json_response({"paths": {name: _link(name) for name in _groups()}})
+    document = _v3(path.removeprefix(_V3_PATH + "/"))
+    if document is None:
+        raise no_such_path()
+    return bytes_response(document)
+
+
+def _groups() -> dict[str, tuple[str, str]]:
+    """The v3 documents: path -> (group, version)."""
+    places = sorted({(kind.group, kind.version) for kind in RESOURCE_TYPES})
+    return {f"apis/{group}/{version}" if group else f"api/{version}": (group, version) for group, version in places}
+
+
+def _link(name: str) -> Json:
+    return {"serverRelativeURL": f"{_V3_PATH}/{name}?hash={_fingerprint()}"}
+
+
+@lru_cache(maxsize=1)
+def _fingerprint() -> str:
+    """Changes whenever a document may have changed, so that clients can cache them."""
+    return sha256(repr((GIT_VERSION, RESOURCE_TYPES, messages())).encode()).hexdigest().upper()
+
+
+@lru_cache(maxsize=64)
+def _v3(name: str) -> bytes | None:
+    place = _groups().get(name)
+    if place is None:
+        return None
+    kinds = [kind for kind in RESOURCE_TYPES if (kind.group, kind.version) == place]
+    refs = "#/components/schemas/"
+    definitions = _definitions(kinds, refs, version=3)
+    return encode(
+        {
+            "openapi": "3.0.0",
+            "info": {"title": "Kubernetes", "version": GIT_VERSION},
+            "paths": _paths(kinds, version=3),
+            "components": {"schemas": definitions},
+        }
+    )
+
+
+@lru_cache(maxsize=1)
+def _v2_protobuf() -> bytes:
+    return encode_document(_v2())
+
+
+@lru_cache(maxsize=1)
+def _v2() -> Json:
+    return {
+        "swagger": "2.0",
+        "info": {"title": "Kubernetes", "version": GIT_VERSION},
+        "paths": _paths(RESOURCE_TYPES, version=2),
+        "definitions": _definitions(RESOURCE_TYPES, "#/definitions/", version=2),
+    }
+
+
+def _definitions(kinds: Iterable[ResourceType], refs: str, version: int) -> Json:
+    """The schemas of the kinds and of everything they are made of."""
+    waiting: list[str] = ["meta/DeleteOptions", "meta/Status"]
+    for kind in kinds:
+        message = message_of(kind.group, kind.version, kind.kind)
+        if message is not None:
+            waiting.append(message.name)
+    definitions: Json = {}
+    while waiting:
+        message = messages()[waiting.pop()]
+        if _full_name(message.name) in definitions:
+            continue
+        definitions[_full_name(message.name)] = _definition(message, refs, version)
+        waiting.extend(field.type for field in message.fields.values() if not field.is_scalar)
+    return dict(sorted(definitions.items()))
+
+
+def _full_name(name: str) -> str:
+    """`core/PodSpec` as upstream's documents call it."""
+    file, _, short = name.partition("/")
+    if file == "meta":
+        return f"io.k8s.apimachinery.pkg.apis.meta.v1.{short}"
+    group, version = FILES[file]
+    return f"io.k8s.api.{group.partition('.')[0] or 'core'}.{version}.{short}"
+
+
+def _definition(message: Message, refs: str, version: int) -> Json:
+    properties = {name: _property(message, field, refs, version) for name, field in sorted(message.fields.items())}
+    definition: Json = {"description": "", "type": "object"}
+    if message.is_kind:
+        group, group_version = FILES[message.name.partition("/")[0]]
+        properties["apiVersion"] = {"type": "string", "description": ""}
+        properties["kind"] = {"type": "string", "description": ""}
+        if not message.name.startswith("meta/"):
+            definition["x-kubernetes-group-version-kind"] = [
+                {"group": group, "version": group_version, "kind": message.short_name}
+            ]
+    definition["properties"] = properties
+    return definition
+
+
+def _property(message: Message, field: Field, refs: str, version: int) -> Json:
+    element = dict(_FORMATS[field.type]) if field.is_scalar else {"$ref": refs + _full_name(field.type)}
+    if field.is_list:
+        listed: Json = {"description": "", "type": "array", "items": element}
+        parent = {"Container": "containers", "ServiceSpec": "spec"}.get(message.short_name, "")
+        key = merge_key(parent, field.name)
+        if key is not None and not field.is_scalar:
+            listed |= {"x-kubernetes-patch-strategy": "merge", "x-kubernetes-patch-merge-key": key}
+        return listed
+    if field.is_map:
+        return {"description": "", "type": "object", "additionalProperties": element}
+    if field.is_scalar:
+        return {"description": "", **element}
+    # OpenAPI 3 allows nothing beside a reference, so that it is wrapped to carry a description.
+    return {"description": "", "allOf": [element]} if version == 3 else {"description": "", **element}
+
+
+def _paths(kinds: Iterable[ResourceType], version: int) -> Json:
+    paths: Json = {}
+    for kind in kinds:
+        root = f"/apis/{kind.group}/{kind.version}" if kind.group else f"/api/{kind.version}"
+        namespaced = f"{root}/namespaces/{{namespace}}" if kind.namespaced else root
+        collection = f"{namespaced}/{kind.plural}"
+        paths[collection] = _operations(kind, _ON_COLLECTION, version)
+        paths[f"{collection}/{{name}}"] = _operations(kind, _ON_OBJECT, version)
+    return paths
+
+
+def _operations(kind: ResourceType, actions: tuple[tuple[str, str], ...], version: int) -> Json:
+    return {method: _operation(kind, method, action, version) for method, action in actions}
+
+
+def _operation(kind: ResourceType, method: str, action: str, version: int) -> Json:
+    operation: Json = {
+        "operationId": f"{action}{kind.group.title().replace('.', '')}{kind.version.title()}{kind.kind}",
+        "responses": {"200": {"description": "OK"}},
+        "x-kubernetes-action": action,
+        "x-kubernetes-group-version-kind": {"group": kind.group, "version": kind.version, "kind": kind.kind},
+    }
+    if method in ("post", "put", "patch"):
+        operation["parameters"] = [_query(name, version) for name in ("dryRun", "fieldManager", "fieldValidation")]
+    return operation
+
+
+def _query(name: str, version: int) -> Json:
+    parameter: Json = {"name": name, "in": "query", "description": ""}
+    if version == 3:
+        return {**parameter, "schema": {"type": "string"}}
+    return {**parameter, "type": "string"}

@@ -1,0 +1,84 @@
+"""Answers as bytes: JSON objects, lists built from shared encodings, `metav1.Status`."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+from aiohttp import web
+
+from berth_cluster.errors import StoreError
+from berth_cluster.resource_types import ResourceType
+
+encode = msgspec.json.Encoder().encode
+
+_JSON = "application/json"
+# Clients take so many headers and no more (Python's own a hundred); the other two limits are upstream's.
+_MAX_WARNINGS = 50
+_MAX_WARNINGS_CHARACTERS = 4096
+_MAX_WARNING_CHARACTERS = 256
+
+
+def json_response(body: Any, status: int = 200, content_type: str = _JSON) -> web.Response:
+    """Any JSON value."""
+    return web.Response(body=encode(body), status=status, headers={"Content-Type": content_type})
+
+
+def bytes_response(body: bytes, status: int = 200) -> web.Response:
+    """JSON that is already encoded."""
+    return web.Response(body=body, status=status, headers={"Content-Type": _JSON})
+
+
+def error_response(error: StoreError) -> web.Response:
+    """A refusal; 429 says when to come again."""
+    response = json_response(error.to_status(), error.status_code)
+    retry_after_s = error.details.get("retryAfterSeconds")
+    if retry_after_s:
+        response.headers["Retry-After"] = str(retry_after_s)
+    if error.status_code == 401:
+        response.headers["WWW-Authenticate"] = "Bearer"
+    return response
+
+
+def add_warnings(response: web.Response, warnings: list[str]) -> None:
+    """Warning headers; all of them where they fit, else the first ones, shortened."""
+    shown = [_without_controls(warning) for warning in warnings[:_MAX_WARNINGS]]
+    if sum(map(len, shown)) > _MAX_WARNINGS_CHARACTERS:
+        shown = [text[:_MAX_WARNING_CHARACTERS] for text in shown]
+    left = _MAX_WARNINGS_CHARACTERS
+    for text in shown:
+        left -= len(text)
+        if left < 0:
+            return
+        quoted = text.replace("\\", "\\\\").replace('"', '\\"')
+        response.headers.add("Warning", f'299 - "{quoted}"')
+
+
+def _without_controls(text: str) -> str:
+    return "".join(character if character.isprintable() else "\ufffd" for character in text)
+
+
+def success(kind: ResourceType | None = None, meta: dict[str, Any] | None = None, code: int = 200) -> web.Response:
+    """The Status that says that something was done."""
+    status: dict[str, Any] = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
+    if kind is not None and meta is not None:
+        details = {"name": meta["name"], "group": kind.group, "kind": kind.plural, "uid": meta["uid"]}
+        status["details"] = {key: value for key, value in details.items() if value}
+    if code != 200:
+        status["code"] = code
+    return json_response(status, code)
+
+
+def list_meta(revision: int, continue_token: str = "", remaining: int | None = None) -> dict[str, Any]:
+    """The metadata of a list."""
+    meta: dict[str, Any] = {"resourceVersion": str(revision)}
+    if continue_token:
+        meta["continue"] = continue_token
+        if remaining is not None:
+            meta["remainingItemCount"] = remaining
+    return meta
+
+
+def encoded_list(kind: ResourceType, meta: dict[str, Any], items: Iterable[bytes]) -> bytes:
+    """A `<Kind>List` around items that are already encoded."""
+    head = encode({"kind": f"{kind.kind}List", "apiVersion": kind.api_version, "metadata": meta})
+    return b'%s,"items":[%s]}' % (head[:-1], b",".join(items))

@@ -1,0 +1,112 @@
+"""Pods: completed as defaults and admission complete them, and mostly immutable afterwards."""
+
+from typing import Any
+
+from berth_cluster.errors import FieldErrors
+from berth_cluster.metadata import timestamp
+from berth_cluster.resource_types import ResourceType
+from berth_cluster.strategies import pod_admission
+from berth_cluster.strategies.base import Strategy, View
+from berth_cluster.strategies.pod_checks import check_pod_spec
+from berth_cluster.strategies.pod_defaults import default_pod_spec, objects_in
+from berth_cluster.strategies.pod_resize import check_resize, resized
+from berth_cluster.watch import Object
+
+IMMUTABLE_MESSAGE = (
+    "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,"
+    "`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),"
+    "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
+)
+GATED_MESSAGE = "Scheduling is blocked due to non-empty scheduling gates"
+_CHANGEABLE = ("activeDeadlineSeconds", "schedulingGates", "terminationGracePeriodSeconds", "tolerations")
+# What may still be narrowed while a pod waits behind a scheduling gate.
+_CHANGEABLE_WHEN_GATED = ("affinity", "nodeSelector")
+
+
+class PodStrategy(Strategy):
+    """What the API server and its admission plugins do to pods."""
+
+    __slots__ = ()
+
+    def prepare_create(self, obj: Object, view: View) -> None:
+        """Defaults, priority, tolerations, label keys, and the first status."""
+        spec = obj.get("spec")
+        if not isinstance(spec, dict):
+            obj["spec"] = spec = {}
+        default_pod_spec(spec)
+        spec.setdefault("enableServiceLinks", True)
+        account = spec.setdefault("serviceAccountName", "default")
+        spec.setdefault("serviceAccount", account)
+        pod_admission.set_priority(obj, view)
+        pod_admission.add_default_tolerations(obj)
+        pod_admission.merge_label_keys(obj)
+        obj["status"] = {"phase": "Pending", "qosClass": pod_admission.qos_class(spec)}
+        if spec.get("schedulingGates"):
+            obj["status"]["conditions"] = [_gated_condition(view)]
+
+    def prepare_update(self, new: Object, old: Object, subresource: str, _view: View) -> None:
+        """A kubelet or scheduler that leaves out the QoS class does not take it away."""
+        if subresource == "status":
+            qos = (old.get("status") or {}).get("qosClass")
+            if qos:
+                new["status"].setdefault("qosClass", qos)
+        elif subresource == "resize":
+            new["spec"] = resized(old["spec"], new["spec"])
+            default_pod_spec(new["spec"])
+        else:
+            default_pod_spec(new.setdefault("spec", {}))
+
+    def validate_update(self, kind: ResourceType, new: Object, old: Object, subresource: str) -> None:
+        """A resize has rules of its own."""
+        if subresource != "resize":
+            super().validate_update(kind, new, old, subresource)
+            return
+        errors = FieldErrors()
+        self.check(new, errors)
+        check_resize(new, old, errors)
+        errors.raise_for(kind.kind, kind.group, new["metadata"]["name"])
+
+    def check(self, obj: Object, errors: FieldErrors) -> None:
+        """The spec."""
+        check_pod_spec(obj.get("spec"), "spec", errors)
+
+    def check_change(self, new: Object, old: Object, errors: FieldErrors) -> None:
+        """A pod that exists is what it is, except for a few fields."""
+        was, now = old["spec"], new["spec"]
+        _check_gates(was, now, errors)
+        missing = [one for one in was.get("tolerations") or [] if one not in (now.get("tolerations") or [])]
+        if missing:
+            errors.forbidden("spec.tolerations", "existing toleration can not be modified except its tolerationSeconds")
+        free = _CHANGEABLE + (_CHANGEABLE_WHEN_GATED if was.get("schedulingGates") else ())
+        if _fixed_part(was, free) != _fixed_part(now, free):
+            errors.forbidden("spec", IMMUTABLE_MESSAGE)
+
+
+def _gated_condition(view: View) -> Object:
+    return {
+        "type": "PodScheduled",
+        "status": "False",
+        "lastProbeTime": None,
+        "lastTransitionTime": timestamp(view.clock()),
+        "reason": "SchedulingGated",
+        "message": GATED_MESSAGE,
+    }
+
+
+def _check_gates(was: Object, now: Object, errors: FieldErrors) -> None:
+    known = {gate.get("name") for gate in objects_in(was, "schedulingGates")}
+    for gate in objects_in(now, "schedulingGates"):
+        if gate.get("name") not in known:
+            why = f"only deletion is allowed, but found new scheduling gate '{gate.get('name')}'"
+            errors.forbidden("spec.schedulingGates", why)
+
+
+def _fixed_part(spec: Object, free: tuple[str, ...]) -> dict[str, Any]:
+    fixed = {key: value for key, value in spec.items() if key not in free}
+    for section in ("containers", "initContainers"):
+        if section in fixed:
+            fixed[section] = [
+                {key: value for key, value in container.items() if key not in ("image", "imagePullPolicy")}
+                for container in objects_in(spec, section)
+            ]
+    return fixed

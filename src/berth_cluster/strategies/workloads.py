@@ -1,0 +1,350 @@
+"""Workloads: Deployments, ReplicaSets, StatefulSets, DaemonSets, ReplicationControllers, Jobs, CronJobs.
+
+Their pod templates get a pod's defaults; their selectors must match the template and never change.
+"""
+
+from typing import Any
+
+import msgspec
+
+from berth.api.meta import LabelSelector
+from berth.api.selectors import SelectorError, compile_selector, selector_from_map
+from berth_cluster.errors import FieldErrors, Raw
+from berth_cluster.strategies import names
+from berth_cluster.strategies.base import Strategy, View
+from berth_cluster.strategies.pod_checks import check_pod_spec
+from berth_cluster.strategies.pod_defaults import default_pod_spec
+from berth_cluster.watch import Object
+
+CONTROLLER_UID = "batch.kubernetes.io/controller-uid"
+JOB_NAME = "batch.kubernetes.io/job-name"
+_OLD_CONTROLLER_UID = "controller-uid"
+_OLD_JOB_NAME = "job-name"
+STATEFUL_CHANGEABLE = frozenset(
+    {
+        "replicas",
+        "ordinals",
+        "template",
+        "updateStrategy",
+        "revisionHistoryLimit",
+        "persistentVolumeClaimRetentionPolicy",
+        "minReadySeconds",
+    }
+)
+STATEFUL_IMMUTABLE = (
+    "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', 'updateStrategy', "
+    "'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden"
+)
+
+
+class WorkloadStrategy(Strategy):
+    """What all kinds with a selector and a pod template have in common."""
+
+    __slots__ = ()
+    restart_policies: tuple[str, ...] = ("Always",)
+
+    def prepare_create(self, obj: Object, _view: View) -> None:
+        """Defaults, and a status that nobody has written yet."""
+        spec = _spec(obj)
+        self.default_spec(obj, spec)
+        obj["status"] = self.first_status()
+
+    def prepare_update(self, new: Object, _old: Object, subresource: str, _view: View) -> None:
+        """Defaults again: an update may leave out what the creation left out."""
+        if subresource != "status":
+            self.default_spec(new, _spec(new))
+
+    def default_spec(self, _obj: Object, spec: Object) -> None:
+        """Fill in what the spec leaves open."""
+        spec.setdefault("replicas", 1)
+        default_template(spec)
+
+    def first_status(self) -> Object:
+        """The status of a new object."""
+        return {"replicas": 0}
+
+    def check(self, obj: Object, errors: FieldErrors) -> None:
+        """The replicas, the selector and the template."""
+        spec = obj["spec"]
+        check_count(spec.get("replicas", 0), "spec.replicas", errors)
+        self.check_selector(spec, errors)
+        check_template(spec, "spec.template", self.restart_policies, errors)
+
+    def check_selector(self, spec: Object, errors: FieldErrors) -> None:
+        """The selector is there and selects the template's pods."""
+        selector = spec.get("selector")
+        if not selector:
+            errors.required("spec.selector")
+            return
+        try:
+            compiled = compile_selector(msgspec.convert(selector, LabelSelector))
+        except (SelectorError, msgspec.ValidationError) as error:
+            errors.invalid("spec.selector", msgspec.json.encode(selector).decode(), str(error))
+            return
+        labels = template_labels(spec)
+        if not compiled.matches(labels):
+            shown = Raw(msgspec.json.encode(labels).decode())
+            errors.invalid("spec.template.metadata.labels", shown, "`selector` does not match template `labels`")
+
+    def check_change(self, new: Object, old: Object, errors: FieldErrors) -> None:
+        """Which pods belong to a workload cannot change."""
+        selector = new["spec"].get("selector")
+        if selector != old["spec"].get("selector"):
+            shown = Raw(msgspec.json.encode(selector).decode())
+            errors.invalid("spec.selector", shown, "field is immutable")
+
+
+class DeploymentStrategy(WorkloadStrategy):
+    """Deployments."""
+
+    __slots__ = ()
+
+    def default_spec(self, obj: Object, spec: Object) -> None:
+        """Rolling updates by a quarter, ten old revisions, ten minutes to make progress."""
+        super().default_spec(obj, spec)
+        spec.setdefault("revisionHistoryLimit", 10)
+        spec.setdefault("progressDeadlineSeconds", 600)
+        strategy = spec.setdefault("strategy", {})
+        if strategy.setdefault("type", "RollingUpdate") == "RollingUpdate":
+            rolling = strategy.get("rollingUpdate") or {}
+            rolling.setdefault("maxUnavailable", "25%")
+            rolling.setdefault("maxSurge", "25%")
+            strategy["rollingUpdate"] = rolling
+
+    def first_status(self) -> Object:
+        """A Deployment's status has no count that must be there."""
+        return {}
+
+    def check(self, obj: Object, errors: FieldErrors) -> None:
+        """Also the strategy."""
+        super().check(obj, errors)
+        strategy = obj["spec"].get("strategy") or {}
+        if strategy.get("type") not in ("Recreate", "RollingUpdate"):
+            errors.unsupported("spec.strategy.type", str(strategy.get("type")), ("Recreate", "RollingUpdate"))
+        elif strategy["type"] == "Recreate" and strategy.get("rollingUpdate"):
+            errors.forbidden("spec.strategy.rollingUpdate", "may not be specified when strategy `type` is 'Recreate'")
+
+
+class StatefulSetStrategy(WorkloadStrategy):
+    """StatefulSets."""
+
+    __slots__ = ()
+
+    def default_spec(self, obj: Object, spec: Object) -> None:
+        """One pod after the other."""
+        super().default_spec(obj, spec)
+        spec.setdefault("podManagementPolicy", "OrderedReady")
+        spec.setdefault("revisionHistoryLimit", 10)
+        strategy = spec.setdefault("updateStrategy", {})
+        if strategy.setdefault("type", "RollingUpdate") == "RollingUpdate":
+            strategy.setdefault("rollingUpdate", {}).setdefault("partition", 0)
+        retention = spec.setdefault("persistentVolumeClaimRetentionPolicy", {})
+        retention.setdefault("whenDeleted", "Retain")
+        retention.setdefault("whenScaled", "Retain")
+        for claim in spec.get("volumeClaimTemplates") or []:
+            claim |= {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "status": {"phase": "Pending"}}
+            claim.setdefault("spec", {}).setdefault("volumeMode", "Filesystem")
+
+    def check(self, obj: Object, errors: FieldErrors) -> None:
+        """Also the two policies, and that claims have names."""
+        super().check(obj, errors)
+        spec = obj["spec"]
+        for field, value, allowed in (
+            ("spec.podManagementPolicy", spec["podManagementPolicy"], ("OrderedReady", "Parallel")),
+            ("spec.updateStrategy.type", spec["updateStrategy"].get("type"), ("RollingUpdate", "OnDelete")),
+        ):
+            if value not in allowed:
+                errors.unsupported(field, str(value), allowed)
+        for number, claim in enumerate(spec.get("volumeClaimTemplates") or []):
+            if not (claim.get("metadata") or {}).get("name"):
+                errors.required(f"spec.volumeClaimTemplates[{number}].metadata.name")
+
+    def check_change(self, new: Object, old: Object, errors: FieldErrors) -> None:
+        """Only what does not touch the identity of pods and claims may change."""
+        fixed = (set(new["spec"]) | set(old["spec"])) - STATEFUL_CHANGEABLE
+        if any(new["spec"].get(name) != old["spec"].get(name) for name in fixed):
+            errors.forbidden("spec", STATEFUL_IMMUTABLE)
+
+
+class DaemonSetStrategy(WorkloadStrategy):
+    """DaemonSets."""
+
+    __slots__ = ()
+
+    def default_spec(self, _obj: Object, spec: Object) -> None:
+        """A DaemonSet has no replicas of its own."""
+        default_template(spec)
+        spec.setdefault("revisionHistoryLimit", 10)
+        strategy = spec.setdefault("updateStrategy", {})
+        if strategy.setdefault("type", "RollingUpdate") == "RollingUpdate":
+            rolling = strategy.setdefault("rollingUpdate", {})
+            rolling.setdefault("maxUnavailable", 1)
+            rolling.setdefault("maxSurge", 0)
+
+    def first_status(self) -> Object:
+        """Nothing anywhere yet."""
+        counts = ("currentNumberScheduled", "numberMisscheduled", "desiredNumberScheduled", "numberReady")
+        return dict.fromkeys(counts, 0)
+
+
+class ReplicationControllerStrategy(WorkloadStrategy):
+    """ReplicationControllers, whose selector is a plain map and may come from the template."""
+
+    __slots__ = ()
+
+    def default_spec(self, obj: Object, spec: Object) -> None:
+        """Selector and labels from the template's labels."""
+        super().default_spec(obj, spec)
+        labels = template_labels(spec)
+        if labels:
+            spec.setdefault("selector", dict(labels))
+            obj["metadata"].setdefault("labels", dict(labels))
+
+    def check_selector(self, spec: Object, errors: FieldErrors) -> None:
+        """As for the others, with a map."""
+        selector = spec.get("selector")
+        if not selector:
+            errors.required("spec.selector")
+        elif not selector_from_map(selector).matches(template_labels(spec)):
+            shown = Raw(msgspec.json.encode(template_labels(spec)).decode())
+            errors.invalid("spec.template.metadata.labels", shown, "`selector` does not match template `labels`")
+
+    def check_change(self, new: Object, old: Object, errors: FieldErrors) -> None:
+        """The selector of a ReplicationController may change."""
+
+
+class JobStrategy(WorkloadStrategy):
+    """Jobs, whose selector is made from their uid."""
+
+    __slots__ = ()
+    restart_policies = ("OnFailure", "Never")
+
+    def default_spec(self, obj: Object, spec: Object) -> None:
+        """One pod, six retries, and labels by which the Job finds its pods."""
+        default_job_spec(spec)
+        if not spec.get("manualSelector"):
+            _own_pods(obj, spec)
+
+    def first_status(self) -> Object:
+        """A Job's status starts empty."""
+        return {}
+
+    def check(self, obj: Object, errors: FieldErrors) -> None:
+        """Counts, selector, template."""
+        spec = obj["spec"]
+        for name in ("parallelism", "completions", "backoffLimit"):
+            check_count(spec.get(name, 0), f"spec.{name}", errors)
+        self.check_selector(spec, errors)
+        check_template(spec, "spec.template", self.restart_policies, errors)
+
+    def check_change(self, new: Object, old: Object, errors: FieldErrors) -> None:
+        """Neither the selector nor, unless it is suspended, the template."""
+        super().check_change(new, old, errors)
+        if new["spec"].get("template") != old["spec"].get("template") and not old["spec"].get("suspend"):
+            shown = Raw(msgspec.json.encode(new["spec"].get("template")).decode())
+            errors.invalid("spec.template", shown, "field is immutable")
+
+
+class CronJobStrategy(Strategy):
+    """CronJobs; nothing runs them here, but they can be kept."""
+
+    __slots__ = ()
+
+    def prepare_create(self, obj: Object, _view: View) -> None:
+        """Defaults, and a status that nobody has written yet."""
+        self._default(_spec(obj))
+        obj["status"] = {}
+
+    def prepare_update(self, new: Object, _old: Object, subresource: str, _view: View) -> None:
+        """Defaults again."""
+        if subresource != "status":
+            self._default(_spec(new))
+
+    def _default(self, spec: Object) -> None:
+        """Defaults of the schedule and of the Jobs to come."""
+        spec.setdefault("concurrencyPolicy", "Allow")
+        spec.setdefault("suspend", False)
+        spec.setdefault("successfulJobsHistoryLimit", 3)
+        spec.setdefault("failedJobsHistoryLimit", 1)
+        job_spec = (spec.get("jobTemplate") or {}).get("spec")
+        if isinstance(job_spec, dict):
+            default_template(job_spec)
+
+    def check(self, obj: Object, errors: FieldErrors) -> None:
+        """A schedule and a template."""
+        if not obj["spec"].get("schedule"):
+            errors.required("spec.schedule")
+        job_spec = (obj["spec"].get("jobTemplate") or {}).get("spec")
+        where = "spec.jobTemplate.spec.template"
+        check_template(job_spec if isinstance(job_spec, dict) else {}, where, ("OnFailure", "Never"), errors)
+
+
+def _spec(obj: Object) -> Object:
+    if not isinstance(obj.get("spec"), dict):
+        obj["spec"] = {}
+    spec: Object = obj["spec"]
+    return spec
+
+
+def default_template(spec: Object) -> None:
+    """Defaults of the pod template."""
+    template = spec.get("template")
+    if not isinstance(template, dict):
+        return
+    template.setdefault("metadata", {})
+    if isinstance(template.get("spec"), dict):
+        default_pod_spec(template["spec"])
+
+
+def default_job_spec(spec: Object) -> None:
+    """A Job that says nothing runs one pod to its end."""
+    if spec.get("completions") is None and spec.get("parallelism") is None:
+        spec["completions"] = 1
+    if spec.get("parallelism") is None:
+        spec["parallelism"] = 1
+    spec.setdefault("backoffLimit", 6)
+    spec.setdefault("completionMode", "NonIndexed")
+    spec.setdefault("suspend", False)
+    spec.setdefault("podReplacementPolicy", "TerminatingOrFailed")
+    default_template(spec)
+
+
+def _own_pods(obj: Object, spec: Object) -> None:
+    uid, name = obj["metadata"]["uid"], obj["metadata"]["name"]
+    spec.setdefault("manualSelector", False)
+    spec.setdefault("selector", {}).setdefault("matchLabels", {})[CONTROLLER_UID] = uid
+    template = spec.get("template")
+    if isinstance(template, dict):
+        labels = template["metadata"].setdefault("labels", {})
+        labels.update({CONTROLLER_UID: uid, JOB_NAME: name, _OLD_CONTROLLER_UID: uid, _OLD_JOB_NAME: name})
+
+
+def template_labels(spec: Object) -> dict[str, str]:
+    """The labels of a workload's pods."""
+    template = spec.get("template")
+    meta = template.get("metadata") if isinstance(template, dict) else None
+    labels = meta.get("labels") if isinstance(meta, dict) else None
+    return labels if isinstance(labels, dict) else {}
+
+
+def check_count(value: Any, field: str, errors: FieldErrors) -> None:
+    """A count that is not negative."""
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        errors.invalid(field, value, "must be greater than or equal to 0")
+
+
+def check_template(spec: Object, field: str, restart_policies: tuple[str, ...], errors: FieldErrors) -> None:
+    """The pod template of a workload."""
+    template = spec.get("template")
+    if not isinstance(template, dict):
+        errors.required(field)
+        return
+    names.check_labels(template_labels(spec), f"{field}.metadata.labels", errors)
+    pod_spec = template.get("spec")
+    check_pod_spec(pod_spec, f"{field}.spec", errors)
+    policy = pod_spec.get("restartPolicy") if isinstance(pod_spec, dict) else None
+    if isinstance(pod_spec, dict) and policy not in restart_policies:
+        if "Always" in restart_policies:
+            errors.unsupported(f"{field}.spec.restartPolicy", str(policy), restart_policies)
+        else:
+            errors.required(f"{field}.spec.restartPolicy", 'valid values: "OnFailure", "Never"')

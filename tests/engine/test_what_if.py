@@ -1,0 +1,73 @@
+"""What-ifs by column: which filters allow them, and that limits, codes and the plain form draw the same line."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from berth.api.codec import decode
+from berth.engine.verdicts import FilterPlan, FilterRunner
+from berth.engine.what_if import WhatIf
+from berth.framework.cycle_state import CycleState
+from berth.framework.interface import Dependency, RowLoad
+from berth.plugins.resources.node_resources_fit import NodeResourcesFit, NodeResourcesFitArgs
+from berth.state.objects import ObjectStore
+from berth.testing.builders import make_node, make_pod
+from tests.plugins.support import handle_of
+
+GPU = "example.com/gpu"
+
+
+def fit_over(*nodes):
+    handle = handle_of(*nodes)
+    claimable = {"metadata": {"name": "gpus"}, "spec": {"extendedResourceName": GPU}}
+    assert isinstance(handle.objects, ObjectStore)
+    handle.objects.put("DeviceClass", decode("DeviceClass", claimable))
+    return NodeResourcesFit(NodeResourcesFitArgs(), handle), handle.cache.table
+
+
+@pytest.mark.parametrize("taken", [0, 1, 2, 3, 4])
+def test_limits_codes_and_the_plain_form_agree(taken):
+    sizes = [{"cpu": "4", "pods": "9", GPU: "3"}, {"cpu": "4", "pods": "3"}, {"cpu": "2", "pods": "9", GPU: "1"}]
+    plugin, table = fit_over(*(make_node(f"n{i}").capacity(size).build() for i, size in enumerate(sizes)))
+    pod = make_pod("new").request({"cpu": "2", GPU: "2"}).info()
+    rows, state = table.rows(), CycleState()
+    here = np.full(len(rows), taken, dtype=np.int64)
+    load = RowLoad(here, {"cpu": 1000 * here, GPU: here})
+    limits = plugin.load_limits(state, pod, table, rows)
+    within = load.pods <= limits.pods
+    for resource in plugin.resources_read(pod):
+        within &= load.requested[resource] <= limits.requested[resource]
+    column = plugin.filter_loaded_columns(state, pod, table, rows, load)
+    plain = []
+    for row in rows.tolist():
+        view = table.view(row)
+        for index in range(taken):
+            view = view.with_pod(make_pod(f"o{index}").request({"cpu": "1", GPU: "1"}).info())
+        plain.append(plugin.filter(state, pod, view))
+    assert within.tolist() == [status is None for status in plain]
+    assert [column.describe(code) if code else None for code in column.codes.tolist()] == plain
+
+
+def a_filter(**members):
+    column = lambda state, pod, table, rows: None  # noqa: E731
+    return SimpleNamespace(name="F", **{"filter_columns": column, **members})
+
+
+@pytest.mark.parametrize(
+    ("members", "possible"),
+    [
+        ({"filter_dependencies": frozenset({Dependency.NODE})}, True),
+        ({"filter_dependencies": frozenset({Dependency.NODE, Dependency.ALL_NODES})}, True),
+        ({"filter_dependencies": frozenset({Dependency.PODS_ON_NODE})}, False),
+        ({"filter_dependencies": frozenset({Dependency.PODS_ANYWHERE})}, False),
+        ({"filter_dependencies": frozenset({Dependency.PODS_ANYWHERE}), "minds": lambda s, p, o: False}, True),
+        ({"filter_dependencies": frozenset({Dependency.NODE}), "remove_pod": lambda s, p, o, n: None}, False),
+        ({}, False),
+    ],
+)
+def test_only_filters_that_say_how_they_look_at_pods_are_asked_by_column(members, possible):
+    info = make_pod().info()
+    plan = FilterPlan([FilterRunner(a_filter(**members))], "default", frozenset(), info)
+    memos = SimpleNamespace(table=None)
+    assert WhatIf(plan, memos, CycleState(), info).is_possible is possible
