@@ -82,7 +82,7 @@ def test_what_a_plugin_makes_of_its_args_is_told_with_file_and_profile(invoke, t
     kubeconfig = write(tmp_path / "kubeconfig", KUBECONFIG)
     result = invoke("--config", config, "--kubeconfig", kubeconfig, "--secure-port", "0")
     assert result.exit_code == 2
-    expected = "config.yaml: profiles[1]: plugin 'VolumeBinding' could not be made: unexpected field `shape`"
+    expected = "config.yaml: profiles[1].pluginConfig[0].args.shape: Invalid value: "
     assert expected in result.output
 
 
@@ -120,6 +120,29 @@ def test_an_unknown_flag_is_exit_code_2(invoke):
     result = invoke("--nonsense")
     assert result.exit_code == 2
     assert "--nonsense" in result.output
+
+
+@pytest.mark.parametrize(
+    "profile",
+    [
+        {"plugins": {"score": {"enabled": [{"name": "Nonsense"}]}}},
+        {"pluginConfig": [{"name": "VolumeBinding", "args": {"shape": []}}]},
+        {
+            "pluginConfig": [{"name": "NodeLabel", "args": {}}],
+            "plugins": {"filter": {"enabled": [{"name": "NodeLabel"}]}},
+        },
+    ],
+)
+def test_a_configuration_that_cannot_run_is_not_written_either(invoke, tmp_path, profile):
+    document = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "profiles": [profile],
+    }
+    config, target = write(tmp_path / "config.yaml", yaml.safe_dump(document)), tmp_path / "out.yaml"
+    result = invoke("--config", config, "--write-config-to", target)
+    assert result.exit_code == 2
+    assert not target.exists()
 
 
 def test_the_configuration_can_be_written_down_and_read_again(invoke, tmp_path):

@@ -103,7 +103,6 @@ def extender(**fields):
             extender(prioritizeVerb="p"),
             "extenders[0].weight: Invalid value: 0: must have a positive weight applied to it",
         ),
-        (extender(urlPrefix=""), "extenders[0].urlPrefix: Required value"),
         (
             extender(urlPrefix="10.0.0.1:80"),
             'extenders[0].urlPrefix: Invalid value: "10.0.0.1:80": must be an http or https URL',
@@ -160,3 +159,8 @@ def test_reports_all_faults_together():
         "podInitialBackoffSeconds",
     ]
     assert str(caught.value).startswith("scheduler.yaml: 3 errors:\n  - parallelism: ")
+
+
+def test_an_extender_without_url_is_let_through():
+    """Upstream's ValidateKubeSchedulerConfiguration looks at verbs, weights and managed resources, not at URLs."""
+    assert load_config(extender(urlPrefix="")).extenders[0].url_prefix == ""

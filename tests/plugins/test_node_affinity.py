@@ -238,16 +238,19 @@ def test_a_node_outside_the_added_affinity_does_not_wake():
             },
             "args.addedAffinity.preferredDuringSchedulingIgnoredDuringExecution[0].preference",
         ),
-        (
-            {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": []}},
-            "args.addedAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms",
-        ),
     ],
 )
 def test_added_affinity_that_cannot_be_read_is_refused(added, place):
     with pytest.raises(ConfigError) as raised:
         decode_plugin_args("NodeAffinity", {"addedAffinity": added}, NodeAffinityArgs, "args")
     assert raised.value.errors[0].startswith(place + ":")
+
+
+def test_added_affinity_without_terms_is_read_and_lets_no_node_pass():
+    """nodeaffinity.NewNodeSelector accepts a selector without terms, and matches nothing by it."""
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": []}}
+    plugin = plugin_with(**required)
+    assert filtered(plugin, make_pod("p").info(), CLUSTER) == dict.fromkeys(ALL, ENFORCED)
 
 
 KEYS, VALUES = st.sampled_from(["x", "y"]), st.sampled_from(["", "1", "2", "30", "b"])

@@ -27,7 +27,7 @@ def fit(handle=None, **raw):
 
 def strategy(kind, *resources, shape=None):
     raw = {"type": kind, "resources": [{"name": name, "weight": weight} for name, weight in resources]}
-    if shape is not None:
+    if shape is not None and kind == "RequestedToCapacityRatio":
         points = [{"utilization": utilization, "score": score} for utilization, score in shape]
         raw["requestedToCapacityRatio"] = {"shape": points}
     return raw
@@ -280,10 +280,17 @@ class TestArgs:
                 ),
             ),
             (
+                {"scoringStrategy": {"type": "MostAllocated", "requestedToCapacityRatio": {"shape": []}}},
+                (
+                    "args.scoringStrategy.requestedToCapacityRatio: Forbidden: "
+                    "must be nil when type is not RequestedToCapacityRatio"
+                ),
+            ),
+            (
                 {"scoringStrategy": {"type": "RequestedToCapacityRatio"}},
                 (
                     "args.scoringStrategy.requestedToCapacityRatio: Required value: "
-                    "scoring strategy RequestedToCapacityRatio needs a shape"
+                    "must be specified when type is RequestedToCapacityRatio"
                 ),
             ),
             (

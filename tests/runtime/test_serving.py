@@ -124,7 +124,7 @@ async def test_metrics_count_what_happened(world):
 async def test_the_configuration_is_shown_as_a_document(world):
     async with at_work(world) as client:
         _, shown = await client.json("/configz")
-    assert shown["kubescheduler.config.k8s.io/v1"]["profiles"][0]["schedulerName"] == "default-scheduler"
+    assert shown["componentconfig"]["profiles"][0]["schedulerName"] == "default-scheduler"
 
 
 async def test_decisions_and_queue_are_shown(world):

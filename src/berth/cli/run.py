@@ -6,6 +6,7 @@ its lease, 2 when the configuration cannot be used. What is wrong is said in wor
 
 import asyncio
 import logging
+import random
 import signal
 import sys
 from pathlib import Path
@@ -47,6 +48,8 @@ def command(flags: SchedulerFlags, context: str) -> None:
     try:
         config = load_configuration(flags)
         if target := flags.get("write-config-to"):
+            if config.client_connection.kubeconfig or flags.get("master", ""):
+                _access(config, flags, context)
             _write_configuration(config, Path(target))
             return
         access = _access(config, flags, context)
@@ -81,11 +84,14 @@ def _write_configuration(config: SchedulerConfiguration, target: Path) -> None:
     import yaml
 
     from berth.config.dump import dump_config
+    from berth.core import Core
     from berth.plugins.registry import full_registry
 
     if config.generation != "v1.36":
         raise _Unusable(f"--write-config-to: the configuration is of {config.generation}, only v1.36's can be written")
-    text = yaml.safe_dump(dump_config(config, full_registry().args_types()), sort_keys=True)
+    registry = full_registry()
+    Core(config, registry, rng=random.Random(0))  # which refuses whatever `run` would refuse
+    text = yaml.safe_dump(dump_config(config, registry.args_types()), sort_keys=True)
     try:
         target.write_text(text, encoding="utf-8")
     except OSError as error:

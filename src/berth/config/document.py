@@ -30,7 +30,8 @@ def parse_document(text: str | bytes, source: str) -> Any:
         refuse_bombs(text, _MAX_DEPTH, _MAX_NODES)
         loader = PARSER(text)
         try:
-            node = loader.get_single_node()
+            # A second document of the stream is left alone, as upstream leaves it.
+            node = loader.get_node() if loader.check_node() else None
             return None if node is None else _Converter(loader, source).value(node, "")
         finally:
             loader.dispose()

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from berth.config.durations import Duration, format_duration_s
+from berth.config.feature_gates import FeatureGates
 from berth.config.plugin_args import ArgsTypes, decode_profile_args
 from berth.config.types import (
     MULTI_POINT,
@@ -40,7 +41,8 @@ def dump_config(config: SchedulerConfiguration, args_types: ArgsTypes | None = N
         "podInitialBackoffSeconds": config.pod_initial_backoff_s,
         "podMaxBackoffSeconds": config.pod_max_backoff_s,
         "profiles": [
-            _profile(profile, args_types or {}, f"profiles[{index}]") for index, profile in enumerate(config.profiles)
+            _profile(profile, args_types or {}, f"profiles[{index}]", config.feature_gates)
+            for index, profile in enumerate(config.profiles)
         ],
     }
     # Upstream writes 0 for a field that was left out, because to it both mean the adaptive formula. Here an
@@ -76,10 +78,10 @@ def _leader_election(election: LeaderElection) -> dict[str, Any]:
     }
 
 
-def _profile(profile: Profile, args_types: ArgsTypes, path: str) -> dict[str, Any]:
+def _profile(profile: Profile, args_types: ArgsTypes, path: str, gates: FeatureGates) -> dict[str, Any]:
     """One profile with all of its plugins and args."""
     document: dict[str, Any] = {
-        "pluginConfig": _plugin_config(profile, args_types, path),
+        "pluginConfig": _plugin_config(profile, args_types, path, gates),
         "plugins": _plugins(profile.plugins),
         "schedulerName": profile.scheduler_name,
     }
@@ -88,13 +90,13 @@ def _profile(profile: Profile, args_types: ArgsTypes, path: str) -> dict[str, An
     return document
 
 
-def _plugin_config(profile: Profile, args_types: ArgsTypes, path: str) -> list[dict[str, Any]]:
+def _plugin_config(profile: Profile, args_types: ArgsTypes, path: str, gates: FeatureGates) -> list[dict[str, Any]]:
     """The args by plugin name: of the enabled plugins, and of any other the document configures."""
     plugins = profile.plugins
     enabled = {
         plugin.name for plugin_set in (plugins.multi_point, *plugins.points.values()) for plugin in plugin_set.enabled
     }
-    decoded = decode_profile_args(profile, args_types, path, names=enabled & set(args_types))
+    decoded = decode_profile_args(profile, args_types, path, enabled & set(args_types), gates)
     return [{"name": name, "args": _args(name, args)} for name, args in sorted(decoded.items())]
 
 

@@ -50,6 +50,11 @@ def required(path: str, detail: str = "") -> str:
     return f"{path}: Required value" + (f": {detail}" if detail else "")
 
 
+def forbidden(path: str, detail: str) -> str:
+    """A sentence for a field that must not be set here."""
+    return f"{path}: Forbidden: {detail}"
+
+
 def duplicate(path: str, value: object) -> str:
     """The value stands elsewhere already, and may stand once only."""
     return f"{path}: Duplicate value: {shown(value)}"

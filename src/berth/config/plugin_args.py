@@ -7,20 +7,22 @@ and whose fields are camelCase in JSON (`rename="camel"`); what types cannot say
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Any, Final, Protocol, TypeVar, runtime_checkable
 
 import msgspec
 
 from berth.config.decode import Decoder
 from berth.config.errors import ConfigError, invalid, shown
+from berth.config.feature_gates import FeatureGates
 from berth.config.types import Profile
+from berth.config.v1 import API_VERSION
+
+DEFAULT_GATES: Final = FeatureGates()
 
 T = TypeVar("T", bound=msgspec.Struct)
 
 ArgsTypes = Mapping[str, type[msgspec.Struct]]
 """The args struct of every plugin that declares one, by plugin name."""
-
-_GROUP = "kubescheduler.config.k8s.io/"
 
 
 @runtime_checkable
@@ -42,16 +44,35 @@ class DefaultedArgs(Protocol):
         """The same args with those defaults filled in; called before `validate`."""
 
 
-def decode_plugin_args(name: str, raw: Any, args_type: type[T], path: str) -> T:
+@runtime_checkable
+class GatedArgs(Protocol):
+    """An args struct with fields that only exist while some feature gate is on.
+
+    Setting such a field while its gate is off is an error, so that the value does not surprise anybody who turns the
+    gate on later.
+    """
+
+    def gate_faults(self, path: str, gates: FeatureGates) -> Iterable[str]:
+        """What is set although its gate is off, one sentence each; asked before defaults are filled in."""
+
+    def defaulted_by_gates(self, gates: FeatureGates) -> Any:
+        """The same args with the defaults of fields whose gates are on; called before `validate`."""
+
+
+def decode_plugin_args(name: str, raw: Any, args_type: type[T], path: str, gates: FeatureGates = DEFAULT_GATES) -> T:
     """The args of one plugin; `path` is where they stand. Raises ConfigError with all that is wrong."""
-    args, errors = _decoded(name, raw, args_type, path)
+    args, errors = _decoded(name, raw, args_type, path, gates)
     if args is None:
         raise ConfigError(errors)
     return args
 
 
 def decode_profile_args(
-    profile: Profile, args_types: ArgsTypes, path: str = "profiles[0]", names: Iterable[str] | None = None
+    profile: Profile,
+    args_types: ArgsTypes,
+    path: str = "profiles[0]",
+    names: Iterable[str] | None = None,
+    gates: FeatureGates = DEFAULT_GATES,
 ) -> dict[str, Any]:
     """The args of the plugins in `names`, or of all with a type or args, by plugin name.
 
@@ -66,7 +87,7 @@ def decode_profile_args(
         raw = profile.plugin_config.get(name)
         if name in args_types:
             where = f"{path}.pluginConfig[{places[name] if name in places else shown(name)}].args"
-            args, faults = _decoded(name, raw, args_types[name], where)
+            args, faults = _decoded(name, raw, args_types[name], where, gates)
             errors += faults
             found[name] = args
         elif name in profile.plugin_config:
@@ -76,12 +97,15 @@ def decode_profile_args(
     return found
 
 
-def _decoded(name: str, raw: Any, args_type: type[T], path: str) -> tuple[T | None, list[str]]:
+def _decoded(name: str, raw: Any, args_type: type[T], path: str, gates: FeatureGates) -> tuple[T | None, list[str]]:
     """Decode, default and validate; either args or errors."""
     body, errors = _without_type_meta(name, raw, args_type, path)
     decoder = Decoder()
     args = decoder.decode(body, args_type, path)
     errors += decoder.errors
+    if args is not None and isinstance(args, GatedArgs):
+        errors += args.gate_faults(path, gates)
+        args = args.defaulted_by_gates(gates)
     if args is not None and isinstance(args, DefaultedArgs):
         args = args.defaulted()
     if args is not None and isinstance(args, PluginArgs):
@@ -101,6 +125,6 @@ def _without_type_meta(name: str, raw: Any, args_type: type[T], path: str) -> tu
     if kind not in {None, "", expected}:
         errors.append(f"{path}.kind: args for plugin {name} were not of type {expected}, got {kind}")
     version = raw.get("apiVersion")
-    if version and not str(version).startswith(_GROUP):
-        errors.append(invalid(f"{path}.apiVersion", version, f"leave it out or write {_GROUP}v1"))
+    if version and version != API_VERSION:  # those of v1beta2 and v1beta3 are gone with their documents
+        errors.append(invalid(f"{path}.apiVersion", version, f"leave it out or write {API_VERSION}"))
     return {key: value for key, value in raw.items() if key not in {"apiVersion", "kind"}}, errors

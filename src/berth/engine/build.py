@@ -35,7 +35,7 @@ def build_profiles(
         points = resolved[profile.scheduler_name]
         names = {name for plugins in points.values() for name, _ in plugins}
         path = f"profiles[{index}]"
-        args = decode_profile_args(profile, registry.args_types(), path, names)
+        args = decode_profile_args(profile, registry.args_types(), path, names, config.feature_gates)
         own = handle.within(partial(profiles.__getitem__, profile.scheduler_name))
         made = {name: _make(registry, name, args.get(name), own, path) for name in sorted(names)}
         percentage = profile.percentage_of_nodes_to_score

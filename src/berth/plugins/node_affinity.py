@@ -14,7 +14,7 @@ from berth.api.node import Node
 from berth.api.node_selector import NAME_FIELD, NodeSelectorTerm
 from berth.api.pod import NodeAffinity as NodeAffinityRules
 from berth.api.selectors import SelectorError
-from berth.config.errors import invalid, required
+from berth.config.errors import invalid
 from berth.framework.cycle_state import CycleState
 from berth.framework.events import Action, ClusterEvent, ClusterEventWithHint, QueueingHint
 from berth.framework.handle import Handle
@@ -67,8 +67,6 @@ class NodeAffinityArgs(msgspec.Struct, frozen=True, rename="camel", forbid_unkno
         selector = self.added_affinity.required
         if selector is not None:
             where = f"{here}.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms"
-            if not selector.node_selector_terms:
-                yield required(where, "must have at least one node selector term")
             for index, term in enumerate(selector.node_selector_terms):
                 yield from _faults(term, f"{where}[{index}]")
         for index, preference in enumerate(self.added_affinity.preferred):

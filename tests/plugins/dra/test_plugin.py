@@ -7,6 +7,7 @@ import pytest
 
 from berth.api.codec import decode
 from berth.config.errors import ConfigError
+from berth.config.feature_gates import FeatureGates
 from berth.config.plugin_args import decode_plugin_args
 from berth.framework.cycle_state import CycleState
 from berth.framework.events import Action, QueueingHint
@@ -226,7 +227,35 @@ def test_timeouts_that_make_no_sense(args, detail):
 def test_defaults_and_a_filter_without_timeout():
     decoded = decode_plugin_args("DynamicResources", {"filterTimeout": "0s"}, DynamicResourcesArgs, "args")
     assert (decoded.filter_timeout, decoded.binding_timeout) == (0.0, 600.0)
-    assert DynamicResourcesArgs().filter_timeout == 10.0
+    assert decode_plugin_args("DynamicResources", None, DynamicResourcesArgs, "args").filter_timeout == 10.0
+
+
+@pytest.mark.parametrize(
+    ("args", "gate", "detail"),
+    [
+        (
+            {"filterTimeout": "5s"},
+            "DRASchedulerFilterTimeout",
+            "args.filterTimeout: Forbidden: DRASchedulerFilterTimeout feature gate is disabled",
+        ),
+        (
+            {"bindingTimeout": "5s"},
+            "DRADeviceBindingConditions",
+            (
+                "args.bindingTimeout: Forbidden: DRADeviceBindingConditions or "
+                "DRAResourceClaimDeviceStatus feature gate is disabled"
+            ),
+        ),
+    ],
+)
+def test_a_timeout_needs_its_gate(args, gate, detail):
+    """ValidateDynamicResourcesArgs: a field of a feature that is off must not be set, and has no default."""
+    off = FeatureGates({gate: False})
+    with pytest.raises(ConfigError) as raised:
+        decode_plugin_args("DynamicResources", args, DynamicResourcesArgs, "args", off)
+    assert raised.value.errors == (detail,)
+    decoded = decode_plugin_args("DynamicResources", {}, DynamicResourcesArgs, "args", off)
+    assert None in (decoded.filter_timeout, decoded.binding_timeout)
 
 
 def test_events_are_at_least_those_of_upstream():

@@ -3,13 +3,14 @@
 import pytest
 
 from berth.config.errors import ConfigError
+from berth.config.feature_gates import FeatureGates
 from berth.config.plugin_args import decode_plugin_args
 from berth.framework.cycle_state import CycleState
 from berth.framework.status import SKIP, Code
 from berth.plugins.volumes.binding import VolumeBinding
-from berth.plugins.volumes.binding_args import VolumeBindingArgs
+from berth.plugins.volumes.binding_args import DEFAULT_SHAPE, VolumeBindingArgs
 from berth.testing.builders import make_node, make_pod
-from tests.plugins.support import handle_of, pre_scored
+from tests.plugins.support import pre_scored
 from tests.plugins.volumes.world import (
     SELECTED,
     ZONE,
@@ -265,6 +266,7 @@ def test_a_migrated_disk_is_looked_for_by_its_drivers_topology():
 
 
 GATE = {"StorageCapacityScoring": True}
+SCORING = FeatureGates(GATE)
 
 
 def scores(plugin, pod, handle):
@@ -283,7 +285,7 @@ def test_by_default_the_node_with_more_storage_left_is_better():
     objects = claim("c", "5Gi"), WAIT, driver("csi.example.com"), capacity("k", "10Gi"), capacity("l", "20Gi", zone="b")
     plugin, handle = plugin_over(*objects, gates=GATE)
     assert scores(plugin, pod_with("c"), handle) == {"a": 50, "b": 75}
-    args = decode_plugin_args("VolumeBinding", shape((0, 0), (100, 10)), VolumeBindingArgs, "args")
+    args = decode_plugin_args("VolumeBinding", shape((0, 0), (100, 10)), VolumeBindingArgs, "args", SCORING)
     fuller = VolumeBinding(args, handle)
     assert scores(fuller, pod_with("c"), handle) == {"a": 50, "b": 25}
 
@@ -320,7 +322,7 @@ def shape(*points):
 def test_args(args, errors):
     found = ()
     try:
-        decoded = decode_plugin_args("VolumeBinding", args, VolumeBindingArgs, "args")
+        decoded = decode_plugin_args("VolumeBinding", args, VolumeBindingArgs, "args", SCORING)
         assert decoded.bind_timeout_seconds == args.get("bindTimeoutSeconds", 600)
     except ConfigError as raised:
         found = raised.errors
@@ -328,10 +330,10 @@ def test_args(args, errors):
 
 
 def test_a_shape_needs_its_gate():
-    args = decode_plugin_args("VolumeBinding", shape((0, 0), (100, 10)), VolumeBindingArgs, "args")
-    with pytest.raises(ValueError, match="turn on the feature gate StorageCapacityScoring"):
-        VolumeBinding(args, handle_of())
-    VolumeBinding(args, handle_of(gates=GATE))
+    for given in (shape((0, 0), (100, 10)), shape()):
+        with pytest.raises(ConfigError, match="turn on the feature gate StorageCapacityScoring"):
+            decode_plugin_args("VolumeBinding", given, VolumeBindingArgs, "args")
+    assert decode_plugin_args("VolumeBinding", shape(), VolumeBindingArgs, "args", SCORING).shape == DEFAULT_SHAPE
 
 
 def test_rejections_are_not_for_preemption_to_cure():

@@ -21,7 +21,8 @@ from berth.api.dra import DeviceClass, ResourceClaim
 from berth.api.node import Node
 from berth.api.pod import Container
 from berth.config.durations import Duration
-from berth.config.errors import invalid
+from berth.config.errors import forbidden, invalid
+from berth.config.feature_gates import FeatureGates
 from berth.framework.cycle_state import CycleState
 from berth.framework.diagnosis import Diagnosis
 from berth.framework.events import ClusterEventWithHint
@@ -76,19 +77,47 @@ TIMED_OUT = "node {node}: timed out trying to allocate devices"
 NO_ALLOCATION = "claim allocation not found for node"
 
 MIN_BINDING_TIMEOUT_S = 1.0
+DEFAULT_FILTER_TIMEOUT, DEFAULT_BINDING_TIMEOUT = Duration(10), Duration(600)
+
+FILTER_TIMEOUT_GATE = "DRASchedulerFilterTimeout"
+BINDING_TIMEOUT_GATES = ("DRADeviceBindingConditions", "DRAResourceClaimDeviceStatus")
+
+
+def _binds_conditions(gates: FeatureGates) -> bool:
+    return all(gates.enabled(gate) for gate in BINDING_TIMEOUT_GATES)
 
 
 class DynamicResourcesArgs(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """How long a node may be looked at (0: as long as it takes), and how long devices may take to be bound."""
+    """How long one node may be looked at (0: as long as it takes), and how long devices may take to be bound.
 
-    filter_timeout: Duration = Duration(10)
-    binding_timeout: Duration = Duration(600)
+    Each exists only while its feature gates are on, and is None while they are off.
+    """
+
+    filter_timeout: Duration | None = None
+    binding_timeout: Duration | None = None
+
+    def gate_faults(self, path: str, gates: FeatureGates) -> Iterable[str]:
+        """Refuse a timeout whose gates are off."""
+        if self.filter_timeout is not None and not gates.enabled(FILTER_TIMEOUT_GATE):
+            yield forbidden(f"{path}.filterTimeout", f"{FILTER_TIMEOUT_GATE} feature gate is disabled")
+        if self.binding_timeout is not None and not _binds_conditions(gates):
+            detail = f"{' or '.join(BINDING_TIMEOUT_GATES)} feature gate is disabled"
+            yield forbidden(f"{path}.bindingTimeout", detail)
+
+    def defaulted_by_gates(self, gates: FeatureGates) -> "DynamicResourcesArgs":
+        """Fill in 10 and 600 seconds where the gates are on."""
+        filter_timeout, binding_timeout = self.filter_timeout, self.binding_timeout
+        if filter_timeout is None and gates.enabled(FILTER_TIMEOUT_GATE):
+            filter_timeout = DEFAULT_FILTER_TIMEOUT
+        if binding_timeout is None and _binds_conditions(gates):
+            binding_timeout = DEFAULT_BINDING_TIMEOUT
+        return DynamicResourcesArgs(filter_timeout, binding_timeout)
 
     def validate(self, path: str) -> Iterable[str]:
         """Refuse timeouts that make no sense."""
-        if self.filter_timeout < 0:
+        if self.filter_timeout is not None and self.filter_timeout < 0:
             yield invalid(f"{path}.filterTimeout", str(self.filter_timeout), "must be zero or positive")
-        if self.binding_timeout < MIN_BINDING_TIMEOUT_S:
+        if self.binding_timeout is not None and self.binding_timeout < MIN_BINDING_TIMEOUT_S:
             yield invalid(f"{path}.bindingTimeout", str(self.binding_timeout), "must be at least 1 second")
 
 
@@ -110,14 +139,15 @@ class DynamicResources:
     ) -> None:
         enabled = handle.features.enabled
         self._handle = handle
-        self._timeout_s = float(args.filter_timeout) if enabled("DRASchedulerFilterTimeout") else 0.0
-        self._binding_timeout_s = float(args.binding_timeout)
+        args = args.defaulted_by_gates(handle.features)
+        self._timeout_s = float(args.filter_timeout or 0)
+        self._binding_timeout_s = float(args.binding_timeout or 0)
         self._gates = Gates(
             admin_access=enabled("DRAAdminAccess"),
             prioritized_list=enabled("DRAPrioritizedList"),
             partitionable_devices=enabled("DRAPartitionableDevices"),
             device_taints=enabled("DRADeviceTaints"),
-            binding_conditions=enabled("DRADeviceBindingConditions") and enabled("DRAResourceClaimDeviceStatus"),
+            binding_conditions=_binds_conditions(handle.features),
             consumable_capacity=enabled("DRAConsumableCapacity"),
         )
         self._classes = ResourceClasses(handle.objects, enabled("DRAExtendedResource"))

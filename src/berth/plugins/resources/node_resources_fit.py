@@ -27,7 +27,7 @@ from berth.api.pod_resources import (
     pod_requests_for_scoring,
 )
 from berth.api.quantity import milli_value, value
-from berth.config.errors import invalid, required, unsupported
+from berth.config.errors import forbidden, invalid, required, unsupported
 from berth.config.shape import shape_errors
 from berth.framework.cycle_state import CycleState
 from berth.framework.events import Action, ClusterEvent, ClusterEventWithHint, QueueingHint
@@ -107,10 +107,13 @@ class ScoringStrategy(msgspec.Struct, frozen=True, rename="camel", forbid_unknow
             yield unsupported(f"{path}.type", self.type, STRATEGIES)
         yield from resource_errors(self.resources, f"{path}.resources")
         ratio_path = f"{path}.requestedToCapacityRatio"
-        if self.requested_to_capacity_ratio is not None:
-            yield from shape_errors(self.requested_to_capacity_ratio.shape, f"{ratio_path}.shape")
-        elif self.type == REQUESTED_TO_CAPACITY_RATIO:
-            yield required(ratio_path, f"scoring strategy {REQUESTED_TO_CAPACITY_RATIO} needs a shape")
+        ratio, is_wanted = self.requested_to_capacity_ratio, self.type == REQUESTED_TO_CAPACITY_RATIO
+        if ratio is None and is_wanted:
+            yield required(ratio_path, f"must be specified when type is {REQUESTED_TO_CAPACITY_RATIO}")
+        elif ratio is not None and is_wanted:
+            yield from shape_errors(ratio.shape, f"{ratio_path}.shape")
+        elif ratio is not None:
+            yield forbidden(ratio_path, f"must be nil when type is not {REQUESTED_TO_CAPACITY_RATIO}")
 
 
 class NodeResourcesFitArgs(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):

@@ -17,7 +17,7 @@ from berth.framework.status import SKIP, Status, error
 from berth.plugins.resources.scoring import shape_table
 from berth.plugins.volumes.assuming import Taken, give_back, take
 from berth.plugins.volumes.binder import Place, PodClaims, check_claims, claims_of, volumes_on
-from berth.plugins.volumes.binding_args import DEFAULT_SHAPE, VolumeBindingArgs
+from berth.plugins.volumes.binding_args import DEFAULT_SHAPE, SCORING_GATE, VolumeBindingArgs
 from berth.plugins.volumes.binding_columns import BindingColumns, describe
 from berth.plugins.volumes.binding_hints import BindingHints
 from berth.plugins.volumes.claims import has_claims
@@ -27,8 +27,6 @@ from berth.plugins.volumes.writing import bind_volumes
 from berth.state.node_view import NodeView
 from berth.state.pod_info import LABELS, REQUESTS, PodInfo
 from berth.state.table import NodeTable
-
-SCORING_GATE = "StorageCapacityScoring"
 
 
 class _Prepared:
@@ -68,8 +66,6 @@ class VolumeBinding:
 
     def __init__(self, args: VolumeBindingArgs, handle: Handle) -> None:
         self._scores = handle.features.enabled(SCORING_GATE)
-        if args.shape and not self._scores:
-            raise ValueError("unexpected field `shape`, remove it or turn on the feature gate StorageCapacityScoring")
         self._table = shape_table(args.shape or DEFAULT_SHAPE)
         self._timeout_s = args.bind_timeout_seconds
         self._handle = handle

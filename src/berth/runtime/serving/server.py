@@ -144,7 +144,7 @@ class HealthServer:
         return web.Response(body=self._metrics.exposition(), headers={"Content-Type": METRICS_TYPE})
 
     async def _get_configuration(self, _request: web.Request) -> web.Response:
-        return _json({"kubescheduler.config.k8s.io/v1": dump_config(self._config)})
+        return _json({"componentconfig": dump_config(self._config)})
 
     async def _get_decisions(self, _request: web.Request) -> web.Response:
         return _json({"decisions": list(self._debugging.decisions())})
