@@ -170,7 +170,7 @@ def test_rows_touched_since_the_last_snapshot():
 @settings(max_examples=25, deadline=None)
 def test_columns_and_indexes_equal_a_rebuild_whatever_happens(seed):
     rng, found = random.Random(seed), Cache(TTL_S, capacity=2)
-    found.table.label("zone"), found.table.images.sizes("app:1")
+    found.table.label("zone"), found.table.images.holders("app:1")
     for number in range(60):
         name, uid = f"n{rng.randrange(7)}", f"default/p{rng.randrange(12)}"
         made = make_pod(uid[8:]).label("app", rng.choice("ab")).request(cpu=f"{rng.randrange(5)}00m", gpu="1")
@@ -197,7 +197,7 @@ def test_columns_and_indexes_equal_a_rebuild_whatever_happens(seed):
 
 
 def _check_images(found):
-    sizes = found.table.images.sizes("app:1")
-    for row in range(found.table.capacity):
-        node = found.table.nodes[row]
-        assert sizes[row] == (-1 if node is None else node.status.images[0].size_bytes)
+    nodes = found.table.nodes
+    expected = {row: node.status.images[0].size_bytes for row, node in enumerate(nodes) if node is not None}
+    holders = found.table.images.holders("app:1")
+    assert dict(zip(holders.rows.tolist(), holders.sizes.tolist(), strict=True)) == expected

@@ -24,9 +24,6 @@ MIN_SIZE_BYTES = 23 << 20
 MAX_SIZE_BYTES_PER_CONTAINER = 1000 << 20
 """A sum of sizes at or under the first scores 0; one at or above the second, times containers, scores 100."""
 
-KEPT_IMAGES = 1024
-"""How many images' columns are kept at a time."""
-
 Ints = NDArray[np.int64]
 
 
@@ -63,13 +60,10 @@ def image_score_column(sum_bytes: Ints, containers: int) -> Scores:
     return above * MAX_NODE_SCORE // (most - MIN_SIZE_BYTES)
 
 
-def scaled_column(sizes: Ints, nodes: int) -> Ints | None:
-    """Return what an image counts for on each row, int64 (rows,), 0 where it is absent; None where no node has it."""
-    has = sizes >= 0
-    nodes_with_image = int(np.count_nonzero(has))
-    if not nodes_with_image:
-        return None
-    return np.where(has, sizes * (nodes_with_image / nodes), 0.0).astype(np.int64)
+def scaled_sizes(sizes: Ints, nodes: int) -> Ints:
+    """Return what an image of these sizes counts for on the nodes that have it, both int64 (nodes with image,)."""
+    scaled: Ints = (sizes * (len(sizes) / nodes)).astype(np.int64)
+    return scaled
 
 
 class ImageLocality:
@@ -79,12 +73,10 @@ class ImageLocality:
     ignores: ClassVar[frozenset[str]] = frozenset({LABELS, REQUESTS})
     score_dependencies: ClassVar[Dependencies] = frozenset({Dependency.NODE, Dependency.ALL_NODES})
 
-    __slots__ = ("_handle", "_images", "_key", "_seen")
+    __slots__ = ("_handle", "_key")
 
     def __init__(self, args: None, handle: Handle) -> None:
         self._handle = handle
-        self._images: dict[str, Ints | None] = {}
-        self._seen = (-1, -1)
         self._key = object()
 
     def signature(self, pod: PodInfo) -> tuple[tuple[str, ...], int]:
@@ -103,8 +95,7 @@ class ImageLocality:
         total = 0
         for image in images:
             if image in sizes:
-                nodes_with_image = int(np.count_nonzero(table.images.sizes(image) >= 0))
-                total += scaled_size(sizes[image], nodes_with_image, len(table))
+                total += scaled_size(sizes[image], len(table.images.holders(image).rows), len(table))
         return image_score(total, containers)
 
     def score_columns(self, state: CycleState, pod: PodInfo, table: NodeTable, rows: Rows) -> Scores:
@@ -112,23 +103,14 @@ class ImageLocality:
         images, containers = self.signature(pod)
         total: Ints | None = None
         for image in images:
-            scaled = self._scaled(table, image)
-            if scaled is not None:
-                total = scaled[rows] if total is None else total + scaled[rows]
+            holders = table.images.holders(image)
+            if len(holders.rows):
+                total = np.zeros(table.capacity, dtype=np.int64) if total is None else total
+                total[holders.rows] += scaled_sizes(holders.sizes, len(table))  # right, as no row comes twice
         if total is None:
             return np.zeros(row_count(table, rows), dtype=np.int64)
-        return image_score_column(total, containers)
+        return image_score_column(total[rows], containers)
 
     def _wanted(self, spec: PodSpec) -> tuple[tuple[str, ...], int]:
         """Return the images that count, sorted, and among how many containers."""
         return tuple(sorted(wanted_images(spec))), len(spec.init_containers) + len(spec.containers)
-
-    def _scaled(self, table: NodeTable, image: str) -> Ints | None:
-        """Return `scaled_column` of an image over all rows, as of the last change of a node."""
-        seen = (table.node_log.position, table.capacity)
-        if seen != self._seen or len(self._images) > KEPT_IMAGES:
-            self._seen = seen
-            self._images.clear()
-        if image not in self._images:
-            self._images[image] = scaled_column(table.images.sizes(image), len(table))
-        return self._images[image]

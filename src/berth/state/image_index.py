@@ -1,10 +1,10 @@
-"""Which images lie on which nodes, and how large they are there.
+"""Which nodes have an image, and how large it is there.
 
-An image gets a column when a pod that wants it is scored first, and is kept up to date from then on.
+An inverted index: images come in by row, as nodes report them; rows come out by image. A question costs as much as
+there are nodes that have the image, not as there are nodes. Written by the node table, read by ImageLocality.
 """
 
-from collections import OrderedDict
-from collections.abc import Iterable
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,46 +12,70 @@ from numpy.typing import NDArray
 from berth.api.node import ContainerImage
 from berth.api.quantity import counted
 
-Int64 = NDArray[np.int64]
+
+class ImageHolders(NamedTuple):
+    """The rows whose nodes have an image, each once and in no order, and its size in bytes on each of them."""
+
+    rows: NDArray[np.intp]
+    sizes: NDArray[np.int64]
 
 
-MAX_COLUMNS = 512
-"""How many images' columns are kept, the latest asked for; each costs 8 bytes a node."""
+_NOWHERE = ImageHolders(np.zeros(0, dtype=np.intp), np.zeros(0, dtype=np.int64))
 
 
 class ImageIndex:
-    """Images by row, and a size column for each image that was asked for."""
+    """Images by row, and rows by image."""
 
-    __slots__ = ("_columns", "_rows")
+    __slots__ = ("_arrays", "_images", "_sizes")
 
     def __init__(self, capacity: int) -> None:
-        self._rows: list[dict[str, int]] = [{} for _ in range(capacity)]
-        self._columns: OrderedDict[str, Int64] = OrderedDict()
+        self._images: list[tuple[ContainerImage, ...]] = [()] * capacity
+        self._sizes: dict[str, dict[int, int]] = {}
+        """By name, the size on each row that has the image; no name without rows."""
+        self._arrays: dict[str, ImageHolders] = {}
+        """The same as arrays, of the names that were asked for, until a node changes what it says of them.
 
-    def put(self, row: int, images: Iterable[ContainerImage]) -> None:
+        It holds no more numbers than `_sizes` does, so it needs no bound of its own.
+        """
+
+    def put(self, row: int, images: tuple[ContainerImage, ...]) -> None:
         """Note the images of a row; none for one that is free."""
-        self._rows[row] = {name: counted(image.size_bytes) for image in images for name in image.names}
-        for name, column in self._columns.items():
-            column[row] = self._rows[row].get(name, ABSENT)
+        known = self._images[row]
+        if images == known:
+            return
+        before, after = _sizes_by_name(known), _sizes_by_name(images)
+        for name in before.keys() - after.keys():
+            self._drop(name, row)
+        for name, size in after.items():
+            if before.get(name) != size:
+                self._sizes.setdefault(name, {})[row] = size
+                self._arrays.pop(name, None)
+        self._images[row] = images
 
-    def sizes(self, name: str) -> Int64:
-        """Return the size in bytes of an image on each row, `ABSENT` where the node does not have it."""
-        column = self._columns.get(name)
-        if column is None:
-            column = np.array([images.get(name, ABSENT) for images in self._rows], dtype=np.int64)
-            self._columns[name] = column
-            if len(self._columns) > MAX_COLUMNS:
-                self._columns.popitem(last=False)
-        else:
-            self._columns.move_to_end(name)
-        return column
+    def holders(self, name: str) -> ImageHolders:
+        """Return where an image is; the arrays are not to be written to."""
+        found = self._arrays.get(name)
+        if found is None:
+            sizes = self._sizes.get(name)
+            if sizes is None:
+                return _NOWHERE
+            found = self._arrays[name] = ImageHolders(
+                np.fromiter(sizes.keys(), np.intp, len(sizes)), np.fromiter(sizes.values(), np.int64, len(sizes))
+            )
+        return found
 
     def grow(self, capacity: int) -> None:
         """Make room for `capacity` rows."""
-        more = capacity - len(self._rows)
-        self._rows += [{} for _ in range(more)]
-        for name, column in self._columns.items():
-            self._columns[name] = np.pad(column, (0, more), constant_values=ABSENT)
+        self._images += [()] * (capacity - len(self._images))
+
+    def _drop(self, name: str, row: int) -> None:
+        self._arrays.pop(name, None)
+        sizes = self._sizes[name]
+        del sizes[row]
+        if not sizes:
+            del self._sizes[name]
 
 
-ABSENT = -1
+def _sizes_by_name(images: tuple[ContainerImage, ...]) -> dict[str, int]:
+    """Return the size of each name; where two images of a node share one, the last counts."""
+    return {name: counted(image.size_bytes) for image in images for name in image.names}
