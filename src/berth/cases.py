@@ -1,7 +1,7 @@
 """Scheduling cases as `berth decide` and `berth impact` read them: a small cluster, and the pods to place in turn.
 
-A case becomes a core of its generation, with the case's configuration and objects. The records' README in
-`tests/conformance/` says what each key means.
+A case becomes a core of its generation, with the case's configuration and objects. `tests/conformance/README.md` says
+what each key means.
 """
 
 import random

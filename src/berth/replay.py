@@ -1,8 +1,8 @@
 """Recorded cases replayed through the engine: what `berth decide` prints for each.
 
-A case names its objects and the pods to place in turn; out come decisions in the shape of the records (their README
-in `tests/conformance/` says what each key means). A pod that fits is assumed on the node with the highest total, the
-smallest name among equals; a pod that does not leaves nothing behind. Nothing is bound.
+A case names its objects and the pods to place in turn; out come decisions in the shape of the records, of which
+`tests/conformance/README.md` says what each key means. A pod that fits is assumed on the node with the highest total,
+the smallest name among equals; a pod that does not leaves nothing behind. Nothing is bound.
 """
 
 from collections.abc import Iterator, Mapping
