@@ -1,7 +1,9 @@
 """The harness itself: time, answers, and that its checks find what they are for."""
 
 import pytest
+from msgspec.structs import asdict
 
+from berth.generation import GENERATIONS
 from berth.testing.builders import make_node, make_pod
 from berth.testing.invariants import check
 from berth.testing.virtual import VirtualCluster
@@ -69,3 +71,14 @@ def test_whatever_is_wrong_is_found(break_it):
     break_it(found.core)
     with pytest.raises(AssertionError):
         check(found.core)
+
+
+@pytest.mark.parametrize("generation", list(GENERATIONS))
+def test_a_generation_brings_all_its_policies(generation):
+    """All but the plugins, which are those of the configuration: here of v1.36."""
+    found = VirtualCluster(generation=generation)
+    given, wanted = asdict(found.core.generation), asdict(GENERATIONS[generation])
+    assert given.pop("registry") is GENERATIONS["v1.36"].registry
+    assert wanted.pop("registry")
+    assert given == wanted
+    assert found.core.search.policy == GENERATIONS[generation].cycle

@@ -59,7 +59,10 @@ class VirtualCluster:
         instrument: Instrument | None = None,
         stopwatch: Callable[[], float] = lambda: 0.0,
     ) -> None:
-        """`generation` lays the queue's and the cache's rules of that generation over the configuration's."""
+        """`generation` puts that generation's policies (queue, cycle, cache, permit) in place of the configuration's.
+
+        The plugins stay those of the configuration.
+        """
         registry = in_tree_registry().merge(Registry(plugins or {}, "a test"))
         switched = feature_gates(gates or {})
         document = dict(config) if config is not None else None
@@ -235,17 +238,9 @@ class VirtualCluster:
 
 
 def _with_rules(config: SchedulerConfiguration, name: GenerationName) -> Generation:
-    """The configuration's plugins and decisions, with another generation's queue and cache."""
-    own, rules = generation_of(config), generation_of(msgspec.structs.replace(config, generation=name))
-    return msgspec.structs.replace(
-        own,
-        name=rules.name,
-        queue=rules.queue,
-        assumed_ttl_s=rules.assumed_ttl_s,
-        assumed_sweep_period_s=rules.assumed_sweep_period_s,
-        permit=rules.permit,
-        forgets_missing_nodes=rules.forgets_missing_nodes,
-    )
+    """Another generation's policies, all of them, over the plugins that the configuration's own generation has."""
+    rules = generation_of(msgspec.structs.replace(config, generation=name))
+    return msgspec.structs.replace(rules, registry=generation_of(config).registry)
 
 
 def _identity(obj: Any) -> tuple[str, str]:
