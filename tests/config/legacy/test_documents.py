@@ -47,6 +47,28 @@ def test_the_providers_expand_over_the_registry_of_the_time():
         assert points[Point.PRE_ENQUEUE] == ()
 
 
+def test_the_default_providers_filters_and_weights():
+    """getDefaultConfig: the filters of v1.18 with PodTopologySpread, and the weights of its scores."""
+    points = resolve_profiles(legacy_default_config(), legacy_registry().implements())["default-scheduler"]
+    assert {name for name, _ in points[Point.FILTER]} == {
+        "NodeUnschedulable", "NodeResourcesFit", "NodeName", "NodePorts", "NodeAffinity", "VolumeRestrictions",
+        "TaintToleration", "EBSLimits", "GCEPDLimits", "NodeVolumeLimits", "AzureDiskLimits", "VolumeBinding",
+        "VolumeZone", "InterPodAffinity", "PodTopologySpread",
+    }  # fmt: skip
+    assert dict(points[Point.SCORE]) == {
+        "NodeResourcesBalancedAllocation": 1,
+        "ImageLocality": 1,
+        "InterPodAffinity": 1,
+        "NodeResourcesLeastAllocated": 1,
+        "NodeAffinity": 1,
+        "NodePreferAvoidPods": 10000,
+        "PodTopologySpread": 2,
+        "TaintToleration": 1,
+    }
+    assert [name for name, _ in points[Point.QUEUE_SORT]] == ["PrioritySort"]
+    assert [name for name, _ in points[Point.BIND]] == ["DefaultBinder"]
+
+
 def test_without_its_gate_spreading_is_by_selectors():
     plugins = provider_plugins("DefaultProvider", feature_gates({"DefaultPodTopologySpread": False}, "v1.20"))
     assert [p.name for p in plugins.at(Point.PRE_SCORE).enabled][-1] == "SelectorSpread"

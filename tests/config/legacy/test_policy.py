@@ -57,6 +57,14 @@ def test_a_label_may_be_demanded_and_its_absence_preferred():
     assert profile.plugin_config["NodeLabel"] == {"presentLabels": ["rack"], "absentLabelsPreference": ["rack"]}
 
 
+def test_a_name_of_ones_own_need_not_be_one_that_could_be_registered():
+    """Up to v1.17 such a name had to be of letters, digits and dashes; in v1.20 any names what its argument says."""
+    _, profile = made(policy(predicates=[presence("on a rack, please!", True)], priorities=[]))
+    assert profile.plugin_config["NodeLabel"] == {"presentLabels": ["rack"]}
+    with pytest.raises(ConfigError, match='Predicate type not found for "on a rack, please!"'):
+        made(policy(predicates=names("on a rack, please!")))
+
+
 def test_predicates_run_in_their_fixed_order_whatever_the_documents():
     given = names("MatchInterPodAffinity", "HostName", "NoDiskConflict", "GeneralPredicates")
     _, profile = made(policy(predicates=given, priorities=[]))

@@ -65,6 +65,16 @@ def test_nothing_scheduled_resources_requested_differently_sized_machines(index,
     assert raw_scores(made[index], pod, handle) == expected
 
 
+@pytest.mark.parametrize(
+    ("cpu", "memory", "score"), [(10, 20, 90), (20, 10, 90), (20, 40, 80), (20, 50, 70), (100, 20, 0), (30, 30, 100)]
+)
+def test_balance_is_a_hundred_less_the_difference_of_the_percentages(cpu, memory, score):
+    """The first four are the examples of one of the pages, the others balancedResourceScorer's two ends."""
+    handle = _of_v1_20(handle_of(make_node("m1").capacity(cpu="100", memory="100").build()))
+    pod = make_pod().request(cpu=str(cpu), memory=str(memory)).info()
+    assert raw_scores(LegacyBalancedAllocation(None, handle), pod, handle) == {"m1": score}
+
+
 def _of_v1_20(handle):
     handle.features = feature_gates({}, "v1.20")
     return handle

@@ -1,5 +1,6 @@
 """A pod with claims on its way through the whole scheduler: volumes written, waited for, given back."""
 
+import pytest
 from msgspec.structs import replace
 
 from berth.framework.effects import ApiCall, Bind
@@ -20,9 +21,9 @@ def pod(name, *claims):
     return found
 
 
-def static_cluster(*more):
+def static_cluster(*more, **options):
     objects = NODE, STATIC, claim("c", klass="static", version="5"), volume("v", klass="static", version="6")
-    return VirtualCluster(*objects, pod("p", "c"), *more).run()
+    return VirtualCluster(*objects, pod("p", "c"), *more, **options).run()
 
 
 def writes(found):
@@ -69,6 +70,19 @@ def test_binding_times_out_and_the_pod_is_tried_again():
     assert told == 'running PreBind plugin "VolumeBinding": binding volumes: context deadline exceeded'
     found.advance(2.0)
     assert len(writes(found)) == 1
+
+
+@pytest.mark.parametrize("version", ["v1alpha1", "v1alpha2"])
+def test_documents_of_older_versions_give_the_time_for_binding_themselves(version):
+    """WithBindTimeoutSeconds: a field of the document then, an argument of VolumeBinding since v1beta1."""
+    document = {"apiVersion": f"kubescheduler.config.k8s.io/{version}", "kind": "KubeSchedulerConfiguration"}
+    found = static_cluster(config={**document, "bindTimeoutSeconds": 7})
+    found.answer(*writes(found))
+    found.advance(6.999)
+    assert not found.events("FailedScheduling")
+    found.advance(0.001)
+    (told,) = found.events("FailedScheduling")
+    assert told.endswith("context deadline exceeded")
 
 
 def test_a_conflict_frees_the_volume_for_the_pod_that_was_refused_because_of_it():

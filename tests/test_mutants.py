@@ -1,0 +1,130 @@
+"""Tests that once could not fail do fail: each is run against a copy of the sources with a bug put in.
+
+A mutant is one piece of the sources with a bug in its place. Whoever changes such a piece changes it here as well; the
+tests that are named must still find the bug.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+SOURCES = ROOT / "src" / "berth"
+
+STEPS = "tests/seeds/test_steps.py"
+GENERATION = "tests/test_generation.py"
+
+TIE = f"{STEPS}::test_among_equals_each_is_as_likely"
+EXPIRY = f"{GENERATION}::test_an_assumed_pod_expires_in_the_first_sweep_after_its_time"
+UNFINISHED = f"{GENERATION}::test_a_pod_whose_binding_has_not_finished_never_expires"
+ERROR_ENDS = f"{STEPS}::test_an_error_on_one_node_ends_the_search"
+PRE_FILTER = f"{STEPS}::test_a_rejection_by_pre_filter_is_every_nodes_and_preemption_is_silent"
+NO_NODE_FIRST = f"{STEPS}::test_no_node_is_looked_at_before_the_others"
+DEFAULTS = "tests/config/legacy/test_documents.py::test_the_default_providers_filters_and_weights"
+BALANCE = "tests/plugins/legacy/test_resource_scores.py"
+BIND_TIME = "tests/plugins/volumes/test_core.py::test_documents_of_older_versions_give_the_time_for_binding_themselves"
+
+RANDOM_ROW = "rows[self._rng.randrange(len(rows))]"
+OVERDUE = "now >= state.deadline"
+RULES = "msgspec.structs.replace(rules, registry=generation_of(config).registry)"
+
+
+class Mutant(NamedTuple):
+    """A piece of the sources that occurs once, the bug to put there, and the tests of which each must find it."""
+
+    piece: str
+    bug: str
+    tests: tuple[str, ...]
+
+
+MUTANTS = {
+    "ties: the first": Mutant(RANDOM_ROW, "rows[0]", (TIE,)),
+    "ties: the last": Mutant(RANDOM_ROW, "rows[-1]", (TIE,)),
+    "ties: never the last": Mutant(RANDOM_ROW, "rows[self._rng.randrange(len(rows) - 1)]", (TIE,)),
+    "ties: never the first": Mutant(RANDOM_ROW, "rows[self._rng.randrange(1, len(rows))]", (TIE,)),
+    "assumed pods expire 5 s early": Mutant(OVERDUE, "now >= state.deadline - 5.0", (EXPIRY, UNFINISHED)),
+    "assumed pods expire 5 s late": Mutant(OVERDUE, "now >= state.deadline + 5.0", (EXPIRY, UNFINISHED)),
+    "the harness leaves a policy out": Mutant(
+        RULES, f"{RULES[:-1]}, cycle=generation_of(config).cycle)", (ERROR_ENDS, PRE_FILTER, NO_NODE_FIRST)
+    ),
+    "v1.20: an error ends no search": Mutant("error_ends_search=True", "error_ends_search=False", (ERROR_ENDS,)),
+    "v1.20: PreFilter's rejections are not counted": Mutant(
+        "pre_filter_counts_nodes=True", "pre_filter_counts_nodes=False", (PRE_FILTER,)
+    ),
+    "v1.20: the nominated node comes first": Mutant(
+        "nominated_node_first=False", "nominated_node_first=True", (NO_NODE_FIRST,)
+    ),
+    "getDefaultConfig: no veto": Mutant(
+        'PluginRef("NodePreferAvoidPods", 10000)', 'PluginRef("NodePreferAvoidPods", 1)', (DEFAULTS,)
+    ),
+    "BalancedAllocation: both ways": Mutant(
+        "return int((1 - abs(cpu - memory)) * float(MAX_NODE_SCORE))",
+        "return int((1 - (cpu - memory)) * float(MAX_NODE_SCORE))",
+        (f"{BALANCE}::test_balance_is_a_hundred_less_the_difference_of_the_percentages",),
+    ),
+    "DoWorkPieceFunc: absent nodes too": Mutant(
+        "table.view(row)) if table.valid[row] else None for row in asked]",
+        "table.view(row)) for row in asked if row < 40]",
+        (f"{STEPS}::test_each_node_is_one_piece_of_work",),
+    ),
+    "HasScorePlugins: forgotten where there are extenders": Mutant(
+        "return Scored(self._nodes, self._parts + parts, kept) if parts else self",
+        "return self",
+        (f"{STEPS}::test_a_profile_without_score_plugins_adds_nothing_to_what_extenders_say",),
+    ),
+    "WithBindTimeoutSeconds: not passed on": Mutant(
+        '{"bindTimeoutSeconds": doc.bind_timeout_seconds}', '{"bindTimeoutSeconds": 600}', (BIND_TIME,)
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def sources(tmp_path_factory):
+    """A copy of the package; what was compiled of it is copied with it, and is good for all but a mutated file."""
+    copy = tmp_path_factory.mktemp("mutants") / "berth"
+    shutil.copytree(SOURCES, copy)
+    return copy
+
+
+def run(sources, *tests):
+    """Run these tests against the copy; return how pytest ended and what it said."""
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(sources.parent),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "PYTEST_ADDOPTS": "",
+    }
+    command = [sys.executable, "-m", "pytest", "-q", "-rA", "--tb=line", "-p", "no:cacheprovider", *tests]
+    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120, check=False)
+
+
+@pytest.mark.timeout(150)
+def test_without_a_bug_the_copy_passes(sources):
+    done = run(sources, *sorted({test for mutant in MUTANTS.values() for test in mutant.tests}))
+    assert done.returncode == pytest.ExitCode.OK, done.stdout
+
+
+@pytest.mark.timeout(150)
+@pytest.mark.parametrize("name", MUTANTS)
+def test_a_bug_is_found(sources, name):
+    mutant = MUTANTS[name]
+    holders = [file for file in sources.rglob("*.py") if mutant.piece in file.read_text()]
+    assert len(holders) == 1, (
+        f"{mutant.piece!r} is in {len(holders)} files of src/berth; say here what stands there now"
+    )
+    (file,) = holders
+    text = file.read_text()
+    assert text.count(mutant.piece) == 1, f"{mutant.piece!r} occurs more than once in {file.name}"
+    try:
+        file.write_text(text.replace(mutant.piece, mutant.bug))
+        done = run(sources, *mutant.tests)
+    finally:
+        file.write_text(text)
+    assert done.returncode == pytest.ExitCode.TESTS_FAILED, done.stdout + done.stderr
+    survived = [test for test in mutant.tests if f"FAILED {test}" not in done.stdout]
+    assert not survived, f"{name}: not found by {survived}\n{done.stdout}"
