@@ -1,15 +1,11 @@
-"""Registries: what a plugin's methods say of it, merging, and plugins from installed distributions."""
-
-import sys
-from importlib.metadata import EntryPoint, PathDistribution
-from types import ModuleType
+"""Registries: what a plugin's methods say of it, merging, and names that two plugins want."""
 
 import msgspec
 import pytest
 
 from berth.config.errors import ConfigError
 from berth.config.types import ExtensionPoint as Point
-from berth.framework.registry import METHODS, Registry, RegistryError, out_of_tree_plugins, points_of
+from berth.framework.registry import METHODS, Registry, RegistryError, Unusable, points_of
 
 
 class Gpu:
@@ -65,94 +61,20 @@ def test_a_name_taken_twice_is_an_error_that_names_both():
     assert isinstance(raised.value, ConfigError)
 
 
-@pytest.fixture
-def entry_of(tmp_path, monkeypatch):
-    """Makes an entry point of an installed distribution that offers `found` under `name`."""
-
-    def make(name, found=None, distribution="gpu-tools", attribute="thing"):
-        module = ModuleType(f"offered_{distribution.replace('-', '_')}_{name.lower()}")
-        if found is not None:
-            setattr(module, attribute, found)
-        monkeypatch.setitem(sys.modules, module.__name__, module)
-        info = tmp_path / f"{distribution}-1.2.dist-info"
-        info.mkdir(exist_ok=True)
-        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {distribution}\nVersion: 1.2\n")
-        entry = EntryPoint(name, f"{module.__name__}:{attribute}", "berth.plugins")
-        return entry._for(PathDistribution(info))
-
-    return make
+def test_of_two_plugins_of_one_name_neither_can_be_used_and_both_are_named():
+    one, two, three = (Registry({"Gpu": Gpu}, f"the distribution {name}") for name in ("one", "two", "three"))
+    both = one.beside(two)
+    assert "Gpu" not in both
+    (told,) = both.unusable["Gpu"].told("Gpu")
+    assert told == (
+        "plugin 'Gpu' of the distribution one has the same name as a plugin of the distribution two; uninstall one of "
+        "them"
+    )
+    assert "Gpu" not in both.beside(three)
 
 
-def test_plugins_of_distributions_are_loaded_and_remember_where_they_come_from(entry_of):
-    registry = out_of_tree_plugins([entry_of("Gpu", Gpu), entry_of("Tape", Tape, "tapes")])
-    assert registry.names == ("Gpu", "Tape")
-    assert registry.factory("Gpu") is Gpu
-    assert registry.origin("Tape") == "the distribution tapes 1.2 (offered_tapes_tape:thing)"
-
-
-def test_where_nothing_is_installed_there_is_nothing():
-    assert out_of_tree_plugins([]).names == ()
-
-
-class Keeper:
-    name = "Keeper"
-
-    def reserve(self, state, pod, node_name): ...
-
-
-class Columns:
-    name = "Columns"
-
-    def filter_columns(self, state, pod, table, rows): ...
-
-
-class Idle:
-    name = "Idle"
-
-
-class Odd:
-    name = "Odd"
-    args_type = dict
-
-    def filter(self, state, pod, node): ...
-
-
-@pytest.mark.parametrize(
-    ("name", "found", "said"),
-    [
-        ("Gpu", None, "cannot be imported: AttributeError"),
-        ("Gpu", "text", "is 'text', not a class"),
-        ("Card", Gpu, "calls itself 'Gpu'"),
-        ("Idle", Idle, "has the method of no extension point"),
-        ("Odd", Odd, "which is not a msgspec.Struct"),
-        ("Keeper", Keeper, "has the method reserve but not unreserve"),
-        ("Columns", Columns, "has the method filter_columns but not filter"),
-    ],
-)
-def test_what_is_no_plugin_names_the_distribution_and_what_to_do(entry_of, name, found, said):
-    with pytest.raises(RegistryError) as raised:
-        out_of_tree_plugins([entry_of(name, found)])
-    message = str(raised.value)
-    assert said in message
-    assert f"plugin {name!r} of the distribution gpu-tools 1.2" in message
-    assert "uninstall it" in message
-
-
-def test_a_module_that_breaks_while_it_is_imported_is_told_apart_from_one_that_is_missing(tmp_path, monkeypatch):
-    (tmp_path / "broken_plugin.py").write_text("raise RuntimeError('no device found')\n")
-    monkeypatch.syspath_prepend(tmp_path)
-    entries = [
-        EntryPoint("A", "broken_plugin:A", "berth.plugins"),
-        EntryPoint("B", "no_such_module:B", "berth.plugins"),
-    ]
-    with pytest.raises(RegistryError) as raised:
-        out_of_tree_plugins(entries)
-    broken, missing = raised.value.errors
-    assert "the entry point broken_plugin:A cannot be imported: RuntimeError: no device found" in broken
-    assert "ModuleNotFoundError: No module named 'no_such_module'" in missing
-
-
-def test_two_distributions_with_one_name_are_both_named(entry_of):
-    with pytest.raises(RegistryError) as raised:
-        out_of_tree_plugins([entry_of("Gpu", Gpu, "one"), entry_of("Gpu", Gpu, "two")])
-    assert "the distribution one 1.2" in str(raised.value) and "the distribution two 1.2" in str(raised.value)
+def test_an_unusable_plugin_gives_way_to_a_usable_one_that_is_merged_in():
+    broken = Registry.of({}, {"Gpu": Unusable("the distribution old", ("is broken",))})
+    merged = broken.merge(Registry({"Gpu": Gpu}))
+    assert merged.factory("Gpu") is Gpu
+    assert merged.unusable == {}

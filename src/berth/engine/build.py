@@ -4,19 +4,23 @@ Every plugin of a profile is made once, with its args decoded, defaulted and val
 configuration are reported together as `ConfigError`.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from berth.config.errors import ConfigError
+from berth.config.defaults import Resolved
+from berth.config.errors import ConfigError, nearest
 from berth.config.plugin_args import decode_profile_args
 from berth.config.profiles import resolve_profiles
 from berth.config.types import ExtensionPoint, SchedulerConfiguration
+from berth.config.types import Profile as ProfileConfiguration
 from berth.engine.memo import Memos
 from berth.engine.profile import Profile
+from berth.framework.answers import wrong_events
+from berth.framework.blame import place_of
 from berth.framework.extenders import Extender
 from berth.framework.handle import Handle
-from berth.framework.registry import Registry
+from berth.framework.registry import IN_TREE, Registry
 
 
 def build_profiles(
@@ -29,7 +33,7 @@ def build_profiles(
     """Return the profiles by scheduler name. Raises `ConfigError`."""
     if not config.profiles:
         raise ConfigError(["at least one profile is required"])
-    resolved = resolve_profiles(config, registry.implements())
+    resolved = _resolved(config, registry)
     profiles: dict[str, Profile] = {}
     for index, profile in enumerate(config.profiles):
         points = resolved[profile.scheduler_name]
@@ -37,7 +41,7 @@ def build_profiles(
         path = f"profiles[{index}]"
         args = decode_profile_args(profile, registry.args_types(), path, names, config.feature_gates)
         own = handle.within(partial(profiles.__getitem__, profile.scheduler_name))
-        made = {name: _make(registry, name, args.get(name), own, path) for name in sorted(names)}
+        made = _made(registry, sorted(names), args, own, path)
         percentage = profile.percentage_of_nodes_to_score
         profiles[profile.scheduler_name] = Profile(
             profile.scheduler_name,
@@ -57,9 +61,73 @@ def _with_plugins(
     return {point: tuple((made[name], weight) for name, weight in plugins) for point, plugins in points.items()}
 
 
-def _make(registry: Registry, name: str, args: Any, handle: Handle, path: str) -> Any:
+def _resolved(config: SchedulerConfiguration, registry: Registry) -> dict[str, Resolved]:
+    """Return the plugins of every profile; raises `ConfigError` with all that is wrong with what it names."""
+    faults: list[str] = []
+    for index, profile in enumerate(config.profiles):
+        faults += _unusable(profile, registry, f"profiles[{index}]")
+        faults += _stray_args(profile, registry, f"profiles[{index}].pluginConfig")
+    everywhere = frozenset(ExtensionPoint)
+    unusable = dict.fromkeys(registry.unusable, everywhere) if faults else {}  # one complaint about each is enough
+    try:
+        resolved = resolve_profiles(config, {**registry.implements(), **unusable})
+    except ConfigError as error:
+        raise ConfigError([*faults, *error.errors]) from None
+    if faults:
+        raise ConfigError(faults)
+    return resolved
+
+
+def _unusable(profile: ProfileConfiguration, registry: Registry, path: str) -> Iterable[str]:
+    """Say why plugins that the profile enables cannot be used."""
+    sets = (profile.plugins.multi_point, *profile.plugins.points.values())
+    for name in dict.fromkeys(plugin.name for enabled in sets for plugin in enabled.enabled):
+        if name in registry.unusable:
+            yield from (f"{path}: {told}" for told in registry.unusable[name].told(name))
+
+
+def _stray_args(profile: ProfileConfiguration, registry: Registry, path: str) -> Iterable[str]:
+    """Name the args that no plugin takes."""
+    takers = registry.args_types()
+    for index, name in enumerate(profile.plugin_config):
+        if name not in registry and name not in registry.unusable:
+            yield f'{path}[{index}].name: plugin "{name}" does not exist{nearest(name, registry.names)}'
+        elif name in registry and name not in takers and profile.plugin_config[name]:
+            yield f'{path}[{index}].args: plugin "{name}" takes no args (it has no args_type)'
+
+
+def _made(
+    registry: Registry, names: Iterable[str], args: Mapping[str, Any], handle: Handle, path: str
+) -> dict[str, Any]:
+    """Make the plugins of a profile; raises `ConfigError` with what is wrong with any of them."""
+    made: dict[str, Any] = {}
+    faults: list[str] = []
+    for name in names:
+        try:
+            made[name] = plugin = _make(registry, name, args.get(name), handle)
+            if hasattr(plugin, "events_to_register"):
+                said = f"plugin {name!r} of {registry.origin(name)}: {type(plugin).__name__}.events_to_register"
+                faults += [f"{path}: {said} {fault}" for fault in wrong_events(plugin.events_to_register())]
+        except ConfigError as error:
+            faults += [f"{path}: {fault}" for fault in error.errors]
+        except Exception as bug:
+            faults.append(f"{path}: {_broken(registry, name, 'events_to_register failed', bug)}")
+    if faults:
+        raise ConfigError(faults)
+    return made
+
+
+def _make(registry: Registry, name: str, args: Any, handle: Handle) -> Any:
     factory: Callable[[Any, Handle], Any] = registry.factory(name)
     try:
         return factory(args, handle)
-    except (TypeError, ValueError) as error:
-        raise ConfigError([f"{path}: plugin {name!r} could not be made: {error}"]) from error
+    except Exception as bug:
+        if registry.origin(name) == IN_TREE and isinstance(bug, TypeError | ValueError):  # it refuses its args
+            raise ConfigError([f"plugin {name!r} could not be made: {bug}"]) from bug
+        raise ConfigError([_broken(registry, name, "could not be made", bug)]) from bug
+
+
+def _broken(registry: Registry, name: str, what: str, bug: Exception) -> str:
+    """Say what broke, in which plugin, and where in its own code."""
+    place = place_of(bug, registry.factory(name))
+    return f"plugin {name!r} of {registry.origin(name)}: {what}: {type(bug).__name__}: {bug} ({place})"

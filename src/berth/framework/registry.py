@@ -1,22 +1,18 @@
 """Which plugins there are: by name, what makes them, and what that says about them.
 
 A `Registry` is a value: the in-tree one comes from `berth.plugins.registry`, one of other people's plugins from
-`out_of_tree_plugins` here, and `merge` puts them together. The configuration asks it for extension points and args
+`berth.framework.loading`, and `merge` puts them together. The configuration asks it for extension points and args
 types, `build.py` for the classes.
 """
 
-from collections.abc import Iterable, Mapping
-from importlib.metadata import EntryPoint, entry_points
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
-
-import msgspec
 
 from berth.config.errors import ConfigError
 from berth.config.plugin_args import ArgsTypes
 from berth.config.types import ExtensionPoint
 
-ENTRY_POINT_GROUP = "berth.plugins"
 IN_TREE = "Berth itself"
 
 PluginClass = Any
@@ -57,13 +53,36 @@ class Registration(NamedTuple):
     origin: str
 
 
+class Unusable(NamedTuple):
+    """A plugin that was found and cannot be used: where it comes from, and each fault as the rest of a sentence."""
+
+    origin: str
+    faults: tuple[str, ...]
+
+    def told(self, name: str) -> list[str]:
+        """Return a sentence for each fault."""
+        return [f"plugin {name!r} of {self.origin} {fault}" for fault in self.faults]
+
+
 class Registry:
     """Plugin classes by name. Never changed once made."""
 
-    __slots__ = ("_registrations",)
+    __slots__ = ("_registrations", "unusable")
 
     def __init__(self, plugins: Mapping[str, PluginClass], origin: str = IN_TREE) -> None:
-        self._registrations = {name: Registration(plugin, origin) for name, plugin in plugins.items()}
+        self._registrations: Mapping[str, Registration] = {
+            name: Registration(plugin, origin) for name, plugin in plugins.items()
+        }
+        self.unusable: Mapping[str, Unusable] = {}
+        """What was found under names that no usable plugin has; only a profile that enables it has to care."""
+
+    @classmethod
+    def of(cls, registrations: Mapping[str, Registration], unusable: Mapping[str, Unusable]) -> "Registry":
+        """Return a registry of plugins from several places."""
+        made = cls({})
+        made._registrations = registrations
+        made.unusable = {name: each for name, each in unusable.items() if name not in registrations}
+        return made
 
     def __contains__(self, name: str) -> bool:
         return name in self._registrations
@@ -81,8 +100,12 @@ class Registry:
         return self._registrations[name].plugin_class
 
     def origin(self, name: str) -> str:
-        """Return where a plugin comes from, in words."""
-        return self._registrations[name].origin
+        """Return where a plugin comes from, in words, whether it can be used or not."""
+        return self._registrations[name].origin if name in self else self.unusable[name].origin
+
+    def registration(self, name: str) -> Registration:
+        """Return a plugin and where it comes from."""
+        return self._registrations[name]
 
     def merge(self, other: "Registry") -> "Registry":
         """Return a registry of both; raises `RegistryError` where both have a name."""
@@ -94,20 +117,27 @@ class Registry:
         ]
         if faults:
             raise RegistryError(faults)
-        merged = Registry({})
-        merged._registrations.update(self._registrations)
-        merged._registrations.update(
-            {name: Registration(other.factory(name), other.origin(name)) for name in other.names}
-        )
-        return merged
+        registrations = {name: each.registration(name) for each in (self, other) for name in each.names}
+        return Registry.of(registrations, {**self.unusable, **other.unusable})
+
+    def beside(self, other: "Registry") -> "Registry":
+        """Return a registry of both, in which a name that both have, usable or not, cannot be used."""
+        twice = {name for name in (*self.names, *self.unusable) if name in other or name in other.unusable}
+        registrations = {
+            name: each.registration(name) for each in (self, other) for name in each.names if name not in twice
+        }
+        shared = {
+            name: Unusable(
+                self.origin(name), (f"has the same name as a plugin of {other.origin(name)}; uninstall one of them",)
+            )
+            for name in twice
+        }
+        return Registry.of(registrations, {**self.unusable, **other.unusable, **shared})
 
     def out_of_tree(self) -> "Registry":
         """Return the plugins that others have brought."""
-        others = Registry({})
-        others._registrations.update(
-            {name: found for name, found in self._registrations.items() if found.origin != IN_TREE}
-        )
-        return others
+        theirs = {name: self.registration(name) for name in self.names if self.origin(name) != IN_TREE}
+        return Registry.of(theirs, self.unusable)
 
     def implements(self) -> Mapping[str, frozenset[ExtensionPoint]]:
         """Return the extension points of each plugin."""
@@ -128,63 +158,3 @@ def points_of(plugin_class: PluginClass) -> frozenset[ExtensionPoint]:
     if declared is not None:
         return declared
     return frozenset(point for point, names in METHODS.items() if any(hasattr(plugin_class, name) for name in names))
-
-
-def out_of_tree_plugins(found: Iterable[EntryPoint] | None = None) -> Registry:
-    """Load the plugins that installed distributions offer; raises `RegistryError` with all that cannot be used.
-
-    A distribution offers one by an entry point in the group `berth.plugins`: the plugin's name = its class.
-    """
-    registry = Registry({})
-    faults: list[str] = []
-    for entry in entry_points(group=ENTRY_POINT_GROUP) if found is None else found:
-        try:
-            plugin = _load(entry)
-            registry = registry.merge(Registry({entry.name: plugin}, origin_of(entry)))
-        except RegistryError as error:
-            faults += error.errors
-    if faults:
-        raise RegistryError(faults)
-    return registry
-
-
-def origin_of(entry: EntryPoint) -> str:
-    """Return the distribution of an entry point, in words."""
-    if entry.dist is None:
-        return f"the entry point {entry.value}"
-    return f"the distribution {entry.dist.name} {entry.dist.version} ({entry.value})"
-
-
-def _load(entry: EntryPoint) -> PluginClass:
-    where = f"plugin {entry.name!r} of {origin_of(entry)}"
-    distribution = entry.dist.name if entry.dist is not None else "the distribution that offers it"
-    try:
-        plugin = entry.load()
-    except Exception as broken:  # whatever the module does while it is imported
-        reason = f"{type(broken).__name__}: {broken}"
-        remedy = f"repair or upgrade {distribution}, or uninstall it"
-        raise RegistryError([f"{where} cannot be imported: {reason}; {remedy}"]) from broken
-    faults = [
-        f"{where} {fault}; tell the authors of {distribution}, or uninstall it" for fault in _misfits(entry, plugin)
-    ]
-    if faults:
-        raise RegistryError(faults)
-    return plugin
-
-
-def _misfits(entry: EntryPoint, plugin: PluginClass) -> Iterable[str]:
-    """Say what keeps an object that was loaded from being a plugin."""
-    if not callable(plugin):
-        yield f"is {plugin!r}, not a class"
-        return
-    name = getattr(plugin, "name", None)
-    if name != entry.name:
-        yield f"calls itself {name!r}; its `name` and the entry point's must be the same"
-    if not points_of(plugin):
-        yield "has the method of no extension point (pre_filter, filter, score, …)"
-    args_type = getattr(plugin, "args_type", None)
-    if args_type is not None and not (isinstance(args_type, type) and issubclass(args_type, msgspec.Struct)):
-        yield f"has the args_type {args_type!r}, which is not a msgspec.Struct"
-    for method, companion in COMPANIONS.items():
-        if hasattr(plugin, method) and not hasattr(plugin, companion):
-            yield f"has the method {method} but not {companion}, which goes with it"

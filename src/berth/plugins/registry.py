@@ -1,6 +1,9 @@
 """All in-tree plugins of today's generation by name, and together with what is installed beside them."""
 
-from berth.framework.registry import Registry, out_of_tree_plugins
+from collections.abc import Sequence
+
+from berth.framework.loading import installed_plugins, plugins_named
+from berth.framework.registry import Registry
 from berth.plugins.default_binder import DefaultBinder
 from berth.plugins.dra.plugin import DynamicResources
 from berth.plugins.gang_scheduling import GangScheduling
@@ -57,6 +60,10 @@ def in_tree_registry() -> Registry:
     )
 
 
-def full_registry() -> Registry:
-    """Return these and the plugins that installed distributions offer. Raises `RegistryError`."""
-    return in_tree_registry().merge(out_of_tree_plugins())
+def full_registry(named: Sequence[str] = ()) -> Registry:
+    """Return these, the plugins that installed distributions offer, and those that a command line names.
+
+    Raises `RegistryError` where two have one name, or where a named one cannot be used; of the installed ones, those
+    that cannot be used are in `unusable`.
+    """
+    return in_tree_registry().merge(installed_plugins()).merge(plugins_named(named))
