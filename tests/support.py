@@ -3,8 +3,11 @@
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
+import msgspec
+
 from berth.framework.effects import Request
 from berth.framework.events import ClusterEventWithHint
+from berth.framework.promises import Promises
 from berth.framework.status import Status, unschedulable
 from berth.testing.builders import make_node, make_pod
 from berth.testing.virtual import VirtualCluster
@@ -25,10 +28,12 @@ def with_profiles(*profiles: dict[str, Any], **fields: Any) -> dict[str, Any]:
 def plugin(name: str, *, events: Sequence[ClusterEventWithHint] = (), **methods: Any) -> type:
     """A plugin class of these methods; each is called without `self`, and calls are noted in `calls`.
 
-    No event wakes the pods it rejects, unless they are given.
+    No event wakes the pods it rejects, unless they are given. Fields of `Promises` are what the class promises.
     """
     made: dict[str, Any] = {"name": name, "calls": [], "handle": None, "__init__": _remember_handle}
     made["events_to_register"] = lambda _self: events
+    names = {field.name for field in msgspec.structs.fields(Promises)}
+    made["promises"] = Promises(**{name: methods.pop(name) for name in names & methods.keys()})
     for method, act in methods.items():
         made[method] = _noting(method, act) if callable(act) else act
     return type(name, (), made)

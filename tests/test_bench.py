@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from berth.bench import CheckError, run
-from berth.framework.interface import Dependency
+from berth.framework.promises import Dependency
 from berth.plugins.preemption import search
 from berth.plugins.preemption.choice import Candidate
 from berth.plugins.registry import in_tree_registry
@@ -73,7 +73,7 @@ def test_a_plugin_that_forgets_a_dependency_is_found():
     """Its score depends on the pods of a node, it says that it does not."""
     liar = plugin(
         "Liar",
-        score_dependencies=frozenset({Dependency.NODE}),
+        score_depends_on=frozenset({Dependency.NODE}),
         signature=lambda pod: "all",
         score=lambda state, pod, node: len(node.pods),
         score_columns=lambda state, pod, table, rows: table.pod_count[rows].copy(),

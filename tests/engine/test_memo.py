@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from berth.engine.memo import SLOTS_AT_MOST, DependencySet, MemoKey, Memos, Slot, Slots, row_form
+from berth.engine.memo import SLOTS_AT_MOST, DependencySet, MemoKey, Memos, Slot, Slots
 from berth.engine.memo_entry import JOURNAL_AT_MOST, MemoEntry
 from berth.engine.sums import UNRANKED, Sums
 from berth.framework.cycle_state import CycleState
-from berth.framework.interface import Dependency, Objects
+from berth.framework.promises import Dependency, Objects
 from berth.state.cache import Cache
 from berth.state.objects import ObjectStore
 from berth.testing.builders import make_node, make_pod, make_service
@@ -331,23 +331,3 @@ def test_few_rows_are_asked_about_one_by_one_and_snapshots_stay():
         kept.cache.add_pod(pod(f"on-{name}", name))
     refresh()
     assert kept.computed_rows[-1] == 8
-
-
-def test_a_class_that_answers_otherwise_for_columns_has_no_row_form_of_its_base():
-    class Base:
-        def filter_row(self):
-            return "base"
-
-        def filter_columns(self):
-            return "base"
-
-    class Other(Base):
-        def filter_columns(self):
-            return "other"
-
-    class Both(Other):
-        def filter_row(self):
-            return "both"
-
-    forms = [row_form(plugin, "filter_row", "filter_columns") for plugin in (Base(), Other(), Both())]
-    assert [form and form() for form in forms] == ["base", None, "both"]

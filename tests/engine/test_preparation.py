@@ -14,7 +14,7 @@ A_SERVICE_COMES_BEFORE = 3
 def times_asked(point, version=None, differ_in=(), **declared):
     """Return how often a plugin that skips has been asked after each of some pods."""
     if version is not None:
-        declared[f"{point}_version"] = lambda pod: version(skipping.handle.objects)
+        declared |= {f"{point}_version": lambda pod: version(skipping.handle.objects), f"{point}_has_version": True}
     skipping = plugin("Skipping", **{point: lambda *_: SKIP}, **declared)
     found = cluster(node("a", "64"), node("b", "64"), config=document("Skipping"), plugins={"Skipping": skipping})
     counts = []

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from berth.framework.interface import UNKNOWN, Dependency, FilterColumn, PreFilterResult
+from berth.framework.interface import FilterColumn, PreFilterResult
+from berth.framework.promises import UNKNOWN, Dependency
 from berth.framework.status import SKIP, Code, Status, error, unresolvable, unschedulable
 from berth.testing.builders import make_node, make_pod
 from berth.testing.invariants import check, check_memos
@@ -130,8 +131,8 @@ def column_plugin(dependencies=UNKNOWN):
 
     return plugin(
         "Columns",
-        filter_dependencies=dependencies,
-        score_dependencies=dependencies,
+        filter_depends_on=dependencies,
+        score_depends_on=dependencies,
         signature=lambda pod: "every pod",
         filter_columns=lambda state, pod, table, rows: FilterColumn(odd(table, rows), lambda _: unschedulable("odd")),
         filter=lambda state, pod, node: unschedulable("odd") if int(node.name[1:]) % 2 else None,

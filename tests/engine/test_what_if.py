@@ -9,7 +9,8 @@ from berth.api.codec import decode
 from berth.engine.verdicts import FilterPlan, FilterRunner
 from berth.engine.what_if import WhatIf
 from berth.framework.cycle_state import CycleState
-from berth.framework.interface import Dependency, RowLoad
+from berth.framework.interface import RowLoad
+from berth.framework.promises import Dependency, Promises
 from berth.plugins.resources.node_resources_fit import NodeResourcesFit, NodeResourcesFitArgs
 from berth.state.objects import ObjectStore
 from berth.testing.builders import make_node, make_pod
@@ -49,25 +50,30 @@ def test_limits_codes_and_the_plain_form_agree(taken):
     assert [column.describe(code) if code else None for code in column.codes.tolist()] == plain
 
 
-def a_filter(**members):
-    column = lambda state, pod, table, rows: None  # noqa: E731
-    return SimpleNamespace(name="F", **{"filter_columns": column, **members})
+def a_filter(promises, **members):
+    column = lambda self, state, pod, table, rows: None  # noqa: E731
+    return type("F", (), {"name": "F", "promises": promises, "filter_columns": column, **members})()
+
+
+NODE_ONLY = Promises(filter_depends_on=frozenset({Dependency.NODE}))
+ANY_POD = frozenset({Dependency.PODS_ANYWHERE})
 
 
 @pytest.mark.parametrize(
-    ("members", "possible"),
+    ("promises", "members", "possible"),
     [
-        ({"filter_dependencies": frozenset({Dependency.NODE})}, True),
-        ({"filter_dependencies": frozenset({Dependency.NODE, Dependency.ALL_NODES})}, True),
-        ({"filter_dependencies": frozenset({Dependency.PODS_ON_NODE})}, False),
-        ({"filter_dependencies": frozenset({Dependency.PODS_ANYWHERE})}, False),
-        ({"filter_dependencies": frozenset({Dependency.PODS_ANYWHERE}), "minds": lambda s, p, o: False}, True),
-        ({"filter_dependencies": frozenset({Dependency.NODE}), "remove_pod": lambda s, p, o, n: None}, False),
-        ({}, False),
+        (NODE_ONLY, {}, True),
+        (Promises(filter_depends_on=frozenset({Dependency.NODE, Dependency.ALL_NODES})), {}, True),
+        (Promises(filter_depends_on=frozenset({Dependency.PODS_ON_NODE})), {}, False),
+        (Promises(filter_depends_on=ANY_POD), {}, False),
+        (Promises(filter_depends_on=ANY_POD, filters_by_affecting_pods=True), {"is_affected_by": None}, True),
+        (Promises(filter_depends_on=ANY_POD), {"is_affected_by": None}, False),
+        (NODE_ONLY, {"remove_pod": lambda self, s, p, o, n: None}, False),
+        (Promises(), {}, False),
     ],
 )
-def test_only_filters_that_say_how_they_look_at_pods_are_asked_by_column(members, possible):
+def test_only_filters_that_say_how_they_look_at_pods_are_asked_by_column(promises, members, possible):
     info = make_pod().info()
-    plan = FilterPlan([FilterRunner(a_filter(**members))], "default", frozenset(), info)
+    plan = FilterPlan([FilterRunner(a_filter(promises, **members))], "default", frozenset(), info)
     memos = SimpleNamespace(table=None)
     assert WhatIf(plan, memos, CycleState(), info).is_possible is possible

@@ -4,6 +4,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from berth.framework.cycle_state import CycleState
+from berth.framework.promises import promises_of
 from berth.testing.builders import make_node, make_pod
 
 AMOUNTS = {
@@ -71,7 +72,7 @@ def same_verdicts(plugin, pod, table):
             if table.valid[row]:
                 assert (describe(code) if code else None) == plain[row]
                 found[table.names[row]] = plain[row]
-    for row, status in plain.items() if hasattr(plugin, "filter_row") else ():
+    for row, status in plain.items() if promises_of(type(plugin)).filters_by_row else ():
         code = plugin.filter_row(state, pod, table, row)
         assert (describe(code) if code else None) == status, f"row {row} by itself"
     return found
@@ -90,7 +91,7 @@ def same_scores(plugin, pod, table):
             if table.valid[row]:
                 assert score == plain[row]
                 found[table.names[row]] = score
-    for row, score in plain.items() if hasattr(plugin, "score_row") else ():
+    for row, score in plain.items() if promises_of(type(plugin)).scores_by_row else ():
         assert plugin.score_row(state, pod, table, row) == score, f"row {row} by itself"
     return found
 

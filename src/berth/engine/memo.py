@@ -16,7 +16,8 @@ import numpy as np
 
 from berth.engine.memo_entry import Column, MemoEntry
 from berth.framework.cycle_state import CycleState
-from berth.framework.interface import Dependencies, Dependency, Objects, Rows
+from berth.framework.interface import Rows
+from berth.framework.promises import Dependencies, Dependency, Objects
 from berth.state.cache import Cache
 from berth.state.objects import ObjectStore
 from berth.state.pod_info import PodInfo
@@ -336,14 +337,3 @@ class Memos:
             self._reservations.get(dependencies.owner, 0) if dependencies.reservations else 0,
             *(self._objects.version(kind) for kind in dependencies.kinds),
         )
-
-
-def row_form(plugin: Any, row: str, columns: str) -> Any | None:
-    """Return the plugin's method for one row, unless a class derived from the one that has it answers otherwise."""
-    kinds = type(plugin).__mro__
-    for kind in kinds:
-        if row in vars(kind):
-            return getattr(plugin, row)
-        if columns in vars(kind):
-            return None
-    return None

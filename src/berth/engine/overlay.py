@@ -47,9 +47,9 @@ def _by_column(
 ) -> RowArray:
     """Fill in what can be worked out by column; return the rows that cannot."""
     left: list[int] = []
-    if what_if.is_minding:
+    if what_if.looks_at_single_pods:
         names = profile.memos.table.names
-        left = [row for row in rows.tolist() if any(map(what_if.minds, profile.rivals_on(names[row], pod)))]
+        left = [row for row in rows.tolist() if any(map(what_if.is_affected_by, profile.rivals_on(names[row], pod)))]
         rows = np.setdiff1d(rows, left)
     load = with_rivals(what_if, rows, rivals)
     filters = what_if.on(rows)

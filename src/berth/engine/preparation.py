@@ -1,7 +1,7 @@
 """PreFilter and PreScore without asking again what cannot have changed.
 
-Many plugins answer from the pod's shape alone (`pre_filter_is_pure`, `pre_score_is_pure`: true, or a function of the
-pod that says so), most of them that they have nothing to say. Those are asked once for each shape. Others have nothing
+Many plugins answer from the pod's shape alone (they promise `pre_filter_is_pure`, `pre_score_is_pure`),
+most of them that they have nothing to say. Those are asked once for each shape. Others have nothing
 to say of most pods until something comes along (`pre_filter_version`, `pre_score_version`): they are asked again when
 that has changed. All others are asked for every pod.
 
@@ -14,20 +14,12 @@ from typing import Any
 
 from berth.config.types import ExtensionPoint as Point
 from berth.framework.interface import PreFilterResult
+from berth.framework.promises import promises_of
 from berth.framework.status import Code, Status, is_success
 from berth.state.pod_info import PodInfo
 
 Answer = PreFilterResult | Status | None
 Version = Callable[[PodInfo], Hashable | None]
-
-PURITY = {Point.PRE_FILTER: "pre_filter_is_pure", Point.PRE_SCORE: "pre_score_is_pure"}
-"""The attribute by which a plugin says that its answer depends on the pod's shape alone."""
-
-VERSION = {Point.PRE_FILTER: "pre_filter_version", Point.PRE_SCORE: "pre_score_version"}
-"""The method by which a plugin says how long it will skip pods of a shape, having skipped one."""
-
-
-_NOTHING: frozenset[str] = frozenset()
 
 
 class Preparation:
@@ -47,7 +39,7 @@ class Preparation:
         skipped: set[str] = set()
         unsettled: list[Any] = []
         for plugin in plugins:
-            is_pure = self._may_settle(plugin) and _is_pure(plugin, PURITY[point], pod)
+            is_pure = self._may_settle(plugin) and _is_pure(plugin, point, pod)
             answer = ask(plugin) if is_pure else None
             if answer is None and is_pure:
                 continue
@@ -78,20 +70,28 @@ class Preparation:
         """Note that a plugin that was asked has skipped."""
         if not self._may_settle(plugin):
             return
-        version: Version | None = getattr(plugin, VERSION[self._point], None)
+        version = _version(plugin, self._point)
         seen = version(pod) if version is not None else None
         if version is not None and seen is not None:
             self._skipping[plugin.name] = version, seen
             self._settle()
 
     def _may_settle(self, plugin: Any) -> bool:
-        return not self._ignored or self._ignored <= getattr(plugin, "ignores", _NOTHING)
+        return not self._ignored or self._ignored <= promises_of(type(plugin)).ignores
 
     def _settle(self) -> None:
         self.to_ask = tuple([plugin for plugin in self._unsettled if plugin.name not in self._skipping])
         self.skipped = self._skipped_for_good | self._skipping.keys()
 
 
-def _is_pure(plugin: Any, purity: str, pod: PodInfo) -> bool:
-    is_pure = getattr(plugin, purity, False)
-    return bool(is_pure(pod) if callable(is_pure) else is_pure)
+def _is_pure(plugin: Any, point: Point, pod: PodInfo) -> bool:
+    promises = promises_of(type(plugin))
+    is_pure = promises.pre_filter_is_pure if point is Point.PRE_FILTER else promises.pre_score_is_pure
+    return is_pure(pod) if callable(is_pure) else is_pure
+
+
+def _version(plugin: Any, point: Point) -> Version | None:
+    promises = promises_of(type(plugin))
+    if point is Point.PRE_FILTER:
+        return plugin.pre_filter_version if promises.pre_filter_has_version else None
+    return plugin.pre_score_version if promises.pre_score_has_version else None

@@ -22,6 +22,7 @@ from berth.framework.blame import PluginBrokenError, ask, blamed
 from berth.framework.cycle_state import CycleState
 from berth.framework.extenders import Extender
 from berth.framework.interface import MAX_PERMIT_TIMEOUT_S, FeasibleNodes, PreFilterResult
+from berth.framework.promises import promises_of
 from berth.framework.status import Code, Status, error, is_success, merged, unresolvable
 from berth.state.node_view import NodeView
 from berth.state.nominator import Nominator
@@ -75,11 +76,11 @@ class Profile:
             plugin.name
             for plugins in self.plugins.values()
             for plugin in plugins
-            if getattr(plugin, "idle_after_skip", False)
+            if promises_of(type(plugin)).idle_after_skip
         )
         self._busy: dict[tuple[Point, frozenset[str]], list[Any]] = {}
         self.filters = [FilterRunner(plugin) for plugin, _ in points.get(Point.FILTER, ())]
-        self.plugins_that_permit_groups = [p for p in self.at(Point.PERMIT) if getattr(p, "permits_groups", False)]
+        self.plugins_that_permit_groups = [p for p in self.at(Point.PERMIT) if promises_of(type(p)).permits_groups]
         self.placement_scorers = [(plugin, weight or 1) for plugin, weight in points.get(Point.PLACEMENT_SCORE, ())]
         self.scorers = [ScoreRunner(plugin, weight or 1) for plugin, weight in points.get(Point.SCORE, ())]
 

@@ -10,20 +10,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from berth.engine.memo import Compute, DependencySet, MemoKey, Memos, Slots, row_form
+from berth.engine.memo import Compute, DependencySet, MemoKey, Memos, Slots
 from berth.engine.memo_entry import ColumnSnapshot, MemoEntry
 from berth.engine.sums import UNRANKED, BestRows, Ranking, Sums
 from berth.framework.blame import PluginBrokenError, ask
 from berth.framework.cycle_state import CycleState
-from berth.framework.interface import (
-    MAX_NODE_SCORE,
-    MIN_NODE_SCORE,
-    UNKNOWN,
-    Dependencies,
-    FeasibleNodes,
-    Rows,
-    Scores,
-)
+from berth.framework.interface import MAX_NODE_SCORE, MIN_NODE_SCORE, FeasibleNodes, Rows, Scores
+from berth.framework.promises import UNKNOWN, promises_of
 from berth.framework.status import Status, error
 from berth.state.pod_info import PodInfo
 from berth.state.table import NodeTable
@@ -154,11 +147,12 @@ class ScoreRunner:
         self.plugin = plugin
         self.name: str = plugin.name
         self.weight = weight
-        self.when_skipped: int | None = getattr(plugin, "score_when_skipped", None)
+        promises = promises_of(type(plugin))
+        self.when_skipped = promises.score_when_skipped
         self._by_column = hasattr(plugin, "score_columns")
-        declared: Dependencies = getattr(plugin, "score_dependencies", UNKNOWN) if self._by_column else UNKNOWN
+        declared = promises.score_depends_on if self._by_column else UNKNOWN
         self._normalize = getattr(plugin, "normalize_score", None)
-        self.row_form = row_form(plugin, "score_row", "score_columns")
+        self.row_form = plugin.score_row if promises.scores_by_row else None
         self.slots = Slots(self, (self.name, "score"), plugin, DependencySet(declared, self.name))
 
     def compute(self, extra: ScoreFacts | None, state: CycleState, pod: PodInfo, table: NodeTable) -> Compute:

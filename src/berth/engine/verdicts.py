@@ -9,12 +9,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from berth.engine.memo import Compute, DependencySet, MemoKey, Memos, Slot, Slots, row_form
+from berth.engine.memo import Compute, DependencySet, MemoKey, Memos, Slot, Slots
 from berth.engine.memo_entry import ColumnSnapshot, MemoEntry
 from berth.engine.sums import Sums
 from berth.framework.blame import PluginBrokenError
 from berth.framework.cycle_state import CycleState
-from berth.framework.interface import UNKNOWN, Codes, Dependencies, FilterColumn, Rows
+from berth.framework.interface import Codes, FilterColumn, Rows
+from berth.framework.promises import UNKNOWN, promises_of
 from berth.framework.status import Status, error, is_success, merged
 from berth.state.pod_info import PodInfo
 from berth.state.table import NodeTable
@@ -50,8 +51,9 @@ class FilterRunner:
         self.name: str = plugin.name
         by_column = hasattr(plugin, "filter_columns")
         self._compute = plugin.filter_columns if by_column else PerNodeFilter(plugin).filter_columns
-        declared: Dependencies = getattr(plugin, "filter_dependencies", UNKNOWN) if by_column else UNKNOWN
-        self.row_form = row_form(plugin, "filter_row", "filter_columns")
+        promises = promises_of(type(plugin))
+        declared = promises.filter_depends_on if by_column else UNKNOWN
+        self.row_form = plugin.filter_row if promises.filters_by_row else None
         self.slots = Slots(self, (self.name, "filter"), plugin, DependencySet(declared, self.name))
 
     def compute(self, extra: Any, state: CycleState, pod: PodInfo, table: NodeTable) -> Compute:

@@ -1,9 +1,9 @@
 """Filters asked about many rows as if other pods ran there: for nominated pods, and for preemption.
 
 A pod that comes to or leaves a row changes what a filter says of that row, or it does not: most filters never look at
-pods, some only at those that they `mind`, and some only at how much all of them take together (`RowLoad`). Where every
+pods, some only at those that affect it, and some only at how much all of them take together (`RowLoad`). Where every
 filter that has something to say of a pod is of one of these kinds, what-ifs are worked out by column, and a row with a
-pod that some filter minds is left to the plain forms.
+pod that affects some filter is left to the plain forms.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from berth.engine.memo import Memos
 from berth.engine.verdicts import FilterPlan, FilterRunner, Mask
 from berth.framework.cycle_state import CycleState
-from berth.framework.interface import Codes, Dependency, FilterColumn, RowLoad
+from berth.framework.interface import Codes, FilterColumn, RowLoad
+from berth.framework.promises import Dependency, promises_of
 from berth.framework.status import Status
 from berth.state.pod_info import PodInfo
 from berth.state.table import NodeTable
@@ -37,7 +38,7 @@ class _Steady(NamedTuple):
 class WhatIf:
     """The filters that have something to say of one pod."""
 
-    __slots__ = ("_loaded", "_memos", "_minding", "_plan", "_pod", "_state", "_table", "is_possible", "resources")
+    __slots__ = ("_by_pod", "_loaded", "_memos", "_plan", "_pod", "_state", "_table", "is_possible", "resources")
 
     def __init__(self, plan: FilterPlan, memos: Memos, state: CycleState, pod: PodInfo) -> None:
         self._plan = plan
@@ -46,8 +47,8 @@ class WhatIf:
         self._pod = pod
         self._table: NodeTable = memos.table
         runners: list[FilterRunner] = [slot.runner for slot in plan.slots]
-        self._loaded: list[Any] = [r.plugin for r in runners if hasattr(r.plugin, "filter_loaded_columns")]
-        self._minding: list[Any] = [r.plugin for r in runners if hasattr(r.plugin, "minds")]
+        self._loaded: list[Any] = [r.plugin for r in runners if promises_of(type(r.plugin)).filters_under_load]
+        self._by_pod: list[Any] = [r.plugin for r in runners if promises_of(type(r.plugin)).filters_by_affecting_pods]
         self.is_possible = all(_has_columns(runner) for runner in runners)
         """Whether what-ifs about this pod can be worked out by column."""
         self.resources: Sequence[str] = tuple(
@@ -56,13 +57,13 @@ class WhatIf:
         """The resources of which a `RowLoad` has to say how much is taken."""
 
     @property
-    def is_minding(self) -> bool:
-        """Say whether any filter minds single pods at all."""
-        return bool(self._minding)
+    def looks_at_single_pods(self) -> bool:
+        """Say whether any filter looks at single pods at all."""
+        return bool(self._by_pod)
 
-    def minds(self, other: PodInfo) -> bool:
+    def is_affected_by(self, other: PodInfo) -> bool:
         """Say whether the coming or going of `other` may change more than the load of its row."""
-        return any(plugin.minds(self._state, self._pod, other) for plugin in self._minding)
+        return any(plugin.is_affected_by(self._state, self._pod, other) for plugin in self._by_pod)
 
     def load(self, rows: RowArray) -> RowLoad:
         """Return what the pods that are there take of some rows, in arrays of the caller's own."""
@@ -138,13 +139,13 @@ def _grouped(name: str, column: FilterColumn, left: Mask) -> Iterable[tuple[Stat
 
 
 def _has_columns(runner: FilterRunner) -> bool:
-    plugin = runner.plugin
+    plugin, promises = runner.plugin, promises_of(type(runner.plugin))
     if not hasattr(plugin, "filter_columns"):
         return False
-    if hasattr(plugin, "minds") or hasattr(plugin, "filter_loaded_columns"):
+    if promises.filters_by_affecting_pods or promises.filters_under_load:
         return True
     follows_pods = hasattr(plugin, "add_pod") or hasattr(plugin, "remove_pod")
-    return not follows_pods and not (getattr(plugin, "filter_dependencies", LOOKS_AT_PODS) & LOOKS_AT_PODS)
+    return not follows_pods and not (promises.filter_depends_on & LOOKS_AT_PODS)
 
 
 def _requested(table: NodeTable, resource: str) -> NDArray[np.int64]:

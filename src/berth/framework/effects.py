@@ -4,8 +4,8 @@ An effect that nobody waits for is returned bare. One that a cycle waits for com
 back with the `Answer`.
 """
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Generator, Mapping
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -138,3 +138,25 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 Effect = Bind | PatchPodStatus | SetPodGroupCondition | EmitEvent | EvictPod | ApiCall | CallExtenders | Request
+
+Awaited = Bind | ApiCall | CallExtenders | EvictPod | WaitUntil
+"""What a cycle, or a plugin's method in progress, may wait for."""
+
+Result = TypeVar("Result")
+
+Steps = Generator[Awaited, Answer | bool, Result]
+"""A method in progress: it yields what it waits for, is sent what came of that, and returns its result."""
+
+
+def call(effect: Bind | ApiCall | CallExtenders | EvictPod) -> Steps[Answer]:
+    """Wait for a call to the outside; return its answer."""
+    answer = yield effect
+    assert isinstance(answer, Answer), f"{effect} was answered with {answer!r}"
+    return answer
+
+
+def wait_until(predicate: Callable[[], bool], deadline: float) -> Steps[bool]:
+    """Wait until `predicate()` holds after some event, or for the time `deadline`; say whether it holds."""
+    holds = yield WaitUntil(predicate, deadline)
+    assert isinstance(holds, bool), f"a wait was answered with {holds!r}"
+    return holds

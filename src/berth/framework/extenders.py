@@ -5,14 +5,14 @@ are asked. An extender makes the calls (`…_call`) and reads the answers (`read
 business. `consult` does the three together; what came of it is noted in the pod's CycleState, for the trace.
 """
 
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, Protocol
 
 import msgspec
 
 from berth.api.node import Node
 from berth.framework.cycle_state import CycleState
-from berth.framework.effects import Answer, CallExtender, CallExtenders, ExtenderAnswer
+from berth.framework.effects import CallExtender, CallExtenders, ExtenderAnswer, Steps, call
 from berth.state.pod_info import PodInfo
 
 Verb = Literal["filter", "prioritize", "preempt", "bind"]
@@ -107,19 +107,19 @@ def interested(extenders: Iterable[Extender], verb: Verb, pod: PodInfo) -> list[
     return [extender for extender in extenders if extender.does(verb) and extender.is_interested(pod)]
 
 
-def consult(call: CallExtender, read: Callable[[bytes], Any]) -> Generator[CallExtenders, Answer, Consulted]:
+def consult(asked: CallExtender, read: Callable[[bytes], Any]) -> Steps[Consulted]:
     """Call one extender and read its answer."""
-    [found] = yield from consult_all([(call, read)])
+    [found] = yield from consult_all([(asked, read)])
     return found
 
 
 def consult_all(
     calls: Sequence[tuple[CallExtender, Callable[[bytes], Any]]],
-) -> Generator[CallExtenders, Answer, list[Consulted]]:
+) -> Steps[list[Consulted]]:
     """Call extenders, all at once, and read their answers, in the order of the calls."""
     if not calls:
         return []
-    answer = yield CallExtenders(tuple(call for call, _ in calls))
+    answer = yield from call(CallExtenders(tuple(one for one, _ in calls)))
     if answer.error:
         return [Consulted(None, answer.error) for _ in calls]
     told: Sequence[ExtenderAnswer] = answer.result

@@ -1,33 +1,33 @@
-"""The contract between the framework and its plugins: one Protocol per extension point.
+"""The contract between the framework and its plugins: one Protocol for each extension point, and for each form of it.
 
-A plugin is a class with a `name`, made as `plugin(args, handle)`, that implements any of these. Which points it
-takes part in follows from the methods it has. The framework's duties: calls come in the order given here, once per
-attempt unless stated, in one thread; a plugin's: never change what it is given, never block, say "does not fit" with
-a Status. A method that must wait for the outside (`post_filter`, `pre_bind`, `bind`) may be a generator that yields
-effects and returns the status.
+A plugin is a class with a `name`, made as `plugin(args, handle)`, that implements any of these; its file says which,
+with a line that the type checker holds it to (`docs/plugin-forms.md`). Which points it takes part in follows from the
+methods it has. The framework's duties: calls come in the order given here, once per attempt unless stated, in one
+thread; a plugin's: never change what it is given, never block, say "does not fit" with a Status. A method that must
+wait for the outside (`post_filter`, `pre_bind`, `bind`) may be a generator that yields effects and returns its answer.
 
-Filter and Score come in two forms. The plain one answers for one node. The column one answers for many rows at once;
-where a plugin has both, the plain form is the specification and the other must agree with it.
+Filter and Score come in several forms. The plain one answers for one node, and is the specification: the others must
+agree with it. The column form answers for many rows at once, the row form for one row without arrays. Forms that the
+engine cannot trust without being told are used only where the plugin's class makes the promise that goes with them
+(`berth.framework.promises`).
 """
 
-from collections.abc import Callable, Generator, Hashable, Iterable, Mapping, Sequence
-from enum import Enum
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from berth.framework.cycle_state import CycleState
+from berth.framework.diagnosis import Diagnosis
+from berth.framework.effects import Steps
 from berth.framework.events import ClusterEventWithHint
 from berth.framework.status import Status
 from berth.state.node_view import NodeView
 from berth.state.pod_groups import GroupKey
 from berth.state.pod_info import PodInfo
+from berth.state.queued_pod import QueuedPod
 from berth.state.table import NodeTable
-
-if TYPE_CHECKING:
-    from berth.framework.diagnosis import Diagnosis
-    from berth.state.queued_pod import QueuedPod
 
 Rows = slice | NDArray[np.intp]
 RowArray = NDArray[np.intp]
@@ -38,36 +38,9 @@ MAX_NODE_SCORE = 100
 MIN_NODE_SCORE = 0
 MAX_PERMIT_TIMEOUT_S = 15 * 60.0
 
-Steps = Generator[Any, Any, Status | None]
-"""A plugin method in progress: it yields effects, is sent their results, and returns its status."""
-
-
-class Dependency(Enum):
-    """What a plugin's answer for a row is made from, beside the pod's signature."""
-
-    NODE = "node"
-    PODS_ON_NODE = "pods_on_node"
-    PODS_ANYWHERE = "pods_anywhere"
-    ALL_NODES = "all_nodes"
-    OWN_RESERVATIONS = "own_reservations"
-    FEASIBLE_SET = "feasible_set"
-    UNKNOWN = "unknown"
-
-
-class Objects(NamedTuple):
-    """A dependency on objects of these kinds."""
-
-    kinds: tuple[str, ...]
-
-
-Dependencies = frozenset[Dependency | Objects]
-
-UNKNOWN: Dependencies = frozenset({Dependency.UNKNOWN})
-"""The default of plugins that declare nothing: their answers are never kept."""
-
 
 class Plugin(Protocol):
-    """What every plugin has. `args_type` is the struct its pluginConfig args are decoded to, if any."""
+    """What every plugin has. It may also have an `args_type`, the struct that its pluginConfig args are decoded to."""
 
     name: ClassVar[str]
 
@@ -79,9 +52,15 @@ class PreEnqueuePlugin(Plugin, Protocol):
 
 
 class QueueSortPlugin(Plugin, Protocol):
-    """Orders the active queue. `sort_key`, where there is one, must order as `less` does, and is faster."""
+    """Orders the active queue."""
 
-    def less(self, a: "QueuedPod", b: "QueuedPod") -> bool: ...
+    def less(self, a: QueuedPod, b: QueuedPod) -> bool: ...
+
+
+class SortKeyPlugin(Plugin, Protocol):
+    """A QueueSort plugin that gives a key to sort by, which is faster. It must order as `less` does."""
+
+    def sort_key(self, queued: QueuedPod) -> Any: ...  # anything that can be compared with its like
 
 
 class EventsPlugin(Plugin, Protocol):
@@ -97,24 +76,19 @@ class PreFilterResult(NamedTuple):
 
 
 class PreFilterPlugin(Plugin, Protocol):
-    """Looks at the pod once: rejects it, narrows the search, skips its own Filter, or prepares it.
-
-    With `add_pod` and `remove_pod` it can also say how its prepared state changes when a pod comes to or goes from a
-    node in a what-if. A plugin may set `pre_filter_is_pure` to say that its answer depends on the pod's shape alone
-    (namespace, labels, owners, spec) and that it leaves the CycleState alone; it is then asked once for each shape.
-    It may also be a function of the pod that says whether this holds for pods of its shape. With `pre_filter_version`
-    a plugin says that, having skipped a pod, it skips all of that shape as long as the returned value stays the same
-    (None: it does not say). The value is made from `objects.version(…)` of kinds and `cache.index.terms_version`.
-    With `ignores` a plugin says that its PreFilter and PreScore never look at what the pod requests (`REQUESTS`: its
-    containers' resources, those of the pod, overhead), or at its `LABELS`: pods that differ in nothing else share these
-    answers. The names are those of `berth.state.pod_info`.
-    """
+    """Looks at the pod once: rejects it, narrows the search, skips its own Filter, or prepares it."""
 
     def pre_filter(self, state: CycleState, pod: PodInfo) -> PreFilterResult | Status | None: ...
 
 
-class PreFilterExtensions(Protocol):
-    """The what-if half of PreFilter."""
+class VersionedPreFilterPlugin(Plugin, Protocol):
+    """A PreFilter plugin that says how long it will skip pods of a shape (the promise `pre_filter_has_version`)."""
+
+    def pre_filter_version(self, pod: PodInfo) -> Hashable | None: ...
+
+
+class PreFilterExtensions(Plugin, Protocol):
+    """How the state that PreFilter prepared changes when a pod comes to or goes from a node in a what-if."""
 
     def add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, node: NodeView) -> Status | None: ...
 
@@ -143,14 +117,22 @@ def same_for_all(status: Status, table: NodeTable, rows: Rows) -> FilterColumn:
 
 
 class ColumnFilterPlugin(Plugin, Protocol):
-    """Says for many nodes at once whether a pod can run there."""
+    """Says for many nodes at once whether a pod can run there.
 
-    filter_dependencies: ClassVar[Dependencies]
+    Columns are kept from pod to pod where the plugin promises what they depend on (`filter_depends_on`), and says what
+    of the pod they depend on (`SignaturePlugin`).
+    """
 
     def filter_columns(self, state: CycleState, pod: PodInfo, table: NodeTable, rows: Rows) -> FilterColumn: ...
 
-    # Optional: filter_row(state, pod, table, row) -> int, the code of one row. Kept columns are mostly repaired in one
-    # row, for which arrays are slow. What the code means must not have changed since the column was computed.
+
+class RowFilterPlugin(Plugin, Protocol):
+    """Gives the code of one row (the promise `filters_by_row`).
+
+    Kept columns are mostly repaired in one row, for which arrays are slow.
+    """
+
+    def filter_row(self, state: CycleState, pod: PodInfo, table: NodeTable, row: int) -> int: ...
 
 
 class RowLoad(NamedTuple):
@@ -160,23 +142,30 @@ class RowLoad(NamedTuple):
     requested: Mapping[str, NDArray[np.int64]]
 
 
-class WhatIfPlugin(Plugin, Protocol):
-    """A column filter that looks at other pods, and can still be asked by column in a what-if.
+class LoadedFilterPlugin(Plugin, Protocol):
+    """A column filter that looks at how much all pods of a row take together (the promise `filters_under_load`).
 
-    A plugin has the first three methods, the last, or all. What it says of a row depends on the load given for that
-    row, and on no pod that comes to or leaves the row unless it `minds` that pod. `load_limits` are the loads up to
-    which, and not beyond, the pod fits.
+    It can be asked what it would say were that some other load: `load_limits` are the loads of the rows, int64
+    (rows,), up to which, and not beyond, the pod fits; `filter_loaded_columns` is `filter_columns` under the load
+    given. `resources_read` names the resources that a load must tell of for this pod.
     """
 
     def resources_read(self, pod: PodInfo) -> Sequence[str]: ...
 
-    def load_limits(self, state: CycleState, pod: PodInfo, table: NodeTable, rows: NDArray[np.intp]) -> RowLoad: ...
+    def load_limits(self, state: CycleState, pod: PodInfo, table: NodeTable, rows: RowArray) -> RowLoad: ...
 
     def filter_loaded_columns(
-        self, state: CycleState, pod: PodInfo, table: NodeTable, rows: NDArray[np.intp], load: RowLoad
+        self, state: CycleState, pod: PodInfo, table: NodeTable, rows: RowArray, load: RowLoad
     ) -> FilterColumn: ...
 
-    def minds(self, state: CycleState, pod: PodInfo, other: PodInfo) -> bool: ...
+
+class AffectedFilterPlugin(Plugin, Protocol):
+    """A column filter that looks at single pods and names those that count (the promise `filters_by_affecting_pods`).
+
+    What it says of a node may change when `other` comes there or leaves only if the pod `is_affected_by` it.
+    """
+
+    def is_affected_by(self, state: CycleState, pod: PodInfo, other: PodInfo) -> bool: ...
 
 
 class PostFilterResult(NamedTuple):
@@ -189,12 +178,16 @@ class PostFilterResult(NamedTuple):
     victims: tuple[PodInfo, ...] = ()
 
 
+PostFilterAnswer = tuple[PostFilterResult | None, Status | None]
+"""Where the pod may go, if anywhere; None or Success where that makes it schedulable, else why it does not."""
+
+
 class PostFilterPlugin(Plugin, Protocol):
     """Tries to make a pod that fits nowhere schedulable."""
 
     def post_filter(
-        self, state: CycleState, pod: PodInfo, diagnosis: "Diagnosis"
-    ) -> "tuple[PostFilterResult | None, Status | None]": ...
+        self, state: CycleState, pod: PodInfo, diagnosis: Diagnosis
+    ) -> PostFilterAnswer | Steps[PostFilterAnswer]: ...
 
 
 class FeasibleNodes:
@@ -232,12 +225,16 @@ class FeasibleNodes:
 class PreScorePlugin(Plugin, Protocol):
     """Prepares scoring of the feasible nodes, or skips the plugin's own Score.
 
-    `pre_score_is_pure` says the same as `pre_filter_is_pure`, and that the answer is the same whichever nodes are left;
-    `pre_score_version` the same as `pre_filter_version`. A plugin that skips gives no score at all, or to every node
-    the one that it declares as `score_when_skipped`.
+    A plugin that skips gives no score at all, or to every node the one that it promises as `score_when_skipped`.
     """
 
     def pre_score(self, state: CycleState, pod: PodInfo, nodes: FeasibleNodes) -> Status | None: ...
+
+
+class VersionedPreScorePlugin(Plugin, Protocol):
+    """A PreScore plugin that says how long it will skip pods of a shape (the promise `pre_score_has_version`)."""
+
+    def pre_score_version(self, pod: PodInfo) -> Hashable | None: ...
 
 
 class ScorePlugin(Plugin, Protocol):
@@ -247,13 +244,18 @@ class ScorePlugin(Plugin, Protocol):
 
 
 class ColumnScorePlugin(Plugin, Protocol):
-    """Ranks many nodes at once. A status instead, an error, only from plugins whose answers are never kept."""
+    """Ranks many nodes at once, int64 (rows,). A status instead, an error, only where answers are never kept.
 
-    score_dependencies: ClassVar[Dependencies]
+    Columns are kept from pod to pod as those of `ColumnFilterPlugin` are; the promise is `score_depends_on`.
+    """
 
     def score_columns(self, state: CycleState, pod: PodInfo, table: NodeTable, rows: Rows) -> Scores | Status: ...
 
-    # Optional: score_row(state, pod, table, row) -> int, likewise.
+
+class RowScorePlugin(Plugin, Protocol):
+    """Gives the score of one row (the promise `scores_by_row`)."""
+
+    def score_row(self, state: CycleState, pod: PodInfo, table: NodeTable, row: int) -> int: ...
 
 
 class NormalizeScorePlugin(Plugin, Protocol):
@@ -272,9 +274,9 @@ class SignaturePlugin(Plugin, Protocol):
 
 
 class ReservePlugin(Plugin, Protocol):
-    """Takes what the pod needs on the chosen node, and gives it back; `unreserve` may come without `reserve`.
+    """Takes what the pod needs on the chosen node, and gives it back.
 
-    A plugin may set `idle_after_skip`: of a pod that its PreFilter skipped, its Reserve and PreBind are then not told.
+    `unreserve` may be called for a pod that this plugin has not reserved anything for: another failed before it.
     """
 
     def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None: ...
@@ -283,11 +285,7 @@ class ReservePlugin(Plugin, Protocol):
 
 
 class PermitPlugin(Plugin, Protocol):
-    """Approves, rejects, or (Wait) holds the pod back for so many seconds, at most 15 minutes.
-
-    A plugin may set `permits_groups` to say that its Wait means that too few members of the pod's group have a place:
-    in the cycle of a group no member goes on before it approves one.
-    """
+    """Approves, rejects, or (Wait) holds the pod back for so many seconds, at most 15 minutes."""
 
     def permit(self, state: CycleState, pod: PodInfo, node_name: str) -> tuple[Status | None, float]: ...
 
@@ -301,13 +299,13 @@ class PreBindPreFlightPlugin(Plugin, Protocol):
 class PreBindPlugin(Plugin, Protocol):
     """Does what must be done before the pod is bound."""
 
-    def pre_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | Steps | None: ...
+    def pre_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | Steps[Status | None] | None: ...
 
 
 class BindPlugin(Plugin, Protocol):
     """Binds the pod; the first that does not Skip decides."""
 
-    def bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | Steps | None: ...
+    def bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | Steps[Status | None] | None: ...
 
 
 class PostBindPlugin(Plugin, Protocol):
@@ -354,7 +352,7 @@ class GroupQuestion(Protocol):
 
     def put_back(self, pods: Iterable[PodInfo]) -> None: ...
 
-    def schedule(self) -> Steps: ...
+    def schedule(self) -> Steps[Status | None]: ...
 
     def still_fits(self) -> bool: ...
 
@@ -368,7 +366,7 @@ class PodGroupPostFilterPlugin(Plugin, Protocol):
 
     def pod_group_post_filter(
         self, group: PodGroupInfo, question: GroupQuestion
-    ) -> "Generator[Any, Any, tuple[PodInfo, ...] | Status]": ...
+    ) -> Steps[tuple[PodInfo, ...] | Status]: ...
 
 
 class PlacementGeneratePlugin(Plugin, Protocol):
@@ -382,10 +380,7 @@ class PlacementGeneratePlugin(Plugin, Protocol):
 
 
 class PlacementScorePlugin(Plugin, Protocol):
-    """Ranks the placements that have room for a group, in a scale of the plugin's own.
-
-    `normalize_placement_scores`, where there is one, brings the scores of all of them to 0 to 100.
-    """
+    """Ranks the placements that have room for a group, in a scale of the plugin's own."""
 
     def placement_score(self, group: PodGroupInfo, assignments: PodGroupAssignments) -> int | Status: ...
 

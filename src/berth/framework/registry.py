@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from berth.config.errors import ConfigError
 from berth.config.plugin_args import ArgsTypes
 from berth.config.types import ExtensionPoint
+from berth.framework.promises import promises_of
 
 IN_TREE = "Berth itself"
 
@@ -150,11 +151,7 @@ class Registry:
 
 
 def points_of(plugin_class: PluginClass) -> frozenset[ExtensionPoint]:
-    """Return the extension points that a plugin has methods for, or the fewer that it declares as its `points`.
-
-    Plugins of older generations declare them where they inherit methods that their releases did not have.
-    """
-    declared: frozenset[ExtensionPoint] | None = getattr(plugin_class, "points", None)
-    if declared is not None:
+    """Return the extension points that a plugin has methods for, or the fewer that it promises to keep to."""
+    if isinstance(plugin_class, type) and (declared := promises_of(plugin_class).points) is not None:
         return declared
     return frozenset(point for point, names in METHODS.items() if any(hasattr(plugin_class, name) for name in names))

@@ -6,10 +6,9 @@ Upstream plugin `DefaultBinder`, v1.36.
 from typing import ClassVar
 
 from berth.framework.cycle_state import CycleState
-from berth.framework.effects import Bind, PodRef
+from berth.framework.effects import Bind, PodRef, Steps, call
 from berth.framework.handle import Handle
-from berth.framework.interface import Steps
-from berth.framework.status import error
+from berth.framework.status import Status, error
 from berth.state.pod_info import PodInfo
 
 
@@ -21,7 +20,7 @@ class DefaultBinder:
     def __init__(self, args: None, handle: Handle) -> None:
         pass
 
-    def bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Steps:
+    def bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Steps[Status | None]:
         """Ask for the Binding and report what came of it."""
-        answer = yield Bind(PodRef.of(pod), node_name)
+        answer = yield from call(Bind(PodRef.of(pod), node_name))
         return error(f"binding: {answer.error}") if answer.error else None

@@ -15,6 +15,7 @@ from berth.api.scheduling import GangSchedulingPolicy, PodGroup
 from berth.framework.cycle_state import CycleState
 from berth.framework.events import Action, ClusterEvent, ClusterEventWithHint, QueueingHint, queue_if
 from berth.framework.handle import Handle
+from berth.framework.promises import Promises
 from berth.framework.status import Code, Status, error, unresolvable
 from berth.state.pod_groups import POD_GROUP, GroupKey, group_of
 from berth.state.pod_info import PodInfo
@@ -31,7 +32,9 @@ class GangScheduling:
     """PreEnqueue, Permit."""
 
     name: ClassVar[str] = "GangScheduling"
-    permits_groups: ClassVar[bool] = True
+    promises: ClassVar[Promises] = Promises(
+        permits_groups=True,
+    )
 
     def __init__(self, args: None, handle: Handle) -> None:
         self._objects = handle.objects

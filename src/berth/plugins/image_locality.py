@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from berth.api.pod import PodSpec
 from berth.framework.cycle_state import CycleState
 from berth.framework.handle import Handle
-from berth.framework.interface import MAX_NODE_SCORE, Dependencies, Dependency, Rows, Scores
+from berth.framework.interface import MAX_NODE_SCORE, Rows, Scores
+from berth.framework.promises import Dependency, Promises
 from berth.plugins.resources.columns import row_count
 from berth.state.node_view import NodeView
 from berth.state.pod_info import LABELS, REQUESTS, PodInfo
@@ -70,8 +71,10 @@ class ImageLocality:
     """The plugin."""
 
     name: ClassVar[str] = "ImageLocality"
-    ignores: ClassVar[frozenset[str]] = frozenset({LABELS, REQUESTS})
-    score_dependencies: ClassVar[Dependencies] = frozenset({Dependency.NODE, Dependency.ALL_NODES})
+    promises: ClassVar[Promises] = Promises(
+        score_depends_on=frozenset({Dependency.NODE, Dependency.ALL_NODES}),
+        ignores=frozenset({LABELS, REQUESTS}),
+    )
 
     __slots__ = ("_handle", "_key")
 

@@ -18,16 +18,8 @@ from berth.config.errors import invalid
 from berth.framework.cycle_state import CycleState
 from berth.framework.events import Action, ClusterEvent, ClusterEventWithHint, QueueingHint
 from berth.framework.handle import Handle
-from berth.framework.interface import (
-    Codes,
-    Dependencies,
-    Dependency,
-    FeasibleNodes,
-    FilterColumn,
-    PreFilterResult,
-    Rows,
-    Scores,
-)
+from berth.framework.interface import Codes, FeasibleNodes, FilterColumn, PreFilterResult, Rows, Scores
+from berth.framework.promises import Dependency, Promises
 from berth.framework.status import SKIP, Status, error, unresolvable
 from berth.plugins.node_matching import (
     RequiredNodeAffinity,
@@ -97,11 +89,13 @@ class NodeAffinity:
 
     name: ClassVar[str] = "NodeAffinity"
     args_type: ClassVar[type[msgspec.Struct]] = NodeAffinityArgs
-    ignores: ClassVar[frozenset[str]] = frozenset({LABELS, REQUESTS})
-    pre_filter_is_pure: ClassVar[bool] = True
-    pre_score_is_pure: ClassVar[bool] = True
-    filter_dependencies: ClassVar[Dependencies] = frozenset({Dependency.NODE})
-    score_dependencies: ClassVar[Dependencies] = frozenset({Dependency.NODE})
+    promises: ClassVar[Promises] = Promises(
+        filter_depends_on=frozenset({Dependency.NODE}),
+        score_depends_on=frozenset({Dependency.NODE}),
+        ignores=frozenset({LABELS, REQUESTS}),
+        pre_filter_is_pure=True,
+        pre_score_is_pure=True,
+    )
 
     status_by_code: ClassVar[Mapping[int, Status]] = _BY_CODE
 

@@ -14,7 +14,8 @@ from berth.api.node import Node
 from berth.framework.cycle_state import CycleState
 from berth.framework.events import Action, ClusterEvent, ClusterEventWithHint, QueueingHint, queue_if
 from berth.framework.handle import Handle
-from berth.framework.interface import Dependencies, Dependency, FilterColumn, Rows
+from berth.framework.interface import FilterColumn, Rows
+from berth.framework.promises import Dependency, Promises
 from berth.framework.status import SKIP, Status, unresolvable
 from berth.state.node_view import NodeView
 from berth.state.pod_info import LABELS, REQUESTS, PodInfo
@@ -43,9 +44,11 @@ class NodeDeclaredFeatures:
     """PreFilter, Filter."""
 
     name: ClassVar[str] = "NodeDeclaredFeatures"
-    ignores: ClassVar[frozenset[str]] = frozenset({LABELS, REQUESTS})
-    pre_filter_is_pure: ClassVar[bool] = True
-    filter_dependencies: ClassVar[Dependencies] = frozenset({Dependency.NODE})
+    promises: ClassVar[Promises] = Promises(
+        filter_depends_on=frozenset({Dependency.NODE}),
+        ignores=frozenset({LABELS, REQUESTS}),
+        pre_filter_is_pure=True,
+    )
 
     def __init__(self, args: None, handle: Handle) -> None:
         self._is_on = handle.features.enabled("NodeDeclaredFeatures")

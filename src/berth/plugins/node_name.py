@@ -12,7 +12,8 @@ import numpy as np
 from berth.framework.cycle_state import CycleState
 from berth.framework.events import Action, ClusterEvent, ClusterEventWithHint
 from berth.framework.handle import Handle
-from berth.framework.interface import Codes, Dependencies, Dependency, FilterColumn, Rows
+from berth.framework.interface import Codes, FilterColumn, Rows
+from berth.framework.promises import Dependency, Promises
 from berth.framework.status import SKIP, Status, unresolvable
 from berth.state.node_view import NodeView
 from berth.state.pod_info import LABELS, REQUESTS, PodInfo
@@ -25,9 +26,11 @@ class NodeName:
     """Filter."""
 
     name: ClassVar[str] = "NodeName"
-    ignores: ClassVar[frozenset[str]] = frozenset({LABELS, REQUESTS})
-    pre_filter_is_pure: ClassVar[bool] = True
-    filter_dependencies: ClassVar[Dependencies] = frozenset({Dependency.NODE})
+    promises: ClassVar[Promises] = Promises(
+        filter_depends_on=frozenset({Dependency.NODE}),
+        ignores=frozenset({LABELS, REQUESTS}),
+        pre_filter_is_pure=True,
+    )
 
     rejected: ClassVar[Status] = unresolvable(REASON)
     """What is said of every node but the named one."""

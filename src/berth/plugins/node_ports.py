@@ -14,7 +14,8 @@ import numpy as np
 from berth.framework.cycle_state import CycleState
 from berth.framework.events import Action, ClusterEvent, ClusterEventWithHint, QueueingHint
 from berth.framework.handle import Handle
-from berth.framework.interface import Codes, Dependencies, Dependency, FilterColumn, Rows
+from berth.framework.interface import Codes, FilterColumn, Rows
+from berth.framework.promises import Dependency, Promises
 from berth.framework.status import SKIP, Status, unschedulable
 from berth.plugins.host_port_index import HostPortIndex
 from berth.state.node_view import NodeView
@@ -35,9 +36,13 @@ class NodePorts:
     """The plugin."""
 
     name: ClassVar[str] = "NodePorts"
-    ignores: ClassVar[frozenset[str]] = frozenset({LABELS, REQUESTS})
-    pre_filter_is_pure: ClassVar[bool] = True
-    filter_dependencies: ClassVar[Dependencies] = frozenset({Dependency.PODS_ON_NODE})
+    promises: ClassVar[Promises] = Promises(
+        filter_depends_on=frozenset({Dependency.PODS_ON_NODE}),
+        filters_by_row=True,
+        filters_by_affecting_pods=True,
+        ignores=frozenset({LABELS, REQUESTS}),
+        pre_filter_is_pure=True,
+    )
 
     __slots__ = ("_index",)
 
@@ -62,7 +67,7 @@ class NodePorts:
         column[list(self._index.rows_in_conflict(table, pod.host_ports))] = 1
         return FilterColumn(column[rows], _describe)
 
-    def minds(self, state: CycleState, pod: PodInfo, other: PodInfo) -> bool:
+    def is_affected_by(self, state: CycleState, pod: PodInfo, other: PodInfo) -> bool:
         """Say whether the two cannot share a node."""
         return in_conflict(pod.host_ports, other.host_ports)
 

@@ -14,7 +14,8 @@ from berth.api.taints import NO_SCHEDULE, UNSCHEDULABLE_KEY, Taint, tolerated
 from berth.framework.cycle_state import CycleState
 from berth.framework.events import Action, ClusterEvent, ClusterEventWithHint, QueueingHint
 from berth.framework.handle import Handle
-from berth.framework.interface import Dependencies, Dependency, FilterColumn, Rows
+from berth.framework.interface import FilterColumn, Rows
+from berth.framework.promises import Dependency, Promises
 from berth.framework.status import Status, unresolvable
 from berth.state.node_view import NodeView
 from berth.state.pod_info import LABELS, REQUESTS, PodInfo
@@ -30,8 +31,10 @@ class NodeUnschedulable:
     """Filter."""
 
     name: ClassVar[str] = "NodeUnschedulable"
-    ignores: ClassVar[frozenset[str]] = frozenset({LABELS, REQUESTS})
-    filter_dependencies: ClassVar[Dependencies] = frozenset({Dependency.NODE})
+    promises: ClassVar[Promises] = Promises(
+        filter_depends_on=frozenset({Dependency.NODE}),
+        ignores=frozenset({LABELS, REQUESTS}),
+    )
 
     def __init__(self, args: None, handle: Handle) -> None:
         self._compare_numbers = handle.features.enabled("TaintTolerationComparisonOperators")

@@ -3,12 +3,10 @@
 Upstream plugin `PrioritySort`, v1.36.
 """
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from berth.framework.handle import Handle
-
-if TYPE_CHECKING:
-    from berth.state.queued_pod import QueuedPod
+from berth.state.queued_pod import QueuedPod
 
 
 class PrioritySort:
@@ -19,10 +17,10 @@ class PrioritySort:
     def __init__(self, args: None, handle: Handle) -> None:
         pass
 
-    def less(self, a: "QueuedPod", b: "QueuedPod") -> bool:
+    def less(self, a: QueuedPod, b: QueuedPod) -> bool:
         """Say whether `a` comes before `b`."""
         return self.sort_key(a) < self.sort_key(b)
 
-    def sort_key(self, queued: "QueuedPod") -> tuple[int, float]:
+    def sort_key(self, queued: QueuedPod) -> tuple[int, float]:
         """Return what orders as `less` does."""
         return (-queued.pod.priority, queued.timestamp)

@@ -15,7 +15,8 @@ from berth.api.taints import NO_EXECUTE, NO_SCHEDULE, PREFER_NO_SCHEDULE, Taint,
 from berth.framework.cycle_state import CycleState
 from berth.framework.events import Action, ClusterEvent, ClusterEventWithHint, QueueingHint
 from berth.framework.handle import Handle
-from berth.framework.interface import Dependencies, Dependency, FeasibleNodes, FilterColumn, Rows, Scores
+from berth.framework.interface import FeasibleNodes, FilterColumn, Rows, Scores
+from berth.framework.promises import Dependency, Promises
 from berth.framework.status import Status, unresolvable
 from berth.plugins.normalize import default_normalize
 from berth.state.node_view import NodeView
@@ -59,10 +60,12 @@ class TaintToleration:
     """Filter, PreScore, Score, NormalizeScore."""
 
     name: ClassVar[str] = "TaintToleration"
-    ignores: ClassVar[frozenset[str]] = frozenset({LABELS, REQUESTS})
-    pre_score_is_pure: ClassVar[bool] = True
-    filter_dependencies: ClassVar[Dependencies] = frozenset({Dependency.NODE})
-    score_dependencies: ClassVar[Dependencies] = frozenset({Dependency.NODE})
+    promises: ClassVar[Promises] = Promises(
+        filter_depends_on=frozenset({Dependency.NODE}),
+        score_depends_on=frozenset({Dependency.NODE}),
+        ignores=frozenset({LABELS, REQUESTS}),
+        pre_score_is_pure=True,
+    )
 
     def __init__(self, args: None, handle: Handle) -> None:
         self._compare_numbers = handle.features.enabled("TaintTolerationComparisonOperators")

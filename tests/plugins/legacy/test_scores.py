@@ -176,4 +176,4 @@ def test_built_in_constraints_come_with_their_gate(gates, args, skips):
     plugin, pod = spread(handle, gates, **args), make_pod("new").labels(LABELS).info()
     status = plugin.pre_score(CycleState(), pod, FeasibleNodes(handle.cache.table, handle.cache.table.valid))
     assert (status is not None) is skips
-    assert plugin.score_when_skipped == 100
+    assert plugin.promises.score_when_skipped == 100

@@ -60,8 +60,8 @@ def test_pods_without_claims_are_none_of_its_business():
     plugin, _ = plugin_over()
     pod = make_pod("p", "default").volume("tmp", emptyDir={}).info()
     assert plugin.pre_filter(CycleState(), pod) is SKIP
-    assert plugin.pre_filter_is_pure(pod)
-    assert not plugin.pre_filter_is_pure(pod_with("c"))
+    assert plugin.promises.pre_filter_is_pure(pod)
+    assert not plugin.promises.pre_filter_is_pure(pod_with("c"))
     assert plugin.reserve(CycleState(), pod, "a") is None
     assert plugin.pre_bind_pre_flight(CycleState(), pod, "a") is SKIP
     assert plugin.pre_bind(CycleState(), pod, "a") is None

@@ -138,7 +138,7 @@ def test_unbound_claims_of_in_tree_provisioners_count_as_their_drivers():
 def test_other_volumes_are_not_attached(source):
     plugin = NodeVolumeLimits(None, world(make_node("n").build(), csi_node("n", d=0)))
     assert plugin.pre_filter(CycleState(), inline("p", **source).info()) is SKIP
-    assert plugin.pre_filter_is_pure(make_pod("p").info())
+    assert plugin.promises.pre_filter_is_pure(make_pod("p").info())
 
 
 def test_a_claim_must_exist_and_be_the_pods_own():

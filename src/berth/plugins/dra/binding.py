@@ -6,7 +6,7 @@ read again and the write repeated. Source: the plugin's bindClaim and deleteClai
 """
 
 import json
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -14,7 +14,7 @@ import msgspec
 
 from berth.api.codec import ObjectError, decode
 from berth.api.dra import AllocationResult, ResourceClaim
-from berth.framework.effects import Answer, ApiCall, EmitEvent, PodRef, WaitUntil
+from berth.framework.effects import Answer, ApiCall, EmitEvent, PodRef, Steps, call, wait_until
 from berth.framework.handle import Handle
 from berth.framework.status import Status, error
 from berth.plugins.dra.claims import NOT_FOUND, is_reserved_for
@@ -36,7 +36,7 @@ BINDING_FAILED = "device binding failed: claim={claim}, reason={reason}, message
 BINDING_TIMED_OUT = "device binding timeout"
 PENDING = "waiting for binding conditions for device on node {node}"
 
-Calls = Generator[Any, Any, str]
+Calls = Steps[str]
 """Calls under way; they return what went wrong, or the empty string."""
 
 
@@ -63,7 +63,7 @@ class Binder:
         self._timeout_s = timeout_s
         self._wall_clock = wall_clock
 
-    def bind(self, state: PodState, pod: PodInfo, node_name: str) -> Generator[Any, Any, Status | None]:
+    def bind(self, state: PodState, pod: PodInfo, node_name: str) -> Steps[Status | None]:
         """Write what Reserve has taken, enter the pod as a user of its claims, wait for the devices."""
         done: list[ResourceClaim] = []
         try:
@@ -82,22 +82,22 @@ class Binder:
     def deallocate(self, claim: ResourceClaim) -> Calls:
         """Take a claim's allocation away from it."""
         nothing = {"allocation": None, "reservedFor": None, "devices": None}
-        answer: Answer = yield _patch(claim, {"status": nothing}, "status")
+        answer = yield from call(_patch(claim, {"status": nothing}, "status"))
         return answer.error
 
     def delete(self, claim: ResourceClaim) -> Calls:
         """Delete a claim that was made for extended resources."""
         kept = [finalizer for finalizer in claim.metadata.finalizers if finalizer != FINALIZER]
-        answer: Answer = yield _patch(claim, {"metadata": {"finalizers": kept}})
+        answer = yield from call(_patch(claim, {"metadata": {"finalizers": kept}}))
         if answer.error:
             return f"update resourceclaim {claim_key(claim)}: {answer.error}"
-        answer = yield ApiCall("delete", CLAIM, claim.metadata.namespace, claim.metadata.name)
+        answer = yield from call(ApiCall("delete", CLAIM, claim.metadata.namespace, claim.metadata.name))
         if answer.error and not _is_not_found(answer):
             return answer.error
         self._ledger.forget(claim.metadata.uid)
         return ""
 
-    def _bind_claim(self, state: PodState, index: int, pod: PodInfo) -> Generator[Any, Any, ResourceClaim | None]:
+    def _bind_claim(self, state: PodState, index: int, pod: PodInfo) -> Steps[ResourceClaim | None]:
         claim, allocation = state.claims[index], state.allocations.get(index)
         is_extended = index == state.extended
         if is_extended and allocation is None and not claim.spec.devices.requests:
@@ -113,7 +113,7 @@ class Binder:
             yield from self._tell_pod(pod, written, state.mappings)
         return written
 
-    def _create(self, made: NodeClaim | None, pod: PodInfo) -> Generator[Any, Any, ResourceClaim]:
+    def _create(self, made: NodeClaim | None, pod: PodInfo) -> Steps[ResourceClaim]:
         assert made is not None, "a claim for extended resources is made for a node"
         meta = made.claim.metadata
         body = {
@@ -127,26 +127,24 @@ class Binder:
             },
             "spec": plain(made.claim.spec),
         }
-        answer = yield ApiCall("create", CLAIM, meta.namespace, "", body)
+        answer = yield from call(ApiCall("create", CLAIM, meta.namespace, "", body))
         return _decoded(answer, f"create claim for extended resources {meta.namespace}/")
 
-    def _write(
-        self, claim: ResourceClaim, allocation: AllocationResult | None, pod: PodInfo
-    ) -> Generator[Any, Any, ResourceClaim]:
+    def _write(self, claim: ResourceClaim, allocation: AllocationResult | None, pod: PodInfo) -> Steps[ResourceClaim]:
         """Write allocation and reservation, again where somebody else was faster."""
         what = "allocation and reservation" if allocation is not None else "reservation"
         for attempt in range(ATTEMPTS):
             if attempt:
-                answer = yield ApiCall("get", CLAIM, claim.metadata.namespace, claim.metadata.name)
+                answer = yield from call(ApiCall("get", CLAIM, claim.metadata.namespace, claim.metadata.name))
                 claim = _decoded(answer, f"get updated claim {claim_key(claim)} after conflict")
             _check(claim, allocation)
             if allocation is not None and FINALIZER not in claim.metadata.finalizers:
                 finalizers = [*claim.metadata.finalizers, FINALIZER]
-                answer = yield _patch(claim, {"metadata": {"finalizers": finalizers}})
+                answer = yield from call(_patch(claim, {"metadata": {"finalizers": finalizers}}))
                 if _is_conflict(answer):
                     continue
                 claim = _decoded(answer, f"add finalizer to claim {claim_key(claim)}")
-            answer = yield _patch(claim, {"status": self._status(claim, allocation, pod)}, "status")
+            answer = yield from call(_patch(claim, {"status": self._status(claim, allocation, pod)}, "status"))
             if not _is_conflict(answer):
                 return _decoded(answer, f"add {what} to claim {claim_key(claim)}")
         raise _WriteError(f"add {what} to claim {claim_key(claim)}: {answer.error}")
@@ -165,7 +163,7 @@ class Binder:
                 status.setdefault("allocation", {})["allocationTimestamp"] = now
         return status
 
-    def _tell_pod(self, pod: PodInfo, claim: ResourceClaim, made: NodeClaim | None) -> Generator[Any, Any, None]:
+    def _tell_pod(self, pod: PodInfo, claim: ResourceClaim, made: NodeClaim | None) -> Steps[None]:
         """Note in the pod's status which claim its extended resources come from."""
         mappings = [
             {"containerName": m.container, "resourceName": m.resource, "requestName": m.request}
@@ -173,11 +171,11 @@ class Binder:
         ]
         told = {"requestMappings": mappings, "resourceClaimName": claim.metadata.name}
         body = {"metadata": {"uid": pod.uid}, "status": {"extendedResourceClaimStatus": told}}
-        answer: Answer = yield ApiCall("patch", "Pod", pod.namespace, pod.name, body, "status")
+        answer = yield from call(ApiCall("patch", "Pod", pod.namespace, pod.name, body, "status"))
         if answer.error:
             raise _WriteError(f"update pod {pod.key} ExtendedResourceClaimStatus: {answer.error}")
 
-    def _await_devices(self, state: PodState, pod: PodInfo, node_name: str) -> Generator[Any, Any, None]:
+    def _await_devices(self, state: PodState, pod: PodInfo, node_name: str) -> Steps[None]:
         if not self._binding_conditions or not any(needs_binding(claim) for claim in state.claims):
             return
         names = [(claim.metadata.namespace, claim.metadata.name) for claim in state.claims if not is_in_memory(claim)]
@@ -193,7 +191,7 @@ class Binder:
         self._handle.tell(
             EmitEvent(reference, "Normal", "BindingConditionsPending", "Scheduling", note, pod.spec.scheduler_name)
         )
-        yield WaitUntil(is_settled, self._handle.now() + self._timeout_s)
+        yield from wait_until(is_settled, self._handle.now() + self._timeout_s)
         for index, name in enumerate(names):
             claim = self._ledger.get(*name)
             if claim is None:
@@ -206,14 +204,14 @@ class Binder:
             if not is_ready(claim):
                 raise _WriteError(BINDING_TIMED_OUT)
 
-    def _take_back(self, state: PodState, pod: PodInfo, done: list[ResourceClaim]) -> Generator[Any, Any, None]:
+    def _take_back(self, state: PodState, pod: PodInfo, done: list[ResourceClaim]) -> Steps[None]:
         """Undo what was written for a pod that will not be bound: its reservations, the claim made for it."""
         extended = state.extended_claim
         for claim in done:
             if extended is not None and claim.metadata.uid == extended.metadata.uid:
                 continue
             others = [plain(consumer) for consumer in claim.status.reserved_for if consumer.uid != pod.uid]
-            yield _patch(claim, {"status": {"reservedFor": others}}, "status")
+            yield from call(_patch(claim, {"status": {"reservedFor": others}}, "status"))
         if extended is not None and not is_in_memory(extended):
             yield from self.delete(extended)
 

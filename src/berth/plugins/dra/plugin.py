@@ -11,7 +11,7 @@ allocation is whose devices are not ready.
 
 import time
 import uuid
-from collections.abc import Callable, Generator, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, ClassVar
 
 import msgspec
@@ -25,9 +25,11 @@ from berth.config.errors import forbidden, invalid
 from berth.config.feature_gates import FeatureGates
 from berth.framework.cycle_state import CycleState
 from berth.framework.diagnosis import Diagnosis
+from berth.framework.effects import Steps
 from berth.framework.events import ClusterEventWithHint
 from berth.framework.handle import Handle
-from berth.framework.interface import Dependencies, PostFilterResult, Rows, Scores, Steps
+from berth.framework.interface import PostFilterAnswer, Rows, Scores
+from berth.framework.promises import Promises
 from berth.framework.status import SKIP, Status, error, unresolvable, unschedulable
 from berth.plugins.dra.allocator import AllocationTimeoutError, Allocator, InvalidPoolsError
 from berth.plugins.dra.binding import Binder
@@ -125,9 +127,11 @@ class DynamicResources:
     """PreEnqueue, PreFilter, Filter, PostFilter, Score, Reserve, PreBind."""
 
     name: ClassVar[str] = "DynamicResources"
-    idle_after_skip: ClassVar[bool] = True
+    promises: ClassVar[Promises] = Promises(
+        score_depends_on=frozenset(),
+        idle_after_skip=True,
+    )
     args_type: ClassVar[type[msgspec.Struct]] = DynamicResourcesArgs
-    score_dependencies: ClassVar[Dependencies] = frozenset()
 
     def __init__(
         self,
@@ -335,10 +339,7 @@ class DynamicResources:
 
     def post_filter(
         self, state: CycleState, pod: PodInfo, diagnosis: Diagnosis
-    ) -> (
-        tuple[PostFilterResult | None, Status | None]
-        | Generator[Any, Any, tuple[PostFilterResult | None, Status | None]]
-    ):
+    ) -> PostFilterAnswer | Steps[PostFilterAnswer]:
         """Give back an allocation that only this pod uses and that keeps it from running."""
         pod_state: PodState | None = state.get(self.name)
         if pod_state is None:
@@ -364,7 +365,7 @@ class DynamicResources:
         refused = (name for name, status in diagnosis.node_statuses.items() if status.plugin == self.name)
         return sorted({index for name in refused for index in pod_state.unavailable.get(name, ())})
 
-    def _giving_back(self, steps: Generator[Any, Any, str], done: str) -> Generator[Any, Any, Any]:
+    def _giving_back(self, steps: Steps[str], done: str) -> Steps[PostFilterAnswer]:
         problem = yield from steps
         return None, error(problem) if problem else unschedulable(done)
 
@@ -434,7 +435,7 @@ class DynamicResources:
         pod_state: PodState | None = state.get(self.name)
         return SKIP if pod_state is None or pod_state.is_empty else None
 
-    def pre_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | Steps | None:
+    def pre_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | Steps[Status | None] | None:
         """Write allocations and reservations, and wait until the devices are ready."""
         pod_state: PodState | None = state.get(self.name)
         if pod_state is None or pod_state.is_empty:

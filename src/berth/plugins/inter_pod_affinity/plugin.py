@@ -9,16 +9,8 @@ from berth.api.selectors import SelectorError
 from berth.framework.cycle_state import CycleState
 from berth.framework.events import ClusterEventWithHint
 from berth.framework.handle import Handle
-from berth.framework.interface import (
-    Dependencies,
-    Dependency,
-    FeasibleNodes,
-    FilterColumn,
-    PreFilterResult,
-    Rows,
-    Scores,
-    same_for_all,
-)
+from berth.framework.interface import FeasibleNodes, FilterColumn, PreFilterResult, Rows, Scores, same_for_all
+from berth.framework.promises import Dependencies, Dependency, Promises
 from berth.framework.status import SKIP, Status, error, unresolvable
 from berth.plugins.inter_pod_affinity.args import InterPodAffinityArgs
 from berth.plugins.inter_pod_affinity.domains import ByKey, Weighted, summed
@@ -44,16 +36,22 @@ UNFILTERED = 'reading "PreFilterInterPodAffinity" from cycleState: not found'
 """What Filter says in a profile that enables the plugin there and not at PreFilter."""
 
 
+_TERMS_AND_DOMAINS: Dependencies = frozenset({Dependency.NODE, Dependency.PODS_ANYWHERE, Dependency.ALL_NODES})
+
+
 class InterPodAffinity:
     """PreFilter (with AddPod, RemovePod), Filter, PreScore, Score, NormalizeScore."""
 
     name: ClassVar[str] = "InterPodAffinity"
     args_type: ClassVar[type[msgspec.Struct]] = InterPodAffinityArgs
-    ignores: ClassVar[frozenset[str]] = frozenset({REQUESTS})
-    filter_dependencies: ClassVar[Dependencies] = frozenset(
-        {Dependency.NODE, Dependency.PODS_ANYWHERE, Dependency.ALL_NODES}
+    promises: ClassVar[Promises] = Promises(
+        filter_depends_on=_TERMS_AND_DOMAINS,
+        score_depends_on=_TERMS_AND_DOMAINS,
+        filters_by_affecting_pods=True,
+        ignores=frozenset({REQUESTS}),
+        pre_filter_has_version=True,
+        pre_score_has_version=True,
     )
-    score_dependencies: ClassVar[Dependencies] = filter_dependencies
 
     status_by_code: ClassVar[Mapping[int, Status]] = STATUS_BY_CODE
 
@@ -123,7 +121,7 @@ class InterPodAffinity:
             return same_for_all(error(UNFILTERED), table, rows)
         return FilterColumn(prepared.codes(rows), self.status_by_code.__getitem__)
 
-    def minds(self, state: CycleState, pod: PodInfo, other: PodInfo) -> bool:
+    def is_affected_by(self, state: CycleState, pod: PodInfo, other: PodInfo) -> bool:
         """Say whether either pod's required terms speak of the other."""
         prepared: FilterState | None = state.get(self._FILTER_KEY)
         try:
@@ -147,7 +145,7 @@ class InterPodAffinity:
         return None
 
     def pre_score_version(self, pod: PodInfo) -> int | None:
-        """Likewise."""
+        """Skip pods that no term that counts in scores speaks of, until running pods' terms change."""
         return self._silence(pod, (REQUIRED_AFFINITY, PREFERRED_AFFINITY, PREFERRED_ANTI_AFFINITY))
 
     def score(self, state: CycleState, pod: PodInfo, node: NodeView) -> int:

@@ -15,6 +15,7 @@ from berth.api.pod_resources import CPU, MEMORY
 from berth.framework.cycle_state import CycleState
 from berth.framework.handle import Handle
 from berth.framework.interface import MAX_NODE_SCORE, Rows, Scores
+from berth.framework.promises import Promises
 from berth.plugins.legacy.cloud_limits import AttachRoom, CloudDisks
 from berth.plugins.legacy.resource_uses import ResourceScore, Use, UseColumn
 from berth.state.node_view import NodeView
@@ -52,6 +53,7 @@ class LegacyBalancedAllocation(ResourceScore):
     """Score."""
 
     name: ClassVar[str] = "NodeResourcesBalancedAllocation"
+    promises: ClassVar[Promises] = ResourceScore.promises
 
     def __init__(self, args: None, handle: Handle) -> None:
         super().__init__(((CPU, 1), (MEMORY, 1)))

@@ -19,7 +19,8 @@ from berth.config.feature_gates import FeatureGates
 from berth.framework.cycle_state import CycleState
 from berth.framework.events import Action, ClusterEvent, ClusterEventWithHint
 from berth.framework.handle import Handle
-from berth.framework.interface import Codes, Dependencies, Dependency, FilterColumn, Objects, Rows
+from berth.framework.interface import Codes, FilterColumn, Rows
+from berth.framework.promises import Dependency, Objects, Promises
 from berth.framework.status import Status, error, unschedulable
 from berth.plugins.volumes.claims import CLAIM, CLASS, VOLUME
 from berth.plugins.volumes.uses import VolumeUses
@@ -170,8 +171,11 @@ class CloudLimits:
 
     kind: ClassVar[DiskKind]
     name: ClassVar[str]
-    filter_dependencies: ClassVar[Dependencies] = frozenset(
-        {Dependency.NODE, Dependency.PODS_ON_NODE, Objects((CLAIM, CLASS, "CSINode", VOLUME))}
+    promises: ClassVar[Promises] = Promises(
+        filter_depends_on=frozenset(
+            {Dependency.NODE, Dependency.PODS_ON_NODE, Objects((CLAIM, CLASS, "CSINode", VOLUME))}
+        ),
+        filters_by_affecting_pods=True,
     )
 
     def __init__(self, args: None, handle: Handle) -> None:
@@ -215,7 +219,7 @@ class CloudLimits:
         rows: list[int] = np.flatnonzero(table.valid & (self._uses.attachable + wanted > least)).tolist()
         return rows
 
-    def minds(self, state: CycleState, pod: PodInfo, other: PodInfo) -> bool:
+    def is_affected_by(self, state: CycleState, pod: PodInfo, other: PodInfo) -> bool:
         """Say whether the other pod's volumes may count."""
         return bool(other.spec.volumes)
 
@@ -243,6 +247,7 @@ class EBSLimits(CloudLimits):
     """AWS Elastic Block Store."""
 
     name: ClassVar[str] = "EBSLimits"
+    promises: ClassVar[Promises] = CloudLimits.promises
     kind: ClassVar[DiskKind] = EBS
 
 
@@ -250,6 +255,7 @@ class GCEPDLimits(CloudLimits):
     """GCE persistent disks."""
 
     name: ClassVar[str] = "GCEPDLimits"
+    promises: ClassVar[Promises] = CloudLimits.promises
     kind: ClassVar[DiskKind] = GCE_PD
 
 
@@ -257,6 +263,7 @@ class AzureDiskLimits(CloudLimits):
     """Azure disks."""
 
     name: ClassVar[str] = "AzureDiskLimits"
+    promises: ClassVar[Promises] = CloudLimits.promises
     kind: ClassVar[DiskKind] = AZURE
 
 
@@ -264,4 +271,5 @@ class CinderLimits(CloudLimits):
     """OpenStack Cinder."""
 
     name: ClassVar[str] = "CinderLimits"
+    promises: ClassVar[Promises] = CloudLimits.promises
     kind: ClassVar[DiskKind] = CINDER

@@ -3,6 +3,7 @@
 from typing import ClassVar
 
 from berth.api.pod import PodSpec
+from berth.framework.promises import Promises
 from berth.plugins.image_locality import ImageLocality, normalized_image_name
 
 
@@ -10,6 +11,7 @@ class LegacyImageLocality(ImageLocality):
     """Score."""
 
     name: ClassVar[str] = "ImageLocality"
+    promises: ClassVar[Promises] = ImageLocality.promises
 
     __slots__ = ()
 

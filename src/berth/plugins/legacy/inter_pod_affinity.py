@@ -11,6 +11,7 @@ import msgspec
 from berth.framework.cycle_state import CycleState
 from berth.framework.handle import Handle
 from berth.framework.interface import Scores
+from berth.framework.promises import Promises
 from berth.framework.status import Status, unresolvable, unschedulable
 from berth.plugins.inter_pod_affinity.args import InterPodAffinityArgs
 from berth.plugins.inter_pod_affinity.filtering import (
@@ -43,7 +44,10 @@ class LegacyInterPodAffinity(InterPodAffinity):
 
     name: ClassVar[str] = "InterPodAffinity"
     args_type: ClassVar[type[msgspec.Struct]] = LegacyInterPodAffinityArgs
-    score_when_skipped: ClassVar[int] = 0
+    promises: ClassVar[Promises] = msgspec.structs.replace(
+        InterPodAffinity.promises,
+        score_when_skipped=0,
+    )
     status_by_code: ClassVar[Mapping[int, Status]] = {
         AFFINITY_CODE: unresolvable(REASON, REASON_AFFINITY),
         ANTI_AFFINITY_CODE: unschedulable(REASON, REASON_ANTI_AFFINITY),

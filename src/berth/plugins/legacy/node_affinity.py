@@ -3,7 +3,10 @@
 from collections.abc import Mapping
 from typing import ClassVar
 
+import msgspec
+
 from berth.config.types import ExtensionPoint
+from berth.framework.promises import Promises
 from berth.framework.status import Status, unresolvable
 from berth.plugins.node_affinity import ENFORCED_CODE, POD_CODE, REASON_ENFORCED, NodeAffinity
 
@@ -14,7 +17,10 @@ class LegacyNodeAffinity(NodeAffinity):
     """Filter, Score, NormalizeScore."""
 
     name: ClassVar[str] = "NodeAffinity"
-    points: ClassVar[frozenset[ExtensionPoint]] = frozenset({ExtensionPoint.FILTER, ExtensionPoint.SCORE})
+    promises: ClassVar[Promises] = msgspec.structs.replace(
+        NodeAffinity.promises,
+        points=frozenset({ExtensionPoint.FILTER, ExtensionPoint.SCORE}),
+    )
     status_by_code: ClassVar[Mapping[int, Status]] = {
         ENFORCED_CODE: unresolvable(REASON_ENFORCED),
         POD_CODE: unresolvable(REASON_POD),

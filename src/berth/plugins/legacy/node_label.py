@@ -14,7 +14,8 @@ from berth.config.errors import invalid
 from berth.framework.cycle_state import CycleState
 from berth.framework.events import Action, ClusterEvent, ClusterEventWithHint
 from berth.framework.handle import Handle
-from berth.framework.interface import MAX_NODE_SCORE, Dependencies, Dependency, FilterColumn, Rows, Scores
+from berth.framework.interface import MAX_NODE_SCORE, FilterColumn, Rows, Scores
+from berth.framework.promises import Dependency, Promises
 from berth.framework.status import Status, unresolvable
 from berth.plugins.resources.columns import row_count
 from berth.state.label_index import ABSENT, Mask
@@ -67,8 +68,10 @@ class NodeLabel:
 
     name: ClassVar[str] = "NodeLabel"
     args_type: ClassVar[type[msgspec.Struct]] = NodeLabelArgs
-    filter_dependencies: ClassVar[Dependencies] = frozenset({Dependency.NODE})
-    score_dependencies: ClassVar[Dependencies] = frozenset({Dependency.NODE})
+    promises: ClassVar[Promises] = Promises(
+        filter_depends_on=frozenset({Dependency.NODE}),
+        score_depends_on=frozenset({Dependency.NODE}),
+    )
 
     def __init__(self, args: NodeLabelArgs, handle: Handle) -> None:
         self._args = args

@@ -2,6 +2,7 @@
 
 from typing import ClassVar
 
+from berth.framework.promises import Promises
 from berth.framework.status import Status, unresolvable
 from berth.plugins.node_name import NodeName
 
@@ -12,4 +13,5 @@ class LegacyNodeName(NodeName):
     """Filter."""
 
     name: ClassVar[str] = "NodeName"
+    promises: ClassVar[Promises] = NodeName.promises
     rejected: ClassVar[Status] = unresolvable(REASON)

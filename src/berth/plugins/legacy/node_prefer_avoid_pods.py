@@ -13,7 +13,8 @@ import numpy as np
 from berth.api.node import Node
 from berth.framework.cycle_state import CycleState
 from berth.framework.handle import Handle
-from berth.framework.interface import MAX_NODE_SCORE, Dependencies, Dependency, Rows, Scores
+from berth.framework.interface import MAX_NODE_SCORE, Rows, Scores
+from berth.framework.promises import Dependency, Promises
 from berth.plugins.pod_topology_spread.defaults import controller_of
 from berth.state.node_view import NodeView
 from berth.state.pod_info import PodInfo
@@ -67,7 +68,9 @@ class NodePreferAvoidPods:
     """Score."""
 
     name: ClassVar[str] = "NodePreferAvoidPods"
-    score_dependencies: ClassVar[Dependencies] = frozenset({Dependency.NODE})
+    promises: ClassVar[Promises] = Promises(
+        score_depends_on=frozenset({Dependency.NODE}),
+    )
 
     def __init__(self, args: None, handle: Handle) -> None:
         self._rows = _RowsByController()

@@ -15,6 +15,7 @@ from berth.config.errors import invalid
 from berth.config.shape import MAX_UTILIZATION, shape_errors
 from berth.framework.handle import Handle
 from berth.framework.interface import MAX_NODE_SCORE, Scores
+from berth.framework.promises import Promises
 from berth.plugins.legacy.resource_uses import Int64, ResourceScore, Use, UseColumn
 from berth.plugins.resources.args import (
     DEFAULT_RESOURCES,
@@ -67,6 +68,7 @@ class NodeResourcesLeastAllocated(ResourceScore):
     """Score: the emptier, the better."""
 
     name: ClassVar[str] = "NodeResourcesLeastAllocated"
+    promises: ClassVar[Promises] = ResourceScore.promises
     args_type: ClassVar[type[msgspec.Struct]] = AllocatedArgs
 
     def __init__(self, args: AllocatedArgs, handle: Handle) -> None:
@@ -86,6 +88,7 @@ class NodeResourcesMostAllocated(NodeResourcesLeastAllocated):
     """Score: the fuller, the better."""
 
     name: ClassVar[str] = "NodeResourcesMostAllocated"
+    promises: ClassVar[Promises] = NodeResourcesLeastAllocated.promises
 
     def formula(self, uses: Sequence[Use]) -> int:
         """Return the weighted mean of what is asked for."""
@@ -130,6 +133,7 @@ class RequestedToCapacityRatio(ResourceScore):
     """Score: as the shape says."""
 
     name: ClassVar[str] = "RequestedToCapacityRatio"
+    promises: ClassVar[Promises] = ResourceScore.promises
     args_type: ClassVar[type[msgspec.Struct]] = RatioArgs
 
     def __init__(self, args: RatioArgs, handle: Handle) -> None:

@@ -11,6 +11,7 @@ import msgspec
 
 from berth.config.types import ExtensionPoint
 from berth.framework.handle import Handle
+from berth.framework.promises import Promises
 from berth.framework.status import Status, unschedulable
 from berth.plugins.resources.fit import Need, code_reasons, needs_of
 from berth.plugins.resources.names import PLAIN_RESOURCES, is_scalar
@@ -37,7 +38,10 @@ class LegacyNodeResourcesFit(NodeResourcesFit):
 
     name: ClassVar[str] = "NodeResourcesFit"
     args_type: ClassVar[type[msgspec.Struct]] = LegacyNodeResourcesFitArgs  # type: ignore[assignment]
-    points: ClassVar[frozenset[ExtensionPoint]] = frozenset({ExtensionPoint.PRE_FILTER, ExtensionPoint.FILTER})
+    promises: ClassVar[Promises] = msgspec.structs.replace(
+        NodeResourcesFit.promises,
+        points=frozenset({ExtensionPoint.PRE_FILTER, ExtensionPoint.FILTER}),
+    )
 
     __slots__ = ()
 

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import ClassVar
 
+import msgspec
 import numpy as np
 
 from berth.api.storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
@@ -16,6 +17,7 @@ from berth.config.types import ExtensionPoint
 from berth.framework.cycle_state import CycleState
 from berth.framework.handle import Handle
 from berth.framework.interface import Codes, FilterColumn, Rows
+from berth.framework.promises import Promises
 from berth.framework.status import Status, error, unschedulable
 from berth.plugins.legacy.cloud_limits import KINDS, NO_CLAIM_NAME, is_migrated
 from berth.plugins.volumes.attachable import limits_of
@@ -35,7 +37,10 @@ class LegacyNodeVolumeLimits(NodeVolumeLimits):
     """Filter."""
 
     name: ClassVar[str] = "NodeVolumeLimits"
-    points: ClassVar[frozenset[ExtensionPoint]] = frozenset({ExtensionPoint.FILTER})
+    promises: ClassVar[Promises] = msgspec.structs.replace(
+        NodeVolumeLimits.promises,
+        points=frozenset({ExtensionPoint.FILTER}),
+    )
 
     def __init__(self, args: None, handle: Handle) -> None:
         super().__init__(args, handle)

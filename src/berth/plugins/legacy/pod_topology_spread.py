@@ -11,6 +11,7 @@ import msgspec
 import numpy as np
 
 from berth.framework.handle import Handle
+from berth.framework.promises import Promises
 from berth.plugins.legacy.matching import MatchingSelectors
 from berth.plugins.pod_topology_spread.args import LIST, SYSTEM, DefaultConstraint, PodTopologySpreadArgs
 from berth.plugins.pod_topology_spread.constraints import Constraint, group_of
@@ -43,7 +44,10 @@ class LegacyPodTopologySpread(PodTopologySpread):
     name: ClassVar[str] = "PodTopologySpread"
     args_type: ClassVar[type[msgspec.Struct]] = LegacyPodTopologySpreadArgs
     rounding: ClassVar[float] = 0.0
-    score_when_skipped: ClassVar[int] = 100
+    promises: ClassVar[Promises] = msgspec.structs.replace(
+        PodTopologySpread.promises,
+        score_when_skipped=100,
+    )
 
     def __init__(self, args: LegacyPodTopologySpreadArgs, handle: Handle) -> None:
         super().__init__(args.todays(has_system_defaults=handle.features.enabled(DEFAULTS_GATE)), handle)

@@ -12,7 +12,8 @@ from berth.api.pod_resources import CPU, MEMORY
 from berth.api.quantity import milli_value, value
 from berth.framework.cycle_state import CycleState
 from berth.framework.handle import Handle
-from berth.framework.interface import Dependencies, Dependency, FeasibleNodes, Rows, Scores
+from berth.framework.interface import FeasibleNodes, Rows, Scores
+from berth.framework.promises import Dependency, Promises
 from berth.framework.status import Status
 from berth.plugins.resources.columns import row_count
 from berth.state.node_view import NodeView
@@ -36,8 +37,10 @@ class NodeResourceLimits:
     """PreScore, Score."""
 
     name: ClassVar[str] = "NodeResourceLimits"
-    pre_score_is_pure: ClassVar[bool] = True
-    score_dependencies: ClassVar[Dependencies] = frozenset({Dependency.NODE})
+    promises: ClassVar[Promises] = Promises(
+        score_depends_on=frozenset({Dependency.NODE}),
+        pre_score_is_pure=True,
+    )
 
     def __init__(self, args: None, handle: Handle) -> None:
         pass

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from berth.api.pod_resources import CPU, MEMORY
 from berth.api.quantity import milli_value, value
 from berth.framework.cycle_state import CycleState
-from berth.framework.interface import Dependencies, Dependency, Rows, Scores
+from berth.framework.interface import Rows, Scores
+from berth.framework.promises import Dependency, Promises
 from berth.plugins.resources.columns import row_count
 from berth.state.node_view import NodeView
 from berth.state.pod_info import PodInfo
@@ -54,7 +55,9 @@ def asked_of(pod: PodInfo, resource: str) -> int:
 class ResourceScore:
     """Base of the score plugins: reads pods and nodes; a subclass has the formula in both forms."""
 
-    score_dependencies: ClassVar[Dependencies] = frozenset({Dependency.NODE, Dependency.PODS_ON_NODE})
+    promises: ClassVar[Promises] = Promises(
+        score_depends_on=frozenset({Dependency.NODE, Dependency.PODS_ON_NODE}),
+    )
 
     def __init__(self, resources: Iterable[tuple[str, int]]) -> None:
         self._resources = tuple(resources)

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from berth.api.selectors import Selector
 from berth.framework.cycle_state import CycleState
 from berth.framework.handle import Handle
-from berth.framework.interface import MAX_NODE_SCORE, Dependencies, Dependency, FeasibleNodes, Rows, Scores
+from berth.framework.interface import MAX_NODE_SCORE, FeasibleNodes, Rows, Scores
+from berth.framework.promises import Dependency, Promises
 from berth.framework.status import Status
 from berth.plugins.legacy.matching import MatchingSelectors
 from berth.plugins.resources.columns import row_count
@@ -55,7 +56,9 @@ class SelectorSpread:
     """PreScore, Score, NormalizeScore."""
 
     name: ClassVar[str] = "SelectorSpread"
-    score_dependencies: ClassVar[Dependencies] = frozenset({Dependency.FEASIBLE_SET})
+    promises: ClassVar[Promises] = Promises(
+        score_depends_on=frozenset({Dependency.FEASIBLE_SET}),
+    )
 
     def __init__(self, args: None, handle: Handle) -> None:
         self._index = handle.cache.index

@@ -18,7 +18,8 @@ from berth.api.selectors import Requirement, Selector, selector_from_map
 from berth.framework.cycle_state import CycleState
 from berth.framework.events import Action, ClusterEvent, ClusterEventWithHint
 from berth.framework.handle import Handle
-from berth.framework.interface import MAX_NODE_SCORE, Dependencies, Dependency, FilterColumn, Rows, Scores
+from berth.framework.interface import MAX_NODE_SCORE, FilterColumn, Rows, Scores
+from berth.framework.promises import Dependency, Promises
 from berth.framework.status import SKIP, Status, unschedulable
 from berth.plugins.legacy.matching import services_of
 from berth.plugins.node_matching import requirement_mask
@@ -62,7 +63,9 @@ class ServiceAffinity:
 
     name: ClassVar[str] = "ServiceAffinity"
     args_type: ClassVar[type[msgspec.Struct]] = ServiceAffinityArgs
-    score_dependencies: ClassVar[Dependencies] = frozenset({Dependency.FEASIBLE_SET})
+    promises: ClassVar[Promises] = Promises(
+        score_depends_on=frozenset({Dependency.FEASIBLE_SET}),
+    )
 
     def __init__(self, args: ServiceAffinityArgs, handle: Handle) -> None:
         self._affinity = args.affinity_labels

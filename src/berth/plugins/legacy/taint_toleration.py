@@ -4,6 +4,7 @@ from typing import ClassVar
 
 from berth.api.taints import tolerated
 from berth.framework.handle import Handle
+from berth.framework.promises import Promises
 from berth.framework.status import Status, unresolvable
 from berth.plugins.taint_toleration import FILTERED_EFFECTS, Taints, TaintToleration
 from berth.state.pod_info import PodInfo
@@ -15,6 +16,7 @@ class LegacyTaintToleration(TaintToleration):
     """Filter, PreScore, Score, NormalizeScore. Codes number the taints (key and value) met so far."""
 
     name: ClassVar[str] = "TaintToleration"
+    promises: ClassVar[Promises] = TaintToleration.promises
 
     def __init__(self, args: None, handle: Handle) -> None:
         super().__init__(args, handle)

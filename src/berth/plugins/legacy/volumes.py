@@ -8,12 +8,14 @@ deleted. Deviation: generic ephemeral volumes, which an alpha gate hid then, are
 
 from typing import ClassVar
 
+import msgspec
 import numpy as np
 
 from berth.api.selectors import Requirement
 from berth.config.types import ExtensionPoint
 from berth.framework.cycle_state import CycleState
-from berth.framework.interface import Codes, Dependencies, Dependency, FilterColumn, Rows
+from berth.framework.interface import Codes, FilterColumn, Rows
+from berth.framework.promises import Dependency, Promises
 from berth.framework.status import Status, error, unresolvable
 from berth.plugins.node_matching import requirement_mask
 from berth.plugins.volumes.binder import REASON_NODE_CONFLICT
@@ -36,8 +38,11 @@ class LegacyVolumeRestrictions(VolumeRestrictions):
     """Filter."""
 
     name: ClassVar[str] = "VolumeRestrictions"
-    points: ClassVar[frozenset[ExtensionPoint]] = FILTER_ONLY
-    filter_dependencies: ClassVar[Dependencies] = frozenset({Dependency.PODS_ON_NODE})
+    promises: ClassVar[Promises] = msgspec.structs.replace(
+        VolumeRestrictions.promises,
+        points=FILTER_ONLY,
+        filter_depends_on=frozenset({Dependency.PODS_ON_NODE}),
+    )
 
     def _prepared(self, state: CycleState, pod: PodInfo) -> Prepared:
         return Prepared(pod.namespace, exclusive_disks(pod), frozenset(), 0)
@@ -47,7 +52,10 @@ class LegacyVolumeZone(VolumeZone):
     """Filter."""
 
     name: ClassVar[str] = "VolumeZone"
-    points: ClassVar[frozenset[ExtensionPoint]] = FILTER_ONLY
+    promises: ClassVar[Promises] = msgspec.structs.replace(
+        VolumeZone.promises,
+        points=FILTER_ONLY,
+    )
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeView) -> Status | None:
         """Refuse a node elsewhere; one without any zone label is never asked."""
@@ -80,8 +88,11 @@ class LegacyVolumeBinding(VolumeBinding):
     """PreFilter, Filter, Reserve, PreBind."""
 
     name: ClassVar[str] = "VolumeBinding"
-    points: ClassVar[frozenset[ExtensionPoint]] = frozenset(
-        {ExtensionPoint.PRE_FILTER, ExtensionPoint.FILTER, ExtensionPoint.RESERVE, ExtensionPoint.PRE_BIND}
+    promises: ClassVar[Promises] = msgspec.structs.replace(
+        VolumeBinding.promises,
+        points=frozenset(
+            {ExtensionPoint.PRE_FILTER, ExtensionPoint.FILTER, ExtensionPoint.RESERVE, ExtensionPoint.PRE_BIND}
+        ),
     )
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeView) -> Status | None:

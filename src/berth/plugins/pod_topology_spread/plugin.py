@@ -9,17 +9,8 @@ from berth.api.selectors import Selector, SelectorError
 from berth.framework.cycle_state import CycleState
 from berth.framework.events import ClusterEventWithHint
 from berth.framework.handle import Handle
-from berth.framework.interface import (
-    Dependencies,
-    Dependency,
-    FeasibleNodes,
-    FilterColumn,
-    Objects,
-    PreFilterResult,
-    Rows,
-    Scores,
-    same_for_all,
-)
+from berth.framework.interface import FeasibleNodes, FilterColumn, PreFilterResult, Rows, Scores, same_for_all
+from berth.framework.promises import Dependency, Objects, Promises
 from berth.framework.status import SKIP, Status, error
 from berth.plugins.pod_topology_spread.args import (
     DO_NOT_SCHEDULE,
@@ -66,11 +57,14 @@ class PodTopologySpread:
 
     name: ClassVar[str] = "PodTopologySpread"
     args_type: ClassVar[type[msgspec.Struct]] = PodTopologySpreadArgs
-    ignores: ClassVar[frozenset[str]] = frozenset({REQUESTS})
-    filter_dependencies: ClassVar[Dependencies] = frozenset(
-        {Dependency.NODE, Dependency.PODS_ANYWHERE, Dependency.ALL_NODES, Objects(KINDS)}
+    promises: ClassVar[Promises] = Promises(
+        filter_depends_on=frozenset({Dependency.NODE, Dependency.PODS_ANYWHERE, Dependency.ALL_NODES, Objects(KINDS)}),
+        score_depends_on=frozenset({Dependency.FEASIBLE_SET}),
+        filters_by_affecting_pods=True,
+        ignores=frozenset({REQUESTS}),
+        pre_filter_has_version=True,
+        pre_score_has_version=True,
     )
-    score_dependencies: ClassVar[Dependencies] = frozenset({Dependency.FEASIBLE_SET})
 
     rounding: ClassVar[float] = HALF_UP
 
@@ -145,7 +139,7 @@ class PodTopologySpread:
             return same_for_all(error(UNFILTERED), table, rows)
         return FilterColumn(prepared.codes(rows), STATUS_BY_CODE.__getitem__)
 
-    def minds(self, state: CycleState, pod: PodInfo, other: PodInfo) -> bool:
+    def is_affected_by(self, state: CycleState, pod: PodInfo, other: PodInfo) -> bool:
         """Say whether `other` is one of the pods that are spread."""
         prepared: FilterState | None = state.get(self._FILTER_KEY)
         return prepared is not None and prepared.counts(pod, other)

@@ -1,8 +1,8 @@
 """The dry run over many rows at once: the same what-if as `dry_run.py`, place by place instead of pod by pod.
 
 Load that pods of lower priority put on the rows is taken off; where the pod then fits, their load is put back one
-place after the other, on those rows where it still fits. Rows where a filter minds a single pod that would leave, or
-where nominated pods count beyond their load, are left to the plain dry run.
+place after the other, on those rows where it still fits. Rows where a pod that would leave affects a filter by more
+than its load, or where nominated pods count beyond theirs, are left to the plain dry run.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -118,11 +118,11 @@ class ColumnDryRun:
         for resource, amounts in load.requested.items():
             amounts -= (seats.requests(resource) * seats.lower).sum(axis=0)
         by_plain: Mask = np.zeros(len(rows), dtype=np.bool_)
-        if what_if.is_minding:
-            by_plain = seats.holding(what_if.minds)
+        if what_if.looks_at_single_pods:
+            by_plain = seats.holding(what_if.is_affected_by)
             for position in np.flatnonzero(rivals.pods[rows]).tolist() if rivals is not None else ():
                 there = self._profile.rivals_on(self._table.names[rows[position]], self._pod)
-                by_plain[position] |= any(map(what_if.minds, there))
+                by_plain[position] |= any(map(what_if.is_affected_by, there))
         return load, by_plain
 
     def _try_plainly(self, tried: Tried, position: int) -> None:

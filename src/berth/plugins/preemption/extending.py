@@ -4,10 +4,10 @@ Those that preempt are asked one after the other, each about what those before i
 a node. Source of the rules and messages: pkg/scheduler/framework/preemption, callExtenders; pkg/scheduler/extender.go.
 """
 
-from collections.abc import Generator, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 from berth.framework.cycle_state import CycleState
+from berth.framework.effects import Steps
 from berth.framework.extenders import Asked, Extender, NodeVictims, VictimIds, consult, note
 from berth.framework.status import Status, error
 from berth.plugins.preemption.choice import Candidate, by_importance
@@ -24,7 +24,7 @@ class _Refused(Exception):  # noqa: N818 - it becomes a status
 
 def narrow(
     extenders: Sequence[Extender], state: CycleState, pod: PodInfo, candidates: Sequence[Candidate], table: NodeTable
-) -> Generator[Any, Any, Sequence[Candidate] | Status]:
+) -> Steps[Sequence[Candidate] | Status]:
     """Return the candidates that all extenders agree to, with their victims; or the error of one that failed."""
     victims: Victims = {table.names[one.row]: NodeVictims(one.victims, one.violations) for one in candidates}
     for extender in extenders:

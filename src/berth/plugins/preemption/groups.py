@@ -9,10 +9,11 @@ Source: KEP-5710; kubernetes.io "Workload-Aware Preemption" of v1.36; pkg/schedu
 PodGroupEvaluator. With the gate WorkloadAwarePreemption.
 """
 
-from collections.abc import Generator, Iterable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from berth.api.scheduling import PodGroup
+from berth.framework.effects import Steps
 from berth.framework.interface import GroupQuestion, PodGroupInfo
 from berth.framework.status import Code, Status, error, unresolvable, unschedulable
 from berth.plugins.preemption.budgets import Budget, split_by_violation
@@ -56,7 +57,7 @@ class GroupPreemption:
         self._group = group
         self._priority = self.priority_of(group.pods[0])
 
-    def victims(self, question: GroupQuestion) -> Generator[Any, Any, tuple[PodInfo, ...] | Status]:
+    def victims(self, question: GroupQuestion) -> Steps[tuple[PodInfo, ...] | Status]:
         """Return who must go, most important first, or why that would not help."""
         refusal = self._ineligibility()
         if refusal is not None:

@@ -1,18 +1,19 @@
 """The DefaultPreemption plugin; see the package's docstring."""
 
-from collections.abc import Generator, Sequence
-from typing import Any, ClassVar
+from collections.abc import Sequence
+from typing import ClassVar
 
 import msgspec
 import numpy as np
 
 from berth.framework.cycle_state import CycleState
 from berth.framework.diagnosis import Diagnosis
+from berth.framework.effects import Steps
 from berth.framework.events import Action, ClusterEvent, ClusterEventWithHint, QueueingHint
 from berth.framework.evictions import group_key
 from berth.framework.extenders import Extender, interested
 from berth.framework.handle import Handle
-from berth.framework.interface import GroupQuestion, PodGroupInfo, PostFilterResult
+from berth.framework.interface import GroupQuestion, PodGroupInfo, PostFilterAnswer, PostFilterResult
 from berth.framework.status import Code, Status, error, unresolvable, unschedulable
 from berth.plugins.preemption.args import DefaultPreemptionArgs
 from berth.plugins.preemption.budgets import Budgets
@@ -46,8 +47,6 @@ _NOT_HELPFUL = unresolvable(NOT_HELPFUL)
 _GATED = unresolvable(GATED)
 _GROUP_GATED = unresolvable(GROUP_GATED)
 
-Answer = tuple[PostFilterResult | None, Status | None]
-
 
 class DefaultPreemption:
     """PreEnqueue, PostFilter; the latter for groups too."""
@@ -76,7 +75,7 @@ class DefaultPreemption:
 
     def post_filter(
         self, state: CycleState, pod: PodInfo, diagnosis: Diagnosis
-    ) -> Answer | Generator[Any, Any, Answer]:
+    ) -> PostFilterAnswer | Steps[PostFilterAnswer]:
         """Name the node to free and who must go, or say why none can be; who may not ask keeps its nomination."""
         barred = self._bar_of_groups(pod)
         if barred:
@@ -100,7 +99,7 @@ class DefaultPreemption:
 
     def pod_group_post_filter(
         self, group: PodGroupInfo, question: GroupQuestion
-    ) -> Generator[Any, Any, tuple[PodInfo, ...] | Status]:
+    ) -> Steps[tuple[PodInfo, ...] | Status]:
         """Name who must go for a whole group, or say why that would not help."""
         handle = self._handle
         preemption = GroupPreemption(handle.cache, handle.objects, handle.nominator, self._budgets.all(), group)
@@ -138,7 +137,7 @@ class DefaultPreemption:
 
     def _search_with(
         self, extenders: Sequence[Extender], state: CycleState, pod: PodInfo, rows: RowArray
-    ) -> Generator[Any, Any, Answer]:
+    ) -> Steps[PostFilterAnswer]:
         """Find all candidates, have the extenders narrow them, and take the best of those left."""
         rows = np.roll(rows, -self._handle.rng.randrange(len(rows)))
         plain = DryRun(self._handle.profile(), state, pod, self._budgets.all())

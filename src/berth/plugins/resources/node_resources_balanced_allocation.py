@@ -16,7 +16,8 @@ import numpy as np
 from berth.config.errors import duplicate, invalid
 from berth.framework.cycle_state import CycleState
 from berth.framework.handle import Handle
-from berth.framework.interface import MAX_NODE_SCORE, Dependencies, Dependency, FeasibleNodes, Rows, Scores
+from berth.framework.interface import MAX_NODE_SCORE, FeasibleNodes, Rows, Scores
+from berth.framework.promises import Dependency, Promises
 from berth.framework.status import SKIP, Status
 from berth.plugins.resources.args import DEFAULT_RESOURCES, ResourceSpec, defaulted_resources
 from berth.plugins.resources.columns import Floats, KeptColumn, Scratch, picked, room, row_count
@@ -162,9 +163,12 @@ class NodeResourcesBalancedAllocation:
 
     name: ClassVar[str] = "NodeResourcesBalancedAllocation"
     args_type: ClassVar[type[NodeResourcesBalancedAllocationArgs]] = NodeResourcesBalancedAllocationArgs
-    ignores: ClassVar[frozenset[str]] = frozenset({LABELS})
-    pre_score_is_pure: ClassVar[bool] = True
-    score_dependencies: ClassVar[Dependencies] = frozenset({Dependency.NODE, Dependency.PODS_ON_NODE})
+    promises: ClassVar[Promises] = Promises(
+        score_depends_on=frozenset({Dependency.NODE, Dependency.PODS_ON_NODE}),
+        scores_by_row=True,
+        ignores=frozenset({LABELS}),
+        pre_score_is_pure=True,
+    )
 
     __slots__ = ("_before", "_key", "_scorer", "_scratch")
 

@@ -32,16 +32,8 @@ from berth.config.shape import shape_errors
 from berth.framework.cycle_state import CycleState
 from berth.framework.events import Action, ClusterEvent, ClusterEventWithHint, QueueingHint
 from berth.framework.handle import Handle
-from berth.framework.interface import (
-    Dependencies,
-    Dependency,
-    FeasibleNodes,
-    FilterColumn,
-    Objects,
-    RowLoad,
-    Rows,
-    Scores,
-)
+from berth.framework.interface import FeasibleNodes, FilterColumn, RowLoad, Rows, Scores
+from berth.framework.promises import Dependency, Objects, Promises
 from berth.framework.status import Status
 from berth.plugins.resources.args import (
     DEFAULT_RESOURCES,
@@ -162,13 +154,16 @@ class NodeResourcesFit:
 
     name: ClassVar[str] = "NodeResourcesFit"
     args_type: ClassVar[type[NodeResourcesFitArgs]] = NodeResourcesFitArgs
-    ignores: ClassVar[frozenset[str]] = frozenset({LABELS})
-    pre_filter_is_pure: ClassVar[bool] = True
-    pre_score_is_pure: ClassVar[bool] = True
-    filter_dependencies: ClassVar[Dependencies] = frozenset(
-        {Dependency.NODE, Dependency.PODS_ON_NODE, Objects((DEVICE_CLASS,))}
+    promises: ClassVar[Promises] = Promises(
+        filter_depends_on=frozenset({Dependency.NODE, Dependency.PODS_ON_NODE, Objects((DEVICE_CLASS,))}),
+        score_depends_on=frozenset({Dependency.NODE, Dependency.PODS_ON_NODE}),
+        filters_by_row=True,
+        scores_by_row=True,
+        filters_under_load=True,
+        ignores=frozenset({LABELS}),
+        pre_filter_is_pure=True,
+        pre_score_is_pure=True,
     )
-    score_dependencies: ClassVar[Dependencies] = frozenset({Dependency.NODE, Dependency.PODS_ON_NODE})
 
     __slots__ = ("_devices", "_hinted", "_ignored", "_key", "_scorer", "_scratch", "_strategy")
 

@@ -10,9 +10,11 @@ from typing import ClassVar
 import msgspec
 
 from berth.framework.cycle_state import CycleState
+from berth.framework.effects import Steps
 from berth.framework.events import ClusterEventWithHint
 from berth.framework.handle import Handle
-from berth.framework.interface import Dependencies, Dependency, FeasibleNodes, FilterColumn, Objects, Rows, Steps
+from berth.framework.interface import FeasibleNodes, FilterColumn, Rows
+from berth.framework.promises import Dependency, Objects, Promises
 from berth.framework.status import SKIP, Status, error
 from berth.plugins.resources.scoring import shape_table
 from berth.plugins.volumes.assuming import Taken, give_back, take
@@ -20,7 +22,7 @@ from berth.plugins.volumes.binder import Place, PodClaims, check_claims, claims_
 from berth.plugins.volumes.binding_args import DEFAULT_SHAPE, SCORING_GATE, VolumeBindingArgs
 from berth.plugins.volumes.binding_columns import BindingColumns, describe
 from berth.plugins.volumes.binding_hints import BindingHints
-from berth.plugins.volumes.claims import has_claims
+from berth.plugins.volumes.claims import has_claims, has_no_claims
 from berth.plugins.volumes.scoring import storage_score
 from berth.plugins.volumes.volume_index import VolumeIndex
 from berth.plugins.volumes.writing import bind_volumes
@@ -43,26 +45,30 @@ class VolumeBinding:
     """PreFilter, Filter, PreScore, Score, Reserve, PreBind."""
 
     name: ClassVar[str] = "VolumeBinding"
-    ignores: ClassVar[frozenset[str]] = frozenset({LABELS, REQUESTS})
-    idle_after_skip: ClassVar[bool] = True
-    args_type: ClassVar[type[msgspec.Struct]] = VolumeBindingArgs
-    filter_dependencies: ClassVar[Dependencies] = frozenset(
-        {
-            Dependency.NODE,
-            Dependency.OWN_RESERVATIONS,
-            Objects(
-                (
-                    "CSIDriver",
-                    "CSINode",
-                    "CSIStorageCapacity",
-                    "PersistentVolume",
-                    "PersistentVolumeClaim",
-                    "StorageClass",
-                )
-            ),
-        }
+    promises: ClassVar[Promises] = Promises(
+        # Declared for what-ifs: no pod on a node matters. Answers are not kept, since hardly two pods share them.
+        filter_depends_on=frozenset(
+            {
+                Dependency.NODE,
+                Dependency.OWN_RESERVATIONS,
+                Objects(
+                    (
+                        "CSIDriver",
+                        "CSINode",
+                        "CSIStorageCapacity",
+                        "PersistentVolume",
+                        "PersistentVolumeClaim",
+                        "StorageClass",
+                    )
+                ),
+            }
+        ),
+        ignores=frozenset({LABELS, REQUESTS}),
+        pre_filter_is_pure=has_no_claims,
+        pre_score_is_pure=has_no_claims,
+        idle_after_skip=True,
     )
-    """Declared for what-ifs: no pod on a node matters. Answers are not kept, since hardly two pods share them."""
+    args_type: ClassVar[type[msgspec.Struct]] = VolumeBindingArgs
 
     def __init__(self, args: VolumeBindingArgs, handle: Handle) -> None:
         self._scores = handle.features.enabled(SCORING_GATE)
@@ -71,10 +77,6 @@ class VolumeBinding:
         self._handle = handle
         self._index = VolumeIndex(handle.objects)
         self._columns = BindingColumns(handle.objects, handle.cache.table)
-
-    def pre_filter_is_pure(self, pod: PodInfo) -> bool:
-        """Say whether the pod's shape alone decides: where it has no claims."""
-        return not has_claims(pod)
 
     def pre_filter(self, state: CycleState, pod: PodInfo) -> Status | None:
         """Skip pods without claims; refuse those whose claims are unusable or should be bound by now."""
@@ -100,10 +102,6 @@ class VolumeBinding:
         """Return codes, int32 (len(rows),), which say what is against each row."""
         prepared: _Prepared = state.read(self.name)
         return FilterColumn(self._columns.codes(prepared.claims)[rows], describe)
-
-    def pre_score_is_pure(self, pod: PodInfo) -> bool:
-        """Say whether the pod's shape alone decides: where it has no claims, or storage is not scored."""
-        return not self._scores or not has_claims(pod)
 
     def pre_score(self, state: CycleState, pod: PodInfo, nodes: FeasibleNodes) -> Status | None:
         """Skip unless nodes are to be scored by their storage."""
@@ -142,7 +140,7 @@ class VolumeBinding:
         prepared: _Prepared | None = state.get(self.name)
         return SKIP if prepared is None or not prepared.claims.to_bind else None
 
-    def pre_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | Steps | None:
+    def pre_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | Steps[Status | None] | None:
         """Write what was taken, and wait until all claims are bound."""
         prepared: _Prepared | None = state.get(self.name)
         if prepared is None or prepared.taken.is_nothing:

@@ -50,6 +50,16 @@ def has_claims(pod: PodInfo) -> bool:
     return any(v.persistent_volume_claim is not None or v.ephemeral is not None for v in pod.spec.volumes)
 
 
+def has_no_claims(pod: PodInfo) -> bool:
+    """Say the opposite: for such a pod nothing about claims needs to be looked up."""
+    return not has_claims(pod)
+
+
+def has_no_volumes(pod: PodInfo) -> bool:
+    """Say whether the pod has no volumes at all."""
+    return not pod.spec.volumes
+
+
 def is_claim_of(pod: PodInfo, claim: PersistentVolumeClaim, names: Iterable[str]) -> bool:
     """Say whether a claim is in the pod's namespace and has one of these names."""
     return claim.metadata.namespace == pod.namespace and claim.metadata.name in names

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from berth.framework.cycle_state import CycleState
 from berth.framework.events import ClusterEventWithHint
 from berth.framework.handle import Handle
-from berth.framework.interface import Codes, Dependencies, Dependency, FilterColumn, Objects, Rows
+from berth.framework.interface import Codes, FilterColumn, Rows
+from berth.framework.promises import Dependency, Objects, Promises
 from berth.framework.status import SKIP, Status, unschedulable
 from berth.plugins.volumes.attachable import (
     attached_volumes,
@@ -25,7 +26,7 @@ from berth.plugins.volumes.attachable import (
     new_volumes,
     volumes_in_use,
 )
-from berth.plugins.volumes.claims import CLAIM, CLASS, VOLUME
+from berth.plugins.volumes.claims import CLAIM, CLASS, VOLUME, has_no_volumes
 from berth.plugins.volumes.limit_columns import LimitColumns
 from berth.plugins.volumes.limits_hints import LimitsHints
 from berth.plugins.volumes.migration import VolumeHandle
@@ -49,9 +50,13 @@ class NodeVolumeLimits:
     """PreFilter, Filter."""
 
     name: ClassVar[str] = "NodeVolumeLimits"
-    ignores: ClassVar[frozenset[str]] = frozenset({LABELS, REQUESTS})
-    filter_dependencies: ClassVar[Dependencies] = frozenset(
-        {Dependency.PODS_ON_NODE, Objects((CLAIM, CLASS, "CSIDriver", "CSINode", VOLUME, "VolumeAttachment"))}
+    promises: ClassVar[Promises] = Promises(
+        filter_depends_on=frozenset(
+            {Dependency.PODS_ON_NODE, Objects((CLAIM, CLASS, "CSIDriver", "CSINode", VOLUME, "VolumeAttachment"))}
+        ),
+        filters_by_affecting_pods=True,
+        ignores=frozenset({LABELS, REQUESTS}),
+        pre_filter_is_pure=has_no_volumes,
     )
 
     def __init__(self, args: None, handle: Handle) -> None:
@@ -59,10 +64,6 @@ class NodeVolumeLimits:
         self._scales = handle.features.enabled(SCALING_GATE)
         self._columns = LimitColumns(handle.objects, handle.cache.table)
         self._uses = VolumeUses(handle.cache.table)
-
-    def pre_filter_is_pure(self, pod: PodInfo) -> bool:
-        """Say whether the pod's shape alone decides: where it has no volumes."""
-        return not pod.spec.volumes
 
     def pre_filter(self, state: CycleState, pod: PodInfo) -> Status | None:
         """Find what must be attached; skip where that is certainly nothing."""
@@ -92,7 +93,7 @@ class NodeVolumeLimits:
             codes[row] = self._code(wanted, table.names[row], table.pods[row].values())
         return FilterColumn(codes[rows], lambda code: cast("Status", self._describe(wanted, code)))
 
-    def minds(self, state: CycleState, pod: PodInfo, other: PodInfo) -> bool:
+    def is_affected_by(self, state: CycleState, pod: PodInfo, other: PodInfo) -> bool:
         """Say whether the other pod's volumes may count."""
         return use_of(other).attachable > 0
 

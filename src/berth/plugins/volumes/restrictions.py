@@ -15,9 +15,10 @@ from berth.api.storage import PersistentVolumeClaim
 from berth.framework.cycle_state import CycleState
 from berth.framework.events import Action, ClusterEvent, ClusterEventWithHint, QueueingHint, queue_if
 from berth.framework.handle import Handle
-from berth.framework.interface import Codes, Dependencies, Dependency, FilterColumn, Objects, Rows
+from berth.framework.interface import Codes, FilterColumn, Rows
+from berth.framework.promises import Dependency, Objects, Promises
 from berth.framework.status import SKIP, Status, unresolvable, unschedulable
-from berth.plugins.volumes.claims import CLAIM, CLAIM_NOT_FOUND, is_claim_of, named_claims
+from berth.plugins.volumes.claims import CLAIM, CLAIM_NOT_FOUND, has_no_volumes, is_claim_of, named_claims
 from berth.plugins.volumes.uses import Key, VolumeUses, claim_key, disk_key
 from berth.state.node_view import NodeView
 from berth.state.pod_info import LABELS, REQUESTS, PodInfo
@@ -104,16 +105,16 @@ class VolumeRestrictions:
     """PreFilter with AddPod and RemovePod, Filter."""
 
     name: ClassVar[str] = "VolumeRestrictions"
-    ignores: ClassVar[frozenset[str]] = frozenset({LABELS, REQUESTS})
-    filter_dependencies: ClassVar[Dependencies] = frozenset({Dependency.PODS_ANYWHERE, Objects((CLAIM,))})
+    promises: ClassVar[Promises] = Promises(
+        filter_depends_on=frozenset({Dependency.PODS_ANYWHERE, Objects((CLAIM,))}),
+        filters_by_affecting_pods=True,
+        ignores=frozenset({LABELS, REQUESTS}),
+        pre_filter_is_pure=has_no_volumes,
+    )
 
     def __init__(self, args: None, handle: Handle) -> None:
         self._objects = handle.objects
         self._uses = VolumeUses(handle.cache.table)
-
-    def pre_filter_is_pure(self, pod: PodInfo) -> bool:
-        """Say whether the pod's shape alone decides: where it has no volumes."""
-        return not pod.spec.volumes
 
     def pre_filter(self, state: CycleState, pod: PodInfo) -> Status | None:
         """Find the disks and claims that exclude others; skip where there are none in use."""
@@ -159,7 +160,7 @@ class VolumeRestrictions:
                     codes[row] = _DISK_CODE
         return FilterColumn(codes[rows], _BY_CODE.__getitem__)
 
-    def minds(self, state: CycleState, pod: PodInfo, other: PodInfo) -> bool:
+    def is_affected_by(self, state: CycleState, pod: PodInfo, other: PodInfo) -> bool:
         """Say whether the two cannot share a node, or a claim."""
         prepared = self._prepared(state, pod)
         return bool(prepared.uses_by(other)) or has_conflict(prepared.disks, (other,))

@@ -5,17 +5,16 @@ made from, so that a conflict is an error and nothing is lost. What another pod 
 is only waited for. Sentences are those of upstream's `VolumeBinding`, v1.36.
 """
 
-from collections.abc import Generator, Mapping
+from collections.abc import Mapping
 from itertools import chain
 from typing import Any
 
 import msgspec
 
 from berth.api.storage import PersistentVolume, PersistentVolumeClaim
-from berth.framework.effects import Answer, ApiCall, WaitUntil
+from berth.framework.effects import ApiCall, Steps, call, wait_until
 from berth.framework.handle import Handle
-from berth.framework.interface import Steps
-from berth.framework.status import error
+from berth.framework.status import Status, error
 from berth.plugins.volumes.assuming import Order, Promise, Taken, give_back
 from berth.plugins.volumes.binder import affinity_of, is_usable
 from berth.plugins.volumes.claims import (
@@ -37,30 +36,30 @@ Verdict = bool | str
 """Whether all is bound, or what makes it pointless to wait."""
 
 
-def bind_volumes(handle: Handle, pod: PodInfo, node_name: str, taken: Taken, timeout_s: float) -> Steps:
+def bind_volumes(handle: Handle, pod: PodInfo, node_name: str, taken: Taken, timeout_s: float) -> Steps[Status | None]:
     """Write what was taken, wait until it is bound, and return a status."""
     fault = yield from _write(handle.objects, taken)
     if fault:
         return error(fault)
     waiting = Waiting(handle, pod, node_name, taken)
-    yield WaitUntil(lambda: waiting.verdict() is not False, handle.now() + timeout_s)
+    yield from wait_until(lambda: waiting.verdict() is not False, handle.now() + timeout_s)
     verdict = waiting.verdict()
     if verdict is True:
         return None
     return error(TIMED_OUT if verdict is False else f"binding volumes: {verdict}")
 
 
-def _write(objects: ObjectStore, taken: Taken) -> Generator[Any, Answer, str]:
+def _write(objects: ObjectStore, taken: Taken) -> Steps[str]:
     """Write volumes, then claims; give back at once what could not be written, and return why."""
     for index, promise in enumerate(taken.promises):
         if promise.is_news:
-            answer = yield _patch(VOLUME, promise.before, promise_patch(promise))
+            answer = yield from call(_patch(VOLUME, promise.before, promise_patch(promise)))
             if answer.error:
                 give_back(objects, Taken(taken.promises[index:], taken.orders))
                 return answer.error
     for index, order in enumerate(taken.orders):
         if order.is_news:
-            answer = yield _patch(CLAIM, order.before, order_patch(order))
+            answer = yield from call(_patch(CLAIM, order.before, order_patch(order)))
             if answer.error:
                 give_back(objects, Taken((), taken.orders[index:]))
                 return answer.error

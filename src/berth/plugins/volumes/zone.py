@@ -15,7 +15,8 @@ from berth.api.storage import PersistentVolume, PersistentVolumeClaim, StorageCl
 from berth.framework.cycle_state import CycleState
 from berth.framework.events import Action, ClusterEvent, ClusterEventWithHint, QueueingHint, queue_if
 from berth.framework.handle import Handle
-from berth.framework.interface import Dependencies, Dependency, FilterColumn, Objects, Rows
+from berth.framework.interface import FilterColumn, Rows
+from berth.framework.promises import Dependency, Objects, Promises
 from berth.framework.status import SKIP, Status, unresolvable
 from berth.plugins.node_matching import requirement_mask
 from berth.plugins.volumes.claims import (
@@ -28,6 +29,7 @@ from berth.plugins.volumes.claims import (
     VOLUME_NOT_FOUND,
     WAIT_FOR_FIRST_CONSUMER,
     class_name_of,
+    has_no_volumes,
     is_claim_of,
     named_claims,
 )
@@ -136,16 +138,15 @@ class VolumeZone:
     """PreFilter, Filter."""
 
     name: ClassVar[str] = "VolumeZone"
-    ignores: ClassVar[frozenset[str]] = frozenset({LABELS, REQUESTS})
-    filter_dependencies: ClassVar[Dependencies] = frozenset({Dependency.NODE, Objects((CLAIM, CLASS, VOLUME))})
-    """Declared for what-ifs: no pod on a node matters. Answers are not kept, since hardly two pods share them."""
+    promises: ClassVar[Promises] = Promises(
+        # Declared for what-ifs: no pod on a node matters. Answers are not kept, since hardly two pods share them.
+        filter_depends_on=frozenset({Dependency.NODE, Objects((CLAIM, CLASS, VOLUME))}),
+        ignores=frozenset({LABELS, REQUESTS}),
+        pre_filter_is_pure=has_no_volumes,
+    )
 
     def __init__(self, args: None, handle: Handle) -> None:
         self._objects = handle.objects
-
-    def pre_filter_is_pure(self, pod: PodInfo) -> bool:
-        """Say whether the pod's shape alone decides: where it has no volumes."""
-        return not pod.spec.volumes
 
     def pre_filter(self, state: CycleState, pod: PodInfo) -> Status | None:
         """Find what the volumes demand; skip where that is nothing."""

@@ -1,0 +1,114 @@
+"""What a plugin promises about its answers, as one value that its class declares.
+
+A promise lets the engine do less: keep a column from pod to pod, not ask about a pod at all, repair one row without
+arrays. Each is safe to leave out and wrong to break, so a class makes its own: `promises` is never inherited. A
+subclass that declares none promises nothing, and the methods that go with a promise (`filter_row`,
+`pre_filter_version`, …) are not called for it. One that keeps every promise of its base says so with
+`promises: ClassVar[Promises] = Base.promises`, or changes some of them with `msgspec.structs.replace`.
+"""
+
+from collections.abc import Callable
+from enum import Enum
+from typing import NamedTuple
+
+import msgspec
+
+from berth.config.types import ExtensionPoint
+from berth.state.pod_info import PodInfo
+
+
+class Dependency(Enum):
+    """What a plugin's answer for a row is made from, beside the pod's signature."""
+
+    NODE = "node"
+    PODS_ON_NODE = "pods_on_node"
+    PODS_ANYWHERE = "pods_anywhere"
+    ALL_NODES = "all_nodes"
+    OWN_RESERVATIONS = "own_reservations"
+    FEASIBLE_SET = "feasible_set"
+    UNKNOWN = "unknown"
+
+
+class Objects(NamedTuple):
+    """A dependency on objects of these kinds."""
+
+    kinds: tuple[str, ...]
+
+
+Dependencies = frozenset[Dependency | Objects]
+
+UNKNOWN: Dependencies = frozenset({Dependency.UNKNOWN})
+"""The dependencies of a plugin that declares none: its answers are never kept."""
+
+Purity = bool | Callable[[PodInfo], bool]
+"""Whether an answer is pure: for every pod, for none, or for those of which the function says so."""
+
+
+class Promises(msgspec.Struct, frozen=True, kw_only=True):
+    """What a plugin promises about its answers; the default of each field promises nothing."""
+
+    filter_depends_on: Dependencies = UNKNOWN
+    """What a row's code in `filter_columns` is made from, beside what `signature` returns for the pod."""
+
+    score_depends_on: Dependencies = UNKNOWN
+    """What a row's score in `score_columns` is made from, beside what `signature` returns for the pod."""
+
+    filters_by_row: bool = False
+    """`filter_row` gives a row the code that `filter_columns` gives it. A code's meaning must not have changed since
+    the column was computed."""
+
+    scores_by_row: bool = False
+    """`score_row` gives a row the score that `score_columns` gives it."""
+
+    filters_under_load: bool = False
+    """What the filter says of a row depends on no pod there but by how much all of them take together; it can be asked
+    with such a load (`resources_read`, `load_limits`, `filter_loaded_columns`)."""
+
+    filters_by_affecting_pods: bool = False
+    """What the filter says of a row changes with a pod that comes or goes only where `is_affected_by` names that pod;
+    with `filters_under_load`, only there or with the load of the row."""
+
+    ignores: frozenset[str] = frozenset()
+    """What PreFilter and PreScore never look at in a pod: `REQUESTS` (its containers' resources, those of the pod,
+    overhead), `LABELS`, or both. Pods that differ in nothing else share these answers. The names are those of
+    `berth.state.pod_info`."""
+
+    pre_filter_is_pure: Purity = False
+    """PreFilter's answer depends on the pod's shape alone (namespace, labels, owners, spec), and it leaves the
+    CycleState alone: it is asked once for each shape. A function says for which pods this holds."""
+
+    pre_score_is_pure: Purity = False
+    """The same of PreScore, whose answer is also the same whichever nodes are left."""
+
+    pre_filter_has_version: bool = False
+    """Having skipped a pod, PreFilter skips all of its shape as long as `pre_filter_version(pod)` stays the same, None
+    being a value that promises nothing. It is made from `objects.version(…)` of kinds and `cache.index.terms_version`.
+    """
+
+    pre_score_has_version: bool = False
+    """The same of PreScore and `pre_score_version(pod)`."""
+
+    score_when_skipped: int | None = None
+    """What every node gets, 0 to 100, when PreScore skips the plugin; None for no score at all."""
+
+    idle_after_skip: bool = False
+    """Reserve, Unreserve, PreBind and its pre-flight have nothing to do with a pod that PreFilter skipped."""
+
+    permits_groups: bool = False
+    """Permit's Wait means that too few members of the pod's group have a place: in the cycle of a group no member goes
+    on before it approves one."""
+
+    points: frozenset[ExtensionPoint] | None = None
+    """The extension points that the plugin takes part in, where they are fewer than its methods suggest: a plugin of
+    an older generation inherits methods that its release did not have."""
+
+
+NO_PROMISES = Promises()
+
+
+def promises_of(plugin_class: type) -> Promises:
+    """Return what a class itself promises; what its bases promise does not count."""
+    promises = vars(plugin_class).get("promises", NO_PROMISES)
+    if not isinstance(promises, Promises):
+        raise TypeError(f"{plugin_class.__qualname__}.promises is {promises!r}, not a Promises")
+    return promises
