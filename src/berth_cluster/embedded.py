@@ -9,31 +9,31 @@ from pathlib import Path
 
 import msgspec
 
+from berth_cluster.apimachinery.resource_types import resource_of
+from berth_cluster.controllers.cleanup.garbage_collector import GarbageCollector
+from berth_cluster.controllers.cleanup.namespaces import NamespaceController
+from berth_cluster.controllers.cleanup.pod_gc import PodGarbageCollector
 from berth_cluster.controllers.client import Client
 from berth_cluster.controllers.controller import Controller
-from berth_cluster.controllers.deployment import DeploymentController
-from berth_cluster.controllers.device_taint_eviction import DeviceTaintEviction
-from berth_cluster.controllers.disruption import DisruptionController
-from berth_cluster.controllers.garbage import GarbageCollector
-from berth_cluster.controllers.job import JobController
-from berth_cluster.controllers.kinds import resource_of
+from berth_cluster.controllers.devices.device_taint_eviction import DeviceTaintEviction
+from berth_cluster.controllers.devices.resource_claims import ResourceClaimController
+from berth_cluster.controllers.disruption.budgets import DisruptionController
+from berth_cluster.controllers.disruption.taint_eviction import TaintEviction
 from berth_cluster.controllers.manager import ControllerManager
-from berth_cluster.controllers.namespaces import NamespaceController
-from berth_cluster.controllers.pod_gc import PodGarbageCollector
 from berth_cluster.controllers.pump import ControllerPump
-from berth_cluster.controllers.replicaset import ReplicaSetController
-from berth_cluster.controllers.resource_claims import ResourceClaimController
-from berth_cluster.controllers.statefulset import StatefulSetController
-from berth_cluster.controllers.taint_eviction import TaintEviction
-from berth_cluster.controllers.volume_protection import VolumeProtection
-from berth_cluster.controllers.volumes import VolumeController
+from berth_cluster.controllers.volumes.persistent_volumes import VolumeController
+from berth_cluster.controllers.volumes.volume_protection import VolumeProtection
+from berth_cluster.controllers.workloads.deployment import DeploymentController
+from berth_cluster.controllers.workloads.job import JobController
+from berth_cluster.controllers.workloads.replicaset import ReplicaSetController
+from berth_cluster.controllers.workloads.statefulset import StatefulSetController
 from berth_cluster.hollow.drivers import NodeDrivers, create_driver_objects
 from berth_cluster.hollow.heartbeat import NodeHeartbeat
 from berth_cluster.hollow.kubelet import HollowKubelet, KubeletSettings
 from berth_cluster.hollow.provisioner import HollowProvisioner
 from berth_cluster.hollow.template import NodeTemplate, node_object
-from berth_cluster.server import ApiServer
-from berth_cluster.store import Store
+from berth_cluster.serving.server import ApiServer
+from berth_cluster.storage.store import Store
 
 
 class ClusterSettings(msgspec.Struct, frozen=True):

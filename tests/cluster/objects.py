@@ -4,8 +4,8 @@ import itertools
 import random
 from datetime import UTC, datetime, timedelta
 
-from berth_cluster.resource_types import BY_KEY
-from berth_cluster.store import Store
+from berth_cluster.apimachinery.resource_types import BY_KEY
+from berth_cluster.storage.store import Store
 
 PODS = BY_KEY["", "pods"]
 NODES = BY_KEY["", "nodes"]

@@ -17,8 +17,8 @@ from berth.kube.rate_limit import RateLimit
 from berth.runtime.scheduler import LiveScheduler
 from berth_cluster.embedded import create_nodes
 from berth_cluster.hollow.template import NodeTemplate
-from berth_cluster.server import ApiServer
-from berth_cluster.store import Store
+from berth_cluster.serving.server import ApiServer
+from berth_cluster.storage.store import Store
 from tests.kube.servers import serving
 from tests.runtime.world import NODE, POD, configuration, until
 

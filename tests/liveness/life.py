@@ -15,7 +15,7 @@ from berth.plugins.dra.binding import plain
 from berth.plugins.volumes.claims import SELECTED_NODE
 from berth.testing.builders import make_namespace, make_replica_set, make_service
 from berth.testing.virtual import VirtualCluster
-from berth_cluster.patches import merge_patch
+from berth_cluster.apimachinery.patches import merge_patch
 from tests.liveness import objects as made
 from tests.plugins.volumes import world as storage
 

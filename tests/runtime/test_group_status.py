@@ -9,7 +9,7 @@ import pytest
 from berth.api.errors import ApiError, ConnectionLost
 from berth.framework.effects import SetPodGroupCondition
 from berth.runtime.acting.group_status import MAX_TRIES, GroupStatusPatcher, condition_patch
-from berth_cluster.resource_types import BY_KEY
+from berth_cluster.apimachinery.resource_types import BY_KEY
 from tests.runtime.world import World, at_once
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)

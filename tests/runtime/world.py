@@ -14,8 +14,8 @@ from berth.config.load import load_config
 from berth.runtime.scheduler import LiveScheduler
 from berth_cluster.embedded import create_nodes
 from berth_cluster.hollow.template import NodeTemplate
-from berth_cluster.store import Store
-from berth_cluster.transport import StoreTransport
+from berth_cluster.serving.transport import StoreTransport
+from berth_cluster.storage.store import Store
 
 POD, NODE, EVENT = RESOURCES["Pod"], RESOURCES["Node"], RESOURCES["Event"]
 WAIT_S = 60.0

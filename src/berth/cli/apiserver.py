@@ -35,8 +35,8 @@ def command(directory: Path, host: str, port: int, token: str) -> None:
 
 
 async def _serve(directory: Path, host: str, port: int, token: str) -> None:
-    from berth_cluster.server import ApiServer
-    from berth_cluster.store import Store
+    from berth_cluster.serving.server import ApiServer
+    from berth_cluster.storage.store import Store
 
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()

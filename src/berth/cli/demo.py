@@ -93,7 +93,7 @@ def _create_nodes(cluster: "EmbeddedCluster") -> None:
 
 
 def _apply(cluster: "EmbeddedCluster", documents: list[JsonObject]) -> None:
-    from berth_cluster.controllers.kinds import resource_of
+    from berth_cluster.apimachinery.resource_types import resource_of
 
     for document in documents:
         resource = resource_of(document["kind"])
@@ -111,7 +111,7 @@ async def _until(is_so: Callable[[], bool]) -> bool:
 
 
 def _objects(cluster: "EmbeddedCluster", kind: str) -> list[JsonObject]:
-    from berth_cluster.controllers.kinds import resource_of
+    from berth_cluster.apimachinery.resource_types import resource_of
 
     return cluster.store.objects(resource_of(kind))
 

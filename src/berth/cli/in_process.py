@@ -16,8 +16,8 @@ from berth.explain import Explanation, explain
 from berth.runtime.observing.metrics import Metrics
 from berth.runtime.scheduler import LiveScheduler
 from berth.runtime.serving.server import HealthServer
-from berth_cluster.store import Store
-from berth_cluster.transport import StoreTransport
+from berth_cluster.serving.transport import StoreTransport
+from berth_cluster.storage.store import Store
 
 STOP_WITHIN_S = 10.0
 USUAL_PORT = 10259

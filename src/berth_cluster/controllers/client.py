@@ -4,12 +4,12 @@ Controllers hand in whole objects (copies of what the index holds, with fields r
 ones. Refusals are the store's own `StoreError`. Shared by all controllers and by the hollow kubelet.
 """
 
+from berth_cluster.apimachinery.errors import StoreError
+from berth_cluster.apimachinery.meta import Object, uid_of
+from berth_cluster.apimachinery.resource_types import resource_of
+from berth_cluster.controllers.events import StoreEventRecorder
 from berth_cluster.controllers.index import ObjectIndex
-from berth_cluster.controllers.kinds import resource_of
-from berth_cluster.controllers.meta import JsonObject, uid_of
-from berth_cluster.controllers.recorder import EventRecorder
-from berth_cluster.errors import StoreError
-from berth_cluster.store import Store
+from berth_cluster.storage.store import Store
 
 
 class Client:
@@ -20,27 +20,27 @@ class Client:
     def __init__(self, store: Store, index: ObjectIndex) -> None:
         self.store = store
         self.index = index
-        self.events = EventRecorder(store)
+        self.events = StoreEventRecorder(store)
 
-    def create(self, kind: str, obj: JsonObject) -> JsonObject:
+    def create(self, kind: str, obj: Object) -> Object:
         """Create an object in the namespace its metadata names."""
         return self.store.create(resource_of(kind), _namespace(obj), obj)
 
-    def update(self, kind: str, obj: JsonObject) -> JsonObject:
+    def update(self, kind: str, obj: Object) -> Object:
         """Write an object back; refused when somebody changed it since it was read."""
         return self.store.update(resource_of(kind), _namespace(obj), _name(obj), obj)
 
-    def update_status(self, kind: str, obj: JsonObject) -> JsonObject:
+    def update_status(self, kind: str, obj: Object) -> Object:
         """Write only the object's status back."""
         return self.store.update(resource_of(kind), _namespace(obj), _name(obj), obj, subresource="status")
 
-    def finalize(self, namespace: JsonObject) -> JsonObject:
+    def finalize(self, namespace: Object) -> Object:
         """Write only a namespace's `spec.finalizers` back."""
         return self.store.update(resource_of("Namespace"), "", _name(namespace), namespace, subresource="finalize")
 
-    def delete(self, kind: str, obj: JsonObject, *, grace_s: int | None = None, policy: str = "Background") -> None:
+    def delete(self, kind: str, obj: Object, *, grace_s: int | None = None, policy: str = "Background") -> None:
         """Delete exactly this object (by uid); that it is already gone is fine."""
-        options: JsonObject = {"preconditions": {"uid": uid_of(obj)}, "propagationPolicy": policy}
+        options: Object = {"preconditions": {"uid": uid_of(obj)}, "propagationPolicy": policy}
         if grace_s is not None:
             options["gracePeriodSeconds"] = grace_s
         try:
@@ -49,14 +49,14 @@ class Client:
             if error.status_code not in (404, 409):
                 raise
 
-    def pod_removed(self, pod: JsonObject) -> None:
+    def pod_removed(self, pod: Object) -> None:
         """Tell the store that a pod's containers are gone, so that the object may go too."""
         self.delete("Pod", pod, grace_s=0)
 
 
-def _namespace(obj: JsonObject) -> str:
+def _namespace(obj: Object) -> str:
     return obj["metadata"].get("namespace") or ""
 
 
-def _name(obj: JsonObject) -> str:
+def _name(obj: Object) -> str:
     return str(obj["metadata"].get("name", ""))

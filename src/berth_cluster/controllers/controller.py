@@ -7,9 +7,9 @@ do. A controller never waits, never reads a clock and never keeps state that can
 import logging
 from typing import Protocol
 
-from berth_cluster.controllers.index import Change
+from berth_cluster.apimachinery.errors import StoreError
+from berth_cluster.controllers.index import ObjectChange
 from berth_cluster.controllers.workqueue import WorkQueue
-from berth_cluster.errors import StoreError
 
 logger = logging.getLogger(__name__)
 
@@ -17,7 +17,7 @@ logger = logging.getLogger(__name__)
 class Controller(Protocol):
     """Something that makes the world match what the objects in the store ask for."""
 
-    def handle(self, change: Change) -> None:
+    def handle(self, change: ObjectChange) -> None:
         """Note what a change gives to do; must not write to the store."""
 
     def pending(self, now_s: float) -> int:

@@ -8,8 +8,8 @@ bridge the delay of their caches. All lookups cost what they return, never the s
 from collections.abc import Iterable, Iterator
 from typing import Any, Literal, NamedTuple
 
-from berth_cluster.controllers.meta import (
-    JsonObject,
+from berth_cluster.apimachinery.meta import (
+    Object,
     controller_reference,
     key_of,
     owner_references,
@@ -20,28 +20,28 @@ ChangeType = Literal["ADDED", "MODIFIED", "DELETED"]
 IGNORED_KINDS = frozenset({"Event"})
 
 
-class Change(NamedTuple):
+class ObjectChange(NamedTuple):
     """One change in the store: `obj` is the state after it (or the last one, when deleted), `old` before it."""
 
     type: str
     kind: str
-    obj: JsonObject
-    old: JsonObject | None
+    obj: Object
+    old: Object | None
 
 
 class ObjectIndex:
     """The objects of the cluster and the ways from one to another that controllers walk."""
 
-    __slots__ = ("_dependents", "_kinds", "_loose", "_on_node", "_uids")
+    __slots__ = ("_dependents", "_kinds", "_on_node", "_orphans", "_uids")
 
     def __init__(self) -> None:
-        self._kinds: dict[str, dict[str, JsonObject]] = {}
+        self._kinds: dict[str, dict[str, Object]] = {}
         self._uids: dict[str, tuple[str, str]] = {}
         self._dependents: dict[str, dict[tuple[str, str], None]] = {}
-        self._loose: dict[tuple[str, str], dict[str, None]] = {}
+        self._orphans: dict[tuple[str, str], dict[str, None]] = {}
         self._on_node: dict[str, dict[str, None]] = {}
 
-    def apply(self, change: Change) -> None:
+    def apply(self, change: ObjectChange) -> None:
         """Take one change in."""
         if change.kind in IGNORED_KINDS:
             return
@@ -63,21 +63,21 @@ class ObjectIndex:
             self._unlink(change.kind, key, before)
             self._link(change.kind, key, change.obj)
 
-    def everything(self) -> Iterator[Change]:
+    def everything(self) -> Iterator[ObjectChange]:
         """Everything there is, as if it came up now."""
         for kind, known in self._kinds.items():
             for obj in list(known.values()):
-                yield Change("ADDED", kind, obj, None)
+                yield ObjectChange("ADDED", kind, obj, None)
 
-    def get(self, kind: str, key: str) -> JsonObject | None:
+    def get(self, kind: str, key: str) -> Object | None:
         """The object of that kind and key."""
         return self._kinds.get(kind, {}).get(key)
 
-    def all_of(self, kind: str) -> Iterable[JsonObject]:
+    def all_of(self, kind: str) -> Iterable[Object]:
         """Every object of a kind, in order of creation."""
         return self._kinds.get(kind, {}).values()
 
-    def in_namespace(self, kind: str, namespace: str) -> list[JsonObject]:
+    def in_namespace(self, kind: str, namespace: str) -> list[Object]:
         """The objects of a kind in a namespace; looks at every object of the kind."""
         return [obj for obj in self.all_of(kind) if _namespace_of(obj) == namespace]
 
@@ -85,41 +85,41 @@ class ObjectIndex:
         """An object with that uid exists."""
         return uid in self._uids
 
-    def by_uid(self, uid: str) -> tuple[str, JsonObject] | None:
+    def by_uid(self, uid: str) -> tuple[str, Object] | None:
         """Kind and object of that uid."""
         found = self._uids.get(uid)
         return (found[0], self._kinds[found[0]][found[1]]) if found else None
 
-    def dependents(self, owner_uid: str) -> Iterator[tuple[str, JsonObject]]:
+    def dependents(self, owner_uid: str) -> Iterator[tuple[str, Object]]:
         """Kind and object of everything that names `owner_uid` among its owners."""
         for kind, key in list(self._dependents.get(owner_uid, ())):
             obj = self._kinds[kind].get(key)
             if obj is not None:
                 yield kind, obj
 
-    def controlled(self, owner_uid: str, kind: str) -> list[JsonObject]:
+    def controlled(self, owner_uid: str, kind: str) -> list[Object]:
         """The objects of a kind whose controller is `owner_uid`."""
         known = self._kinds.get(kind, {})
         found = [known[key] for held, key in self._dependents.get(owner_uid, ()) if held == kind]
         return [obj for obj in found if _is_controlled_by(obj, owner_uid)]
 
-    def loose(self, kind: str, namespace: str) -> list[JsonObject]:
+    def orphans(self, kind: str, namespace: str) -> list[Object]:
         """The objects of a kind in a namespace that have no controller (they may be adopted)."""
         known = self._kinds.get(kind, {})
-        return [known[key] for key in self._loose.get((kind, namespace), ())]
+        return [known[key] for key in self._orphans.get((kind, namespace), ())]
 
-    def on_node(self, node_name: str) -> list[JsonObject]:
+    def on_node(self, node_name: str) -> list[Object]:
         """The pods bound to a node, finished ones included."""
         pods = self._kinds.get("Pod", {})
         return [pods[key] for key in self._on_node.get(node_name, ())]
 
-    def _link(self, kind: str, key: str, obj: JsonObject) -> None:
+    def _link(self, kind: str, key: str, obj: Object) -> None:
         for reference in owner_references(obj):
             self._dependents.setdefault(reference["uid"], {})[(kind, key)] = None
         if controller_reference(obj) is None:
-            self._loose.setdefault((kind, _namespace_of(obj)), {})[key] = None
+            self._orphans.setdefault((kind, _namespace_of(obj)), {})[key] = None
 
-    def _unlink(self, kind: str, key: str, obj: JsonObject | None) -> None:
+    def _unlink(self, kind: str, key: str, obj: Object | None) -> None:
         if obj is None:
             return
         for reference in owner_references(obj):
@@ -128,13 +128,13 @@ class ObjectIndex:
                 held.pop((kind, key), None)
                 if not held:
                     del self._dependents[reference["uid"]]
-        self._loose.get((kind, _namespace_of(obj)), {}).pop(key, None)
+        self._orphans.get((kind, _namespace_of(obj)), {}).pop(key, None)
 
 
-def _namespace_of(obj: JsonObject) -> Any:
+def _namespace_of(obj: Object) -> Any:
     return obj["metadata"].get("namespace", "")
 
 
-def _is_controlled_by(obj: JsonObject, owner_uid: str) -> bool:
+def _is_controlled_by(obj: Object, owner_uid: str) -> bool:
     reference = controller_reference(obj)
     return reference is not None and reference["uid"] == owner_uid

@@ -7,12 +7,12 @@ thread; `next_deadline` says when to come back.
 
 from collections.abc import Sequence
 
+from berth_cluster.apimachinery.meta import Object
+from berth_cluster.apimachinery.resource_types import RESOURCE_TYPES, ResourceType
 from berth_cluster.controllers.client import Client
 from berth_cluster.controllers.controller import Controller
-from berth_cluster.controllers.index import Change, ObjectIndex
-from berth_cluster.controllers.meta import JsonObject
-from berth_cluster.resource_types import RESOURCE_TYPES, ResourceType
-from berth_cluster.store import Store
+from berth_cluster.controllers.index import ObjectChange, ObjectIndex
+from berth_cluster.storage.store import Store
 
 MAX_STEPS = 10_000_000
 
@@ -30,7 +30,7 @@ class ControllerManager:
         self._left = 0
         for resource in RESOURCE_TYPES:
             for obj in store.objects(resource):
-                self.index.apply(Change("ADDED", resource.kind, obj, None))
+                self.index.apply(ObjectChange("ADDED", resource.kind, obj, None))
         store.subscribe(self._on_change)
 
     def add(self, controllers: Sequence[Controller]) -> None:
@@ -68,8 +68,8 @@ class ControllerManager:
         deadlines = [controller.next_deadline() for controller in self._controllers]
         return min((deadline for deadline in deadlines if deadline is not None), default=None)
 
-    def _on_change(self, change_type: str, resource: ResourceType, obj: JsonObject, old: JsonObject | None) -> None:
-        change = Change(change_type, resource.kind, obj, old)
+    def _on_change(self, change_type: str, resource: ResourceType, obj: Object, old: Object | None) -> None:
+        change = ObjectChange(change_type, resource.kind, obj, old)
         self.index.apply(change)
         for controller in self._controllers:
             controller.handle(change)

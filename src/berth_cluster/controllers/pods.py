@@ -6,8 +6,8 @@ Pure functions over pods as JSON. Called by the controllers and by the hollow ku
 from collections import Counter
 from collections.abc import Sequence
 
-from berth_cluster.controllers.meta import (
-    JsonObject,
+from berth_cluster.apimachinery.meta import (
+    Object,
     annotations_of,
     find_condition,
     format_time,
@@ -24,27 +24,27 @@ _PHASE_RANK = {"Pending": 0, "Unknown": 1, "Running": 2}
 DeletionRank = tuple[bool, int, bool, int, int, float, int, float]
 
 
-def phase_of(pod: JsonObject) -> str:
+def phase_of(pod: Object) -> str:
     """The pod's phase; a pod without one is Pending."""
     return (pod.get("status") or {}).get("phase") or "Pending"
 
 
-def node_of(pod: JsonObject) -> str:
+def node_of(pod: Object) -> str:
     """The node the pod is bound to, or an empty string."""
     return pod["spec"].get("nodeName") or ""
 
 
-def is_terminal(pod: JsonObject) -> bool:
+def is_terminal(pod: Object) -> bool:
     """The pod has succeeded or failed: it will not run again."""
     return phase_of(pod) in TERMINAL_PHASES
 
 
-def is_active(pod: JsonObject) -> bool:
+def is_active(pod: Object) -> bool:
     """The pod runs or will: neither finished nor being deleted."""
     return not is_terminal(pod) and not is_being_deleted(pod)
 
 
-def ready_since(pod: JsonObject) -> float | None:
+def ready_since(pod: Object) -> float | None:
     """When the pod became ready, or None while it is not."""
     condition = find_condition(pod, "Ready")
     if condition is None or condition.get("status") != "True":
@@ -52,15 +52,15 @@ def ready_since(pod: JsonObject) -> float | None:
     return parse_time(condition.get("lastTransitionTime"))
 
 
-def restart_count(pod: JsonObject) -> int:
+def restart_count(pod: Object) -> int:
     """The restarts of the pod's most restarted container."""
     statuses = (pod.get("status") or {}).get("containerStatuses") or []
     return max((status.get("restartCount", 0) for status in statuses), default=0)
 
 
-def pod_from_template(owner: JsonObject, api_version: str, kind: str, template: JsonObject) -> JsonObject:
+def pod_from_template(owner: Object, api_version: str, kind: str, template: Object) -> Object:
     """A pod as a controller makes it: the template's labels, annotations, finalizers and spec, and an owner."""
-    metadata: JsonObject = {
+    metadata: Object = {
         "generateName": f"{owner['metadata']['name']}-",
         "namespace": owner["metadata"]["namespace"],
     }
@@ -72,7 +72,7 @@ def pod_from_template(owner: JsonObject, api_version: str, kind: str, template: 
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]}
 
 
-def pods_to_delete(pods: Sequence[JsonObject], related: Sequence[JsonObject], count: int) -> list[JsonObject]:
+def pods_to_delete(pods: Sequence[Object], related: Sequence[Object], count: int) -> list[Object]:
     """The `count` pods that are missed least, in upstream's order of preference.
 
     Unassigned before assigned, then Pending, not ready, cheap by the deletion-cost annotation, on a node that
@@ -82,7 +82,7 @@ def pods_to_delete(pods: Sequence[JsonObject], related: Sequence[JsonObject], co
     return sorted(pods, key=lambda pod: _deletion_rank(pod, per_node[node_of(pod)]))[:count]
 
 
-def _deletion_rank(pod: JsonObject, neighbours: int) -> DeletionRank:
+def _deletion_rank(pod: Object, neighbours: int) -> DeletionRank:
     since_s = ready_since(pod)
     return (
         bool(node_of(pod)),
@@ -96,7 +96,7 @@ def _deletion_rank(pod: JsonObject, neighbours: int) -> DeletionRank:
     )
 
 
-def _deletion_cost(pod: JsonObject) -> int:
+def _deletion_cost(pod: Object) -> int:
     text = annotations_of(pod).get(DELETION_COST, "0")
     try:
         return int(text)
@@ -104,7 +104,7 @@ def _deletion_cost(pod: JsonObject) -> int:
         return 0
 
 
-def disrupted(pod: JsonObject, reason: str, message: str, now_s: float) -> JsonObject:
+def disrupted(pod: Object, reason: str, message: str, now_s: float) -> Object:
     """The pod with the condition that says why it is about to be ended from outside."""
     status = pod.get("status") or {}
     condition = {

@@ -11,7 +11,7 @@ import logging
 from time import perf_counter
 
 from berth_cluster.controllers.manager import ControllerManager
-from berth_cluster.store import Store
+from berth_cluster.storage.store import Store
 
 logger = logging.getLogger(__name__)
 

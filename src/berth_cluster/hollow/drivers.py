@@ -5,14 +5,14 @@ node as a disk in it, and, if nodes have devices, a device class. Each hollow no
 CSINode, and a ResourceSlice with its devices. Called by the embedded cluster.
 """
 
+from berth_cluster.apimachinery.meta import Object, annotations_of, uid_of
+from berth_cluster.apimachinery.resource_types import resource_of
 from berth_cluster.controllers.client import Client
 from berth_cluster.controllers.controller import KeyedController
-from berth_cluster.controllers.index import Change
-from berth_cluster.controllers.kinds import resource_of
-from berth_cluster.controllers.meta import JsonObject, annotations_of, uid_of
+from berth_cluster.controllers.index import ObjectChange
 from berth_cluster.hollow.template import HOLLOW_ANNOTATION
-from berth_cluster.storage_classes import DEFAULT_CLASS
-from berth_cluster.store import Store
+from berth_cluster.storage.store import Store
+from berth_cluster.strategies.storage_classes import DEFAULT_CLASS
 
 VOLUME_DRIVER = "volumes.berth.dev"
 TOPOLOGY_KEY = "kubernetes.io/hostname"
@@ -29,7 +29,7 @@ def create_driver_objects(store: Store, devices_per_node: int) -> None:
             store.create(resource_of(kind), "", obj)
 
 
-def _cluster_objects(devices_per_node: int) -> list[tuple[str, JsonObject]]:
+def _cluster_objects(devices_per_node: int) -> list[tuple[str, Object]]:
     metadata = {"name": STANDARD_CLASS, "annotations": {DEFAULT_CLASS: "true"}}
     storage_class = {
         "metadata": metadata,
@@ -38,7 +38,7 @@ def _cluster_objects(devices_per_node: int) -> list[tuple[str, JsonObject]]:
         "volumeBindingMode": "WaitForFirstConsumer",
     }
     driver = {"metadata": {"name": VOLUME_DRIVER}, "spec": {"attachRequired": False}}
-    found: list[tuple[str, JsonObject]] = [("CSIDriver", driver), ("StorageClass", storage_class)]
+    found: list[tuple[str, Object]] = [("CSIDriver", driver), ("StorageClass", storage_class)]
     if devices_per_node:
         selector = {"cel": {"expression": f"device.driver == '{DEVICE_DRIVER}'"}}
         spec = {"selectors": [selector], "extendedResourceName": EXTENDED_RESOURCE}
@@ -58,7 +58,7 @@ class NodeDrivers(KeyedController):
         self._client = client
         self._devices = devices_per_node
 
-    def handle(self, change: Change) -> None:
+    def handle(self, change: ObjectChange) -> None:
         """Look at a new hollow node, and again when one of its objects went (it may be an earlier node's)."""
         metadata = change.obj["metadata"]
         if change.kind == "Node" and change.type == "ADDED":
@@ -81,7 +81,7 @@ class NodeDrivers(KeyedController):
             self._client.create("ResourceSlice", _resource_slice(node, self._devices))
 
 
-def _csi_node(node: JsonObject) -> JsonObject:
+def _csi_node(node: Object) -> Object:
     name = node["metadata"]["name"]
     entry = {"name": VOLUME_DRIVER, "nodeID": name, "topologyKeys": [TOPOLOGY_KEY]}
     return {
@@ -96,7 +96,7 @@ def _slice_name(node_name: str) -> str:
     return f"{node_name}-{DEVICE_DRIVER}"
 
 
-def _resource_slice(node: JsonObject, count: int) -> JsonObject:
+def _resource_slice(node: Object, count: int) -> Object:
     name = node["metadata"]["name"]
     devices = [
         {
@@ -119,5 +119,5 @@ def _resource_slice(node: JsonObject, count: int) -> JsonObject:
     }
 
 
-def _owner(node: JsonObject) -> JsonObject:
+def _owner(node: Object) -> Object:
     return {"apiVersion": "v1", "kind": "Node", "name": node["metadata"]["name"], "uid": uid_of(node)}

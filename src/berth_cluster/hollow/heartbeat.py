@@ -4,12 +4,12 @@ Nobody in the embedded cluster declares nodes dead, so renewals are rare; an int
 lets a simulation come to rest. Driven by changes of nodes and by time.
 """
 
+from berth_cluster.apimachinery.errors import StoreError
+from berth_cluster.apimachinery.meta import Object, annotations_of, format_micro_time, uid_of
+from berth_cluster.apimachinery.resource_types import resource_of
 from berth_cluster.controllers.client import Client
 from berth_cluster.controllers.controller import KeyedController
-from berth_cluster.controllers.index import Change
-from berth_cluster.controllers.kinds import resource_of
-from berth_cluster.controllers.meta import JsonObject, annotations_of, format_micro_time, uid_of
-from berth_cluster.errors import StoreError
+from berth_cluster.controllers.index import ObjectChange
 from berth_cluster.hollow.template import HOLLOW_ANNOTATION
 
 NAMESPACE = "kube-node-lease"
@@ -28,7 +28,7 @@ class NodeHeartbeat(KeyedController):
         self._client = client
         self._interval_s = interval_s
 
-    def handle(self, change: Change) -> None:
+    def handle(self, change: ObjectChange) -> None:
         """Give a new hollow node its lease."""
         is_new_node = change.kind == "Node" and change.type == "ADDED"
         if is_new_node and annotations_of(change.obj).get(HOLLOW_ANNOTATION) == "true":
@@ -49,7 +49,7 @@ class NodeHeartbeat(KeyedController):
         if self._interval_s > 0:
             self.queue.add_at(key, now_s + self._interval_s)
 
-    def _create(self, node: JsonObject, name: str, now_s: float) -> None:
+    def _create(self, node: Object, name: str, now_s: float) -> None:
         owner = {"apiVersion": "v1", "kind": "Node", "name": name, "uid": uid_of(node)}
         lease = {
             "apiVersion": "coordination.k8s.io/v1",

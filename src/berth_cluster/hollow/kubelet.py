@@ -20,11 +20,9 @@ import msgspec
 from berth.api import codec
 from berth.api.pod import Pod
 from berth.api.pod_resources import pod_requests
-from berth_cluster.controllers.client import Client
-from berth_cluster.controllers.controller import KeyedController
-from berth_cluster.controllers.index import Change
-from berth_cluster.controllers.meta import (
-    JsonObject,
+from berth_cluster.apimachinery.errors import StoreError
+from berth_cluster.apimachinery.meta import (
+    Object,
     annotations_of,
     int_of,
     is_being_deleted,
@@ -32,10 +30,12 @@ from berth_cluster.controllers.meta import (
     parse_time,
     uid_of,
 )
+from berth_cluster.controllers.client import Client
+from berth_cluster.controllers.controller import KeyedController
+from berth_cluster.controllers.index import ObjectChange
 from berth_cluster.controllers.pods import is_terminal, node_of, phase_of
-from berth_cluster.errors import StoreError
 from berth_cluster.hollow import pod_status, resize
-from berth_cluster.hollow.account import NodeAccount
+from berth_cluster.hollow.hollow_node import HollowNode
 from berth_cluster.hollow.template import HOLLOW_ANNOTATION
 
 logger = logging.getLogger(__name__)
@@ -66,19 +66,19 @@ class HollowKubelet(KeyedController):
         self._client = client
         self._index = client.index
         self._settings = settings or KubeletSettings()
-        self._nodes: dict[str, NodeAccount] = {}
+        self._nodes: dict[str, HollowNode] = {}
         self._bound_s: dict[str, float] = {}
 
     # --- changes ---------------------------------------------------------------------------------------------
 
-    def handle(self, change: Change) -> None:
+    def handle(self, change: ObjectChange) -> None:
         """Follow the nodes, and look at pods that are bound to them."""
         if change.kind == "Pod":
             self._handle_pod(change)
         elif change.kind == "Node":
             self._handle_node(change)
 
-    def _handle_pod(self, change: Change) -> None:
+    def _handle_pod(self, change: ObjectChange) -> None:
         node_name = node_of(change.obj)
         if not node_name or node_name not in self._nodes:
             return
@@ -87,7 +87,7 @@ class HollowKubelet(KeyedController):
         else:
             self.queue.add(key_of(change.obj))
 
-    def _handle_node(self, change: Change) -> None:
+    def _handle_node(self, change: ObjectChange) -> None:
         name = change.obj["metadata"]["name"]
         if change.type == "DELETED" or annotations_of(change.obj).get(HOLLOW_ANNOTATION) != "true":
             self._nodes.pop(name, None)
@@ -97,42 +97,42 @@ class HollowKubelet(KeyedController):
         except codec.ObjectError as error:
             logger.warning("hollow node set aside: %s", error)
             return
-        account = self._nodes.get(name)
-        if account is not None:
-            account.refresh(node, change.obj)
-            self._retry_deferred(account)
+        hollow_node = self._nodes.get(name)
+        if hollow_node is not None:
+            hollow_node.refresh(node, change.obj)
+            self._retry_deferred(hollow_node)
             return
-        self._nodes[name] = NodeAccount(node, change.obj)
+        self._nodes[name] = HollowNode(node, change.obj)
         for pod in self._index.on_node(name):
             self.queue.add(key_of(pod))
 
     def _release(self, node_name: str, uid: str) -> None:
         self._bound_s.pop(uid, None)
-        account = self._nodes.get(node_name)
-        if account is not None:
-            account.remove(uid)
-            self._retry_deferred(account)
+        hollow_node = self._nodes.get(node_name)
+        if hollow_node is not None:
+            hollow_node.remove(uid)
+            self._retry_deferred(hollow_node)
 
     # --- one pod ---------------------------------------------------------------------------------------------
 
     def sync(self, key: str, now_s: float) -> None:
         """Do what is next for one pod."""
         pod = self._index.get("Pod", key)
-        account = self._nodes.get(node_of(pod)) if pod is not None else None
-        if pod is None or account is None:
+        hollow_node = self._nodes.get(node_of(pod)) if pod is not None else None
+        if pod is None or hollow_node is None:
             return
         if is_being_deleted(pod):
-            self._terminate(pod, account, now_s)
+            self._terminate(pod, hollow_node, now_s)
         elif is_terminal(pod):
             self._release(node_of(pod), uid_of(pod))
-        elif uid_of(pod) not in account.pods:
-            self._start(pod, account, now_s)
+        elif uid_of(pod) not in hollow_node.pods:
+            self._start(pod, hollow_node, now_s)
         else:
-            has_resized = self._resize(pod, account, now_s)
+            has_resized = self._resize(pod, hollow_node, now_s)
             if not has_resized:  # else its own change brings it back
                 self._watch_over(pod, now_s)
 
-    def _start(self, pod: JsonObject, account: NodeAccount, now_s: float) -> None:
+    def _start(self, pod: Object, hollow_node: HollowNode, now_s: float) -> None:
         """Begin with a pod that is new here, after the delay that starting takes."""
         start_s = self._bound_s.setdefault(uid_of(pod), now_s) + self._settings.start_delay_s
         if now_s < start_s:
@@ -145,56 +145,56 @@ class HollowKubelet(KeyedController):
             return
         if phase_of(pod) == "Running":  # it ran before this kubelet began to look
             pod_ip = (pod.get("status") or {}).get("podIP", "")
-            account.add(decoded, pod_requests(decoded), resize.given_by(pod["spec"]), pod_ip)
+            hollow_node.add(decoded, pod_requests(decoded), resize.container_resources(pod["spec"]), pod_ip)
             self._watch_over(pod, now_s)
         else:
-            self._admit(pod, decoded, account, now_s)
+            self._admit(pod, decoded, hollow_node, now_s)
 
-    def _admit(self, pod: JsonObject, decoded: Pod, account: NodeAccount, now_s: float) -> None:
+    def _admit(self, pod: Object, decoded: Pod, hollow_node: HollowNode, now_s: float) -> None:
         requests = pod_requests(decoded)
-        rejection = account.check(decoded, (pod["spec"].get("os") or {}).get("name", ""), requests)
+        rejection = hollow_node.check(decoded, (pod["spec"].get("os") or {}).get("name", ""), requests)
         if rejection is not None:
             self._reject(pod, rejection.reason, rejection.message, now_s)
             return
-        pod_ip = account.add(decoded, requests, resize.given_by(pod["spec"])).pod_ip
+        pod_ip = hollow_node.add(decoded, requests, resize.container_resources(pod["spec"])).pod_ip
         try:
-            self._write(pod, pod_status.running(pod, pod_ip, account.host_ip, now_s))
+            self._write(pod, pod_status.running(pod, pod_ip, hollow_node.host_ip, now_s))
         except StoreError:
-            account.remove(uid_of(pod))  # nobody knows yet that it runs: try again from the start
+            hollow_node.remove(uid_of(pod))  # nobody knows yet that it runs: try again from the start
             raise
 
-    def _resize(self, pod: JsonObject, account: NodeAccount, now_s: float) -> bool:
+    def _resize(self, pod: Object, hollow_node: HollowNode, now_s: float) -> bool:
         """Give a pod the resources that its spec asks for now, if the node has them; say whether anything changed."""
-        uid, key, wanted = uid_of(pod), key_of(pod), resize.given_by(pod["spec"])
-        held = account.pods[uid]
-        if wanted == held.given and not resize.is_pending(pod):
+        uid, key, wanted = uid_of(pod), key_of(pod), resize.container_resources(pod["spec"])
+        held = hollow_node.pods[uid]
+        if wanted == held.resources and not resize.is_pending(pod):
             return False
         decoded: Pod = codec.decode("Pod", {name: value for name, value in pod.items() if name != "status"})
         requests = pod_requests(decoded)
-        refused = resize.refusal(requests, account.allocatable, account.used_by_others(uid))
-        account.deferred.discard(key)
+        refused = resize.refusal(requests, hollow_node.allocatable, hollow_node.used_by_others(uid))
+        hollow_node.deferred.discard(key)
         if refused is None:
-            account.remove(uid)
-            account.add(decoded, requests, wanted, held.pod_ip)
-            self._retry_deferred(account)
+            hollow_node.remove(uid)
+            hollow_node.add(decoded, requests, wanted, held.pod_ip)
+            self._retry_deferred(hollow_node)
         elif refused.reason == resize.DEFERRED:
-            account.deferred.add(key)
-        given = wanted if refused is None else held.given
-        status = resize.told(pod, given, refused, now_s)
+            hollow_node.deferred.add(key)
+        resources = wanted if refused is None else held.resources
+        status = resize.resized_status(pod, resources, refused, now_s)
         if status == pod.get("status"):
             return False
         self._write(pod, status)
         return True
 
-    def _retry_deferred(self, account: NodeAccount) -> None:
-        for key in account.deferred:
+    def _retry_deferred(self, hollow_node: HollowNode) -> None:
+        for key in hollow_node.deferred:
             self.queue.add(key)
 
-    def _reject(self, pod: JsonObject, reason: str, message: str, now_s: float) -> None:
+    def _reject(self, pod: Object, reason: str, message: str, now_s: float) -> None:
         self._client.events.warning(COMPONENT, "Pod", pod, reason, message, now_s)
         self._write(pod, pod_status.rejected(pod, reason, message, now_s))
 
-    def _watch_over(self, pod: JsonObject, now_s: float) -> None:
+    def _watch_over(self, pod: Object, now_s: float) -> None:
         """End a running pod whose time is over, else come back when it will be."""
         deadline_s = self._deadline(pod)
         end_s = self._end_of_run(pod)
@@ -209,7 +209,7 @@ class HollowKubelet(KeyedController):
         else:
             self._end_run(pod, now_s)
 
-    def _end_run(self, pod: JsonObject, now_s: float) -> None:
+    def _end_run(self, pod: Object, now_s: float) -> None:
         exit_code = _number(pod, EXIT_CODE, 0)
         if exit_code and pod["spec"].get("restartPolicy") == "OnFailure":
             status = pod["status"]
@@ -218,7 +218,7 @@ class HollowKubelet(KeyedController):
         else:
             self._write(pod, pod_status.finished(pod, int(exit_code), now_s))
 
-    def _end_of_run(self, pod: JsonObject) -> float:
+    def _end_of_run(self, pod: Object) -> float:
         """When the pod's containers end by themselves; never, for pods that always restart."""
         if pod["spec"].get("restartPolicy", "Always") == "Always":
             return float("inf")
@@ -226,14 +226,14 @@ class HollowKubelet(KeyedController):
         started = ((statuses[0].get("state") or {}).get("running") or {}).get("startedAt")
         return parse_time(started) + _number(pod, RUN_SECONDS, self._settings.run_s)
 
-    def _deadline(self, pod: JsonObject) -> float:
+    def _deadline(self, pod: Object) -> float:
         limit_s = pod["spec"].get("activeDeadlineSeconds")
         started = (pod.get("status") or {}).get("startTime")
         return parse_time(started) + float(limit_s) if limit_s is not None and started else float("inf")
 
-    def _terminate(self, pod: JsonObject, account: NodeAccount, now_s: float) -> None:
+    def _terminate(self, pod: Object, hollow_node: HollowNode, now_s: float) -> None:
         """Remove a pod that is being deleted once its (shortened) grace period is over."""
-        if uid_of(pod) in account.pods and not is_terminal(pod):
+        if uid_of(pod) in hollow_node.pods and not is_terminal(pod):
             gone_s = self._gone_at(pod)
             if now_s < gone_s:
                 self.queue.add_at(key_of(pod), gone_s)
@@ -244,21 +244,21 @@ class HollowKubelet(KeyedController):
         if not _is_confirmed_gone(pod):
             self._client.pod_removed(pod)
 
-    def _gone_at(self, pod: JsonObject) -> float:
+    def _gone_at(self, pod: Object) -> float:
         grace_s = float(int_of(pod["metadata"], "deletionGracePeriodSeconds"))
         asked_s = parse_time(pod["metadata"]["deletionTimestamp"]) - grace_s
         return asked_s + min(grace_s, self._settings.max_grace_s)
 
-    def _write(self, pod: JsonObject, status: JsonObject) -> None:
+    def _write(self, pod: Object, status: Object) -> None:
         self._client.update_status("Pod", {**pod, "status": status})
 
 
-def _is_confirmed_gone(pod: JsonObject) -> bool:
+def _is_confirmed_gone(pod: Object) -> bool:
     """The kubelet has already reported the pod's end; only finalizers keep the object."""
     return int_of(pod["metadata"], "deletionGracePeriodSeconds", 1) == 0
 
 
-def _number(pod: JsonObject, annotation: str, default: float) -> float:
+def _number(pod: Object, annotation: str, default: float) -> float:
     text = annotations_of(pod).get(annotation)
     if text is None:
         return default

@@ -4,13 +4,13 @@ Pure functions from the pod as JSON and the time to a new status; what others wr
 QoS class) stays. Called by `kubelet`.
 """
 
-from berth_cluster.controllers.meta import JsonObject, format_time, set_condition
+from berth_cluster.apimachinery.meta import Object, format_time, set_condition
 
 COMPLETED = "Completed"
 ERROR = "Error"
 
 
-def running(pod: JsonObject, pod_ip: str, host_ip: str, now_s: float, restarts: int = 0) -> JsonObject:
+def running(pod: Object, pod_ip: str, host_ip: str, now_s: float, restarts: int = 0) -> Object:
     """All containers run and are ready."""
     status = pod.get("status") or {}
     now = format_time(now_s)
@@ -40,7 +40,7 @@ def running(pod: JsonObject, pod_ip: str, host_ip: str, now_s: float, restarts: 
     return result
 
 
-def rejected(pod: JsonObject, reason: str, message: str, now_s: float) -> JsonObject:
+def rejected(pod: Object, reason: str, message: str, now_s: float) -> Object:
     """The kubelet refused the pod; no container was started."""
     status = pod.get("status") or {}
     kept = {name: status[name] for name in ("qosClass", "conditions") if name in status}
@@ -48,7 +48,7 @@ def rejected(pod: JsonObject, reason: str, message: str, now_s: float) -> JsonOb
     return {**kept, **rejection, "startTime": format_time(now_s)}
 
 
-def finished(pod: JsonObject, exit_code: int, now_s: float, reason: str = "", message: str = "") -> JsonObject:
+def finished(pod: Object, exit_code: int, now_s: float, reason: str = "", message: str = "") -> Object:
     """All containers have ended: Succeeded for exit code 0, else Failed."""
     status = pod.get("status") or {}
     now = format_time(now_s)
@@ -73,13 +73,13 @@ def finished(pod: JsonObject, exit_code: int, now_s: float, reason: str = "", me
     return result
 
 
-def total_restarts(pod: JsonObject) -> int:
+def total_restarts(pod: Object) -> int:
     """How often the pod's first container was restarted (all share one fate here)."""
     statuses = (pod.get("status") or {}).get("containerStatuses") or []
     return int(statuses[0].get("restartCount", 0)) if statuses else 0
 
 
-def _conditions(pod: JsonObject, now: str, wanted: tuple[tuple[str, str, str], ...]) -> list[JsonObject]:
+def _conditions(pod: Object, now: str, wanted: tuple[tuple[str, str, str], ...]) -> list[Object]:
     conditions = list((pod.get("status") or {}).get("conditions") or [])
     for condition_type, state, reason in wanted:
         new = {"type": condition_type, "status": state, "lastProbeTime": None, "lastTransitionTime": now}
@@ -87,7 +87,7 @@ def _conditions(pod: JsonObject, now: str, wanted: tuple[tuple[str, str, str], .
     return conditions
 
 
-def _container(pod: JsonObject, container: JsonObject) -> JsonObject:
+def _container(pod: Object, container: Object) -> Object:
     image = container.get("image", "")
     return {
         "name": container["name"],
@@ -99,7 +99,7 @@ def _container(pod: JsonObject, container: JsonObject) -> JsonObject:
     }
 
 
-def _running_container(pod: JsonObject, container: JsonObject, now: str, restarts: int) -> JsonObject:
+def _running_container(pod: Object, container: Object, now: str, restarts: int) -> Object:
     result = _container(pod, container)
     if restarts:
         result["restartCount"] = restarts
@@ -107,14 +107,14 @@ def _running_container(pod: JsonObject, container: JsonObject, now: str, restart
     return result | {"ready": True, "started": True, "state": {"running": {"startedAt": now}}}
 
 
-def _init_container(pod: JsonObject, container: JsonObject, now: str) -> JsonObject:
+def _init_container(pod: Object, container: Object, now: str) -> Object:
     if container.get("restartPolicy") == "Always":
         return _running_container(pod, container, now, 0)
     ended = {"exitCode": 0, "reason": COMPLETED, "startedAt": now, "finishedAt": now}
     return _container(pod, container) | {"ready": True, "started": False, "state": {"terminated": ended}}
 
 
-def _ended_container(status: JsonObject, exit_code: int, now: str) -> JsonObject:
+def _ended_container(status: Object, exit_code: int, now: str) -> Object:
     started = (status.get("state") or {}).get("running", {}).get("startedAt", now)
     ended = {
         "exitCode": exit_code,

@@ -9,11 +9,9 @@ import zlib
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from berth_cluster.controllers.client import Client
-from berth_cluster.controllers.controller import KeyedController
-from berth_cluster.controllers.index import Change, ObjectIndex
-from berth_cluster.controllers.meta import (
-    JsonObject,
+from berth_cluster.apimachinery.errors import StoreError
+from berth_cluster.apimachinery.meta import (
+    Object,
     annotations_of,
     is_being_deleted,
     key_of,
@@ -21,7 +19,10 @@ from berth_cluster.controllers.meta import (
     uid_of,
     with_metadata,
 )
-from berth_cluster.controllers.volume_claims import (
+from berth_cluster.controllers.client import Client
+from berth_cluster.controllers.controller import KeyedController
+from berth_cluster.controllers.index import ObjectChange, ObjectIndex
+from berth_cluster.controllers.volumes.volume_claims import (
     BIND_COMPLETED,
     CLAIM,
     CLASS,
@@ -32,13 +33,12 @@ from berth_cluster.controllers.volume_claims import (
     class_name_of,
     waits_for_consumer,
 )
-from berth_cluster.errors import StoreError
 
 
-class Place(NamedTuple):
+class AccessibleTopology(NamedTuple):
     """From where a volume can be reached (a node selector, None for anywhere), or why it cannot be made."""
 
-    selector: JsonObject | None = None
+    selector: Object | None = None
     fault: str = ""
 
 
@@ -54,7 +54,7 @@ class HollowProvisioner(KeyedController):
         self._client = client
         self._index = client.index
 
-    def handle(self, change: Change) -> None:
+    def handle(self, change: ObjectChange) -> None:
         """Look at claims that ask for a volume, and at volumes made here that nobody has any more."""
         if change.type == "DELETED":
             return
@@ -74,20 +74,20 @@ class HollowProvisioner(KeyedController):
         elif _is_released(obj) and obj["spec"].get("persistentVolumeReclaimPolicy") == "Delete":
             self._client.delete(VOLUME, obj)
 
-    def _provision(self, claim: JsonObject, now_s: float) -> None:
+    def _provision(self, claim: Object, now_s: float) -> None:
         storage_class = self._index.get(CLASS, class_name_of(claim))
         provisioner = annotations_of(claim)[STORAGE_PROVISIONER]
         if claim["spec"].get("volumeName") or BIND_COMPLETED in annotations_of(claim) or storage_class is None:
             return
         if waits_for_consumer(claim, storage_class) or storage_class.get("provisioner") != provisioner:
             return
-        place = self._place(claim, storage_class)
-        if place.fault:
-            message = f'failed to provision volume with StorageClass "{class_name_of(claim)}": {place.fault}'
+        topology = self._topology(claim, storage_class)
+        if topology.fault:
+            message = f'failed to provision volume with StorageClass "{class_name_of(claim)}": {topology.fault}'
             self._client.events.warning(provisioner, CLAIM, claim, "ProvisioningFailed", message, now_s)
             self._give_back(claim)
             return
-        volume = _volume(claim, storage_class, place.selector)
+        volume = _volume(claim, storage_class, topology.selector)
         try:
             self._client.create(VOLUME, volume)
         except StoreError as error:
@@ -97,31 +97,31 @@ class HollowProvisioner(KeyedController):
         message = f"Successfully provisioned volume {volume['metadata']['name']}"
         self._client.events.normal(provisioner, CLAIM, claim, "ProvisioningSucceeded", message, now_s)
 
-    def _give_back(self, claim: JsonObject) -> None:
+    def _give_back(self, claim: Object) -> None:
         """Let the scheduler choose again: the node it chose cannot have the volume."""
         if SELECTED_NODE in annotations_of(claim):
             kept = {name: value for name, value in annotations_of(claim).items() if name != SELECTED_NODE}
             self._client.update(CLAIM, with_metadata(claim, annotations=kept))
 
-    def _place(self, claim: JsonObject, storage_class: JsonObject) -> Place:
+    def _topology(self, claim: Object, storage_class: Object) -> AccessibleTopology:
         terms = storage_class.get("allowedTopologies") or []
         provisioner = str(storage_class["provisioner"])
         node_name = annotations_of(claim).get(SELECTED_NODE)
         if node_name is not None:
             node = self._index.get("Node", node_name)
             if node is None:
-                return Place(fault=f'error getting node: node "{node_name}" not found')
+                return AccessibleTopology(fault=f'error getting node: node "{node_name}" not found')
             if terms and not any(_allows(term, labels_of(node)) for term in terms):
-                return Place(fault=f'topology of node "{node_name}" is not in allowed topologies')
+                return AccessibleTopology(fault=f'topology of node "{node_name}" is not in allowed topologies')
             keys = topology_keys(self._index, node_name, provisioner)
-            return Place(_labels_selector(labels_of(node), keys) if keys else _allowed_selector(terms))
+            return AccessibleTopology(_labels_selector(labels_of(node), keys) if keys else _allowed_selector(terms))
         nodes = [node for node in _nodes_with(self._index, provisioner) if _in_any(terms, labels_of(node))]
         if not nodes:
-            return Place(_allowed_selector(terms))
+            return AccessibleTopology(_allowed_selector(terms))
         # With no consumer to go by, one of the places: always the same for a claim, spread over claims.
         node = nodes[zlib.crc32(uid_of(claim).encode()) % len(nodes)]
         keys = topology_keys(self._index, node["metadata"]["name"], provisioner)
-        return Place(_labels_selector(labels_of(node), keys))
+        return AccessibleTopology(_labels_selector(labels_of(node), keys))
 
 
 def topology_keys(index: ObjectIndex, node_name: str, driver: str) -> list[str]:
@@ -131,30 +131,30 @@ def topology_keys(index: ObjectIndex, node_name: str, driver: str) -> list[str]:
     return next((entry.get("topologyKeys") or [] for entry in drivers if entry.get("name") == driver), [])
 
 
-def _nodes_with(index: ObjectIndex, driver: str) -> Iterator[JsonObject]:
+def _nodes_with(index: ObjectIndex, driver: str) -> Iterator[Object]:
     nodes = (node for node in index.all_of("Node") if topology_keys(index, node["metadata"]["name"], driver))
     return iter(sorted(nodes, key=lambda node: str(node["metadata"]["name"])))
 
 
-def _is_released(volume: JsonObject) -> bool:
+def _is_released(volume: Object) -> bool:
     return (volume.get("status") or {}).get("phase") == "Released"
 
 
-def _in_any(terms: list[JsonObject], labels: dict[str, str]) -> bool:
+def _in_any(terms: list[Object], labels: dict[str, str]) -> bool:
     return not terms or any(_allows(term, labels) for term in terms)
 
 
-def _allows(term: JsonObject, labels: dict[str, str]) -> bool:
+def _allows(term: Object, labels: dict[str, str]) -> bool:
     expressions = term.get("matchLabelExpressions") or []
     return all(labels.get(one.get("key", "")) in (one.get("values") or []) for one in expressions)
 
 
-def _labels_selector(labels: dict[str, str], keys: list[str]) -> JsonObject:
+def _labels_selector(labels: dict[str, str], keys: list[str]) -> Object:
     found = [{"key": key, "operator": "In", "values": [labels[key]]} for key in keys if key in labels]
     return {"nodeSelectorTerms": [{"matchExpressions": found}]}
 
 
-def _allowed_selector(terms: list[JsonObject]) -> JsonObject | None:
+def _allowed_selector(terms: list[Object]) -> Object | None:
     """The class's topologies as a node selector; None where it says nothing."""
     found = [
         [
@@ -167,11 +167,11 @@ def _allowed_selector(terms: list[JsonObject]) -> JsonObject | None:
     return {"nodeSelectorTerms": [{"matchExpressions": expressions} for expressions in found]} if found else None
 
 
-def _volume(claim: JsonObject, storage_class: JsonObject, selector: JsonObject | None) -> JsonObject:
+def _volume(claim: Object, storage_class: Object, selector: Object | None) -> Object:
     """The volume for a claim, promised to it."""
     metadata, spec = claim["metadata"], claim["spec"]
     provisioner, name = storage_class["provisioner"], f"pvc-{uid_of(claim)}"
-    volume_spec: JsonObject = {
+    volume_spec: Object = {
         "capacity": {"storage": ((spec.get("resources") or {}).get("requests") or {}).get("storage", "0")},
         "accessModes": spec.get("accessModes") or ["ReadWriteOnce"],
         "claimRef": {

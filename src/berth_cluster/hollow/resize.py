@@ -11,14 +11,14 @@ from typing import Any
 import msgspec
 
 from berth.api.pod_resources import Requests
-from berth_cluster.controllers.meta import JsonObject, format_time, set_condition
+from berth_cluster.apimachinery.meta import Object, format_time, set_condition
 
 PENDING = "PodResizePending"
 DEFERRED, INFEASIBLE = "Deferred", "Infeasible"
 _COMPUTE = ("memory", "cpu")
 _LISTS = (("containers", "containerStatuses"), ("initContainers", "initContainerStatuses"))
 
-Given = Mapping[str, Any]
+ContainerResources = Mapping[str, Any]
 """resources by container name; the pod's own under the empty name."""
 
 
@@ -29,7 +29,7 @@ class Refusal(msgspec.Struct, frozen=True):
     message: str
 
 
-def given_by(spec: JsonObject) -> Given:
+def container_resources(spec: Object) -> ContainerResources:
     """The resources that a spec names."""
     found = {"": spec.get("resources") or {}}
     for section, _ in _LISTS:
@@ -53,14 +53,14 @@ def refusal(requests: Requests, allocatable: Mapping[str, int], used_by_others: 
     return None
 
 
-def is_pending(pod: JsonObject) -> bool:
+def is_pending(pod: Object) -> bool:
     """Whether its status says that a resize was refused."""
     return any(one.get("type") == PENDING for one in _conditions(pod))
 
 
-def told(pod: JsonObject, given: Given, refused: Refusal | None, now_s: float) -> JsonObject:
+def resized_status(pod: Object, resources: ContainerResources, refused: Refusal | None, now_s: float) -> Object:
     """The status of a pod that has these resources, and of a resize that was refused."""
-    conditions: Iterable[JsonObject] = [one for one in _conditions(pod) if one.get("type") != PENDING]
+    conditions: Iterable[Object] = [one for one in _conditions(pod) if one.get("type") != PENDING]
     if refused is not None:
         new = {"type": PENDING, "status": "True", "reason": refused.reason, "message": refused.message}
         times = {"lastProbeTime": None, "lastTransitionTime": format_time(now_s)}
@@ -68,18 +68,18 @@ def told(pod: JsonObject, given: Given, refused: Refusal | None, now_s: float) -
     status = {**(pod.get("status") or {}), "conditions": list(conditions)}
     for _, field in _LISTS:
         if status.get(field):
-            status[field] = [_with_resources(one, given.get(one["name"])) for one in status[field]]
-    if given.get(""):
-        status |= {"resources": given[""], "allocatedResources": given[""].get("requests") or {}}
+            status[field] = [_with_resources(one, resources.get(one["name"])) for one in status[field]]
+    if resources.get(""):
+        status |= {"resources": resources[""], "allocatedResources": resources[""].get("requests") or {}}
     return status
 
 
-def _with_resources(state: JsonObject, resources: JsonObject | None) -> JsonObject:
+def _with_resources(state: Object, resources: Object | None) -> Object:
     if not resources:
         return state
     named = {key: resources[key] for key in ("requests", "limits") if resources.get(key)}
     return {**state, "resources": named, "allocatedResources": resources.get("requests") or {}}
 
 
-def _conditions(pod: JsonObject) -> list[JsonObject]:
+def _conditions(pod: Object) -> list[Object]:
     return (pod.get("status") or {}).get("conditions") or []

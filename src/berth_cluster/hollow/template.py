@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from berth_cluster.controllers.meta import JsonObject, format_time
+from berth_cluster.apimachinery.meta import Object, format_time
 
 HOLLOW_ANNOTATION = "berth.dev/hollow"
 FIRST_HOST_IP = ipaddress.IPv4Address("172.16.0.1")
@@ -41,10 +41,10 @@ class NodeTemplate(msgspec.Struct, frozen=True):
     kubelet_version: str = "v1.36.0"
 
 
-def node_object(template: NodeTemplate, index: int, now_s: float) -> JsonObject:
+def node_object(template: NodeTemplate, index: int, now_s: float) -> Object:
     """The node of that number (from 0) as JSON."""
     name = f"{template.name_prefix}{index}"
-    spec: JsonObject = {"podCIDR": pod_network(template.pods, index), "providerID": f"hollow://{name}"}
+    spec: Object = {"podCIDR": pod_network(template.pods, index), "providerID": f"hollow://{name}"}
     spec["podCIDRs"] = [spec["podCIDR"]]
     if template.taints:
         spec["taints"] = [dict(taint) for taint in template.taints]
@@ -85,7 +85,7 @@ def _labels(template: NodeTemplate, name: str, index: int) -> dict[str, str]:
     return labels | template.labels
 
 
-def _status(template: NodeTemplate, name: str, index: int, now_s: float) -> JsonObject:
+def _status(template: NodeTemplate, name: str, index: int, now_s: float) -> Object:
     capacity = {
         "cpu": template.cpu,
         "memory": template.memory,
@@ -114,7 +114,7 @@ def _status(template: NodeTemplate, name: str, index: int, now_s: float) -> Json
     }
 
 
-def ready_conditions(now_s: float) -> list[JsonObject]:
+def ready_conditions(now_s: float) -> list[Object]:
     """The conditions of a healthy node."""
     now = format_time(now_s)
     return [

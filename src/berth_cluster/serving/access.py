@@ -7,8 +7,8 @@ token reviews with which others ask who a token belongs to.
 import hmac
 from typing import Any
 
-from berth_cluster.errors import StoreError, bad_request
-from berth_cluster.watch import Object
+from berth_cluster.apimachinery.errors import StoreError, bad_request
+from berth_cluster.apimachinery.meta import Object
 
 USER: dict[str, Any] = {
     "username": "berth-admin",
@@ -31,7 +31,7 @@ REVIEWS = {
 }
 
 
-class Gate:
+class TokenAuthenticator:
     """Checks the bearer token of a request."""
 
     __slots__ = ("_expected", "token")
@@ -51,7 +51,7 @@ class Gate:
         return hmac.compare_digest(token.encode(errors="surrogatepass"), self.token.encode())
 
 
-def review(gate: Gate, group: str, plural: str, body: Object) -> Object:
+def review(authenticator: TokenAuthenticator, group: str, plural: str, body: Object) -> Object:
     """The answer to one review."""
     kind = REVIEWS[group][plural]
     spec = body.get("spec") or {}
@@ -64,15 +64,15 @@ def review(gate: Gate, group: str, plural: str, body: Object) -> Object:
     }
     if "spec" in body:
         answer["spec"] = body["spec"]
-    answer["status"] = _status(gate, kind, spec)
+    answer["status"] = _status(authenticator, kind, spec)
     return answer
 
 
-def _status(gate: Gate, kind: str, spec: Object) -> Object:
+def _status(authenticator: TokenAuthenticator, kind: str, spec: Object) -> Object:
     if kind == "SelfSubjectReview":
         return {"userInfo": USER}
     if kind == "TokenReview":
-        known = gate.knows(str(spec.get("token", "")))
+        known = authenticator.knows(str(spec.get("token", "")))
         return {"authenticated": True, "user": USER} if known else {"user": {}, "error": "invalid bearer token"}
     if kind == "SelfSubjectRulesReview":
         everything = {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}

@@ -11,14 +11,14 @@ from http import HTTPStatus
 import msgspec
 from aiohttp import web
 
-from berth_cluster.errors import StoreError, method_not_allowed
-from berth_cluster.resource_types import BY_KEY
+from berth_cluster.apimachinery.errors import StoreError, method_not_allowed
+from berth_cluster.apimachinery.resource_types import BY_KEY
 from berth_cluster.serving import access, discovery, openapi
 from berth_cluster.serving.bodies import read_object, read_typed
 from berth_cluster.serving.handlers import Handlers
 from berth_cluster.serving.requests import Target, is_dry_run, no_such_path, parse_path
 from berth_cluster.serving.responses import error_response, json_response, success
-from berth_cluster.store import Store
+from berth_cluster.storage.store import Store
 
 _log = logging.getLogger(__name__)
 
@@ -29,11 +29,11 @@ HEALTH_PATHS = tuple(f"/{name}" for name in HEALTH_NAMES)
 class Application:
     """Answers requests on one store."""
 
-    __slots__ = ("_gate", "_handlers", "_store", "address", "extra_paths")
+    __slots__ = ("_authenticator", "_handlers", "_store", "address", "extra_paths")
 
     def __init__(self, store: Store, token: str) -> None:
         self._store = store
-        self._gate = access.Gate(token)
+        self._authenticator = access.TokenAuthenticator(token)
         self._handlers = Handlers(store)
         self.address = ""
         # More paths for GET, for who runs the server (debug views); each gives a JSON value.
@@ -63,7 +63,7 @@ class Application:
         path = request.path
         if path.startswith(HEALTH_PATHS) and path.split("/")[1] in HEALTH_NAMES:
             return web.Response(text="ok")
-        self._gate.admit(request.headers.get("Authorization", ""))
+        self._authenticator.admit(request.headers.get("Authorization", ""))
         if path.startswith(("/api/v1/", "/apis/")):
             resource = _resource_path(path)
             if resource is not None:
@@ -75,7 +75,7 @@ class Application:
     async def _on_resource(self, target: Target, request: web.BaseRequest) -> web.StreamResponse:
         if target.plural in access.REVIEWS.get(target.group, {}) and request.method == "POST":
             body = await read_object(request, access.REVIEWS[target.group][target.plural])
-            return json_response(access.review(self._gate, target.group, target.plural, body), 201)
+            return json_response(access.review(self._authenticator, target.group, target.plural, body), 201)
         if (target.group, target.plural) == ("", "bindings") and request.method == "POST":
             return await self._post_binding(target, request)
         kind = BY_KEY.get((target.group, target.plural))

@@ -6,13 +6,13 @@ from typing import Any
 
 from aiohttp import web
 
-from berth_cluster.errors import StoreError, bad_request
-from berth_cluster.field_checks import FieldCheck
-from berth_cluster.resource_types import ResourceType
-from berth_cluster.schema import message_of, messages
+from berth_cluster.apimachinery.errors import StoreError, bad_request
+from berth_cluster.apimachinery.field_checks import FieldCheck
+from berth_cluster.apimachinery.meta import Object
+from berth_cluster.apimachinery.resource_types import ResourceType
+from berth_cluster.apimachinery.schema import message_of, messages
 from berth_cluster.serving.negotiation import decode_body
 from berth_cluster.serving.requests import whole
-from berth_cluster.watch import Object
 
 MAX_BODY_BYTES = 3 * 1024 * 1024
 

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from berth_cluster.errors import bad_request
-from berth_cluster.watch import Entry
+from berth_cluster.apimachinery.errors import bad_request
+from berth_cluster.storage.watch import Entry
 
 
 class Position(msgspec.Struct, frozen=True, array_like=True):

@@ -6,7 +6,7 @@ Built once from the table of resources; the answers never change while the serve
 from collections.abc import Callable
 from typing import Any
 
-from berth_cluster.resource_types import RESOURCE_TYPES, ResourceType
+from berth_cluster.apimachinery.resource_types import RESOURCE_TYPES, ResourceType
 from berth_cluster.serving.access import REVIEWS
 
 GIT_VERSION = "v1.36.0"

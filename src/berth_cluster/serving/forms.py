@@ -5,11 +5,12 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import Any, Protocol
 
-from berth_cluster.resource_types import ResourceType
+from berth_cluster.apimachinery.meta import Object
+from berth_cluster.apimachinery.resource_types import ResourceType
 from berth_cluster.serving.responses import encode, encoded_list
+from berth_cluster.serving.tables.table import make_table
 from berth_cluster.serving.watching import Liner, plain_line
-from berth_cluster.tables.table import make_table
-from berth_cluster.watch import Entry, Object, WatchEvent
+from berth_cluster.storage.watch import Entry, WatchEvent
 
 Query = Mapping[str, str]
 Clock = Callable[[], datetime]

@@ -7,10 +7,10 @@ from typing import Any
 
 from aiohttp import web
 
-from berth_cluster.errors import StoreError, bad_request, method_not_allowed, not_found
-from berth_cluster.metadata import parse_revision
-from berth_cluster.patches import STRATEGIC_MERGE_PATCH
-from berth_cluster.resource_types import PODS, ResourceType
+from berth_cluster.apimachinery.errors import StoreError, bad_request, method_not_allowed, not_found
+from berth_cluster.apimachinery.meta import Object
+from berth_cluster.apimachinery.patches import STRATEGIC_MERGE_PATCH
+from berth_cluster.apimachinery.resource_types import PODS, ResourceType
 from berth_cluster.serving import continuation
 from berth_cluster.serving.bodies import delete_options, read_body, read_patch, read_typed
 from berth_cluster.serving.forms import FORMS, Form
@@ -18,8 +18,9 @@ from berth_cluster.serving.negotiation import wanted_form
 from berth_cluster.serving.requests import ListOptions, Target, is_dry_run, list_options, no_such_path
 from berth_cluster.serving.responses import add_warnings, bytes_response, json_response, list_meta, success
 from berth_cluster.serving.watching import WatchStream
-from berth_cluster.store import Store
-from berth_cluster.watch import Entry, Object
+from berth_cluster.storage.metadata import parse_revision
+from berth_cluster.storage.store import Store
+from berth_cluster.storage.watch import Entry
 
 # Kinds whose deletion answers with the object rather than with a Status.
 _RETURNED_WHEN_DELETED = frozenset(

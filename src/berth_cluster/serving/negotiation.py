@@ -8,15 +8,15 @@ from typing import Any, Literal
 import msgspec
 import yaml
 
-from berth.api.yaml_census import UnreasonableYAML
-from berth_cluster import protobuf
-from berth_cluster.errors import StoreError, bad_request
-from berth_cluster.serving.yaml_bodies import load_yaml
+from berth.api.yaml_census import PARSER, UnreasonableYAML, refuse_bombs
+from berth_cluster.apimachinery import protobuf
+from berth_cluster.apimachinery.errors import StoreError, bad_request
 
 Form = Literal["object", "Table", "PartialObjectMetadata"]
 
 PROTOBUF = "application/vnd.kubernetes.protobuf"
 _JSON_TYPES = ("application/json", "application/*", "*/*", "", "application/yaml")
+_TIMESTAMP = "tag:yaml.org,2002:timestamp"
 
 
 def wanted_form(accept: str) -> Form:
@@ -56,3 +56,30 @@ def decode_body(body: bytes, content_type: str, what: str) -> Any:
         raise bad_request(f"{what}: the body cannot be read as {media_type or 'JSON'}: {error}") from None
     except RecursionError:
         raise bad_request(f"{what}: the body is nested too deeply") from None
+
+
+def load_yaml(body: bytes) -> Any:
+    """The body as plain values; raises `yaml.YAMLError` or `UnreasonableYAML`."""
+    refuse_bombs(body)
+    try:
+        return yaml.load(body, Loader=_Loader)
+    except ValueError as error:  # a scalar that is not what its tag says, or a number of thousands of digits
+        raise UnreasonableYAML(f"it holds a value that cannot be read: {error}") from None
+
+
+class _Loader(PARSER):  # type: ignore[misc]
+    """PyYAML's, for YAML 1.1, without what JSON has not."""
+
+
+def _number(tag: str) -> None:
+    plain = getattr(PARSER, f"construct_yaml_{tag}")
+
+    def construct(loader: Any, node: Any) -> Any:
+        return node.value if ":" in str(node.value) else plain(loader, node)
+
+    _Loader.add_constructor(f"tag:yaml.org,2002:{tag}", construct)
+
+
+_number("int")
+_number("float")
+_Loader.add_constructor(_TIMESTAMP, lambda _loader, node: node.value)

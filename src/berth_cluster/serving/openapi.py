@@ -11,13 +11,13 @@ from typing import Any
 
 from aiohttp import web
 
-from berth_cluster.resource_types import RESOURCE_TYPES, ResourceType
-from berth_cluster.schema import FILES, Field, Message, message_of, messages
+from berth_cluster.apimachinery.resource_types import RESOURCE_TYPES, ResourceType
+from berth_cluster.apimachinery.schema import FILES, Field, Message, message_of, messages
+from berth_cluster.apimachinery.strategic_merge import merge_key
 from berth_cluster.serving.discovery import GIT_VERSION
 from berth_cluster.serving.openapi_protobuf import ASKED_TYPE, MEDIA_TYPE, encode_document
 from berth_cluster.serving.requests import no_such_path
 from berth_cluster.serving.responses import bytes_response, encode, json_response
-from berth_cluster.strategic import merge_key
 
 Json = dict[str, Any]
 

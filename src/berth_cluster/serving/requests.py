@@ -6,7 +6,7 @@ Comes in: path and query; goes out: a `Target` and `ListOptions` for the handler
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from berth_cluster.errors import StoreError, bad_request
+from berth_cluster.apimachinery.errors import StoreError, bad_request
 
 # Parts of a namespace that are subresources, not resources inside it.
 _NAMESPACE_SUBRESOURCES = ("status", "finalize")

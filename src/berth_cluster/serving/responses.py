@@ -6,8 +6,8 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from berth_cluster.errors import StoreError
-from berth_cluster.resource_types import ResourceType
+from berth_cluster.apimachinery.errors import StoreError
+from berth_cluster.apimachinery.resource_types import ResourceType
 
 encode = msgspec.json.Encoder().encode
 

@@ -11,11 +11,12 @@ from typing import Any
 
 from aiohttp import web
 
-from berth_cluster.errors import expired
-from berth_cluster.resource_types import ResourceType
+from berth_cluster.apimachinery.errors import expired
+from berth_cluster.apimachinery.meta import Object
+from berth_cluster.apimachinery.resource_types import ResourceType
 from berth_cluster.serving.requests import ListOptions
 from berth_cluster.serving.responses import encode
-from berth_cluster.watch import Object, Watch, WatchEvent
+from berth_cluster.storage.watch import Watch, WatchEvent
 
 BOOKMARK_PERIOD_S = 60.0
 MIN_TIMEOUT_S = 1800.0

@@ -2,17 +2,17 @@
 
 from collections.abc import Callable
 from datetime import datetime
-from typing import Protocol
+from typing import Any, Protocol
 
-from berth_cluster.errors import FieldErrors
-from berth_cluster.resource_types import Addressed, ResourceType
+from berth_cluster.apimachinery.errors import FieldErrors
+from berth_cluster.apimachinery.meta import Object
+from berth_cluster.apimachinery.resource_types import Addressed, ResourceType
 from berth_cluster.strategies import names
-from berth_cluster.watch import Object
 
 Objects = list[Object]
 
 
-class View(Protocol):
+class ClusterView(Protocol):
     """What a strategy may see of the cluster."""
 
     clock: Callable[[], datetime]
@@ -26,15 +26,15 @@ class View(Protocol):
         ...
 
 
-class Strategy:
+class RESTStrategy:
     """Nothing special; kinds override what they need. Objects passed in are private and may be edited."""
 
     __slots__ = ()
 
-    def prepare_create(self, obj: Object, view: View) -> None:
+    def prepare_create(self, obj: Object, view: ClusterView) -> None:
         """Fill in defaults and what admission computes."""
 
-    def prepare_update(self, new: Object, old: Object, subresource: str, view: View) -> None:
+    def prepare_update(self, new: Object, old: Object, subresource: str, view: ClusterView) -> None:
         """Fill in defaults again, and undo what an update cannot change."""
 
     def check(self, obj: Object, errors: FieldErrors) -> None:
@@ -70,3 +70,51 @@ class Strategy:
         self.check(new, errors)
         self.check_change(new, old, errors)
         errors.raise_for(kind.kind, kind.group, new["metadata"]["name"])
+
+
+class DefaultsStrategy(RESTStrategy):
+    """Kinds of which some fields have a default and nothing else is special."""
+
+    __slots__ = ("_defaults", "_spec_defaults", "_status")
+
+    def __init__(self, defaults: Object, spec_defaults: Object, status: Object | None) -> None:
+        self._defaults = defaults
+        self._spec_defaults = spec_defaults
+        self._status = status
+
+    def prepare_create(self, obj: Object, _view: ClusterView) -> None:
+        """The defaults, and the first status."""
+        for key, value in self._defaults.items():
+            obj.setdefault(key, value)
+        if self._spec_defaults:
+            spec = obj.setdefault("spec", {})
+            for key, value in self._spec_defaults.items():
+                spec.setdefault(key, value)
+        if self._status is not None:
+            obj["status"] = dict(self._status)
+
+    def prepare_update(self, new: Object, _old: Object, subresource: str, view: ClusterView) -> None:
+        """Defaults again."""
+        if subresource != "status":
+            status = new.get("status")
+            self.prepare_create(new, view)
+            if status is not None:
+                new["status"] = status
+
+
+class RequiredFieldsStrategy(RESTStrategy):
+    """Kinds of which some fields must be there, and nothing else is checked."""
+
+    __slots__ = ("_required",)
+
+    def __init__(self, *required: str) -> None:
+        self._required = required
+
+    def check(self, obj: Object, errors: FieldErrors) -> None:
+        """The fields, given as dotted paths."""
+        for path in self._required:
+            found: Any = obj
+            for name in path.split("."):
+                found = found.get(name) if isinstance(found, dict) else None
+            if found in (None, ""):
+                errors.required(path)

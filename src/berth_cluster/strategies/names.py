@@ -3,7 +3,7 @@
 import re
 from typing import Any
 
-from berth_cluster.errors import FieldErrors
+from berth_cluster.apimachinery.errors import FieldErrors
 
 _LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _SUBDOMAIN = rf"{_LABEL}(\.{_LABEL})*"

@@ -6,11 +6,11 @@ Each function edits the pod it is given; the priority of an unknown class is ref
 from typing import Any
 
 from berth.api.quantity import QuantityError, parse
-from berth_cluster.errors import forbidden
-from berth_cluster.resource_types import PRIORITY_CLASSES
-from berth_cluster.strategies.base import View
+from berth_cluster.apimachinery.errors import forbidden
+from berth_cluster.apimachinery.meta import Object
+from berth_cluster.apimachinery.resource_types import PRIORITY_CLASSES
+from berth_cluster.strategies.base import ClusterView
 from berth_cluster.strategies.pod_defaults import objects_in
-from berth_cluster.watch import Object
 
 NOT_READY = "node.kubernetes.io/not-ready"
 UNREACHABLE = "node.kubernetes.io/unreachable"
@@ -18,7 +18,7 @@ TOLERATION_S = 300
 DEFAULT_PREEMPTION_POLICY = "PreemptLowerPriority"
 
 
-def set_priority(pod: Object, view: View) -> None:
+def set_priority(pod: Object, view: ClusterView) -> None:
     """Resolve the priority class; without one the global default's priority, or 0."""
     spec = pod["spec"]
     chosen = priority_class(pod, "pods", "", view)
@@ -31,7 +31,7 @@ def set_priority(pod: Object, view: View) -> None:
     spec["preemptionPolicy"] = policy
 
 
-def priority_class(obj: Object, plural: str, group: str, view: View) -> Object | None:
+def priority_class(obj: Object, plural: str, group: str, view: ClusterView) -> Object | None:
     """The class that a pod or a pod group names, or the global default, which it names from now on."""
     spec, name = obj["spec"], obj["metadata"]["name"]
     class_name = spec.get("priorityClassName")
@@ -56,7 +56,7 @@ def _refuse_other(pod: Object, field: str, computed: Any, what: str) -> None:
         raise forbidden("pods", "", pod["metadata"]["name"], why)
 
 
-def _global_default(view: View) -> Object | None:
+def _global_default(view: ClusterView) -> Object | None:
     """The class marked as default; of several, the one with the lowest value."""
     marked = [known for known in view.objects(PRIORITY_CLASSES) if known.get("globalDefault")]
     return min(marked, key=lambda known: known.get("value", 0), default=None)

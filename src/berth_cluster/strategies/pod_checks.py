@@ -8,12 +8,12 @@ import re
 from typing import Any
 
 from berth.api.quantity import QuantityError, parse
-from berth_cluster.errors import FieldErrors, bad_request
+from berth_cluster.apimachinery.errors import FieldErrors, bad_request
+from berth_cluster.apimachinery.field_checks import QUANTITY_MESSAGE
+from berth_cluster.apimachinery.meta import Object
 from berth_cluster.strategies import names
-from berth_cluster.watch import Object
 
 RESTART_POLICIES = ("Always", "OnFailure", "Never")
-QUANTITY_MESSAGE = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
 _TOLERATION_OPERATORS = ("Exists", "Equal", "Gt", "Lt")
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _WHEN_UNSATISFIABLE = ("DoNotSchedule", "ScheduleAnyway")

@@ -6,7 +6,7 @@ All functions edit the JSON object that they are given; a value that is there is
 from collections.abc import Iterator
 from typing import Any
 
-from berth_cluster.watch import Object
+from berth_cluster.apimachinery.meta import Object
 
 _CONTAINER_LISTS = ("initContainers", "containers", "ephemeralContainers")
 _PROBES = ("livenessProbe", "readinessProbe", "startupProbe")

@@ -2,15 +2,14 @@
 
 from typing import Any
 
-from berth_cluster.errors import FieldErrors
-from berth_cluster.metadata import timestamp
-from berth_cluster.resource_types import ResourceType
+from berth_cluster.apimachinery.errors import FieldErrors
+from berth_cluster.apimachinery.meta import Object, timestamp
+from berth_cluster.apimachinery.resource_types import ResourceType
 from berth_cluster.strategies import pod_admission
-from berth_cluster.strategies.base import Strategy, View
+from berth_cluster.strategies.base import ClusterView, RESTStrategy
 from berth_cluster.strategies.pod_checks import check_pod_spec
 from berth_cluster.strategies.pod_defaults import default_pod_spec, objects_in
 from berth_cluster.strategies.pod_resize import check_resize, resized
-from berth_cluster.watch import Object
 
 IMMUTABLE_MESSAGE = (
     "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,"
@@ -23,12 +22,12 @@ _CHANGEABLE = ("activeDeadlineSeconds", "schedulingGates", "terminationGracePeri
 _CHANGEABLE_WHEN_GATED = ("affinity", "nodeSelector")
 
 
-class PodStrategy(Strategy):
+class PodStrategy(RESTStrategy):
     """What the API server and its admission plugins do to pods."""
 
     __slots__ = ()
 
-    def prepare_create(self, obj: Object, view: View) -> None:
+    def prepare_create(self, obj: Object, view: ClusterView) -> None:
         """Defaults, priority, tolerations, label keys, and the first status."""
         spec = obj.get("spec")
         if not isinstance(spec, dict):
@@ -44,7 +43,7 @@ class PodStrategy(Strategy):
         if spec.get("schedulingGates"):
             obj["status"]["conditions"] = [_gated_condition(view)]
 
-    def prepare_update(self, new: Object, old: Object, subresource: str, _view: View) -> None:
+    def prepare_update(self, new: Object, old: Object, subresource: str, _view: ClusterView) -> None:
         """A kubelet or scheduler that leaves out the QoS class does not take it away."""
         if subresource == "status":
             qos = (old.get("status") or {}).get("qosClass")
@@ -82,7 +81,7 @@ class PodStrategy(Strategy):
             errors.forbidden("spec", IMMUTABLE_MESSAGE)
 
 
-def _gated_condition(view: View) -> Object:
+def _gated_condition(view: ClusterView) -> Object:
     return {
         "type": "PodScheduled",
         "status": "False",

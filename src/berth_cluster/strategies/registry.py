@@ -2,41 +2,41 @@
 
 from types import MappingProxyType
 
-from berth_cluster.resource_types import ResourceKey, ResourceType
-from berth_cluster.strategies import others, pod_groups, workloads
-from berth_cluster.strategies.base import Strategy
+from berth_cluster.apimachinery.resource_types import ResourceKey, ResourceType
+from berth_cluster.strategies import core, policy, resource, scheduling, workloads
+from berth_cluster.strategies.base import DefaultsStrategy, RequiredFieldsStrategy, RESTStrategy
 from berth_cluster.strategies.pods import PodStrategy
 
-_DEFAULT = Strategy()
-_STRATEGIES: MappingProxyType[ResourceKey, Strategy] = MappingProxyType(
+_DEFAULT = RESTStrategy()
+_STRATEGIES: MappingProxyType[ResourceKey, RESTStrategy] = MappingProxyType(
     {
         ("", "pods"): PodStrategy(),
-        ("", "namespaces"): others.NamespaceStrategy(),
-        ("", "nodes"): others.NodeStrategy(),
-        ("", "services"): others.ServiceStrategy(),
-        ("", "secrets"): others.SecretStrategy(),
+        ("", "namespaces"): core.NamespaceStrategy(),
+        ("", "nodes"): core.NodeStrategy(),
+        ("", "services"): core.ServiceStrategy(),
+        ("", "secrets"): core.SecretStrategy(),
         ("", "replicationcontrollers"): workloads.ReplicationControllerStrategy(),
-        ("", "persistentvolumes"): others.DefaultsStrategy(
+        ("", "persistentvolumes"): DefaultsStrategy(
             {}, {"persistentVolumeReclaimPolicy": "Retain", "volumeMode": "Filesystem"}, {"phase": "Pending"}
         ),
-        ("", "persistentvolumeclaims"): others.ClaimStrategy(),
+        ("", "persistentvolumeclaims"): core.PersistentVolumeClaimStrategy(),
         ("apps", "deployments"): workloads.DeploymentStrategy(),
-        ("apps", "replicasets"): workloads.WorkloadStrategy(),
+        ("apps", "replicasets"): workloads.ReplicaSetStrategy(),
         ("apps", "statefulsets"): workloads.StatefulSetStrategy(),
         ("apps", "daemonsets"): workloads.DaemonSetStrategy(),
         ("batch", "jobs"): workloads.JobStrategy(),
         ("batch", "cronjobs"): workloads.CronJobStrategy(),
-        ("policy", "poddisruptionbudgets"): others.DisruptionBudgetStrategy(),
-        ("resource.k8s.io", "resourceclaimtemplates"): others.RequiredFieldsStrategy("spec.spec"),
-        ("resource.k8s.io", "resourceslices"): others.DeviceTaintStrategy("spec.driver", "spec.pool.name"),
-        ("resource.k8s.io", "devicetaintrules"): others.DeviceTaintStrategy("spec.taint.key", "spec.taint.effect"),
-        ("scheduling.k8s.io", "podgroups"): pod_groups.PodGroupStrategy(),
-        ("scheduling.k8s.io", "priorityclasses"): others.PriorityClassStrategy(),
-        ("scheduling.k8s.io", "workloads"): pod_groups.WorkloadStrategy(),
-        ("storage.k8s.io", "storageclasses"): others.DefaultsStrategy(
+        ("policy", "poddisruptionbudgets"): policy.PodDisruptionBudgetStrategy(),
+        ("resource.k8s.io", "resourceclaimtemplates"): RequiredFieldsStrategy("spec.spec"),
+        ("resource.k8s.io", "resourceslices"): resource.DeviceTaintStrategy("spec.driver", "spec.pool.name"),
+        ("resource.k8s.io", "devicetaintrules"): resource.DeviceTaintStrategy("spec.taint.key", "spec.taint.effect"),
+        ("scheduling.k8s.io", "podgroups"): scheduling.PodGroupStrategy(),
+        ("scheduling.k8s.io", "priorityclasses"): scheduling.PriorityClassStrategy(),
+        ("scheduling.k8s.io", "workloads"): scheduling.WorkloadStrategy(),
+        ("storage.k8s.io", "storageclasses"): DefaultsStrategy(
             {"reclaimPolicy": "Delete", "volumeBindingMode": "Immediate"}, {}, None
         ),
-        ("storage.k8s.io", "csidrivers"): others.DefaultsStrategy(
+        ("storage.k8s.io", "csidrivers"): DefaultsStrategy(
             {},
             {
                 "attachRequired": True,
@@ -53,6 +53,6 @@ _STRATEGIES: MappingProxyType[ResourceKey, Strategy] = MappingProxyType(
 )
 
 
-def strategy_of(kind: ResourceType) -> Strategy:
+def strategy_of(kind: ResourceType) -> RESTStrategy:
     """What is special about a resource."""
     return _STRATEGIES.get(kind.key, _DEFAULT)

@@ -9,12 +9,12 @@ import msgspec
 
 from berth.api.meta import LabelSelector
 from berth.api.selectors import SelectorError, compile_selector, selector_from_map
-from berth_cluster.errors import FieldErrors, Raw
+from berth_cluster.apimachinery.errors import FieldErrors, Raw
+from berth_cluster.apimachinery.meta import Object
 from berth_cluster.strategies import names
-from berth_cluster.strategies.base import Strategy, View
+from berth_cluster.strategies.base import ClusterView, RESTStrategy
 from berth_cluster.strategies.pod_checks import check_pod_spec
 from berth_cluster.strategies.pod_defaults import default_pod_spec
-from berth_cluster.watch import Object
 
 CONTROLLER_UID = "batch.kubernetes.io/controller-uid"
 JOB_NAME = "batch.kubernetes.io/job-name"
@@ -37,19 +37,19 @@ STATEFUL_IMMUTABLE = (
 )
 
 
-class WorkloadStrategy(Strategy):
+class PodTemplateStrategy(RESTStrategy):
     """What all kinds with a selector and a pod template have in common."""
 
     __slots__ = ()
     restart_policies: tuple[str, ...] = ("Always",)
 
-    def prepare_create(self, obj: Object, _view: View) -> None:
+    def prepare_create(self, obj: Object, _view: ClusterView) -> None:
         """Defaults, and a status that nobody has written yet."""
         spec = _spec(obj)
         self.default_spec(obj, spec)
         obj["status"] = self.first_status()
 
-    def prepare_update(self, new: Object, _old: Object, subresource: str, _view: View) -> None:
+    def prepare_update(self, new: Object, _old: Object, subresource: str, _view: ClusterView) -> None:
         """Defaults again: an update may leave out what the creation left out."""
         if subresource != "status":
             self.default_spec(new, _spec(new))
@@ -94,7 +94,13 @@ class WorkloadStrategy(Strategy):
             errors.invalid("spec.selector", shown, "field is immutable")
 
 
-class DeploymentStrategy(WorkloadStrategy):
+class ReplicaSetStrategy(PodTemplateStrategy):
+    """ReplicaSets, which need nothing beyond a selector and a template."""
+
+    __slots__ = ()
+
+
+class DeploymentStrategy(PodTemplateStrategy):
     """Deployments."""
 
     __slots__ = ()
@@ -125,7 +131,7 @@ class DeploymentStrategy(WorkloadStrategy):
             errors.forbidden("spec.strategy.rollingUpdate", "may not be specified when strategy `type` is 'Recreate'")
 
 
-class StatefulSetStrategy(WorkloadStrategy):
+class StatefulSetStrategy(PodTemplateStrategy):
     """StatefulSets."""
 
     __slots__ = ()
@@ -166,7 +172,7 @@ class StatefulSetStrategy(WorkloadStrategy):
             errors.forbidden("spec", STATEFUL_IMMUTABLE)
 
 
-class DaemonSetStrategy(WorkloadStrategy):
+class DaemonSetStrategy(PodTemplateStrategy):
     """DaemonSets."""
 
     __slots__ = ()
@@ -187,7 +193,7 @@ class DaemonSetStrategy(WorkloadStrategy):
         return dict.fromkeys(counts, 0)
 
 
-class ReplicationControllerStrategy(WorkloadStrategy):
+class ReplicationControllerStrategy(PodTemplateStrategy):
     """ReplicationControllers, whose selector is a plain map and may come from the template."""
 
     __slots__ = ()
@@ -213,7 +219,7 @@ class ReplicationControllerStrategy(WorkloadStrategy):
         """The selector of a ReplicationController may change."""
 
 
-class JobStrategy(WorkloadStrategy):
+class JobStrategy(PodTemplateStrategy):
     """Jobs, whose selector is made from their uid."""
 
     __slots__ = ()
@@ -245,17 +251,17 @@ class JobStrategy(WorkloadStrategy):
             errors.invalid("spec.template", shown, "field is immutable")
 
 
-class CronJobStrategy(Strategy):
+class CronJobStrategy(RESTStrategy):
     """CronJobs; nothing runs them here, but they can be kept."""
 
     __slots__ = ()
 
-    def prepare_create(self, obj: Object, _view: View) -> None:
+    def prepare_create(self, obj: Object, _view: ClusterView) -> None:
         """Defaults, and a status that nobody has written yet."""
         self._default(_spec(obj))
         obj["status"] = {}
 
-    def prepare_update(self, new: Object, _old: Object, subresource: str, _view: View) -> None:
+    def prepare_update(self, new: Object, _old: Object, subresource: str, _view: ClusterView) -> None:
         """Defaults again."""
         if subresource != "status":
             self._default(_spec(new))

@@ -3,13 +3,13 @@
 import asyncio
 from datetime import UTC, datetime
 
+from berth_cluster.apimachinery.resource_types import resource_of
 from berth_cluster.controllers.client import Client
 from berth_cluster.controllers.index import ObjectIndex
-from berth_cluster.controllers.kinds import resource_of
 from berth_cluster.controllers.manager import ControllerManager
 from berth_cluster.controllers.pump import ControllerPump
-from berth_cluster.controllers.replicaset import ReplicaSetController
-from berth_cluster.store import Store
+from berth_cluster.controllers.workloads.replicaset import ReplicaSetController
+from berth_cluster.storage.store import Store
 from tests.cluster.controllers.world import START_S, World, deployment, replica_set
 
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import pytest
 
 from berth_cluster.controllers.pump import SHORTEST_REST_S, ControllerPump
-from berth_cluster.store import Store
+from berth_cluster.storage.store import Store
 from tests.cluster.objects import CONFIG_MAPS
 
 

@@ -4,13 +4,13 @@ import itertools
 import random
 from datetime import UTC, datetime
 
-from berth_cluster.controllers.kinds import resource_of
+from berth_cluster.apimachinery.resource_types import resource_of
 from berth_cluster.controllers.manager import ControllerManager
 from berth_cluster.embedded import ClusterSettings, create_nodes, make_controllers
 from berth_cluster.hollow.drivers import create_driver_objects
 from berth_cluster.hollow.kubelet import KubeletSettings
 from berth_cluster.hollow.template import NodeTemplate
-from berth_cluster.store import Store
+from berth_cluster.storage.store import Store
 
 START_S = 1_800_000_000.0
 SCALE = {"apiVersion": "autoscaling/v1", "kind": "Scale"}

@@ -4,10 +4,10 @@ import ipaddress
 
 import pytest
 
+from berth_cluster.apimachinery.patches import STRATEGIC_MERGE_PATCH
+from berth_cluster.apimachinery.resource_types import PODS
 from berth_cluster.hollow.kubelet import KubeletSettings
 from berth_cluster.hollow.template import NodeTemplate
-from berth_cluster.patches import STRATEGIC_MERGE_PATCH
-from berth_cluster.resource_types import PODS
 from tests.cluster.controllers.world import START_S, World, condition, pod
 
 ONE_CPU = {"requests": {"cpu": "1"}}

@@ -7,7 +7,7 @@ import aiohttp
 import pytest
 import yaml
 
-from berth_cluster.server import ApiServer
+from berth_cluster.serving.server import ApiServer
 from tests.cluster.objects import make_store
 
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from berth_cluster.resource_types import RESOURCE_TYPES
+from berth_cluster.apimachinery.resource_types import RESOURCE_TYPES
 from berth_cluster.serving.openapi_protobuf import ASKED_TYPE, MEDIA_TYPE
 
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"

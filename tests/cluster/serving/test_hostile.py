@@ -8,8 +8,8 @@ import yaml
 
 from berth.api import yaml_census
 from berth.api.yaml_census import UnreasonableYAML
-from berth_cluster.patches import MAX_COPIED_BYTES
-from berth_cluster.serving.yaml_bodies import load_yaml
+from berth_cluster.apimachinery.patches import MAX_COPIED_BYTES
+from berth_cluster.serving.negotiation import load_yaml
 from tests.cluster.objects import DEPLOYMENTS, PODS, config_map, deployment, pod
 
 PODS_PATH = "/api/v1/namespaces/default/pods"

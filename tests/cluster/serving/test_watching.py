@@ -5,8 +5,8 @@ import asyncio
 import msgspec
 import pytest
 
-from berth_cluster import table
 from berth_cluster.serving import watching
+from berth_cluster.storage import collection as table
 from tests.cluster.objects import CONFIG_MAPS, PODS, config_map, make_store, pod
 
 MAPS_PATH = "/api/v1/namespaces/default/configmaps"
@@ -113,10 +113,10 @@ async def test_a_reader_that_is_too_slow_is_sent_away(client, store, monkeypatch
 
 async def test_a_client_that_leaves_is_forgotten(client, store):
     async with watching_maps(client, f"resourceVersion={store.revision}") as response:
-        assert len(store.table(CONFIG_MAPS).watches) == 1
+        assert len(store.collection(CONFIG_MAPS).watches) == 1
         response.close()
     async with asyncio.timeout(5):
-        while store.table(CONFIG_MAPS).watches:
+        while store.collection(CONFIG_MAPS).watches:
             await asyncio.sleep(0.005)
 
 
@@ -125,7 +125,7 @@ async def test_a_stopping_server_ends_its_watches(client, store, server):
         stopping = asyncio.ensure_future(server.stop())
         assert await Events(response).rest() == []
         await stopping
-    assert store.table(CONFIG_MAPS).watches == []
+    assert store.collection(CONFIG_MAPS).watches == []
 
 
 class TestForgottenVersions:

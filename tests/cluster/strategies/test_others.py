@@ -2,9 +2,9 @@
 
 import pytest
 
-from berth_cluster.errors import StoreError
-from berth_cluster.patches import MERGE_PATCH
-from berth_cluster.resource_types import BY_KEY
+from berth_cluster.apimachinery.errors import StoreError
+from berth_cluster.apimachinery.patches import MERGE_PATCH
+from berth_cluster.apimachinery.resource_types import BY_KEY
 from tests.cluster.objects import BUDGETS, NAMESPACES, NODES, PRIORITY_CLASSES, Clock, make_store
 
 SERVICES = BY_KEY["", "services"]

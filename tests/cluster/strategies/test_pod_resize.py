@@ -2,8 +2,8 @@
 
 import pytest
 
-from berth_cluster.errors import StoreError
-from berth_cluster.patches import JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH
+from berth_cluster.apimachinery.errors import StoreError
+from berth_cluster.apimachinery.patches import JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH
 from tests.cluster.objects import PODS, make_store, pod
 
 SIZED = {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"cpu": "2"}}

@@ -2,8 +2,8 @@
 
 import pytest
 
-from berth_cluster.errors import StoreError
-from berth_cluster.patches import MERGE_PATCH
+from berth_cluster.apimachinery.errors import StoreError
+from berth_cluster.apimachinery.patches import MERGE_PATCH
 from tests.cluster.objects import PODS, PRIORITY_CLASSES, make_store, pod
 
 

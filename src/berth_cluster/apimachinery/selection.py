@@ -1,0 +1,152 @@
+"""Label and field selectors over stored JSON objects.
+
+In come the selector strings of a list or watch, out goes one predicate (or None for "everything"). Which fields can
+be selected on is a closed set for each resource, as upstream.
+"""
+
+import logging
+from collections.abc import Callable
+from types import MappingProxyType
+from typing import Any
+
+import msgspec
+
+from berth.api.meta import LabelSelector
+from berth.api.selectors import (
+    NOTHING,
+    Selector,
+    SelectorError,
+    compile_selector,
+    parse_field_selector,
+    parse_label_selector,
+)
+from berth_cluster.apimachinery.errors import bad_request
+from berth_cluster.apimachinery.meta import Object
+from berth_cluster.apimachinery.resource_types import ResourceKey, ResourceType
+
+Getter = Callable[[Object], str]
+Matcher = Callable[[Object], bool]
+logger = logging.getLogger(__name__)
+
+
+def _at(path: str, default: str = "") -> Getter:
+    """A getter for a field or a field of a field, giving its text as field selectors compare it."""
+    parent, _, key = path.rpartition(".")
+
+    def get(obj: Object) -> str:
+        # Runs for every event and watcher, so that it is kept short.
+        holder = obj.get(parent) if parent else obj
+        value: Any = holder.get(key) if holder else None
+        if value is None:
+            return default
+        if value.__class__ is str:
+            return value
+        return str(value).lower() if isinstance(value, bool) else str(value)
+
+    return get
+
+
+def _fields(*paths: str, **defaults: str) -> dict[str, Getter]:
+    return {path: _at(path, defaults.get(path.rpartition(".")[2], "")) for path in paths}
+
+
+def _pod_ip(obj: Object) -> str:
+    return str(obj.get("status", {}).get("podIP", ""))
+
+
+_COMMON = MappingProxyType(_fields("metadata.name", "metadata.namespace"))
+_EVENT_OBJECT = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
+_FIELDS: MappingProxyType[ResourceKey, dict[str, Getter]] = MappingProxyType(
+    {
+        ("", "pods"): {
+            **_fields(
+                "spec.nodeName",
+                "spec.restartPolicy",
+                "spec.schedulerName",
+                "spec.serviceAccountName",
+                "status.phase",
+                "status.nominatedNodeName",
+            ),
+            **_fields("spec.hostNetwork", hostNetwork="false"),
+            "status.podIP": _pod_ip,
+        },
+        ("", "nodes"): _fields("spec.unschedulable", unschedulable="false"),
+        ("", "namespaces"): _fields("status.phase"),
+        ("", "secrets"): _fields("type"),
+        ("", "services"): _fields("spec.clusterIP", "spec.type"),
+        ("", "replicationcontrollers"): _fields("status.replicas", replicas="0"),
+        ("apps", "replicasets"): _fields("status.replicas", replicas="0"),
+        ("batch", "jobs"): _fields("status.successful", successful="0"),
+        ("", "events"): _fields(
+            *(f"involvedObject.{name}" for name in _EVENT_OBJECT),
+            "reason",
+            "reportingComponent",
+            "source",
+            "type",
+        ),
+        ("events.k8s.io", "events"): _fields(
+            *(f"regarding.{name}" for name in _EVENT_OBJECT), "reason", "reportingController", "type"
+        ),
+        ("resource.k8s.io", "resourceslices"): _fields("spec.nodeName", "spec.driver"),
+    }
+)
+
+
+def make_matcher(resource: ResourceType, label_selector: str, field_selector: str) -> Matcher | None:
+    """The predicate for both selectors together; None when they select everything."""
+    tests: list[Matcher] = []
+    if field_selector:
+        tests.extend(_field_tests(resource, field_selector))
+    if label_selector:
+        tests.append(_label_test(label_selector))
+    if not tests:
+        return None
+    if len(tests) == 1:
+        return tests[0]
+    return lambda obj: all(test(obj) for test in tests)
+
+
+def _label_test(text: str) -> Matcher:
+    try:
+        selector = parse_label_selector(text)
+    except SelectorError as error:
+        raise bad_request(f"unable to parse requirement: {error}") from None
+    return lambda obj: selector.matches(obj["metadata"].get("labels") or {})
+
+
+def _field_tests(resource: ResourceType, text: str) -> list[Matcher]:
+    known = _FIELDS.get(resource.key, {})
+    tests: list[Matcher] = []
+    try:
+        terms = parse_field_selector(text)
+    except SelectorError as error:
+        raise bad_request(f"invalid field selector {text!r}: {error}") from None
+    for path, operator, value in terms:
+        getter = known.get(path) or _COMMON.get(path)
+        if getter is None:
+            raise bad_request(
+                f'Unable to find "{resource.api_version}, Resource={resource.plural}" that match label selector '
+                f'"", field selector "{text}": field label not supported: {path}'
+            )
+        tests.append(_compare(getter, value, wanted=operator != "!="))
+    return tests
+
+
+def _compare(getter: Getter, value: str, *, wanted: bool) -> Matcher:
+    return lambda obj: (getter(obj) == value) is wanted
+
+
+def selector_of(workload: Object) -> Selector:
+    """The compiled `spec.selector` of a Deployment, ReplicaSet or Job."""
+    return compile_json(workload["spec"].get("selector") or None, workload["metadata"]["name"])
+
+
+def compile_json(selector: Any, name: str) -> Selector:
+    """A label selector compiled: none at all selects nothing, an empty one everything; `name` is whose it is."""
+    if selector is None:
+        return NOTHING
+    try:
+        return compile_selector(msgspec.convert(selector, LabelSelector))
+    except (SelectorError, msgspec.ValidationError) as error:
+        logger.warning("%s: spec.selector selects nothing, because it cannot be read: %s", name, error)
+        return NOTHING

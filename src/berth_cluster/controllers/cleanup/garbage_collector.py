@@ -1,0 +1,134 @@
+"""The garbage collector: what has lost all its owners goes, and owners that wait for their dependents are let go.
+
+Driven by every change. Background deletion: dependents go after their owner. Foreground: the owner stays, with
+the finalizer `foregroundDeletion`, until the dependents that block it are gone. Orphan: the dependents lose the
+reference and stay. Upstream: pkg/controller/garbagecollector.
+"""
+
+from berth_cluster.apimachinery.meta import (
+    FOREGROUND_FINALIZER,
+    ORPHAN_FINALIZER,
+    Object,
+    is_being_deleted,
+    key_of,
+    owner_references,
+    uid_of,
+    with_metadata,
+    without_finalizer,
+)
+from berth_cluster.controllers.client import Client
+from berth_cluster.controllers.controller import KeyedController
+from berth_cluster.controllers.index import IGNORED_KINDS, ObjectChange, ObjectIndex
+
+COMPONENT = "garbage-collector-controller"
+
+
+class GarbageCollector(KeyedController):
+    """Deletes by owner reference. A queue key is `Kind namespace/name`."""
+
+    __slots__ = ("_client", "_index")
+
+    name = COMPONENT
+
+    def __init__(self, client: Client) -> None:
+        super().__init__()
+        self._client = client
+        self._index = client.index
+
+    def handle(self, change: ObjectChange) -> None:
+        """Look at objects with owners, at owners that wait, and at the dependents of what is gone."""
+        if change.kind in IGNORED_KINDS:
+            return
+        if change.type == "DELETED":
+            self._wake_dependents(uid_of(change.obj))
+            self._wake_owners(change.obj)
+            return
+        if is_being_deleted(change.obj):
+            if _waits(change.obj):
+                self._add(change.kind, change.obj)
+                return
+            self._wake_owners(change.obj)
+        old = change.old
+        if owner_references(change.obj) and (old is None or owner_references(old) != owner_references(change.obj)):
+            self._add_if_ownerless(change.kind, change.obj)
+
+    def _add(self, kind: str, obj: Object) -> None:
+        self.queue.add(f"{kind} {key_of(obj)}")
+
+    def _add_if_ownerless(self, kind: str, obj: Object) -> None:
+        if any(_is_gone(self._index, reference, obj) for reference in owner_references(obj)):
+            self._add(kind, obj)
+
+    def _wake_dependents(self, uid: str) -> None:
+        for kind, dependent in self._index.dependents(uid):
+            self._add(kind, dependent)
+
+    def _wake_owners(self, obj: Object) -> None:
+        for reference in owner_references(obj):
+            found = self._index.by_uid(reference["uid"])
+            if found is not None and is_being_deleted(found[1]) and _waits(found[1]):
+                self._add(*found)
+
+    def sync(self, key: str, now_s: float) -> None:
+        """Decide about one object."""
+        kind, _, name = key.partition(" ")
+        obj = self._index.get(kind, name)
+        if obj is None:
+            return
+        if is_being_deleted(obj):
+            self._release_owner(kind, obj)
+        elif owner_references(obj):
+            self._collect(kind, obj)
+
+    def _collect(self, kind: str, obj: Object) -> None:
+        """Delete an object whose owners are all gone; drop the references to those that are, if others live."""
+        living = [ref for ref in owner_references(obj) if not _is_gone(self._index, ref, obj)]
+        if len(living) == len(owner_references(obj)):
+            return
+        if living:
+            self._client.update(kind, with_metadata(obj, ownerReferences=living))
+        else:
+            self._client.delete(kind, obj)
+
+    def _release_owner(self, kind: str, obj: Object) -> None:
+        """One step of a foreground deletion, or a whole orphaning."""
+        finalizers = obj["metadata"].get("finalizers") or []
+        if ORPHAN_FINALIZER in finalizers:
+            self._orphan(obj)
+            self._client.update(kind, without_finalizer(obj, ORPHAN_FINALIZER))
+        elif FOREGROUND_FINALIZER in finalizers and not self._delete_dependents(obj):
+            self._client.update(kind, without_finalizer(obj, FOREGROUND_FINALIZER))
+
+    def _orphan(self, owner: Object) -> None:
+        for kind, dependent in self._index.dependents(uid_of(owner)):
+            kept = [ref for ref in owner_references(dependent) if ref["uid"] != uid_of(owner)]
+            self._client.update(kind, with_metadata(dependent, ownerReferences=kept))
+
+    def _delete_dependents(self, owner: Object) -> bool:
+        """Delete what depends on the owner; True while something that blocks its deletion is left."""
+        for kind, dependent in self._index.dependents(uid_of(owner)):
+            if not is_being_deleted(dependent):
+                has_dependents = next(self._index.dependents(uid_of(dependent)), None) is not None
+                self._client.delete(kind, dependent, policy="Foreground" if has_dependents else "Background")
+        return any(_blocks(dependent, owner) for _, dependent in self._index.dependents(uid_of(owner)))
+
+
+def _waits(obj: Object) -> bool:
+    finalizers = obj["metadata"].get("finalizers") or []
+    return FOREGROUND_FINALIZER in finalizers or ORPHAN_FINALIZER in finalizers
+
+
+def _is_gone(index: ObjectIndex, reference: Object, dependent: Object) -> bool:
+    """The owner does not exist, or lives in another namespace, where no reference reaches."""
+    found = index.by_uid(reference["uid"])
+    if found is None:
+        return True
+    namespace = found[1]["metadata"].get("namespace")
+    return namespace is not None and namespace != dependent["metadata"].get("namespace")
+
+
+def _blocks(dependent: Object, owner: Object) -> bool:
+    return any(
+        reference["uid"] == uid_of(owner) and reference.get("blockOwnerDeletion")
+        for reference in owner_references(dependent)
+    )

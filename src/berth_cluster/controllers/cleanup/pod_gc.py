@@ -1,0 +1,58 @@
+"""The pod garbage collector: removes pods whose node no longer exists.
+
+Nobody is left to end such pods. They get a while, in case the node comes back under its name, then they are
+marked failed and deleted at once. Driven by changes of nodes and pods, and by time. Upstream:
+pkg/controller/podgc.
+"""
+
+from berth_cluster.apimachinery.meta import Object
+from berth_cluster.controllers.client import Client
+from berth_cluster.controllers.controller import KeyedController
+from berth_cluster.controllers.index import ObjectChange
+from berth_cluster.controllers.pods import disrupted, is_terminal, node_of
+
+COMPONENT = "pod-garbage-collector-controller"
+QUARANTINE_S = 40.0
+
+
+class PodGarbageCollector(KeyedController):
+    """Deletes pods of deleted nodes. A queue key is a node's name."""
+
+    __slots__ = ("_client", "_index", "_missed_since")
+
+    name = COMPONENT
+
+    def __init__(self, client: Client) -> None:
+        super().__init__()
+        self._client = client
+        self._index = client.index
+        self._missed_since: dict[str, float] = {}
+
+    def handle(self, change: ObjectChange) -> None:
+        """Look at nodes that go, and at nodes that pods are bound to without being there."""
+        if change.kind == "Node":
+            if change.type == "DELETED":
+                self.queue.add(change.obj["metadata"]["name"])
+        elif change.kind == "Pod" and change.type != "DELETED":
+            node_name = node_of(change.obj)
+            if node_name and self._index.get("Node", node_name) is None:
+                self.queue.add(node_name)
+
+    def sync(self, key: str, now_s: float) -> None:
+        """Remove the pods of a node that has been missing for long enough."""
+        pods = self._index.on_node(key)
+        if self._index.get("Node", key) is not None or not pods:
+            self._missed_since.pop(key, None)
+            return
+        due_s = self._missed_since.setdefault(key, now_s) + QUARANTINE_S
+        if now_s < due_s:
+            self.queue.add_at(key, due_s)
+            return
+        for pod in pods:
+            self._remove(pod, now_s)
+
+    def _remove(self, pod: Object, now_s: float) -> None:
+        if not is_terminal(pod):
+            pod = disrupted(pod, "DeletionByPodGC", "PodGC: node no longer exists", now_s)
+            pod = self._client.update_status("Pod", {**pod, "status": {**pod["status"], "phase": "Failed"}})
+        self._client.pod_removed(pod)

@@ -1,0 +1,1 @@
+"""Resource claims of pods, and evictions because of tainted devices."""

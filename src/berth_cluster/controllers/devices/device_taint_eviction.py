@@ -1,0 +1,293 @@
+"""The device taint eviction controller: ends pods that use a device with a NoExecute taint that they do not tolerate.
+
+Driven by changes of pods, claims, slices and DeviceTaintRules, and by time (tolerations that run out). Unlike
+upstream it also looks at claims made for extended resources. A rule's status says how far its evictions are.
+Upstream: pkg/controller/devicetainteviction, v1.36 (KEP-5055).
+"""
+
+import logging
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+import msgspec
+
+from berth.api import codec
+from berth.api.device_taints import is_for
+from berth.api.dra import DeviceTaintRule, ResourceClaim, ResourceSlice
+from berth_cluster.apimachinery.meta import (
+    Object,
+    find_condition,
+    format_time,
+    int_of,
+    is_being_deleted,
+    key_of,
+    parse_time,
+    uid_of,
+)
+from berth_cluster.controllers.client import Client
+from berth_cluster.controllers.controller import KeyedController
+from berth_cluster.controllers.devices.device_taints import (
+    NO_EXECUTE,
+    DeviceEviction,
+    DevicePools,
+    PoolId,
+    earliest,
+    eviction_of,
+    pool_of,
+    results_of,
+)
+from berth_cluster.controllers.devices.resource_claims import claims_of
+from berth_cluster.controllers.index import ObjectChange
+from berth_cluster.controllers.pods import disrupted, is_active, node_of
+
+logger = logging.getLogger(__name__)
+
+COMPONENT = "device-taint-eviction"
+POD, CLAIM, SLICE, RULE = "Pod", "ResourceClaim", "ResourceSlice", "DeviceTaintRule"
+STATUS_PERIOD_S = 10.0
+"""A rule's status is not written more often than this, its first look at a new spec aside."""
+CONDITION = "EvictionInProgress"
+NOT_REPEATED = (
+    "if the effect was NoExecute. This information will not be updated again. "
+    "Recreate the DeviceTaintRule to trigger an update."
+)
+
+
+class RuleCounts(NamedTuple):
+    """Pods to be evicted and their namespaces, devices selected (published, allocated), pods evicted so far."""
+
+    pending: int = 0
+    namespaces: int = 0
+    published: int = 0
+    allocated: int = 0
+    evicted: int = 0
+
+
+def rule_condition(rule: Object, counts: RuleCounts, now: str) -> Object:
+    """The condition for a rule with these counts; `now` in the API's form."""
+    reason, message = _found(rule["spec"]["taint"].get("effect", ""), counts)
+    if counts.evicted:
+        done = f"{_number(counts.evicted, 'pod')} evicted since starting the controller."
+        message = f"{message} {done}" if message else done
+    return {
+        "type": CONDITION,
+        "status": str(reason == "PodsPendingEviction"),
+        "reason": reason,
+        "message": message,
+        "observedGeneration": int_of(rule["metadata"], "generation"),
+        "lastTransitionTime": now,
+    }
+
+
+def _found(effect: str, counts: RuleCounts) -> tuple[str, str]:
+    """Reason and message, without what was evicted already."""
+    where = "1 namespace" if counts.namespaces == 1 else f"{counts.namespaces} different namespaces"
+    if effect == "None":
+        published = f"{_number(counts.published, 'published device')} selected."
+        allocated = f"{_number(counts.allocated, 'allocated device')} selected."
+        pods = f"{_number(counts.pending, 'pod')} would be evicted in {where} {NOT_REPEATED}"
+        return "NoEffect", f"{published} {allocated} {pods}"
+    if effect != "NoExecute":
+        return "OtherEffect", "Eviction only happens for the NoExecute effect."
+    if counts.pending:
+        verb = "needs" if counts.pending == 1 else "need"
+        return "PodsPendingEviction", f"{_number(counts.pending, 'pod')} {verb} to be evicted in {where}."
+    return ("Completed" if counts.evicted else "NotStarted"), ""
+
+
+def _number(count: int, what: str) -> str:
+    return f"1 {what}" if count == 1 else f"{count} {what}s"
+
+
+class DeviceTaintEviction(KeyedController):
+    """Evicts pods. A queue key is `Kind key`, of a pod or a rule."""
+
+    __slots__ = ("_claims", "_client", "_evicted", "_index", "_marked", "_pools", "_rules", "_users")
+
+    name = COMPONENT
+
+    def __init__(self, client: Client) -> None:
+        super().__init__()
+        self._client = client
+        self._index = client.index
+        self._pools = DevicePools()
+        self._rules: dict[str, DeviceTaintRule] = {}  # those that evict, by name
+        self._claims: dict[str, ResourceClaim] = {}  # those with an allocation, by key
+        self._users: dict[PoolId, dict[str, None]] = {}  # the claims that have devices of a pool
+        self._marked: set[str] = set()  # uids of pods whose time will come
+        self._evicted: dict[str, int] = {}  # pods evicted because of a rule, by its uid
+
+    # --- changes ---------------------------------------------------------------------------------------------
+
+    def handle(self, change: ObjectChange) -> None:
+        """Keep devices, rules and claims, and look at the pods they concern."""
+        if change.kind == POD:
+            self._handle_pod(change)
+        elif change.kind == CLAIM:
+            self._handle_claim(change)
+        elif change.kind == SLICE:
+            self._handle_slice(change)
+        elif change.kind == RULE:
+            self._handle_rule(change)
+
+    def _handle_pod(self, change: ObjectChange) -> None:
+        pod, old = change.obj, change.old
+        if change.type == "DELETED":
+            self._marked.discard(uid_of(pod))
+        elif next(claims_of(pod), "") and (old is None or _claim_view(old) != _claim_view(pod)):
+            self.queue.add(f"{POD} {key_of(pod)}")
+
+    def _handle_claim(self, change: ObjectChange) -> None:
+        key = key_of(change.obj)
+        before = self._claims.pop(key, None)
+        claim: ResourceClaim | None = _read(CLAIM, change.obj) if change.type != "DELETED" else None
+        if before is not None:
+            for result in results_of(before):
+                self._users.get((result.driver, result.pool), {}).pop(key, None)
+            self._add_users(before)
+        if claim is not None and results_of(claim):
+            self._claims[key] = claim
+            for result in results_of(claim):
+                self._users.setdefault((result.driver, result.pool), {})[key] = None
+            self._add_users(claim)
+
+    def _handle_slice(self, change: ObjectChange) -> None:
+        before: ResourceSlice | None = _read(SLICE, change.old) if change.old is not None else None
+        published: ResourceSlice | None = _read(SLICE, change.obj)
+        if before is not None:
+            self._pools.drop(before)
+        if published is not None and change.type == "DELETED":
+            self._pools.drop(published)
+        elif published is not None:
+            self._pools.put(published)
+        for pool_id in {pool_of(one) for one in (before, published) if one is not None}:
+            for key in self._users.get(pool_id, ()):
+                self._add_users(self._claims[key])
+
+    def _handle_rule(self, change: ObjectChange) -> None:
+        name = change.obj["metadata"]["name"]
+        if change.type != "DELETED" and change.old is not None and change.old["spec"] == change.obj["spec"]:
+            return
+        rule: DeviceTaintRule | None = _read(RULE, change.obj)
+        self._rules.pop(name, None)
+        if change.type == "DELETED":
+            self._evicted.pop(uid_of(change.obj), None)
+        else:
+            self.queue.add(f"{RULE} {name}")
+            if rule is not None and rule.spec.taint.effect == NO_EXECUTE:
+                self._rules[name] = rule
+        for claim in self._claims.values():
+            self._add_users(claim)
+
+    def _add_users(self, claim: ResourceClaim) -> None:
+        for user in claim.status.reserved_for:
+            if user.resource == "pods" and not user.api_group:
+                self.queue.add(f"{POD} {claim.metadata.namespace}/{user.name}")
+
+    def sync(self, key: str, now_s: float) -> None:
+        """Evict one pod if its time has come, or write one rule's status."""
+        kind, _, name = key.partition(" ")
+        obj = self._index.get(kind, name)
+        if obj is None:
+            return
+        if kind == RULE:
+            self._write_status(obj, now_s)
+        else:
+            self._sync_pod(obj, now_s)
+
+    # --- pods ------------------------------------------------------------------------------------------------
+
+    def _sync_pod(self, pod: Object, now_s: float) -> None:
+        eviction = self._eviction(pod, self._rules.values()) if is_active(pod) else None
+        if eviction is None:
+            if uid_of(pod) in self._marked and not is_being_deleted(pod):
+                self._tell(pod, "Cancelling deletion", now_s)
+            self._marked.discard(uid_of(pod))
+        elif now_s < eviction.at_s:
+            self._marked.add(uid_of(pod))
+            self.queue.add_at(f"{POD} {key_of(pod)}", eviction.at_s)
+            self._look_at_rules(eviction, now_s)
+        else:
+            self._evict(pod, eviction, now_s)
+
+    def _eviction(self, pod: Object, rules: Iterable[DeviceTaintRule]) -> DeviceEviction | None:
+        """When a pod is to go, if at all."""
+        if not node_of(pod):
+            return None
+        rules = list(rules)
+        found = (eviction_of(claim, self._pools, rules) for claim in self._claims_held(pod))
+        return earliest([one for one in found if one is not None])
+
+    def _claims_held(self, pod: Object) -> Iterator[ResourceClaim]:
+        for name in claims_of(pod):
+            claim = self._claims.get(f"{pod['metadata']['namespace']}/{name}")
+            if claim is not None and any(user.uid == uid_of(pod) for user in claim.status.reserved_for):
+                yield claim
+
+    def _evict(self, pod: Object, eviction: DeviceEviction, now_s: float) -> None:
+        self._tell(pod, "Marking for deletion", now_s)
+        why = "Device Taint manager: deleting due to NoExecute taint"
+        marked = self._client.update_status(POD, disrupted(pod, "DeletionByDeviceTaintManager", why, now_s))
+        self._client.delete(POD, marked)
+        self._marked.discard(uid_of(pod))
+        for uid in eviction.rules:
+            self._evicted[uid] = self._evicted.get(uid, 0) + 1
+        self._look_at_rules(eviction, now_s)
+
+    def _tell(self, pod: Object, message: str, now_s: float) -> None:
+        self._client.events.normal(COMPONENT, POD, pod, "DeviceTaintManagerEviction", message, now_s)
+
+    # --- rules -----------------------------------------------------------------------------------------------
+
+    def _look_at_rules(self, eviction: DeviceEviction, now_s: float) -> None:
+        """Write what has come of rules a little later, when more may have."""
+        for name, rule in self._rules.items():
+            if rule.metadata.uid in eviction.rules:
+                self.queue.add_at(f"{RULE} {name}", now_s + STATUS_PERIOD_S)
+
+    def _write_status(self, obj: Object, now_s: float) -> None:
+        known = find_condition(obj, CONDITION) or {}
+        due_s = parse_time(known.get("lastTransitionTime")) + STATUS_PERIOD_S
+        if known.get("observedGeneration") == int_of(obj["metadata"], "generation") and now_s < due_s:
+            self.queue.add_at(f"{RULE} {key_of(obj)}", due_s)
+            return
+        condition = rule_condition(obj, self._count(obj), format_time(now_s))
+        if {**condition, "lastTransitionTime": known.get("lastTransitionTime")} == known:
+            return
+        status = obj.get("status") or {}
+        others = [one for one in status.get("conditions") or [] if one["type"] != CONDITION]
+        self._client.update_status(RULE, {**obj, "status": {**status, "conditions": [*others, condition]}})
+
+    def _count(self, obj: Object) -> RuleCounts:
+        """What a rule concerns: as it is, or (effect None) as if it were to evict."""
+        effect = obj["spec"]["taint"].get("effect")
+        evicted = self._evicted.get(uid_of(obj), 0)
+        read: DeviceTaintRule | None = _read(RULE, obj)
+        if read is None or effect not in (NO_EXECUTE, "None"):
+            return RuleCounts(evicted=evicted)
+        taint = msgspec.structs.replace(read.spec.taint, effect=NO_EXECUTE)
+        rule = msgspec.structs.replace(read, spec=msgspec.structs.replace(read.spec, taint=taint))
+        rules = [*(one for one in self._rules.values() if one.metadata.uid != uid_of(obj)), rule]
+        namespaces: list[str] = []
+        for pod in self._index.all_of(POD):
+            eviction = self._eviction(pod, rules) if is_active(pod) else None
+            if eviction is not None and uid_of(obj) in eviction.rules:
+                namespaces.append(pod["metadata"]["namespace"])
+        allocated = sum(
+            is_for(rule, result.driver, result.pool, result.device)
+            for claim in self._claims.values()
+            for result in results_of(claim)
+        )
+        return RuleCounts(len(namespaces), len(set(namespaces)), self._pools.count(rule), allocated, evicted)
+
+
+def _claim_view(pod: Object) -> tuple[str, list[str]]:
+    return node_of(pod), list(claims_of(pod))
+
+
+def _read(kind: str, obj: Object) -> Any:
+    try:
+        return codec.decode(kind, obj)
+    except codec.ObjectError as error:
+        logger.warning("%s: set aside: %s", COMPONENT, error)
+        return None

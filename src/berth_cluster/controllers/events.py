@@ -1,0 +1,83 @@
+"""Events that controllers and kubelets leave on the objects they work for, as `kubectl describe` shows them.
+
+In goes an object and what happened to it; out go `v1` Events into the store. An object that causes many is cut
+short as upstream's event correlator does: a burst, and after it one more every few minutes. Called through
+`client.Client.events`.
+"""
+
+import logging
+
+from berth_cluster.apimachinery.errors import StoreError
+from berth_cluster.apimachinery.meta import Object, format_time, uid_of
+from berth_cluster.apimachinery.resource_types import resource_of
+from berth_cluster.storage.store import Store
+
+logger = logging.getLogger(__name__)
+
+BURST = 25
+REFILL_S = 300.0
+MAX_TRACKED = 4096
+
+
+class StoreEventRecorder:
+    """Writes Events, no more than a burst of them for one object."""
+
+    __slots__ = ("_budgets", "_count", "_store")
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._budgets: dict[str, tuple[float, float]] = {}
+        self._count = 0
+
+    def normal(self, component: str, kind: str, obj: Object, reason: str, message: str, now_s: float) -> None:
+        """Something went as it should."""
+        self._record(component, kind, obj, ("Normal", reason, message), now_s)
+
+    def warning(self, component: str, kind: str, obj: Object, reason: str, message: str, now_s: float) -> None:
+        """Something did not go as it should."""
+        self._record(component, kind, obj, ("Warning", reason, message), now_s)
+
+    def _record(self, component: str, kind: str, obj: Object, what: tuple[str, str, str], now_s: float) -> None:
+        if not self._take(f"{component}/{uid_of(obj)}", now_s):
+            return
+        self._count += 1
+        metadata = obj["metadata"]
+        namespace = metadata.get("namespace") or "default"
+        name = f"{metadata['name']}.{int(now_s * 1000):x}{self._count:06x}"
+        resource = resource_of(kind)
+        event_type, reason, message = what
+        event = {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"name": name, "namespace": namespace},
+            "involvedObject": {
+                "apiVersion": resource.api_version,
+                "kind": kind,
+                "name": metadata["name"],
+                "namespace": metadata.get("namespace") or "",
+                "uid": uid_of(obj),
+                "resourceVersion": metadata.get("resourceVersion", ""),
+            },
+            "type": event_type,
+            "reason": reason,
+            "message": message,
+            "source": {"component": component},
+            "reportingComponent": component,
+            "firstTimestamp": format_time(now_s),
+            "lastTimestamp": format_time(now_s),
+            "count": 1,
+        }
+        try:
+            self._store.create(resource_of("Event"), namespace, event)
+        except StoreError as error:
+            logger.debug("event %s on %s %s was refused: %s", reason, kind, metadata["name"], error)
+
+    def _take(self, key: str, now_s: float) -> bool:
+        """Whether the object may have one more event; a token comes back every few minutes."""
+        if len(self._budgets) > MAX_TRACKED:
+            self._budgets.clear()
+        tokens, since_s = self._budgets.get(key, (float(BURST), now_s))
+        tokens = min(float(BURST), tokens + max(0.0, now_s - since_s) / REFILL_S)
+        allowed = tokens >= 1.0
+        self._budgets[key] = (tokens - 1.0 if allowed else tokens, now_s)
+        return allowed

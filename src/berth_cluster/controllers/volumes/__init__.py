@@ -1,0 +1,1 @@
+"""Persistent volumes and their claims: binding, and protection while they are in use."""

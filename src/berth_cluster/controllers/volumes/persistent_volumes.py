@@ -1,0 +1,329 @@
+"""The volume controller: brings claims and volumes together and keeps their phases.
+
+    claim  Pending ──volume found, promised by the scheduler, or provisioned──▶ Bound ──volume gone──▶ Lost
+    volume Pending ──▶ Available ──claim bound──▶ Bound ──claim gone──▶ Released (deleted by its provisioner, or kept)
+
+Driven by changes of claims, volumes and classes. A claim that nothing fits is handed to a provisioner, or waits for
+its first consumer. Upstream: pkg/controller/volume/persistentvolume, v1.36.
+"""
+
+from collections.abc import Iterator
+
+from berth_cluster.apimachinery.meta import (
+    Object,
+    annotations_of,
+    is_being_deleted,
+    key_of,
+    uid_of,
+    with_metadata,
+)
+from berth_cluster.controllers.client import Client
+from berth_cluster.controllers.controller import KeyedController
+from berth_cluster.controllers.index import ObjectChange, ObjectIndex
+from berth_cluster.controllers.volumes.volume_claims import (
+    BIND_COMPLETED,
+    BOUND_BY_CONTROLLER,
+    CLAIM,
+    CLASS,
+    NO_PROVISIONER,
+    PROVISIONED_BY,
+    STORAGE_PROVISIONER,
+    VOLUME,
+    best_volume,
+    claim_ref_key,
+    class_name_of,
+    is_bound_to,
+    mismatch,
+    waits_for_consumer,
+)
+from berth_cluster.strategies.storage_classes import default_class, says_no_class
+
+COMPONENT = "persistentvolume-controller"
+OLD_STORAGE_PROVISIONER = "volume.beta.kubernetes.io/storage-provisioner"
+PROVISIONING = (
+    "Waiting for a volume to be created either by the external provisioner '{}' or manually by the system "
+    "administrator. If volume creation is delayed, please verify that the provisioner is running and correctly "
+    "registered."
+)
+
+
+class ClaimableVolumes:
+    """Volumes by the claim they are promised to, and free ones by class."""
+
+    __slots__ = ("_free", "_index", "_promised")
+
+    def __init__(self, index: ObjectIndex) -> None:
+        self._index = index
+        self._promised: dict[str, dict[str, None]] = {}
+        self._free: dict[str, dict[str, None]] = {}
+
+    def apply(self, change: ObjectChange) -> None:
+        """Take a change of a volume in."""
+        if change.old is not None:
+            group, place = self._place(change.old)
+            group.get(place, {}).pop(change.obj["metadata"]["name"], None)
+        if change.type != "DELETED":
+            group, place = self._place(change.obj)
+            group.setdefault(place, {})[change.obj["metadata"]["name"]] = None
+
+    def _place(self, volume: Object) -> tuple[dict[str, dict[str, None]], str]:
+        claim_key = claim_ref_key(volume)
+        return (self._promised, claim_key) if claim_key else (self._free, class_name_of(volume))
+
+    def promised_to(self, claim_key: str) -> list[str]:
+        """The names of the volumes whose claimRef names a claim."""
+        return list(self._promised.get(claim_key, ()))
+
+    def for_claim(self, claim: Object) -> Iterator[Object]:
+        """The volumes promised to a claim, then the free ones of its class."""
+        names = [*self.promised_to(key_of(claim)), *self._free.get(class_name_of(claim), ())]
+        found = (self._index.get(VOLUME, name) for name in names)
+        return (volume for volume in found if volume is not None)
+
+
+class VolumeController(KeyedController):
+    """Binds claims. A queue key is `Kind key`."""
+
+    __slots__ = ("_client", "_index", "_told", "_unbound", "_volumes")
+
+    name = COMPONENT
+
+    def __init__(self, client: Client) -> None:
+        super().__init__()
+        self._client = client
+        self._index = client.index
+        self._volumes = ClaimableVolumes(client.index)
+        self._unbound: dict[str, str] = {}  # claims without a volume, and their class
+        self._told: dict[str, str] = {}  # what a claim's last event said, by uid: nobody needs it twice
+
+    # --- changes ---------------------------------------------------------------------------------------------
+
+    def handle(self, change: ObjectChange) -> None:
+        """Look at what changed and at its counterpart; what comes free may be what others wait for."""
+        if change.kind == CLAIM:
+            self._handle_claim(change)
+        elif change.kind == VOLUME:
+            self._handle_volume(change)
+        elif change.kind == CLASS and change.type != "DELETED":
+            for key, class_name in self._unbound.items():
+                if class_name in ("", change.obj["metadata"]["name"]):
+                    self.queue.add(f"{CLAIM} {key}")
+
+    def _handle_claim(self, change: ObjectChange) -> None:
+        claim, key = change.obj, key_of(change.obj)
+        names = [*self._volumes.promised_to(key), claim["spec"].get("volumeName") or ""]
+        for name in filter(None, names):
+            self.queue.add(f"{VOLUME} {name}")
+        if change.type == "DELETED":
+            self._unbound.pop(key, None)
+            self._told.pop(uid_of(claim), None)
+            return
+        if BIND_COMPLETED in annotations_of(claim):
+            self._unbound.pop(key, None)
+        else:
+            self._unbound[key] = class_name_of(claim)
+        self.queue.add(f"{CLAIM} {key}")
+
+    def _handle_volume(self, change: ObjectChange) -> None:
+        self._volumes.apply(change)
+        for volume in filter(None, (change.old, change.obj)):
+            if claim_key := claim_ref_key(volume):
+                self.queue.add(f"{CLAIM} {claim_key}")
+        if change.type == "DELETED":
+            return
+        self.queue.add(f"{VOLUME} {change.obj['metadata']['name']}")
+        if not claim_ref_key(change.obj):
+            for key, class_name in self._unbound.items():
+                if class_name == class_name_of(change.obj):
+                    self.queue.add(f"{CLAIM} {key}")
+
+    def sync(self, key: str, now_s: float) -> None:
+        """Bring one claim or one volume forward."""
+        kind, _, name = key.partition(" ")
+        obj = self._index.get(kind, name)
+        if obj is None:
+            return
+        if kind == VOLUME:
+            self._sync_volume(obj, now_s)
+        elif BIND_COMPLETED in annotations_of(obj):
+            self._sync_bound(obj, now_s)
+        elif obj["spec"].get("volumeName"):
+            self._sync_named(obj, now_s)
+        elif not is_being_deleted(obj):
+            self._sync_unbound(obj, now_s)
+
+    # --- claims ----------------------------------------------------------------------------------------------
+
+    def _sync_unbound(self, claim: Object, now_s: float) -> None:
+        """Find a volume, ask for one, or wait."""
+        if says_no_class(claim) and (default := default_class(self._index.all_of(CLASS))) is not None:
+            spec = {**claim["spec"], "storageClassName": default["metadata"]["name"]}
+            claim = self._client.update(CLAIM, {**claim, "spec": spec})
+        class_name = class_name_of(claim)
+        storage_class = self._index.get(CLASS, class_name) if class_name else None
+        waits = waits_for_consumer(claim, storage_class)
+        volume = best_volume(self._volumes.for_claim(claim), claim, only_promised=waits)
+        if volume is not None:
+            self._bind(volume, claim)
+        elif waits:
+            message = "waiting for first consumer to be created before binding"
+            self._tell(claim, "WaitForFirstConsumer", message, now_s)
+        elif storage_class is not None and storage_class.get("provisioner") != NO_PROVISIONER:
+            self._order(claim, str(storage_class.get("provisioner", "")), now_s)
+        elif storage_class is not None:
+            message = f"no volume plugin matched name: {NO_PROVISIONER}"
+            self._tell(claim, "ProvisioningFailed", message, now_s, warns=True)
+        elif class_name:
+            message = f'storageclass.storage.k8s.io "{class_name}" not found'
+            self._tell(claim, "ProvisioningFailed", message, now_s, warns=True)
+        else:
+            message = "no persistent volumes available for this claim and no storage class is set"
+            self._tell(claim, "FailedBinding", message, now_s)
+
+    def _order(self, claim: Object, provisioner: str, now_s: float) -> None:
+        """Say which provisioner is to make the claim's volume."""
+        annotations = {
+            **annotations_of(claim),
+            STORAGE_PROVISIONER: provisioner,
+            OLD_STORAGE_PROVISIONER: provisioner,
+        }
+        if annotations != annotations_of(claim):
+            claim = self._client.update(CLAIM, with_metadata(claim, annotations=annotations))
+        self._tell(claim, "ExternalProvisioning", PROVISIONING.format(provisioner), now_s)
+
+    def _sync_named(self, claim: Object, now_s: float) -> None:
+        """A claim that names its volume gets this one or none."""
+        name = claim["spec"]["volumeName"]
+        volume = self._index.get(VOLUME, name)
+        if volume is None:
+            return
+        if claim_ref_key(volume) and not is_bound_to(volume, claim):
+            message = f'volume "{name}" already bound to a different claim.'
+            self._tell(claim, "FailedBinding", message, now_s, warns=True)
+            return
+        fault = "" if claim_ref_key(volume) else mismatch(volume, claim)
+        if fault:
+            message = f'Cannot bind to requested volume "{name}": {fault}'
+            self._tell(claim, "VolumeMismatch", message, now_s, warns=True)
+        else:
+            self._bind(volume, claim)
+
+    def _sync_bound(self, claim: Object, now_s: float) -> None:
+        """A bound claim stays so, or has lost its volume for good."""
+        name = claim["spec"].get("volumeName")
+        volume = self._index.get(VOLUME, name) if name else None
+        if not name:
+            fault = ("ClaimLost", "Bound claim has lost reference to PersistentVolume. Data on the volume is lost!")
+        elif volume is None:
+            fault = ("ClaimLost", "Bound claim has lost its PersistentVolume. Data on the volume is lost!")
+        elif claim_ref_key(volume) and not is_bound_to(volume, claim):
+            why = "Two claims are bound to the same volume, this one is bound incorrectly"
+            fault = ("ClaimMisbound", why)
+        else:
+            self._bind(volume, claim)
+            return
+        self._set_phase(CLAIM, claim, "Lost")
+        self._tell(claim, *fault, now_s, warns=True)
+
+    def _bind(self, volume: Object, claim: Object) -> None:
+        """Bind both to each other, first the volume: whoever stops in between can go on from there."""
+        volume = self._client.update(VOLUME, _bound_volume(volume, claim))
+        self._set_phase(VOLUME, volume, "Bound")
+        claim = self._client.update(CLAIM, _bound_claim(claim, volume))
+        spec = volume["spec"]
+        status = {
+            **(claim.get("status") or {}),
+            "phase": "Bound",
+            "accessModes": spec.get("accessModes") or [],
+            "capacity": spec.get("capacity") or {},
+        }
+        self._client.update_status(CLAIM, {**claim, "status": status})
+
+    # --- volumes ---------------------------------------------------------------------------------------------
+
+    def _sync_volume(self, volume: Object, now_s: float) -> None:
+        reference = volume["spec"].get("claimRef") or {}
+        claim = self._index.get(CLAIM, claim_ref_key(volume)) if reference else None
+        if not reference.get("uid"):  # free, or promised to a claim that has yet to come
+            self._set_phase(VOLUME, volume, "Available")
+        elif claim is None or uid_of(claim) != reference["uid"]:
+            self._release(volume, now_s)
+        elif claim["spec"].get("volumeName") == volume["metadata"]["name"]:
+            self._set_phase(VOLUME, volume, "Bound")
+        elif claim["spec"].get("volumeName"):  # the claim has another one
+            self._set_free(volume, now_s)
+
+    def _set_free(self, volume: Object, now_s: float) -> None:
+        """Take back a promise to a claim that is bound to another volume."""
+        annotations = annotations_of(volume)
+        if PROVISIONED_BY in annotations and _policy(volume) == "Delete":
+            self._release(volume, now_s)
+            return
+        spec = dict(volume["spec"])
+        if BOUND_BY_CONTROLLER in annotations:
+            del spec["claimRef"]
+            kept = {name: value for name, value in annotations.items() if name != BOUND_BY_CONTROLLER}
+            volume = with_metadata(volume, annotations=kept)
+        else:  # somebody promised it by name; that stays
+            spec["claimRef"] = {name: value for name, value in spec["claimRef"].items() if name != "uid"}
+        volume = self._client.update(VOLUME, {**volume, "spec": spec})
+        self._set_phase(VOLUME, volume, "Available")
+
+    def _release(self, volume: Object, now_s: float) -> None:
+        """The claim is gone: a volume made for it is its provisioner's to delete, another waits for a person."""
+        if (volume.get("status") or {}).get("phase") == "Failed":
+            return
+        volume = self._set_phase(VOLUME, volume, "Released")
+        if _policy(volume) != "Delete" or PROVISIONED_BY in annotations_of(volume) or is_being_deleted(volume):
+            return
+        name = volume["metadata"]["name"]
+        message = f'error getting deleter volume plugin for volume "{name}": no deletable volume plugin matched'
+        self._set_phase(VOLUME, volume, "Failed", message)
+        self._client.events.warning(COMPONENT, VOLUME, volume, "VolumeFailedDelete", message, now_s)
+
+    # --- writing ---------------------------------------------------------------------------------------------
+
+    def _set_phase(self, kind: str, obj: Object, phase: str, message: str = "") -> Object:
+        before = obj.get("status") or {}
+        status = {**before, "phase": phase} | ({"message": message} if message else {})
+        return obj if status == before else self._client.update_status(kind, {**obj, "status": status})
+
+    def _tell(self, claim: Object, reason: str, message: str, now_s: float, *, warns: bool = False) -> None:
+        if self._told.get(uid_of(claim)) == message:
+            return
+        self._told[uid_of(claim)] = message
+        say = self._client.events.warning if warns else self._client.events.normal
+        say(COMPONENT, CLAIM, claim, reason, message, now_s)
+
+
+def _policy(volume: Object) -> str:
+    return volume["spec"].get("persistentVolumeReclaimPolicy") or "Retain"
+
+
+def _bound_volume(volume: Object, claim: Object) -> Object:
+    """The volume with a full reference to the claim; marked where it was not promised before."""
+    metadata = claim["metadata"]
+    known = volume["spec"].get("claimRef") or {}
+    if is_bound_to(volume, claim) and known.get("uid"):
+        return volume
+    reference = {
+        **known,
+        "kind": CLAIM,
+        "apiVersion": "v1",
+        "namespace": metadata["namespace"],
+        "name": metadata["name"],
+        "uid": uid_of(claim),
+        "resourceVersion": metadata["resourceVersion"],
+    }
+    if not is_bound_to(volume, claim):
+        volume = with_metadata(volume, annotations={**annotations_of(volume), BOUND_BY_CONTROLLER: "yes"})
+    return {**volume, "spec": {**volume["spec"], "claimRef": reference}}
+
+
+def _bound_claim(claim: Object, volume: Object) -> Object:
+    """The claim with its volume's name and the mark that binding is complete."""
+    annotations = {**annotations_of(claim), BIND_COMPLETED: "yes"}
+    name = volume["metadata"]["name"]
+    if claim["spec"].get("volumeName") != name:
+        annotations[BOUND_BY_CONTROLLER] = "yes"
+    return {**with_metadata(claim, annotations=annotations), "spec": {**claim["spec"], "volumeName": name}}

@@ -1,0 +1,1 @@
+"""The controllers that make pods: Deployments, ReplicaSets, StatefulSets, Jobs."""

@@ -1,0 +1,88 @@
+"""The revisions of a StatefulSet's template: ControllerRevisions, which `kubectl rollout` reads and goes back to.
+
+In go StatefulSets as JSON, out come the present revision and the templates of earlier ones. Called by the
+StatefulSet controller. Upstream: pkg/controller/history.
+"""
+
+from berth_cluster.apimachinery.meta import (
+    Object,
+    controller_reference,
+    int_of,
+    new_controller_reference,
+    owner_references,
+    uid_of,
+    with_metadata,
+)
+from berth_cluster.controllers.client import Client
+from berth_cluster.controllers.workloads.rollout import same_template, template_hash
+
+KIND = "ControllerRevision"
+HASH_LABEL = "controller.kubernetes.io/hash"
+
+
+class RevisionHistory:
+    """Reads and writes ControllerRevisions."""
+
+    __slots__ = ("_client", "_index")
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._index = client.index
+
+    def of(self, stateful_set: Object) -> list[Object]:
+        """All revisions of a set, the oldest first."""
+        found = self._index.controlled(uid_of(stateful_set), KIND)
+        return sorted(found, key=lambda one: (int_of(one, "revision"), str(one["metadata"]["name"])))
+
+    def ensure(self, stateful_set: Object) -> Object:
+        """The revision of the present template: found, made the newest again, or created."""
+        known = self.of(stateful_set)
+        newest = int_of(known[-1], "revision") if known else 0
+        template = stateful_set["spec"]["template"]
+        same = [one for one in known if same_template(template_of(one), template)]
+        if not same:
+            return self._create(stateful_set, newest + 1)
+        if int_of(same[-1], "revision") == newest:
+            return same[-1]
+        return self._client.update(KIND, {**same[-1], "revision": newest + 1})
+
+    def truncate(self, stateful_set: Object, in_use: set[str]) -> None:
+        """Delete the oldest revisions that no pod has, beyond `revisionHistoryLimit`."""
+        idle = [one for one in self.of(stateful_set) if one["metadata"]["name"] not in in_use]
+        surplus = len(idle) - int_of(stateful_set["spec"], "revisionHistoryLimit", 10)
+        for one in idle[: max(0, surplus)]:
+            self._client.delete(KIND, one)
+
+    def _create(self, stateful_set: Object, number: int) -> Object:
+        template = stateful_set["spec"]["template"]
+        collisions = int_of(stateful_set.get("status") or {}, "collisionCount")
+        digest = template_hash(template, collisions)
+        name = f"{stateful_set['metadata']['name']}-{digest}"
+        namespace = stateful_set["metadata"]["namespace"]
+        owner = new_controller_reference(stateful_set, "apps/v1", "StatefulSet")
+        known = self._index.get(KIND, f"{namespace}/{name}")
+        if known is not None and controller_reference(known) is None:  # an earlier set's, of the same name
+            owners = [*owner_references(known), owner]
+            return self._client.update(KIND, with_metadata(known, ownerReferences=owners))
+        labels = (template.get("metadata") or {}).get("labels") or {}
+        return self._client.create(
+            KIND,
+            {
+                "apiVersion": "apps/v1",
+                "kind": KIND,
+                "metadata": {
+                    "name": name,
+                    "namespace": namespace,
+                    "labels": {**labels, HASH_LABEL: digest},
+                    "ownerReferences": [owner],
+                },
+                "data": {"spec": {"template": {**template, "$patch": "replace"}}},
+                "revision": number,
+            },
+        )
+
+
+def template_of(revision: Object) -> Object:
+    """The pod template that a revision holds."""
+    template = ((revision.get("data") or {}).get("spec") or {}).get("template") or {}
+    return {name: value for name, value in template.items() if name != "$patch"}

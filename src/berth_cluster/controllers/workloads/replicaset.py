@@ -1,0 +1,287 @@
+"""The ReplicaSet controller: keeps as many pods as asked for, and says in the status how many there are.
+
+Driven by changes of ReplicaSets and their pods; creates and deletes pods, adopts loose ones that match the
+selector, lets go of those that no longer do. Upstream: pkg/controller/replicaset. No expectations are kept,
+since the index is never behind (see `index`).
+"""
+
+from typing import NamedTuple
+
+from berth.api.selectors import Selector
+from berth_cluster.apimachinery.errors import StoreError
+from berth_cluster.apimachinery.meta import (
+    Object,
+    controller_reference,
+    format_time,
+    int_of,
+    is_being_deleted,
+    key_of,
+    labels_of,
+    new_controller_reference,
+    owner_references,
+    uid_of,
+    with_metadata,
+)
+from berth_cluster.apimachinery.selection import selector_of
+from berth_cluster.controllers.client import Client
+from berth_cluster.controllers.controller import KeyedController
+from berth_cluster.controllers.index import ObjectChange
+from berth_cluster.controllers.pods import is_active, pod_from_template, pods_to_delete, ready_since
+
+COMPONENT = "replicaset-controller"
+KIND = "ReplicaSet"
+BURST = 500
+
+
+class _Facts(NamedTuple):
+    """What one pod counts for."""
+
+    active: bool
+    ready: bool
+    labelled: bool
+
+
+_NOTHING = _Facts(False, False, False)
+
+
+class ReplicaCounts:
+    """The counts of one ReplicaSet, as long as its spec stays the same."""
+
+    __slots__ = ("_facts", "_selector", "_template_labels", "active", "generation", "labelled", "mismatched", "ready")
+
+    def __init__(self, replica_set: Object) -> None:
+        self.generation = int_of(replica_set["metadata"], "generation")
+        self.active = 0
+        self.ready = 0
+        self.labelled = 0
+        self.mismatched: dict[str, None] = {}
+        """Keys of own pods that the selector no longer matches."""
+        self._facts: dict[str, _Facts] = {}
+        self._selector: Selector = selector_of(replica_set)
+        template = replica_set["spec"]["template"].get("metadata") or {}
+        self._template_labels: dict[str, str] = template.get("labels") or {}
+
+    def put(self, key: str, pod: Object) -> None:
+        """Count a pod as it is now."""
+        labels = labels_of(pod)
+        if self._selector.matches(labels):
+            self.mismatched.pop(key, None)
+            active = is_active(pod)
+            ready = active and ready_since(pod) is not None
+            self._count(key, _Facts(active, ready, active and self._template_labels.items() <= labels.items()))
+        else:
+            self.mismatched[key] = None
+            self._count(key, _NOTHING)
+
+    def drop(self, key: str) -> None:
+        """A pod is gone, or belongs to somebody else."""
+        self.mismatched.pop(key, None)
+        self._count(key, _NOTHING)
+        self._facts.pop(key, None)
+
+    def _count(self, key: str, facts: _Facts) -> None:
+        before = self._facts.get(key, _NOTHING)
+        self.active += facts.active - before.active
+        self.ready += facts.ready - before.ready
+        self.labelled += facts.labelled - before.labelled
+        self._facts[key] = facts
+
+
+class ReplicaSetController(KeyedController):
+    """Pods for ReplicaSets."""
+
+    __slots__ = ("_adopters", "_client", "_counts", "_index")
+
+    name = COMPONENT
+
+    def __init__(self, client: Client) -> None:
+        super().__init__()
+        self._client = client
+        self._index = client.index
+        self._counts: dict[str, ReplicaCounts] = {}  # by uid of the ReplicaSet
+        self._adopters: set[str] = set()  # keys of ReplicaSets for which there may be loose pods
+
+    # --- changes ---------------------------------------------------------------------------------------------
+
+    def handle(self, change: ObjectChange) -> None:
+        """Look at a changed ReplicaSet, at a changed pod's owner, and at those who might adopt a loose pod."""
+        if change.kind == KIND:
+            if change.type == "DELETED":
+                self._counts.pop(uid_of(change.obj), None)
+            else:
+                self.queue.add(key_of(change.obj))
+        elif change.kind == "Pod":
+            self._handle_pod(change)
+
+    def _handle_pod(self, change: ObjectChange) -> None:
+        owner = controller_reference(change.obj)
+        before = controller_reference(change.old) if change.old is not None else None
+        if before is not None and (owner is None or before["uid"] != owner["uid"]):
+            self._tell_owner(before, change.obj, gone=True)
+        if owner is not None:
+            self._tell_owner(owner, change.obj, gone=change.type == "DELETED")
+        elif change.type != "DELETED" and may_be_adopted_now(change):
+            self._wake_adopters(change.obj)
+
+    def _tell_owner(self, owner: Object, pod: Object, *, gone: bool) -> None:
+        if owner["kind"] != KIND:
+            return
+        counts = self._counts.get(owner["uid"])
+        if counts is not None and gone:
+            counts.drop(key_of(pod))
+        elif counts is not None:
+            counts.put(key_of(pod), pod)
+        self.queue.add(f"{pod['metadata']['namespace']}/{owner['name']}")
+
+    def _wake_adopters(self, pod: Object) -> None:
+        namespace = pod["metadata"]["namespace"]
+        for replica_set in self._index.in_namespace(KIND, namespace):
+            if selector_of(replica_set).matches(labels_of(pod)):
+                self._adopters.add(key_of(replica_set))
+                self.queue.add(key_of(replica_set))
+
+    # --- one ReplicaSet --------------------------------------------------------------------------------------
+
+    def sync(self, key: str, now_s: float) -> None:
+        """Bring one ReplicaSet's pods and status up to date."""
+        replica_set = self._index.get(KIND, key)
+        if replica_set is None:
+            return
+        failure: StoreError | None = None
+        counts = self._counts_of(replica_set)
+        if not is_being_deleted(replica_set):
+            self._claim_pods(replica_set, counts)
+            try:
+                self._scale(replica_set, counts, now_s)
+            except StoreError as error:
+                failure = error
+        self._write_status(replica_set, counts, failure, now_s)
+        if failure is not None:
+            raise failure
+
+    def _counts_of(self, replica_set: Object) -> ReplicaCounts:
+        """The counts of a ReplicaSet, counted anew when it or its spec is new."""
+        uid = uid_of(replica_set)
+        counts = self._counts.get(uid)
+        if counts is None or counts.generation != int_of(replica_set["metadata"], "generation"):
+            counts = self._counts[uid] = ReplicaCounts(replica_set)
+            for pod in self._index.controlled(uid, "Pod"):
+                counts.put(key_of(pod), pod)
+            self._adopters.add(key_of(replica_set))
+        return counts
+
+    def _claim_pods(self, replica_set: Object, counts: ReplicaCounts) -> None:
+        """Release own pods that the selector no longer matches, adopt loose ones that it does."""
+        for pod_key in list(counts.mismatched):
+            pod = self._index.get("Pod", pod_key)
+            if pod is not None:
+                kept = [ref for ref in owner_references(pod) if ref["uid"] != uid_of(replica_set)]
+                self._client.update("Pod", with_metadata(pod, ownerReferences=kept))
+        if key_of(replica_set) in self._adopters:
+            self._adopters.discard(key_of(replica_set))
+            self._adopt(replica_set)
+
+    def _adopt(self, replica_set: Object) -> None:
+        selector = selector_of(replica_set)
+        reference = new_controller_reference(replica_set, "apps/v1", KIND)
+        for pod in self._index.orphans("Pod", replica_set["metadata"]["namespace"]):
+            if is_active(pod) and selector.matches(labels_of(pod)):
+                owners = [*owner_references(pod), reference]
+                self._client.update("Pod", with_metadata(pod, ownerReferences=owners))
+
+    def _scale(self, replica_set: Object, counts: ReplicaCounts, now_s: float) -> None:
+        missing = int_of(replica_set["spec"], "replicas", 1) - counts.active
+        if missing > 0:
+            self._create_pods(replica_set, min(missing, BURST), now_s)
+        elif missing < 0:
+            self._delete_pods(replica_set, min(-missing, BURST), now_s)
+        if abs(missing) > BURST:
+            self.queue.add(key_of(replica_set))
+
+    def _delete_pods(self, replica_set: Object, count: int, now_s: float) -> None:
+        active = [pod for pod in self._index.controlled(uid_of(replica_set), "Pod") if is_active(pod)]
+        for pod in pods_to_delete(active, self._related_pods(replica_set), count):
+            self._client.delete("Pod", pod)
+            message = f"Deleted pod: {pod['metadata']['name']}"
+            self._client.events.normal(COMPONENT, KIND, replica_set, "SuccessfulDelete", message, now_s)
+
+    def _create_pods(self, replica_set: Object, count: int, now_s: float) -> None:
+        pod = pod_from_template(replica_set, "apps/v1", KIND, replica_set["spec"]["template"])
+        for _ in range(count):
+            try:
+                created = self._client.create("Pod", pod)
+            except StoreError as error:
+                message = f"Error creating: {error}"
+                self._client.events.warning(COMPONENT, KIND, replica_set, "FailedCreate", message, now_s)
+                raise
+            message = f"Created pod: {created['metadata']['name']}"
+            self._client.events.normal(COMPONENT, KIND, replica_set, "SuccessfulCreate", message, now_s)
+
+    def _related_pods(self, replica_set: Object) -> list[Object]:
+        """Pods of all ReplicaSets with the same owner (a Deployment's old and new ones)."""
+        reference = controller_reference(replica_set)
+        if reference is None:
+            return self._index.controlled(uid_of(replica_set), "Pod")
+        siblings = self._index.controlled(reference["uid"], KIND)
+        return [pod for sibling in siblings for pod in self._index.controlled(uid_of(sibling), "Pod")]
+
+    def _write_status(
+        self, replica_set: Object, counts: ReplicaCounts, failure: StoreError | None, now_s: float
+    ) -> None:
+        available = counts.ready
+        if int_of(replica_set["spec"], "minReadySeconds"):
+            available = self._count_available(replica_set, now_s)
+        status = replica_set_status(replica_set, counts, available, failure, now_s)
+        if status != replica_set.get("status"):
+            self._client.update_status(KIND, {**replica_set, "status": status})
+
+    def _count_available(self, replica_set: Object, now_s: float) -> int:
+        """Pods that have been ready for `minReadySeconds`; comes back when the next one will have been."""
+        min_ready_s = int_of(replica_set["spec"], "minReadySeconds")
+        pods = self._index.controlled(uid_of(replica_set), "Pod")
+        since = [ready_s for pod in pods if is_active(pod) and (ready_s := ready_since(pod)) is not None]
+        waiting = [ready_s + min_ready_s for ready_s in since if ready_s + min_ready_s > now_s]
+        if waiting:
+            self.queue.add_at(key_of(replica_set), min(waiting))
+        return len(since) - len(waiting)
+
+
+def may_be_adopted_now(change: ObjectChange) -> bool:
+    """A pod without a controller came up, or lost its controller, or got other labels."""
+    if controller_reference(change.obj) is not None or not labels_of(change.obj):
+        return False
+    old = change.old
+    return old is None or controller_reference(old) is not None or labels_of(old) != labels_of(change.obj)
+
+
+def replica_set_status(
+    replica_set: Object, counts: ReplicaCounts, available: int, failure: StoreError | None, now_s: float
+) -> Object:
+    """The status for these counts."""
+    optional = {
+        "fullyLabeledReplicas": counts.labelled,
+        "readyReplicas": counts.ready,
+        "availableReplicas": available,
+    }
+    status: Object = {"replicas": counts.active} | {name: count for name, count in optional.items() if count}
+    status["observedGeneration"] = int_of(replica_set["metadata"], "generation")
+    conditions = _failure_conditions(replica_set, failure, now_s)
+    if conditions:
+        status["conditions"] = conditions
+    return status
+
+
+def _failure_conditions(replica_set: Object, failure: StoreError | None, now_s: float) -> list[Object]:
+    known = (replica_set.get("status") or {}).get("conditions") or []
+    if failure is None:
+        return [condition for condition in known if condition["type"] != "ReplicaFailure"]
+    if any(condition["type"] == "ReplicaFailure" for condition in known):
+        return known  # the message may name another pod each time; that is no news
+    condition = {
+        "type": "ReplicaFailure",
+        "status": "True",
+        "lastTransitionTime": format_time(now_s),
+        "reason": "FailedCreate",
+        "message": str(failure),
+    }
+    return [*known, condition]

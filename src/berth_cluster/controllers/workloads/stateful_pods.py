@@ -1,0 +1,182 @@
+"""What a StatefulSet's pods and claims are called and look like, and how its replicas stand.
+
+Pure functions over StatefulSets and pods as JSON. Called by the StatefulSet controller. Upstream:
+pkg/controller/statefulset/stateful_set_utils, v1.36.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from berth_cluster.apimachinery.meta import (
+    Object,
+    int_of,
+    is_being_deleted,
+    labels_of,
+    new_controller_reference,
+)
+from berth_cluster.controllers.pods import phase_of, pod_from_template, ready_since
+
+KIND = "StatefulSet"
+API_VERSION = "apps/v1"
+POD_NAME_LABEL = "statefulset.kubernetes.io/pod-name"
+POD_INDEX_LABEL = "apps.kubernetes.io/pod-index"
+REVISION_LABEL = "controller-revision-hash"
+
+
+class Replicas(NamedTuple):
+    """A StatefulSet's pods: those it wants by ordinal (None: not there), and those it does not, highest first."""
+
+    wanted: dict[int, Object | None]
+    condemned: list[Object]
+
+    def all(self) -> list[Object]:
+        """All pods there are."""
+        return [*(pod for pod in self.wanted.values() if pod is not None), *self.condemned]
+
+
+def ordinal_of(stateful_set: Object, pod: Object) -> int | None:
+    """The number in the pod's name; None for a pod that is not called like one of the set's."""
+    parent, dash, text = pod["metadata"]["name"].rpartition("-")
+    is_own = bool(dash) and parent == stateful_set["metadata"]["name"] and text.isdecimal()
+    return int(text) if is_own and text == str(int(text)) else None
+
+
+def sort_out(stateful_set: Object, pods: Iterable[Object]) -> Replicas:
+    """The pods by ordinal, wanted and not."""
+    first = int_of(stateful_set["spec"].get("ordinals") or {}, "start")
+    count = int_of(stateful_set["spec"], "replicas", 1)
+    wanted: dict[int, Object | None] = dict.fromkeys(range(first, first + count))
+    condemned: dict[int, Object] = {}
+    for pod in pods:
+        ordinal = ordinal_of(stateful_set, pod)
+        if ordinal is None:
+            continue
+        if ordinal in wanted:
+            wanted[ordinal] = pod
+        else:
+            condemned[ordinal] = pod
+    return Replicas(wanted, [condemned[ordinal] for ordinal in sorted(condemned, reverse=True)])
+
+
+def is_ordered(stateful_set: Object) -> bool:
+    """One pod after the other, which is the default."""
+    return bool(stateful_set["spec"].get("podManagementPolicy") != "Parallel")
+
+
+def is_ready(pod: Object) -> bool:
+    """The pod runs and is ready."""
+    return phase_of(pod) == "Running" and ready_since(pod) is not None
+
+
+def available_at(stateful_set: Object, pod: Object) -> float:
+    """When the pod has been, or will have been, ready for `minReadySeconds`; never while it is not ready."""
+    since_s = ready_since(pod) if phase_of(pod) == "Running" else None
+    if since_s is None:
+        return float("inf")
+    wait_s = int_of(stateful_set["spec"], "minReadySeconds")
+    return since_s + wait_s if wait_s else 0.0
+
+
+def is_healthy(stateful_set: Object, pod: Object, now_s: float) -> bool:
+    """The pod is available and there to stay."""
+    return available_at(stateful_set, pod) <= now_s and not is_being_deleted(pod)
+
+
+def partition_of(stateful_set: Object) -> int:
+    """Pods of a lower number stay at the old revision."""
+    rolling = (stateful_set["spec"].get("updateStrategy") or {}).get("rollingUpdate") or {}
+    return int_of(rolling, "partition")
+
+
+def revision_of(pod: Object) -> str:
+    """The revision the pod was made from."""
+    return labels_of(pod).get(REVISION_LABEL, "")
+
+
+def new_pod(stateful_set: Object, ordinal: int, revision: str, template: Object) -> Object:
+    """The pod of that number, with a name that lasts and its claims as volumes."""
+    pod = pod_from_template(stateful_set, API_VERSION, KIND, template)
+    metadata = pod["metadata"]
+    del metadata["generateName"]
+    name = metadata["name"] = f"{stateful_set['metadata']['name']}-{ordinal}"
+    own = {POD_NAME_LABEL: name, POD_INDEX_LABEL: str(ordinal), REVISION_LABEL: revision}
+    metadata["labels"] = {**metadata.get("labels", {}), **own}
+    spec = pod["spec"] = {**pod["spec"], "hostname": name}
+    if stateful_set["spec"].get("serviceName"):
+        spec["subdomain"] = stateful_set["spec"]["serviceName"]
+    volumes = {volume.get("name", ""): volume for volume in spec.get("volumes") or []}
+    for claim_template in claim_templates(stateful_set):
+        volume_name = claim_template["metadata"]["name"]
+        claim_name = f"{volume_name}-{name}"
+        volumes[volume_name] = {"name": volume_name, "persistentVolumeClaim": {"claimName": claim_name}}
+    if volumes:
+        spec["volumes"] = list(volumes.values())
+    return pod
+
+
+def claim_templates(stateful_set: Object) -> list[Object]:
+    """The set's volumeClaimTemplates."""
+    return stateful_set["spec"].get("volumeClaimTemplates") or []
+
+
+def claim_names(stateful_set: Object, pod_name: str) -> list[str]:
+    """The names of a pod's claims."""
+    return [f"{template['metadata']['name']}-{pod_name}" for template in claim_templates(stateful_set)]
+
+
+def new_claims(stateful_set: Object, pod_name: str) -> Iterator[Object]:
+    """The claims of the pod of that name."""
+    selected = (stateful_set["spec"].get("selector") or {}).get("matchLabels") or {}
+    for template in claim_templates(stateful_set):
+        metadata = {
+            **template["metadata"],
+            "name": f"{template['metadata']['name']}-{pod_name}",
+            "namespace": stateful_set["metadata"]["namespace"],
+            "labels": {**(template["metadata"].get("labels") or {}), **selected},
+            "ownerReferences": claim_owners(stateful_set, None, []),
+        }
+        spec = template["spec"]
+        yield {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": spec}
+
+
+def claim_owners(stateful_set: Object, condemned: Object | None, before: list[Object]) -> list[Object]:
+    """A claim's owners by the set's retention policy: whoever takes the claim along when it is deleted.
+
+    `condemned` is the claim's pod if that is to go because of a scale-down; others' references stay.
+    """
+    policy = stateful_set["spec"].get("persistentVolumeClaimRetentionPolicy") or {}
+    kept = [one for one in before if one.get("kind") not in (KIND, "Pod")]
+    if condemned is not None and policy.get("whenScaled") == "Delete":
+        return [*kept, new_controller_reference(condemned, "v1", "Pod")]
+    if policy.get("whenDeleted") == "Delete":
+        return [*kept, new_controller_reference(stateful_set, API_VERSION, KIND)]
+    return kept
+
+
+def stateful_set_status(
+    stateful_set: Object, pods: Sequence[Object], revisions: tuple[str, str], now_s: float
+) -> Object:
+    """The status for these pods; `revisions` are the names of the present one and of the one to come."""
+    current, update = revisions
+    staying = [pod for pod in pods if not is_being_deleted(pod)]
+    before = stateful_set.get("status") or {}
+    status: Object = {
+        "observedGeneration": int_of(stateful_set["metadata"], "generation"),
+        "replicas": len(pods),
+        "readyReplicas": sum(is_ready(pod) for pod in pods),
+        "availableReplicas": sum(available_at(stateful_set, pod) <= now_s for pod in pods),
+        "currentReplicas": sum(revision_of(pod) == current for pod in staying),
+        "updatedReplicas": sum(revision_of(pod) == update for pod in staying),
+        "currentRevision": current,
+        "updateRevision": update,
+        "collisionCount": int_of(before, "collisionCount"),
+    }
+    is_rolling = (stateful_set["spec"].get("updateStrategy") or {}).get("type", "RollingUpdate") == "RollingUpdate"
+    if is_rolling and status["updatedReplicas"] == status["replicas"] == status["readyReplicas"]:
+        status |= {"currentReplicas": status["updatedReplicas"], "currentRevision": update}
+    optional = ("readyReplicas", "currentReplicas", "updatedReplicas")
+    return {name: count for name, count in status.items() if count or name not in optional} | _kept(before)
+
+
+def _kept(before: Object) -> Object:
+    return {"conditions": before["conditions"]} if before.get("conditions") else {}

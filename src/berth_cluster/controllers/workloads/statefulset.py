@@ -1,0 +1,274 @@
+"""The StatefulSet controller: pods with names that last, each with its claims, one after the other.
+
+Driven by changes of StatefulSets, their pods and claims. Each look does the next step: the lowest missing pod is
+made once those before it are there; surplus ones go from the highest down; then a rolling update replaces pods from
+the highest down by deleting them. With `podManagementPolicy: Parallel` nobody waits when the set is scaled.
+Upstream: pkg/controller/statefulset, v1.36, without its gate MaxUnavailableStatefulSet.
+"""
+
+from typing import NamedTuple
+
+from berth_cluster.apimachinery.errors import StoreError
+from berth_cluster.apimachinery.meta import (
+    Object,
+    controller_reference,
+    int_of,
+    is_being_deleted,
+    key_of,
+    labels_of,
+    new_controller_reference,
+    owner_references,
+    uid_of,
+    with_metadata,
+)
+from berth_cluster.apimachinery.selection import selector_of
+from berth_cluster.controllers.client import Client
+from berth_cluster.controllers.controller import KeyedController
+from berth_cluster.controllers.index import ObjectChange
+from berth_cluster.controllers.pods import phase_of
+from berth_cluster.controllers.workloads.controller_revisions import RevisionHistory, template_of
+from berth_cluster.controllers.workloads.stateful_pods import (
+    API_VERSION,
+    KIND,
+    Replicas,
+    available_at,
+    claim_names,
+    claim_owners,
+    is_healthy,
+    is_ordered,
+    is_ready,
+    new_claims,
+    new_pod,
+    ordinal_of,
+    partition_of,
+    revision_of,
+    sort_out,
+    stateful_set_status,
+)
+
+COMPONENT = "statefulset-controller"
+CLAIM = "PersistentVolumeClaim"
+
+
+class Revisions(NamedTuple):
+    """The revision pods are at, and the one they are to be at."""
+
+    current: Object
+    update: Object
+
+    def for_ordinal(self, stateful_set: Object, ordinal: int) -> Object:
+        """The revision from which a missing pod is made."""
+        first = int_of(stateful_set["spec"].get("ordinals") or {}, "start")
+        return self.current if ordinal < first + partition_of(stateful_set) else self.update
+
+
+class StatefulSetController(KeyedController):
+    """Pods and claims for StatefulSets."""
+
+    __slots__ = ("_adopters", "_client", "_index", "_revisions")
+
+    name = COMPONENT
+
+    def __init__(self, client: Client) -> None:
+        super().__init__()
+        self._client = client
+        self._index = client.index
+        self._revisions = RevisionHistory(client)
+        self._adopters: set[str] = set()  # keys of sets for which there may be loose pods
+
+    # --- changes ---------------------------------------------------------------------------------------------
+
+    def handle(self, change: ObjectChange) -> None:
+        """Look at a changed StatefulSet, at a changed pod's owner, and at who might adopt a loose pod."""
+        if change.kind == KIND and change.type != "DELETED":
+            if change.old is None or _generation(change.old) != _generation(change.obj):
+                self._adopters.add(key_of(change.obj))
+            self.queue.add(key_of(change.obj))
+        elif change.kind == "Pod":
+            namespace, name = change.obj["metadata"]["namespace"], change.obj["metadata"]["name"]
+            for pod in filter(None, (change.old, change.obj)):
+                owner = controller_reference(pod)
+                if owner is not None and owner["kind"] == KIND:
+                    self.queue.add(f"{namespace}/{owner['name']}")
+            if controller_reference(change.obj) is None and change.type != "DELETED":
+                self._adopters.add(f"{namespace}/{name.rpartition('-')[0]}")
+                self.queue.add(f"{namespace}/{name.rpartition('-')[0]}")
+
+    # --- one StatefulSet -------------------------------------------------------------------------------------
+
+    def sync(self, key: str, now_s: float) -> None:
+        """Bring one set's pods and status forward."""
+        stateful_set = self._index.get(KIND, key)
+        if stateful_set is None:
+            self._adopters.discard(key)
+            return
+        revisions = self._find_revisions(stateful_set)
+        if not is_being_deleted(stateful_set):
+            self._claim_pods(stateful_set)
+            self._manage(stateful_set, revisions, now_s)
+        self._write_status(key, revisions, now_s)
+
+    def _find_revisions(self, stateful_set: Object) -> Revisions:
+        update = self._revisions.ensure(stateful_set)
+        name = (stateful_set.get("status") or {}).get("currentRevision")
+        known = {one["metadata"]["name"]: one for one in self._revisions.of(stateful_set)}
+        return Revisions(known.get(name, update), update)
+
+    def _claim_pods(self, stateful_set: Object) -> None:
+        """Let go of pods that the selector no longer matches, take on loose ones that it does."""
+        selector = selector_of(stateful_set)
+        for pod in self._index.controlled(uid_of(stateful_set), "Pod"):
+            if not selector.matches(labels_of(pod)):
+                kept = [one for one in owner_references(pod) if one["uid"] != uid_of(stateful_set)]
+                self._client.update("Pod", with_metadata(pod, ownerReferences=kept))
+        if key_of(stateful_set) not in self._adopters:
+            return
+        self._adopters.discard(key_of(stateful_set))
+        for pod in self._index.orphans("Pod", stateful_set["metadata"]["namespace"]):
+            is_own = ordinal_of(stateful_set, pod) is not None and selector.matches(labels_of(pod))
+            if is_own and not is_being_deleted(pod):
+                owners = [*owner_references(pod), new_controller_reference(stateful_set, API_VERSION, KIND)]
+                self._client.update("Pod", with_metadata(pod, ownerReferences=owners))
+
+    def _replicas(self, stateful_set: Object) -> Replicas:
+        return sort_out(stateful_set, self._index.controlled(uid_of(stateful_set), "Pod"))
+
+    def _manage(self, stateful_set: Object, revisions: Revisions, now_s: float) -> None:
+        replicas = self._replicas(stateful_set)
+        self._keep_claim_owners(stateful_set, replicas)
+        done = self._fill(stateful_set, replicas, revisions, now_s)
+        done = done and self._drain(stateful_set, replicas, now_s)
+        if done:
+            self._roll(stateful_set, revisions, now_s)
+
+    def _fill(self, stateful_set: Object, replicas: Replicas, revisions: Revisions, now_s: float) -> bool:
+        """Make missing pods, replace ended ones; False while an ordered set has to wait for one."""
+        ordered = is_ordered(stateful_set)
+        for ordinal, pod in replicas.wanted.items():
+            if pod is None:
+                self._create(stateful_set, ordinal, revisions.for_ordinal(stateful_set, ordinal), now_s)
+            elif phase_of(pod) in ("Failed", "Succeeded"):
+                self._replace(stateful_set, pod, now_s)
+            elif is_healthy(stateful_set, pod, now_s):
+                continue
+            elif phase_of(pod) == "Pending":
+                self._create_claims(stateful_set, pod["metadata"]["name"], now_s)
+            self._come_back(stateful_set, pod, now_s)
+            if ordered:
+                return False
+        return True
+
+    def _drain(self, stateful_set: Object, replicas: Replicas, now_s: float) -> bool:
+        """Delete surplus pods, the highest first; False while an ordered set has to wait for one.
+
+        Upstream lets an unhealthy pod of an ordered set go only when no lower one is unhealthy too.
+        """
+        ordered = is_ordered(stateful_set)
+        unhealthy = [pod for pod in replicas.condemned if not is_healthy(stateful_set, pod, now_s)]
+        for pod in replicas.condemned:
+            waits = ordered and pod in unhealthy and pod is not unhealthy[-1]
+            if not is_being_deleted(pod) and not waits:
+                self._delete(stateful_set, pod, now_s)
+            if ordered:
+                return False
+        return True
+
+    def _roll(self, stateful_set: Object, revisions: Revisions, now_s: float) -> None:
+        """Delete the highest pod of another revision, if all above it are well."""
+        strategy = stateful_set["spec"].get("updateStrategy") or {}
+        if strategy.get("type") == "OnDelete":
+            return
+        wanted = self._replicas(stateful_set).wanted
+        first = int_of(stateful_set["spec"].get("ordinals") or {}, "start")
+        for ordinal in sorted(wanted, reverse=True):
+            pod = wanted[ordinal]
+            if ordinal < first + partition_of(stateful_set):
+                return
+            if pod is not None and revision_of(pod) != revisions.update["metadata"]["name"]:
+                if not is_being_deleted(pod):
+                    self._delete(stateful_set, pod, now_s)
+                return
+            if pod is None or not is_healthy(stateful_set, pod, now_s):
+                return
+
+    def _come_back(self, stateful_set: Object, pod: Object | None, now_s: float) -> None:
+        """A pod that is ready will be available with time alone."""
+        if pod is not None and is_ready(pod) and available_at(stateful_set, pod) > now_s:
+            self.queue.add_at(key_of(stateful_set), available_at(stateful_set, pod))
+
+    # --- pods and claims -------------------------------------------------------------------------------------
+
+    def _create(self, stateful_set: Object, ordinal: int, revision: Object, now_s: float) -> None:
+        name = f"{stateful_set['metadata']['name']}-{ordinal}"
+        self._create_claims(stateful_set, name, now_s)
+        pod = new_pod(stateful_set, ordinal, revision["metadata"]["name"], template_of(revision))
+        self._say_made(stateful_set, "Pod", pod, f"Pod {name}", now_s)
+
+    def _create_claims(self, stateful_set: Object, pod_name: str, now_s: float) -> None:
+        for claim in new_claims(stateful_set, pod_name):
+            if self._index.get(CLAIM, key_of(claim)) is None:
+                self._say_made(stateful_set, CLAIM, claim, f"Claim {claim['metadata']['name']} Pod {pod_name}", now_s)
+
+    def _say_made(self, stateful_set: Object, kind: str, obj: Object, what: str, now_s: float) -> None:
+        what = f"create {what} in StatefulSet {stateful_set['metadata']['name']}"
+        try:
+            self._client.create(kind, obj)
+        except StoreError as error:
+            message = f"{what} failed error: {error}"
+            self._client.events.warning(COMPONENT, KIND, stateful_set, "FailedCreate", message, now_s)
+            raise
+        word = "successful" if kind == "Pod" else "success"
+        self._client.events.normal(COMPONENT, KIND, stateful_set, "SuccessfulCreate", f"{what} {word}", now_s)
+
+    def _delete(self, stateful_set: Object, pod: Object, now_s: float) -> None:
+        self._client.delete("Pod", pod)
+        name = stateful_set["metadata"]["name"]
+        message = f"delete Pod {pod['metadata']['name']} in StatefulSet {name} successful"
+        self._client.events.normal(COMPONENT, KIND, stateful_set, "SuccessfulDelete", message, now_s)
+
+    def _replace(self, stateful_set: Object, pod: Object, now_s: float) -> None:
+        """A pod that has ended goes, and comes again under its name."""
+        if is_being_deleted(pod):
+            return
+        metadata = stateful_set["metadata"]
+        failed = phase_of(pod) == "Failed"
+        say = self._client.events.warning if failed else self._client.events.normal
+        reason, word = ("RecreatingFailedPod", "failed") if failed else ("RecreatingTerminatedPod", "terminated")
+        message = (
+            f"StatefulSet {metadata['namespace']}/{metadata['name']} is recreating {word} Pod {pod['metadata']['name']}"
+        )
+        say(COMPONENT, KIND, stateful_set, reason, message, now_s)
+        self._client.delete("Pod", pod)
+
+    def _keep_claim_owners(self, stateful_set: Object, replicas: Replicas) -> None:
+        """Claims follow their pod or the set as the retention policy says, which may have changed."""
+        condemned = {uid_of(pod) for pod in replicas.condemned}
+        for pod in replicas.all():
+            for name in claim_names(stateful_set, pod["metadata"]["name"]):
+                claim = self._index.get(CLAIM, f"{pod['metadata']['namespace']}/{name}")
+                if claim is None:
+                    continue
+                before = owner_references(claim)
+                owners = claim_owners(stateful_set, pod if uid_of(pod) in condemned else None, before)
+                if owners != before:
+                    self._client.update(CLAIM, with_metadata(claim, ownerReferences=owners))
+
+    # --- status ----------------------------------------------------------------------------------------------
+
+    def _write_status(self, key: str, revisions: Revisions, now_s: float) -> None:
+        stateful_set = self._index.get(KIND, key)
+        if stateful_set is None:
+            return
+        pods = self._replicas(stateful_set).all()
+        names = revisions.current["metadata"]["name"], revisions.update["metadata"]["name"]
+        status = stateful_set_status(stateful_set, pods, names, now_s)
+        if status != stateful_set.get("status"):
+            stateful_set = self._client.update_status(KIND, {**stateful_set, "status": status})
+        for pod in pods:
+            self._come_back(stateful_set, pod, now_s)
+        in_use = {revision_of(pod) for pod in pods} | {status["currentRevision"], status["updateRevision"]}
+        self._revisions.truncate(stateful_set, in_use)
+
+
+def _generation(stateful_set: Object) -> int:
+    return int_of(stateful_set["metadata"], "generation")

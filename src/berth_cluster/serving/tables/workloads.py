@@ -1,0 +1,146 @@
+"""The tables of workloads."""
+
+from datetime import datetime
+
+from berth_cluster.apimachinery.meta import Object
+from berth_cluster.serving.tables import humanize
+from berth_cluster.serving.tables.columns import (
+    AGE,
+    NAME,
+    Column,
+    at,
+    containers_of,
+    number,
+    selector_at,
+    shown,
+    since,
+    text,
+)
+
+_TEMPLATE = "spec.template.spec"
+
+
+def deployment_columns() -> list[Column]:
+    """Deployments."""
+    return [
+        NAME,
+        shown("Ready", _ready),
+        number("Up-to-date", "status.updatedReplicas"),
+        number("Available", "status.availableReplicas"),
+        AGE,
+        *containers_of(_TEMPLATE),
+        selector_at("spec.selector"),
+    ]
+
+
+def replica_set_columns() -> list[Column]:
+    """ReplicaSets."""
+    return [*_replica_columns(), selector_at("spec.selector")]
+
+
+def replication_controller_columns() -> list[Column]:
+    """ReplicationControllers."""
+    return [*_replica_columns(), selector_at("spec.selector", is_map=True)]
+
+
+def _replica_columns() -> list[Column]:
+    return [
+        NAME,
+        number("Desired", "spec.replicas"),
+        number("Current", "status.replicas"),
+        number("Ready", "status.readyReplicas"),
+        AGE,
+        *containers_of(_TEMPLATE),
+    ]
+
+
+def stateful_set_columns() -> list[Column]:
+    """StatefulSets."""
+    return [NAME, shown("Ready", _ready), AGE, *containers_of(_TEMPLATE)]
+
+
+def daemon_set_columns() -> list[Column]:
+    """DaemonSets."""
+    node_selector = at("spec.template.spec.nodeSelector", None)
+    return [
+        NAME,
+        number("Desired", "status.desiredNumberScheduled"),
+        number("Current", "status.currentNumberScheduled"),
+        number("Ready", "status.numberReady"),
+        number("Up-to-date", "status.updatedNumberScheduled"),
+        number("Available", "status.numberAvailable"),
+        Column("Node Selector", lambda obj, now: humanize.labels(node_selector(obj, now))),
+        AGE,
+        *containers_of(_TEMPLATE),
+        selector_at("spec.selector"),
+    ]
+
+
+def job_columns() -> list[Column]:
+    """Jobs."""
+    return [
+        NAME,
+        shown("Status", _job_status),
+        shown("Completions", _completions),
+        Column("Duration", _job_duration),
+        AGE,
+        *containers_of(_TEMPLATE),
+        selector_at("spec.selector"),
+    ]
+
+
+def cron_job_columns() -> list[Column]:
+    """CronJobs."""
+    last = since("Last Schedule", "status.lastScheduleTime")
+    return [
+        NAME,
+        text("Schedule", "spec.schedule"),
+        text("Timezone", "spec.timeZone", humanize.NONE),
+        shown("Suspend", lambda obj: str(bool((obj.get("spec") or {}).get("suspend")))),
+        shown("Active", lambda obj: len((obj.get("status") or {}).get("active") or []), "integer"),
+        Column("Last Schedule", lambda obj, now: _unless_unknown(last.cell(obj, now))),
+        AGE,
+        *containers_of("spec.jobTemplate.spec.template.spec"),
+        selector_at("spec.jobTemplate.spec.selector"),
+    ]
+
+
+def _unless_unknown(cell: str) -> str:
+    return humanize.NONE if cell == humanize.UNKNOWN else cell
+
+
+def _ready(obj: Object) -> str:
+    spec, status = obj.get("spec") or {}, obj.get("status") or {}
+    return f"{status.get('readyReplicas', 0)}/{spec.get('replicas', 0)}"
+
+
+def _job_status(job: Object) -> str:
+    conditions = (job.get("status") or {}).get("conditions") or []
+    true = {one.get("type") for one in conditions if one.get("status") == "True"}
+    for kind, word in (("Complete", "Complete"), ("Failed", "Failed")):
+        if kind in true:
+            return word
+    if job["metadata"].get("deletionTimestamp"):
+        return "Terminating"
+    for kind in ("Suspended", "FailureTarget", "SuccessCriteriaMet"):
+        if kind in true:
+            return kind
+    return "Running"
+
+
+def _completions(job: Object) -> str:
+    spec, status = job.get("spec") or {}, job.get("status") or {}
+    succeeded, wanted = status.get("succeeded", 0), spec.get("completions")
+    if wanted is not None:
+        return f"{succeeded}/{wanted}"
+    parallelism = spec.get("parallelism") or 0
+    return f"{succeeded}/1 of {parallelism}" if parallelism > 1 else f"{succeeded}/1"
+
+
+def _job_duration(job: Object, now: datetime) -> str:
+    status = job.get("status") or {}
+    start = humanize.parse_time(status.get("startTime"))
+    if start is None:
+        return ""
+    end = humanize.parse_time(status.get("completionTime")) or now
+    return humanize.duration((end - start).total_seconds())

@@ -1,0 +1,166 @@
+"""The embedded cluster as an API server without sockets: the transport protocol straight over the store.
+
+Used by the simulator and by tests; the protocol itself (`Transport`) lives with the clients, and this class has
+its shape. Bodies go in and come out as JSON bytes, and refusals are `ApiError`, as over HTTP.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from typing import Any, TypeVar
+
+import msgspec
+
+from berth.api.errors import ApiError
+from berth.api.resources import Resource
+from berth_cluster.apimachinery.errors import StoreError
+from berth_cluster.apimachinery.meta import Object
+from berth_cluster.apimachinery.resource_types import PODS, ResourceType, resource_type
+from berth_cluster.serving import continuation
+from berth_cluster.serving.responses import encode, encoded_list, list_meta
+from berth_cluster.storage.store import Store
+
+Result = TypeVar("Result")
+
+
+class StoreTransport:
+    """One client of a store; safe to use beside the HTTP server in the same event loop."""
+
+    __slots__ = ("_store",)
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def list(
+        self,
+        resource: Resource,
+        *,
+        namespace: str = "",
+        label_selector: str = "",
+        field_selector: str = "",
+        limit: int = 0,
+        continue_token: str = "",
+        resource_version: str = "",
+    ) -> bytes:
+        """One page of a list."""
+
+        def page() -> bytes:
+            kind = resource_type(resource)
+            after = continuation.decode_token(continue_token) if continue_token else None
+            revision = after.revision if after else self._store.revision
+            entries = self._store.entries(kind, namespace, label_selector, field_selector, revision)
+            cut = continuation.cut(entries, revision, limit, after)
+            meta = list_meta(revision, cut.continue_token)
+            return encoded_list(kind, meta, (entry.encoded for entry in cut.entries))
+
+        return _call(page)
+
+    async def watch(
+        self,
+        resource: Resource,
+        *,
+        namespace: str = "",
+        label_selector: str = "",
+        field_selector: str = "",
+        resource_version: str,
+        allow_bookmarks: bool = True,
+        timeout_s: float,
+    ) -> AsyncIterator[bytes]:
+        """The changes after a version, one event an item, until the timeout; ends with a bookmark."""
+        kind = resource_type(resource)
+        watch = _call(lambda: self._store.watch(kind, namespace, label_selector, field_selector, resource_version))
+        wake = asyncio.Event()
+        watch.wake = wake.set
+        deadline = asyncio.get_running_loop().time() + timeout_s
+        try:
+            while True:
+                for event in watch.events():
+                    yield event.line
+                if watch.overflowed or not await _woken(wake, deadline):
+                    break
+            if allow_bookmarks and not watch.overflowed:
+                yield self._bookmark(kind)
+        finally:
+            watch.close()
+
+    async def get(self, resource: Resource, namespace: str, name: str) -> bytes:
+        """One object."""
+        return _call(lambda: self._store.shown_entry(resource_type(resource), namespace, name).encoded)
+
+    async def create(
+        self, resource: Resource, namespace: str, body: bytes, *, name: str = "", subresource: str = ""
+    ) -> bytes:
+        """A new object, or a POST to a pod's `binding` or `eviction`."""
+        obj = _decoded(body)
+        if not subresource:
+            return _call(lambda: encode(self._store.create(resource, namespace, obj)))
+        if resource_type(resource) is not PODS or subresource not in ("binding", "eviction"):
+            raise ApiError(404, "NotFound", f"{resource.plural} have no subresource {subresource!r} to create")
+        act = self._store.bind if subresource == "binding" else self._store.evict
+        _call(lambda: act(namespace, name, obj))
+        return encode({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201})
+
+    async def update(
+        self, resource: Resource, namespace: str, name: str, body: bytes, *, subresource: str = ""
+    ) -> bytes:
+        """The object after it was replaced."""
+        obj = _decoded(body)
+        return _call(lambda: encode(self._store.update(resource, namespace, name, obj, subresource)))
+
+    async def patch(
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        body: bytes,
+        content_type: str,
+        *,
+        subresource: str = "",
+    ) -> bytes:
+        """The object after the patch."""
+        patch = _decoded(body)
+        return _call(lambda: encode(self._store.patch(resource, namespace, name, patch, content_type, subresource)))
+
+    async def delete(self, resource: Resource, namespace: str, name: str, body: bytes = b"") -> bytes:
+        """The object as it went, or as it waits to go."""
+        options = _decoded(body) if body else None
+        return _call(lambda: encode(self._store.delete(resource, namespace, name, options)))
+
+    async def bind(self, namespace: str, name: str, body: bytes) -> None:
+        """Assign a pod to a node."""
+        binding = _decoded(body)
+        _call(lambda: self._store.bind(namespace, name, binding))
+
+    async def close(self) -> None:
+        """Nothing to give back."""
+
+    def _bookmark(self, kind: ResourceType) -> bytes:
+        meta = {"resourceVersion": str(self._store.revision), "creationTimestamp": None}
+        obj: Object = {"kind": kind.kind, "apiVersion": kind.api_version, "metadata": meta}
+        return encode({"type": "BOOKMARK", "object": obj})
+
+
+async def _woken(wake: asyncio.Event, deadline: float) -> bool:
+    """Wait for the next event; False at the deadline."""
+    try:
+        async with asyncio.timeout_at(deadline):
+            await wake.wait()
+    except TimeoutError:
+        return False
+    wake.clear()
+    return True
+
+
+def _decoded(body: bytes) -> Any:
+    try:
+        return msgspec.json.decode(body)
+    except msgspec.DecodeError as error:
+        raise ApiError(400, "BadRequest", f"the body cannot be read as JSON: {error}") from None
+
+
+def _call(act: Callable[[], Result]) -> Result:
+    """Carry out one request, with refusals in the transport's own kind of error."""
+    try:
+        return act()
+    except StoreError as error:
+        retry_after_s = error.details.get("retryAfterSeconds")
+        raise ApiError(error.status_code, error.reason, error.message, retry_after_s) from None

@@ -1,0 +1,1 @@
+"""The object store, and what the API server does to objects that are written: binding, deletion, eviction, events."""

@@ -1,0 +1,46 @@
+"""Events in their two shapes: `v1`, in which they are stored, and `events.k8s.io/v1`.
+
+The scheduler writes the new shape, kubectl reads the old one; both show the same objects.
+"""
+
+from types import MappingProxyType
+
+from berth_cluster.apimachinery.meta import Object
+from berth_cluster.storage.watch import Entry
+
+# new field -> old field, where only the name differs
+_RENAMED = MappingProxyType(
+    {
+        "regarding": "involvedObject",
+        "note": "message",
+        "deprecatedSource": "source",
+        "deprecatedFirstTimestamp": "firstTimestamp",
+        "deprecatedLastTimestamp": "lastTimestamp",
+        "deprecatedCount": "count",
+        "reportingController": "reportingComponent",
+    }
+)
+_BACK = MappingProxyType({old: new for new, old in _RENAMED.items()})
+_SAME = ("metadata", "reason", "type", "eventTime", "series", "action", "related", "reportingInstance")
+
+
+def from_new(event: Object) -> Object:
+    """The stored form of an events.k8s.io/v1 Event."""
+    stored: Object = {"apiVersion": "v1", "kind": "Event"}
+    for key, value in event.items():
+        if key in _SAME:
+            stored[key] = value
+        elif key in _RENAMED:
+            stored[_RENAMED[key]] = value
+    return stored
+
+
+def new_view(entry: Entry) -> Entry:
+    """A stored event as events.k8s.io/v1 shows it."""
+    event: Object = {"apiVersion": "events.k8s.io/v1", "kind": "Event"}
+    for key, value in entry.obj.items():
+        if key in _SAME:
+            event[key] = value
+        elif key in _BACK:
+            event[_BACK[key]] = value
+    return Entry(event, entry.revision)

@@ -1,0 +1,136 @@
+"""The `eviction` subresource of pods: a deletion that asks the pod's disruption budget first.
+
+Pure functions over pods and budgets; the store writes what they return, in the order budget, pod, deletion.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from berth.api.meta import LabelSelector
+from berth.api.selectors import SelectorError, compile_selector
+from berth_cluster.apimachinery.errors import StoreError, bad_request, forbidden
+from berth_cluster.apimachinery.meta import Object
+from berth_cluster.apimachinery.resource_types import PODS
+from berth_cluster.storage import metadata
+
+MAX_DISRUPTED_PODS = 2000
+RETRY_AFTER_S = 10
+
+
+def delete_options(pod: Object, name: str, body: Object) -> Object:
+    """The options with which an Eviction (`body`) deletes the pod called `name`; refused where they contradict it."""
+    about = (body.get("metadata") or {}).get("name", name)
+    if about != name:
+        raise bad_request(f"name in URL does not match name in Eviction object: {name} != {about}")
+    options = dict(body.get("deleteOptions") or {})
+    preconditions = options.get("preconditions") or {}
+    metadata.check_preconditions(PODS, pod["metadata"], preconditions)
+    # The resourceVersion has been compared here, before the condition DisruptionTarget gives the pod a newer one.
+    options["preconditions"] = {name: value for name, value in preconditions.items() if name != "resourceVersion"}
+    return options
+
+
+def disruption_target(pod: Object, now: str) -> Object:
+    """The pod with the condition that says why it goes, for those who decide whether its end counts as a failure."""
+    condition = {
+        "type": "DisruptionTarget",
+        "status": "True",
+        "lastTransitionTime": now,
+        "reason": "EvictionByEvictionAPI",
+        "message": "Eviction API: evicting",
+    }
+    status = pod.get("status") or {}
+    others = [known for known in status.get("conditions") or [] if known.get("type") != "DisruptionTarget"]
+    return {**pod, "status": {**status, "conditions": [*others, condition]}}
+
+
+def budget_to_spend(pod: Object, budgets: Iterable[Object]) -> Object | None:
+    """The budget of the pod's namespace that this eviction has to spend from; None when it needs none.
+
+    Refused with 429 when that budget allows no disruption now.
+    """
+    if _goes_anyway(pod):
+        return None
+    labels = pod["metadata"].get("labels") or {}
+    chosen = [budget for budget in budgets if _selects((budget.get("spec") or {}).get("selector"), labels)]
+    if not chosen:
+        return None
+    if len(chosen) > 1:
+        raise StoreError(
+            500,
+            "InternalError",
+            "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.",
+        )
+    budget = chosen[0]
+    if not _is_ready(pod) and _unhealthy_may_go(budget):
+        return None
+    _check(budget)
+    return budget
+
+
+def spent(budget: Object, pod_name: str, now: str) -> Object:
+    """The budget after one more disruption, with the pod noted as on its way out.
+
+    The disruption controller counts a noted pod as unhealthy until it is gone, so that no second eviction is allowed on
+    the strength of a pod that is already leaving.
+    """
+    status = dict(budget.get("status") or {})
+    status["disruptionsAllowed"] = status.get("disruptionsAllowed", 0) - 1
+    status["disruptedPods"] = {**(status.get("disruptedPods") or {}), pod_name: now}
+    return {**budget, "status": status}
+
+
+def _goes_anyway(pod: Object) -> bool:
+    """A pod that has ended, never ran, or is being deleted disrupts nobody."""
+    phase = (pod.get("status") or {}).get("phase")
+    return phase in ("Succeeded", "Failed", "Pending") or bool(pod["metadata"].get("deletionTimestamp"))
+
+
+def _selects(selector: Any, labels: dict[str, str]) -> bool:
+    if selector is None:
+        return False
+    try:
+        return compile_selector(msgspec.convert(selector, LabelSelector)).matches(labels)
+    except (SelectorError, msgspec.ValidationError):
+        return False
+
+
+def _is_ready(pod: Object) -> bool:
+    conditions = (pod.get("status") or {}).get("conditions") or []
+    return any(known.get("type") == "Ready" and known.get("status") == "True" for known in conditions)
+
+
+def _unhealthy_may_go(budget: Object) -> bool:
+    """Pods that are not ready may go always, or as long as the others keep the budget."""
+    if (budget.get("spec") or {}).get("unhealthyPodEvictionPolicy") == "AlwaysAllow":
+        return True
+    status = budget.get("status") or {}
+    desired = status.get("desiredHealthy", 0)
+    return bool(desired > 0 and status.get("currentHealthy", 0) >= desired)
+
+
+def _check(budget: Object) -> None:
+    meta, status = budget["metadata"], budget.get("status") or {}
+    name = meta["name"]
+    if status.get("observedGeneration", 0) < meta.get("generation", 0):
+        raise _too_many(f"The disruption budget {name} is still being processed by the server.")
+    allowed = status.get("disruptionsAllowed", 0)
+    if allowed < 0:
+        raise forbidden("poddisruptionbudgets", "policy", name, "pdb disruptions allowed is negative")
+    if len(status.get("disruptedPods") or {}) > MAX_DISRUPTED_PODS:
+        raise forbidden(
+            "poddisruptionbudgets", "policy", name, "DisruptedPods map too big - too many evictions not confirmed"
+        )
+    if allowed == 0:
+        needs, has = status.get("desiredHealthy", 0), status.get("currentHealthy", 0)
+        raise _too_many(f"The disruption budget {name} needs {needs} healthy pods and has {has} currently")
+
+
+def _too_many(why: str) -> StoreError:
+    details: Object = {"causes": [{"reason": "DisruptionBudget", "message": why}]}
+    if "still being processed" in why:
+        details["retryAfterSeconds"] = RETRY_AFTER_S
+    message = "Cannot evict pod as it would violate the pod's disruption budget."
+    return StoreError(429, "TooManyRequests", message, details)

@@ -1,0 +1,190 @@
+"""What the API server does to every object's metadata, whatever its kind.
+
+Called by the store on create and update: namespaces, names, uid, times, generation, preconditions.
+"""
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+from berth_cluster.apimachinery.errors import StoreError, bad_request, conflict, forbidden, not_found, stale
+from berth_cluster.apimachinery.meta import Object
+from berth_cluster.apimachinery.resource_types import ResourceType
+from berth_cluster.storage.watch import Entry
+
+# Characters of generated name suffixes: no vowels, so that no words come out.
+SUFFIX_CHARACTERS = "bcdfghjklmnpqrstvwxz2456789"
+SUFFIX_LENGTH = 5
+MAX_GENERATED_PREFIX = 58
+GENERATED_NAME_TRIES = 8
+_MAX_DIGITS = 20  # of a resourceVersion, which is an unsigned number of 64 bits
+
+# The server's own fields, which a writer cannot change.
+_SERVER_FIELDS = (
+    "uid",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "generation",
+    "name",
+    "namespace",
+)
+# Kinds that must not be overwritten blindly: an update has to say which version it replaces.
+_NEEDS_VERSION = frozenset({("coordination.k8s.io", "leases"), ("resource.k8s.io", "resourceclaims")})
+
+
+def suffixes(rng: random.Random) -> Callable[[], str]:
+    """A source of name suffixes."""
+    return lambda: "".join(rng.choices(SUFFIX_CHARACTERS, k=SUFFIX_LENGTH))
+
+
+def parse_revision(text: str) -> int:
+    """A resourceVersion as the number it is; empty is 0."""
+    if not text:
+        return 0
+    if not text.isascii() or not text.isdigit() or len(text) > _MAX_DIGITS:
+        raise bad_request(f'resourceVersion: Invalid value: "{text}": strconv.ParseUint: invalid syntax')
+    return int(text)
+
+
+def check_namespace(kind: ResourceType, namespace: str, obj: Object) -> str:
+    """The namespace an object is to live in; an object that says otherwise is refused."""
+    meta = obj.setdefault("metadata", {})
+    if not isinstance(meta, dict):
+        raise bad_request(f"{kind.kind}: metadata must be an object")
+    if not kind.namespaced:
+        meta.pop("namespace", None)
+        return ""
+    if not namespace:
+        namespace = meta.get("namespace") or ""
+    if not namespace:
+        raise bad_request("an empty namespace may not be set during creation")
+    if meta.get("namespace", namespace) not in (namespace, ""):
+        raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
+    return namespace
+
+
+def refuse_missing_namespace(found: Object | None, kind: ResourceType, namespace: str, obj: Object) -> None:
+    """Refuse a new object whose namespace was not `found`, or is being deleted."""
+    if not namespace:
+        return
+    if found is None:
+        raise not_found("namespaces", "", namespace)
+    if found["metadata"].get("deletionTimestamp"):
+        why = f"unable to create new content in namespace {namespace} because it is being terminated"
+        name = obj["metadata"].get("name", "")
+        error = forbidden(kind.plural, kind.group, name, why)
+        error.details["causes"] = [
+            {
+                "reason": "NamespaceTerminating",
+                "message": f"namespace {namespace} is being terminated",
+                "field": "metadata.namespace",
+            }
+        ]
+        raise error
+
+
+def complete(
+    kind: ResourceType, namespace: str, obj: Object, now: str, new_uid: Callable[[], str], new_suffix: Callable[[], str]
+) -> None:
+    """Fill in a new object's type and metadata; they come first in what is shown."""
+    given = obj["metadata"]
+    if given.get("resourceVersion"):
+        raise bad_request("resourceVersion should not be set on objects to be created")
+    meta: Object = {"name": _name(given, new_suffix)}
+    if given.get("generateName"):
+        meta["generateName"] = given["generateName"]
+    if namespace:
+        meta["namespace"] = namespace
+    meta["uid"] = new_uid()
+    meta["resourceVersion"] = ""
+    if kind.has_generation:
+        meta["generation"] = 1
+    meta["creationTimestamp"] = now
+    dropped = (*_SERVER_FIELDS, "generateName", "resourceVersion", "selfLink", "managedFields")
+    meta.update((key, value) for key, value in given.items() if key not in dropped and value is not None)
+    rest = {key: value for key, value in obj.items() if key not in ("apiVersion", "kind", "metadata")}
+    obj.clear()
+    obj.update(apiVersion=kind.api_version, kind=kind.kind, metadata=meta, **rest)
+
+
+def _name(meta: Object, new_suffix: Callable[[], str]) -> str:
+    if meta.get("name"):
+        return str(meta["name"])
+    prefix = meta.get("generateName")
+    return f"{prefix[:MAX_GENERATED_PREFIX]}{new_suffix()}" if prefix else ""
+
+
+def has_free_name(obj: Object, is_taken: Callable[[str], bool], new_suffix: Callable[[], str]) -> bool:
+    """Whether nothing has the object's name yet; a generated name is drawn again a few times, as upstream."""
+    meta = obj["metadata"]
+    for _ in range(GENERATED_NAME_TRIES):
+        if not is_taken(meta["name"]):
+            return True
+        if "generateName" not in meta:
+            return False
+        meta["name"] = f"{meta['generateName'][:MAX_GENERATED_PREFIX]}{new_suffix()}"
+    return False
+
+
+def check_update(kind: ResourceType, entry: Entry, new: Object) -> None:
+    """An update must be about this object, and about the version its writer saw."""
+    meta = new.setdefault("metadata", {})
+    old = entry.obj["metadata"]
+    name = old["name"]
+    if meta.get("name", name) != name:
+        raise bad_request(f"the name of the object ({meta['name']}) does not match the name on the URL ({name})")
+    if meta.get("namespace") and meta["namespace"] != old.get("namespace", ""):
+        raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
+    check_preconditions(kind, old, {"uid": meta.get("uid")})
+    version = meta.get("resourceVersion") or ""
+    if not version and kind.key in _NEEDS_VERSION:
+        why = "metadata.resourceVersion: Invalid value: 0: must be specified for an update"
+        raise StoreError(422, "Invalid", f'{kind.plural}.{kind.group} "{name}" is invalid: {why}')
+    if version and version != old["resourceVersion"]:
+        parse_revision(version)
+        raise stale(kind.plural, kind.group, name)
+
+
+def check_preconditions(kind: ResourceType, meta: Object, wanted: dict[str, Any]) -> None:
+    """Refuse when the object is not the one, or not in the version, that the caller means."""
+    for field, key, label in (("uid", "uid", "UID"), ("resourceVersion", "resourceVersion", "ResourceVersion")):
+        value = wanted.get(field)
+        if value and value != meta[key]:
+            why = f"Precondition failed: {label} in precondition: {value}, {label} in object meta: {meta[key]}"
+            raise conflict(kind.plural, kind.group, meta["name"], why)
+
+
+def carry_over(kind: ResourceType, entry: Entry, new: Object, subresource: str) -> Object:
+    """The object to write: the caller's part of the new one, the server's part of the old one."""
+    old = entry.obj
+    if subresource == "status":
+        return {**old, "metadata": dict(old["metadata"]), "status": new.get("status") or {}}
+    if subresource in ("finalize", "resize"):
+        return {**old, "metadata": dict(old["metadata"]), "spec": new.get("spec") or {}}
+    meta = {key: old["metadata"][key] for key in ("name", "generateName") if key in old["metadata"]}
+    for key in ("namespace", "uid", "resourceVersion", "generation", "creationTimestamp"):
+        if key in old["metadata"]:
+            meta[key] = old["metadata"][key]
+    for key in ("deletionTimestamp", "deletionGracePeriodSeconds"):
+        if key in old["metadata"]:
+            meta[key] = old["metadata"][key]
+    for key, value in new["metadata"].items():
+        if key not in meta and key not in (*_SERVER_FIELDS, "managedFields", "selfLink") and value is not None:
+            meta[key] = value
+    rest = {key: value for key, value in new.items() if key not in ("apiVersion", "kind", "metadata", "status")}
+    written = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": meta, **rest}
+    status = old.get("status") if kind.has_status else new.get("status")
+    if status is not None:
+        written["status"] = status
+    return written
+
+
+def count_generation(kind: ResourceType, entry: Entry, new: Object) -> None:
+    """The generation counts changes of what is wanted, not of metadata or status."""
+    if not kind.has_generation:
+        return
+    apart = ("metadata", "status")
+    before = {key: value for key, value in entry.obj.items() if key not in apart}
+    if before != {key: value for key, value in new.items() if key not in apart}:
+        new["metadata"]["generation"] = entry.obj["metadata"].get("generation", 0) + 1

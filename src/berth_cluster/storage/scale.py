@@ -1,0 +1,67 @@
+"""The `scale` subresource: how many replicas a workload has and wants, in one shape for every kind."""
+
+from berth_cluster.apimachinery.errors import FieldErrors, bad_request, not_found
+from berth_cluster.apimachinery.meta import Object
+from berth_cluster.apimachinery.resource_types import ResourceType
+
+
+def scale_of(kind: ResourceType, obj: Object) -> Object:
+    """The autoscaling/v1 Scale of a workload."""
+    _check_scalable(kind, obj)
+    meta = obj["metadata"]
+    shown = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
+    spec, status = obj.get("spec") or {}, obj.get("status") or {}
+    scale: Object = {
+        "kind": "Scale",
+        "apiVersion": "autoscaling/v1",
+        "metadata": {key: meta[key] for key in shown if key in meta},
+        "spec": {"replicas": spec.get("replicas", 0)},
+        "status": {"replicas": status.get("replicas", 0)},
+    }
+    selector = _selector_text(spec.get("selector") or {})
+    if selector:
+        scale["status"]["selector"] = selector
+    return scale
+
+
+def with_scale(kind: ResourceType, obj: Object, scale: Object) -> Object:
+    """The workload with the replicas that a Scale wants; keeps the Scale's own preconditions."""
+    _check_scalable(kind, obj)
+    name = obj["metadata"]["name"]
+    spec, asked = scale.get("spec") or {}, scale.get("metadata") or {}
+    if not isinstance(spec, dict) or not isinstance(asked, dict):
+        raise bad_request(f'Scale "{name}": spec and metadata must be objects')
+    replicas = spec.get("replicas", 0)
+    if not isinstance(replicas, int) or isinstance(replicas, bool) or replicas >= 2**31:
+        raise bad_request(f'Scale "{name}": spec.replicas must be a whole number of 32 bits, not {replicas!r}')
+    errors = FieldErrors()
+    if replicas < 0:
+        errors.invalid("spec.replicas", replicas, "must be greater than or equal to 0")
+    errors.raise_for("Scale", "autoscaling", name)
+    meta = {**obj["metadata"], "resourceVersion": asked.get("resourceVersion", "")}
+    if asked.get("uid"):
+        meta["uid"] = asked["uid"]
+    return {**obj, "metadata": meta, "spec": {**obj["spec"], "replicas": replicas}}
+
+
+def _check_scalable(kind: ResourceType, obj: Object) -> None:
+    if "scale" not in kind.subresources:
+        raise not_found(f"{kind.plural}/scale", kind.group, obj["metadata"]["name"])
+
+
+def _selector_text(selector: Object) -> str:
+    """A label selector as text; replication controllers have a plain map."""
+    labels = selector.get("matchLabels", {}) if {"matchLabels", "matchExpressions"} & set(selector) else selector
+    terms = [f"{key}={value}" for key, value in sorted(labels.items())]
+    terms.extend(_expression_text(term) for term in selector.get("matchExpressions") or [])
+    return ",".join(terms)
+
+
+def _expression_text(term: Object) -> str:
+    key, operator = term.get("key", ""), term.get("operator", "")
+    values = ",".join(sorted(term.get("values") or []))
+    if operator == "In":
+        return f"{key} in ({values})"
+    if operator == "NotIn":
+        return f"{key} notin ({values})"
+    return f"!{key}" if operator == "DoesNotExist" else str(key)

@@ -1,0 +1,375 @@
+"""The embedded cluster's object store: what etcd and the API server's registry do, in memory and synchronous.
+
+In come requests on JSON objects, from the HTTP server, the in-process transport, controllers, hollow nodes and the
+simulator; out go the stored objects, or a `StoreError` in the API server's words. Every write gets the next
+resourceVersion, is offered to the open watches and told to the subscribers, in order.
+
+Objects are plain dicts exactly as the JSON had them. What the store hands out is shared: callers must not edit it,
+but copy what they want to change and write it back. What callers hand in is copied.
+
+Nothing here sleeps, opens sockets, or looks at the wall clock: the clock, the uids and the name suffixes are given.
+"""
+
+import random
+import uuid
+from collections import deque
+from collections.abc import Callable
+from datetime import datetime
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from berth_cluster.apimachinery.errors import StoreError, already_exists, bad_request, not_found
+from berth_cluster.apimachinery.field_checks import check_types
+from berth_cluster.apimachinery.meta import Object, timestamp
+from berth_cluster.apimachinery.patches import apply_patch
+from berth_cluster.apimachinery.resource_types import (
+    DISRUPTION_BUDGETS,
+    NAMESPACES,
+    NEW_EVENTS,
+    PODS,
+    RESOURCE_TYPES,
+    Addressed,
+    ResourceKey,
+    ResourceType,
+    resource_type,
+)
+from berth_cluster.apimachinery.selection import Matcher, make_matcher
+from berth_cluster.storage import binding, bootstrap, deletion, eviction, metadata, scale
+from berth_cluster.storage.collection import Collection
+from berth_cluster.storage.event_views import from_new, new_view
+from berth_cluster.storage.watch import ChangeType, Entry, StoreChange, Watch
+from berth_cluster.strategies.registry import strategy_of
+
+Objects = list[Object]  # named here, since the store has a method `list`
+Entries = list[Entry]
+BindingLog = list[binding.BindingRecord]
+Subscriber = Callable[[ChangeType, ResourceType, Object, Object | None], None]
+
+DEFAULT_HISTORY = 20_000  # changes kept of each resource, for watches that resume
+
+_encode = msgspec.json.encode
+_decode = msgspec.json.decode
+
+
+class Store:
+    """All objects of a cluster."""
+
+    __slots__ = (
+        "_collections",
+        "_dispatching",
+        "_subscribers",
+        "_undelivered",
+        "bindings",
+        "clock",
+        "new_suffix",
+        "new_uid",
+        "revision",
+    )
+
+    def __init__(
+        self,
+        clock: Callable[[], datetime],
+        *,
+        uid_factory: Callable[[], str] | None = None,
+        rng: random.Random | None = None,
+        history: int = DEFAULT_HISTORY,
+        system_objects: bool = True,
+    ) -> None:
+        """An empty cluster; with `system_objects`, the namespaces and priority classes every cluster has."""
+        self.clock = clock
+        self.new_uid = uid_factory or _random_uid
+        self.new_suffix = metadata.suffixes(rng or random.Random())
+        self.revision = 0
+        self.bindings: BindingLog = []
+        self._collections: dict[ResourceKey, Collection] = {
+            kind.key: Collection(kind, history) for kind in RESOURCE_TYPES if kind is not NEW_EVENTS
+        }
+        self._collections[NEW_EVENTS.key] = self._collections["", "events"]
+        self._subscribers: list[Subscriber] = []
+        self._undelivered: deque[StoreChange] = deque()
+        self._dispatching = False
+        if system_objects:
+            for kind, obj in bootstrap.system_objects():
+                self.create(kind, "", obj)
+
+    # --- reading -------------------------------------------------------------------------------------------------
+
+    def get(self, resource: Addressed, namespace: str, name: str, subresource: str = "") -> Object:
+        """One object, or its `scale`; NotFound when it is not there."""
+        kind = resource_type(resource)
+        obj = self.entry(kind, namespace, name).obj
+        return scale.scale_of(kind, obj) if subresource == "scale" else _shown(kind, obj)
+
+    def shown_entry(self, kind: ResourceType, namespace: str, name: str) -> Entry:
+        """The present version of an object in its API version, with the shared encoding."""
+        entry = self.entry(kind, namespace, name)
+        return new_view(entry) if kind is NEW_EVENTS else entry
+
+    def find(self, resource: Addressed, namespace: str, name: str) -> Object | None:
+        """One object, or None."""
+        kind = resource_type(resource)
+        entry = self.collection(kind).find(namespace if kind.namespaced else "", name)
+        return None if entry is None else _shown(kind, entry.obj)
+
+    def list(
+        self, resource: Addressed, namespace: str = "", label_selector: str = "", field_selector: str = ""
+    ) -> tuple[Objects, str]:
+        """The matching objects by namespace and name, and the resourceVersion of this view."""
+        kind = resource_type(resource)
+        entries = self.entries(kind, namespace, label_selector, field_selector)
+        return [entry.obj for entry in entries], str(self.revision)
+
+    def objects(self, resource: Addressed, namespace: str = "") -> Objects:
+        """All objects of a resource in no particular order; cheaper than `list`, for those inside the cluster."""
+        return [entry.obj for entry in self.collection(resource_type(resource)).entries(namespace)]
+
+    def entries(
+        self,
+        kind: ResourceType,
+        namespace: str = "",
+        label_selector: str = "",
+        field_selector: str = "",
+        revision: int | None = None,
+    ) -> Entries:
+        """As `list`, with the shared encodings, and at a past revision if one is given."""
+        matches = make_matcher(kind, label_selector, field_selector)
+        collection = self.collection(kind)
+        if revision is None or revision >= self.revision:
+            found = collection.sorted_entries(namespace)
+        else:
+            found = collection.entries_at(revision, namespace)
+        if kind is NEW_EVENTS:
+            found = [new_view(entry) for entry in found]
+        return found if matches is None else [entry for entry in found if matches(entry.obj)]
+
+    def watch(
+        self,
+        resource: Addressed,
+        namespace: str = "",
+        label_selector: str = "",
+        field_selector: str = "",
+        resource_version: str = "",
+    ) -> Watch:
+        """Changes after a resourceVersion; empty or "0" gives the present objects as ADDED first."""
+        kind = resource_type(resource)
+        matches = make_matcher(kind, label_selector, field_selector)
+        since = metadata.parse_revision(resource_version) or None
+        if kind is not NEW_EVENTS:
+            return self.collection(kind).watch(namespace, matches, since)
+        on_stored = None if matches is None else _through_view(matches)
+        return self.collection(kind).watch(namespace, on_stored, since, new_view)
+
+    def subscribe(self, callback: Subscriber) -> None:
+        """Call back after each change with (type, resource, object, the object before).
+
+        Changes come one after the other even when a callback writes: its own change is delivered after the one
+        it is handling.
+        """
+        self._subscribers.append(callback)
+
+    # --- writing -------------------------------------------------------------------------------------------------
+
+    def create(self, resource: Addressed, namespace: str, obj: Object, *, dry_run: bool = False) -> Object:
+        """Add an object, completed as the API server completes it."""
+        kind = resource_type(resource)
+        new = from_new(own(obj)) if kind is NEW_EVENTS else own(obj)
+        namespace = metadata.check_namespace(kind, namespace, new)
+        metadata.refuse_missing_namespace(self.find(NAMESPACES, "", namespace), kind, namespace, new)
+        collection = self.collection(kind)
+        metadata.complete(collection.resource, namespace, new, self.now(), self.new_uid, self.new_suffix)
+        strategy = strategy_of(kind)
+        strategy.prepare_create(new, self)
+        strategy.validate_create(kind, new)
+        if not metadata.has_free_name(new, partial(collection.holds, namespace), self.new_suffix):
+            raise already_exists(kind.plural, kind.group, new["metadata"]["name"])
+        return _shown(kind, self.commit(kind, "ADDED", new, None, dry_run=dry_run))
+
+    def update(
+        self,
+        resource: Addressed,
+        namespace: str,
+        name: str,
+        obj: Object,
+        subresource: str = "",
+        *,
+        dry_run: bool = False,
+    ) -> Object:
+        """Replace an object, or its `status`, `scale`, `resize` or `finalize` part."""
+        kind = resource_type(resource)
+        entry = self.entry(kind, namespace, name)
+        if subresource == "scale":
+            scaled = self._write(kind, entry, scale.with_scale(kind, entry.obj, obj), "", dry_run)
+            return scale.scale_of(kind, scaled)
+        new = from_new(own(obj)) if kind is NEW_EVENTS else own(obj)
+        return _shown(kind, self._write(kind, entry, new, subresource, dry_run))
+
+    def patch(
+        self,
+        resource: Addressed,
+        namespace: str,
+        name: str,
+        patch: Any,
+        content_type: str,
+        subresource: str = "",
+        *,
+        dry_run: bool = False,
+    ) -> Object:
+        """StoreChange an object by a JSON, merge or strategic-merge patch (decoded, not bytes)."""
+        kind = resource_type(resource)
+        entry = self.entry(kind, namespace, name)
+        if subresource == "scale":
+            scaled = apply_patch(scale.scale_of(kind, entry.obj), patch, content_type)
+            return self.update(kind, namespace, name, scaled, "scale", dry_run=dry_run)
+        current = _shown(kind, entry.obj)
+        # The patch is copied too: parts of it become parts of the object.
+        patched = apply_patch(own(current), _decode(_encode(patch)), content_type)
+        check_types(kind, patched)
+        if kind is NEW_EVENTS:
+            patched = from_new(patched)
+        return _shown(kind, self._write(kind, entry, patched, subresource, dry_run))
+
+    def delete(
+        self,
+        resource: Addressed,
+        namespace: str,
+        name: str,
+        options: Object | None = None,
+        *,
+        dry_run: bool = False,
+    ) -> Object:
+        """Delete an object, or begin to; gives its last state, or the state in which it waits to go."""
+        kind = resource_type(resource)
+        entry = self.entry(kind, namespace, name)
+        new, is_gone = deletion.deleted(kind, entry.obj, options or {}, self.clock())
+        if new == entry.obj and not is_gone:
+            return _shown(kind, entry.obj)
+        return _shown(kind, self.commit(kind, "DELETED" if is_gone else "MODIFIED", new, entry, dry_run=dry_run))
+
+    def delete_collection(
+        self,
+        resource: Addressed,
+        namespace: str = "",
+        label_selector: str = "",
+        field_selector: str = "",
+        options: Object | None = None,
+        *,
+        dry_run: bool = False,
+    ) -> Objects:
+        """Delete everything that matches; gives what `delete` gives for each."""
+        kind = resource_type(resource)
+        gone = []
+        for entry in self.entries(kind, namespace, label_selector, field_selector):
+            meta = entry.obj["metadata"]
+            gone.append(self.delete(kind, meta.get("namespace", ""), meta["name"], options, dry_run=dry_run))
+        return gone
+
+    def bind(self, namespace: str, name: str, body: Object, *, dry_run: bool = False) -> None:
+        """Assign a pod to a node; every call is recorded in `bindings`."""
+        node = binding.target_node(body, name)
+        pod = self.find(PODS, namespace, name)
+        uid = "" if pod is None else str(pod["metadata"]["uid"])
+        try:
+            entry = self.entry(PODS, namespace, name)
+            self.commit(PODS, "MODIFIED", binding.bound(entry.obj, node, body, self.now()), entry, dry_run=dry_run)
+        except StoreError as error:
+            why, now = error.message, self.now()
+            self.bindings.append(binding.BindingRecord(uid, namespace, name, node, False, why, self.revision, now))
+            raise
+        if not dry_run:
+            self.bindings.append(binding.BindingRecord(uid, namespace, name, node, True, "", self.revision, self.now()))
+
+    def evict(self, namespace: str, name: str, body: Object | None = None, *, dry_run: bool = False) -> None:
+        """Delete a pod if its disruption budget allows."""
+        pod = self.entry(PODS, namespace, name).obj
+        options = eviction.delete_options(pod, name, body or {})
+        budget = eviction.budget_to_spend(pod, self.objects(DISRUPTION_BUDGETS, namespace))
+        if budget is not None:
+            spent = eviction.spent(budget, name, self.now())
+            self.update(DISRUPTION_BUDGETS, namespace, budget["metadata"]["name"], spent, "status", dry_run=dry_run)
+        target = eviction.disruption_target(pod, self.now())
+        self.update(PODS, namespace, name, target, "status", dry_run=dry_run)
+        self.delete(PODS, namespace, name, options, dry_run=dry_run)
+
+    # --- for those inside the cluster ----------------------------------------------------------------------------
+
+    def now(self) -> str:
+        """The time as a `metav1.Time`."""
+        return timestamp(self.clock())
+
+    def collection(self, kind: ResourceType) -> Collection:
+        """Where a resource's objects are kept."""
+        return self._collections[kind.key]
+
+    def entry(self, kind: ResourceType, namespace: str, name: str) -> Entry:
+        """The present version of an object; NotFound when it is not there."""
+        entry = self.collection(kind).find(namespace if kind.namespaced else "", name)
+        if entry is None:
+            raise not_found(kind.plural, kind.group, name)
+        return entry
+
+    def commit(
+        self, kind: ResourceType, change_type: ChangeType, obj: Object, old: Entry | None, *, dry_run: bool = False
+    ) -> Object:
+        """Give a finished object the next resourceVersion, keep it, and tell everybody; the object is now shared."""
+        if dry_run:
+            return obj
+        self.revision += 1
+        obj["metadata"]["resourceVersion"] = str(self.revision)
+        collection = self.collection(kind)
+        change = StoreChange(collection.resource, change_type, Entry(obj, self.revision), old)
+        collection.apply(change)
+        self._tell_subscribers(change)
+        return obj
+
+    def _write(self, kind: ResourceType, entry: Entry, new: Object, subresource: str, dry_run: bool) -> Object:
+        metadata.check_update(kind, entry, new)
+        new = metadata.carry_over(self.collection(kind).resource, entry, new, subresource)
+        strategy = strategy_of(kind)
+        strategy.prepare_update(new, entry.obj, subresource, self)
+        strategy.validate_update(kind, new, entry.obj, subresource)
+        new["metadata"]["resourceVersion"] = entry.obj["metadata"]["resourceVersion"]
+        if new == entry.obj:
+            return entry.obj
+        metadata.count_generation(kind, entry, new)
+        if deletion.is_finished(kind, new):
+            return self.commit(kind, "DELETED", new, entry, dry_run=dry_run)
+        return self.commit(kind, "MODIFIED", new, entry, dry_run=dry_run)
+
+    def _tell_subscribers(self, change: StoreChange) -> None:
+        self._undelivered.append(change)
+        if self._dispatching:
+            return
+        self._dispatching = True
+        try:
+            while self._undelivered:
+                told = self._undelivered.popleft()
+                before = None if told.old is None else told.old.obj
+                for callback in tuple(self._subscribers):
+                    callback(told.type, told.resource, told.entry.obj, before)
+        finally:
+            self._dispatching = False
+
+
+def own(obj: Object) -> Object:
+    """A private copy of a JSON object, quicker than deepcopy; refuses what is not a JSON object."""
+    try:
+        copy = _decode(_encode(obj))
+    except (TypeError, ValueError) as error:
+        raise bad_request(f"the object is not JSON: {error}") from None
+    if not isinstance(copy, dict):
+        raise bad_request(f"expected a JSON object, not {type(obj).__name__}")
+    return copy
+
+
+def _shown(kind: ResourceType, obj: Object) -> Object:
+    return new_view(Entry(obj, 0)).obj if kind is NEW_EVENTS else obj
+
+
+def _through_view(matches: Matcher) -> Matcher:
+    return lambda obj: matches(new_view(Entry(obj, 0)).obj)
+
+
+def _random_uid() -> str:
+    return str(uuid.uuid4())
