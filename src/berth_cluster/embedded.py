@@ -1,7 +1,7 @@
 """The embedded cluster: store, API server, controllers and hollow nodes in one process.
 
-`EmbeddedCluster` is what `berth up`, `berth demo` and tests start and stop inside their event loop; without the
-server and the event loop, `make_controllers` over a store is the same cluster for a simulator.
+`berth up`, `berth demo` and tests start and stop an `EmbeddedCluster` inside their event loop. A simulation in virtual
+time needs neither the server nor an event loop: a store with `make_controllers` is the same cluster.
 """
 
 from datetime import UTC, datetime
@@ -73,11 +73,11 @@ class EmbeddedCluster:
 
     @property
     def kubeconfig(self) -> Path:
-        """The file that lets a client in."""
+        """The kubeconfig that clients use."""
         return self._server.kubeconfig
 
     async def start(self) -> None:
-        """Bring everything up; when this returns, the nodes are there and the server answers."""
+        """Start everything; when this returns, the nodes exist and the server answers."""
         self.manager.add(make_controllers(self.manager.client, self._settings))
         create_driver_objects(self.store, self._settings.devices_per_node)
         create_nodes(self.store, self._settings.template, self._settings.nodes)
@@ -86,7 +86,7 @@ class EmbeddedCluster:
         self._pump.start()
 
     async def stop(self) -> None:
-        """Take everything down again; safe to call twice."""
+        """Stop everything; safe to call twice."""
         if self._pump is not None:
             await self._pump.stop()
             self._pump = None
@@ -94,7 +94,10 @@ class EmbeddedCluster:
 
 
 def make_controllers(client: Client, settings: ClusterSettings) -> list[Controller]:
-    """All controllers of an embedded cluster, its kubelet and drivers included; DaemonSets and CronJobs have none."""
+    """All controllers of an embedded cluster, including the kubelet and drivers of the hollow nodes.
+
+    There are none for DaemonSets, CronJobs and ReplicationControllers.
+    """
     return [
         DeploymentController(client),
         ReplicaSetController(client),
@@ -108,7 +111,7 @@ def make_controllers(client: Client, settings: ClusterSettings) -> list[Controll
         HollowProvisioner(client),
         NodeDrivers(client, settings.devices_per_node),
         HollowKubelet(client, settings.kubelet),
-        TaintEviction(client),  # after the kubelet, which has its own word for pods that come to a tainted node
+        TaintEviction(client),  # after the kubelet, which rejects pods that are bound to a node with such a taint
         GarbageCollector(client),
         PodGarbageCollector(client),
         NamespaceController(client),
@@ -117,7 +120,7 @@ def make_controllers(client: Client, settings: ClusterSettings) -> list[Controll
 
 
 def create_nodes(store: Store, template: NodeTemplate, count: int, *, first: int = 0) -> None:
-    """Create `count` hollow nodes; numbers, on which names and addresses rest, begin at `first`."""
+    """Create `count` hollow nodes, numbered from `first`; a node's name and addresses are made from its number."""
     now_s = store.clock().timestamp()
     nodes = resource_of("Node")
     for index in range(first, first + count):

@@ -61,19 +61,19 @@ def already_exists(plural: str, group: str, name: str) -> StoreError:
 
 
 def conflict(plural: str, group: str, name: str, why: str) -> StoreError:
-    """409: the request contradicts the object's present state."""
+    """409: the request contradicts the present state of the object."""
     message = f'Operation cannot be fulfilled on {qualified(plural, group)} "{name}": {why}'
     return StoreError(409, "Conflict", message, _about(plural, group, name))
 
 
 def stale(plural: str, group: str, name: str) -> StoreError:
-    """409: the writer had an older version in mind."""
+    """409: the writer based its change on an older version of the object."""
     why = "the object has been modified; please apply your changes to the latest version and try again"
     return conflict(plural, group, name, why)
 
 
 def forbidden(plural: str, group: str, name: str, why: str) -> StoreError:
-    """403: admission says no."""
+    """403: admission refuses the request."""
     message = f'{qualified(plural, group)} "{name}" is forbidden: {why}'
     return StoreError(403, "Forbidden", message, _about(plural, group, name))
 
@@ -94,7 +94,7 @@ def too_old(requested: int, oldest: int) -> StoreError:
 
 
 def method_not_allowed() -> StoreError:
-    """405: the resource has no such verb."""
+    """405: the resource does not have this verb."""
     message = "the server does not allow this method on the requested resource"
     return StoreError(405, "MethodNotAllowed", message)
 
@@ -105,7 +105,7 @@ def unsupported_media_type(message: str) -> StoreError:
 
 
 class Raw(str):
-    """Text that messages show as it is, without quotes."""
+    """Text that error messages show as it is, without quotes."""
 
     __slots__ = ()
 
@@ -125,11 +125,11 @@ class FieldErrors:
         self._causes.append({"reason": reason, "message": message, "field": field})
 
     def required(self, field: str, why: str = "") -> None:
-        """A field that must be there is not."""
+        """A required field is missing."""
         self._add("FieldValueRequired", field, f"Required value: {why}" if why else "Required value")
 
     def invalid(self, field: str, value: Any, why: str) -> None:
-        """A field has a value that it cannot have."""
+        """A field has an invalid value."""
         self._add("FieldValueInvalid", field, f"Invalid value: {_shown(value)}: {why}")
 
     def unsupported(self, field: str, value: str, allowed: tuple[str, ...]) -> None:
@@ -138,7 +138,7 @@ class FieldErrors:
         self._add("FieldValueNotSupported", field, f'Unsupported value: "{value}": supported values: {names}')
 
     def duplicate(self, field: str, value: Any) -> None:
-        """Two entries of a list share what must be unique."""
+        """Two entries of a list share a value that must be unique."""
         self._add("FieldValueDuplicate", field, f"Duplicate value: {_shown(value)}")
 
     def forbidden(self, field: str, why: str) -> None:

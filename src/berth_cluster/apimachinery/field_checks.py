@@ -1,7 +1,7 @@
-"""Holds a JSON object against its schema: fields that do not exist, values of the wrong type.
+"""Checks a JSON object against its schema: fields that do not exist, values of the wrong type.
 
-In comes a decoded body, which is edited: unknown fields and nulls are dropped, as the API server's typed decoding
-drops them. Out goes the list of unknown fields; a value of the wrong type is refused (400).
+A decoded body comes in and is edited: unknown fields and nulls are dropped, as the typed decoding of a real API server
+drops them. What comes out is the list of unknown fields; a value of the wrong type is refused (400).
 """
 
 from types import MappingProxyType
@@ -35,14 +35,14 @@ _INTEGER_BITS = MappingProxyType({"int32": 32, "int64": 64})
 
 
 def check_types(kind: ResourceType, obj: Object) -> None:
-    """Refuse an object with values of the wrong type, and drop what is no field: for what a patch has made."""
+    """Refuse an object with values of the wrong type and drop unknown fields; for objects that a patch has produced."""
     message = message_of(kind.group, kind.version, kind.kind)
     if message is not None:
         FieldCheck(kind.kind, kind.version).run(message, obj)
 
 
 class FieldCheck:
-    """One object being checked; `partial` says that it is a patch, with directives and nulls that mean something."""
+    """The check of one object; `partial` says that it is a patch, in which directives and nulls have a meaning."""
 
     __slots__ = ("_kind", "_partial", "_version", "unknown")
 
@@ -75,7 +75,7 @@ class FieldCheck:
                 del obj[key]
 
     def _is_allowed(self, key: str, value: Any, *, is_root: bool) -> bool:
-        """What may stand in an object without being a field of it: its type, and a patch's directives and removals."""
+        """Whether a key may be there without being a field: the type, or a directive or removal of a patch."""
         if is_root and key in _TYPE_META:
             return True
         return self._partial and (value is None or key.startswith("$"))

@@ -1,7 +1,7 @@
 """Reading and building the parts that all API objects share: owners, timestamps, conditions, labels.
 
-In go objects as the store keeps them (JSON dicts, which are never changed in place), out come values or new
-dicts. Called by every controller and by the hollow kubelet.
+Objects are JSON dicts as the store keeps them, which are shared and never changed in place: functions here return
+values or new dicts.
 """
 
 from collections.abc import Iterable, Mapping
@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 Object = dict[str, Any]
+"""An API object as JSON, or a part of one."""
 
 FOREGROUND_FINALIZER = "foregroundDeletion"
 ORPHAN_FINALIZER = "orphan"
@@ -37,7 +38,7 @@ def annotations_of(obj: Object) -> dict[str, str]:
 
 
 def is_being_deleted(obj: Object) -> bool:
-    """The object only waits for its finalizers or its grace period."""
+    """Whether the object is being deleted and only waits for its finalizers or its grace period."""
     return bool(obj["metadata"].get("deletionTimestamp"))
 
 

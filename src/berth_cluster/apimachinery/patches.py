@@ -1,7 +1,8 @@
 """Patches of all kinds, applied to plain JSON values.
 
-`apply_patch` is the entry; the store calls it with a private copy of the object. JSON patch is RFC 6902, merge patch
-RFC 7386; strategic merge is in `strategic`.
+The store calls `apply_patch` with private copies of object and patch: patches edit the object in place, and parts of
+the patch become parts of the object. JSON patch is RFC 6902, merge patch RFC 7386; strategic merge patches have a
+module of their own, `strategic_merge`.
 """
 
 from typing import Any
@@ -17,7 +18,8 @@ MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
 PATCH_TYPES = (JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH)
 MAX_OPERATIONS = 10_000
-# What all copies of one patch may come to, as JSON: each can double the object.
+# Bytes of JSON that the copy operations of one patch may copy in all. Each can double the object, so without a limit a
+# short patch could fill the memory.
 MAX_COPIED_BYTES = 3 * 1024 * 1024
 _MAX_INDEX_DIGITS = 10
 
@@ -84,7 +86,7 @@ class _BadOperationError(Exception):
 
 
 def _copied_bytes(target: Any, operation: Any, so_far: int) -> int:
-    """How much has been copied with this operation; refuses a patch that multiplies the object."""
+    """The bytes copied so far, this operation included; refuses a patch that multiplies the object."""
     if not isinstance(operation, dict) or operation.get("op") != "copy" or not isinstance(operation.get("from"), str):
         return so_far
     copied = so_far + len(msgspec.json.encode(_lookup(target, _pointer(operation["from"]))))

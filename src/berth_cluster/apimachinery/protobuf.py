@@ -1,7 +1,8 @@
 """Reads request bodies in the Kubernetes protobuf format, which Go clients send for built-in types.
 
-Recent kubectl creates Deployments and ConfigMaps that way whatever the server prefers, so it has to be understood;
-answers are always JSON, which the same clients accept. Decoding is driven by the schemas and gives plain JSON values.
+Recent kubectl creates Deployments and ConfigMaps that way whatever the server prefers, so the server has to understand
+it. Answers are always JSON, which the same clients accept. Decoding is driven by the schemas and gives plain JSON
+values.
 """
 
 import base64
@@ -18,8 +19,9 @@ MAGIC = b"k8s\x00"
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _VARINT_BITS = 70  # ten bytes of seven
 
-# Protobuf writes a Go field that is not a pointer even when it is zero, and JSON leaves it out. These are the
-# pointers, of which a zero or a false means something.
+# Protobuf carries a Go field that is not a pointer even when it is zero, where JSON leaves it out; so a zero or a false
+# is dropped here, or else every object would seem to set all its fields. The fields below are pointers in Go: protobuf
+# carries them only when somebody set them, so for these a zero is a value and is kept.
 _MEANINGFUL_ZEROS = frozenset(
     {
         "activeDeadlineSeconds",

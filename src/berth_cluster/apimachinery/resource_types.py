@@ -1,8 +1,8 @@
 """The table of what the embedded API server stores and serves.
 
-Each row carries what the store, discovery, tables and routing need to know of one resource. The key of a
-resource is `(group, plural)`; anything with these two attributes (`berth.api.resources.Resource` included)
-addresses it.
+Each row holds what the store, discovery, printed tables and routing need to know about one resource. The key of a
+resource is `(group, plural)`; anything with these two attributes addresses it, `berth.api.resources.Resource` included.
+Controllers and owner references name resources by kind instead (`resource_of`).
 """
 
 from collections.abc import Iterable
@@ -19,7 +19,7 @@ ResourceKey = tuple[str, str]
 
 
 class Addressed(Protocol):
-    """Anything that says which resource it means."""
+    """Anything that names a resource by its group and plural."""
 
     @property
     def group(self) -> str: ...
@@ -28,7 +28,7 @@ class Addressed(Protocol):
 
 
 class ResourceType(msgspec.Struct, frozen=True):
-    """One resource of the API: how it is called, and what may be done with it."""
+    """One resource of the API: its names, and what may be done with it."""
 
     group: str
     version: str
@@ -169,5 +169,5 @@ def resource_type(resource: Addressed) -> ResourceType:
 
 
 def resource_of(kind: str) -> ResourceType:
-    """The store's resource for a kind (of Events the `v1` form)."""
+    """The resource of a kind; for Event, which two API groups have, the one in `v1`."""
     return _BY_KIND[kind]

@@ -7,9 +7,10 @@ The schemas are text files in `schemas/`, one for each API group, with one block
       7 nodeSelector map string
       - schedulingGroup PodSchedulingGroup
 
-A field is a number (or `-`), a name and a type: a scalar, another type (`meta/ObjectMeta` in another file), a list
-(`[]`) or a map from strings (`map`). A field called `inline` is a struct in protobuf whose fields JSON has one level
-higher. `any` is JSON of any shape. Who reads them: the check for unknown fields, the protobuf reader, OpenAPI.
+A field has a number (`-` where it has none), a name and a type: a scalar, another type (`meta/ObjectMeta` is in another
+file), a list (`[]`) or a map from strings (`map`). A field called `inline` is a struct of its own in protobuf, whose
+fields stand one level higher in JSON. `any` is JSON of any shape. The check for unknown fields, the protobuf reader and
+the OpenAPI documents are all driven by these schemas.
 """
 
 from functools import lru_cache

@@ -1,7 +1,8 @@
 """Label and field selectors over stored JSON objects.
 
-In come the selector strings of a list or watch, out goes one predicate (or None for "everything"). Which fields can
-be selected on is a closed set for each resource, as upstream.
+`make_matcher` turns the selector strings of a list or watch into one predicate (None stands for "everything"); which
+fields can be selected on is a closed set for each resource, as upstream. `selector_of` compiles the label selector in a
+workload's spec; one that cannot be read selects nothing, since a controller must never claim pods by mistake.
 """
 
 import logging
@@ -34,7 +35,7 @@ def _at(path: str, default: str = "") -> Getter:
     parent, _, key = path.rpartition(".")
 
     def get(obj: Object) -> str:
-        # Runs for every event and watcher, so that it is kept short.
+        # Called once per watcher for every change in the store, so the common case (a string) is decided first.
         holder = obj.get(parent) if parent else obj
         value: Any = holder.get(key) if holder else None
         if value is None:

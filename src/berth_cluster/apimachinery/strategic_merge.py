@@ -1,7 +1,7 @@
 """Strategic merge patches: like merge patches, but the common lists of objects merge by a key.
 
-Upstream reads the merge keys from its Go types; here they are one table by field name, with the few names that
-mean different things in different places told apart by the field above them.
+Upstream reads the merge keys from tags on its Go types. Here they are one table by field name; the few names that mean
+different things in different places are told apart by the name of the field above them.
 """
 
 from types import MappingProxyType
@@ -120,7 +120,11 @@ def _merge_lists(current: list[Any], patch: list[Any], key: str, field: str, ord
 
 
 def _ordered(items: list[Any], order: Any, key: str) -> list[Any]:
-    """Entries in the order the patch asks for; those it does not name keep their place after their neighbours."""
+    """Entries in the order the patch asks for; those it does not name stay behind the entry they stood behind.
+
+    Each named entry is ranked by its place in the order; an unnamed one is ranked just above its predecessor and below
+    the next whole number, so that it moves along with the entry before it.
+    """
     if not isinstance(order, list):
         return items
     wanted = [entry.get(key) if isinstance(entry, dict) else entry for entry in order]
@@ -136,7 +140,7 @@ def _ordered(items: list[Any], order: Any, key: str) -> list[Any]:
 
 
 def _reorder_unpatched(merged: Object, patch: Object, parent: str) -> None:
-    """An order may be given for a list of which nothing else changes."""
+    """Reorder lists for which the patch gives an order and nothing else."""
     for name, order in patch.items():
         field = name.removeprefix(_ORDER)
         if name.startswith(_ORDER) and field not in patch and isinstance(merged.get(field), list):

@@ -1,7 +1,7 @@
-"""The store as controllers use it: objects by kind, one call a verb, events on the side.
+"""The store as controllers use it: objects are named by kind, and there is one method for each verb.
 
-Controllers hand in whole objects (copies of what the index holds, with fields replaced); out come the stored
-ones. Refusals are the store's own `StoreError`. Shared by all controllers and by the hollow kubelet.
+Controllers hand in whole objects (copies of what the index holds, with fields replaced) and get the stored ones back.
+Refusals are the store's own `StoreError`. Shared by all controllers and by the hollow kubelet.
 """
 
 from berth_cluster.apimachinery.errors import StoreError
@@ -13,7 +13,7 @@ from berth_cluster.storage.store import Store
 
 
 class Client:
-    """The store, the index that follows it and the event recorder, in one hand."""
+    """What a controller works with: the store, the index that follows it, and the event recorder."""
 
     __slots__ = ("events", "index", "store")
 
@@ -39,7 +39,7 @@ class Client:
         return self.store.update(resource_of("Namespace"), "", _name(namespace), namespace, subresource="finalize")
 
     def delete(self, kind: str, obj: Object, *, grace_s: int | None = None, policy: str = "Background") -> None:
-        """Delete exactly this object (by uid); that it is already gone is fine."""
+        """Delete exactly this object (by uid); nothing happens if it is gone already."""
         options: Object = {"preconditions": {"uid": uid_of(obj)}, "propagationPolicy": policy}
         if grace_s is not None:
             options["gracePeriodSeconds"] = grace_s
@@ -50,7 +50,7 @@ class Client:
                 raise
 
     def pod_removed(self, pod: Object) -> None:
-        """Tell the store that a pod's containers are gone, so that the object may go too."""
+        """Confirm that a pod's containers have ended, so that its object may go too."""
         self.delete("Pod", pod, grace_s=0)
 
 

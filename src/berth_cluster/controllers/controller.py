@@ -1,7 +1,7 @@
-"""What a controller is, and the base of those that work through a queue of keys.
+"""What a controller is, and the base class of those that work through a queue of keys.
 
-The manager hands every change of the store to `handle`, and calls `step` as long as somebody has something to
-do. A controller never waits, never reads a clock and never keeps state that cannot be rebuilt from the store.
+The manager passes every change in the store to `handle`, and calls `step` as long as there is work. A controller never
+waits, never reads a clock (it is given the time), and keeps no state that it could not rebuild from the store.
 """
 
 import logging
@@ -15,10 +15,10 @@ logger = logging.getLogger(__name__)
 
 
 class Controller(Protocol):
-    """Something that makes the world match what the objects in the store ask for."""
+    """Something that brings the cluster closer to what the objects in the store ask for."""
 
     def handle(self, change: ObjectChange) -> None:
-        """Note what a change gives to do; must not write to the store."""
+        """Note the work that a change causes; must not write to the store."""
 
     def pending(self, now_s: float) -> int:
         """How many pieces of work there are now."""
@@ -27,11 +27,15 @@ class Controller(Protocol):
         """Do one piece of work; False when there is none now."""
 
     def next_deadline(self) -> float | None:
-        """When there will be something to do: 0.0 for at once, None for not before the next change."""
+        """When there will be work, in seconds since the epoch: 0.0 means now, None not before the next change."""
 
 
 class KeyedController:
-    """A controller whose work is a queue of keys, each looked at by `sync`."""
+    """A controller with a queue of keys, for each of which it calls `sync`.
+
+    A key says only which object to look at, not what happened to it: `sync` compares what is with what should be. So
+    several changes may be handled by one call, and a call too many does no harm.
+    """
 
     __slots__ = ("queue",)
 
@@ -41,7 +45,7 @@ class KeyedController:
         self.queue = WorkQueue()
 
     def sync(self, key: str, now_s: float) -> None:
-        """Make the world match the object of that key; raising StoreError means try again later."""
+        """Bring the cluster in line with the object of that key; a StoreError has it tried again with back-off."""
         raise NotImplementedError
 
     def pending(self, now_s: float) -> int:

@@ -1,8 +1,7 @@
 """Events that controllers and kubelets leave on the objects they work for, as `kubectl describe` shows them.
 
-In goes an object and what happened to it; out go `v1` Events into the store. An object that causes many is cut
-short as upstream's event correlator does: a burst, and after it one more every few minutes. Called through
-`client.Client.events`.
+They are stored as `v1` Events. Events on one object are limited as upstream's event correlator limits them: a burst,
+then one more every few minutes. Used through `client.Client.events`.
 """
 
 import logging
@@ -20,7 +19,7 @@ MAX_TRACKED = 4096
 
 
 class StoreEventRecorder:
-    """Writes Events, no more than a burst of them for one object."""
+    """Writes Events into the store, within a limit for each component and object."""
 
     __slots__ = ("_budgets", "_count", "_store")
 
@@ -30,11 +29,11 @@ class StoreEventRecorder:
         self._count = 0
 
     def normal(self, component: str, kind: str, obj: Object, reason: str, message: str, now_s: float) -> None:
-        """Something went as it should."""
+        """Record that something went as it should."""
         self._record(component, kind, obj, ("Normal", reason, message), now_s)
 
     def warning(self, component: str, kind: str, obj: Object, reason: str, message: str, now_s: float) -> None:
-        """Something did not go as it should."""
+        """Record that something did not go as it should."""
         self._record(component, kind, obj, ("Warning", reason, message), now_s)
 
     def _record(self, component: str, kind: str, obj: Object, what: tuple[str, str, str], now_s: float) -> None:
@@ -73,7 +72,7 @@ class StoreEventRecorder:
             logger.debug("event %s on %s %s was refused: %s", reason, kind, metadata["name"], error)
 
     def _take(self, key: str, now_s: float) -> bool:
-        """Whether the object may have one more event; a token comes back every few minutes."""
+        """Whether there may be one more event: a token bucket of `BURST` tokens, refilled by one every `REFILL_S`."""
         if len(self._budgets) > MAX_TRACKED:
             self._budgets.clear()
         tokens, since_s = self._budgets.get(key, (float(BURST), now_s))

@@ -1,8 +1,9 @@
-"""What the controllers know of the store: every object by key and uid, by owner, and pods without an owner.
+"""What the controllers know of the store: every object by key, by uid and by owner, and those without a controller.
 
-Fed with each change at the moment the store makes it, so that it is never behind: a controller that has made
-a pod finds it here on the next line, and needs none of the "expectations" with which upstream's controllers
-bridge the delay of their caches. All lookups cost what they return, never the size of the cluster.
+The index takes in each change while the store makes it, so it is never behind: a controller that has created a pod
+finds it here on the next line. That is why no controller here needs the "expectations" with which upstream's
+controllers bridge the delay of their caches. All lookups cost as much as they return, not as much as the cluster is
+large, except where their docstrings say otherwise.
 """
 
 from collections.abc import Iterable, Iterator
@@ -30,7 +31,7 @@ class ObjectChange(NamedTuple):
 
 
 class ObjectIndex:
-    """The objects of the cluster and the ways from one to another that controllers walk."""
+    """The objects of the cluster, and how to get from one to those that belong to it."""
 
     __slots__ = ("_dependents", "_kinds", "_on_node", "_orphans", "_uids")
 
@@ -42,7 +43,7 @@ class ObjectIndex:
         self._on_node: dict[str, dict[str, None]] = {}
 
     def apply(self, change: ObjectChange) -> None:
-        """Take one change in."""
+        """Bring the index up to date with one change."""
         if change.kind in IGNORED_KINDS:
             return
         known = self._kinds.setdefault(change.kind, {})
@@ -64,7 +65,7 @@ class ObjectIndex:
             self._link(change.kind, key, change.obj)
 
     def everything(self) -> Iterator[ObjectChange]:
-        """Everything there is, as if it came up now."""
+        """Everything there is, as if it were being created now."""
         for kind, known in self._kinds.items():
             for obj in list(known.values()):
                 yield ObjectChange("ADDED", kind, obj, None)
@@ -82,7 +83,7 @@ class ObjectIndex:
         return [obj for obj in self.all_of(kind) if _namespace_of(obj) == namespace]
 
     def holds_uid(self, uid: str) -> bool:
-        """An object with that uid exists."""
+        """Whether an object with that uid exists."""
         return uid in self._uids
 
     def by_uid(self, uid: str) -> tuple[str, Object] | None:

@@ -1,8 +1,8 @@
-"""Drives the controllers: hands them every change, and lets them work until nobody has anything to do.
+"""Drives the controllers: passes every change on to them, and lets them work until there is nothing left to do.
 
-The manager subscribes to a store and is then driven from outside with the time: by the live process through an
-asyncio pump (`berth_cluster.embedded`), by a simulator or a test in virtual time. It holds no timer and no
-thread; `next_deadline` says when to come back.
+The manager subscribes to a store and is then driven from outside, which also tells it the time: in a live process by
+`pump`, in simulations and tests by a loop in virtual time. It has no timer and no thread; `next_deadline` says when to
+come back.
 """
 
 from collections.abc import Sequence
@@ -34,17 +34,18 @@ class ControllerManager:
         store.subscribe(self._on_change)
 
     def add(self, controllers: Sequence[Controller]) -> None:
-        """Take controllers on, and tell them of everything that is there already."""
+        """Add controllers, and show them everything that is there already."""
         self._controllers.extend(controllers)
         for change in self.index.everything():
             for controller in controllers:
                 controller.handle(change)
 
     def step(self, now_s: float) -> bool:
-        """One piece of work; False when all are quiet.
+        """Do one piece of work; False when nobody has any.
 
-        A controller's turn lasts for what it had to do when the turn began. What comes up meanwhile waits for its
-        next turn, so that a burst is taken together and nobody runs ahead of the others.
+        Controllers take turns. A turn lasts for as many pieces of work as the controller had when it began; what comes
+        up meanwhile waits for its next turn. So a burst of changes is worked off together, and no controller gets far
+        ahead of the others, whose changes it would only have to look at again.
         """
         for _ in range(len(self._controllers) + 1):
             if self._left > 0 and self._controllers[self._turn].step(now_s):
@@ -55,7 +56,7 @@ class ControllerManager:
         return False
 
     def run_until_quiet(self, now_s: float) -> int:
-        """Work until nobody has anything to do at this time; returns the number of steps."""
+        """Work until there is nothing left to do at this time; returns the number of steps."""
         steps = 0
         while self.step(now_s):
             steps += 1
@@ -64,7 +65,7 @@ class ControllerManager:
         return steps
 
     def next_deadline(self) -> float | None:
-        """When somebody will have something to do (0.0: now), or None while nothing changes."""
+        """When there will be work, in seconds since the epoch (0.0 means now); None if not before the next change."""
         deadlines = [controller.next_deadline() for controller in self._controllers]
         return min((deadline for deadline in deadlines if deadline is not None), default=None)
 

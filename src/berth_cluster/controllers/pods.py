@@ -1,4 +1,4 @@
-"""What controllers ask of pods: is it alive, is it ready, since when, which to delete first, and why it is ended.
+"""What controllers want to know of pods: whether they are active or ready, and which of them to delete first.
 
 Pure functions over pods as JSON. Called by the controllers and by the hollow kubelet.
 """
@@ -73,10 +73,11 @@ def pod_from_template(owner: Object, api_version: str, kind: str, template: Obje
 
 
 def pods_to_delete(pods: Sequence[Object], related: Sequence[Object], count: int) -> list[Object]:
-    """The `count` pods that are missed least, in upstream's order of preference.
+    """The `count` pods whose deletion costs least, in upstream's order (controller_utils.go, ActivePodsWithRanks).
 
-    Unassigned before assigned, then Pending, not ready, cheap by the deletion-cost annotation, on a node that
-    holds many of the `related` pods, ready for a short time, often restarted, young.
+    Before others come those that have no node; then the Pending ones; those that are not ready; those with a low
+    deletion-cost annotation; those on a node with many of the `related` pods; those that became ready last; those that
+    were restarted most often; the youngest.
     """
     per_node = Counter(node_of(pod) for pod in related if is_active(pod))
     return sorted(pods, key=lambda pod: _deletion_rank(pod, per_node[node_of(pod)]))[:count]
@@ -105,7 +106,7 @@ def _deletion_cost(pod: Object) -> int:
 
 
 def disrupted(pod: Object, reason: str, message: str, now_s: float) -> Object:
-    """The pod with the condition that says why it is about to be ended from outside."""
+    """The pod with the condition DisruptionTarget, which says why it is about to be ended from outside."""
     status = pod.get("status") or {}
     condition = {
         "type": "DisruptionTarget",

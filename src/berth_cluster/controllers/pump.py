@@ -1,8 +1,8 @@
 """Drives the controllers of a live process from its event loop.
 
-Changes of the store wake the pump; it then lets the controllers work in short slices, so that requests are
-answered in between, and rests a while after each round in proportion to the work, so that many small changes
-are taken together. Called by `berth_cluster.embedded`.
+Changes in the store wake the pump. It lets the controllers work in short slices, between which the event loop answers
+requests, and pauses after each round for a time in proportion to the work, so that many small changes are handled
+together. Used by `berth_cluster.embedded`.
 """
 
 import asyncio
@@ -54,7 +54,7 @@ class ControllerPump:
             await asyncio.sleep(max(SHORTEST_REST_S, worked_s * REST_PER_WORK))
 
     async def _wait(self) -> None:
-        """Until something changes or a deadline comes."""
+        """Wait until something changes or a deadline is reached."""
         deadline_s = self._manager.next_deadline()
         timeout_s = None if deadline_s is None else max(0.0, deadline_s - self._now_s())
         with contextlib.suppress(TimeoutError):
@@ -62,7 +62,7 @@ class ControllerPump:
                 await self._awake.wait()
 
     async def _work(self) -> float:
-        """Let the controllers work until they are quiet or need a rest; returns the seconds it took."""
+        """Let the controllers work until they are done or a pause is due; returns the seconds that they worked."""
         total_s, started_s = 0.0, perf_counter()
         while self._step():
             worked_s = perf_counter() - started_s

@@ -1,7 +1,7 @@
 """A controller's work queue: keys to look at now, keys to look at later, and back-off for those that failed.
 
-Keys go in from event handlers and from earlier rounds; they come out once each, in order, however often they
-were put in. Time is given, never read. Called by `controller.KeyedController`.
+A key that is put in several times before it is taken out comes out once, in the order of its first addition. Times are
+seconds since the epoch and are passed in. Used by `controller.KeyedController`.
 """
 
 import heapq
@@ -30,7 +30,11 @@ class WorkQueue:
             self._ready.append(key)
 
     def add_at(self, key: str, due_s: float) -> None:
-        """Look at `key` at the given time; of several times the earliest holds."""
+        """Look at `key` at the given time; of several times the earliest counts.
+
+        `_due` holds the time that counts for each key. An entry of the heap with another time is stale and is skipped
+        when it comes up, which is cheaper than to search the heap for it now.
+        """
         known = self._due.get(key)
         if known is None or due_s < known:
             self._due[key] = due_s
@@ -45,7 +49,7 @@ class WorkQueue:
         return delay_s
 
     def forget(self, key: str) -> None:
-        """The key went well: its next failure starts with the shortest delay again."""
+        """The key has been handled without an error: its next failure starts with the shortest delay again."""
         self._failures.pop(key, None)
 
     def pop(self, now_s: float) -> str | None:
@@ -63,7 +67,7 @@ class WorkQueue:
         return len(self._ready)
 
     def next_deadline(self) -> float | None:
-        """When the next delayed key is due; 0.0 when there is something to do at once; None when nothing is."""
+        """When the next delayed key is due; 0.0 if a key is ready now, None if the queue is empty."""
         if self._ready:
             return 0.0
         self._drop_stale()

@@ -1,1 +1,1 @@
-"""Hollow nodes: Node objects without machines, and one kubelet for all of them that only pretends to run pods."""
+"""Hollow nodes: Node objects without machines, with one kubelet for all of them that only pretends to run pods."""

@@ -1,8 +1,8 @@
-"""Whether a kubelet takes a pod that was bound to its node, and if not, in which words it refuses.
+"""Whether a kubelet admits a pod that was bound to its node, and with which reason and message it refuses.
 
 A bound pod is checked once more where it is to run: resources, node affinity, name, host ports, taints of effect
 NoExecute. Pure functions; names of reasons and messages are those of upstream's kubelet (pkg/kubelet/lifecycle).
-Critical pods do not push others out here, as a real kubelet would have it. Called by `kubelet`.
+Unlike a real kubelet it does not evict others to make room for critical pods. Called by `kubelet`.
 """
 
 from collections.abc import Mapping, Set
@@ -41,7 +41,7 @@ class NodeLoad(NamedTuple):
 def admit(
     pod: Pod, pod_os: str, requests: Mapping[str, int], node: Node, allocatable: Mapping[str, int], load: NodeLoad
 ) -> Rejection | None:
-    """None when the node takes the pod, else the first reason why not, in the kubelet's order."""
+    """None if the node takes the pod, else the first reason why not, in the kubelet's order of checks."""
     return (
         _check_os(pod, pod_os, node)
         or _check_resources(requests, allocatable, load)
@@ -81,7 +81,7 @@ def _check_resources(requests: Mapping[str, int], allocatable: Mapping[str, int]
         requested, used = requests[name], load.used.get(name, 0)
         capacity = allocatable.get(name)
         if capacity is None and _is_extended(name):
-            continue  # a resource of the cluster, not of the node; kubelets leave those alone
+            continue  # not a resource of this node; a kubelet checks only those that its node has
         if requested > 0 and requested > (capacity or 0) - used:
             return _insufficient(name, requested, used, capacity or 0)
     return None

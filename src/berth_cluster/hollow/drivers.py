@@ -1,8 +1,8 @@
 """The drivers of hollow nodes: a CSI driver for volumes, and one that publishes devices.
 
-At the cluster's start come a CSIDriver and the default storage class `standard`, whose volumes are as local to a
-node as a disk in it, and, if nodes have devices, a device class. Each hollow node is then registered with both: a
-CSINode, and a ResourceSlice with its devices. Called by the embedded cluster.
+When the cluster starts, there are a CSIDriver and the default storage class `standard`, whose volumes are as local to a
+node as a disk in it, and (if nodes have devices) a device class. Each hollow node is then registered with the drivers:
+by a CSINode, and by a ResourceSlice with its devices. Called by the embedded cluster.
 """
 
 from berth_cluster.apimachinery.meta import Object, annotations_of, uid_of
@@ -23,7 +23,7 @@ DEVICE_MEMORY = "16Gi"
 
 
 def create_driver_objects(store: Store, devices_per_node: int) -> None:
-    """Create what drivers bring along for the whole cluster."""
+    """Create the objects that drivers have once for the whole cluster."""
     for kind, obj in _cluster_objects(devices_per_node):
         if store.find(resource_of(kind), "", obj["metadata"]["name"]) is None:
             store.create(resource_of(kind), "", obj)
@@ -59,7 +59,11 @@ class NodeDrivers(KeyedController):
         self._devices = devices_per_node
 
     def handle(self, change: ObjectChange) -> None:
-        """Look at a new hollow node, and again when one of its objects went (it may be an earlier node's)."""
+        """Look at a new hollow node, and again when one of its objects is deleted.
+
+        That object may have been left over from an earlier node of the same name, and the garbage collector deletes it
+        only after this node was looked at.
+        """
         metadata = change.obj["metadata"]
         if change.kind == "Node" and change.type == "ADDED":
             if annotations_of(change.obj).get(HOLLOW_ANNOTATION) == "true":

@@ -1,7 +1,7 @@
 """Leases of hollow nodes: one per node in `kube-node-lease`, renewed now and then.
 
-Nobody in the embedded cluster declares nodes dead, so renewals are rare; an interval of 0 leaves them out, which
-lets a simulation come to rest. Driven by changes of nodes and by time.
+Nothing in the embedded cluster declares nodes dead, so renewals are rare. An interval of 0 means none at all, so that a
+simulation in virtual time comes to an end. Driven by changes of nodes and by time.
 """
 
 from berth_cluster.apimachinery.errors import StoreError

@@ -1,7 +1,7 @@
-"""What the hollow kubelet keeps of each node: what it offers, and what the pods on it take.
+"""What the hollow kubelet knows of each node: what the node offers, and what the pods on it take.
 
-Amounts are integers in the scheduler's units. Adding or removing a pod costs what the pod asks for, not what the
-node holds. Used by `kubelet` alone.
+Amounts are integers in the scheduler's units. Adding or removing a pod takes time in proportion to what the pod asks
+for, whatever else is on the node. Used by `kubelet` alone.
 """
 
 import ipaddress
@@ -26,7 +26,7 @@ class AdmittedPod(msgspec.Struct, frozen=True):
     requests: Mapping[str, int]
     ports: frozenset[HostPort]
     pod_ip: str
-    resources: ContainerResources = {}  # what its containers have, as their spec said it
+    resources: ContainerResources = {}  # what its containers have, in the words of their spec
 
 
 class HollowNode:
@@ -47,7 +47,7 @@ class HollowNode:
         self.refresh(node, raw)
 
     def refresh(self, node: Node, raw: Object) -> None:
-        """Take over what a changed Node object says; pods already admitted stay."""
+        """Adopt what a changed Node object says; pods that are admitted already stay."""
         self.node = node
         self.allocatable = {
             name: milli_value(amount) if name == CPU else value(amount)
@@ -57,7 +57,7 @@ class HollowNode:
         self._range = _pod_range(raw)
 
     def check(self, pod: Pod, pod_os: str, requests: Requests) -> Rejection | None:
-        """Whether the node takes the pod, which asks for `requests`, beside those it has."""
+        """Why the node cannot take the pod, which asks for `requests`, beside those it has; None if it can."""
         load = NodeLoad(self._used, len(self.pods), self._ports)
         return admit(pod, pod_os, requests, self.node, self.allocatable, load)
 
@@ -67,7 +67,7 @@ class HollowNode:
         return {name: amount - own.get(name, 0) for name, amount in self._used.items()}
 
     def add(self, pod: Pod, requests: Requests, resources: ContainerResources, pod_ip: str = "") -> AdmittedPod:
-        """Count an admitted pod in and give it an address (its old one when it already ran)."""
+        """Add an admitted pod and give it an address (`pod_ip`, if it is running already)."""
         if pod.spec.host_network:
             pod_ip = self.host_ip
         admitted = AdmittedPod(requests, frozenset(host_ports(pod)), pod_ip or self._free_address(), resources)
@@ -79,7 +79,7 @@ class HollowNode:
         return admitted
 
     def remove(self, uid: str) -> None:
-        """A pod has ended or is gone; unknown ones are fine."""
+        """Remove a pod that has ended or is gone; nothing happens if it is unknown."""
         admitted = self.pods.pop(uid, None)
         if admitted is None:
             return
@@ -99,7 +99,7 @@ class HollowNode:
 
 
 def _pod_range(node: Object) -> range:
-    """The addresses for pods, as numbers; the first two of the network and its last belong to others."""
+    """The addresses for pods, as numbers: all but the network's own, its gateway's, and its broadcast address."""
     try:
         network = ipaddress.IPv4Network((node.get("spec") or {}).get("podCIDR") or DEFAULT_POD_NETWORK, strict=False)
     except ValueError:

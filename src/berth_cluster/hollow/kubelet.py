@@ -1,7 +1,7 @@
 """One kubelet for all hollow nodes: admits the pods bound to them, "runs" them, ends them, removes them.
 
-Driven by changes of pods and nodes, and by time; writes pod statuses. For each pod the work is one look at what
-it is and what it should be next:
+Driven by changes of pods and nodes, and by time; writes pod statuses. Each `sync` looks at one pod and takes the next
+step:
 
     bound ──admit──▶ Running ──run time over──▶ Succeeded / Failed      (restartPolicy Never or OnFailure)
       │                 │
@@ -55,7 +55,7 @@ class KubeletSettings(msgspec.Struct, frozen=True):
 
 
 class HollowKubelet(KeyedController):
-    """Runs, or rather does not run, the pods of all hollow nodes."""
+    """The kubelet of all hollow nodes; it reports pods as running, but runs none. A queue key is a pod's."""
 
     __slots__ = ("_bound_s", "_client", "_index", "_nodes", "_settings")
 
@@ -129,11 +129,11 @@ class HollowKubelet(KeyedController):
             self._start(pod, hollow_node, now_s)
         else:
             has_resized = self._resize(pod, hollow_node, now_s)
-            if not has_resized:  # else its own change brings it back
+            if not has_resized:  # else the status just written has the pod looked at again
                 self._watch_over(pod, now_s)
 
     def _start(self, pod: Object, hollow_node: HollowNode, now_s: float) -> None:
-        """Begin with a pod that is new here, after the delay that starting takes."""
+        """Admit a pod that is new here, once the delay is over that starting takes."""
         start_s = self._bound_s.setdefault(uid_of(pod), now_s) + self._settings.start_delay_s
         if now_s < start_s:
             self.queue.add_at(key_of(pod), start_s)
@@ -143,7 +143,7 @@ class HollowKubelet(KeyedController):
         except codec.ObjectError as error:
             self._reject(pod, "UnexpectedAdmissionError", str(error), now_s)
             return
-        if phase_of(pod) == "Running":  # it ran before this kubelet began to look
+        if phase_of(pod) == "Running":  # it ran before this kubelet began to watch
             pod_ip = (pod.get("status") or {}).get("podIP", "")
             hollow_node.add(decoded, pod_requests(decoded), resize.container_resources(pod["spec"]), pod_ip)
             self._watch_over(pod, now_s)
@@ -160,11 +160,11 @@ class HollowKubelet(KeyedController):
         try:
             self._write(pod, pod_status.running(pod, pod_ip, hollow_node.host_ip, now_s))
         except StoreError:
-            hollow_node.remove(uid_of(pod))  # nobody knows yet that it runs: try again from the start
+            hollow_node.remove(uid_of(pod))  # the status says nothing of it yet, so the next try begins anew
             raise
 
     def _resize(self, pod: Object, hollow_node: HollowNode, now_s: float) -> bool:
-        """Give a pod the resources that its spec asks for now, if the node has them; say whether anything changed."""
+        """Give a pod the resources that its spec asks for now, if the node has them; True if its status was written."""
         uid, key, wanted = uid_of(pod), key_of(pod), resize.container_resources(pod["spec"])
         held = hollow_node.pods[uid]
         if wanted == held.resources and not resize.is_pending(pod):
@@ -195,7 +195,7 @@ class HollowKubelet(KeyedController):
         self._write(pod, pod_status.rejected(pod, reason, message, now_s))
 
     def _watch_over(self, pod: Object, now_s: float) -> None:
-        """End a running pod whose time is over, else come back when it will be."""
+        """End a running pod whose time is over, or come back when it will be."""
         deadline_s = self._deadline(pod)
         end_s = self._end_of_run(pod)
         due_s = min(deadline_s, end_s)
@@ -232,13 +232,13 @@ class HollowKubelet(KeyedController):
         return parse_time(started) + float(limit_s) if limit_s is not None and started else float("inf")
 
     def _terminate(self, pod: Object, hollow_node: HollowNode, now_s: float) -> None:
-        """Remove a pod that is being deleted once its (shortened) grace period is over."""
+        """Let go of a pod that is being deleted once its grace period, or `max_grace_s`, is over."""
         if uid_of(pod) in hollow_node.pods and not is_terminal(pod):
             gone_s = self._gone_at(pod)
             if now_s < gone_s:
                 self.queue.add_at(key_of(pod), gone_s)
                 return
-            if pod["metadata"].get("finalizers"):  # somebody still wants to read how it ended
+            if pod["metadata"].get("finalizers"):  # somebody waits to read how it ended
                 self._write(pod, pod_status.finished(pod, KILLED, now_s))
         self._release(node_of(pod), uid_of(pod))
         if not _is_confirmed_gone(pod):

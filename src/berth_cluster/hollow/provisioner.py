@@ -1,8 +1,8 @@
 """The provisioner behind every storage class of the cluster: makes volumes out of nothing, and deletes them again.
 
-Driven by claims that the volume controller has marked with a provisioner, and by volumes that were released. Where
-a volume can be reached from follows the class's allowedTopologies and the topology keys under which the driver is
-registered on nodes (CSINode). It stands in for the sidecar external-provisioner of CSI drivers, whatever their name.
+Driven by claims that the volume controller has handed to a provisioner, and by volumes that were released. From where a
+volume can be reached follows from the class's allowedTopologies, and from the topology keys under which the driver is
+registered on nodes (CSINode). It stands in for the sidecar external-provisioner of every CSI driver, whatever its name.
 """
 
 import zlib
@@ -55,7 +55,7 @@ class HollowProvisioner(KeyedController):
         self._index = client.index
 
     def handle(self, change: ObjectChange) -> None:
-        """Look at claims that ask for a volume, and at volumes made here that nobody has any more."""
+        """Look at claims that ask for a volume, and at volumes that were made here."""
         if change.type == "DELETED":
             return
         if change.kind == CLAIM and STORAGE_PROVISIONER in annotations_of(change.obj):
@@ -98,7 +98,7 @@ class HollowProvisioner(KeyedController):
         self._client.events.normal(provisioner, CLAIM, claim, "ProvisioningSucceeded", message, now_s)
 
     def _give_back(self, claim: Object) -> None:
-        """Let the scheduler choose again: the node it chose cannot have the volume."""
+        """Have the scheduler choose again, since the node that it chose cannot reach such a volume."""
         if SELECTED_NODE in annotations_of(claim):
             kept = {name: value for name, value in annotations_of(claim).items() if name != SELECTED_NODE}
             self._client.update(CLAIM, with_metadata(claim, annotations=kept))
@@ -118,14 +118,15 @@ class HollowProvisioner(KeyedController):
         nodes = [node for node in _nodes_with(self._index, provisioner) if _in_any(terms, labels_of(node))]
         if not nodes:
             return AccessibleTopology(_allowed_selector(terms))
-        # With no consumer to go by, one of the places: always the same for a claim, spread over claims.
+        # No consumer says where: take the topology of some node, always the same one for a claim, but spread over
+        # claims.
         node = nodes[zlib.crc32(uid_of(claim).encode()) % len(nodes)]
         keys = topology_keys(self._index, node["metadata"]["name"], provisioner)
         return AccessibleTopology(_labels_selector(labels_of(node), keys))
 
 
 def topology_keys(index: ObjectIndex, node_name: str, driver: str) -> list[str]:
-    """The labels by which a driver tells places apart on a node; empty where it is not registered there."""
+    """The label keys by which a driver tells locations apart, as registered on a node; empty if it is not."""
     csi_node = index.get("CSINode", node_name)
     drivers = ((csi_node or {}).get("spec") or {}).get("drivers") or []
     return next((entry.get("topologyKeys") or [] for entry in drivers if entry.get("name") == driver), [])
@@ -168,7 +169,7 @@ def _allowed_selector(terms: list[Object]) -> Object | None:
 
 
 def _volume(claim: Object, storage_class: Object, selector: Object | None) -> Object:
-    """The volume for a claim, promised to it."""
+    """The volume for a claim; it names the claim, so that no other claim is bound to it."""
     metadata, spec = claim["metadata"], claim["spec"]
     provisioner, name = storage_class["provisioner"], f"pvc-{uid_of(claim)}"
     volume_spec: Object = {

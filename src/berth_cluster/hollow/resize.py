@@ -1,8 +1,8 @@
-"""What a kubelet does when the resources of a running pod change: it gives them, or says why not yet, or why never.
+"""What a kubelet does when the resources of a running pod change: grant them, defer them, or call them infeasible.
 
 Pure functions over a pod as JSON and what its node has; called by `kubelet`. Reasons and messages are upstream's
-(pkg/kubelet/allocation, v1.36). Nothing is restarted, whatever `resizePolicy` says: nothing runs here. A container's
-status tells resources from the first resize on only; before that, what its spec says is what it has.
+(pkg/kubelet/allocation, v1.36). Nothing is restarted, whatever `resizePolicy` says, since nothing runs. A container's
+status names its resources from the first resize on; before that, it has what its spec says.
 """
 
 from collections.abc import Iterable, Mapping
@@ -19,7 +19,7 @@ _COMPUTE = ("memory", "cpu")
 _LISTS = (("containers", "containerStatuses"), ("initContainers", "initContainerStatuses"))
 
 ContainerResources = Mapping[str, Any]
-"""resources by container name; the pod's own under the empty name."""
+"""The `resources` of containers by name; the pod's own are under the empty name."""
 
 
 class Refusal(msgspec.Struct, frozen=True):
@@ -39,7 +39,7 @@ def container_resources(spec: Object) -> ContainerResources:
 
 
 def refusal(requests: Requests, allocatable: Mapping[str, int], used_by_others: Mapping[str, int]) -> Refusal | None:
-    """None where the node has what the pod would take, in the scheduler's units."""
+    """Why the node cannot give the pod what it asks for now (in the scheduler's units); None if it can."""
     for name in _COMPUTE:
         asked, capacity = requests.get(name, 0), allocatable.get(name, 0)
         if asked > capacity:

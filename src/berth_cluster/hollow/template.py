@@ -1,7 +1,7 @@
 """Hollow nodes from a template: names, sizes, labels, zones, taints and images of any number of nodes.
 
-In go a `NodeTemplate` and a number, out comes a Node as JSON, Ready and with all that `kubectl get nodes -o wide`
-shows. Called by the embedded cluster at its start, and by simulations.
+`node_object` makes the Node of a number as JSON: Ready, and with everything that `kubectl get nodes -o wide` shows.
+Used by the embedded cluster when it starts, and by simulations.
 """
 
 import ipaddress
@@ -23,7 +23,7 @@ _CONDITIONS = (
 
 
 class NodeTemplate(msgspec.Struct, frozen=True):
-    """What hollow nodes look like; zones are dealt out in turn."""
+    """What hollow nodes look like; nodes are assigned to the zones in turn."""
 
     name_prefix: str = "node-"
     cpu: str = "8"

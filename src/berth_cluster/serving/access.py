@@ -1,7 +1,7 @@
-"""Who may come in: one bearer token, everything allowed to its holder; health checks need none.
+"""Authentication and authorization: one bearer token, whose holder may do everything. Health checks need none.
 
-Also the review resources with which clients ask what they may do (`kubectl auth can-i`, `whoami`) and the
-token reviews with which others ask who a token belongs to.
+Also the review resources, by which clients ask what they may do (`kubectl auth can-i`, `whoami`), and the token
+reviews, by which others ask whose a token is.
 """
 
 import hmac
@@ -16,7 +16,7 @@ USER: dict[str, Any] = {
     "groups": ["system:masters", "system:authenticated"],
 }
 
-# group -> kind by plural, of what can only be posted and is never stored
+# Kinds that can only be posted and are never stored: group -> plural -> kind.
 REVIEWS = {
     "authorization.k8s.io": {
         "selfsubjectaccessreviews": "SelfSubjectAccessReview",
@@ -47,7 +47,7 @@ class TokenAuthenticator:
             raise StoreError(401, "Unauthorized", "Unauthorized")
 
     def knows(self, token: str) -> bool:
-        """Whether a token is ours."""
+        """Whether this is the token."""
         return hmac.compare_digest(token.encode(errors="surrogatepass"), self.token.encode())
 
 

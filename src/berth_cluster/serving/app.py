@@ -1,7 +1,7 @@
 """The API server's application: every request comes in here, is authenticated, routed and answered.
 
-It is one handler for aiohttp's low-level server rather than a table of routes: the paths of the Kubernetes API are
-regular, and a request that binds a pod should cost little more than the binding.
+It is one handler for aiohttp's low-level server instead of a table of routes: the paths of the Kubernetes API are
+regular, and a request that binds a pod should take little longer than the binding itself.
 """
 
 import logging
@@ -36,7 +36,7 @@ class Application:
         self._authenticator = access.TokenAuthenticator(token)
         self._handlers = Handlers(store)
         self.address = ""
-        # More paths for GET, for who runs the server (debug views); each gives a JSON value.
+        # Further paths for GET (debug views) that whoever runs the server may add; each returns a JSON value.
         self.extra_paths: dict[str, Callable[[], object]] = {"/debug/bindings": self._bindings}
 
     def stop(self) -> None:

@@ -96,7 +96,7 @@ def _alternative_names(host: str) -> list[x509.GeneralName]:
 
 
 def _load(context: ssl.SSLContext, key: ec.EllipticCurvePrivateKey, certificate: x509.Certificate) -> None:
-    """`ssl` reads keys only from files, so the key is in one (readable by us alone) for a moment."""
+    """Load the key from a temporary file that only this user can read, since `ssl` reads keys from files only."""
     pem = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "server.pem"

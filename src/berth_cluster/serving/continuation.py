@@ -1,7 +1,7 @@
 """Paged lists: what a `continue` token says, and how a page is cut.
 
-A token names the version of the whole list and the last object that was given out, so that all pages show one
-moment and the server keeps nothing in between.
+A token holds the revision of the whole list and the last object of the page. All pages so show the cluster at one
+revision, and the server keeps nothing between two pages.
 """
 
 import base64

@@ -81,7 +81,7 @@ class Handlers:
         )
 
     def _no_subresource(self, kind: ResourceType, target: Target) -> StoreError:
-        """What people try on pods that are said to run is refused in words."""
+        """404, but for what people try on running pods (logs, exec, …) an answer that says why it is not there."""
         if kind is not PODS or target.subresource not in _NEED_CONTAINERS:
             return no_such_path()
         self._store.entry(kind, target.namespace, target.name)
@@ -104,7 +104,7 @@ class Handlers:
         revision = after.revision if after else self._list_revision(options)
         entries = self._store.entries(kind, target.namespace, options.label_selector, options.field_selector, revision)
         page = continuation.cut(entries, revision, options.limit, after)
-        # How many remain is only known when no selector hides some of them.
+        # Upstream says how many objects remain only if no selector is in use.
         remaining = None if options.label_selector or options.field_selector else page.remaining
         meta = list_meta(revision, page.continue_token, remaining)
         return bytes_response(_form(request).many(kind, page.entries, meta, request.query, self._store.clock()))

@@ -1,6 +1,7 @@
-"""Which form of an answer a client wants, and in which format it sent its body.
+"""Content negotiation: which form of an answer a client wants, and reading bodies in the format it sent.
 
-Only JSON is written; bodies may also be YAML, or protobuf for the kinds that have a schema for it.
+Only JSON is written. Bodies may also be YAML, which is read without trust and as Kubernetes reads it (dates and numbers
+in base 60 are plain strings), or protobuf for the kinds that have a schema for it.
 """
 
 from typing import Any, Literal
@@ -68,7 +69,7 @@ def load_yaml(body: bytes) -> Any:
 
 
 class _Loader(PARSER):  # type: ignore[misc]
-    """PyYAML's, for YAML 1.1, without what JSON has not."""
+    """PyYAML's loader, for YAML 1.1, without the types that JSON does not have."""
 
 
 def _number(tag: str) -> None:

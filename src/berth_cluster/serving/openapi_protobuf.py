@@ -1,6 +1,6 @@
 """Writes the OpenAPI v2 document in the protobuf form (gnostic's OpenAPIv2.proto) that kubectl 1.28 insists on.
 
-In comes the document as JSON values, out go the bytes. Only what this server's documents contain is written.
+Only what this server's documents contain can be written.
 """
 
 from collections.abc import Iterable

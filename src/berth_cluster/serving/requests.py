@@ -1,6 +1,6 @@
 """What a request asks for: the resource, namespace, name and subresource in its path, and its options.
 
-Comes in: path and query; goes out: a `Target` and `ListOptions` for the handlers.
+`parse_path` and `list_options` read path and query into a `Target` and `ListOptions` for the handlers.
 """
 
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ _NAMESPACE_SUBRESOURCES = ("status", "finalize")
 
 
 class Target(NamedTuple):
-    """The place in the API that a path names."""
+    """What a path of the API names."""
 
     group: str
     version: str
@@ -42,7 +42,7 @@ def parse_path(path: str) -> Target:
 
 
 def no_such_path() -> StoreError:
-    """404 for a path that no resource has."""
+    """404: no resource has this path."""
     return StoreError(404, "NotFound", "the server could not find the requested resource")
 
 

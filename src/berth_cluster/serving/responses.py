@@ -12,7 +12,7 @@ from berth_cluster.apimachinery.resource_types import ResourceType
 encode = msgspec.json.Encoder().encode
 
 _JSON = "application/json"
-# Clients take so many headers and no more (Python's own a hundred); the other two limits are upstream's.
+# Clients accept only so many headers (Python's own a hundred), hence the first limit; the other two are upstream's.
 _MAX_WARNINGS = 50
 _MAX_WARNINGS_CHARACTERS = 4096
 _MAX_WARNING_CHARACTERS = 256
@@ -29,7 +29,7 @@ def bytes_response(body: bytes, status: int = 200) -> web.Response:
 
 
 def error_response(error: StoreError) -> web.Response:
-    """A refusal; 429 says when to come again."""
+    """A refusal as a Status; with Retry-After if the refusal says when to try again."""
     response = json_response(error.to_status(), error.status_code)
     retry_after_s = error.details.get("retryAfterSeconds")
     if retry_after_s:
@@ -40,7 +40,7 @@ def error_response(error: StoreError) -> web.Response:
 
 
 def add_warnings(response: web.Response, warnings: list[str]) -> None:
-    """Warning headers; all of them where they fit, else the first ones, shortened."""
+    """Add Warning headers: all of them if they fit, else the first ones, shortened."""
     shown = [_without_controls(warning) for warning in warnings[:_MAX_WARNINGS]]
     if sum(map(len, shown)) > _MAX_WARNINGS_CHARACTERS:
         shown = [text[:_MAX_WARNING_CHARACTERS] for text in shown]
@@ -58,7 +58,7 @@ def _without_controls(text: str) -> str:
 
 
 def success(kind: ResourceType | None = None, meta: dict[str, Any] | None = None, code: int = 200) -> web.Response:
-    """The Status that says that something was done."""
+    """The Status of a request that succeeded and has no object to answer with."""
     status: dict[str, Any] = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
     if kind is not None and meta is not None:
         details = {"name": meta["name"], "group": kind.group, "kind": kind.plural, "uid": meta["uid"]}

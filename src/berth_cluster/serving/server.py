@@ -46,13 +46,13 @@ class ApiServer:
 
     @property
     def kubeconfig(self) -> Path:
-        """The file that lets a client in."""
+        """The kubeconfig that clients use."""
         return self.directory / "kubeconfig"
 
     async def start(self) -> None:
-        """Listen, then write the kubeconfig: who sees the file can connect."""
+        """Listen, then write the kubeconfig, so that whoever sees the file can connect."""
         identity = make_identity(self._host)
-        # A client that goes away ends its request: else its watches would live on until the next event.
+        # Cancel the handler of a client that disconnects; else its watches would live on until the next event.
         server = web.Server(self.app, request_factory=_make_request, handler_cancellation=True)
         runner = web.ServerRunner(server, handle_signals=False, access_log=None, shutdown_timeout=SHUTDOWN_TIMEOUT_S)
         await runner.setup()
@@ -83,6 +83,6 @@ def _make_request(
     writer: AbstractStreamWriter,
     task: "Task[None]",
 ) -> web.BaseRequest:
-    """As aiohttp's own factory, with the API server's limit on bodies."""
+    """The same as aiohttp's own factory, but with the API server's limit on the size of bodies."""
     loop = task.get_loop()
     return web.BaseRequest(message, payload, protocol, writer, task, loop, client_max_size=MAX_BODY_BYTES)

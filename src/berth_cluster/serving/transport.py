@@ -1,7 +1,8 @@
 """The embedded cluster as an API server without sockets: the transport protocol straight over the store.
 
-Used by the simulator and by tests; the protocol itself (`Transport`) lives with the clients, and this class has
-its shape. Bodies go in and come out as JSON bytes, and refusals are `ApiError`, as over HTTP.
+Used by the scheduler inside `berth up`, by simulations and tests. The protocol itself (`Transport`) is defined where
+the clients are; this class satisfies it without importing it. Bodies are JSON bytes and refusals are `ApiError`, as
+over HTTP.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
-"""Streams the changes of a resource to one client, one JSON line an event, until somebody ends it.
+"""Streams the changes of a resource to one client, one line of JSON per event, until one of the two ends it.
 
-Lines come ready-made from the store's watch; this module adds bookmarks, timeouts, and the ERROR event that
-tells a client that was too slow to list again.
+The lines come ready-made from the store's watch. This module adds bookmarks, timeouts, and the ERROR event that tells a
+client which was too slow to list again.
 """
 
 import asyncio
@@ -60,7 +60,7 @@ class WatchStream:
         self._watch = watch
         self._options = options
         self._request = request
-        self._now = now  # the store's revision: everything up to it has been offered to the watch
+        self._now = now  # the store's revision, up to which everything has been offered to the watch
         self._stopping = False
         self._liner = liner
         self._table = table

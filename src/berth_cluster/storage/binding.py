@@ -28,7 +28,7 @@ class BindingRecord(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def target_node(body: Object, name: str) -> str:
-    """The node's name; a Binding can name nothing but a node."""
+    """The name of the node that a Binding (`body`) names; refused if it names anything but a node."""
     target: Any = body.get("target")
     target = target if isinstance(target, dict) else {}
     errors = FieldErrors()
@@ -65,7 +65,7 @@ def _refusal(pod: Object, name: str) -> str:
 
 
 def _bound(old: Object, node: str, binding_meta: Object, now: str) -> Object:
-    """The pod on its node: condition PodScheduled true, nomination gone, the Binding's annotations added."""
+    """The bound pod: PodScheduled true, nomination cleared, with the Binding's labels and annotations."""
     meta = dict(old["metadata"])
     for key in ("annotations", "labels"):
         if binding_meta.get(key):

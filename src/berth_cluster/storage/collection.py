@@ -1,7 +1,8 @@
 """All objects of one resource: by namespace and name, with the recent changes and the open watches.
 
-Used by the store alone. The history is what lets a watch start in the past and a paged list stay at one version:
-walking it backwards from the present gives any version it still covers.
+Used by the store alone. The history is what lets a watch start in the past, and all pages of a list show one state: the
+changes after a revision, undone one by one from the present backwards, give the objects as they were at that revision.
+That works for every revision from `forgotten` on; for older ones clients are told to list again (410).
 """
 
 from collections import deque
@@ -16,7 +17,7 @@ WATCH_QUEUE_LIMIT = 200_000  # events a watcher may lag behind before it has to 
 
 
 class Collection:
-    """The objects of one resource and how they came to be."""
+    """The objects of one resource, the changes that led to them, and the watches on them."""
 
     __slots__ = ("_history", "_namespaces", "forgotten", "resource", "watches")
 
@@ -74,12 +75,14 @@ class Collection:
         return [then[place] for place in sorted(then)]
 
     def apply(self, change: StoreChange) -> None:
-        """Make a change the present, remember it, and tell the watchers."""
+        """Carry out a change, remember it, and offer it to the watches."""
         namespace, name = _place(change.entry)
         if change.type == "DELETED":
             del self._namespaces[namespace][name]
         else:
             self._namespaces.setdefault(namespace, {})[name] = change.entry
+        # The deque is about to drop its oldest change. What was before that change can no longer be restored, but the
+        # state right after it still can, so `forgotten` is the revision of that change itself.
         if len(self._history) == self._history.maxlen:
             self.forgotten = self._history[0].entry.revision
         self._history.append(change)
@@ -87,7 +90,7 @@ class Collection:
             watch.offer(change)
 
     def watch(self, namespace: str, matches: Matcher | None, since: int | None, view: EntryView | None = None) -> Watch:
-        """Open a watch after revision `since`; None means: all objects as ADDED first, then from now on."""
+        """Open a watch of the changes after revision `since`; None means the present objects first, as ADDED."""
         watch = Watch(namespace, matches, WATCH_QUEUE_LIMIT, self._closed, view)
         if since is None:
             for entry in self.sorted_entries(namespace):

@@ -1,7 +1,9 @@
 """Deleting: preconditions, grace periods of pods, finalizers, namespaces that empty themselves first.
 
-An object goes at once when nothing holds it; otherwise it gets a deletionTimestamp and stays until its finalizers
-are gone and, for a pod on a node, until the kubelet deletes it with a grace period of 0.
+An object goes at once if nothing holds it. Otherwise it gets a deletionTimestamp and stays until its finalizers are
+gone and, for a pod on a node, until the kubelet deletes it with a grace period of 0: only the kubelet knows that the
+containers have ended, and until then a pod of the same name must not be started elsewhere. Pure functions; the store
+writes.
 """
 
 from datetime import datetime, timedelta
@@ -13,11 +15,11 @@ from berth_cluster.apimachinery.resource_types import NAMESPACES, PODS, PRIORITY
 from berth_cluster.storage import metadata
 
 DEFAULT_GRACE_S = 30
-# Nobody waits longer, and what a date can hold ends somewhere.
+# A longer period would only overflow the date at which the pod is to be gone.
 MAX_GRACE_S = 100 * 365 * 24 * 3600
 FOREGROUND = "foregroundDeletion"
 ORPHAN = "orphan"
-# Namespaces without which nothing works.
+# The namespaces that upstream refuses to delete, too.
 IMMORTAL_NAMESPACES = ("default", "kube-system", "kube-public")
 SYSTEM_PRIORITY_CLASSES = ("system-cluster-critical", "system-node-critical")
 _POLICIES = ("Background", "Foreground", "Orphan")
@@ -58,7 +60,7 @@ def _holds_contents(kind: ResourceType, obj: Object) -> bool:
 
 
 def _mark(kind: ResourceType, new: Object, grace_s: int, now: datetime) -> None:
-    """Set the time by which the object is to be gone; a later delete may shorten it but not lengthen it."""
+    """Set the time by which the object is to be gone; a second deletion may bring it forward but not put it off."""
     meta = new["metadata"]
     known = meta.get("deletionGracePeriodSeconds")
     if meta.get("deletionTimestamp") and (known or 0) <= grace_s:
@@ -72,7 +74,11 @@ def _mark(kind: ResourceType, new: Object, grace_s: int, now: datetime) -> None:
 
 
 def _set_finalizers(meta: Object, options: Object) -> None:
-    """Background deletion needs none; foreground and orphaning leave work for the garbage collector."""
+    """Note the propagation policy as a finalizer: Foreground and Orphan are carried out by the garbage collector.
+
+    Background needs none, since the collector looks for objects whose owners are gone in any case. A later deletion
+    with another policy replaces the finalizer of the earlier one.
+    """
     policy = _policy(options)
     if policy is None:
         return
@@ -101,7 +107,7 @@ def _policy(options: Object) -> str | None:
 
 
 def _grace_s(kind: ResourceType, obj: Object, options: Object) -> int:
-    """How long the object may take to go: only a pod that may be running on a node needs any time."""
+    """The grace period, in seconds: 0 for everything but a pod that may be running on a node."""
     if kind is not PODS:
         return 0
     spec, status = obj.get("spec") or {}, obj.get("status") or {}
@@ -112,5 +118,5 @@ def _grace_s(kind: ResourceType, obj: Object, options: Object) -> int:
         asked = spec.get("terminationGracePeriodSeconds", DEFAULT_GRACE_S)
     if not isinstance(asked, int):
         raise bad_request("DeleteOptions: gracePeriodSeconds must be a whole number of seconds")
-    # A negative period means "as short as it gets with notice": one second.
+    # A negative period stands for the shortest one that still lets the kubelet stop the pod: one second, as upstream.
     return min(asked, MAX_GRACE_S) if asked >= 0 else 1

@@ -1,6 +1,6 @@
-"""Events in their two shapes: `v1`, in which they are stored, and `events.k8s.io/v1`.
+"""Events in their two API versions: `v1`, in which they are stored, and `events.k8s.io/v1`.
 
-The scheduler writes the new shape, kubectl reads the old one; both show the same objects.
+The scheduler writes the newer one and kubectl reads the older one; both show the same objects.
 """
 
 from types import MappingProxyType

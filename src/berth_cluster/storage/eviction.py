@@ -83,7 +83,7 @@ def spent(budget: Object, pod_name: str, now: str) -> Object:
 
 
 def _goes_anyway(pod: Object) -> bool:
-    """A pod that has ended, never ran, or is being deleted disrupts nobody."""
+    """Whether the eviction disrupts nobody: the pod has ended, never ran, or is being deleted already."""
     phase = (pod.get("status") or {}).get("phase")
     return phase in ("Succeeded", "Failed", "Pending") or bool(pod["metadata"].get("deletionTimestamp"))
 
@@ -103,7 +103,10 @@ def _is_ready(pod: Object) -> bool:
 
 
 def _unhealthy_may_go(budget: Object) -> bool:
-    """Pods that are not ready may go always, or as long as the others keep the budget."""
+    """Whether a pod that is not ready may go without asking the budget.
+
+    With the policy AlwaysAllow it may; with the default only while the budget's other pods keep it.
+    """
     if (budget.get("spec") or {}).get("unhealthyPodEvictionPolicy") == "AlwaysAllow":
         return True
     status = budget.get("status") or {}

@@ -1,6 +1,8 @@
 """What the API server does to every object's metadata, whatever its kind.
 
-Called by the store on create and update: namespaces, names, uid, times, generation, preconditions.
+Functions that the store calls on create and update: namespaces, names, uid, times, generation, preconditions. An update
+is checked against the version its writer saw (`check_update`), which is all there is to optimistic concurrency: of two
+writers that read the same version, the second is refused with 409 and has to read again.
 """
 
 import random
@@ -12,7 +14,7 @@ from berth_cluster.apimachinery.meta import Object
 from berth_cluster.apimachinery.resource_types import ResourceType
 from berth_cluster.storage.watch import Entry
 
-# Characters of generated name suffixes: no vowels, so that no words come out.
+# Characters of generated name suffixes: without vowels, so that they do not form words.
 SUFFIX_CHARACTERS = "bcdfghjklmnpqrstvwxz2456789"
 SUFFIX_LENGTH = 5
 MAX_GENERATED_PREFIX = 58
@@ -29,7 +31,8 @@ _SERVER_FIELDS = (
     "name",
     "namespace",
 )
-# Kinds that must not be overwritten blindly: an update has to say which version it replaces.
+# Kinds of which an update has to say which version it replaces: writers compete for leases and claims, and one that
+# leaves the version out would overwrite what another has just taken.
 _NEEDS_VERSION = frozenset({("coordination.k8s.io", "leases"), ("resource.k8s.io", "resourceclaims")})
 
 
@@ -39,7 +42,7 @@ def suffixes(rng: random.Random) -> Callable[[], str]:
 
 
 def parse_revision(text: str) -> int:
-    """A resourceVersion as the number it is; empty is 0."""
+    """A resourceVersion as a number; 0 if it is empty."""
     if not text:
         return 0
     if not text.isascii() or not text.isdigit() or len(text) > _MAX_DIGITS:
@@ -48,7 +51,7 @@ def parse_revision(text: str) -> int:
 
 
 def check_namespace(kind: ResourceType, namespace: str, obj: Object) -> str:
-    """The namespace an object is to live in; an object that says otherwise is refused."""
+    """The namespace of the request; an object that names another one is refused."""
     meta = obj.setdefault("metadata", {})
     if not isinstance(meta, dict):
         raise bad_request(f"{kind.kind}: metadata must be an object")
@@ -128,7 +131,7 @@ def has_free_name(obj: Object, is_taken: Callable[[str], bool], new_suffix: Call
 
 
 def check_update(kind: ResourceType, entry: Entry, new: Object) -> None:
-    """An update must be about this object, and about the version its writer saw."""
+    """Refuse an update that means another object, or a version that is no longer the present one."""
     meta = new.setdefault("metadata", {})
     old = entry.obj["metadata"]
     name = old["name"]
@@ -147,7 +150,7 @@ def check_update(kind: ResourceType, entry: Entry, new: Object) -> None:
 
 
 def check_preconditions(kind: ResourceType, meta: Object, wanted: dict[str, Any]) -> None:
-    """Refuse when the object is not the one, or not in the version, that the caller means."""
+    """Refuse if the object has another uid or resourceVersion than the caller expects."""
     for field, key, label in (("uid", "uid", "UID"), ("resourceVersion", "resourceVersion", "ResourceVersion")):
         value = wanted.get(field)
         if value and value != meta[key]:
@@ -156,7 +159,11 @@ def check_preconditions(kind: ResourceType, meta: Object, wanted: dict[str, Any]
 
 
 def carry_over(kind: ResourceType, entry: Entry, new: Object, subresource: str) -> Object:
-    """The object to write: the caller's part of the new one, the server's part of the old one."""
+    """The object to write: what a writer of this subresource may change comes from `new`, all else from the old one.
+
+    A write of `status` leaves the spec alone, and a write of the whole object leaves the status alone (for kinds with a
+    status subresource), so that users and controllers do not undo one another's work.
+    """
     old = entry.obj
     if subresource == "status":
         return {**old, "metadata": dict(old["metadata"]), "status": new.get("status") or {}}
@@ -181,7 +188,7 @@ def carry_over(kind: ResourceType, entry: Entry, new: Object, subresource: str) 
 
 
 def count_generation(kind: ResourceType, entry: Entry, new: Object) -> None:
-    """The generation counts changes of what is wanted, not of metadata or status."""
+    """Raise the generation if anything but metadata and status changes."""
     if not kind.has_generation:
         return
     apart = ("metadata", "status")

@@ -25,7 +25,7 @@ def scale_of(kind: ResourceType, obj: Object) -> Object:
 
 
 def with_scale(kind: ResourceType, obj: Object, scale: Object) -> Object:
-    """The workload with the replicas that a Scale wants; keeps the Scale's own preconditions."""
+    """The workload with the replicas that a Scale asks for, under the uid and resourceVersion that the Scale names."""
     _check_scalable(kind, obj)
     name = obj["metadata"]["name"]
     spec, asked = scale.get("spec") or {}, scale.get("metadata") or {}

@@ -1,13 +1,19 @@
 """The embedded cluster's object store: what etcd and the API server's registry do, in memory and synchronous.
 
-In come requests on JSON objects, from the HTTP server, the in-process transport, controllers, hollow nodes and the
-simulator; out go the stored objects, or a `StoreError` in the API server's words. Every write gets the next
-resourceVersion, is offered to the open watches and told to the subscribers, in order.
+The HTTP server, the in-process transport, controllers, hollow nodes and simulations all come here with JSON objects;
+they get the stored objects back, or a `StoreError` in the API server's words.
 
-Objects are plain dicts exactly as the JSON had them. What the store hands out is shared: callers must not edit it,
-but copy what they want to change and write it back. What callers hand in is copied.
+Invariants:
 
-Nothing here sleeps, opens sockets, or looks at the wall clock: the clock, the uids and the name suffixes are given.
+- One counter for the whole store, `revision`, is raised by every write, and the object written carries it as its
+  resourceVersion. So resourceVersions order all writes, and "everything up to revision N" is one state of the cluster.
+- A write is offered to the open watches before the call returns. Subscribers are told of all writes in the order of
+  revisions, of one that a subscriber makes after the one that it is being told of.
+- An object that is in the store is never edited, only replaced. What the store hands out is therefore shared without
+  copying: callers must not edit it, but make a new object of what they want to change and write that. What callers hand
+  in is copied, so that they may go on using it.
+
+Nothing here sleeps, opens sockets or reads the wall clock: the clock, the uids and the name suffixes are passed in.
 """
 
 import random
@@ -42,7 +48,7 @@ from berth_cluster.storage.event_views import from_new, new_view
 from berth_cluster.storage.watch import ChangeType, Entry, StoreChange, Watch
 from berth_cluster.strategies.registry import strategy_of
 
-Objects = list[Object]  # named here, since the store has a method `list`
+Objects = list[Object]  # named here because `list` is a method inside the class
 Entries = list[Entry]
 BindingLog = list[binding.BindingRecord]
 Subscriber = Callable[[ChangeType, ResourceType, Object, Object | None], None]
@@ -77,7 +83,7 @@ class Store:
         history: int = DEFAULT_HISTORY,
         system_objects: bool = True,
     ) -> None:
-        """An empty cluster; with `system_objects`, the namespaces and priority classes every cluster has."""
+        """An empty store; `system_objects` adds the namespaces and priority classes that every cluster has."""
         self.clock = clock
         self.new_uid = uid_factory or _random_uid
         self.new_suffix = metadata.suffixes(rng or random.Random())
@@ -103,7 +109,7 @@ class Store:
         return scale.scale_of(kind, obj) if subresource == "scale" else _shown(kind, obj)
 
     def shown_entry(self, kind: ResourceType, namespace: str, name: str) -> Entry:
-        """The present version of an object in its API version, with the shared encoding."""
+        """The present state of an object in the API version of its resource, with its shared encoding."""
         entry = self.entry(kind, namespace, name)
         return new_view(entry) if kind is NEW_EVENTS else entry
 
@@ -133,7 +139,7 @@ class Store:
         field_selector: str = "",
         revision: int | None = None,
     ) -> Entries:
-        """As `list`, with the shared encodings, and at a past revision if one is given."""
+        """As `list`, but with the shared encodings, and as of a past revision if one is given."""
         matches = make_matcher(kind, label_selector, field_selector)
         collection = self.collection(kind)
         if revision is None or revision >= self.revision:
@@ -152,7 +158,7 @@ class Store:
         field_selector: str = "",
         resource_version: str = "",
     ) -> Watch:
-        """Changes after a resourceVersion; empty or "0" gives the present objects as ADDED first."""
+        """Changes after a resourceVersion; if that is empty or "0", the present objects come first, as ADDED."""
         kind = resource_type(resource)
         matches = make_matcher(kind, label_selector, field_selector)
         since = metadata.parse_revision(resource_version) or None
@@ -162,17 +168,17 @@ class Store:
         return self.collection(kind).watch(namespace, on_stored, since, new_view)
 
     def subscribe(self, callback: Subscriber) -> None:
-        """Call back after each change with (type, resource, object, the object before).
+        """Call back after each change with (type, resource, object, the object before it or None).
 
-        Changes come one after the other even when a callback writes: its own change is delivered after the one
-        it is handling.
+        A callback may write. The change that it makes is delivered after the one being delivered, so that all
+        subscribers see all changes in the order of their revisions.
         """
         self._subscribers.append(callback)
 
     # --- writing -------------------------------------------------------------------------------------------------
 
     def create(self, resource: Addressed, namespace: str, obj: Object, *, dry_run: bool = False) -> Object:
-        """Add an object, completed as the API server completes it."""
+        """Add an object, after filling in what the API server fills in."""
         kind = resource_type(resource)
         new = from_new(own(obj)) if kind is NEW_EVENTS else own(obj)
         namespace = metadata.check_namespace(kind, namespace, new)
@@ -223,7 +229,7 @@ class Store:
             scaled = apply_patch(scale.scale_of(kind, entry.obj), patch, content_type)
             return self.update(kind, namespace, name, scaled, "scale", dry_run=dry_run)
         current = _shown(kind, entry.obj)
-        # The patch is copied too: parts of it become parts of the object.
+        # The patch is copied as well, since parts of it become parts of the stored object.
         patched = apply_patch(own(current), _decode(_encode(patch)), content_type)
         check_types(kind, patched)
         if kind is NEW_EVENTS:
@@ -239,7 +245,7 @@ class Store:
         *,
         dry_run: bool = False,
     ) -> Object:
-        """Delete an object, or begin to; gives its last state, or the state in which it waits to go."""
+        """Delete an object, or mark it as being deleted; returns its last state, or the one in which it waits."""
         kind = resource_type(resource)
         entry = self.entry(kind, namespace, name)
         new, is_gone = deletion.deleted(kind, entry.obj, options or {}, self.clock())
@@ -257,7 +263,7 @@ class Store:
         *,
         dry_run: bool = False,
     ) -> Objects:
-        """Delete everything that matches; gives what `delete` gives for each."""
+        """Delete everything that matches; returns what `delete` returns for each."""
         kind = resource_type(resource)
         gone = []
         for entry in self.entries(kind, namespace, label_selector, field_selector):
@@ -281,7 +287,7 @@ class Store:
             self.bindings.append(binding.BindingRecord(uid, namespace, name, node, True, "", self.revision, self.now()))
 
     def evict(self, namespace: str, name: str, body: Object | None = None, *, dry_run: bool = False) -> None:
-        """Delete a pod if its disruption budget allows."""
+        """Delete a pod if its disruption budget allows that; 429 if it does not."""
         pod = self.entry(PODS, namespace, name).obj
         options = eviction.delete_options(pod, name, body or {})
         budget = eviction.budget_to_spend(pod, self.objects(DISRUPTION_BUDGETS, namespace))
@@ -312,7 +318,10 @@ class Store:
     def commit(
         self, kind: ResourceType, change_type: ChangeType, obj: Object, old: Entry | None, *, dry_run: bool = False
     ) -> Object:
-        """Give a finished object the next resourceVersion, keep it, and tell everybody; the object is now shared."""
+        """Store a complete object under the next resourceVersion and tell everybody.
+
+        From here on the object is shared and must not be edited. This is the only place that changes what is stored.
+        """
         if dry_run:
             return obj
         self.revision += 1
@@ -329,6 +338,9 @@ class Store:
         strategy = strategy_of(kind)
         strategy.prepare_update(new, entry.obj, subresource, self)
         strategy.validate_update(kind, new, entry.obj, subresource)
+        # A write that changes nothing is no write, as upstream: no new resourceVersion, no event. The caller may have
+        # left the resourceVersion out (which means "whatever the present one is"), so it must not count as a
+        # difference.
         new["metadata"]["resourceVersion"] = entry.obj["metadata"]["resourceVersion"]
         if new == entry.obj:
             return entry.obj
@@ -338,6 +350,8 @@ class Store:
         return self.commit(kind, "MODIFIED", new, entry, dry_run=dry_run)
 
     def _tell_subscribers(self, change: StoreChange) -> None:
+        # A subscriber that writes comes here again while the loop below is running; its change waits in the queue, so
+        # that no subscriber hears of it before it has heard of the change that caused it.
         self._undelivered.append(change)
         if self._dispatching:
             return
@@ -353,7 +367,7 @@ class Store:
 
 
 def own(obj: Object) -> Object:
-    """A private copy of a JSON object, quicker than deepcopy; refuses what is not a JSON object."""
+    """A private copy of a JSON object; refuses what is not one. Encoding and decoding is faster than deepcopy."""
     try:
         copy = _decode(_encode(obj))
     except (TypeError, ValueError) as error:

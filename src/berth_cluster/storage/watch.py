@@ -1,8 +1,8 @@
-"""Changes as the store publishes them, and the queue in which one watcher finds those it asked for.
+"""Changes as the store publishes them, and the queue from which one watcher reads those it asked for.
 
-The store makes one `StoreChange` per write and offers it to every open `Watch` of the resource; a `Watch` keeps what
-its selectors let through until its reader drains it with `events()`. An object is encoded at most once however
-many watchers there are: lists and events share the bytes of the `Entry`.
+The store makes one `StoreChange` per write and offers it to every open `Watch` of the resource. A `Watch` keeps what
+its selectors let through until its reader drains it with `events()`. An object is encoded at most once, however many
+watchers there are: lists and events share the bytes of its `Entry`.
 """
 
 from collections import deque
@@ -42,7 +42,7 @@ EntryView = Callable[[Entry], Entry]
 
 
 class WatchEvent:
-    """One event as a watcher sees it; its line is encoded once and shared."""
+    """One event as a watcher sees it; it is encoded once, and all watchers share the bytes."""
 
     __slots__ = ("_line", "entry", "type")
 
@@ -53,7 +53,7 @@ class WatchEvent:
 
     @property
     def object(self) -> Object:
-        """The object after the change (before it, for DELETED); do not edit."""
+        """The object after the change (for DELETED its last state); not to be edited."""
         return self.entry.obj
 
     @property
@@ -78,7 +78,11 @@ class StoreChange:
         self._left: WatchEvent | None = None
 
     def seen_through(self, matches: Matcher | None) -> WatchEvent | None:
-        """The event for a watcher with this filter: objects enter and leave its view as their fields change."""
+        """The event for a watcher with this filter, or None if the change is not in its view.
+
+        A filtered watch has to look as if nothing else existed. So an object that begins to match is ADDED and one that
+        no longer matches is DELETED, whatever the write was.
+        """
         if matches is None:
             return self.event
         is_in = self.type != "DELETED" and matches(self.entry.obj)
@@ -90,7 +94,8 @@ class StoreChange:
         return self.event if self.type == "DELETED" else self._departure()
 
     def _departure(self) -> WatchEvent:
-        # Watchers whose filter the object left get its last matching state, at the version where it left.
+        # Those whose filter the object has left get its last state that matched. It carries the resourceVersion of the
+        # write by which it left: a client that resumes from there must not be sent this event again.
         if self._left is None:
             assert self.old is not None
             meta = {**self.old.obj["metadata"], "resourceVersion": str(self.entry.revision)}
@@ -99,7 +104,7 @@ class StoreChange:
 
 
 class Watch:
-    """The changes one watcher asked for, waiting to be drained; `wake` is called when the first one arrives."""
+    """The changes that one watcher asked for; `wake` is called when the first one arrives in an empty queue."""
 
     __slots__ = ("_close", "_limit", "_matches", "_namespace", "_queue", "_view", "overflowed", "wake")
 
@@ -117,7 +122,7 @@ class Watch:
         self._limit = limit
         self._close = close
         self._view = view  # shows stored objects in another version of the API
-        self.overflowed = False  # the reader was too slow: the watch is over and it has to list again
+        self.overflowed = False  # the reader was too slow: the watch has ended, and the reader has to list again
         self.wake: Callable[[], None] | None = None
 
     def offer(self, change: StoreChange) -> None:

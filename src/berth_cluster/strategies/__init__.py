@@ -1,1 +1,1 @@
-"""What is special about creating and updating each kind: defaults, admission, validation."""
+"""What is special about creating and updating each kind: defaults, admission, validation (upstream: pkg/registry)."""

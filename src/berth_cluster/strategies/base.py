@@ -13,7 +13,7 @@ Objects = list[Object]
 
 
 class ClusterView(Protocol):
-    """What a strategy may see of the cluster."""
+    """What a strategy may read of the cluster while it prepares an object."""
 
     clock: Callable[[], datetime]
 
@@ -27,7 +27,11 @@ class ClusterView(Protocol):
 
 
 class RESTStrategy:
-    """Nothing special; kinds override what they need. Objects passed in are private and may be edited."""
+    """What the store calls while it creates or updates an object; does nothing special by itself.
+
+    Kinds override what they need. Objects that are passed to `prepare_create` and `prepare_update` as new are private
+    copies, which may be edited; `old` is shared and may not.
+    """
 
     __slots__ = ()
 
@@ -38,17 +42,17 @@ class RESTStrategy:
         """Fill in defaults again, and undo what an update cannot change."""
 
     def check(self, obj: Object, errors: FieldErrors) -> None:
-        """Say what is wrong with the object itself."""
+        """Report what is wrong with the object itself."""
 
     def check_change(self, new: Object, old: Object, errors: FieldErrors) -> None:
-        """Say what is wrong with the change."""
+        """Report what is wrong with the change from `old` to `new`."""
 
     def check_name(self, obj: Object, errors: FieldErrors) -> None:
-        """Say what is wrong with the name."""
+        """Report what is wrong with the name."""
         names.check_subdomain(obj["metadata"]["name"], "metadata.name", errors)
 
     def validate_create(self, kind: ResourceType, obj: Object) -> None:
-        """Refuse a new object that is wrong."""
+        """Refuse a new object that is invalid."""
         errors = FieldErrors()
         meta = obj["metadata"]
         if meta["name"]:
@@ -61,7 +65,7 @@ class RESTStrategy:
         errors.raise_for(kind.kind, kind.group, meta["name"])
 
     def validate_update(self, kind: ResourceType, new: Object, old: Object, subresource: str) -> None:
-        """Refuse an update that is wrong; status is written by controllers and not checked."""
+        """Refuse an invalid update. Subresources are not checked here: status is the controllers' own."""
         if subresource:
             return
         errors = FieldErrors()
@@ -73,7 +77,7 @@ class RESTStrategy:
 
 
 class DefaultsStrategy(RESTStrategy):
-    """Kinds of which some fields have a default and nothing else is special."""
+    """Kinds with defaults for some fields and nothing else that is special."""
 
     __slots__ = ("_defaults", "_spec_defaults", "_status")
 
@@ -103,7 +107,7 @@ class DefaultsStrategy(RESTStrategy):
 
 
 class RequiredFieldsStrategy(RESTStrategy):
-    """Kinds of which some fields must be there, and nothing else is checked."""
+    """Kinds with some required fields and nothing else that is checked."""
 
     __slots__ = ("_required",)
 

@@ -1,4 +1,4 @@
-"""Namespaces, nodes, services, volumes, priority classes, budgets: the smaller defaults and checks."""
+"""The kinds of the core group other than pods: namespaces, nodes, services, secrets, persistent volume claims."""
 
 import base64
 import binascii
@@ -47,7 +47,11 @@ class NodeStrategy(RESTStrategy):
     __slots__ = ()
 
     def prepare_create(self, obj: Object, _view: ClusterView) -> None:
-        """What can be allocated is everything there is, unless the node says less."""
+        """Everything in `capacity` is allocatable, unless the node says less.
+
+        The status is kept on creation, as upstream, where kubelets register with it; hollow nodes say there how large
+        they are.
+        """
         obj.setdefault("spec", {})
         status = obj.setdefault("status", {})
         if status.get("capacity"):

@@ -1,6 +1,6 @@
 """What admission computes for a new pod: priority, default tolerations, selectors from label keys, QoS class.
 
-Each function edits the pod it is given; the priority of an unknown class is refused as upstream refuses it.
+The functions edit the pod they are given. A pod that names an unknown priority class is refused, as upstream.
 """
 
 from typing import Any
@@ -63,7 +63,7 @@ def _global_default(view: ClusterView) -> Object | None:
 
 
 def add_default_tolerations(pod: Object) -> None:
-    """Every pod stays five minutes on a node that is lost, unless it says otherwise."""
+    """Let every pod stay on a node that is not ready or unreachable for five minutes, unless it says otherwise."""
     tolerations = pod["spec"].setdefault("tolerations", [])
     if not isinstance(tolerations, list):
         return

@@ -1,7 +1,7 @@
 """What can be wrong with a pod's spec, in a pod or in a template.
 
-Findings go into `FieldErrors` under upstream's field paths; a quantity that is none is a request that cannot be
-read at all (400), and says where.
+Findings go into `FieldErrors` under upstream's field paths (422). A quantity that cannot be parsed makes the whole
+request unreadable, as upstream: it is refused on the spot (400), with the path of the field.
 """
 
 import re

@@ -19,7 +19,7 @@ _TAKEN = ("resources", "resizePolicy")
 
 
 def resized(old: Object, wanted: Object) -> Object:
-    """The old spec with the wanted one's resources; containers that changed places are left for the check to find."""
+    """The old spec with the resources of `wanted`; containers renamed or reordered are left for `check_resize`."""
     spec = dict(old)
     for section in SECTIONS:
         before, after = list(objects_in(spec, section)), list(objects_in(wanted, section))
@@ -33,7 +33,7 @@ def resized(old: Object, wanted: Object) -> Object:
 
 
 def check_resize(new: Object, old: Object, errors: FieldErrors) -> None:
-    """What a resize may not do."""
+    """Report what a resize may not do."""
     was, now = old["spec"], new["spec"]
     qos = qos_class(now)
     if qos != qos_class(was):

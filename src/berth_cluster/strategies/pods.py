@@ -1,4 +1,4 @@
-"""Pods: completed as defaults and admission complete them, and mostly immutable afterwards."""
+"""Pods: defaults and admission on creation, and almost everything immutable afterwards."""
 
 from typing import Any
 
@@ -44,7 +44,7 @@ class PodStrategy(RESTStrategy):
             obj["status"]["conditions"] = [_gated_condition(view)]
 
     def prepare_update(self, new: Object, old: Object, subresource: str, _view: ClusterView) -> None:
-        """A kubelet or scheduler that leaves out the QoS class does not take it away."""
+        """Defaults again. A status written without the QoS class keeps the one it had: no writer means to remove it."""
         if subresource == "status":
             qos = (old.get("status") or {}).get("qosClass")
             if qos:
@@ -70,7 +70,7 @@ class PodStrategy(RESTStrategy):
         check_pod_spec(obj.get("spec"), "spec", errors)
 
     def check_change(self, new: Object, old: Object, errors: FieldErrors) -> None:
-        """A pod that exists is what it is, except for a few fields."""
+        """A pod's spec cannot change, except for a few fields."""
         was, now = old["spec"], new["spec"]
         _check_gates(was, now, errors)
         missing = [one for one in was.get("tolerations") or [] if one not in (now.get("tolerations") or [])]

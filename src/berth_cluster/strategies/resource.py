@@ -5,7 +5,7 @@ from berth_cluster.strategies.base import ClusterView, RequiredFieldsStrategy
 
 
 class DeviceTaintStrategy(RequiredFieldsStrategy):
-    """Slices and rules that put taints on devices: a taint that does not say since when it is there has come now."""
+    """Slices and rules that put taints on devices: a taint without `timeAdded` gets the present time."""
 
     __slots__ = ()
 

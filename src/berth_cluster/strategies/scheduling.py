@@ -1,7 +1,8 @@
-"""Pod groups and the workloads they are made from (scheduling.k8s.io/v1alpha2, v1.36).
+"""The API group scheduling.k8s.io: priority classes (v1), and pod groups with their workloads (v1alpha2, v1.36).
 
 Source of the rules: staging/src/k8s.io/api/scheduling/v1alpha2/types.go, pkg/registry/scheduling, and kubernetes.io
-"PodGroup lifecycle". All gates of these kinds are taken as on: what a scheduler makes of them is its own affair.
+"PodGroup lifecycle". All feature gates of these kinds count as on here; a scheduler decides by its own gates what it
+makes of them.
 """
 
 from typing import Any
@@ -98,7 +99,7 @@ class PodGroupStrategy(RESTStrategy):
         _check_group_spec(obj["spec"], "spec", errors)
 
     def check_change(self, new: Object, old: Object, errors: FieldErrors) -> None:
-        """A group is scheduled by what it said when it was made."""
+        """A group's spec cannot change, since its pods are scheduled by it."""
         now, was = new["spec"], old.get("spec") or {}
         for name in _IMMUTABLE:
             if now.get(name) != was.get(name):
@@ -128,7 +129,7 @@ class WorkloadStrategy(RESTStrategy):
             _check_group_spec(template, field, errors)
 
     def check_change(self, new: Object, old: Object, errors: FieldErrors) -> None:
-        """Groups that exist were made from the templates as they are."""
+        """Templates cannot change, since groups have been made from them."""
         now, was = new.get("spec") or {}, old.get("spec") or {}
         if now.get("podGroupTemplates") != was.get("podGroupTemplates"):
             errors.invalid("spec.podGroupTemplates", Raw(_shown(now.get("podGroupTemplates"))), IMMUTABLE)
@@ -175,7 +176,7 @@ def _check_topology(constraints: list[Any], field: str, errors: FieldErrors) -> 
 
 
 def _check_template_exists(obj: Object, view: ClusterView) -> None:
-    """A group says truly what it was made from: the workload and the template are there."""
+    """Refuse a group that names a workload, or a template in it, that does not exist."""
     reference = ((obj["spec"].get("podGroupTemplateRef") or {}).get("workload")) or {}
     workload_name, template_name = reference.get("workloadName"), reference.get("podGroupTemplateName")
     if not workload_name:

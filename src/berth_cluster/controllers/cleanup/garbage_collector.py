@@ -1,8 +1,12 @@
-"""The garbage collector: what has lost all its owners goes, and owners that wait for their dependents are let go.
+"""The garbage collector: deletes objects whose owners are all gone, and releases owners that wait for their dependents.
 
-Driven by every change. Background deletion: dependents go after their owner. Foreground: the owner stays, with
-the finalizer `foregroundDeletion`, until the dependents that block it are gone. Orphan: the dependents lose the
-reference and stay. Upstream: pkg/controller/garbagecollector.
+Driven by every change. With background deletion the dependents go after their owner. With foreground deletion the owner
+stays, held by the finalizer `foregroundDeletion`, until the dependents that block its deletion are gone. With orphaning
+the dependents lose the reference and stay. Upstream: pkg/controller/garbagecollector.
+
+Owners are looked up by uid and never by name: a new object under the name of a deleted owner is another owner. The
+index is never behind the store, so an owner that it does not hold does not exist, and upstream's graph of "virtual"
+owners with its look-ups at the API server is not needed.
 """
 
 from berth_cluster.apimachinery.meta import (
@@ -36,7 +40,7 @@ class GarbageCollector(KeyedController):
         self._index = client.index
 
     def handle(self, change: ObjectChange) -> None:
-        """Look at objects with owners, at owners that wait, and at the dependents of what is gone."""
+        """Look at objects that get owners, at owners that wait, and at the dependents of what is gone."""
         if change.kind in IGNORED_KINDS:
             return
         if change.type == "DELETED":
@@ -70,7 +74,7 @@ class GarbageCollector(KeyedController):
                 self._add(*found)
 
     def sync(self, key: str, now_s: float) -> None:
-        """Decide about one object."""
+        """Collect one object, or release it if it waits for its dependents."""
         kind, _, name = key.partition(" ")
         obj = self._index.get(kind, name)
         if obj is None:
@@ -91,7 +95,11 @@ class GarbageCollector(KeyedController):
             self._client.delete(kind, obj)
 
     def _release_owner(self, kind: str, obj: Object) -> None:
-        """One step of a foreground deletion, or a whole orphaning."""
+        """One step of a foreground deletion, or all of an orphaning.
+
+        The owner's finalizer is removed last: whoever is interrupted before that finds the owner still waiting and does
+        the rest.
+        """
         finalizers = obj["metadata"].get("finalizers") or []
         if ORPHAN_FINALIZER in finalizers:
             self._orphan(obj)

@@ -1,6 +1,6 @@
-"""The namespace controller: empties a namespace that is being deleted, then lets it go.
+"""The namespace controller: deletes everything in a namespace that is being deleted, then releases the namespace.
 
-Driven by changes of namespaces and by the end of objects in those that are being emptied. Upstream:
+Driven by changes of namespaces, and by deletions in those that are being emptied. Upstream:
 pkg/controller/namespace.
 """
 
@@ -28,7 +28,7 @@ class NamespaceController(KeyedController):
         self._terminating: set[str] = set()
 
     def handle(self, change: ObjectChange) -> None:
-        """Look at namespaces that are being deleted, again with each object in them that goes."""
+        """Look at namespaces that are being deleted, and again whenever an object in them is gone."""
         if change.kind == KIND:
             name = change.obj["metadata"]["name"]
             if change.type == "DELETED":
@@ -62,7 +62,7 @@ class NamespaceController(KeyedController):
         return bool(store.objects(resource, namespace))
 
     def _tell(self, namespace: Object, left: list[ResourceType], now_s: float) -> None:
-        """Say in the namespace's status what it still waits for."""
+        """Write into the namespace's status what it still waits for."""
         names = ", ".join(resource.plural for resource in left)
         condition = {
             "type": "NamespaceContentRemaining",

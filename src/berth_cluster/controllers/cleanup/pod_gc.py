@@ -1,8 +1,7 @@
 """The pod garbage collector: removes pods whose node no longer exists.
 
-Nobody is left to end such pods. They get a while, in case the node comes back under its name, then they are
-marked failed and deleted at once. Driven by changes of nodes and pods, and by time. Upstream:
-pkg/controller/podgc.
+There is no kubelet left to end such pods. The node gets some time to come back under its name; then its pods are marked
+as failed and deleted at once. Driven by changes of nodes and pods, and by time. Upstream: pkg/controller/podgc.
 """
 
 from berth_cluster.apimachinery.meta import Object
@@ -29,7 +28,7 @@ class PodGarbageCollector(KeyedController):
         self._missed_since: dict[str, float] = {}
 
     def handle(self, change: ObjectChange) -> None:
-        """Look at nodes that go, and at nodes that pods are bound to without being there."""
+        """Look at nodes that are deleted, and at missing nodes to which a pod is bound."""
         if change.kind == "Node":
             if change.type == "DELETED":
                 self.queue.add(change.obj["metadata"]["name"])

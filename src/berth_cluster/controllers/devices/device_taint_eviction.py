@@ -1,8 +1,8 @@
 """The device taint eviction controller: ends pods that use a device with a NoExecute taint that they do not tolerate.
 
-Driven by changes of pods, claims, slices and DeviceTaintRules, and by time (tolerations that run out). Unlike
-upstream it also looks at claims made for extended resources. A rule's status says how far its evictions are.
-Upstream: pkg/controller/devicetainteviction, v1.36 (KEP-5055).
+Driven by changes of pods, claims, slices and DeviceTaintRules, and by time (tolerations that run out). Unlike upstream
+it also considers claims that were made for extended resources. The status of a rule says how its evictions are coming
+along. Upstream: pkg/controller/devicetainteviction, v1.36 (KEP-5055).
 """
 
 import logging
@@ -45,7 +45,7 @@ logger = logging.getLogger(__name__)
 COMPONENT = "device-taint-eviction"
 POD, CLAIM, SLICE, RULE = "Pod", "ResourceClaim", "ResourceSlice", "DeviceTaintRule"
 STATUS_PERIOD_S = 10.0
-"""A rule's status is not written more often than this, its first look at a new spec aside."""
+"""The status of a rule is written at most once in this time, except for the first time after its spec has changed."""
 CONDITION = "EvictionInProgress"
 NOT_REPEATED = (
     "if the effect was NoExecute. This information will not be updated again. "
@@ -114,13 +114,13 @@ class DeviceTaintEviction(KeyedController):
         self._rules: dict[str, DeviceTaintRule] = {}  # those that evict, by name
         self._claims: dict[str, ResourceClaim] = {}  # those with an allocation, by key
         self._users: dict[PoolId, dict[str, None]] = {}  # the claims that have devices of a pool
-        self._marked: set[str] = set()  # uids of pods whose time will come
+        self._marked: set[str] = set()  # uids of pods that are to be evicted later
         self._evicted: dict[str, int] = {}  # pods evicted because of a rule, by its uid
 
     # --- changes ---------------------------------------------------------------------------------------------
 
     def handle(self, change: ObjectChange) -> None:
-        """Keep devices, rules and claims, and look at the pods they concern."""
+        """Keep track of devices, rules and claims, and look at the pods they concern."""
         if change.kind == POD:
             self._handle_pod(change)
         elif change.kind == CLAIM:
@@ -240,7 +240,7 @@ class DeviceTaintEviction(KeyedController):
     # --- rules -----------------------------------------------------------------------------------------------
 
     def _look_at_rules(self, eviction: DeviceEviction, now_s: float) -> None:
-        """Write what has come of rules a little later, when more may have."""
+        """Have the status of these rules written a little later, so that several evictions share one write."""
         for name, rule in self._rules.items():
             if rule.metadata.uid in eviction.rules:
                 self.queue.add_at(f"{RULE} {name}", now_s + STATUS_PERIOD_S)
@@ -259,7 +259,7 @@ class DeviceTaintEviction(KeyedController):
         self._client.update_status(RULE, {**obj, "status": {**status, "conditions": [*others, condition]}})
 
     def _count(self, obj: Object) -> RuleCounts:
-        """What a rule concerns: as it is, or (effect None) as if it were to evict."""
+        """How many pods and devices a rule concerns; a rule with the effect None is counted as if it evicted."""
         effect = obj["spec"]["taint"].get("effect")
         evicted = self._evicted.get(uid_of(obj), 0)
         read: DeviceTaintRule | None = _read(RULE, obj)

@@ -1,7 +1,8 @@
-"""When devices' taints end the pods that use them: published slices, DeviceTaintRules, claims' tolerations.
+"""When the taints of devices end the pods that use them.
 
-In go slices, rules and claims, out comes the time from which a claim's users are to go, and the rules that say so.
-Called by the device taint eviction controller. Upstream: pkg/controller/devicetainteviction, v1.36 (KEP-5055).
+Taints come from published slices and from DeviceTaintRules, tolerations from claims. The result is the time from which
+the users of a claim are to be evicted, and the rules that are among the reasons. Used by the device taint eviction
+controller. Upstream: pkg/controller/devicetainteviction, v1.36 (KEP-5055).
 """
 
 from collections.abc import Iterable, Iterator
@@ -25,14 +26,14 @@ PoolId = tuple[str, str]
 
 
 class DeviceEviction(NamedTuple):
-    """From when a claim's users are to go (seconds since the epoch), and the uids of the rules among the reasons."""
+    """When the users of a claim are to be evicted (seconds since the epoch), and the uids of the rules behind it."""
 
     at_s: float
     rules: frozenset[str]
 
 
 class DevicePools:
-    """The published slices by pool; of a pool only the newest generation counts."""
+    """The published slices by pool; only those of a pool's newest generation count."""
 
     __slots__ = ("_slices",)
 
@@ -94,14 +95,14 @@ def eviction_of(claim: ResourceClaim, pools: DevicePools, rules: Iterable[Device
 
 
 def earliest(found: list[DeviceEviction]) -> DeviceEviction | None:
-    """Of several evictions the first in time, for the reasons of all."""
+    """The earliest of several evictions, with the reasons of all of them."""
     if not found:
         return None
     return DeviceEviction(min(one.at_s for one in found), frozenset[str]().union(*(one.rules for one in found)))
 
 
 def _eviction_time(taint: DeviceTaint, result: DeviceRequestAllocationResult) -> float | None:
-    """When a taint ends the use of a device: once the shortest of the tolerations is over."""
+    """When a taint ends the use of a device: when the shortest matching toleration runs out; None if it never does."""
     if taint.effect != NO_EXECUTE:
         return None
     covering = [one for one in result.tolerations if one.effect == NO_EXECUTE and tolerates(one, taint)]

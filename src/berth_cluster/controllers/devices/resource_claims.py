@@ -1,9 +1,9 @@
-"""The ResourceClaim controller: claims from templates for pods, and claims given back when their pods have ended.
+"""The ResourceClaim controller: makes claims from templates, and frees claims whose pods have ended.
 
-Driven by changes of pods, claims and templates. Each pod gets its own claim for every template it names, noted in
-its status; a pod that has ended or is gone no longer holds its claims; a claim that nobody holds any more is
-deallocated, and deleted if it was made for a pod that will not run again (also one that a scheduler made for extended
-resources). Upstream: pkg/controller/resourceclaim, v1.36.
+Driven by changes of pods, claims and templates. A pod gets a claim of its own for every template it names, and its
+status notes which. A pod that has ended or is gone gives up its claims. A claim that no pod holds any more is
+deallocated, and it is deleted if it was made for a pod that will not run again, by this controller or by a scheduler
+for extended resources. Upstream: pkg/controller/resourceclaim, v1.36.
 """
 
 from collections.abc import Iterator
@@ -32,7 +32,7 @@ FINALIZER = "resource.kubernetes.io/delete-protection"
 
 
 class ResourceClaimController(KeyedController):
-    """Makes and gives back claims. A queue key is `Kind namespace/name`."""
+    """Makes and frees claims. A queue key is `Kind namespace/name`."""
 
     __slots__ = ("_client", "_index", "_waiting")
 
@@ -144,7 +144,7 @@ class ResourceClaimController(KeyedController):
         return self._client.create(CLAIM, obj)
 
     def _reserve(self, pod: Object) -> None:
-        """A pod that came to its node without a scheduler holds its claims too, if they are allocated."""
+        """Reserve allocated claims for a pod that has a node without being in `reservedFor`: no scheduler did it."""
         if not node_of(pod):
             return
         for name in claims_of(pod):
@@ -185,7 +185,7 @@ class ResourceClaimController(KeyedController):
 
     def _has_ended(self, claim: Object, user: Object) -> bool:
         if user.get("apiGroup") or user.get("resource") != "pods":
-            return False  # nothing is known here of other users
+            return False  # users other than pods are not known here
         pod = self._index.get("Pod", f"{claim['metadata']['namespace']}/{user.get('name')}")
         return pod is None or uid_of(pod) != user.get("uid") or is_done(pod)
 

@@ -1,7 +1,8 @@
-"""The disruption controller: keeps the status of PodDisruptionBudgets, on which evictions and preemption go.
+"""The disruption controller: keeps the status of PodDisruptionBudgets, by which evictions and preemption decide.
 
-Driven by changes of budgets, pods and the workloads that own these, and by time (evictions that came to nothing).
-It only counts; the `eviction` subresource spends what it allows. Upstream: pkg/controller/disruption, v1.36.
+Driven by changes of budgets, pods and the workloads that own them, and by time (evictions after which the pod stayed).
+The controller counts how many disruptions are allowed; the `eviction` subresource spends them. Upstream:
+pkg/controller/disruption, v1.36.
 """
 
 import math
@@ -39,7 +40,7 @@ UNMANAGED = (
 )
 CONDITION = "DisruptionAllowed"
 DELETION_WAIT_S = 120.0
-"""So long an evicted pod counts as going; then the eviction is taken to have come to nothing."""
+"""For this long a pod whose eviction was allowed counts as on its way out; after that, as there to stay."""
 
 
 class DisruptedPods(NamedTuple):
@@ -79,9 +80,9 @@ def disrupted_pods(budget: Object, pods: Sequence[Object], now_s: float) -> Disr
 
 
 def expected_pod_count(budget: Object, pod_count: int, scale: int) -> ExpectedPodCount:
-    """The bound of the budget in pods; `scale` is what the pods' controllers ask for together.
+    """The budget in numbers of pods; `scale` is how many pods their controllers ask for together.
 
-    Percentages are rounded up, and are of the scale.
+    Percentages are percentages of the scale, rounded up.
     """
     spec = budget["spec"]
     if spec.get("maxUnavailable") is not None:
@@ -93,7 +94,7 @@ def expected_pod_count(budget: Object, pod_count: int, scale: int) -> ExpectedPo
 
 
 def needs_scale(budget: Object) -> bool:
-    """Whether the bound is one that only the pods' controllers make sense of."""
+    """Whether the budget can only be worked out from the number of pods that the controllers ask for."""
     spec = budget["spec"]
     return spec.get("maxUnavailable") is not None or isinstance(spec.get("minAvailable"), str)
 

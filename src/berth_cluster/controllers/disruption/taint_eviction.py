@@ -1,8 +1,9 @@
-"""The taint eviction controller: ends pods on nodes with a NoExecute taint that they do not tolerate, or no longer.
+"""The taint eviction controller: ends pods on nodes with NoExecute taints that they do not tolerate, or no longer.
 
-Driven by changes of pods and nodes, and by time (tolerations that run out). A pod that is waited for goes so long after
-its taints were first seen here; when they change, the time still counts from then. Upstream: pkg/controller/
-tainteviction, v1.36.
+Driven by changes of pods and nodes, and by time (`tolerationSeconds` that run out). The seconds count from the moment
+at which this controller first saw the pod on a node with such taints, whatever `timeAdded` says. If the taints or
+tolerations change meanwhile, the new number of seconds counts from that same moment; only when nothing threatens the
+pod any more is the moment forgotten (`_since`). Upstream: pkg/controller/tainteviction, v1.36.
 """
 
 import logging
@@ -26,7 +27,7 @@ FOREVER = float("inf")
 
 
 class TaintEviction(KeyedController):
-    """Evicts pods; budgets are not asked. A queue key is a pod's."""
+    """Evicts pods, without asking disruption budgets. A queue key is a pod's."""
 
     __slots__ = ("_client", "_index", "_since")
 
@@ -36,10 +37,10 @@ class TaintEviction(KeyedController):
         super().__init__()
         self._client = client
         self._index = client.index
-        self._since: dict[str, float] = {}  # by uid of pods on tainted nodes: when that was seen
+        self._since: dict[str, float] = {}  # when a pod was first seen to be threatened by a taint, by its uid
 
     def handle(self, change: ObjectChange) -> None:
-        """Look at pods that come to a node or tolerate more or less, and at all pods of nodes whose taints change."""
+        """Look at pods that get a node or other tolerations, and at all pods of a node whose taints change."""
         obj, old = change.obj, change.old
         if change.kind == "Pod":
             if change.type == "DELETED":
@@ -51,7 +52,7 @@ class TaintEviction(KeyedController):
                 self.queue.add(key_of(pod))
 
     def _may_go(self, pod: Object) -> bool:
-        """Most nodes have no such taint, and their pods make no work."""
+        """Whether the pod is worth a look: its node has such a taint, or it has been threatened by one before."""
         node = self._index.get("Node", node_of(pod)) if node_of(pod) else None
         return uid_of(pod) in self._since or (node is not None and bool(_evicting(node)))
 
@@ -88,9 +89,9 @@ class TaintEviction(KeyedController):
 
 
 def tolerated_s(taints: Iterable[Taint], tolerations: Iterable[Toleration]) -> float:
-    """How long tolerations keep a pod on a node with these taints; infinite where nothing ends it.
+    """For how many seconds tolerations keep a pod on a node with these taints; infinite if no taint ever ends it.
 
-    The first toleration that covers a taint counts for it; of several that are in use the shortest decides.
+    Each taint is matched with the first toleration that tolerates it; the shortest time among those matched decides.
     """
     tolerations = list(tolerations)
     shortest = FOREVER
@@ -120,5 +121,5 @@ def _pod_view(pod: Object) -> tuple[str, object]:
 
 
 def _evicting(node: Object) -> list[Object]:
-    """The taints that end pods."""
+    """The taints of a node that evict pods."""
     return [one for one in (node.get("spec") or {}).get("taints") or [] if one.get("effect") == NO_EXECUTE]

@@ -3,8 +3,10 @@
     claim  Pending ──volume found, promised by the scheduler, or provisioned──▶ Bound ──volume gone──▶ Lost
     volume Pending ──▶ Available ──claim bound──▶ Bound ──claim gone──▶ Released (deleted by its provisioner, or kept)
 
-Driven by changes of claims, volumes and classes. A claim that nothing fits is handed to a provisioner, or waits for
-its first consumer. Upstream: pkg/controller/volume/persistentvolume, v1.36.
+Driven by changes of claims, volumes and classes. A claim that no volume fits is handed to a provisioner, or waits for
+its first consumer. Claim and volume name each other once they are bound. The volume is written first, then the claim;
+so if the two writes are interrupted, the volume names its claim already and the next look goes on from there. Upstream:
+pkg/controller/volume/persistentvolume, v1.36.
 """
 
 from collections.abc import Iterator
@@ -94,12 +96,12 @@ class VolumeController(KeyedController):
         self._index = client.index
         self._volumes = ClaimableVolumes(client.index)
         self._unbound: dict[str, str] = {}  # claims without a volume, and their class
-        self._told: dict[str, str] = {}  # what a claim's last event said, by uid: nobody needs it twice
+        self._told: dict[str, str] = {}  # the message of a claim's last event, by uid; it is not repeated
 
     # --- changes ---------------------------------------------------------------------------------------------
 
     def handle(self, change: ObjectChange) -> None:
-        """Look at what changed and at its counterpart; what comes free may be what others wait for."""
+        """Look at what changed and at what it is bound to, and at claims that may have waited for it."""
         if change.kind == CLAIM:
             self._handle_claim(change)
         elif change.kind == VOLUME:
@@ -155,7 +157,7 @@ class VolumeController(KeyedController):
     # --- claims ----------------------------------------------------------------------------------------------
 
     def _sync_unbound(self, claim: Object, now_s: float) -> None:
-        """Find a volume, ask for one, or wait."""
+        """Find a volume for the claim, ask a provisioner for one, or wait."""
         if says_no_class(claim) and (default := default_class(self._index.all_of(CLASS))) is not None:
             spec = {**claim["spec"], "storageClassName": default["metadata"]["name"]}
             claim = self._client.update(CLAIM, {**claim, "spec": spec})
@@ -181,7 +183,7 @@ class VolumeController(KeyedController):
             self._tell(claim, "FailedBinding", message, now_s)
 
     def _order(self, claim: Object, provisioner: str, now_s: float) -> None:
-        """Say which provisioner is to make the claim's volume."""
+        """Note in the claim which provisioner is to make its volume."""
         annotations = {
             **annotations_of(claim),
             STORAGE_PROVISIONER: provisioner,
@@ -192,7 +194,7 @@ class VolumeController(KeyedController):
         self._tell(claim, "ExternalProvisioning", PROVISIONING.format(provisioner), now_s)
 
     def _sync_named(self, claim: Object, now_s: float) -> None:
-        """A claim that names its volume gets this one or none."""
+        """Bind a claim that names its volume to that volume, or to none."""
         name = claim["spec"]["volumeName"]
         volume = self._index.get(VOLUME, name)
         if volume is None:
@@ -209,7 +211,7 @@ class VolumeController(KeyedController):
             self._bind(volume, claim)
 
     def _sync_bound(self, claim: Object, now_s: float) -> None:
-        """A bound claim stays so, or has lost its volume for good."""
+        """Check that a bound claim still has its volume; if not, it is Lost for good."""
         name = claim["spec"].get("volumeName")
         volume = self._index.get(VOLUME, name) if name else None
         if not name:
@@ -226,7 +228,7 @@ class VolumeController(KeyedController):
         self._tell(claim, *fault, now_s, warns=True)
 
     def _bind(self, volume: Object, claim: Object) -> None:
-        """Bind both to each other, first the volume: whoever stops in between can go on from there."""
+        """Bind both to each other, the volume first (see the module's docstring)."""
         volume = self._client.update(VOLUME, _bound_volume(volume, claim))
         self._set_phase(VOLUME, volume, "Bound")
         claim = self._client.update(CLAIM, _bound_claim(claim, volume))
@@ -254,7 +256,7 @@ class VolumeController(KeyedController):
             self._set_free(volume, now_s)
 
     def _set_free(self, volume: Object, now_s: float) -> None:
-        """Take back a promise to a claim that is bound to another volume."""
+        """Free a volume that was meant for a claim which is now bound to another one."""
         annotations = annotations_of(volume)
         if PROVISIONED_BY in annotations and _policy(volume) == "Delete":
             self._release(volume, now_s)
@@ -270,7 +272,7 @@ class VolumeController(KeyedController):
         self._set_phase(VOLUME, volume, "Available")
 
     def _release(self, volume: Object, now_s: float) -> None:
-        """The claim is gone: a volume made for it is its provisioner's to delete, another waits for a person."""
+        """Release a volume whose claim is gone: its provisioner deletes it, or a person decides what becomes of it."""
         if (volume.get("status") or {}).get("phase") == "Failed":
             return
         volume = self._set_phase(VOLUME, volume, "Released")

@@ -1,4 +1,4 @@
-"""What the volume controller and the provisioner ask of claims, volumes and classes: whose, how large, bound or not.
+"""What the volume controller and the provisioner read from claims, volumes and classes: class, size, binding.
 
 Pure functions over claims, volumes, classes and nodes as JSON. Annotations and rules are those of upstream's
 component-helpers/storage/volume and pkg/controller/volume/persistentvolume, v1.36.
@@ -41,7 +41,7 @@ def class_name_of(obj: Object) -> str:
 
 
 def waits_for_consumer(claim: Object, storage_class: Object | None) -> bool:
-    """The claim is not to be bound before the scheduler has chosen a node, and it has not yet."""
+    """Whether the claim has to wait until the scheduler has chosen a node for its first consumer."""
     if storage_class is None or SELECTED_NODE in annotations_of(claim):
         return False
     return bool(storage_class.get("volumeBindingMode") == "WaitForFirstConsumer")
@@ -60,7 +60,7 @@ def is_bound_to(volume: Object, claim: Object) -> bool:
 
 
 def mismatch(volume: Object, claim: Object) -> str:
-    """Why a volume cannot serve a claim that names it, or an empty string."""
+    """Why a volume cannot serve a claim, or an empty string if it can."""
     if storage_of(volume["spec"].get("capacity")) < wanted_of(claim):
         return "requested PV is too small"
     if class_name_of(volume) != class_name_of(claim):

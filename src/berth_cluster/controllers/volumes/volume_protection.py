@@ -1,8 +1,8 @@
-"""Protects claims that pods use, and volumes that are bound, from being deleted under them.
+"""Keeps claims that pods use, and volumes that are bound, from disappearing while they are in use.
 
-Each gets a finalizer, which is taken away once it is being deleted and nobody uses it any more. Driven by changes
-of claims, volumes and pods. Upstream: pkg/controller/volume/pvcprotection and pvprotection; there admission adds the
-finalizer to begin with.
+Each gets a finalizer, which is removed once it is being deleted and nobody uses it any more. Driven by changes
+of claims, volumes and pods. Upstream: pkg/controller/volume/pvcprotection and pvprotection; there the finalizer is
+added by an admission plugin as well.
 """
 
 from berth_cluster.apimachinery.meta import Object, is_being_deleted, key_of, with_metadata, without_finalizer

@@ -1,7 +1,6 @@
-"""The revisions of a StatefulSet's template: ControllerRevisions, which `kubectl rollout` reads and goes back to.
+"""The revisions of a StatefulSet's template, kept as ControllerRevisions, which `kubectl rollout` shows and restores.
 
-In go StatefulSets as JSON, out come the present revision and the templates of earlier ones. Called by the
-StatefulSet controller. Upstream: pkg/controller/history.
+Used by the StatefulSet controller. Upstream: pkg/controller/history.
 """
 
 from berth_cluster.apimachinery.meta import (
@@ -35,7 +34,7 @@ class RevisionHistory:
         return sorted(found, key=lambda one: (int_of(one, "revision"), str(one["metadata"]["name"])))
 
     def ensure(self, stateful_set: Object) -> Object:
-        """The revision of the present template: found, made the newest again, or created."""
+        """The revision of the present template: created, or an earlier one made the newest again."""
         known = self.of(stateful_set)
         newest = int_of(known[-1], "revision") if known else 0
         template = stateful_set["spec"]["template"]

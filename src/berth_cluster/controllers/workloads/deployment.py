@@ -54,7 +54,7 @@ NO_DEADLINE_S = 2**31 - 1
 
 
 class Progress(NamedTuple):
-    """What a Progressing condition says, without its times."""
+    """What a condition of a Deployment says, without its times."""
 
     status: str
     reason: str
@@ -68,7 +68,7 @@ def deployment_status(
     progress: Progress | None,
     now_s: float,
 ) -> Object:
-    """The whole status; `progress` is news for the condition Progressing that outranks what the counts tell."""
+    """The whole status; `progress`, if given, is reported instead of what the counts say of the rollout."""
     status = _counts(deployment, replica_sets, new)
     known = {condition["type"]: condition for condition in (deployment.get("status") or {}).get("conditions") or []}
     available = status.get("availableReplicas", 0) >= replicas_of(deployment) - max_unavailable(deployment)
@@ -88,7 +88,7 @@ def deployment_status(
 
 
 def is_complete(deployment: Object, status: Object) -> bool:
-    """All wanted pods are of the newest template and available, none of an older one is left."""
+    """Whether all wanted pods are of the newest template and available, and none of an older one is left."""
     wanted = replicas_of(deployment)
     counts = (int_of(status, field) for field in ("updatedReplicas", "replicas", "availableReplicas"))
     observed = int_of(status, "observedGeneration") >= int_of(deployment["metadata"], "generation")
@@ -134,7 +134,7 @@ def _availability(available: bool) -> Progress:
 
 
 def _progress(deployment: Object, status: Object, new: Object | None, now_s: float) -> Progress | None:
-    """What the counts tell about the rollout; None when nothing has changed."""
+    """What the counts say of the rollout; None if nothing has changed."""
     known = find_condition(deployment, "Progressing")
     settled = status.get("replicas", 0) == status.get("updatedReplicas", 0)
     if known is not None and known["reason"] == NEW_SET_AVAILABLE and settled:
@@ -156,7 +156,7 @@ def _deployment_name(deployment: Object) -> str:
 
 
 def _has_progressed(deployment: Object, status: Object) -> bool:
-    """More new pods, fewer old ones, or more of them ready or available than before."""
+    """Whether there are more new pods, fewer old ones, or more that are ready or available than before."""
     old_before = status_count(deployment, "replicas") - status_count(deployment, "updatedReplicas")
     old_now = status.get("replicas", 0) - status.get("updatedReplicas", 0)
     grown = any(
@@ -175,9 +175,9 @@ def _replica_failure(replica_sets: Sequence[Object], new: Object | None) -> Prog
 
 
 def _merged(known: Object | None, condition_type: str, news: Progress, now_s: float) -> Object:
-    """The condition with the news in it; times move only where something changed.
+    """The condition that reports `news`; its times change only if something else does.
 
-    Progress of the same reason still moves lastUpdateTime: that is what the progress deadline counts from.
+    Progress for the same reason as before still changes lastUpdateTime, from which the progress deadline counts.
     """
     now = format_time(now_s)
     moves = condition_type == "Progressing" and news.reason == "ReplicaSetUpdated"
@@ -265,13 +265,13 @@ class DeploymentController(KeyedController):
         self._write_status(self._index.get(KIND, key) or deployment, news, now_s)
 
     def _is_scaled(self, deployment: Object) -> bool:
-        """The wanted number changed since the active ReplicaSets were last sized."""
+        """Whether the wanted number of pods has changed since the active ReplicaSets were last sized."""
         wanted = str(replicas_of(deployment))
         active = self._replica_sets.find(deployment).active
         return any(annotations_of(one).get(DESIRED_REPLICAS, wanted) != wanted for one in active)
 
     def _scale(self, deployment: Object, now_s: float) -> None:
-        """Size the ReplicaSets for a changed number of pods, without moving pods between them."""
+        """Size the ReplicaSets for a changed number of pods, each in proportion, without going on with the rollout."""
         replica_sets = self._replica_sets.find(deployment)
         active = replica_sets.active
         if len(active) <= 1:
@@ -285,7 +285,7 @@ class DeploymentController(KeyedController):
                 self._replica_sets.resize(deployment, one, size, now_s)
 
     def _roll(self, deployment: Object, now_s: float) -> Progress | None:
-        """RollingUpdate: more new pods as far as the surge allows, else fewer old ones as far as may be missing."""
+        """RollingUpdate: more new pods within maxSurge, or else fewer old ones within maxUnavailable."""
         made = self._replica_sets.ensure_new(deployment, now_s)
         replica_sets = self._replica_sets.find(deployment)
         new = replica_sets.new
@@ -321,7 +321,7 @@ class DeploymentController(KeyedController):
                 self._replica_sets.resize(deployment, one, replicas_of(one) - cut, now_s)
 
     def _recreate(self, deployment: Object, now_s: float) -> Progress | None:
-        """Recreate: first all old pods end, then the new ones start."""
+        """Recreate: once all old pods have ended, the new ones are created."""
         if self._empty_old_sets(deployment, now_s) or self._old_pods_left(deployment):
             return None
         made = self._replica_sets.ensure_new(deployment, now_s)
@@ -375,7 +375,7 @@ def _is_saturated(deployment: Object, new: Object) -> bool:
 
 
 def _pause_news(deployment: Object) -> Progress | None:
-    """What to say when the Deployment has just been paused or resumed."""
+    """The progress to report if the Deployment has just been paused or resumed."""
     known = find_condition(deployment, "Progressing")
     if known is not None and known["reason"] == TIMED_OUT:
         return None

@@ -1,7 +1,6 @@
-"""The ReplicaSets of one Deployment: finds them, makes the newest, sizes them, numbers them, throws old ones away.
+"""The ReplicaSets of a Deployment: finding, creating, sizing and numbering them, and deleting old ones.
 
-In go Deployments as JSON, out come changed ReplicaSets in the store. The decisions of how many pods each should
-have are the Deployment controller's (`deployment`), which alone calls this.
+How many pods each should have is decided in `deployment`, the only user of this module.
 """
 
 from typing import NamedTuple
@@ -44,7 +43,7 @@ MAX_COLLISIONS = 10
 
 
 class DeploymentReplicaSets(NamedTuple):
-    """A Deployment's ReplicaSets: the one of the present template, and all others."""
+    """A Deployment's ReplicaSets: the one with the present template (if there is one), and all others."""
 
     new: Object | None
     old: list[Object]
@@ -77,7 +76,7 @@ class ReplicaSetManager:
         return DeploymentReplicaSets(new, [one for one in owned if one is not new])
 
     def adopt(self, deployment: Object) -> None:
-        """Take on ReplicaSets without a controller that match the selector."""
+        """Adopt ReplicaSets that match the selector and have no controller."""
         selector = selector_of(deployment)
         for one in self._index.orphans(KIND, deployment["metadata"]["namespace"]):
             if selector.matches(labels_of(one)) and not is_being_deleted(one):

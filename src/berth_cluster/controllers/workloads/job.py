@@ -1,8 +1,10 @@
-"""The Job controller: pods until enough of them have succeeded, or too many have failed.
+"""The Job controller: makes pods until enough of them have succeeded, or too many have failed.
 
-Driven by changes of Jobs and their pods, and by time (deadlines, back-off, `ttlSecondsAfterFinished`). A pod
-carries a finalizer until its end is counted in the Job's status, so that none is counted twice or missed.
-Upstream: pkg/controller/job and ttlafterfinished.
+Driven by changes of Jobs and their pods, and by time (deadlines, back-off, `ttlSecondsAfterFinished`). A pod carries a
+finalizer until its end has been counted in the Job's status. The status is written first and the finalizer removed
+afterwards; upstream needs `uncountedTerminatedPods` for the time in between, in which a pod might be counted twice.
+Here both writes happen in one look at the Job, with nothing in between. Upstream: pkg/controller/job and
+ttlafterfinished.
 """
 
 from collections.abc import Iterable, Sequence
@@ -47,7 +49,7 @@ DEFAULT_BACKOFF_LIMIT = 6
 
 
 class FinishedCondition(NamedTuple):
-    """That a Job ends, and why: `complete` or failed."""
+    """How a Job has finished (`complete`, or else failed) and why, as its condition says it."""
 
     complete: bool
     reason: str
@@ -55,7 +57,7 @@ class FinishedCondition(NamedTuple):
 
 
 class JobPods(NamedTuple):
-    """A Job's pods, counted: those finished for good, and those that live."""
+    """A Job's pods: numbers of those that have finished, and the pods that are active."""
 
     succeeded: int
     failed: int
@@ -102,7 +104,7 @@ def count_pods(job: Object, pods: Sequence[Object]) -> JobPods:
 
 
 def finished_condition(job: Object, counted: JobPods, now_s: float) -> FinishedCondition | None:
-    """Whether the Job has reached its end, failures first."""
+    """How the Job has finished, or None if it has not; failure is looked at first."""
     spec = job["spec"]
     if _exceeds_backoff_limit(spec, counted):
         return FinishedCondition(False, "BackoffLimitExceeded", "Job has reached the specified backoff limit")
@@ -136,7 +138,7 @@ def wanted_pods(job: Object, counted: JobPods) -> int:
 
 
 def missing_indexes(job: Object, counted: JobPods, count: int) -> list[int]:
-    """The lowest `count` indexes that neither are done nor have a pod."""
+    """The lowest `count` indexes that have neither succeeded nor a pod."""
     taken = counted.done_indexes | {index for pod in counted.active if (index := index_of(pod)) is not None}
     free = (index for index in range(int_of(job["spec"], "completions")) if index not in taken)
     return [index for index, _ in zip(free, range(count), strict=False)]
@@ -337,7 +339,7 @@ class JobController(KeyedController):
             self._client.delete("Pod", pod)
 
     def _wind_up(self, job: Object, pods: list[Object], now_s: float) -> None:
-        """A Job that has ended needs no pods, and goes itself when its time to live is over."""
+        """Release the pods of a Job that has finished, and delete the Job when its time to live is over."""
         for pod in pods:
             self._untrack(pod)
         limit_s = job["spec"].get("ttlSecondsAfterFinished")
@@ -384,7 +386,7 @@ class JobController(KeyedController):
             self._client.events.normal(COMPONENT, KIND, job, "SuccessfulCreate", message, now_s)
 
     def _note_failures(self, job: Object, counted: JobPods, now_s: float) -> None:
-        """Failures in a row lengthen the back-off, a success ends it."""
+        """Note failures in a row, which lengthen the back-off until a pod succeeds."""
         before = job.get("status") or {}
         new_failures = counted.failed - int_of(before, "failed")
         if counted.succeeded > int_of(before, "succeeded"):
@@ -425,6 +427,6 @@ def _new_pod(job: Object, index: int | None) -> Object:
 
 
 def _identity_labels(job: Object) -> dict[str, str]:
-    """What the pods of a Job are found by, under the present names and the old ones."""
+    """The labels by which the pods of a Job are found, under the present keys and the old ones."""
     identity = {"controller-uid": uid_of(job), "job-name": job["metadata"]["name"]}
     return {f"batch.kubernetes.io/{name}": text for name, text in identity.items()} | identity

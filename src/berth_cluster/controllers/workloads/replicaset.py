@@ -1,8 +1,8 @@
 """The ReplicaSet controller: keeps as many pods as asked for, and says in the status how many there are.
 
-Driven by changes of ReplicaSets and their pods; creates and deletes pods, adopts loose ones that match the
-selector, lets go of those that no longer do. Upstream: pkg/controller/replicaset. No expectations are kept,
-since the index is never behind (see `index`).
+Driven by changes of ReplicaSets and their pods. Creates and deletes pods, adopts those without a controller that match
+the selector, and releases those that no longer match it. Upstream: pkg/controller/replicaset. No expectations are kept,
+since the index is never behind the store (see `controllers.index`).
 """
 
 from typing import NamedTuple
@@ -45,7 +45,11 @@ _NOTHING = _Facts(False, False, False)
 
 
 class ReplicaCounts:
-    """The counts of one ReplicaSet, as long as its spec stays the same."""
+    """How many pods of one ReplicaSet are active, ready and fully labelled, as long as its spec stays the same.
+
+    The counts are kept up to date pod by pod. The status of a ReplicaSet of ten thousand pods changes with nearly every
+    pod that starts, and to count them all each time would take quadratic time.
+    """
 
     __slots__ = ("_facts", "_selector", "_template_labels", "active", "generation", "labelled", "mismatched", "ready")
 
@@ -99,12 +103,12 @@ class ReplicaSetController(KeyedController):
         self._client = client
         self._index = client.index
         self._counts: dict[str, ReplicaCounts] = {}  # by uid of the ReplicaSet
-        self._adopters: set[str] = set()  # keys of ReplicaSets for which there may be loose pods
+        self._adopters: set[str] = set()  # keys of ReplicaSets for which there may be orphaned pods
 
     # --- changes ---------------------------------------------------------------------------------------------
 
     def handle(self, change: ObjectChange) -> None:
-        """Look at a changed ReplicaSet, at a changed pod's owner, and at those who might adopt a loose pod."""
+        """Look at changed ReplicaSets, at the owners of changed pods, and at those that might adopt an orphaned pod."""
         if change.kind == KIND:
             if change.type == "DELETED":
                 self._counts.pop(uid_of(change.obj), None)
@@ -171,7 +175,7 @@ class ReplicaSetController(KeyedController):
         return counts
 
     def _claim_pods(self, replica_set: Object, counts: ReplicaCounts) -> None:
-        """Release own pods that the selector no longer matches, adopt loose ones that it does."""
+        """Release own pods that the selector no longer matches, and adopt orphaned ones that it matches."""
         for pod_key in list(counts.mismatched):
             pod = self._index.get("Pod", pod_key)
             if pod is not None:

@@ -1,4 +1,4 @@
-"""The arithmetic of a Deployment's rollout: how many pods may be too many or missing, who grows, who shrinks.
+"""The arithmetic of a Deployment's rollout: how many pods may be surplus or missing, and which ReplicaSets change.
 
 Pure functions over Deployments and ReplicaSets as JSON; amounts are numbers of pods. Called by the Deployment
 controller. Upstream: pkg/controller/deployment (rolling, recreate) and its util package.
@@ -19,7 +19,7 @@ MAX_REPLICAS = "deployment.kubernetes.io/max-replicas"
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 OWN_ANNOTATIONS = frozenset({LAST_APPLIED, REVISION, REVISION_HISTORY, DESIRED_REPLICAS, MAX_REPLICAS})
 
-# No vowels, nothing that looks like something else: the alphabet of generated names.
+# The alphabet of generated names: no vowels, and no characters that look like others.
 _ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 _FNV_OFFSET, _FNV_PRIME, _MASK32 = 2166136261, 16777619, 0xFFFFFFFF
 
@@ -38,7 +38,7 @@ def template_hash(template: Object, collisions: int = 0) -> str:
 
 
 def same_template(one: Object, other: Object) -> bool:
-    """Both templates make the same pods, the hash label aside."""
+    """Whether both templates make the same pods, apart from the hash label."""
     return _without_hash(one) == _without_hash(other)
 
 

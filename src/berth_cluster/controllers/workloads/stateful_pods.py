@@ -1,4 +1,4 @@
-"""What a StatefulSet's pods and claims are called and look like, and how its replicas stand.
+"""The names and contents of a StatefulSet's pods and claims, the state of its replicas, and its status.
 
 Pure functions over StatefulSets and pods as JSON. Called by the StatefulSet controller. Upstream:
 pkg/controller/statefulset/stateful_set_utils, v1.36.
@@ -24,7 +24,7 @@ REVISION_LABEL = "controller-revision-hash"
 
 
 class Replicas(NamedTuple):
-    """A StatefulSet's pods: those it wants by ordinal (None: not there), and those it does not, highest first."""
+    """A StatefulSet's pods: the wanted ones by ordinal (None if missing), and the condemned ones, the highest first."""
 
     wanted: dict[int, Object | None]
     condemned: list[Object]
@@ -35,14 +35,14 @@ class Replicas(NamedTuple):
 
 
 def ordinal_of(stateful_set: Object, pod: Object) -> int | None:
-    """The number in the pod's name; None for a pod that is not called like one of the set's."""
+    """The number in the pod's name; None if the name is not that of one of the set's pods."""
     parent, dash, text = pod["metadata"]["name"].rpartition("-")
     is_own = bool(dash) and parent == stateful_set["metadata"]["name"] and text.isdecimal()
     return int(text) if is_own and text == str(int(text)) else None
 
 
 def sort_out(stateful_set: Object, pods: Iterable[Object]) -> Replicas:
-    """The pods by ordinal, wanted and not."""
+    """The pods by ordinal, parted into wanted and condemned ones."""
     first = int_of(stateful_set["spec"].get("ordinals") or {}, "start")
     count = int_of(stateful_set["spec"], "replicas", 1)
     wanted: dict[int, Object | None] = dict.fromkeys(range(first, first + count))
@@ -59,7 +59,7 @@ def sort_out(stateful_set: Object, pods: Iterable[Object]) -> Replicas:
 
 
 def is_ordered(stateful_set: Object) -> bool:
-    """One pod after the other, which is the default."""
+    """Whether pods are created and deleted one after the other, which is the default."""
     return bool(stateful_set["spec"].get("podManagementPolicy") != "Parallel")
 
 
@@ -69,7 +69,7 @@ def is_ready(pod: Object) -> bool:
 
 
 def available_at(stateful_set: Object, pod: Object) -> float:
-    """When the pod has been, or will have been, ready for `minReadySeconds`; never while it is not ready."""
+    """When the pod will have been ready for `minReadySeconds`: 0.0 without that, infinite while it is not ready."""
     since_s = ready_since(pod) if phase_of(pod) == "Running" else None
     if since_s is None:
         return float("inf")
@@ -78,12 +78,12 @@ def available_at(stateful_set: Object, pod: Object) -> float:
 
 
 def is_healthy(stateful_set: Object, pod: Object, now_s: float) -> bool:
-    """The pod is available and there to stay."""
+    """Whether the pod is available and not being deleted."""
     return available_at(stateful_set, pod) <= now_s and not is_being_deleted(pod)
 
 
 def partition_of(stateful_set: Object) -> int:
-    """Pods of a lower number stay at the old revision."""
+    """The partition of a rolling update: pods with a lower ordinal keep the old revision."""
     rolling = (stateful_set["spec"].get("updateStrategy") or {}).get("rollingUpdate") or {}
     return int_of(rolling, "partition")
 
@@ -140,9 +140,9 @@ def new_claims(stateful_set: Object, pod_name: str) -> Iterator[Object]:
 
 
 def claim_owners(stateful_set: Object, condemned: Object | None, before: list[Object]) -> list[Object]:
-    """A claim's owners by the set's retention policy: whoever takes the claim along when it is deleted.
+    """The owners that a claim should have by the set's retention policy: it is deleted together with them.
 
-    `condemned` is the claim's pod if that is to go because of a scale-down; others' references stay.
+    `condemned` is the claim's pod if a scale-down is going to delete that; references to other kinds are kept.
     """
     policy = stateful_set["spec"].get("persistentVolumeClaimRetentionPolicy") or {}
     kept = [one for one in before if one.get("kind") not in (KIND, "Pod")]
@@ -156,7 +156,10 @@ def claim_owners(stateful_set: Object, condemned: Object | None, before: list[Ob
 def stateful_set_status(
     stateful_set: Object, pods: Sequence[Object], revisions: tuple[str, str], now_s: float
 ) -> Object:
-    """The status for these pods; `revisions` are the names of the present one and of the one to come."""
+    """The status for these pods; `revisions` are the names of the current and of the update revision.
+
+    Upstream: updateStatefulSet and completeRollingUpdate.
+    """
     current, update = revisions
     staying = [pod for pod in pods if not is_being_deleted(pod)]
     before = stateful_set.get("status") or {}

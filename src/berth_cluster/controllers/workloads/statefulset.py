@@ -1,9 +1,10 @@
-"""The StatefulSet controller: pods with names that last, each with its claims, one after the other.
+"""The StatefulSet controller: pods with lasting names, each with claims of its own, one after the other.
 
-Driven by changes of StatefulSets, their pods and claims. Each look does the next step: the lowest missing pod is
-made once those before it are there; surplus ones go from the highest down; then a rolling update replaces pods from
-the highest down by deleting them. With `podManagementPolicy: Parallel` nobody waits when the set is scaled.
-Upstream: pkg/controller/statefulset, v1.36, without its gate MaxUnavailableStatefulSet.
+Driven by changes of StatefulSets, their pods and claims. Each `sync` does the next step: missing pods are created from
+the lowest ordinal up, each once those before it are healthy; surplus pods are deleted from the highest down; then a
+rolling update replaces pods from the highest down, by deleting them. With `podManagementPolicy: Parallel` pods do not
+wait for one another when the set is scaled. Upstream: pkg/controller/statefulset, v1.36, without its gate
+MaxUnavailableStatefulSet.
 """
 
 from typing import NamedTuple
@@ -51,7 +52,7 @@ CLAIM = "PersistentVolumeClaim"
 
 
 class Revisions(NamedTuple):
-    """The revision pods are at, and the one they are to be at."""
+    """The revision that pods have, and the one that they are to have."""
 
     current: Object
     update: Object
@@ -74,12 +75,12 @@ class StatefulSetController(KeyedController):
         self._client = client
         self._index = client.index
         self._revisions = RevisionHistory(client)
-        self._adopters: set[str] = set()  # keys of sets for which there may be loose pods
+        self._adopters: set[str] = set()  # keys of sets for which there may be orphaned pods
 
     # --- changes ---------------------------------------------------------------------------------------------
 
     def handle(self, change: ObjectChange) -> None:
-        """Look at a changed StatefulSet, at a changed pod's owner, and at who might adopt a loose pod."""
+        """Look at changed StatefulSets, at the owners of changed pods, and at sets that might adopt an orphaned pod."""
         if change.kind == KIND and change.type != "DELETED":
             if change.old is None or _generation(change.old) != _generation(change.obj):
                 self._adopters.add(key_of(change.obj))
@@ -97,7 +98,7 @@ class StatefulSetController(KeyedController):
     # --- one StatefulSet -------------------------------------------------------------------------------------
 
     def sync(self, key: str, now_s: float) -> None:
-        """Bring one set's pods and status forward."""
+        """Do the next step for one set, and bring its status up to date."""
         stateful_set = self._index.get(KIND, key)
         if stateful_set is None:
             self._adopters.discard(key)
@@ -115,7 +116,7 @@ class StatefulSetController(KeyedController):
         return Revisions(known.get(name, update), update)
 
     def _claim_pods(self, stateful_set: Object) -> None:
-        """Let go of pods that the selector no longer matches, take on loose ones that it does."""
+        """Release pods that the selector no longer matches, and adopt orphaned ones that it matches."""
         selector = selector_of(stateful_set)
         for pod in self._index.controlled(uid_of(stateful_set), "Pod"):
             if not selector.matches(labels_of(pod)):
@@ -142,7 +143,7 @@ class StatefulSetController(KeyedController):
             self._roll(stateful_set, revisions, now_s)
 
     def _fill(self, stateful_set: Object, replicas: Replicas, revisions: Revisions, now_s: float) -> bool:
-        """Make missing pods, replace ended ones; False while an ordered set has to wait for one."""
+        """Create missing pods and replace ended ones; False while an ordered set has to wait for one of them."""
         ordered = is_ordered(stateful_set)
         for ordinal, pod in replicas.wanted.items():
             if pod is None:
@@ -159,9 +160,9 @@ class StatefulSetController(KeyedController):
         return True
 
     def _drain(self, stateful_set: Object, replicas: Replicas, now_s: float) -> bool:
-        """Delete surplus pods, the highest first; False while an ordered set has to wait for one.
+        """Delete surplus pods, the highest first; False while an ordered set has to wait for one of them.
 
-        Upstream lets an unhealthy pod of an ordered set go only when no lower one is unhealthy too.
+        An unhealthy surplus pod of an ordered set is deleted only if no lower one is unhealthy too, as upstream.
         """
         ordered = is_ordered(stateful_set)
         unhealthy = [pod for pod in replicas.condemned if not is_healthy(stateful_set, pod, now_s)]
@@ -174,7 +175,7 @@ class StatefulSetController(KeyedController):
         return True
 
     def _roll(self, stateful_set: Object, revisions: Revisions, now_s: float) -> None:
-        """Delete the highest pod of another revision, if all above it are well."""
+        """Delete the highest pod of another revision, if all above it are healthy."""
         strategy = stateful_set["spec"].get("updateStrategy") or {}
         if strategy.get("type") == "OnDelete":
             return
@@ -192,7 +193,7 @@ class StatefulSetController(KeyedController):
                 return
 
     def _come_back(self, stateful_set: Object, pod: Object | None, now_s: float) -> None:
-        """A pod that is ready will be available with time alone."""
+        """Look at the set again when a pod that is ready becomes available, which takes nothing but time."""
         if pod is not None and is_ready(pod) and available_at(stateful_set, pod) > now_s:
             self.queue.add_at(key_of(stateful_set), available_at(stateful_set, pod))
 
@@ -227,7 +228,7 @@ class StatefulSetController(KeyedController):
         self._client.events.normal(COMPONENT, KIND, stateful_set, "SuccessfulDelete", message, now_s)
 
     def _replace(self, stateful_set: Object, pod: Object, now_s: float) -> None:
-        """A pod that has ended goes, and comes again under its name."""
+        """Delete a pod that has ended; it is created again under the same name."""
         if is_being_deleted(pod):
             return
         metadata = stateful_set["metadata"]
@@ -241,7 +242,7 @@ class StatefulSetController(KeyedController):
         self._client.delete("Pod", pod)
 
     def _keep_claim_owners(self, stateful_set: Object, replicas: Replicas) -> None:
-        """Claims follow their pod or the set as the retention policy says, which may have changed."""
+        """Keep the owners of claims in line with the retention policy, which may have changed."""
         condemned = {uid_of(pod) for pod in replicas.condemned}
         for pod in replicas.all():
             for name in claim_names(stateful_set, pod["metadata"]["name"]):
