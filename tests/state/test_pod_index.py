@@ -12,6 +12,7 @@ from berth.state.pod_index import (
     PREFERRED_AFFINITY,
     REQUIRED_AFFINITY,
     REQUIRED_ANTI_AFFINITY,
+    TERM_KINDS,
     PodGroup,
     TermGroup,
 )
@@ -39,30 +40,30 @@ def group(*selectors, **more):
 
 def test_a_group_counts_the_pods_of_its_namespaces_that_all_selectors_select():
     cache = cache_of(web("a"), web("b"), web("c", "n1"), web("d", app="db"), web("e", namespace="prod"))
-    assert cache.index.group_counts(group()).tolist() == [2, 1]
+    assert cache.index.group(group()).counts.tolist() == [2, 1]
     both = group(WEB, Selector((Requirement("tier", "Exists"),)))
-    assert cache.index.group_counts(both).tolist() == [0, 0]
+    assert cache.index.group(both).counts.tolist() == [0, 0]
 
 
 def test_pods_being_deleted_count_where_the_group_says_so():
     cache = cache_of(web("a"), web("b").terminating())
-    assert cache.index.group_counts(group()).tolist() == [2, 0]
-    assert cache.index.group_counts(group(terminating=False)).tolist() == [1, 0]
+    assert cache.index.group(group()).counts.tolist() == [2, 0]
+    assert cache.index.group(group(terminating=False)).counts.tolist() == [1, 0]
     cache.add_pod(web("a").terminating().info())
-    assert cache.index.group_counts(group(terminating=False)).tolist() == [0, 0]
+    assert cache.index.group(group(terminating=False)).counts.tolist() == [0, 0]
 
 
 def test_namespaces_labels_decide_who_is_selected_and_groups_follow_them():
     cache = cache_of(web("a", namespace="prod"), web("b", "n1", namespace="dev"))
     in_prod = PodGroup(frozenset(), (WEB,), namespace_selector=parse_label_selector("env=prod"))
-    assert cache.index.group_counts(in_prod).tolist() == [0, 0]
+    assert cache.index.group(in_prod).counts.tolist() == [0, 0]
     cache.set_namespace("prod", {"env": "prod"})
-    assert cache.index.group_counts(in_prod).tolist() == [1, 0]
+    assert cache.index.group(in_prod).counts.tolist() == [1, 0]
     cache.set_namespace("dev", {"env": "prod"})
     cache.set_namespace("prod", None)
-    assert cache.index.group_counts(in_prod).tolist() == [0, 1]
+    assert cache.index.group(in_prod).counts.tolist() == [0, 1]
     anywhere = PodGroup(frozenset(), (WEB,), namespace_selector=EVERYTHING)
-    assert cache.index.group_counts(anywhere).tolist() == [1, 1]
+    assert cache.index.group(anywhere).counts.tolist() == [1, 1]
 
 
 def test_carried_terms_are_found_by_the_pods_they_speak_of():
@@ -107,9 +108,9 @@ def test_many_terms_that_come_and_go_leave_nothing_behind():
 def test_groups_beyond_the_limit_are_forgotten_and_counted_afresh():
     cache = cache_of(web("a"))
     for number in range(MAX_GROUPS + 5):
-        cache.index.group_counts(group(parse_label_selector(f"app notin (x{number})")))
+        cache.index.group(group(parse_label_selector(f"app notin (x{number})")))
     cache.add_pod(web("b").info())
-    assert cache.index.group_counts(group(parse_label_selector("app notin (x0)"))).tolist() == [2, 0]
+    assert cache.index.group(group(parse_label_selector("app notin (x0)"))).counts.tolist() == [2, 0]
     cache.index.validate()
 
 
@@ -118,10 +119,10 @@ def test_a_running_pod_whose_terms_cannot_be_read_is_counted_without_them():
     odd = web("odd").pod_affinity("zone", selector).info()
     cache = cache_of()
     cache.add_pod(odd)
-    assert cache.index.group_counts(group()).tolist() == [1, 0]
+    assert cache.index.group(group()).counts.tolist() == [1, 0]
     assert not list(cache.index.terms(REQUIRED_AFFINITY))
     cache.remove_pod(odd.uid)
-    assert cache.index.group_counts(group()).tolist() == [0, 0]
+    assert cache.index.group(group()).counts.tolist() == [0, 0]
 
 
 def test_validate_finds_a_miscount():
@@ -138,9 +139,9 @@ def test_a_group_of_terms_of_which_only_one_goes_by_namespace_labels_follows_the
     cache.put_node(make_node("n0").build())
     cache.add_pod(web("a", "n0", "default").info())
     group_of_both = TermGroup(terms.info().required_affinity_terms)
-    assert cache.index.group_counts(group_of_both).sum() == 0
+    assert cache.index.group(group_of_both).counts.sum() == 0
     cache.set_namespace("default", {"env": "prod"})
-    assert cache.index.group_counts(group_of_both).sum() == 1
+    assert cache.index.group(group_of_both).counts.sum() == 1
     cache.index.validate()
 
 
@@ -166,6 +167,7 @@ class Index(RuleBasedStateMachine):
             pod.terminating()
         if affine:
             pod.pod_anti_affinity("zone", {"app": "web"}).prefer_pod_affinity(3, "host", {"app": app})
+            pod.pod_affinity("zone", {"matchExpressions": [{"key": "tier", "operator": "DoesNotExist"}]})
         self.cache.add_pod(pod.info())
 
     @rule(name=st.sampled_from("abcde"), namespace=st.sampled_from(["default", "prod"]))
@@ -183,14 +185,24 @@ class Index(RuleBasedStateMachine):
     @rule()
     def ask(self):
         index = self.cache.index
-        index.group_counts(group())
-        index.group_counts(group(terminating=False))
-        index.group_counts(PodGroup(frozenset({"default"}), (WEB,), parse_label_selector("env=prod")))
-        index.group_counts(TermGroup(self.term.required_affinity_terms))
+        index.group(group())
+        index.group(group(terminating=False))
+        index.group(PodGroup(frozenset({"default"}), (WEB,), parse_label_selector("env=prod")))
+        index.group(TermGroup(self.term.required_affinity_terms))
 
     @invariant()
     def counts_are_right(self):
         self.cache.index.validate()
+
+    @invariant()
+    def carried_terms_are_found_by_every_pod_they_speak_of(self):
+        index = self.cache.index
+        for pod in (web("x"), web("x", namespace="prod"), web("x", app="db"), make_pod("x").label("tier", "web")):
+            info = pod.info()
+            for kind in TERM_KINDS:
+                labels = index.namespace_labels(info.namespace)
+                expected = {carried.term for carried in index.terms(kind) if carried.term.matches(info, labels)}
+                assert {carried.term for carried in index.matching_terms(kind, info)} == expected
 
 
 TestIndex = Index.TestCase

@@ -4,8 +4,9 @@ Two questions, both answered by an int64 column that is kept up to date pod by p
 - which pods does this group speak of (`group`): an incoming pod's selectors, counted over running pods;
 - which terms do running pods carry (`terms`, `matching_terms`): their (anti-)affinity terms, and the weights they
   give them.
-Pods of one namespace and one set of labels are one `PodKind`: selectors are matched against kinds, not pods. Groups
-that nobody asks for any more are forgotten; a forgotten one is counted afresh when asked for.
+Pods of one namespace and one set of labels are one `PodKind`: selectors are matched against kinds, not pods, and only
+those that a `SelectorIndex` cannot rule out. Groups that nobody asks for any more are forgotten; a forgotten one is
+counted afresh when asked for.
 """
 
 from collections import OrderedDict
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 
 from berth.api.selectors import EVERYTHING, NOTHING, Selector, SelectorError
 from berth.state.pod_info import AffinityTerm, PodInfo
+from berth.state.selector_index import SelectorIndex
 from berth.state.topology import RowCounts
 
 Int64 = NDArray[np.int64]
@@ -39,6 +41,10 @@ class PodGroup(NamedTuple):
     terminating: bool = True
     """Whether pods that are being deleted count."""
 
+    def label_selectors(self) -> Iterable[Selector]:
+        """Return the selectors of labels that each pod of the group matches."""
+        return self.selectors
+
     def scope(self) -> frozenset[str] | None:
         """Return the only namespaces where pods of the group may be, or None where namespaces' labels decide."""
         return self.namespaces if self.namespace_selector.nothing else None
@@ -59,6 +65,10 @@ class TermGroup(NamedTuple):
 
     terms: tuple[AffinityTerm, ...]
     terminating: bool = True
+
+    def label_selectors(self) -> Iterable[Selector]:
+        """Return the selectors of labels that each pod of the group matches."""
+        return (term.selector for term in self.terms)
 
     def scope(self) -> frozenset[str] | None:
         """Return the only namespaces where pods of the group may be, or None where namespaces' labels decide."""
@@ -172,13 +182,17 @@ class CarriedTerm(RowCounts):
 class _Terms:
     """The carried terms of one kind, and which of them speak of which kind of pod.
 
-    `log` holds them in order of appearance, so that a remembered match only has to look at what came since.
+    `_log` holds them in order of appearance, so that a remembered match only has to look at what came since. A term
+    that nobody carries any more stays in it, and in remembered matches, until the log is made anew; one that is
+    carried again is another `CarriedTerm`. So whatever is found there counts only while it has carriers.
     """
 
-    __slots__ = ("_log", "_matches", "live")
+    __slots__ = ("_by_label", "_log", "_matches", "live")
 
     def __init__(self) -> None:
         self.live: dict[AffinityTerm, CarriedTerm] = {}
+        self._by_label: SelectorIndex[CarriedTerm] = SelectorIndex()
+        """Those of `live`."""
         self._log: list[CarriedTerm] = []
         self._matches: dict[Hashable, tuple[int, list[CarriedTerm]]] = {}
 
@@ -187,10 +201,12 @@ class _Terms:
         if carried is None:
             carried = self.live[term] = CarriedTerm(term, capacity)
             self._log.append(carried)
+            self._by_label.add(carried, (term.selector,))
         carried.add(row, sign * weight)
         carried.carriers += sign
         if not carried.carriers:
             del self.live[term]
+            self._by_label.remove(carried)
             if len(self._log) > 2 * len(self.live) + 64:
                 self._log = list(self.live.values())
                 self.forget_matches()
@@ -198,10 +214,12 @@ class _Terms:
     def matching(self, pod: PodInfo, namespace_labels: Mapping[str, str]) -> Sequence[CarriedTerm]:
         if not self.live:
             return ()
-        position, matching = self._matches.get(pod.label_key, (0, []))
+        remembered = self._matches.get(pod.label_key)
+        position, matching = (0, []) if remembered is None else remembered
         if position < len(self._log):
-            new = self._log[position:]
-            matching = matching + [carried for carried in new if carried.term.matches(pod, namespace_labels)]
+            is_known = remembered is not None
+            untried = iter(self._log[position:]) if is_known else self._by_label.candidates(pod.labels)
+            matching = matching + [carried for carried in untried if carried.term.matches(pod, namespace_labels)]
             if len(self._matches) >= MAX_MATCHES:
                 self._matches.clear()
             self._matches[pod.label_key] = (len(self._log), matching)
@@ -223,6 +241,7 @@ class PodIndex:
         self._pods = pods
         self._kinds: dict[str, dict[Hashable, PodKind]] = {}
         self._groups: OrderedDict[PodGroup | TermGroup, _Group] = OrderedDict()
+        self._groups_by_label: SelectorIndex[_Group] = SelectorIndex()
         self._terms: dict[str, _Terms] = {kind.name: _Terms() for kind in TERM_KINDS}
         self._namespaces: dict[str, Mapping[str, str]] = {}
 
@@ -233,16 +252,13 @@ class PodIndex:
             self._groups.move_to_end(group)
             return found
         found = self._groups[group] = _Group(group, self.capacity)
+        self._groups_by_label.add(found, group.label_selectors())
         for kind in self._kinds_in(group.scope()):
             if group.selects(kind.pod, self._namespaces):
                 found.take(kind)
         if len(self._groups) > MAX_GROUPS:
             self._drop(self._groups.popitem(last=False)[1])
         return found
-
-    def group_counts(self, group: PodGroup | TermGroup) -> Int64:
-        """Return, by row, how many pods of the group run there; do not write to it."""
-        return self.group(group).counts
 
     def terms(self, kind: TermKind) -> Iterable[CarriedTerm]:
         """Return the distinct terms of a kind that running pods carry."""
@@ -322,7 +338,8 @@ class PodIndex:
 
     def _new_kind(self, pod: PodInfo) -> PodKind:
         kind = PodKind(pod)
-        kind.groups += [group for group in self._groups.values() if group.group.selects(pod, self._namespaces)]
+        candidates = self._groups_by_label.candidates(pod.labels)
+        kind.groups += [group for group in candidates if group.group.selects(pod, self._namespaces)]
         return kind
 
     def _carry_terms(self, row: int, pod: PodInfo, sign: int) -> None:
@@ -340,6 +357,7 @@ class PodIndex:
             yield from self._kinds.get(namespace, {}).values()
 
     def _drop(self, group: _Group) -> None:
+        self._groups_by_label.remove(group)
         for kind in self._kinds_in(group.group.scope()):
             if group in kind.groups:
                 kind.groups.remove(group)
