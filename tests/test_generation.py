@@ -8,6 +8,7 @@ import pytest
 from berth.config.load import default_config
 from berth.generation import generation_of
 from berth.queue.move_requests import MoveRequestQueue
+from berth.state.follower import RowFollower
 from berth.testing.invariants import check, check_cache
 from tests.support import cluster, node, pod
 
@@ -87,13 +88,15 @@ def test_a_pod_whose_binding_has_not_finished_never_expires():
 @pytest.mark.parametrize("generation", ["v1.36", V1_20])
 def test_a_snapshot_copies_only_what_changed(generation):
     found = cluster(*(node(f"n{number}") for number in range(50)), generation=generation)
-    cache = found.core.cache
-    assert cache.rows_touched_since_snapshot() == 50
+    table = found.core.cache.table
+    row_of, snapshot = dict(table.row_of), RowFollower(table, nodes=True, pods=True)
+    assert snapshot.changed_rows() is None, "the first one has everything to copy"
     found.put(pod("a"))
     found.run()
-    assert cache.rows_touched_since_snapshot() == 1, "the node that the pod was assumed on, and confirmed by the watch"
+    (bound,) = (each for each in row_of.values() if table.pods[each])
+    assert snapshot.changed_rows() == [bound], "the node that the pod was assumed on, and confirmed by the watch"
     found.run()
-    assert cache.rows_touched_since_snapshot() == 0
+    assert not snapshot.changed_rows()
     found.put(node("n7", cpu="2"))
     found.delete("Node", "n8")
-    assert cache.rows_touched_since_snapshot() == 2
+    assert snapshot.changed_rows() == sorted((row_of["n7"], row_of["n8"]))

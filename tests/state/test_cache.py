@@ -157,15 +157,6 @@ def test_which_changes_of_a_pod_are_counted_anew(new, same):
     assert same_for_scheduling(make_pod("a").request(cpu="1").info(), new.info()) is same
 
 
-def test_rows_touched_since_the_last_snapshot():
-    found = cache()
-    assert found.rows_touched_since_snapshot() == 2
-    assert found.rows_touched_since_snapshot() == 0
-    found.assume(pod(), "n1")
-    found.put_node(make_node("n1").capacity(cpu="8").build())
-    assert found.rows_touched_since_snapshot() == 1
-
-
 @given(st.integers(0, 10_000))
 @settings(max_examples=25, deadline=None)
 def test_columns_and_indexes_equal_a_rebuild_whatever_happens(seed):

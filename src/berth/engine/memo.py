@@ -19,6 +19,7 @@ from berth.framework.cycle_state import CycleState
 from berth.framework.interface import Rows
 from berth.framework.promises import Dependencies, Dependency, Objects
 from berth.state.cache import Cache
+from berth.state.follower import rows_since
 from berth.state.objects import ObjectStore
 from berth.state.pod_info import PodInfo
 from berth.state.table import NodeTable
@@ -250,15 +251,12 @@ class Memos:
 
     def _rows_between(self, node_position: int, pod_position: int, with_pods: bool) -> list[int] | None:
         table = self._cache.table
-        changed = table.node_log.list_since(node_position)
-        if changed is None:
-            return None
-        if with_pods:
-            by_pods = table.pod_log.list_since(pod_position)
-            if by_pods is None:
-                return None
-            changed = sorted({*changed, *by_pods}) if changed else by_pods
-        return None if len(changed) * REPAIR_AT_MOST > table.capacity else changed
+        changed = (
+            rows_since(table.node_log, node_position, table.pod_log, pod_position)
+            if with_pods
+            else table.node_log.since(node_position)
+        )
+        return None if changed is None or len(changed) * REPAIR_AT_MOST > table.capacity else changed
 
     def note_reservation(self, plugin: str) -> None:
         """Tell that a plugin's own reservations have changed."""

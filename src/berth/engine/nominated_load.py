@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from berth.state.follower import RowFollower
 from berth.state.nominator import Nominator
 from berth.state.pod_info import PodInfo
 from berth.state.table import Int64, NodeTable
@@ -78,15 +79,15 @@ class _Claims:
 class NominatedLoad:
     """The claims of all nominated pods, by priority."""
 
-    __slots__ = ("_by_priority", "_capacity", "_changed", "_node_position", "_nominator", "_table")
+    __slots__ = ("_by_priority", "_capacity", "_changed", "_follower", "_nominator", "_table")
 
     def __init__(self, table: NodeTable, nominator: Nominator) -> None:
         self._table = table
         self._nominator = nominator
         self._changed = nominator.watch()
         self._by_priority: dict[int, _Claims] = {}
-        self._capacity = -1
-        self._node_position = -1
+        self._capacity = table.capacity
+        self._follower = RowFollower(table, nodes=True)
 
     def against(self, pod: PodInfo) -> RivalLoad | None:
         """Return what nominated pods of the pod's own priority or above claim; None where nobody is nominated."""
@@ -108,16 +109,15 @@ class NominatedLoad:
 
     def _catch_up(self) -> None:
         table = self._table
-        changed_nodes = table.node_log.since(self._node_position) if self._node_position >= 0 else None
-        if changed_nodes is None or self._capacity != table.capacity:
+        changed_nodes = self._follower.changed_rows()
+        if changed_nodes is None:
             self._by_priority.clear()
             self._capacity = table.capacity
             rows = {table.row_of[name] for name in self._nominator.nodes() if name in table.row_of}
         else:
             rows = {table.row_of[name] for name in self._changed if name in table.row_of}
-            rows.update(changed_nodes.tolist())
+            rows.update(changed_nodes)
         self._changed.clear()
-        self._node_position = table.node_log.position
         for row in rows:
             self._count(row)
 

@@ -1,60 +1,42 @@
 """Which rows hold which host ports, so that NodePorts need not look at every pod of every node.
 
-The node table goes in, rows come out. The index is brought up to date when it is asked, by looking again at the rows
-where pods came or went since; it is sparse, as few pods hold ports and fewer the same one.
+The node table goes in, rows come out. Brought up to date when it is asked, by looking again at the rows where pods
+came or went since; it is sparse, as few pods hold ports and fewer the same one.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
-from berth.state.pod_info import HostPort
+from berth.state.follower import RowFollower, RowsByKey
+from berth.state.pod_info import WILDCARD_IP, HostPort
 from berth.state.table import NodeTable
+
+_Key = tuple[str, int, str | None]
+"""Protocol, port and address; None as the address stands for any."""
 
 
 class HostPortIndex:
-    """Rows by the host ports that pods on them hold."""
+    """Rows by the host ports that pods on them hold, each filed under its own address and under any."""
 
-    __slots__ = ("_by_number", "_ports_of", "_position")
+    __slots__ = ("_follower", "_rows", "_table")
 
-    def __init__(self) -> None:
-        self._by_number: dict[tuple[str, int], dict[HostPort, set[int]]] = {}
-        self._ports_of: dict[int, frozenset[HostPort]] = {}
-        self._position = -1
+    def __init__(self, table: NodeTable) -> None:
+        self._table = table
+        self._follower = RowFollower(table, pods=True)
+        self._rows: RowsByKey[_Key] = RowsByKey()
 
-    def rows_in_conflict(self, table: NodeTable, wanted: Iterable[HostPort]) -> set[int]:
+    def rows_in_conflict(self, wanted: Iterable[HostPort]) -> set[int]:
         """Return the rows where a pod holds a port that conflicts with one of `wanted`."""
-        self._catch_up(table)
+        for row in self._follower.rows_to_look_at():
+            self._rows.put(row, frozenset(self._keys_of(row)))
         found: set[int] = set()
-        for port in wanted:
-            for held, rows in self._by_number.get((port.protocol, port.port), {}).items():
-                if port.conflicts_with(held):
-                    found |= rows
+        for ip, protocol, port in wanted:
+            # The wildcard conflicts with every address, any other address with itself and the wildcard.
+            for address in (None,) if ip == WILDCARD_IP else (ip, WILDCARD_IP):
+                found |= self._rows.of((protocol, port, address))
         return found
 
-    def _catch_up(self, table: NodeTable) -> None:
-        log = table.pod_log
-        changed = log.since(self._position) if self._position >= 0 else None
-        rows: Iterable[int] = range(table.capacity) if changed is None else changed.tolist()
-        for row in rows:
-            self._note(row, frozenset(port for pod in table.pods[row].values() for port in pod.host_ports))
-        self._position = log.position
-
-    def _note(self, row: int, ports: frozenset[HostPort]) -> None:
-        before = self._ports_of.get(row, frozenset())
-        for port in before - ports:
-            self._drop(port, row)
-        for port in ports - before:
-            held = self._by_number.setdefault((port.protocol, port.port), {})
-            held.setdefault(port, set()).add(row)
-        if ports:
-            self._ports_of[row] = ports
-        else:
-            self._ports_of.pop(row, None)
-
-    def _drop(self, port: HostPort, row: int) -> None:
-        number = (port.protocol, port.port)
-        held = self._by_number[number]
-        held[port].discard(row)
-        if not held[port]:
-            del held[port]
-        if not held:
-            del self._by_number[number]
+    def _keys_of(self, row: int) -> Iterator[_Key]:
+        for pod in self._table.pods[row].values():
+            for ip, protocol, port in pod.host_ports:
+                yield protocol, port, ip
+                yield protocol, port, None

@@ -47,7 +47,7 @@ class NodePorts:
     __slots__ = ("_index",)
 
     def __init__(self, args: None, handle: Handle) -> None:
-        self._index = HostPortIndex()
+        self._index = HostPortIndex(handle.cache.table)
 
     def signature(self, pod: PodInfo) -> tuple[HostPort, ...]:
         """Return the host ports that the pod wants."""
@@ -64,7 +64,7 @@ class NodePorts:
     def filter_columns(self, state: CycleState, pod: PodInfo, table: NodeTable, rows: Rows) -> FilterColumn:
         """Say the same of many rows: 1 where a port is taken."""
         column: Codes = np.zeros(table.capacity, dtype=np.int32)
-        column[list(self._index.rows_in_conflict(table, pod.host_ports))] = 1
+        column[list(self._index.rows_in_conflict(pod.host_ports))] = 1
         return FilterColumn(column[rows], _describe)
 
     def is_affected_by(self, state: CycleState, pod: PodInfo, other: PodInfo) -> bool:

@@ -68,7 +68,6 @@ class Cache:
         self._states: dict[str, PodState] = {}
         self._assumed: dict[str, PodState] = {}
         self._lifted: dict[str, PodState] = {}
-        self._snapshot_at = (0, 0)
 
     def __len__(self) -> int:
         return len(self._states)
@@ -178,16 +177,6 @@ class Cache:
             self._states[uid] = state
             if state.assumed:
                 self._assumed[uid] = state
-
-    def rows_touched_since_snapshot(self) -> int:
-        """Return how many rows changed since the last call: what a snapshot would have to copy."""
-        logs = (self.table.node_log, self.table.pod_log)
-        touched: set[int] = set()
-        for log, position in zip(logs, self._snapshot_at, strict=True):
-            rows = log.since(position)
-            touched.update(range(self.table.capacity) if rows is None else rows.tolist())
-        self._snapshot_at = (logs[0].position, logs[1].position)
-        return len(touched)
 
     def _pods_on_rows(self) -> Iterator[tuple[int, PodInfo]]:
         return ((state.row, state.pod) for state in self._states.values())

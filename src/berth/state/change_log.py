@@ -1,9 +1,4 @@
-"""Which rows changed since when: the positions that memos and snapshots are valid for."""
-
-import numpy as np
-from numpy.typing import NDArray
-
-Rows = NDArray[np.intp]
+"""Which rows changed since when: the positions that memos and followers are valid for."""
 
 
 class ChangeLog:
@@ -30,13 +25,8 @@ class ChangeLog:
             self._dropped += self._keep
             del self._rows[: self._keep]
 
-    def since(self, position: int) -> Rows | None:
-        """Return the distinct rows changed after `position`, or None where that is further back than the log."""
-        changed = self.list_since(position)
-        return None if changed is None else np.array(changed, dtype=np.intp)
-
-    def list_since(self, position: int) -> list[int] | None:
-        """Return the same as a list, ascending."""
+    def since(self, position: int) -> list[int] | None:
+        """Return the rows changed after `position`, each once, ascending; None where the log does not reach so far."""
         start = position - self._dropped
         if start < 0:
             return None

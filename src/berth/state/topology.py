@@ -6,12 +6,13 @@ over the topologies it was asked for, pod by pod, so that a cycle needs one gath
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from berth.state.follower import RowFollower
 from berth.state.label_index import ABSENT, Mask
 from berth.state.table import NodeTable
 
@@ -39,8 +40,8 @@ class Topology:
     __slots__ = (
         "_column",
         "_eligible",
+        "_follower",
         "_labelled",
-        "_position",
         "_table",
         "all_exist",
         "counted",
@@ -59,8 +60,8 @@ class Topology:
         self._table = table
         self._eligible = eligible
         self._column = table.label(key)
-        self._position = 0
-        self._rebuild()
+        self._follower = RowFollower(table, nodes=True)
+        self.sync()
 
     @property
     def complete(self) -> bool:
@@ -69,12 +70,9 @@ class Topology:
 
     def sync(self) -> None:
         """Follow the node table; costs next to nothing while no node has changed its domain."""
-        position = self._table.node_log.position
-        if position == self._position and len(self.ids) == self._table.capacity:
-            return
-        if not self._same_since(self._position):
+        rows = self._follower.changed_rows()
+        if rows is None or (rows and not self._are_as_before(rows)):
             self._rebuild()
-        self._position = position
 
     def gather(self, over_domains: NDArray[T], rows: Rows = EVERY_ROW) -> NDArray[T]:
         """Return by row, shape (len(rows),), the element of each row's domain; the last where it has no label."""
@@ -98,12 +96,8 @@ class Topology:
         """Return the label value of a domain."""
         return self._column.values[domain]
 
-    def _same_since(self, position: int) -> bool:
-        if len(self.ids) != self._table.capacity:
-            return False
-        changed = self._table.node_log.since(position)
-        if changed is None:
-            return False
+    def _are_as_before(self, rows: Sequence[int]) -> bool:
+        changed = np.array(rows, dtype=np.intp)
         ids = self._column.ids[changed]
         return bool((ids == self.ids[changed]).all() and (self._counted(ids, changed) == self.counted[changed]).all())
 
@@ -116,7 +110,6 @@ class Topology:
         """By domain, without the absent one: whether any node that counts lies there."""
         self.domain_count = int(np.count_nonzero(self.exists))
         self.all_exist = self.domain_count == self.size - 1
-        self._position = self._table.node_log.position
         self.version += 1
 
     def _counted(self, ids: NDArray[np.signedinteger], rows: Rows) -> Ids:

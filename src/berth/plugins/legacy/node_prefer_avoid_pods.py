@@ -5,7 +5,7 @@ of 10,000 outweighs all other plugins together.
 """
 
 from collections.abc import Iterable
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import msgspec
 import numpy as np
@@ -16,6 +16,7 @@ from berth.framework.handle import Handle
 from berth.framework.interface import MAX_NODE_SCORE, Rows, Scores
 from berth.framework.promises import Dependency, Promises
 from berth.plugins.pod_topology_spread.defaults import controller_of
+from berth.state.follower import RowFollower, RowsByKey
 from berth.state.node_view import NodeView
 from berth.state.pod_info import PodInfo
 from berth.state.table import NodeTable
@@ -73,7 +74,9 @@ class NodePreferAvoidPods:
     )
 
     def __init__(self, args: None, handle: Handle) -> None:
-        self._rows = _RowsByController()
+        self._table = handle.cache.table
+        self._follower = RowFollower(self._table, nodes=True)
+        self._avoiding: RowsByKey[Controller] = RowsByKey()
 
     def signature(self, pod: PodInfo) -> Controller | tuple[()]:
         """Only the controller counts."""
@@ -88,35 +91,11 @@ class NodePreferAvoidPods:
         column = np.full(table.capacity, MAX_NODE_SCORE, dtype=np.int64)
         wanted = controller(pod)
         if wanted is not None:
-            column[list(self._rows.of(table, wanted))] = 0
+            column[list(self._rows_avoiding(wanted))] = 0
         return column[rows]
 
-
-class _RowsByController:
-    """Which rows avoid whose pods, brought up to date when asked by the rows whose nodes changed since."""
-
-    __slots__ = ("_avoided", "_position", "_rows")
-
-    def __init__(self) -> None:
-        self._position = -1
-        self._avoided: dict[int, frozenset[Controller]] = {}
-        self._rows: dict[Controller, set[int]] = {}
-
-    def of(self, table: NodeTable, wanted: Controller) -> Iterable[int]:
-        """Return the rows that avoid the pods of a controller."""
-        log = table.node_log
-        changed: Any = log.since(self._position) if self._position >= 0 else None
-        for row in range(table.capacity) if changed is None else changed.tolist():
-            node = table.nodes[row]
-            self._note(row, frozenset() if node is None else avoided_by(node))
-        self._position = log.position
-        return self._rows.get(wanted, ())
-
-    def _note(self, row: int, avoided: frozenset[Controller]) -> None:
-        before = self._avoided.pop(row, frozenset())
-        for each in before - avoided:
-            self._rows[each].discard(row)
-        for each in avoided - before:
-            self._rows.setdefault(each, set()).add(row)
-        if avoided:
-            self._avoided[row] = avoided
+    def _rows_avoiding(self, wanted: Controller) -> Iterable[int]:
+        for row in self._follower.rows_to_look_at():
+            node = self._table.nodes[row]
+            self._avoiding.put(row, frozenset() if node is None else avoided_by(node))
+        return self._avoiding.of(wanted)

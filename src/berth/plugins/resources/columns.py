@@ -6,13 +6,14 @@ change. Percentages are taken with float64 division, whose floor is that of the 
 `EXACT_BELOW`. Called by the resource plugins only.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from berth.framework.interface import Rows
+from berth.state.follower import RowFollower
 from berth.state.table import NodeTable
 
 Floats = NDArray[np.float64]
@@ -57,42 +58,14 @@ class ResourceColumn(NamedTuple):
         return ResourceColumn(amounts[rows], divisors[rows], asked[rows], free[rows], has, exact)
 
 
-class Freshness:
-    """How far into the table's logs something was last brought up to date."""
-
-    __slots__ = ("_capacity", "_node_position", "_pod_position")
-
-    def __init__(self) -> None:
-        self._capacity = self._node_position = self._pod_position = -1
-
-    def stale_rows(self, table: NodeTable) -> tuple[list[int] | None, bool]:
-        """Return the rows changed since the last call (None: all), and whether a node object did."""
-        node_position, pod_position = table.node_log.position, table.pod_log.position
-        node_changed = node_position != self._node_position
-        rows: list[int] | None = None
-        if self._capacity == table.capacity and not node_changed and pod_position == self._pod_position:
-            return [], False
-        if self._capacity == table.capacity:
-            rows = _rows_since(table, self._node_position, self._pod_position)
-        self._capacity, self._node_position, self._pod_position = table.capacity, node_position, pod_position
-        return rows, node_changed
-
-
-def _rows_since(table: NodeTable, node_position: int, pod_position: int) -> list[int] | None:
-    by_nodes, by_pods = table.node_log.list_since(node_position), table.pod_log.list_since(pod_position)
-    if by_nodes is None or by_pods is None or len(by_nodes) + len(by_pods) >= REBUILD_FROM:
-        return None
-    return by_pods + by_nodes
-
-
 class ResourceColumns:
     """The columns of the resources that were asked for. `with_defaults`: CPU and memory as scoring counts them."""
 
-    __slots__ = ("_freshness", "_kept", "_used", "_used_parts", "_with_defaults")
+    __slots__ = ("_follower", "_kept", "_used", "_used_parts", "_with_defaults")
 
-    def __init__(self, *, with_defaults: bool) -> None:
+    def __init__(self, table: NodeTable, *, with_defaults: bool) -> None:
         self._with_defaults = with_defaults
-        self._freshness = Freshness()
+        self._follower = RowFollower(table, nodes=True, pods=True)
         self._kept: dict[str, ResourceColumn] = {}
         self._used = slice(0, 0)
         self._used_parts: dict[str, ResourceColumn] = {}
@@ -103,16 +76,20 @@ class ResourceColumns:
         key = (cls, with_defaults)
         found: ResourceColumns | None = table.derived.get(key)
         if found is None:
-            found = table.derived[key] = cls(with_defaults=with_defaults)
+            found = table.derived[key] = cls(table, with_defaults=with_defaults)
         found.catch_up(table)
         return found
 
     def catch_up(self, table: NodeTable) -> None:
         """Bring all columns up to date; to be called before the other methods."""
-        rows, node_changed = self._freshness.stale_rows(table)
-        if rows is None:
+        rows = self._follower.changed_rows()
+        if rows is not None and not rows:
+            return
+        node_changed = self._follower.node_changed
+        if rows is None or len(rows) >= REBUILD_FROM:
             self._kept.clear()
-        elif rows:
+            self._used_parts.clear()
+        else:
             for resource, column in self._kept.items():
                 self._kept[resource] = self._updated(table, resource, column, rows, node_changed)
         if rows is None or node_changed:
@@ -152,7 +129,7 @@ class ResourceColumns:
         return _described(table, ResourceColumn(amounts, divisors, asked, amounts - asked, None, exact=True))
 
     def _updated(
-        self, table: NodeTable, resource: str, column: ResourceColumn, rows: list[int], node_changed: bool
+        self, table: NodeTable, resource: str, column: ResourceColumn, rows: Sequence[int], node_changed: bool
     ) -> ResourceColumn:
         for row in rows:
             has, asked = row_amounts(table, resource, row, with_defaults=self._with_defaults)
@@ -172,17 +149,17 @@ def _described(table: NodeTable, column: ResourceColumn) -> ResourceColumn:
 class KeptColumn:
     """A column of the caller's own making, kept up to date in the same way."""
 
-    __slots__ = ("_column", "_freshness")
+    __slots__ = ("_column", "_follower")
 
-    def __init__(self) -> None:
-        self._freshness = Freshness()
+    def __init__(self, table: NodeTable) -> None:
+        self._follower = RowFollower(table, nodes=True, pods=True)
         self._column: Floats | None = None
 
-    def of(self, table: NodeTable, make: Callable[[], Floats], make_row: Callable[[int], float]) -> Floats:
+    def of(self, make: Callable[[], Floats], make_row: Callable[[int], float]) -> Floats:
         """Return the column over all rows; do not write to it."""
-        rows, _ = self._freshness.stale_rows(table)
+        rows = self._follower.changed_rows()
         column = self._column
-        if column is None or rows is None:
+        if column is None or rows is None or len(rows) >= REBUILD_FROM:
             column = self._column = make()
             return column
         for row in rows:

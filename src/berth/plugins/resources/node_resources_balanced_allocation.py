@@ -219,7 +219,7 @@ class NodeResourcesBalancedAllocation:
         if kept is None:
             if len(self._before) >= KEPT_SETS:
                 self._before.clear()
-            kept = self._before[alike] = KeptColumn(), tuple([want._replace(amount=0) for want in wanted])
+            kept = self._before[alike] = KeptColumn(table), tuple([want._replace(amount=0) for want in wanted])
         column, nothing = kept
 
         def make() -> Floats:
@@ -230,4 +230,4 @@ class NodeResourcesBalancedAllocation:
             uses = self._scorer.row_uses(nothing, table, row)
             return float(balance([min(asked / has, 1.0) for has, asked, _ in uses if has]))
 
-        return column.of(table, make, make_row)
+        return column.of(make, make_row)

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from berth.api.storage import VolumeAttachment
 from berth.plugins.volumes.attachable import limits_of
+from berth.state.follower import RowFollower
 from berth.state.objects import ObjectStore
 from berth.state.table import NodeTable
 
@@ -26,10 +27,10 @@ class LimitColumns:
     __slots__ = (
         "_by_driver",
         "_by_node",
+        "_follower",
         "_limits_of",
         "_node_of",
         "_objects",
-        "_position",
         "_table",
         "_versions",
         "attached",
@@ -38,7 +39,7 @@ class LimitColumns:
     def __init__(self, objects: ObjectStore, table: NodeTable) -> None:
         self._objects = objects
         self._table = table
-        self._position = -1
+        self._follower = RowFollower(table, nodes=True)
         self._versions = {CSI_NODE: 0, ATTACHMENT: 0}
         self._by_driver: dict[str, Int64] = {}
         self._limits_of: dict[int, Mapping[str, int]] = {}
@@ -50,7 +51,7 @@ class LimitColumns:
     def sync(self) -> None:
         """Follow store and table; to be called before the others."""
         self._grow()
-        rows = self._changed_rows()
+        rows = set(self._follower.rows_to_look_at())
         for name in self._follow_attachments():
             rows.add(self._table.row_of.get(name, -1))
         for name in self._changes(CSI_NODE):
@@ -75,12 +76,6 @@ class LimitColumns:
                 driver: np.pad(column, (0, more), constant_values=NO_LIMIT)
                 for driver, column in self._by_driver.items()
             }
-
-    def _changed_rows(self) -> set[int]:
-        log = self._table.node_log
-        changed = log.since(self._position) if self._position >= 0 else None
-        self._position = log.position
-        return set(range(self._table.capacity)) if changed is None else set(changed.tolist())
 
     def _changes(self, kind: str) -> Iterable[str]:
         """Return the keys of a kind that may have changed since the last time."""

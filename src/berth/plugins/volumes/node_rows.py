@@ -14,6 +14,7 @@ from berth.api.selectors import Requirement, Selector
 from berth.api.storage import TopologySelectorTerm
 from berth.plugins.node_matching import Term, any_mask, compile_terms, requirement_mask
 from berth.plugins.volumes.volume_index import Shelf
+from berth.state.follower import RowFollower
 from berth.state.label_index import Mask
 from berth.state.table import NodeTable
 
@@ -26,11 +27,11 @@ EVERY_ROW = slice(None)
 class NodeRows:
     """Rows by selector; only rows that hold a node are ever among them."""
 
-    __slots__ = ("_all", "_epoch", "_labels", "_position", "_rows", "_table")
+    __slots__ = ("_all", "_epoch", "_follower", "_labels", "_rows", "_table")
 
     def __init__(self, table: NodeTable) -> None:
         self._table = table
-        self._position = -1
+        self._follower = RowFollower(table, nodes=True)
         self._epoch = 0
         self._labels: list[Mapping[str, str] | None] = []
         self._rows: dict[Hashable, RowArray] = {}
@@ -39,16 +40,12 @@ class NodeRows:
     def sync(self) -> None:
         """Follow the node table; to be called before the others."""
         table = self._table
-        if self._position == table.node_log.position and len(self._labels) == table.capacity:
-            return
-        changed = table.node_log.since(self._position) if self._position >= 0 else None
-        rows = range(table.capacity) if changed is None else changed.tolist()
-        if len(self._labels) != table.capacity or any(self._labels_of(row) != self._labels[row] for row in rows):
+        rows = self._follower.changed_rows()
+        if rows is None or any(self._labels_of(row) != self._labels[row] for row in rows):
             self._rows.clear()
             self._epoch += 1
             self._labels = [self._labels_of(row) for row in range(table.capacity)]
             self._all = table.rows()
-        self._position = table.node_log.position
 
     def by_affinity(self, affinity: NodeSelector | None) -> RowArray:
         """Return the rows that can use a volume of this affinity."""

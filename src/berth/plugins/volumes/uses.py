@@ -4,7 +4,7 @@ The node table goes in; rows come out by what is used there. Brought up to date 
 the rows where pods came or went since.
 """
 
-from collections.abc import Iterable, Set
+from collections.abc import Set
 from typing import NamedTuple, cast
 
 import numpy as np
@@ -13,12 +13,11 @@ from numpy.typing import NDArray
 from berth.api.pod import Volume
 from berth.plugins.volumes.attachable import may_be_attached
 from berth.plugins.volumes.claims import named_claims
+from berth.state.follower import RowFollower, RowsByKey
 from berth.state.pod_info import PodInfo
 from berth.state.table import NodeTable
 
 Key = tuple[str, ...]
-
-_NO_ROWS: frozenset[int] = frozenset()
 
 
 class PodUse(NamedTuple):
@@ -63,13 +62,12 @@ def use_of(pod: PodInfo) -> PodUse:
 class VolumeUses:
     """Rows by what their pods use."""
 
-    __slots__ = ("_by_key", "_keys_of", "_position", "_table", "attachable")
+    __slots__ = ("_follower", "_rows", "_table", "attachable")
 
     def __init__(self, table: NodeTable) -> None:
         self._table = table
-        self._position = -1
-        self._by_key: dict[Key, set[int]] = {}
-        self._keys_of: dict[int, frozenset[Key]] = {}
+        self._follower = RowFollower(table, pods=True)
+        self._rows: RowsByKey[Key] = RowsByKey()
         self.attachable: NDArray[np.int64] = np.zeros(table.capacity, dtype=np.int64)
         """By row, how many volumes of its pods may be attached, each counted for each pod."""
 
@@ -78,34 +76,15 @@ class VolumeUses:
         table = self._table
         if len(self.attachable) != table.capacity:
             self.attachable = np.pad(self.attachable, (0, table.capacity - len(self.attachable)))
-        if self._position == table.pod_log.position:
-            return
-        changed = table.pod_log.since(self._position) if self._position >= 0 else None
-        rows: Iterable[int] = range(table.capacity) if changed is None else changed.tolist()
-        for row in rows:
+        for row in self._follower.rows_to_look_at():
             uses = [use_of(pod) for pod in table.pods[row].values() if pod.spec.volumes]
             self.attachable[row] = sum(use.attachable for use in uses)
-            self._note(row, frozenset().union(*(use.keys for use in uses)))
-        self._position = table.pod_log.position
+            self._rows.put(row, frozenset().union(*(use.keys for use in uses)))
 
     def rows(self, key: Key) -> Set[int]:
         """Return the rows where some pod uses this; not to be changed."""
-        return self._by_key.get(key, _NO_ROWS)
+        return self._rows.of(key)
 
     def is_used(self, key: Key) -> bool:
         """Say whether a pod on a node that exists uses this."""
         return any(self._table.valid[row] for row in self.rows(key))
-
-    def _note(self, row: int, keys: frozenset[Key]) -> None:
-        before = self._keys_of.get(row, frozenset())
-        for key in before - keys:
-            rows = self._by_key[key]
-            rows.discard(row)
-            if not rows:
-                del self._by_key[key]
-        for key in keys - before:
-            self._by_key.setdefault(key, set()).add(row)
-        if keys:
-            self._keys_of[row] = keys
-        else:
-            self._keys_of.pop(row, None)

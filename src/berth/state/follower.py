@@ -1,0 +1,97 @@
+"""Keeping something that was derived from a node table's rows up to date with them.
+
+Whoever derives something holds a `RowFollower`, and before each use asks it which rows to look at again. That answer
+and what is then read of the table are all that the derived thing may depend on; so it equals one that is made afresh,
+however often it was asked in between.
+"""
+
+from collections.abc import Hashable, Iterable, Sequence, Set
+from typing import Generic, TypeVar
+
+from berth.state.change_log import ChangeLog
+from berth.state.table import NodeTable
+
+K = TypeVar("K", bound=Hashable)
+
+
+class RowFollower:
+    """How far into a table's change logs its owner has looked.
+
+    `nodes`: rows count as changed when the node object does; `pods`: when a pod comes to the row or leaves it.
+    """
+
+    __slots__ = ("_capacity", "_node_log", "_node_position", "_pod_log", "_pod_position", "_table", "node_changed")
+
+    def __init__(self, table: NodeTable, *, nodes: bool = False, pods: bool = False) -> None:
+        self._table = table
+        # A log that nobody writes to stands for one that is not followed: it never moves.
+        self._node_log = table.node_log if nodes else ChangeLog()
+        self._pod_log = table.pod_log if pods else ChangeLog()
+        self._capacity = self._node_position = self._pod_position = -1
+        self.node_changed = True
+        """Whether a node object was among what the last call of `changed_rows` told of; so at first."""
+
+    def changed_rows(self) -> Sequence[int] | None:
+        """Return the rows that have changed since the last call, each once, ascending.
+
+        None stands for every row: at the first call, when the table has grown, and where more has changed than the
+        log still knows. Rows that hold nothing any more are among them.
+        """
+        capacity, node_position, pod_position = self._table.capacity, self._node_log.position, self._pod_log.position
+        self.node_changed = node_position != self._node_position
+        if self._capacity == capacity:
+            if not self.node_changed and pod_position == self._pod_position:
+                return ()
+            rows = rows_since(self._node_log, self._node_position, self._pod_log, self._pod_position)
+        else:
+            rows = None
+        self._capacity, self._node_position, self._pod_position = capacity, node_position, pod_position
+        return rows
+
+    def rows_to_look_at(self) -> Iterable[int]:
+        """Return the same with every row of the table spelt out."""
+        rows = self.changed_rows()
+        return range(self._table.capacity) if rows is None else rows
+
+
+def rows_since(node_log: ChangeLog, node_position: int, pod_log: ChangeLog, pod_position: int) -> list[int] | None:
+    """Return the rows in either log after a position in each, as `ChangeLog.since` does."""
+    by_nodes, by_pods = node_log.since(node_position), pod_log.since(pod_position)
+    if by_nodes is None or by_pods is None:
+        return None
+    if not by_nodes:
+        return by_pods
+    return sorted({*by_nodes, *by_pods}) if by_pods else by_nodes
+
+
+class RowsByKey(Generic[K]):
+    """Rows by what is found on them; sparse, for what few rows have."""
+
+    __slots__ = ("_keys_of", "_rows")
+
+    def __init__(self) -> None:
+        self._keys_of: dict[int, frozenset[K]] = {}
+        self._rows: dict[K, set[int]] = {}
+
+    def put(self, row: int, keys: frozenset[K]) -> None:
+        """Note all that is on a row now."""
+        nothing: frozenset[K] = frozenset()
+        before = self._keys_of.get(row, nothing)
+        for key in before - keys:
+            rows = self._rows[key]
+            rows.discard(row)
+            if not rows:
+                del self._rows[key]
+        for key in keys - before:
+            self._rows.setdefault(key, set()).add(row)
+        if keys:
+            self._keys_of[row] = keys
+        else:
+            self._keys_of.pop(row, None)
+
+    def of(self, key: K) -> Set[int]:
+        """Return the rows where this is; not to be changed."""
+        return self._rows.get(key, _NO_ROWS)
+
+
+_NO_ROWS: frozenset[int] = frozenset()
