@@ -290,7 +290,8 @@ class Core:
         started = self._stopwatch()
         for uid in self.intake.take(event, self.now):
             self.waiting.reject(uid, "", "pod was deleted")
-        for pod in self.nominator.take_homeless():  # at once: a pod that is held back may not be tried for long
+        # At once: a pod that is held back may not be tried for long.
+        for pod in self.nominator.take_pods_without_node():
             if self.intake.latest(pod) is not None:
                 self._effects.append(PatchPodStatus(PodRef.of(pod), nominated_node_name=""))
         self.instrument.event_handled(f"{event.kind}{event.type.title()}", self._stopwatch() - started)

@@ -164,9 +164,9 @@ class Intake:
         old = table.nodes[row] if row is not None else None
         if event.type == "DELETED":
             if self._cache.remove_node(node.metadata.name):
-                homeless = self._queue.nominator.withdraw_node(node.metadata.name)
+                pods = self._queue.nominator.withdraw_node(node.metadata.name)
                 self._queue.move(NODE_DELETE, old, None, now)
-                for pod in homeless:  # else nothing need ever wake them: what they wait for will not come
+                for pod in pods:  # what they wait for cannot come any more, so nothing else may ever wake them
                     self._queue.retry(pod.uid, now)
             return
         self._cache.put_node(node)

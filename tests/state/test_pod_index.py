@@ -13,7 +13,7 @@ from berth.state.pod_index import (
     REQUIRED_AFFINITY,
     REQUIRED_ANTI_AFFINITY,
     TERM_KINDS,
-    PodGroup,
+    SelectorGroup,
     TermGroup,
 )
 from berth.testing.builders import make_node, make_pod
@@ -35,7 +35,7 @@ def web(name, node="n0", namespace="default", app="web"):
 
 
 def group(*selectors, **more):
-    return PodGroup(frozenset({"default"}), selectors or (WEB,), **more)
+    return SelectorGroup(frozenset({"default"}), selectors or (WEB,), **more)
 
 
 def test_a_group_counts_the_pods_of_its_namespaces_that_all_selectors_select():
@@ -55,14 +55,14 @@ def test_pods_being_deleted_count_where_the_group_says_so():
 
 def test_namespaces_labels_decide_who_is_selected_and_groups_follow_them():
     cache = cache_of(web("a", namespace="prod"), web("b", "n1", namespace="dev"))
-    in_prod = PodGroup(frozenset(), (WEB,), namespace_selector=parse_label_selector("env=prod"))
+    in_prod = SelectorGroup(frozenset(), (WEB,), namespace_selector=parse_label_selector("env=prod"))
     assert cache.index.group(in_prod).counts.tolist() == [0, 0]
     cache.set_namespace("prod", {"env": "prod"})
     assert cache.index.group(in_prod).counts.tolist() == [1, 0]
     cache.set_namespace("dev", {"env": "prod"})
     cache.set_namespace("prod", None)
     assert cache.index.group(in_prod).counts.tolist() == [0, 1]
-    anywhere = PodGroup(frozenset(), (WEB,), namespace_selector=EVERYTHING)
+    anywhere = SelectorGroup(frozenset(), (WEB,), namespace_selector=EVERYTHING)
     assert cache.index.group(anywhere).counts.tolist() == [1, 1]
 
 
@@ -187,7 +187,7 @@ class Index(RuleBasedStateMachine):
         index = self.cache.index
         index.group(group())
         index.group(group(terminating=False))
-        index.group(PodGroup(frozenset({"default"}), (WEB,), parse_label_selector("env=prod")))
+        index.group(SelectorGroup(frozenset({"default"}), (WEB,), parse_label_selector("env=prod")))
         index.group(TermGroup(self.term.required_affinity_terms))
 
     @invariant()

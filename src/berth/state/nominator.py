@@ -12,14 +12,14 @@ from berth.state.pod_info import PodInfo
 class Nominator:
     """Which pods are nominated to which node."""
 
-    __slots__ = ("_by_node", "_homeless", "_node_of", "_released", "_watchers")
+    __slots__ = ("_by_node", "_node_of", "_released", "_watchers", "_without_node")
 
     def __init__(self) -> None:
         self._node_of: dict[str, str] = {}
         self._by_node: dict[str, dict[str, PodInfo]] = {}
         self._released: list[tuple[PodInfo, str]] = []
-        self._homeless: list[PodInfo] = []
         self._watchers: list[set[str]] = []
+        self._without_node: list[PodInfo] = []
 
     def __len__(self) -> int:
         return len(self._node_of)
@@ -49,17 +49,17 @@ class Nominator:
         pods = tuple(self._by_node.pop(node_name, {}).values())
         for pod in pods:
             del self._node_of[pod.uid]
-        self._homeless += pods
+        self._without_node += pods
         self._note(node_name)
         return pods
 
-    def take_homeless(self) -> list[PodInfo]:
-        """Return, once, whose nominations have ended with their node and have not been replaced."""
-        homeless, self._homeless = self._homeless, []
-        return [pod for pod in homeless if pod.uid not in self._node_of]
+    def take_pods_without_node(self) -> list[PodInfo]:
+        """Return, once, the pods whose nominated node has gone and that have not been nominated to another since."""
+        pods, self._without_node = self._without_node, []
+        return [pod for pod in pods if pod.uid not in self._node_of]
 
     def take_released(self) -> list[tuple[PodInfo, str]]:
-        """Return, once, which pods gave up which nodes and have not been promised them again."""
+        """Return, once, which pods gave up which nodes, leaving out those that were promised the same node again."""
         released, self._released = self._released, []
         return [(pod, node_name) for pod, node_name in released if self._node_of.get(pod.uid) != node_name]
 

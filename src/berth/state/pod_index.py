@@ -32,7 +32,7 @@ MAX_MATCHES = 4096
 NO_LABELS: Mapping[str, str] = {}
 
 
-class PodGroup(NamedTuple):
+class SelectorGroup(NamedTuple):
     """A set of pods: those of a namespace (listed, or by its labels) that every one of `selectors` selects."""
 
     namespaces: frozenset[str]
@@ -150,7 +150,7 @@ def _change(counts: dict[int, int], row: int, sign: int) -> None:
 class _Group(RowCounts):
     __slots__ = ("group",)
 
-    def __init__(self, group: PodGroup | TermGroup, capacity: int) -> None:
+    def __init__(self, group: SelectorGroup | TermGroup, capacity: int) -> None:
         super().__init__(capacity)
         self.group = group
 
@@ -240,12 +240,12 @@ class PodIndex:
         """Grows with every pod with affinity terms that is counted or taken off, and with namespaces' labels."""
         self._pods = pods
         self._kinds: dict[str, dict[Hashable, PodKind]] = {}
-        self._groups: OrderedDict[PodGroup | TermGroup, _Group] = OrderedDict()
+        self._groups: OrderedDict[SelectorGroup | TermGroup, _Group] = OrderedDict()
         self._groups_by_label: SelectorIndex[_Group] = SelectorIndex()
         self._terms: dict[str, _Terms] = {kind.name: _Terms() for kind in TERM_KINDS}
         self._namespaces: dict[str, Mapping[str, str]] = {}
 
-    def group(self, group: PodGroup | TermGroup) -> RowCounts:
+    def group(self, group: SelectorGroup | TermGroup) -> RowCounts:
         """Return, by row and by domain, how many pods of the group run there; do not change it."""
         found = self._groups.get(group)
         if found is not None:

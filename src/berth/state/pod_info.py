@@ -64,7 +64,7 @@ class AffinityTerm(NamedTuple):
         return self.selector.matches(pod.labels)
 
 
-class WeightedTerm(NamedTuple):
+class WeightedAffinityTerm(NamedTuple):
     """A preferred term and its weight, 1 to 100."""
 
     term: AffinityTerm
@@ -138,13 +138,13 @@ class PodShape(PodFamily):
         return self._terms(affinity.required) if affinity else ()
 
     @lazy
-    def preferred_affinity_terms(self) -> tuple[WeightedTerm, ...]:
+    def preferred_affinity_terms(self) -> tuple[WeightedAffinityTerm, ...]:
         """Terms of preferred pod affinity. Raises `SelectorError`."""
         affinity = self._spec.affinity and self._spec.affinity.pod_affinity
         return self._weighted_terms(affinity.preferred) if affinity else ()
 
     @lazy
-    def preferred_anti_affinity_terms(self) -> tuple[WeightedTerm, ...]:
+    def preferred_anti_affinity_terms(self) -> tuple[WeightedAffinityTerm, ...]:
         """Terms of preferred pod anti-affinity. Raises `SelectorError`."""
         affinity = self._spec.affinity and self._spec.affinity.pod_anti_affinity
         return self._weighted_terms(affinity.preferred) if affinity else ()
@@ -157,8 +157,8 @@ class PodShape(PodFamily):
     def _terms(self, terms: tuple[PodAffinityTerm, ...]) -> tuple[AffinityTerm, ...]:
         return tuple(self._term(term) for term in terms)
 
-    def _weighted_terms(self, terms: tuple[WeightedPodAffinityTerm, ...]) -> tuple[WeightedTerm, ...]:
-        return tuple(WeightedTerm(self._term(term.pod_affinity_term), term.weight) for term in terms)
+    def _weighted_terms(self, terms: tuple[WeightedPodAffinityTerm, ...]) -> tuple[WeightedAffinityTerm, ...]:
+        return tuple(WeightedAffinityTerm(self._term(term.pod_affinity_term), term.weight) for term in terms)
 
     def _term(self, term: PodAffinityTerm) -> AffinityTerm:
         own_namespace = not term.namespaces and term.namespace_selector is None
@@ -291,12 +291,12 @@ class PodInfo:
         return self.shape.required_anti_affinity_terms
 
     @property
-    def preferred_affinity_terms(self) -> tuple[WeightedTerm, ...]:
+    def preferred_affinity_terms(self) -> tuple[WeightedAffinityTerm, ...]:
         """Terms of preferred pod affinity. Raises `SelectorError`."""
         return self.shape.preferred_affinity_terms
 
     @property
-    def preferred_anti_affinity_terms(self) -> tuple[WeightedTerm, ...]:
+    def preferred_anti_affinity_terms(self) -> tuple[WeightedAffinityTerm, ...]:
         """Terms of preferred pod anti-affinity. Raises `SelectorError`."""
         return self.shape.preferred_anti_affinity_terms
 

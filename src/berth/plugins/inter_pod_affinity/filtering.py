@@ -55,7 +55,7 @@ class Demands(NamedTuple):
         return self.affinity.selects(self.pod, self.namespaces)
 
 
-class Sums:
+class CountsByDomain:
     """Pods, or terms, by label key and domain, with a what-if's changes."""
 
     __slots__ = ("_changes", "_domains")
@@ -64,9 +64,9 @@ class Sums:
         self._domains = domains
         self._changes = changes if changes is not None else {}
 
-    def clone(self) -> "Sums":
+    def clone(self) -> "CountsByDomain":
         """Return a copy for a what-if."""
-        return Sums(self._domains, dict(self._changes))
+        return CountsByDomain(self._domains, dict(self._changes))
 
     def change(self, labels: Mapping[str, str], key: str, amount: int) -> None:
         """Add to the domain of a node of these labels, if it lies in one."""
@@ -125,7 +125,12 @@ class FilterState:
     __slots__ = ("_affinity", "_anti_affinity", "_demands", "_existing", "_topologies")
 
     def __init__(
-        self, demands: Demands, topologies: Topologies, affinity: Sums, anti_affinity: Sums, existing: Sums
+        self,
+        demands: Demands,
+        topologies: Topologies,
+        affinity: CountsByDomain,
+        anti_affinity: CountsByDomain,
+        existing: CountsByDomain,
     ) -> None:
         self._demands = demands
         self._topologies = topologies

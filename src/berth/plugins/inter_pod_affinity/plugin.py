@@ -14,7 +14,7 @@ from berth.framework.promises import Dependencies, Dependency, Promises
 from berth.framework.status import SKIP, Status, error, unresolvable
 from berth.plugins.inter_pod_affinity.args import InterPodAffinityArgs
 from berth.plugins.inter_pod_affinity.domains import ByKey, Weighted, summed
-from berth.plugins.inter_pod_affinity.filtering import STATUS_BY_CODE, Demands, FilterState, Sums
+from berth.plugins.inter_pod_affinity.filtering import STATUS_BY_CODE, CountsByDomain, Demands, FilterState
 from berth.plugins.inter_pod_affinity.hints import Hints
 from berth.plugins.inter_pod_affinity.scoring import ScoreState, normalized
 from berth.state.node_view import NodeView
@@ -90,7 +90,10 @@ class InterPodAffinity:
             demands = Demands(pod, self._index.namespaces, TermGroup(affinity), anti_affinity)
         wanted, unwanted = self._wanted(demands), self._unwanted(demands)
         state.write(
-            self._FILTER_KEY, FilterState(demands, self._topologies, Sums(wanted), Sums(unwanted), Sums(existing))
+            self._FILTER_KEY,
+            FilterState(
+                demands, self._topologies, CountsByDomain(wanted), CountsByDomain(unwanted), CountsByDomain(existing)
+            ),
         )
         return None
 

@@ -19,7 +19,7 @@ from berth.plugins.legacy.matching import MatchingSelectors
 from berth.plugins.resources.columns import row_count
 from berth.state.node_tree import zone_of
 from berth.state.node_view import NodeView
-from berth.state.pod_index import PodGroup
+from berth.state.pod_index import SelectorGroup
 from berth.state.pod_info import PodInfo
 from berth.state.table import NodeTable
 
@@ -86,7 +86,7 @@ class SelectorSpread:
         prepared: _Prepared | None = state.get(self.name)
         if prepared is None or prepared.selector is None:
             return np.zeros(row_count(table, rows), dtype=np.int64)
-        group = PodGroup(frozenset((pod.namespace,)), (prepared.selector,), terminating=False)
+        group = SelectorGroup(frozenset((pod.namespace,)), (prepared.selector,), terminating=False)
         return self._index.group(group).counts[rows]
 
     def normalize_score(self, state: CycleState, pod: PodInfo, scores: Scores) -> Scores:

@@ -26,7 +26,7 @@ from berth.plugins.node_matching import requirement_mask
 from berth.plugins.resources.columns import row_count
 from berth.state.label_index import ABSENT
 from berth.state.node_view import NodeView
-from berth.state.pod_index import PodGroup
+from berth.state.pod_index import SelectorGroup
 from berth.state.pod_info import PodInfo
 from berth.state.table import NodeTable
 
@@ -121,7 +121,7 @@ class ServiceAffinity:
         selector = self._selector(pod)
         if selector is None:
             return np.zeros(row_count(table, rows), dtype=np.int64)
-        group = PodGroup(frozenset((pod.namespace,)), (selector,), terminating=False)
+        group = SelectorGroup(frozenset((pod.namespace,)), (selector,), terminating=False)
         return self._index.group(group).counts[rows]
 
     def normalize_score(self, state: CycleState, pod: PodInfo, scores: Scores) -> Scores:
@@ -155,7 +155,7 @@ class ServiceAffinity:
         """Yield the node's labels of each running pod with all labels of this one."""
         table = self._table
         selector = selector_from_map(pod.labels)
-        counts = self._index.group(PodGroup(frozenset((pod.namespace,)), (selector,))).counts
+        counts = self._index.group(SelectorGroup(frozenset((pod.namespace,)), (selector,))).counts
         for row in table.tree.order():
             node = table.nodes[row]
             if node is not None and counts[row]:

@@ -17,7 +17,7 @@ from berth.plugins.node_affinity import required_of
 from berth.plugins.node_matching import RequiredNodeAffinity
 from berth.plugins.taint_toleration import by_taint_set, has_untolerated
 from berth.state.label_index import ABSENT
-from berth.state.pod_index import PodGroup
+from berth.state.pod_index import SelectorGroup
 from berth.state.pod_info import PodInfo
 from berth.state.table import NodeTable
 from berth.state.topology import Rows, Topologies, Topology
@@ -68,9 +68,9 @@ def _selector(constraint: TopologySpreadConstraint, labels: Mapping[str, str]) -
     return Selector(tuple(sorted({*selector.requirements, *own}))) if own else selector
 
 
-def group_of(constraint: Constraint, namespace: str) -> PodGroup:
+def group_of(constraint: Constraint, namespace: str) -> SelectorGroup:
     """Return the pods that a constraint counts; those being deleted do not."""
-    return PodGroup(frozenset((namespace,)), (counting_selector(constraint),), terminating=False)
+    return SelectorGroup(frozenset((namespace,)), (counting_selector(constraint),), terminating=False)
 
 
 def counting_selector(constraint: Constraint) -> Selector:
