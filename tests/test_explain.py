@@ -5,8 +5,8 @@ import random
 import msgspec
 import pytest
 
+from berth.assembly import build_core
 from berth.config.load import default_config
-from berth.core import Core
 from berth.explain import Rejected, event_in_words, explain, waits_for
 from berth.framework.events import Action, ClusterEvent
 from berth.intake import ObjectEvent
@@ -21,7 +21,7 @@ def node(name, cpu="4", *, zone="a", taint=False):
 
 def decided(pod, *nodes):
     """The decision that the core makes about a pod, and the core."""
-    core = Core(default_config(), in_tree_registry(), rng=random.Random(1))
+    core = build_core(default_config(), in_tree_registry(), rng=random.Random(1))
     for one in nodes:
         core.handle(ObjectEvent("ADDED", "Node", one), 0.0)
     core.handle(ObjectEvent("ADDED", "Pod", pod.build()), 0.0)

@@ -17,6 +17,7 @@ import numpy as np
 
 from berth.api.codec import KINDS, ObjectError, decode
 from berth.api.untrusted import UNREADABLE, problem_of
+from berth.assembly import build_core
 from berth.config.load import default_config
 from berth.config.types import SchedulerConfiguration
 from berth.core import Core
@@ -83,7 +84,7 @@ def run(
     Raises `CheckError`, `WorkloadError`.
     """
     rng = random.Random(seed)
-    core = Core(config or default_config(), registry, rng=rng, memos=memos)
+    core = build_core(config or default_config(), registry, rng=rng, memos=memos)
     pods = load(core, lines)
     checks = set(random.Random(seed).sample(range(pods), min(check, pods)))
     seconds = _drive(core, checks, rng, answer_call)
@@ -143,15 +144,13 @@ def _without_memos(core: Core, rng: random.Random, answer_call: AnswerCall) -> A
     # The core's own search draws lots, and would be out of step.
     search = Search(core.cache.table, lambda rows: int(rows[0]), policy=core.generation.cycle)
     search.start_index = core.search.start_index
-    enabled, core.memos.enabled = core.memos.enabled, False
     steps, answer = schedule_pod(search, attempt), None
-    with contextlib.suppress(StopIteration):
+    with core.memos.switched(on=False), contextlib.suppress(StopIteration):
         while True:
             effect = steps.send(answer)
             if not isinstance(effect, CallExtenders):
                 raise CheckError(f"pod {queued.pod.key} needs an answer from outside, which a bench does not have")
             answer = answered(0, effect, answer_call)
-    core.memos.enabled = enabled
     rng.setstate(lots)
     return attempt
 

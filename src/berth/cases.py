@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from berth.api.codec import KINDS, decode
+from berth.assembly import build_core
 from berth.config.errors import unsupported
 from berth.config.feature_gates import feature_gates
 from berth.config.legacy.documents import AlgorithmSource
@@ -42,9 +43,21 @@ def case_for(case: Mapping[str, Any], generation: str) -> Mapping[str, Any]:
     return {key: value for key, value in case.items() if key not in _OF_ONE_GENERATION} | {"generation": generation}
 
 
-def core_of(case: Mapping[str, Any], registry: Registry, *, memos: bool = True) -> Core:
-    """Return a core with the case's configuration and objects. Raises `CaseError`, `ConfigError` or `ObjectError`."""
-    core = Core(config_of(case), registry, rng=random.Random(0), memos=memos)
+def core_of(
+    case: Mapping[str, Any], registry: Registry, *, memos: bool = True, score_single_node: bool = False
+) -> Core:
+    """Return a core with the case's configuration and objects, which breaks ties as the records do.
+
+    Raises `CaseError`, `ConfigError` or `ObjectError`.
+    """
+    core = build_core(
+        config_of(case),
+        registry,
+        rng=random.Random(0),
+        memos=memos,
+        break_ties=smallest_name,
+        score_single_node=score_single_node,
+    )
     for document in documents(case, "objects"):
         core.handle(ObjectEvent("ADDED", _kind_of(document), decode(_kind_of(document), document)), 0.0)
     return core

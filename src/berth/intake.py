@@ -1,10 +1,12 @@
 """What an object event means: to the cache, to the queue, or to whoever looks objects up.
 
-Called by the core between cycles. Pods are sorted out here: bound ones are counted, pending ones of our profiles are
-queued, finished ones and other schedulers' are neither.
+`Inbox` is where the core puts events; it hands them to `Intake` in their order, and never while a scheduling cycle is
+open. Pods are sorted out here: bound ones are counted, pending ones of our profiles are queued, finished ones and other
+schedulers' are neither.
 """
 
-from collections.abc import Iterable
+from collections import deque
+from collections.abc import Callable, Iterable
 from typing import Any, Literal
 
 import msgspec
@@ -12,6 +14,9 @@ import msgspec
 from berth.api.node import Namespace, Node
 from berth.api.pod import Pod
 from berth.api.pod_resources import ALL_COUNTS, Counting
+from berth.cycle.dispatcher import Dispatcher
+from berth.cycle.instrument import Instrument
+from berth.framework.effects import PatchPodStatus, PodRef
 from berth.framework.events import (
     ASSIGNED_POD_ADD,
     ASSIGNED_POD_DELETE,
@@ -22,10 +27,12 @@ from berth.framework.events import (
     Action,
     ClusterEvent,
 )
+from berth.framework.waiting_pods import WaitingPods
 from berth.queue.changes import is_schedulers_own, node_changes, pod_changes
 from berth.queue.in_flight import Happened
 from berth.queue.queue import SchedulingQueue
 from berth.state.cache import Cache
+from berth.state.nominator import Nominator
 from berth.state.objects import ObjectStore, key_of
 from berth.state.pod_groups import PodGroups, group_of
 from berth.state.pod_info import PodInfo, PodShapes
@@ -190,3 +197,58 @@ class Intake:
             return
         name = (action.name or "Update").title()
         self._queue.move(ClusterEvent(kind, action, f"{kind}{name}"), old, new, now)
+
+
+class Inbox:
+    """Object events on their way in: taken in at once, or at the end of the scheduling cycle that is open.
+
+    A cycle that waits for an answer (of an extender, say) is parked with row numbers, columns and node views in hand.
+    All of these stay true because nothing is written to the cache until the cycle has ended.
+    """
+
+    __slots__ = ("_dispatcher", "_events", "_instrument", "_intake", "_nominator", "_stopwatch", "_waiting")
+
+    def __init__(
+        self,
+        intake: Intake,
+        nominator: Nominator,
+        waiting: WaitingPods,
+        dispatcher: Dispatcher,
+        instrument: Instrument,
+        stopwatch: Callable[[], float],
+    ) -> None:
+        self._intake = intake
+        self._nominator = nominator
+        self._waiting = waiting
+        self._dispatcher = dispatcher
+        self._instrument = instrument
+        self._stopwatch = stopwatch
+        self._events: deque[ObjectEvent] = deque()
+
+    def __len__(self) -> int:
+        """How many events wait for the end of a cycle."""
+        return len(self._events)
+
+    def put(self, event: ObjectEvent) -> None:
+        """Take an event in, after those before it."""
+        self._events.append(event)
+        self.empty()
+
+    def node_is_gone(self, node: Node) -> None:
+        """Take in that a node was deleted, as if the watch had said so."""
+        self.put(ObjectEvent("DELETED", "Node", node))
+
+    def empty(self) -> None:
+        """Take in what has come, unless a cycle is open; the core calls this when one may have ended."""
+        while self._events and not self._dispatcher.is_open:
+            self._take(self._events.popleft())
+
+    def _take(self, event: ObjectEvent) -> None:
+        started = self._stopwatch()
+        for uid in self._intake.take(event, self._dispatcher.now()):
+            self._waiting.reject(uid, "", "pod was deleted")
+        # At once, not when the pod is tried next: a pod that is held back may not be tried for long.
+        for pod in self._nominator.take_pods_without_node():
+            if self._intake.latest(pod) is not None:
+                self._dispatcher.tell(PatchPodStatus(PodRef.of(pod), nominated_node_name=""))
+        self._instrument.event_handled(f"{event.kind}{event.type.title()}", self._stopwatch() - started)

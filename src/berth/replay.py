@@ -12,11 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from berth.api.codec import decode
-from berth.cases import CaseError, Json, check_new, core_of, documents, is_sampled, smallest_name
+from berth.cases import CaseError, Json, check_new, core_of, documents, is_sampled
 from berth.core import Core
 from berth.cycle.attempt import Attempt
 from berth.cycle.binding import reserve_and_permit
-from berth.cycle.schedule import Search, schedule_pod
+from berth.cycle.schedule import schedule_pod
 from berth.engine.verdicts import Verdicts
 from berth.extender.answering import AnswerCall, answered, nobody
 from berth.framework.blame import PluginBrokenError
@@ -36,16 +36,10 @@ def replay(
     Raises `CaseError`, `ConfigError` or `ObjectError`.
     """
     sampled = is_sampled(case)
-    core = core_of(case, registry, memos=memos)
-    core.search = search = Search(
-        core.cache.table,
-        smallest_name(core.cache.table),
-        score_single_node=not sampled,
-        policy=core.generation.cycle,
-    )
+    core = core_of(case, registry, memos=memos, score_single_node=not sampled)
     show = _sampled_decision if sampled else _decision
     shown = None if sampled else _SHOWN.get(core.generation.name)
-    attempts = (_place(core, search, document, answer_call) for document in documents(case, "pods"))
+    attempts = (_place(core, document, answer_call) for document in documents(case, "pods"))
     return [_only(shown, show(attempt, core.cache.table)) for attempt in attempts]
 
 
@@ -65,13 +59,13 @@ def _only(shown: frozenset[str] | None, decision: Json) -> Json:
     return kept
 
 
-def _place(core: Core, search: Search, document: Mapping[str, Any], answer_call: AnswerCall) -> Attempt:
+def _place(core: Core, document: Mapping[str, Any], answer_call: AnswerCall) -> Attempt:
     pod = core.intake.info(decode("Pod", document))
     check_new(core, pod)
     profile = core.profiles.get(pod.spec.scheduler_name) or next(iter(core.profiles.values()))
     attempt = Attempt(profile, pod)
     try:
-        _answered(schedule_pod(search, attempt), answer_call)
+        _answered(schedule_pod(core.search, attempt), answer_call)
     except PluginBrokenError as bug:  # ends the attempt, as in the core
         attempt.error, attempt.chosen_row = str(bug), None
     if attempt.chosen_row is not None:

@@ -2,8 +2,8 @@
 
 import pytest
 
+from berth.cycle.instrument import Instrument
 from berth.framework.effects import Bind, WaitUntil
-from berth.framework.instrument import Instrument
 from berth.framework.status import Code, Status, error, unschedulable
 from berth.testing.invariants import check
 from tests.support import boom, cluster, document, node, plugin, pod, requests_of, reserving, with_profiles

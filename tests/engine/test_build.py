@@ -80,10 +80,10 @@ def test_args_for_a_plugin_that_takes_none_are_told():
 def build(config, registry):
     import random
 
+    from berth.assembly import build_core
     from berth.config.load import load_config
-    from berth.core import Core
 
-    return Core(load_config(config), in_tree_registry().merge(registry), rng=random.Random(0))
+    return build_core(load_config(config), in_tree_registry().merge(registry), rng=random.Random(0))
 
 
 def test_an_unusable_plugin_matters_to_profiles_that_enable_it_only():

@@ -16,11 +16,8 @@ def feasible_nodes(core, pod):
     """The names of the nodes that a pod fits now, worked out from scratch; none where the attempt is an error."""
     attempt = Attempt(core.profiles[pod.spec.scheduler_name], pod)
     search = Search(core.cache.table, lambda rows: int(rows[0]))
-    enabled, core.memos.enabled = core.memos.enabled, False
-    try:
+    with core.memos.switched(on=False):
         find_nodes(search, attempt)
-    finally:
-        core.memos.enabled = enabled
     if attempt.error is not None or attempt.nodes is None:
         return []
     return sorted(core.cache.table.names[row] for row in attempt.nodes.row_array().tolist())

@@ -6,7 +6,6 @@
 import math
 import random
 
-import msgspec
 from msgspec.structs import replace
 
 from berth.api.codec import decode
@@ -32,10 +31,9 @@ class Life:
         self.rng = random.Random(seed)
         self.nodes = made.NODES[:2] if crowded else made.NODES
         self.gates = {name: is_on for name, is_on in made.GATES.items() if self.rng.random() < 0.2}
-        self.cluster = VirtualCluster(config=made.CONFIG, memos=memos, gates=self.gates)
+        # A flush by age would rescue a pod that waits in vain, and hide it.
+        self.cluster = VirtualCluster(config=made.CONFIG, memos=memos, gates=self.gates, unschedulable_age_s=math.inf)
         self.cluster.answers_binds = self.cluster.answers_evictions = self.cluster.evicts_at_once = False
-        queue = self.cluster.core.queue
-        queue.policy = msgspec.structs.replace(queue.policy, unschedulable_age_s=math.inf)
         self.number = 0
         for namespace in made.NAMESPACES:
             self.put(make_namespace(namespace))

@@ -32,5 +32,5 @@ def live(seed, things, memory_every=1, *, crowded=False):
     core = life.cluster.core
     assert is_quiet(core)
     assert not waits_in_vain(core)
-    assert not len(core.waiting) + len(core._parked) + len(core._waits) + len(core._inbox)
+    assert core.unfinished == 0
     return life

@@ -130,8 +130,7 @@ def test_what_is_counted_is_logged_too(metrics, caplog):
 def test_preemption_is_counted_by_upstreams_names(metrics):
     low = [make_pod(f"v{n}").request(cpu="1").node("n1") for n in range(2)]
     node = make_node("n1").capacity(cpu="2", memory="8Gi")
-    cluster = VirtualCluster(node, *low, make_pod("never").request(cpu="2").priority(5, "Never"))
-    cluster.core.instrument = cluster.core._evictor._instrument = metrics
+    cluster = VirtualCluster(node, *low, make_pod("never").request(cpu="2").priority(5, "Never"), instrument=metrics)
     cluster.answers_evictions = False
     cluster.run()
     cluster.put(make_pod("new").request(cpu="2").priority(10))

@@ -243,7 +243,7 @@ async def test_a_bug_costs_one_attempt_and_is_logged(caplog, at, point):
     assert any(record.exc_info and "default/cursed" in record.getMessage() for record in caplog.records)
 
 
-async def test_even_a_bug_in_the_core_does_not_end_it(caplog):
+async def test_even_a_bug_in_the_core_does_not_end_it(caplog, monkeypatch):
     world = World()
     async with scheduling(world) as scheduler:
         step, broken = scheduler.core.step, [KeyError("lost")]
@@ -253,7 +253,7 @@ async def test_even_a_bug_in_the_core_does_not_end_it(caplog):
                 raise broken.pop()
             return step(now)
 
-        scheduler.core.step = step_after_a_fall
+        monkeypatch.setattr(scheduler.core, "step", step_after_a_fall)
         world.add_pod("web")
         await until(lambda: world.node_of("web"))
     told = [record for record in caplog.records if record.levelno == logging.ERROR]

@@ -47,8 +47,7 @@ def test_a_cycle_from_pre_filter_to_select_host():
 def test_where_nothing_scores_every_node_gets_one():
     """ "If no priority configs are provided, then all nodes will have a score of one"."""
     config = with_profiles({"plugins": {"score": {"disabled": [{"name": "*"}]}, "multiPoint": {"enabled": []}}})
-    found = cluster(node(), node("n2"), config=config, generation=V1_20)
-    found.core.search.score_single_node = True
+    found = cluster(node(), node("n2"), config=config, generation=V1_20, score_single_node=True)
     found.put(pod("a", cpu="100m"))
     found.run()
     assert found.core.trace["default/a"].total.tolist() == [1, 1]

@@ -83,14 +83,14 @@ def _fail(message: str, code: int) -> None:
 def _write_configuration(config: SchedulerConfiguration, target: Path) -> None:
     import yaml
 
+    from berth.assembly import build_core
     from berth.config.dump import dump_config
-    from berth.core import Core
     from berth.plugins.registry import full_registry
 
     if config.generation != "v1.36":
         raise _Unusable(f"--write-config-to: the configuration is of {config.generation}, only v1.36's can be written")
     registry = full_registry()
-    Core(config, registry, rng=random.Random(0))  # which refuses whatever `run` would refuse
+    build_core(config, registry, rng=random.Random(0))  # which refuses whatever `run` would refuse
     text = yaml.safe_dump(dump_config(config, registry.args_types()), sort_keys=True)
     try:
         target.write_text(text, encoding="utf-8")

@@ -1,7 +1,9 @@
 """From a chosen node to a bound pod: Reserve and Permit in the scheduling cycle, the rest beside the next cycles.
 
-`bind_pod` is a generator: it yields what it must wait for (Permit, PreBind's writes, the Binding) and returns None
-when the pod is bound, or the status that stopped it. Undoing what was reserved is its caller's duty.
+`BindingCycles.run` is one pod's binding cycle: a generator that yields what it must wait for (Permit, PreBind's writes,
+the Binding). The pod is *assumed* all the while: the cache counts it on its node although the API server knows nothing
+of it, so that the pods decided next see the room as taken. An assumed pod is left in exactly one of two ways: the
+Binding succeeds and the watch confirms it, or `undo` unreserves it and makes the cache forget it.
 """
 
 from collections.abc import Callable, Generator
@@ -9,13 +11,19 @@ from typing import Any
 
 from berth.config.types import ExtensionPoint as Point
 from berth.cycle.attempt import Attempt
+from berth.cycle.dispatcher import Dispatcher
 from berth.cycle.extending import bind_by_extender
+from berth.cycle.failing import SCHEDULER_ERROR, UNSCHEDULABLE, Failing, pod_event
+from berth.cycle.reporting import Reporter
 from berth.engine.profile import Profile
 from berth.framework.blame import PluginBrokenError, ask, blamed
-from berth.framework.effects import WaitUntil
+from berth.framework.effects import PatchPodStatus, PodRef, WaitUntil
+from berth.framework.events import ASSIGNED_POD_DELETE
 from berth.framework.status import Code, Status, error, is_success
-from berth.framework.waiting_pods import TODAYS_WORDING, PermitWording, WaitingPod
-from berth.state.cache import Cache
+from berth.framework.waiting_pods import TODAYS_WORDING, PermitWording, WaitingPod, WaitingPods
+from berth.queue.queue import SchedulingQueue
+from berth.state.cache import Cache, on_node
+from berth.state.queued_pod import QueuedPod
 
 BindSteps = Generator[Any, Any, Status | None]
 
@@ -23,6 +31,133 @@ UNSUPPORTED = (
     'PreBindPreFlight {plugin} returned "{code}", which is unsupported. '
     "It is supposed to return Success, Skip, or Error status"
 )
+
+
+class BindingCycles:
+    """Binds assumed pods, each beside the scheduling cycles that follow."""
+
+    __slots__ = (
+        "_cache",
+        "_dispatcher",
+        "_failing",
+        "_queue",
+        "_reporter",
+        "_tells_expectation",
+        "_waiting",
+        "_wording",
+    )
+
+    def __init__(
+        self,
+        cache: Cache,
+        queue: SchedulingQueue,
+        waiting: WaitingPods,
+        failing: Failing,
+        dispatcher: Dispatcher,
+        reporter: Reporter,
+        *,
+        wording: PermitWording = TODAYS_WORDING,
+        tells_expectation: bool = False,
+    ) -> None:
+        """`tells_expectation` is the gate NominatedNodeNameForExpectation; `wording` that of Permit's rejections."""
+        self._cache = cache
+        self._queue = queue
+        self._waiting = waiting
+        self._failing = failing
+        self._dispatcher = dispatcher
+        self._reporter = reporter
+        self._wording = wording
+        self._tells_expectation = tells_expectation
+
+    def reserve(self, attempt: Attempt, node_name: str) -> tuple[Status | None, dict[str, float]]:
+        """Assume the pod, run Reserve and Permit; return a failure, or Permit's timeouts where the pod must wait."""
+        try:
+            return reserve_and_permit(self._cache, attempt, node_name, self._wording)
+        except Exception as bug:  # a plugin's bug ends this attempt only
+            return self._reporter.broke(attempt.pod, bug), {}
+
+    def run(
+        self, queued: QueuedPod, attempt: Attempt, node_name: str, timeouts_s: dict[str, float]
+    ) -> Generator[Any, Any, None]:
+        """Bind an assumed pod; `timeouts_s` are those of the Permit plugins that hold it, by plugin."""
+        pod = attempt.pod
+        waiting = self._hold(attempt, node_name, timeouts_s)
+        expected = ""
+        try:
+            work = self._tells_expectation and will_wait(attempt.profile, attempt, node_name)
+            status = work if isinstance(work, Status) else None
+            if status is None:
+                if self._tells_expectation and (waiting is not None or work):
+                    # Whoever reads the pod meanwhile learns where it is going (status.nominatedNodeName).
+                    expected = node_name
+                    self._dispatcher.tell(PatchPodStatus(PodRef.of(pod), nominated_node_name=node_name))
+                status = yield from self._bind(attempt, node_name, waiting)
+        except Exception as bug:  # a plugin's bug ends this attempt only
+            status = self._reporter.broke(pod, bug)
+        self._reporter.tell_failed_calls(attempt, "bind")
+        if status is not None:
+            self._waiting.remove(pod.uid)
+            self.undo(queued, attempt, node_name, status, expected)
+        else:
+            self._bound(queued, attempt, node_name)
+
+    def undo(self, queued: QueuedPod, attempt: Attempt, node_name: str, status: Status, expected: str = "") -> None:
+        """Take back a choice that could not be carried out; the room it gives back may help others.
+
+        `expected` is the node that the API server was told the pod is going to, if it was.
+        """
+        pod = attempt.pod
+        try:
+            undo(self._cache, attempt, node_name)
+        except Exception as bug:  # the room is given back all the same
+            self._reporter.broke(pod, bug)
+        rejected = status.code.is_rejection
+        self._reporter.instrument.binding_failed(pod, status.message, is_rejection=rejected)
+        plugins = {status.plugin} if rejected and status.plugin else set()
+        reason = UNSCHEDULABLE if rejected else SCHEDULER_ERROR
+        self._failing.fail(queued, reason, status.message, plugins, nomination="", told=expected)
+        # Not for the pod itself: its own room coming free is no reason to try it again at once.
+        self._queue.move(ASSIGNED_POD_DELETE, on_node(pod, node_name), None, self._dispatcher.now(), except_uid=pod.uid)
+
+    def _hold(self, attempt: Attempt, node_name: str, timeouts_s: dict[str, float]) -> WaitingPod | None:
+        if not timeouts_s:
+            return None
+        now = self._dispatcher.now()
+        deadlines = {plugin: now + timeout_s for plugin, timeout_s in timeouts_s.items()}
+        waiting = WaitingPod(attempt.pod, node_name, deadlines, now)
+        self._waiting.add(waiting)
+        self._reporter.instrument.waits_on_permit(attempt.pod)
+        return waiting
+
+    def _bind(self, attempt: Attempt, node_name: str, waiting: WaitingPod | None) -> BindSteps:
+        """Wait for Permit, then PreBind, and Bind by an extender or by plugins; return what stopped it, if anything."""
+        if waiting is not None:
+            while not waiting.is_settled:
+                yield WaitUntil(lambda: waiting.is_settled, min(waiting.deadlines.values()))
+            verdict = waiting.verdict
+            label = (Code.SUCCESS if verdict is None else verdict.code).label
+            self._reporter.instrument.waited_on_permit(label, self._dispatcher.now() - waiting.waiting_since)
+            if verdict is not None:
+                return self._wording.of_wait(verdict, attempt.pod)
+        self._reporter.instrument.binding(attempt.pod)
+        status = yield from _pre_bind(attempt, node_name)
+        if status is None:
+            status = yield from _bind(attempt, node_name)
+        return status
+
+    def _bound(self, queued: QueuedPod, attempt: Attempt, node_name: str) -> None:
+        """The pod is bound: tell everybody, and run PostBind."""
+        pod, now = attempt.pod, self._dispatcher.now()
+        self._cache.finish_binding(pod.uid, now)
+        self._queue.done(pod.uid)
+        self._reporter.instrument.bound(queued, node_name, now)
+        note = f"Successfully assigned {pod.key} to {node_name}"
+        self._dispatcher.tell(pod_event(pod, "Normal", "Scheduled", "Binding", note))
+        for plugin in attempt.profile.at(Point.POST_BIND):
+            try:
+                plugin.post_bind(attempt.state, pod, node_name)
+            except Exception as bug:  # the pod is bound all the same
+                self._reporter.broke(pod, bug)
 
 
 def reserve_and_permit(
@@ -46,28 +181,6 @@ def undo(cache: Cache, attempt: Attempt, node_name: str) -> None:
         attempt.profile.run_unreserve(attempt.state, attempt.pod, node_name)
     finally:  # whatever a plugin does, the room is given back
         cache.forget(attempt.pod.uid)
-
-
-def bind_pod(
-    attempt: Attempt,
-    node_name: str,
-    waiting: WaitingPod | None,
-    permit_over: Callable[[Status | None], None],
-    wording: PermitWording = TODAYS_WORDING,
-) -> BindSteps:
-    """Wait for Permit, then PreBind, and Bind by an extender or by plugins; `permit_over` is told Permit's verdict."""
-    if waiting is not None:
-        while not waiting.is_settled:
-            yield WaitUntil(lambda: waiting.is_settled, min(waiting.deadlines.values()))
-        permit_over(waiting.verdict)
-        if waiting.verdict is not None:
-            return wording.of_wait(waiting.verdict, attempt.pod)
-    else:
-        permit_over(None)
-    status = yield from _pre_bind(attempt, node_name)
-    if status is None:
-        status = yield from _bind(attempt, node_name)
-    return status
 
 
 def will_wait(profile: Profile, attempt: Attempt, node_name: str) -> Status | bool:

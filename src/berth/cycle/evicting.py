@@ -6,13 +6,14 @@ have gone, or after a backoff where the API server refused. With the gate Schedu
 for them instead.
 """
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from berth.cycle.attempt import Attempt
-from berth.framework.effects import Answer, Effect, EmitEvent, EvictPod, PatchPodStatus, PodRef
+from berth.cycle.dispatcher import Dispatcher
+from berth.cycle.instrument import Instrument
+from berth.framework.effects import Answer, EmitEvent, EvictPod, PatchPodStatus, PodRef
 from berth.framework.handle import Handle
-from berth.framework.instrument import Instrument
 from berth.framework.status import error
 from berth.queue.queue import SchedulingQueue
 from berth.state.pod_groups import group_of
@@ -40,25 +41,16 @@ class Preemptor(NamedTuple):
 class Evictor:
     """Carries out what PostFilter found."""
 
-    __slots__ = ("_begun", "_evictions", "_handle", "_instrument", "_queue", "_start", "_tell", "_waits")
+    __slots__ = ("_begun", "_dispatcher", "_evictions", "_handle", "_instrument", "_queue", "_waits")
 
-    def __init__(
-        self,
-        handle: Handle,
-        queue: SchedulingQueue,
-        *,
-        tell: Callable[[Effect], None],
-        start: Callable[[Eviction], None],
-        instrument: Instrument,
-    ) -> None:
+    def __init__(self, handle: Handle, queue: SchedulingQueue, dispatcher: Dispatcher, instrument: Instrument) -> None:
         self._begun: dict[str, float] = {}
         """When the preemptions began that are under way beside the cycles, by the preemptor's uid."""
         self._instrument = instrument
         self._handle = handle
         self._evictions = handle.evictions
         self._queue = queue
-        self._tell = tell
-        self._start = start
+        self._dispatcher = dispatcher
         self._waits = not handle.features.enabled("SchedulerAsyncPreemption")
 
     def make_room(self, attempt: Attempt) -> Generator[Any, Any, None]:
@@ -78,12 +70,12 @@ class Evictor:
         self._instrument.making_room(sum(map(len, victims_on.values())))
         self._evictions.begin(preemptor.key, [victim for victim, _ in going])
         if going and not self._waits:
-            self._begun[preemptor.key] = self._handle.now()
+            self._begun[preemptor.key] = self._dispatcher.now()
         refusals: list[str] = []
         for victim, node_name in going:
             eviction = self._evict(victim, preemptor, node_name)
             if not self._waits:
-                self._start(eviction)
+                self._dispatcher.start(eviction)
             elif refusal := (yield from eviction):
                 refusals.append(refusal)
         return refusals[-1] if refusals else ""
@@ -94,8 +86,8 @@ class Evictor:
         for other in nominator.pods_on(node_name):
             if other.priority < preemptor.priority and other.uid not in preemptor.uids:
                 nominator.withdraw(other.uid)
-                self._tell(PatchPodStatus(PodRef.of(other), nominated_node_name=""))
-                self._queue.retry(other.uid, self._handle.now())
+                self._dispatcher.tell(PatchPodStatus(PodRef.of(other), nominated_node_name=""))
+                self._queue.retry(other.uid, self._dispatcher.now())
 
     def _evict(self, victim: PodInfo, preemptor: Preemptor, node_name: str) -> Eviction:
         """Evict one pod, or turn it away where Permit still holds it."""
@@ -106,7 +98,7 @@ class Evictor:
             refusal = answer.error
         if not refusal:
             note = f"Preempted by {preemptor.kind} {preemptor.uid} on node {node_name}"
-            self._tell(EmitEvent(PodRef.of(victim), "Normal", "Preempted", "Preempting", note, scheduler))
+            self._dispatcher.tell(EmitEvent(PodRef.of(victim), "Normal", "Preempted", "Preempting", note, scheduler))
         self._answered(victim, preemptor, is_refused=bool(refusal))
         return refusal
 
@@ -115,14 +107,14 @@ class Evictor:
         has_failed = self._evictions.answered(preemptor.key, victim.uid, is_refused=is_refused)
         begun = None if has_failed is None else self._begun.pop(preemptor.key, None)
         if has_failed is not None and begun is not None:
-            self._instrument.room_made(has_failed, self._handle.now() - begun)
+            self._instrument.room_made(has_failed, self._dispatcher.now() - begun)
         group = group_of(preemptor.ref_pod)
         late = self._handle.pod_groups.members(group) if group is not None else ()  # gated since, for the same reason
         for uid in dict.fromkeys((*preemptor.uids, *late)):
             queued = self._queue.find(uid)
             # A pod that is gated was woken while it had to wait: victims may be gone already, and nothing tells again.
             if has_failed or (has_failed is False and queued is not None and queued.is_gated):
-                self._queue.retry(uid, self._handle.now())
+                self._queue.retry(uid, self._dispatcher.now())
 
 
 def _preemptor(pod: PodInfo) -> Preemptor:

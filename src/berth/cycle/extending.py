@@ -26,7 +26,6 @@ from berth.framework.extenders import (
     interested,
     note,
 )
-from berth.framework.instrument import Instrument
 from berth.framework.interface import MAX_NODE_SCORE, FeasibleNodes, RowArray
 from berth.framework.status import Status, error, unresolvable, unschedulable
 from berth.state.table import NodeTable
@@ -145,13 +144,6 @@ def _is_bound(attempt: Attempt, node_name: str) -> Generator[ApiCall, Answer, bo
         return False
     meta, spec = answer.result.get("metadata", {}), answer.result.get("spec", {})
     return bool(meta.get("uid") == pod.uid and spec.get("nodeName") == node_name)
-
-
-def tell_failures(instrument: Instrument, attempt: Attempt, verb: str = "") -> None:
-    """Tell the observer of calls that failed, of one verb or of all so far."""
-    for asked in attempt.state.asked:
-        if asked.problem and verb in ("", asked.verb):
-            instrument.extender_failed(attempt.pod, asked)
 
 
 def _nodes(nodes: FeasibleNodes) -> list[Node]:

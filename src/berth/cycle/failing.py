@@ -2,40 +2,51 @@
 
 Called by the core when an attempt has failed, in the scheduling cycle or while binding. A pod that is gone or bound
 meanwhile is dropped.
+
+In v1.20 a failure that names a missing node also makes that node leave the cache. One answer's word is not enough for
+that: the API server is asked for the node itself first. Source: pkg/scheduler/factory.go, MakeDefaultErrorFunc,
+release-1.20.
 """
 
-from collections.abc import Callable, Iterable
+import re
+from collections.abc import Callable, Generator, Iterable
 
+from berth.api.node import Node
 from berth.cycle.attempt import Attempt
-from berth.framework.effects import Effect, EmitEvent, PatchPodStatus, PodRef
+from berth.cycle.dispatcher import Dispatcher
+from berth.framework.effects import Answer, ApiCall, EmitEvent, PatchPodStatus, PodRef
 from berth.queue.queue import SchedulingQueue
 from berth.state.nominator import Nominator
 from berth.state.pod_info import PodInfo
 from berth.state.queued_pod import QueuedPod
+from berth.state.table import NodeTable
 
 UNSCHEDULABLE, SCHEDULER_ERROR = "Unschedulable", "SchedulerError"
 """The reasons of the condition PodScheduled: it fits nowhere as things are, or something went wrong."""
 
+_NOT_FOUND = re.compile(r'\bnodes? "([^"]+)" not found')
+
 
 class Failing:
-    """Takes failed pods back into the queue. `latest` returns a pending pod as it is now, or None where it is not."""
+    """Takes failed pods back into the queue."""
 
-    __slots__ = ("_latest", "_nominator", "_now", "_queue", "_tell")
+    __slots__ = ("_dispatcher", "_latest", "_missing_nodes", "_nominator", "_queue")
 
     def __init__(
         self,
         queue: SchedulingQueue,
         nominator: Nominator,
+        dispatcher: Dispatcher,
         *,
         latest: Callable[[PodInfo], PodInfo | None],
-        now: Callable[[], float],
-        tell: Callable[[Effect], None],
+        missing_nodes: "MissingNodes | None" = None,
     ) -> None:
+        """`latest` returns a pending pod as it is now, or None where it is gone, bound or being deleted."""
         self._queue = queue
         self._nominator = nominator
+        self._dispatcher = dispatcher
         self._latest = latest
-        self._now = now
-        self._tell = tell
+        self._missing_nodes = missing_nodes
 
     def reject(self, queued: QueuedPod, attempt: Attempt) -> None:
         """No node was found."""
@@ -63,6 +74,8 @@ class Failing:
         `nomination` is the node it is nominated to from now on ("" for none, None for what it was before), `told` the
         one that the API server was told lately.
         """
+        if self._missing_nodes is not None:
+            self._missing_nodes.look_for(message)
         latest = self._latest(queued.pod)
         if latest is None:
             self._queue.done(queued.pod.uid)
@@ -70,15 +83,47 @@ class Failing:
             return
         queued.pod = latest
         promised = {told, self._nominator.node_of(latest.uid) or "", latest.status.nominated_node_name}
-        self._queue.add_unschedulable(queued, plugins, pending, self._now())
+        self._queue.add_unschedulable(queued, plugins, pending, self._dispatcher.now())
         if nomination is not None:  # after the queue, which goes by what the pod's status says
             self._nominator.nominate(latest, nomination)
-        self._tell(pod_event(latest, "Warning", "FailedScheduling", "Scheduling", message))
+        self._dispatcher.tell(pod_event(latest, "Warning", "FailedScheduling", "Scheduling", message))
         news = nomination if promised != {nomination} else None
         if not latest.is_told_why(reason, message):
-            self._tell(PatchPodStatus(PodRef.of(latest), "False", reason, message, news))
+            self._dispatcher.tell(PatchPodStatus(PodRef.of(latest), "False", reason, message, news))
         elif news is not None:
-            self._tell(PatchPodStatus(PodRef.of(latest), nominated_node_name=news))
+            self._dispatcher.tell(PatchPodStatus(PodRef.of(latest), nominated_node_name=news))
+
+
+class MissingNodes:
+    """Has nodes that an error names as not found leave the cache, if the API server does not know them either."""
+
+    __slots__ = ("_dispatcher", "_forget", "_table")
+
+    def __init__(self, table: NodeTable, dispatcher: Dispatcher, forget: Callable[[Node], None]) -> None:
+        """`forget` is told of a node that is gone; it must do as if the watch had said so."""
+        self._table = table
+        self._dispatcher = dispatcher
+        self._forget = forget
+
+    def look_for(self, message: str) -> None:
+        """Ask the API server for the node that an error says is missing, if it speaks of one."""
+        if (name := missing_node(message)) is not None:
+            self._dispatcher.start(self._ask(name))
+
+    def _ask(self, name: str) -> Generator[ApiCall, Answer, None]:
+        row = self._table.row_of.get(name)
+        node = None if row is None else self._table.nodes[row]
+        if node is None:
+            return
+        answer = yield ApiCall("get", "Node", "", name)
+        if missing_node(answer.error) == name:
+            self._forget(node)
+
+
+def missing_node(message: str) -> str | None:
+    """Return the name of the node that an API server's error says is not found, or None where it says no such thing."""
+    found = _NOT_FOUND.search(message)
+    return None if found is None else found[1]
 
 
 def pod_event(pod: PodInfo, kind: str, reason: str, action: str, note: str) -> EmitEvent:

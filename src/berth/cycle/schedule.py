@@ -3,6 +3,7 @@
 It is a generator because extenders and PostFilter may need an answer from outside; whoever drives it sends that in.
 """
 
+import random
 from collections.abc import Callable, Generator
 from typing import Any
 
@@ -37,6 +38,19 @@ NO_NODES = "no nodes available to schedule pods"
 
 TieBreaker = Callable[[BestRows], int]
 """Returns one of the rows it is given, of which there is at least one."""
+
+
+class DrawLots:
+    """The tie breaker of kube-scheduler: among the best, each is as likely."""
+
+    __slots__ = ("_rng",)
+
+    def __init__(self, rng: random.Random) -> None:
+        self._rng = rng
+
+    def __call__(self, rows: BestRows) -> int:
+        """Return one of the rows; a single one without drawing, so that the lots stay those of ties."""
+        return int(rows[0]) if len(rows) == 1 else int(rows[self._rng.randrange(len(rows))])
 
 
 class Search:

@@ -29,8 +29,13 @@ def build_profiles(
     handle: Handle,
     memos: Memos,
     extenders: Sequence[Extender] = (),
+    *,
+    make_profile: Callable[..., Profile] = Profile,
 ) -> dict[str, Profile]:
-    """Return the profiles by scheduler name. Raises `ConfigError`."""
+    """Return the profiles by scheduler name, each made by `make_profile`: `Profile`, or a subclass.
+
+    Raises `ConfigError`.
+    """
     if not config.profiles:
         raise ConfigError(["at least one profile is required"])
     resolved = _resolved(config, registry)
@@ -43,7 +48,7 @@ def build_profiles(
         own = handle.within(partial(profiles.__getitem__, profile.scheduler_name))
         made = _made(registry, sorted(names), args, own, path)
         percentage = profile.percentage_of_nodes_to_score
-        profiles[profile.scheduler_name] = Profile(
+        profiles[profile.scheduler_name] = make_profile(
             profile.scheduler_name,
             _with_plugins(points, made),
             memos,

@@ -9,7 +9,8 @@ with columns that nobody asks for again.
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Protocol
 
 import numpy as np
@@ -159,6 +160,15 @@ class Memos:
         self.epochs = 0
         """Grows whenever a column is kept for the first time or computed as a whole."""
         self._last_changed: tuple[tuple[int, ...], list[int] | None] = ((), None)
+
+    @contextmanager
+    def switched(self, *, on: bool) -> Iterator[None]:
+        """Remember, or work everything out afresh, for as long as this lasts; what is kept stays kept."""
+        before, self.enabled = self.enabled, on
+        try:
+            yield
+        finally:
+            self.enabled = before
 
     def __len__(self) -> int:
         return len(self._entries)

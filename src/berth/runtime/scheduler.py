@@ -16,16 +16,14 @@ import uuid
 from collections.abc import Callable, Iterable
 from typing import Any
 
-import msgspec
-
 from berth.api.meta import ObjectReference
 from berth.api.pod import Pod
+from berth.assembly import build_core
 from berth.config.types import SchedulerConfiguration
-from berth.core import Core
+from berth.cycle.instrument import Instrument
 from berth.extender.client import ExtenderClient
 from berth.extender.http_extender import kinds_sent_whole
 from berth.framework.effects import Answer, Effect, PodRef
-from berth.framework.instrument import Instrument
 from berth.framework.registry import Registry
 from berth.intake import ObjectEvent
 from berth.kube.changes import Change, InvalidObject
@@ -37,7 +35,6 @@ from berth.runtime.chorus import Chorus
 from berth.runtime.following import Following, event_of
 from berth.runtime.observing.call_timer import CallTimer
 from berth.runtime.observing.cycle_log import SchedulerLog
-from berth.runtime.observing.timing import TimedProfile, TimedWakeTable
 
 SLICE_S = 0.005
 """How long cycles run before the event loop gets to its sockets again."""
@@ -88,24 +85,16 @@ class LiveScheduler:
         self.identity = identity or f"{socket.gethostname()}_{uuid.uuid4()}"
         self._clock = clock
         self._rng = rng or random.Random()
-        self.core = Core(
+        observer = instrument or SchedulerLog()
+        self.core = build_core(
             config,
             registry or _installed_plugins(),
             rng=self._rng,
-            instrument=instrument or SchedulerLog(),
-            stopwatch=time.perf_counter if instrument is not None else lambda: 0.0,
-            whole=lambda obj: self.following.whole(obj),
+            instrument=observer,
+            stopwatch=time.perf_counter if instrument is not None else None,
+            whole=self._whole,
+            unschedulable_age_s=unschedulable_age_s,
         )
-        if instrument is not None:
-            for name, profile in self.core.profiles.items():
-                self.core.profiles[name] = TimedProfile(profile, instrument, time.perf_counter)
-            tables = self.core.queue.tables.items()
-            self.core.queue.tables = {
-                name: TimedWakeTable(table, instrument, time.perf_counter) for name, table in tables
-            }
-        if unschedulable_age_s is not None:
-            queue = self.core.queue
-            queue.policy = msgspec.structs.replace(queue.policy, unschedulable_age_s=unschedulable_age_s)
         self._wake = asyncio.Event()
         self._is_leading = False
         self._is_stopping = False
@@ -124,7 +113,7 @@ class LiveScheduler:
         )
         self._effects = Effects(
             transport, self._recorder, answer=self._answer, lookup=self._known_pod, report=_log.warning, bug=_bug,
-            rng=self._rng, extenders=ExtenderClient(config.extenders), timer=CallTimer(self.core.instrument),
+            rng=self._rng, extenders=ExtenderClient(config.extenders), timer=CallTimer(observer),
         )  # fmt: skip
         self._elector = _elector(config, transport, self.identity) if config.leader_election.leader_elect else None
 
@@ -305,6 +294,10 @@ class LiveScheduler:
             action="Scheduling",
             note=f"the pod cannot be read by the scheduler: {invalid.problem}",
         )
+
+    def _whole(self, obj: Any) -> bytes:
+        """A pod or node as the API server has it, for extenders that are sent whole objects."""
+        return self.following.whole(obj)
 
     def _known_pod(self, pod: PodRef) -> Pod | None:
         found: Pod | None = self.following.find("Pod", pod.namespace, pod.name)

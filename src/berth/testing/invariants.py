@@ -82,11 +82,8 @@ def decide(core: Core, pod: PodInfo, *, memos: bool, profile: Profile | None = N
     attempt = Attempt(profile, pod)
     search = Search(core.cache.table, lambda rows: int(rows[0]), policy=core.generation.cycle)
     search.start_index = core.search.start_index
-    enabled, core.memos.enabled = core.memos.enabled, memos
-    try:
+    with core.memos.switched(on=memos):
         next(schedule_pod(search, attempt), None)
-    finally:
-        core.memos.enabled = enabled
     return attempt
 
 
@@ -98,11 +95,9 @@ def check_memos(core: Core, pod: PodInfo) -> None:
 
 def check_plugins(core: Core, pod: PodInfo, config: SchedulerConfiguration, registry: Registry) -> None:
     """Hold what plugins remember (of volumes, devices, pods) against plugins that are made anew over the same state."""
-    watchers = len(core.nominator._watchers)
     afresh = rebuilt_profiles(core, config, registry)[pod.spec.scheduler_name]
     kept = _shown(decide(core, pod, memos=False))
     fresh = _shown(decide(core, PodInfo(pod.pod), memos=False, profile=afresh))
-    del core.nominator._watchers[watchers:]
     assert kept == fresh, f"pod {pod.key}: its plugins say {kept}, new ones {fresh}"
 
 
@@ -111,7 +106,7 @@ def rebuilt_profiles(core: Core, config: SchedulerConfiguration, registry: Regis
     handle = Handle(
         cache=core.cache,
         objects=core.objects,
-        nominator=core.nominator,
+        nominator=_same_nominations(core.nominator),
         waiting=core.waiting,
         features=config.feature_gates,
         now=lambda: core.now,
@@ -126,6 +121,15 @@ def rebuilt_profiles(core: Core, config: SchedulerConfiguration, registry: Regis
                     new._ledger._allocated.add(claim, new._ledger._consumable)
                 new._ledger._stored = set(old._ledger._stored)
     return profiles
+
+
+def _same_nominations(nominator: Nominator) -> Nominator:
+    """Return another nominator that promises the same, for plugins that would otherwise watch the core's for good."""
+    same = Nominator()
+    for node_name in nominator.nodes():
+        for pod in nominator.pods_on(node_name):
+            same.nominate(pod, node_name)
+    return same
 
 
 def _plugins(profile: Profile) -> list[Any]:

@@ -16,11 +16,12 @@ import msgspec
 
 from berth.api.meta import Condition
 from berth.api.pod import Pod
+from berth.assembly import build_core
 from berth.config.feature_gates import feature_gates
 from berth.config.load import default_config, load_config
 from berth.config.types import Generation as GenerationName
 from berth.config.types import SchedulerConfiguration
-from berth.core import Core
+from berth.cycle.instrument import Instrument
 from berth.extender.answering import AnswerCall, answered
 from berth.framework.effects import (
     Answer,
@@ -33,7 +34,6 @@ from berth.framework.effects import (
     Request,
     SetPodGroupCondition,
 )
-from berth.framework.instrument import Instrument
 from berth.framework.registry import Registry
 from berth.generation import Generation, generation_of
 from berth.intake import ObjectEvent
@@ -57,7 +57,9 @@ class VirtualCluster:
         memos: bool = True,
         generation: GenerationName | None = None,
         instrument: Instrument | None = None,
-        stopwatch: Callable[[], float] = lambda: 0.0,
+        stopwatch: Callable[[], float] | None = None,
+        unschedulable_age_s: float | None = None,
+        score_single_node: bool = False,
     ) -> None:
         """`generation` puts that generation's policies (queue, cycle, cache, permit) in place of the configuration's.
 
@@ -68,15 +70,19 @@ class VirtualCluster:
         document = dict(config) if config is not None else None
         loaded = default_config(switched) if document is None else load_config(document, "a test's config", switched)
         self.now = 0.0
+        self.rng = random.Random(seed)
+        """What the core draws lots from."""
         self.config, self.registry = loaded, registry
-        self.core = Core(
+        self.core = build_core(
             loaded,
             registry,
-            rng=random.Random(seed),
+            rng=self.rng,
             memos=memos,
             instrument=instrument,
             stopwatch=stopwatch,
             generation=None if generation is None else _with_rules(loaded, generation),
+            unschedulable_age_s=unschedulable_age_s,
+            score_single_node=score_single_node,
         )
         self.objects: dict[tuple[str, str], Any] = {}
         self.effects: list[Effect] = []

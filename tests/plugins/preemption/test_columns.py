@@ -63,7 +63,7 @@ def preemptor(rng):
 
 
 def outcome(cluster, pod, memos, seed):
-    cluster.core._rng.seed(seed)
+    cluster.rng.seed(seed)
     attempt = decide(cluster.core, pod, memos=memos)
     victims = [victim.name for victim in attempt.victims]
     return attempt.fits, attempt.nominated_node_name, victims, attempt.message

@@ -6,21 +6,22 @@ not while it is being tried; a member that had a place is woken by whatever help
 says why where upstream's message is empty.
 """
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from berth.api.scheduling import PodGroup
-from berth.cycle.attempt import Attempt
+from berth.cycle.binding import BindingCycles
+from berth.cycle.dispatcher import Dispatcher
 from berth.cycle.evicting import Evictor, Preemptor
-from berth.cycle.failing import SCHEDULER_ERROR, UNSCHEDULABLE
+from berth.cycle.failing import SCHEDULER_ERROR, UNSCHEDULABLE, Failing
 from berth.cycle.groups.preemption import Room
 from berth.cycle.groups.trial import WAITS_FOR_PREEMPTION, Member, Trial
-from berth.framework.effects import Effect, SetPodGroupCondition
+from berth.cycle.reporting import Reporter
+from berth.framework.effects import SetPodGroupCondition
 from berth.framework.evictions import group_key
 from berth.framework.handle import Handle
 from berth.framework.status import Code, Status
 from berth.state.pod_groups import POD_GROUP, GroupKey
-from berth.state.pod_info import PodInfo
 from berth.state.queued_pod import QueuedPod
 
 CONDITION = "PodGroupScheduled"
@@ -28,63 +29,43 @@ SCHEDULED = "Scheduled"
 WAITING_ON_PREEMPTION = "waiting_on_preemption"
 
 
-class Fail(Protocol):
-    """Queue a pod again and tell it why; `nomination` is "" to have none from now on, None to keep what it has."""
+class OutcomeTools(NamedTuple):
+    """What carries the outcome of a group out."""
 
-    def __call__(
-        self,
-        queued: QueuedPod,
-        reason: str,
-        message: str,
-        plugins: Iterable[str] = (),
-        pending: Iterable[str] = (),
-        *,
-        nomination: str | None,
-    ) -> None: ...
-
-
-class Outlets(NamedTuple):
-    """What the core does with the pods of a group."""
-
-    fail: Fail
-    bind: Callable[[QueuedPod, Attempt, str, dict[str, float]], Generator[Any, Any, None]]
-    """The binding cycle of an assumed pod."""
-    start: Callable[[Generator[Any, Any, Any]], None]
-    """Start a cycle that runs beside others."""
-    record: Callable[[Attempt, QueuedPod, float], None]
-    """Keep the decision for the trace."""
-    tell: Callable[[Effect], None]
-    broke: Callable[[PodInfo, Exception], Status]
-    """Note a plugin's bug; returns the status that stands for it."""
+    handle: Handle
+    dispatcher: Dispatcher
+    reporter: Reporter
+    failing: Failing
+    binding: BindingCycles
+    evictor: Evictor
 
 
 class GroupOutcome:
     """Carries out what was decided about one group."""
 
-    def __init__(
-        self, key: GroupKey, queued_pods: Sequence[QueuedPod], handle: Handle, evictor: Evictor, outlets: Outlets
-    ) -> None:
+    def __init__(self, key: GroupKey, queued_pods: Sequence[QueuedPod], tools: OutcomeTools) -> None:
         self._key = key
         self._queued_pods = queued_pods
-        self._handle = handle
-        self._evictor = evictor
-        self._outlets = outlets
+        self._handle = tools.handle
+        self._tools = tools
 
     def refuse_all(self, message: str) -> None:
         """Turn all members away for something that is wrong with the group itself."""
         for queued in self._queued_pods:
-            self._outlets.fail(queued, SCHEDULER_ERROR, message, nomination="")
+            self._tools.failing.fail(queued, SCHEDULER_ERROR, message, nomination="")
 
     def bind(self, trial: Trial) -> str:
         """Bind the members that have a place, and tell the others why they have none; return the result's name."""
         placed = set(map(id, trial.stands()))
         for member in trial.members:
-            self._outlets.record(member.attempt, member.queued, member.seconds)
+            self._tools.reporter.record(member.attempt, member.queued, member.seconds)
         for member in trial.members:
             if id(member) in placed:
                 member.attempt.release_columns()
-                binding = self._outlets.bind(member.queued, member.attempt, member.node_name, dict(member.timeouts_s))
-                self._outlets.start(binding)
+                binding = self._tools.binding.run(
+                    member.queued, member.attempt, member.node_name, dict(member.timeouts_s)
+                )
+                self._tools.dispatcher.start(binding)
             else:
                 self._requeue(member.queued, _message(member, trial), member.rejectors(), "")
         self._tell("True", SCHEDULED, "")
@@ -124,7 +105,7 @@ class GroupOutcome:
                 message = member.attempt.error or summary
                 member.attempt.error, member.attempt.chosen_row = message, None
             self._record(queued, member)
-            self._outlets.fail(queued, SCHEDULER_ERROR, message, nomination="")
+            self._tools.failing.fail(queued, SCHEDULER_ERROR, message, nomination="")
         self._tell("False", SCHEDULER_ERROR, summary)
         return "error"
 
@@ -132,7 +113,7 @@ class GroupOutcome:
         self, queued: QueuedPod, message: str, rejectors: tuple[set[str], set[str]], nomination: str | None
     ) -> None:
         unschedulable_plugins, pending_plugins = rejectors
-        self._outlets.fail(
+        self._tools.failing.fail(
             queued, UNSCHEDULABLE, message, unschedulable_plugins, pending_plugins, nomination=nomination
         )
 
@@ -163,7 +144,7 @@ class GroupOutcome:
             uid = group.metadata.uid if group is not None else ""
             priority = (group.spec.priority or 0) if group is not None else first.priority
             preemptor = Preemptor(key, "podgroup", uid, priority, uids, first)
-            return (yield from self._evictor.evict(preemptor, room.victims_on))
+            return (yield from self._tools.evictor.evict(preemptor, room.victims_on))
         asked: set[str] = set()
         refusal = ""
         for member in trial.members:
@@ -172,7 +153,7 @@ class GroupOutcome:
             if victims and not refusal:
                 pod = member.pod
                 preemptor = Preemptor(key, "pod", pod.uid, pod.priority, uids, pod)
-                refusal = yield from self._evictor.evict(preemptor, {member.node_name: victims})
+                refusal = yield from self._tools.evictor.evict(preemptor, {member.node_name: victims})
         return refusal
 
     def _with_members(self, trial: Trial) -> Iterator[tuple[QueuedPod, Member | None]]:
@@ -181,7 +162,7 @@ class GroupOutcome:
 
     def _record(self, queued: QueuedPod, member: Member | None) -> None:
         if member is not None:
-            self._outlets.record(member.attempt, queued, member.seconds)
+            self._tools.reporter.record(member.attempt, queued, member.seconds)
 
     def _tell(self, status: str, reason: str, message: str) -> None:
         """Note the outcome in the group's condition; what was scheduled once stays so, and nothing is said twice."""
@@ -196,7 +177,7 @@ class GroupOutcome:
                 return
         has_changed = known is None or known.status != status
         place = (self._key.namespace, self._key.name, group.metadata.uid)
-        self._outlets.tell(SetPodGroupCondition(*place, status, reason, message, generation, has_changed))
+        self._tools.dispatcher.tell(SetPodGroupCondition(*place, status, reason, message, generation, has_changed))
 
     def _find(self) -> PodGroup | None:
         found: PodGroup | None = self._handle.objects.get(POD_GROUP, self._key.name, self._key.namespace)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from berth.config.types import ExtensionPoint as Point
-from berth.cycle.groups.trial import Tools, Trial
+from berth.cycle.groups.trial import Trial, TrialTools
 from berth.engine.profile import Profile
 from berth.framework.blame import ask, blamed
 from berth.framework.interface import Assignment, Placement, PodGroupAssignments, PodGroupInfo
@@ -23,7 +23,7 @@ FIRST_STATUS = ", first placement status: {}"
 
 
 def try_placements(
-    tools: Tools, profile: Profile, group: PodGroupInfo, queued_pods: Sequence[QueuedPod], *, makes_room: bool
+    tools: TrialTools, profile: Profile, group: PodGroupInfo, queued_pods: Sequence[QueuedPod], *, makes_room: bool
 ) -> Generator[Any, Any, Trial]:
     """Return the trial of the best placement, in force if it succeeded, or one that says why there is none."""
     placements = generate(profile, group, Placement(ALL_NODES, tools.search.table.rows()))
@@ -79,7 +79,7 @@ def score(profile: Profile, group: PodGroupInfo, assignments: Sequence[PodGroupA
 
 
 def _try(
-    tools: Tools, profile: Profile, placement: Placement, queued_pods: Sequence[QueuedPod], *, makes_room: bool
+    tools: TrialTools, profile: Profile, placement: Placement, queued_pods: Sequence[QueuedPod], *, makes_room: bool
 ) -> Generator[Any, Any, Trial]:
     trial = Trial(tools, profile)
     within = np.zeros(tools.search.table.capacity, dtype=np.bool_)
@@ -96,7 +96,7 @@ def _try(
 
 
 def _best(
-    tools: Tools, profile: Profile, group: PodGroupInfo, candidates: Sequence[tuple[Placement, Trial]]
+    tools: TrialTools, profile: Profile, group: PodGroupInfo, candidates: Sequence[tuple[Placement, Trial]]
 ) -> int | Status:
     """Return the index of the candidate with the highest total; lots are drawn among equals."""
     if len(candidates) == 1:
@@ -112,7 +112,7 @@ def _assignments(placement: Placement, trial: Trial) -> PodGroupAssignments:
     return PodGroupAssignments(placement, tuple(placed))
 
 
-def _refused(tools: Tools, profile: Profile, status: Status) -> Trial:
+def _refused(tools: TrialTools, profile: Profile, status: Status) -> Trial:
     """Return a trial that did not take place."""
     trial = Trial(tools, profile)
     trial.status = status

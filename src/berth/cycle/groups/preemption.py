@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from berth.api.scheduling import PodGroup
 from berth.config.types import ExtensionPoint as Point
-from berth.cycle.groups.trial import Tools
+from berth.cycle.groups.trial import TrialTools
 from berth.cycle.groups.what_if import GroupWhatIf
 from berth.engine.profile import Profile
 from berth.framework.blame import PluginBrokenError
@@ -30,7 +30,7 @@ class Room(NamedTuple):
 
 
 def room_for_group(
-    tools: Tools, profile: Profile, group: PodGroupInfo, found: PodGroup | None, queued_pods: Sequence[QueuedPod]
+    tools: TrialTools, profile: Profile, group: PodGroupInfo, found: PodGroup | None, queued_pods: Sequence[QueuedPod]
 ) -> Generator[Any, Any, Room | Status]:
     """Ask the plugin that preempts for groups; return the room it can make, or why it cannot."""
     plugin = next((p for p in profile.at(Point.POST_FILTER) if hasattr(p, "pod_group_post_filter")), None)
@@ -43,7 +43,7 @@ def room_for_group(
     try:
         answer = yield from plugin.pod_group_post_filter(group, question)
     except Exception as bug:  # one group's bad luck must not stop the others
-        answer = tools.broke(queued_pods[0].pod, PluginBrokenError("PodGroupPostFilter", plugin.name, bug))
+        answer = tools.reporter.broke(queued_pods[0].pod, PluginBrokenError("PodGroupPostFilter", plugin.name, bug))
     finally:
         question.close()
     if isinstance(answer, Status):

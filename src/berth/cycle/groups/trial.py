@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from berth.cycle.attempt import Attempt
 from berth.cycle.binding import undo
+from berth.cycle.reporting import Reporter
 from berth.cycle.schedule import Search, schedule_pod
 from berth.engine.profile import Permitted, Profile
 from berth.framework.status import Code, Status, error, unschedulable
@@ -22,14 +23,13 @@ WAITS_FOR_PREEMPTION = "pod group is waiting for preemption to complete"
 OTHER_FAILED = "failed to schedule other pod from a pod group: {}"
 
 
-class Tools(NamedTuple):
+class TrialTools(NamedTuple):
     """What a trial works on."""
 
     cache: Cache
     nominator: Nominator
     search: Search
-    broke: Callable[[PodInfo, Exception], Status]
-    """Told of a plugin's bug; returns the status that stands for it."""
+    reporter: Reporter
     stopwatch: Callable[[], float]
 
 
@@ -74,7 +74,7 @@ class Member:
 class Trial:
     """What came of trying to place a group."""
 
-    def __init__(self, tools: Tools, profile: Profile) -> None:
+    def __init__(self, tools: TrialTools, profile: Profile) -> None:
         self._tools = tools
         self._profile = profile
         self.members: list[Member] = []
@@ -117,7 +117,7 @@ class Trial:
             try:
                 undo(self._tools.cache, member.attempt, member.node_name)
             except Exception as bug:  # the others must be taken back all the same
-                self._tools.broke(member.pod, bug)
+                self._tools.reporter.broke(member.pod, bug)
             self._tools.nominator.nominate(member.pod, member.promised)
 
     def redo(self) -> Status | None:
@@ -166,7 +166,7 @@ class Trial:
         try:
             yield from schedule_pod(self._tools.search, attempt)
         except Exception as bug:  # one pod's bad luck must not stop the others
-            attempt.error, attempt.chosen_row = self._tools.broke(member.pod, bug).message, None
+            attempt.error, attempt.chosen_row = self._tools.reporter.broke(member.pod, bug).message, None
         if attempt.error is not None:
             has_no_nodes = attempt.diagnosis is not None and not attempt.diagnosis.node_count
             return None if has_no_nodes else attempt.error
@@ -207,7 +207,7 @@ class Trial:
         try:
             status = self._profile.run_reserve(attempt.state, member.pod, member.node_name)
         except Exception as bug:  # likewise
-            status = tools.broke(member.pod, bug)
+            status = tools.reporter.broke(member.pod, bug)
         if status is not None:
             self._take_back(member)
         return status
@@ -222,7 +222,7 @@ class Trial:
         try:
             permitted = self._profile.run_permit(member.attempt.state, member.pod, member.node_name)
         except Exception as bug:  # likewise
-            return self._tools.broke(member.pod, bug)
+            return self._tools.reporter.broke(member.pod, bug)
         if permitted.status is None or permitted.status.code is Code.WAIT:
             return permitted
         return permitted.status

@@ -9,7 +9,7 @@ from typing import Any
 
 from berth.cycle.attempt import Attempt
 from berth.cycle.binding import undo
-from berth.cycle.groups.trial import Tools, Trial
+from berth.cycle.groups.trial import Trial, TrialTools
 from berth.engine.profile import Profile
 from berth.framework.status import Status
 from berth.state.pod_info import PodInfo
@@ -19,7 +19,7 @@ from berth.state.queued_pod import QueuedPod
 class GroupWhatIf:
     """One group and the cluster with some pods taken off; a `framework.interface.GroupQuestion`."""
 
-    def __init__(self, tools: Tools, profile: Profile, queued_pods: Sequence[QueuedPod]) -> None:
+    def __init__(self, tools: TrialTools, profile: Profile, queued_pods: Sequence[QueuedPod]) -> None:
         self._tools = tools
         self._profile = profile
         self._queued_pods = queued_pods

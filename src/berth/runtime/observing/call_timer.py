@@ -7,7 +7,7 @@ when the request is over. Types are upstream's names for the calls of its API di
 import time
 from collections.abc import Callable
 
-from berth.framework.instrument import Instrument
+from berth.cycle.instrument import Instrument
 
 BINDING, STATUS_PATCH, OTHER = "pod_binding", "pod_status_patch", "other"
 

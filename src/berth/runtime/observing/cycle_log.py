@@ -6,21 +6,17 @@ verbosity 10 the v1.20 generation also tells every score (`score_log`).
 """
 
 import logging
-from typing import TYPE_CHECKING
 
 from berth.cycle.decision import Decision
+from berth.cycle.instrument import Instrument, Observed
 from berth.cycle.schedule import NO_NODES
 from berth.framework.extenders import Asked
-from berth.framework.instrument import Instrument
 from berth.runtime.observing.logs import MOST_VERBOSE, level, structured
 from berth.runtime.observing.score_log import score_lines
 from berth.runtime.observing.slow_cycle import slow_cycle_lines
 from berth.state.cache import Expired
 from berth.state.pod_info import PodInfo
 from berth.state.queued_pod import QueuedPod
-
-if TYPE_CHECKING:
-    from berth.core import Core
 
 FATES, STEPS, WAITS, PREDICATES = level(2), level(3), level(4), level(5)
 SCORES = level(MOST_VERBOSE)
@@ -35,11 +31,11 @@ _log = logging.getLogger("berth.scheduler")
 class SchedulerLog(Instrument):
     """Logs each pod's fate where that is asked for; errors, and bugs with their tracebacks, always."""
 
-    _core: "Core | None" = None
+    _observed: Observed | None = None
 
-    def attached(self, core: "Core") -> None:
+    def attached(self, observed: Observed) -> None:
         """The scores of a cycle are told with what the nodes offer and have given away."""
-        self._core = core
+        self._observed = observed
 
     def attempting(self, queued: QueuedPod) -> None:
         """A cycle begins."""
@@ -49,8 +45,8 @@ class SchedulerLog(Instrument):
         """How the search ended; a node that was found is told when the pod is bound."""
         for line in slow_cycle_lines(decision, seconds, in_full=_log.isEnabledFor(WAITS)):
             _log.info("%s", line)
-        if self._core is not None and self._core.generation.name == "v1.20":
-            self._tell_search(self._core, decision)
+        if self._observed is not None and self._observed.generation == "v1.20":
+            self._tell_search(self._observed, decision)
         pod = decision.pod.key
         if decision.chosen is not None:
             return
@@ -71,7 +67,7 @@ class SchedulerLog(Instrument):
         if not _log.isEnabledFor(FATES):
             return
         counts = {}
-        if self._core is not None and (known := self._core.trace.get(queued.pod.key)) is not None:
+        if self._observed is not None and (known := self._observed.trace.get(queued.pod.key)) is not None:
             counts = {"evaluatedNodes": known.evaluated_count, "feasibleNodes": len(known.feasible)}
         structured(_log, FATES, "Successfully bound pod to node", pod=queued.pod.key, node=node_name, **counts)
 
@@ -105,10 +101,10 @@ class SchedulerLog(Instrument):
         """Tell of a bug; the pod is tried again later."""
         _log.error("scheduling pod %s hit a bug", pod.key, exc_info=error)
 
-    def _tell_search(self, core: "Core", decision: Decision) -> None:
-        checks_all = core.profiles[decision.profile].checks_all_filters
+    def _tell_search(self, observed: Observed, decision: Decision) -> None:
+        checks_all = observed.profiles[decision.profile].checks_all_filters
         if len(decision.feasible) < decision.evaluated_count and not checks_all:
             _log.log(PREDICATES, SHORT_CIRCUITED)
         if _log.isEnabledFor(SCORES):
-            for line in score_lines(core, decision):
+            for line in score_lines(observed, decision):
                 _log.log(SCORES, "%s", line)

@@ -6,15 +6,12 @@ core/generic_scheduler.go). Called when a decision is made, before the pod is co
 
 from collections.abc import Iterator
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 from berth.cycle.decision import Decision
+from berth.cycle.instrument import Observed
 from berth.engine.scores import PluginScores
 from berth.state.pod_info import PodInfo
-
-if TYPE_CHECKING:
-    from berth.core import Core
-    from berth.state.table import NodeTable
+from berth.state.table import NodeTable
 
 FIT = "NodeResourcesFit"
 RESOURCE_PRIORITIES = MappingProxyType(
@@ -33,9 +30,9 @@ EXTENDER_SCALE = 10
 """An extender's score is out of 10, a plugin's out of 100."""
 
 
-def score_lines(core: "Core", decision: Decision) -> Iterator[str]:
+def score_lines(observed: Observed, decision: Decision) -> Iterator[str]:
     """Yield a line for each node with room, each plugin and node, and each node's total."""
-    table, pod = core.cache.table, decision.pod
+    table, pod = observed.table, decision.pod
     for row in decision.searched.nonzero()[0].tolist():
         if not any(status.plugin == FIT for status in decision.rejection(row)):
             yield (
@@ -46,7 +43,7 @@ def score_lines(core: "Core", decision: Decision) -> Iterator[str]:
     if total is None:
         return
     rows = decision.feasible.tolist()
-    in_profile = {runner.name for runner in core.profiles[decision.profile].scorers}
+    in_profile = {runner.name for runner in observed.profiles[decision.profile].scorers}
     for scores in decision.scores:
         for place, row in enumerate(rows):
             yield _line(table, pod, scores, _at(scores, place), row, is_plugin=scores.plugin in in_profile)
@@ -54,7 +51,7 @@ def score_lines(core: "Core", decision: Decision) -> Iterator[str]:
         yield f"Host {table.names[row]} => Score {score}"
 
 
-def _line(table: "NodeTable", pod: PodInfo, scores: PluginScores, score: int, row: int, *, is_plugin: bool) -> str:
+def _line(table: NodeTable, pod: PodInfo, scores: PluginScores, score: int, row: int, *, is_plugin: bool) -> str:
     node = table.names[row]
     if not is_plugin:
         return f"{pod.name}_{pod.namespace} -> {node}: {scores.plugin}, Score: ({score // EXTENDER_SCALE})"

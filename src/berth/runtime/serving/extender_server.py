@@ -22,6 +22,7 @@ from berth.api.codec import ObjectError, decode
 from berth.api.errors import TransportError
 from berth.api.pod import Pod
 from berth.api.resources import RESOURCES
+from berth.assembly import build_core
 from berth.config.types import SchedulerConfiguration
 from berth.core import Core
 from berth.cycle.attempt import Attempt
@@ -85,7 +86,7 @@ class ExtenderServer:
         """Where it listens, once started."""
 
     def _make_core(self) -> Core:
-        return Core(self._config, self._registry, rng=random.Random())
+        return build_core(self._config, self._registry, rng=random.Random())
 
     async def run(self, stop: asyncio.Event) -> None:
         """Follow the cluster until `stop` is set; call `start` before. Raises bugs."""

@@ -2,7 +2,7 @@
 
 import pytest
 
-from berth.cycle.missing_node import missing_node
+from berth.cycle.failing import missing_node
 from berth.framework.effects import ApiCall
 from berth.testing.invariants import check
 from tests.support import cluster, node, pod

@@ -4,17 +4,17 @@ import random
 from collections import Counter
 from types import SimpleNamespace
 
+from berth.assembly import build_core
 from berth.config.load import default_config
-from berth.core import Core
+from berth.cycle.instrument import Instrument
 from berth.framework.events import NODE_ADD, QueueingHint
-from berth.framework.instrument import Instrument
 from berth.intake import ObjectEvent
 from berth.plugins.registry import in_tree_registry
 from berth.queue.in_flight import Happened
 from berth.queue.waking import Registered, Strategy, WakeTable, strategy
-from berth.runtime.observing.timing import EVERY, TimedProfile, TimedWakeTable
 from berth.state.queued_pod import QueuedPod
 from berth.testing.builders import make_node, make_pod
+from berth.timing import EVERY, TimedWakeTable
 
 NAME = "default-scheduler"
 
@@ -39,9 +39,8 @@ class Seen(Instrument):
 
 def run(pods, *, timed):
     seen = Seen()
-    core = Core(default_config(), in_tree_registry(), rng=random.Random(7), instrument=seen)
-    if timed:
-        core.profiles[NAME] = TimedProfile(core.profiles[NAME], seen, iter(range(10_000)).__next__)
+    stopwatch = iter(range(10_000)).__next__ if timed else None
+    core = build_core(default_config(), in_tree_registry(), rng=random.Random(7), instrument=seen, stopwatch=stopwatch)
     for number in range(5):
         node = make_node(f"n{number}").capacity(cpu="8", memory="32Gi", pods="110").build()
         core.handle(ObjectEvent("ADDED", "Node", node), 0.0)

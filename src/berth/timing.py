@@ -9,12 +9,12 @@ from collections.abc import Callable
 from itertools import cycle
 from typing import Any, TypeVar
 
+from berth.cycle.instrument import Instrument
 from berth.engine.memo import Compute
 from berth.engine.profile import Permitted, PreFiltered, Profile
 from berth.engine.scores import Scored, ScoreRunner
 from berth.engine.verdicts import FilterRunner, Verdicts
 from berth.framework.events import ClusterEvent, QueueingHint
-from berth.framework.instrument import Instrument
 from berth.framework.status import Status
 from berth.queue.waking import Registered, WakeTable
 from berth.state.pod_info import PodInfo
@@ -31,15 +31,15 @@ RowForm = Callable[..., int]
 class TimedProfile(Profile):
     """A profile that tells an instrument how long its points take."""
 
-    def __init__(self, profile: Profile, instrument: Instrument, stopwatch: Callable[[], float]) -> None:
-        """The same profile, with the same plugins, timed."""
-        vars(self).update(vars(profile))
+    def __init__(self, *args: Any, instrument: Instrument, stopwatch: Callable[[], float], **options: Any) -> None:
+        """Take a profile's arguments, whom to tell, and the stopwatch to measure by."""
+        super().__init__(*args, **options)
         self._instrument = instrument
         self._stopwatch = stopwatch
         self._turns = cycle([True] + [False] * (EVERY - 1))
         self._is_timed = False
-        self.filters = [_TimedFilter(runner, self) for runner in profile.filters]
-        self.scorers = [_TimedScore(runner, self) for runner in profile.scorers]
+        self.filters = [_TimedFilter(runner, self) for runner in self.filters]
+        self.scorers = [_TimedScore(runner, self) for runner in self.scorers]
 
     def run_pre_filter(self, *args: Any) -> PreFiltered:
         """The first point of an attempt decides whether it is timed."""
@@ -76,7 +76,7 @@ class TimedProfile(Profile):
         return result
 
     def timed_row_form(self, name: str, point: str, row_form: RowForm | None) -> RowForm | None:
-        """Return what asks one plugin about a row, timed likewise."""
+        """Return what asks one plugin about a row, timed in the same way."""
         if row_form is None:
             return None
         return lambda *args: self.time_plugin(name, point, row_form, args)

@@ -4,27 +4,39 @@ Every method does nothing by default; an observer overrides what it wants. Durat
 the core was given, times are the core's own.
 """
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import NamedTuple
 
-if TYPE_CHECKING:
-    from berth.core import Core
-    from berth.cycle.decision import Decision
-    from berth.framework.extenders import Asked
-    from berth.state.cache import Expired
-    from berth.state.pod_info import PodInfo
-    from berth.state.queued_pod import QueuedPod
+from berth.cycle.decision import Decision, Trace
+from berth.engine.profile import Profile
+from berth.framework.extenders import Asked
+from berth.state.cache import Expired
+from berth.state.pod_info import PodInfo
+from berth.state.queued_pod import QueuedPod
+from berth.state.table import NodeTable
+
+
+class Observed(NamedTuple):
+    """What an observer may read of the core, while it is being told something; it changes nothing of it."""
+
+    generation: str
+    """Whose rules apply: `v1.36` or `v1.20`."""
+    table: NodeTable
+    profiles: Mapping[str, Profile]
+    trace: Trace
+    """The last decision about each of the latest pods."""
 
 
 class Instrument:
     """An observer of the scheduler."""
 
-    def attached(self, core: "Core") -> None:
-        """This is the core that will be told of; what an observer reads of it, it reads between two events."""
+    def attached(self, observed: Observed) -> None:
+        """The core that will be told of is complete; this is what may be read of it."""
 
-    def attempting(self, queued: "QueuedPod") -> None:
+    def attempting(self, queued: QueuedPod) -> None:
         """A scheduling cycle begins."""
 
-    def decided(self, decision: "Decision", seconds: float) -> None:
+    def decided(self, decision: Decision, seconds: float) -> None:
         """An attempt has ended with a node, a rejection or an error; it took so long."""
 
     def group_decided(self, profile: str, result: str, seconds: float, algorithm_seconds: float) -> None:
@@ -39,25 +51,25 @@ class Instrument:
     def hinted(self, plugin: str, event: str, hint: str, seconds: float) -> None:
         """A plugin was asked whether an event helps a pod: `Queue`, `QueueSkip`, or `Error` where its hint broke."""
 
-    def hint_broke(self, pod: "PodInfo", plugin: str, event: str, error: Exception) -> None:
+    def hint_broke(self, pod: PodInfo, plugin: str, event: str, error: Exception) -> None:
         """A queueing hint's bug; it counts as Queue."""
 
     def queue_incoming(self, queue: str, event: str) -> None:
         """A pod has entered a queue because of an event."""
 
-    def waits_on_permit(self, pod: "PodInfo") -> None:
+    def waits_on_permit(self, pod: PodInfo) -> None:
         """Permit holds a pod; its binding cycle waits."""
 
     def waited_on_permit(self, result: str, seconds: float) -> None:
         """A pod's wait for Permit is over."""
 
-    def binding(self, pod: "PodInfo") -> None:
+    def binding(self, pod: PodInfo) -> None:
         """A pod has passed Permit: PreBind and Bind begin."""
 
-    def bound(self, queued: "QueuedPod", node_name: str, now: float) -> None:
+    def bound(self, queued: QueuedPod, node_name: str, now: float) -> None:
         """A pod was bound."""
 
-    def binding_failed(self, pod: "PodInfo", reason: str, *, is_rejection: bool = False) -> None:
+    def binding_failed(self, pod: PodInfo, reason: str, *, is_rejection: bool = False) -> None:
         """A pod was chosen a node but not bound, because of an error or since a plugin rejected it after all."""
 
     def making_room(self, victims: int) -> None:
@@ -72,14 +84,14 @@ class Instrument:
     def claim_created(self, *, has_failed: bool) -> None:
         """A ResourceClaim for a pod's extended resources was created, or was to be."""
 
-    def extender_failed(self, pod: "PodInfo", asked: "Asked") -> None:
+    def extender_failed(self, pod: PodInfo, asked: Asked) -> None:
         """A call to an extender about a pod has failed."""
 
-    def swept(self, expired: "Expired") -> None:
+    def swept(self, expired: Expired) -> None:
         """Assumed pods have been looked through; mostly there was nothing to do."""
 
     def event_handled(self, event: str, seconds: float) -> None:
         """An event from the cluster has been taken in."""
 
-    def broke(self, pod: "PodInfo", error: Exception) -> None:
+    def broke(self, pod: PodInfo, error: Exception) -> None:
         """A bug has ended an attempt; the pod is tried again after a backoff."""

@@ -1,0 +1,186 @@
+"""A core, made of its parts in the order in which they depend on one another. Read `build_core` from top to bottom.
+
+Called by whoever drives a core: the live scheduler, the extender's server, `berth bench`, recorded cases, the harness
+of the tests. What differs between them is an argument here; nobody changes a core's parts afterwards.
+"""
+
+import random
+from collections.abc import Callable
+from functools import partial
+
+import msgspec
+
+from berth.api.pod_resources import Counting
+from berth.config.types import ExtensionPoint, SchedulerConfiguration
+from berth.core import Core, CoreParts
+from berth.cycle.binding import BindingCycles
+from berth.cycle.decision import Trace
+from berth.cycle.dispatcher import Dispatcher
+from berth.cycle.evicting import Evictor
+from berth.cycle.failing import Failing, MissingNodes
+from berth.cycle.groups.group_cycle import GroupCycle
+from berth.cycle.groups.outcome import OutcomeTools
+from berth.cycle.groups.trial import TrialTools
+from berth.cycle.instrument import Instrument, Observed
+from berth.cycle.reporting import Reporter
+from berth.cycle.schedule import DrawLots, Search, TieBreaker
+from berth.engine.build import build_profiles
+from berth.engine.memo import Memos
+from berth.engine.profile import Profile
+from berth.extender.http_extender import Whole, as_known, build_extenders
+from berth.framework.handle import Handle
+from berth.framework.registry import Registry
+from berth.framework.status import Status
+from berth.framework.waiting_pods import WaitingPods
+from berth.generation import Generation, generation_of
+from berth.intake import Inbox, Intake
+from berth.queue.move_requests import MoveRequestQueue
+from berth.queue.policy import QueuePolicy
+from berth.queue.queue import SchedulingQueue
+from berth.queue.sorting import sort_key_of
+from berth.queue.waking import WakeTable
+from berth.state.cache import Cache
+from berth.state.nominator import Nominator
+from berth.state.objects import ObjectStore
+from berth.state.pod_info import PodInfo
+from berth.state.table import NodeTable
+from berth.timing import TimedProfile, TimedWakeTable
+
+Stopwatch = Callable[[], float]
+
+TRACED_PODS = 256
+"""How many recent pods' decisions are kept for explaining."""
+
+
+def no_stopwatch() -> float:
+    """The stopwatch of a core whose durations nobody wants to know."""
+    return 0.0
+
+
+def build_core(
+    config: SchedulerConfiguration,
+    registry: Registry,
+    *,
+    rng: random.Random,
+    memos: bool = True,
+    instrument: Instrument | None = None,
+    stopwatch: Stopwatch | None = None,
+    whole: Whole = as_known,
+    generation: Generation | None = None,
+    unschedulable_age_s: float | None = None,
+    break_ties: Callable[[NodeTable], TieBreaker] | None = None,
+    score_single_node: bool = False,
+) -> Core:
+    """Return a core that is ready for its first event. Raises `ConfigError`, `RegistryError`.
+
+    `rng` is what lots are drawn from. An instrument that comes with a stopwatch is told how long plugins take; without
+    a stopwatch all its durations are 0. `whole` gives pods and nodes as JSON for extenders, where somebody keeps more
+    of them than the structs. The generation is the configuration's own unless another is given, and so is the age in
+    seconds at which an unschedulable pod is tried again whatever happened. `break_ties` chooses among the best nodes
+    of a table where that is not left to chance; `score_single_node` has a node scored even where it is the only one.
+    """
+    rules = generation or generation_of(config)
+    plugins = rules.registry(registry)
+    enabled = config.feature_gates.enabled
+    schedules_groups = enabled("GenericWorkload")
+    observer, elapsed = instrument or Instrument(), stopwatch or no_stopwatch
+
+    # The state of the cluster, and what everybody may ask of the core.
+    dispatcher = Dispatcher()
+    cache = Cache(rules.assumed_ttl_s, sweep_period_s=rules.assumed_sweep_period_s)
+    objects, nominator, waiting = ObjectStore(), Nominator(), WaitingPods()
+    kept = Memos(cache, objects, enabled=memos)
+
+    # Plugins, and the queue that asks them. Plugins may move a pod to the active queue, so each needs the other: the
+    # one circle there is. It is closed by a function that is not called before plugins are at work.
+    def activate(uid: str) -> None:
+        queue.activate(uid, dispatcher.now())
+
+    handle = Handle(
+        cache=cache,
+        objects=objects,
+        nominator=nominator,
+        waiting=waiting,
+        features=config.feature_gates,
+        now=dispatcher.now,
+        activate=activate,
+        reservation_changed=kept.note_reservation,
+        rng=rng,
+        tell=dispatcher.tell,
+    )
+    make_profile: Callable[..., Profile] = Profile
+    if instrument is not None and stopwatch is not None:
+        make_profile = partial(TimedProfile, instrument=instrument, stopwatch=stopwatch)
+    extenders = build_extenders(config.extenders, whole)
+    profiles = build_profiles(config, plugins, handle, kept, extenders, make_profile=make_profile)
+    policy = rules.queue
+    if unschedulable_age_s is not None:
+        policy = msgspec.structs.replace(policy, unschedulable_age_s=unschedulable_age_s)
+    queue = build_queue(profiles, nominator, policy, observer, stopwatch if instrument is not None else None)
+
+    # What an event means, and how one pod finds a node.
+    counting = Counting(enabled("PodLevelResources"), enabled("InPlacePodLevelResourcesVerticalScaling"))
+    groups = handle.pod_groups if schedules_groups else None
+    intake = Intake(cache, objects, queue, frozenset(profiles), counting, groups)
+    inbox = Inbox(intake, nominator, waiting, dispatcher, observer, elapsed)
+    tie_breaker = DrawLots(rng) if break_ties is None else break_ties(cache.table)
+    search = Search(cache.table, tie_breaker, score_single_node=score_single_node, policy=rules.cycle)
+
+    # What becomes of an attempt: told, queued again, given room, bound.
+    trace = Trace(TRACED_PODS)
+    reporter = Reporter(trace, cache.table, dispatcher, observer)
+    missing = MissingNodes(cache.table, dispatcher, inbox.node_is_gone) if rules.forgets_missing_nodes else None
+    failing = Failing(queue, nominator, dispatcher, latest=intake.latest, missing_nodes=missing)
+    evictor = Evictor(handle, queue, dispatcher, observer)
+    binding = BindingCycles(
+        cache,
+        queue,
+        waiting,
+        failing,
+        dispatcher,
+        reporter,
+        wording=rules.permit,
+        tells_expectation=enabled("NominatedNodeNameForExpectation"),
+    )
+    group_cycle = None
+    if schedules_groups:
+        tools = TrialTools(cache, nominator, search, reporter, elapsed)
+        outcome_tools = OutcomeTools(handle, dispatcher, reporter, failing, binding, evictor)
+        group_cycle = GroupCycle(profiles, queue, tools, outcome_tools, is_wanted=intake.is_wanted)
+
+    observer.attached(Observed(rules.name, cache.table, profiles, trace))
+    return Core(
+        CoreParts(
+            rules, dispatcher, cache, objects, nominator, waiting, kept, handle.evictions, profiles, queue, intake,
+            inbox, search, reporter, failing, evictor, binding, group_cycle, elapsed,
+        )
+    )  # fmt: skip
+
+
+def build_queue(
+    profiles: dict[str, Profile],
+    nominator: Nominator,
+    policy: QueuePolicy,
+    observer: Instrument,
+    stopwatch: Stopwatch | None,
+) -> SchedulingQueue:
+    """Return the queue of these profiles, of the kind that the policy asks for; with a stopwatch its hints are timed.
+
+    All profiles have the same QueueSort plugin, which the configuration's validation sees to.
+    """
+
+    def pre_enqueue(pod: PodInfo) -> Status | None:
+        return profiles[pod.spec.scheduler_name].run_pre_enqueue(pod)
+
+    tables = {name: WakeTable.of(profile) for name, profile in profiles.items()}
+    if stopwatch is not None:
+        tables = {name: TimedWakeTable(table, observer, stopwatch) for name, table in tables.items()}
+    kind = SchedulingQueue if policy.hints else MoveRequestQueue
+    return kind(
+        sort_key=sort_key_of(next(iter(profiles.values())).at(ExtensionPoint.QUEUE_SORT)[0]),
+        pre_enqueue=pre_enqueue,
+        tables=tables,
+        nominator=nominator,
+        policy=policy,
+        on_incoming=observer.queue_incoming,
+    )

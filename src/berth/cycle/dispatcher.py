@@ -1,0 +1,114 @@
+"""What the parts of the core need of it: the time, a way to have effects carried out, and generators run for them.
+
+Made before everything else and handed to whoever needs it, so that no part has to know the core. Whatever must wait for
+the outside (PostFilter, PreBind, Bind, an eviction) is a generator: it yields what it asks for and is resumed with the
+answer. The dispatcher runs each of them until it yields, and keeps it parked until its answer or its time has come.
+
+Of the generators at most one is the scheduling cycle, which `open` starts. While it is parked the cluster's state must
+not change under it: `is_open` says so, and `berth.intake.Inbox` holds events back until it has ended. All others run
+beside it and touch only what is theirs (a binding: its own assumed pod).
+"""
+
+from collections.abc import Generator
+from typing import Any
+
+from berth.framework.effects import Answer, Effect, Request, WaitUntil
+
+Steps = Generator[Any, Any, Any]
+
+
+class Dispatcher:
+    """The core's clock, its outgoing effects, and its parked generators."""
+
+    __slots__ = ("_effects", "_now", "_open", "_parked", "_tickets", "_waits")
+
+    def __init__(self) -> None:
+        self._now = 0.0
+        self._effects: list[Effect] = []
+        self._open: Steps | None = None
+        self._parked: dict[int, Steps] = {}
+        """Who waits for an answer, by the ticket of the request."""
+        self._waits: list[tuple[WaitUntil, Steps]] = []
+        self._tickets = 0
+
+    def __len__(self) -> int:
+        """How many generators are parked."""
+        return len(self._parked) + len(self._waits)
+
+    @property
+    def is_open(self) -> bool:
+        """Say whether a scheduling cycle has begun and not ended."""
+        return self._open is not None
+
+    def now(self) -> float:
+        """Return the time of the event or step under way, in seconds; never the wall clock."""
+        return self._now
+
+    def set_time(self, now: float) -> None:
+        """Note the time; only the core does, when it is called."""
+        self._now = now
+
+    def tell(self, effect: Effect) -> None:
+        """Have an effect carried out; nobody waits for it."""
+        self._effects.append(effect)
+
+    def take_effects(self) -> list[Effect]:
+        """Hand over what is to be carried out, in the order it was told."""
+        effects, self._effects = self._effects, []
+        return effects
+
+    def start(self, steps: Steps) -> None:
+        """Run a generator beside the scheduling cycles, at once until it first has to wait."""
+        self._advance(steps, None)
+
+    def open(self, cycle: Steps) -> None:
+        """Run the scheduling cycle until it ends or has to wait."""
+        assert self._open is None, "at most one scheduling cycle is open"
+        self._open = cycle
+        self._advance(cycle, None)
+
+    def resume(self, answer: Answer) -> None:
+        """Give an answer to whoever asked; one that nobody waits for is dropped."""
+        steps = self._parked.pop(answer.ticket, None)
+        if steps is not None:
+            self._advance(steps, answer)
+
+    def resume_ready(self) -> bool:
+        """Resume everybody whose condition holds or whose deadline has come; say whether there was anybody."""
+        ready = [entry for entry in self._waits if entry[0].deadline <= self._now or _holds(entry[0])]
+        for wait, steps in ready:
+            self._waits.remove((wait, steps))
+            self._advance(steps, _holds(wait))
+        return bool(ready)
+
+    def next_deadline(self) -> float | None:
+        """Return when the first wait ends even if nothing happens, or None."""
+        return min((wait.deadline for wait, _ in self._waits), default=None)
+
+    def _advance(self, steps: Steps, value: Any) -> None:
+        try:
+            effect = steps.send(value)
+        except StopIteration:
+            self._ended(steps)
+            return
+        except Exception:
+            self._ended(steps)  # otherwise no cycle would ever start again
+            raise
+        if isinstance(effect, WaitUntil):
+            self._waits.append((effect, steps))
+            return
+        self._tickets += 1
+        self._parked[self._tickets] = steps
+        self._effects.append(Request(self._tickets, effect))
+
+    def _ended(self, steps: Steps) -> None:
+        if steps is self._open:
+            self._open = None
+
+
+def _holds(wait: WaitUntil) -> bool:
+    """Say whether what is waited for has come; where that cannot be found out, only the deadline counts."""
+    try:
+        return wait.predicate()
+    except Exception:  # a plugin's bug must not stop everybody else
+        return False
