@@ -157,11 +157,11 @@ def _without_memos(core: Core, rng: random.Random, answer_call: AnswerCall) -> A
 
 def _compare(core: Core, expected: Attempt, victims: list[str]) -> None:
     decision = core.trace[expected.pod.key]
-    expected_victims = sorted(victim.key for victim in expected.victims if not victim.is_terminating)
+    expected_victims = sorted(victim.key for victim in expected.outcome.victims if not victim.is_terminating)
     if victims != expected_victims:
         raise CheckError(f"pod {expected.pod.key}: with memos {victims} must leave, without {expected_victims}")
-    feasible = expected.nodes.row_array() if expected.nodes is not None else np.array([], dtype=np.intp)
-    total = expected.scored.total(feasible) if expected.scored is not None else None
+    feasible = expected.found.nodes.row_array() if expected.found.nodes is not None else np.array([], dtype=np.intp)
+    total = expected.found.scored.total(feasible) if expected.found.scored is not None else None
     if not (_same(decision.feasible, feasible) and _same(decision.total, total)):
         raise CheckError(
             f"pod {expected.pod.key}: with memos {_shown(decision.feasible, decision.total)}, "

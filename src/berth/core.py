@@ -153,13 +153,14 @@ class Core:
             yield from schedule_pod(self.search, attempt)
             yield from self._evictor.make_room(attempt)
         except Exception as bug:  # one pod's bad luck must not stop the others
-            attempt.error, attempt.chosen_row = self._reporter.broke(pod, bug).message, None
+            attempt.outcome = attempt.outcome.failed(self._reporter.broke(pod, bug).message)
         self._reporter.record(attempt, queued, self._stopwatch() - attempt.started)
-        if attempt.chosen_row is None:
+        row = attempt.outcome.chosen_row
+        if row is None:
             self._failing.reject(queued, attempt)
             return
-        attempt.release_columns()
-        node_name = self.cache.table.names[attempt.chosen_row]
+        attempt.found.release_columns()  # it may wait long to be bound
+        node_name = self.cache.table.names[row]
         status, timeouts_s = self._binding.reserve(attempt, node_name)
         self.nominator.withdraw(pod.uid)
         if status is not None:

@@ -209,8 +209,7 @@ def impact(case: Mapping[str, Any], registry: Registry) -> CaseImpact:
 
 def _assume(side: _Side, node_name: str) -> None:
     """Have the pod stand on a node; what Reserve cannot take there it does without."""
-    attempt = Attempt(side.profile, side.pod)
-    attempt.state = side.state
+    attempt = Attempt(side.profile, side.pod, state=side.state)
     reserve_and_permit(side.core.cache, attempt, node_name)
 
 

@@ -67,9 +67,9 @@ def _place(core: Core, document: Mapping[str, Any], answer_call: AnswerCall) -> 
     try:
         _answered(schedule_pod(core.search, attempt), answer_call)
     except PluginBrokenError as bug:  # ends the attempt, as in the core
-        attempt.error, attempt.chosen_row = str(bug), None
-    if attempt.chosen_row is not None:
-        reserve_and_permit(core.cache, attempt, core.cache.table.names[attempt.chosen_row])
+        attempt.outcome = attempt.outcome.failed(str(bug))
+    if attempt.outcome.chosen_row is not None:
+        reserve_and_permit(core.cache, attempt, core.cache.table.names[attempt.outcome.chosen_row])
     return attempt
 
 
@@ -87,15 +87,15 @@ def _answered(steps: Iterator[Any], answer_call: AnswerCall) -> None:
 
 def _decision(attempt: Attempt, table: NodeTable) -> Json:
     shown: Json = {"pod": attempt.pod.key}
-    pre = attempt.pre_filtered
+    pre = attempt.found.pre_filtered
     if pre is not None and pre.status is not None:
         shown["preFilter"] = _status(pre.status)
     if pre is not None and pre.node_names is not None:
         shown["preFilterNodes"] = sorted(pre.node_names)
-    if attempt.verdicts is not None:
-        shown["filter"] = _filter(attempt.verdicts, table)
+    if attempt.found.verdicts is not None:
+        shown["filter"] = _filter(attempt.found.verdicts, table)
     shown |= _scores(attempt, table)
-    if attempt.fits:
+    if attempt.outcome.fits:
         narrowing = pre.narrowing_plugins if pre is not None else ()
         shown["unschedulablePlugins"] = sorted(narrowing)
     else:
@@ -118,21 +118,21 @@ def _filter(verdicts: Verdicts, table: NodeTable) -> Json:
 
 
 def _scores(attempt: Attempt, table: NodeTable) -> Json:
-    nodes, scored = attempt.nodes, attempt.scored
+    nodes, scored = attempt.found.nodes, attempt.found.scored
     if nodes is None:
         return {}
     rows = nodes.row_array()
     names = [table.names[row] for row in rows.tolist()]
     if scored is None:
         return {"feasible": sorted(names)}  # none, or a plugin could not score them
-    assert attempt.chosen_row is not None
+    assert attempt.outcome.chosen_row is not None
     return {
         "feasible": sorted(names),
         "scores": {
             s.plugin: dict(zip(names, _listed(s.weighted, len(names)), strict=True)) for s in scored.by_plugin(rows)
         },
         "total": dict(zip(names, scored.total(rows).tolist(), strict=True)),
-        "chosen": table.names[attempt.chosen_row],
+        "chosen": table.names[attempt.outcome.chosen_row],
     }
 
 
@@ -141,18 +141,18 @@ def _listed(weighted: NDArray[np.int64] | int, count: int) -> list[int]:
 
 
 def _failure(attempt: Attempt) -> Json:
-    diagnosis = attempt.diagnosis
-    failure: Json = {"message": attempt.message}
-    if attempt.error is not None or diagnosis is None:
+    diagnosis = attempt.outcome.diagnosis
+    failure: Json = {"message": attempt.outcome.message}
+    if attempt.outcome.error is not None or diagnosis is None:
         return failure
     failure["unschedulablePlugins"] = sorted(diagnosis.unschedulable_plugins)
-    status = attempt.post_filter_status
+    status = attempt.outcome.post_filter_status
     if status is not None:
         shown = _status(status)
         failure["postFilter"] = {"code": "Success", "reasons": []} if is_success(status) else shown
-    if attempt.victims:
-        victims = sorted(victim.key for victim in attempt.victims)
-        failure["preemption"] = [{"node": attempt.nominated_node_name, "victims": victims}]
+    if attempt.outcome.victims:
+        victims = sorted(victim.key for victim in attempt.outcome.victims)
+        failure["preemption"] = [{"node": attempt.outcome.nominated_node_name, "victims": victims}]
     return failure
 
 
@@ -163,15 +163,15 @@ def _status(status: Status, *, plugin: bool = True) -> Json:
 
 def _sampled_decision(attempt: Attempt, table: NodeTable) -> Json:
     shown: Json = {"pod": attempt.pod.key}
-    found, nodes = attempt.sampled, attempt.nodes
+    found, nodes = attempt.found.sampled, attempt.found.nodes
     if found is not None:
         shown["startIndex"], shown["nextStartIndex"] = found.start, found.next_start
         shown["feasibleInOrder"] = [table.names[row] for row in found.feasible.tolist()]
         shown["failed"] = sorted(table.names[row] for row in found.failed.tolist())
-    if attempt.chosen_row is not None:
-        shown["chosen"] = table.names[attempt.chosen_row]
-    if attempt.scored is not None and nodes is not None:
+    if attempt.outcome.chosen_row is not None:
+        shown["chosen"] = table.names[attempt.outcome.chosen_row]
+    if attempt.found.scored is not None and nodes is not None:
         rows = nodes.row_array()
         names = (table.names[row] for row in rows.tolist())
-        shown["total"] = dict(zip(names, attempt.scored.total(rows).tolist(), strict=True))
+        shown["total"] = dict(zip(names, attempt.found.scored.total(rows).tolist(), strict=True))
     return shown

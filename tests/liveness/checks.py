@@ -17,10 +17,10 @@ def feasible_nodes(core, pod):
     attempt = Attempt(core.profiles[pod.spec.scheduler_name], pod)
     search = Search(core.cache.table, lambda rows: int(rows[0]))
     with core.memos.switched(on=False):
-        find_nodes(search, attempt)
-    if attempt.error is not None or attempt.nodes is None:
+        failure = find_nodes(search, attempt)
+    if failure is not None:
         return []
-    return sorted(core.cache.table.names[row] for row in attempt.nodes.row_array().tolist())
+    return sorted(core.cache.table.names[row] for row in attempt.found.nodes.row_array().tolist())
 
 
 def waits_in_vain(core):
@@ -98,12 +98,12 @@ def is_quiet(core):
 def shown(core, attempt):
     """What was found of the nodes, by name, so that schedulers can be compared whose rows differ."""
     names = core.cache.table.names
-    rows = attempt.nodes.row_array() if attempt.nodes is not None else np.zeros(0, dtype=np.intp)
-    scores = attempt.scored.by_plugin(rows) if attempt.scored is not None else []
+    rows = attempt.found.nodes.row_array() if attempt.found.nodes is not None else np.zeros(0, dtype=np.intp)
+    scores = attempt.found.scored.by_plugin(rows) if attempt.found.scored is not None else []
     weighted = {s.plugin: np.broadcast_to(s.weighted, len(rows)).tolist() for s in scores}
     by_name = sorted(
         (names[row], {plugin: s[i] for plugin, s in weighted.items()}) for i, row in enumerate(rows.tolist())
     )
-    if attempt.diagnosis is not None:
-        attempt.diagnosis.post_filter_message = ""
-    return {"nodes": by_name, "message": attempt.message}
+    if attempt.outcome.diagnosis is not None:
+        attempt.outcome.diagnosis.post_filter_message = ""
+    return {"nodes": by_name, "message": attempt.outcome.message}

@@ -48,7 +48,7 @@ def test_filter_says_what_the_cycle_would():
         "tainted": "node(s) had untolerated taint(s)",
     }
     attempt = decide(found.core, pod.info(), memos=False)
-    assert [found.core.cache.table.names[row] for row in attempt.nodes.row_array().tolist()] == ["large"]
+    assert [found.core.cache.table.names[row] for row in attempt.found.nodes.row_array().tolist()] == ["large"]
 
 
 def test_nodes_come_back_in_the_form_they_came_in():

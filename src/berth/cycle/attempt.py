@@ -1,10 +1,12 @@
-"""Everything that one attempt to place a pod has found out.
+"""One attempt to place a pod: what is asked, what the search has found, and how it ended.
 
-Filled in by `schedule_pod`, read by the cycle, by `berth decide`, and by the trace that explains decisions.
+Run by `schedule_pod`, read by the cycle, by `berth decide`, and by the trace that explains decisions.
 """
 
 from collections.abc import Callable
 from typing import NamedTuple
+
+import msgspec
 
 from berth.cycle.sampling import Sampled
 from berth.engine.profile import PreFiltered, Profile
@@ -37,71 +39,52 @@ class LeftOut(NamedTuple):
     is_silent: bool = False
 
 
-class Attempt:
-    """One pod, one profile, and what came of it: a node, a diagnosis, or an error."""
+class SearchResult:
+    """What the search for a node has found so far; whatever is as long as there are nodes is let go of early.
 
-    __slots__ = (
-        "chosen_row",
-        "diagnosis",
-        "error",
-        "held_back",
-        "laps",
-        "left_out",
-        "nodes",
-        "nominated_node_name",
-        "pod",
-        "post_filter_status",
-        "pre_filtered",
-        "profile",
-        "sampled",
-        "scored",
-        "started",
-        "state",
-        "stopwatch",
-        "verdicts",
-        "victims",
-        "within",
-    )
+    Written by the steps of `berth.cycle.schedule.schedule_pod` alone, each part by the step that finds it.
+    """
 
-    def __init__(self, profile: Profile, pod: PodInfo, stopwatch: Callable[[], float] = _no_time) -> None:
-        self.profile = profile
-        self.pod = pod
-        self.stopwatch = stopwatch
-        self.started = stopwatch()
-        self.laps: list[tuple[str, float]] = []
-        """The steps that are done, and what the stopwatch showed then."""
-        self.state = CycleState()
+    __slots__ = ("left_out", "nodes", "pre_filtered", "sampled", "scored", "verdicts")
+
+    def __init__(self) -> None:
         self.pre_filtered: PreFiltered | None = None
         self.verdicts: Verdicts | None = None
+        """What the Filter plugins say; None where only the node that was promised to the pod was looked at."""
         self.sampled: Sampled | None = None
+        """Where not all nodes were looked at: which were."""
         self.nodes: FeasibleNodes | None = None
+        """The nodes that are left for scoring; None where PreFilter ended the search."""
         self.left_out: dict[int, LeftOut] = {}
         """The nodes that extenders ruled out, by row."""
         self.scored: Scored | None = None
-        self.chosen_row: int | None = None
-        self.diagnosis: Diagnosis | None = None
-        self.post_filter_status: Status | None = None
-        self.nominated_node_name: str | None = None
-        self.victims: tuple[PodInfo, ...] = ()
-        """The pods on the nominated node that have to go."""
-        self.within: Mask | None = None
-        """The rows of the placement that is tried for the pod's group, where only those were looked at."""
-        self.error: str | None = None
-        self.held_back = ""
-        """Why a pod that a node was found for does not go there: its group has too few that do."""
+        """None where nothing had to be scored."""
 
-    def lap(self, step: str) -> None:
-        """Note that a step is done."""
-        self.laps.append((step, self.stopwatch()))
+    def release_columns(self) -> None:
+        """Let go of everything that is as long as there are nodes."""
+        self.verdicts = self.sampled = self.nodes = self.scored = None
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """How an attempt ended: a node, or why there is none and what may be done about it."""
+
+    chosen_row: int | None = None
+    diagnosis: Diagnosis | None = None
+    """Why the pod fits no node."""
+    error: str | None = None
+    """What went wrong; then it is not known whether the pod fits anywhere."""
+    post_filter_status: Status | None = None
+    nominated_node_name: str | None = None
+    """The node on which PostFilter can make room; "" where an earlier nomination must go, None where it stays."""
+    victims: tuple[PodInfo, ...] = ()
+    """The pods on the nominated node that have to go."""
+    held_back: str = ""
+    """Why a pod that a node was found for does not go there: its group has too few that do."""
 
     @property
     def fits(self) -> bool:
         """Say whether a node was chosen."""
         return self.chosen_row is not None
-
-    def release_columns(self) -> None:
-        """Let go of everything that is as long as there are nodes: an attempt may wait long to be bound."""
-        self.verdicts = self.sampled = self.nodes = self.scored = None
 
     @property
     def message(self) -> str:
@@ -111,3 +94,47 @@ class Attempt:
         if self.held_back:
             return self.held_back
         return self.diagnosis.message() if self.diagnosis is not None else ""
+
+    def failed(self, message: str) -> "Outcome":
+        """Return the same outcome, but for an error that came after it: no node is chosen."""
+        return msgspec.structs.replace(self, error=message, chosen_row=None)
+
+
+UNDECIDED = Outcome()
+
+
+class Attempt:
+    """One pod tried once: what is asked, what the search has found, and the outcome.
+
+    What is asked (`profile`, `pod`, `within`, `started`) never changes. `found` grows while `schedule_pod` runs.
+    `outcome` is a value that is only ever replaced as a whole: first by `schedule_pod`, then by whoever finds that it
+    cannot be carried out (a plugin's bug, a refused eviction, a pod group that has too few places).
+    """
+
+    __slots__ = ("found", "laps", "outcome", "pod", "profile", "started", "state", "stopwatch", "within")
+
+    def __init__(
+        self,
+        profile: Profile,
+        pod: PodInfo,
+        stopwatch: Callable[[], float] = _no_time,
+        *,
+        within: Mask | None = None,
+        state: CycleState | None = None,
+    ) -> None:
+        """`within` are the only rows to look at, where a placement for the pod's group is tried."""
+        self.profile = profile
+        self.pod = pod
+        self.within = within
+        self.stopwatch = stopwatch
+        self.started = stopwatch()
+        self.laps: list[tuple[str, float]] = []
+        """The steps that are done, and what the stopwatch showed then."""
+        self.state = CycleState() if state is None else state
+        """What plugins keep from one point to the next."""
+        self.found = SearchResult()
+        self.outcome = UNDECIDED
+
+    def lap(self, step: str) -> None:
+        """Note that a step is done."""
+        self.laps.append((step, self.stopwatch()))

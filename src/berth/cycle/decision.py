@@ -32,21 +32,22 @@ class Decision:
         self.names = names
         """Names by row; empty where a row held no node."""
         self.node_count = node_count
-        self.chosen = names[attempt.chosen_row] if attempt.chosen_row is not None else None
-        self.outcome = "scheduled" if attempt.fits else ("error" if attempt.error else "unschedulable")
-        self.message = attempt.message
-        self.pre_filter = attempt.pre_filtered
-        self.post_filter = attempt.post_filter_status
-        self.verdicts: list[Verdict] = attempt.verdicts.by_plugin if attempt.verdicts is not None else []
-        self.overlay = attempt.verdicts.overlay if attempt.verdicts is not None else Overlay()
-        self._scored: Scored | None = attempt.scored
-        self._sampled = attempt.sampled
-        self._within = attempt.within
+        found, outcome = attempt.found, attempt.outcome
+        self.chosen = names[outcome.chosen_row] if outcome.chosen_row is not None else None
+        self.outcome = "scheduled" if outcome.fits else ("error" if outcome.error else "unschedulable")
+        self.message = outcome.message
+        self.pre_filter = found.pre_filtered
+        self.post_filter = outcome.post_filter_status
+        self.verdicts: list[Verdict] = found.verdicts.by_plugin if found.verdicts is not None else []
+        self.overlay = found.verdicts.overlay if found.verdicts is not None else Overlay()
+        self._scored: Scored | None = found.scored
+        self._sampled = found.sampled
+        self._within = attempt.within if self.pre_filter is not None and self.pre_filter.status is None else None
         self.asked: list[Asked] = attempt.state.asked
         """What extenders were asked and what came of it; grows until the pod is bound."""
-        self.left_out: dict[int, LeftOut] = attempt.left_out
+        self.left_out: dict[int, LeftOut] = found.left_out
         """The nodes that extenders ruled out, by row."""
-        self.was_promised = attempt.fits and attempt.verdicts is None
+        self.was_promised = outcome.fits and found.verdicts is None
         """Whether the pod fits the node it was nominated to, so that no other was looked at."""
 
     @lazy

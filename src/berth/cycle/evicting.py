@@ -9,7 +9,9 @@ for them instead.
 from collections.abc import Generator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from berth.cycle.attempt import Attempt
+import msgspec
+
+from berth.cycle.attempt import Attempt, Outcome
 from berth.cycle.dispatcher import Dispatcher
 from berth.cycle.instrument import Instrument
 from berth.framework.effects import Answer, EmitEvent, EvictPod, PatchPodStatus, PodRef
@@ -55,12 +57,13 @@ class Evictor:
 
     def make_room(self, attempt: Attempt) -> Generator[Any, Any, None]:
         """Evict the victims of an attempt, if it has any."""
-        if not attempt.victims:
+        outcome = attempt.outcome
+        if not outcome.victims:
             return
-        node_name = attempt.nominated_node_name or ""
-        refusal = yield from self.evict(_preemptor(attempt.pod), {node_name: attempt.victims})
+        node_name = outcome.nominated_node_name or ""
+        refusal = yield from self.evict(_preemptor(attempt.pod), {node_name: outcome.victims})
         if refusal:
-            _give_up(attempt, refusal)
+            attempt.outcome = _given_up(outcome, refusal)
 
     def evict(self, preemptor: Preemptor, victims_on: Mapping[str, Sequence[PodInfo]]) -> Generator[Any, Any, str]:
         """Evict these victims, given by node; return why one was refused where the cycle waits for the answers."""
@@ -121,9 +124,9 @@ def _preemptor(pod: PodInfo) -> Preemptor:
     return Preemptor(pod.uid, "pod", pod.uid, pod.priority, (pod.uid,), pod)
 
 
-def _give_up(attempt: Attempt, refusal: str) -> None:
-    """Nominate the pod nowhere: a victim stays."""
-    attempt.nominated_node_name = None
-    attempt.post_filter_status = error(f"preemption: {refusal}")
-    if attempt.diagnosis is not None:
-        attempt.diagnosis.post_filter_message = attempt.post_filter_status.message
+def _given_up(outcome: Outcome, refusal: str) -> Outcome:
+    """Return the outcome with the pod nominated nowhere, since a victim stays."""
+    status = error(f"preemption: {refusal}")
+    if outcome.diagnosis is not None:
+        outcome.diagnosis.post_filter_message = status.message
+    return msgspec.structs.replace(outcome, nominated_node_name=None, post_filter_status=status)

@@ -5,15 +5,16 @@ once. An extender that fails ends the attempt, unless it is ignorable or only pr
 (`berth.plugins.preemption.extending`). Source of the rules: pkg/scheduler/schedule_one.go.
 """
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from berth.api.node import Node
 from berth.cycle.attempt import Attempt, LeftOut
-from berth.engine.scores import PluginScores
+from berth.engine.scores import PluginScores, Scored
+from berth.framework.diagnosis import Diagnosis
 from berth.framework.effects import Answer, ApiCall
 from berth.framework.extenders import (
     EXTENDER_NAME,
@@ -30,18 +31,24 @@ from berth.framework.interface import MAX_NODE_SCORE, FeasibleNodes, RowArray
 from berth.framework.status import Status, error, unresolvable, unschedulable
 from berth.state.table import NodeTable
 
-Steps = Generator[Any, Any, None]
-
 LARGEST_SCORE = 2**53
 """More than any score that means something; the sum of a few is still an int64, where Go's would wrap round."""
 NO_REASON = "left out without a reason"
 
 
-def filter_by_extenders(attempt: Attempt) -> Steps:
-    """Let extenders narrow `attempt.nodes`, and keep in `attempt.left_out` what they say of the others."""
-    nodes = attempt.nodes
-    assert nodes is not None, "extenders come after Filter"
+class Narrowed(NamedTuple):
+    """What extenders left of the feasible nodes, what they say of the others by row, and what went wrong, if it did."""
+
+    nodes: FeasibleNodes
+    left_out: dict[int, LeftOut]
+    problem: str | None
+
+
+def filter_by_extenders(attempt: Attempt, nodes: FeasibleNodes) -> Generator[Any, Any, Narrowed]:
+    """Let extenders narrow the feasible nodes."""
     table = nodes.table
+    left_out: dict[int, LeftOut] = {}
+    problem: str | None = None
     rows = left = nodes.row_array()
     for extender in interested(attempt.profile.extenders, "filter", attempt.pod):
         if not len(left):
@@ -53,35 +60,36 @@ def filter_by_extenders(attempt: Attempt) -> Steps:
             _note(attempt, extender, "filter", found.problem, is_ignored=extender.is_ignorable)
             if extender.is_ignorable:
                 continue
-            attempt.error = found.problem
+            problem = found.problem
             break
-        left = _narrowed(attempt, extender, found.result, table, left)
+        left = _narrowed(left_out, extender, found.result, table, left)
         _note(attempt, extender, "filter", note_text=f"{len(left)} of {len(given)} nodes left")
     for row in left.tolist():  # an extender may have named it failed, and kept it all the same
-        attempt.left_out.pop(row, None)
+        left_out.pop(row, None)
     if len(left) < len(rows):
         mask = np.zeros_like(nodes.mask)
         mask[left] = True
-        attempt.nodes = FeasibleNodes(table, mask)
+        nodes = FeasibleNodes(table, mask)
+    return Narrowed(nodes, left_out, problem)
 
 
-def _narrowed(attempt: Attempt, extender: Extender, found: Filtered, table: NodeTable, given: RowArray) -> RowArray:
-    """Return the rows that are left; keep why others are not."""
+def _narrowed(
+    left_out: dict[int, LeftOut], extender: Extender, found: Filtered, table: NodeTable, given: RowArray
+) -> RowArray:
+    """Return the rows that are left; note in `left_out` why others are not."""
     for name, message in {**found.failed, **found.unresolvable}.items():
         row = table.row_of.get(name)
         if row is not None:
             made = unresolvable if name in found.unresolvable else unschedulable
-            attempt.left_out[row] = LeftOut(extender.name, made(message))
+            left_out[row] = LeftOut(extender.name, made(message))
     kept = np.array(sorted({table.row_of[name] for name in found.kept}), dtype=np.intp)
     for row in np.setdiff1d(given, kept).tolist():
-        attempt.left_out.setdefault(row, LeftOut(extender.name, unresolvable(NO_REASON), is_silent=True))
+        left_out.setdefault(row, LeftOut(extender.name, unresolvable(NO_REASON), is_silent=True))
     return kept
 
 
-def diagnose_extenders(attempt: Attempt) -> None:
+def diagnose_extenders(diagnosis: Diagnosis, left_out: Mapping[int, LeftOut]) -> None:
     """Add to the diagnosis what extenders said; it counts more than what plugins said of the same nodes."""
-    diagnosis, left_out = attempt.diagnosis, attempt.left_out
-    assert diagnosis is not None, "extenders add to what the search found"
     if not left_out:
         return
     told = {row: said.status for row, said in left_out.items() if not said.is_silent}
@@ -94,10 +102,8 @@ def diagnose_extenders(attempt: Attempt) -> None:
     diagnosis.unschedulable_plugins.add(EXTENDER_NAME)
 
 
-def score_by_extenders(attempt: Attempt) -> Steps:
-    """Add what prioritizers say to the scores: their score, times their weight, times ten."""
-    nodes, scored = attempt.nodes, attempt.scored
-    assert nodes is not None and scored is not None, "extenders add to the plugins' scores"
+def score_by_extenders(attempt: Attempt, nodes: FeasibleNodes, scored: Scored) -> Generator[Any, Any, Scored]:
+    """Return the scores with what prioritizers say: their score, times their weight, times ten."""
     asked = interested(attempt.profile.extenders, "prioritize", attempt.pod)
     given = _nodes(nodes)
     answers = yield from consult_all([(one.prioritize_call(attempt.pod, given), one.read_prioritize) for one in asked])
@@ -106,7 +112,7 @@ def score_by_extenders(attempt: Attempt) -> Steps:
         _note(attempt, extender, "prioritize", found.problem, is_ignored=True)
         if not found.problem:
             more.append(_weighted(extender, found.result, nodes))
-    attempt.scored = scored.with_more(more)
+    return scored.with_more(more)
 
 
 def _weighted(extender: Extender, said: Sequence[tuple[str, int]], nodes: FeasibleNodes) -> PluginScores:

@@ -50,13 +50,13 @@ class Failing:
 
     def reject(self, queued: QueuedPod, attempt: Attempt) -> None:
         """No node was found."""
-        diagnosis = attempt.diagnosis
-        if attempt.error is not None or diagnosis is None:
+        outcome, diagnosis = attempt.outcome, attempt.outcome.diagnosis
+        if outcome.error is not None or diagnosis is None:
             no_nodes = diagnosis is not None and not diagnosis.node_count
-            self.fail(queued, UNSCHEDULABLE if no_nodes else SCHEDULER_ERROR, attempt.message, nomination="")
+            self.fail(queued, UNSCHEDULABLE if no_nodes else SCHEDULER_ERROR, outcome.message, nomination="")
             return
         plugins = (diagnosis.unschedulable_plugins, diagnosis.pending_plugins)
-        self.fail(queued, UNSCHEDULABLE, attempt.message, *plugins, nomination=attempt.nominated_node_name)
+        self.fail(queued, UNSCHEDULABLE, outcome.message, *plugins, nomination=outcome.nominated_node_name)
 
     def fail(
         self,

@@ -18,20 +18,21 @@ from berth.cycle.attempt import (
     PRIORITIZING_DONE,
     SNAPSHOT_DONE,
     Attempt,
+    Outcome,
 )
 from berth.cycle.extending import diagnose_extenders, filter_by_extenders, score_by_extenders
 from berth.cycle.sampling import Sampled, feasible_nodes_to_find, sample
-from berth.engine.profile import searched_rows
+from berth.engine.profile import PreFiltered, searched_rows
+from berth.engine.scores import Scored
 from berth.engine.sums import BestRows
-from berth.engine.verdicts import Mask
+from berth.engine.verdicts import Mask, Verdicts
 from berth.framework.blame import PluginBrokenError
 from berth.framework.cycle_policy import CyclePolicy
 from berth.framework.diagnosis import Diagnosis
 from berth.framework.interface import FeasibleNodes
-from berth.framework.status import Code, Status, is_success, unresolvable
+from berth.framework.status import Code, Status, error, is_success, unresolvable
+from berth.state.pod_info import PodInfo
 from berth.state.table import NodeTable
-
-Steps = Generator[Any, Any, None]
 
 NO_NODES = "no nodes available to schedule pods"
 
@@ -56,7 +57,7 @@ class DrawLots:
 class Search:
     """Where partial searches start, and how ties are broken: all that one decision leaves to the next."""
 
-    __slots__ = ("break_tie", "policy", "score_single_node", "start_index", "table", "within")
+    __slots__ = ("break_tie", "policy", "score_single_node", "start_index", "table")
 
     def __init__(
         self,
@@ -71,115 +72,102 @@ class Search:
         self.score_single_node = score_single_node
         self.policy = policy or CyclePolicy()
         self.start_index = 0
-        self.within: Mask | None = None
-        """The only rows to look at, where a placement for a whole group is tried."""
-
-    @property
-    def node_count(self) -> int:
-        """How many nodes there are to choose from."""
-        return len(self.table) if self.within is None else int(np.count_nonzero(self.within))
-
-    def narrowed(self, rows: Mask) -> Mask:
-        """Return those of the rows that are to be looked at."""
-        return rows if self.within is None else rows & self.within
 
 
-def schedule_pod(search: Search, attempt: Attempt) -> Steps:
-    """Fill in `attempt`: the chosen row, or why there is none."""
+def schedule_pod(search: Search, attempt: Attempt) -> Generator[Any, Any, None]:
+    """Find a node for the attempt's pod: leave in `attempt.outcome` the chosen row, or why there is none."""
     attempt.lap(BASIC_CHECKS_DONE)  # the core's: is the pod still there, still unbound, still ours?
     attempt.lap(SNAPSHOT_DONE)  # nothing is written while a cycle is open, so there is nothing to copy
     if not len(search.table):
-        attempt.diagnosis = Diagnosis(0, search.table.names.__getitem__)
-        attempt.error = NO_NODES
+        attempt.outcome = Outcome(diagnosis=Diagnosis(0, search.table.names.__getitem__), error=NO_NODES)
         return
-    find_nodes(search, attempt)
-    if attempt.profile.extenders:
-        yield from ask_filters(search, attempt)
-    if attempt.error is not None:
+    failure = find_nodes(search, attempt)
+    if failure is None and attempt.profile.extenders:
+        failure = yield from ask_filters(search, attempt)
+    if failure is not None:
+        attempt.outcome = failure
+        if failure.error is None:
+            attempt.outcome = yield from run_post_filter(attempt, failure, tells=search.policy.tells_post_filter)
         return
-    if attempt.nodes is None or not attempt.nodes.count:
-        yield from run_post_filter(attempt, tells=search.policy.tells_post_filter)
+    nodes = attempt.found.nodes
+    assert nodes is not None, "a search that did not fail has found nodes"
+    scored = score_nodes(search, attempt, nodes)
+    if isinstance(scored, Status):
+        attempt.outcome = Outcome(error=scored.message)
         return
-    score_nodes(search, attempt)
-    if attempt.profile.extenders and attempt.scored is not None and attempt.nodes.count > 1:
-        yield from score_by_extenders(attempt)
-    if attempt.error is None:
-        attempt.chosen_row = select_node(search, attempt)
+    attempt.found.scored = scored
+    if scored is not None and attempt.profile.extenders and nodes.count > 1:
+        attempt.found.scored = scored = yield from score_by_extenders(attempt, nodes, scored)
+    attempt.outcome = Outcome(chosen_row=select_node(search, attempt, nodes, scored))
 
 
-def find_nodes(search: Search, attempt: Attempt) -> None:
-    """PreFilter and Filter: leave the feasible nodes, or a diagnosis where there are none."""
-    table, profile, pod = search.table, attempt.profile, attempt.pod
-    attempt.pre_filtered = pre = profile.run_pre_filter(attempt.state, pod)
+def find_nodes(search: Search, attempt: Attempt) -> Outcome | None:
+    """PreFilter and Filter: leave the feasible nodes in `attempt.found`; return why there are none, or an error."""
+    profile, pod, found = attempt.profile, attempt.pod, attempt.found
+    found.pre_filtered = pre = profile.run_pre_filter(attempt.state, pod)
     attempt.lap(PRE_FILTER_DONE)
     if pre.status is not None:
         if not pre.status.code.is_rejection:
-            attempt.error = f'running PreFilter plugin "{pre.status.plugin}": {pre.status.message}'
-            return
-        attempt.diagnosis = _pre_filter_diagnosis(search, pre.status)
-        return
-    attempt.within = search.within
-    searched = search.narrowed(searched_rows(table, pre.node_names))
-    promised = search.policy.nominated_node_first and _fits_where_promised(search, attempt, searched)
-    if not promised:
-        _look_everywhere(search, attempt, searched)
+            return Outcome(error=f'running PreFilter plugin "{pre.status.plugin}": {pre.status.message}')
+        return Outcome(diagnosis=_pre_filter_diagnosis(search, attempt, pre.status))
+    searched = _searched(search, attempt, pre)
+    if search.policy.nominated_node_first and _fits_where_promised(search, attempt, searched):
+        return None
+    return _look_everywhere(search, attempt, pre, searched)
 
 
-def ask_filters(search: Search, attempt: Attempt) -> Steps:
+def ask_filters(search: Search, attempt: Attempt) -> Generator[Any, Any, Outcome | None]:
     """Have extenders narrow what was found; where they refuse the promised node, or fail, all nodes are looked at."""
-    if attempt.error is not None or attempt.nodes is None or not attempt.nodes.count:
-        return
-    yield from filter_by_extenders(attempt)
-    if attempt.verdicts is None and (attempt.error is not None or not attempt.nodes.count):
-        attempt.error, attempt.left_out = None, {}
-        assert attempt.pre_filtered is not None
-        searched = searched_rows(search.table, attempt.pre_filtered.node_names)
-        _look_everywhere(search, attempt, search.narrowed(searched))
-        yield from filter_by_extenders(attempt)
-    if attempt.error is None and attempt.diagnosis is None and not attempt.nodes.count:
-        _diagnose(search, attempt)
+    found, pre = attempt.found, attempt.found.pre_filtered
+    assert found.nodes is not None and pre is not None, "extenders come after Filter"
+    found.nodes, found.left_out, problem = yield from filter_by_extenders(attempt, found.nodes)
+    if found.verdicts is None and (problem is not None or not found.nodes.count):
+        found.left_out = {}
+        failure = _look_everywhere(search, attempt, pre, _searched(search, attempt, pre))
+        if failure is not None:
+            return failure
+        found.nodes, found.left_out, problem = yield from filter_by_extenders(attempt, found.nodes)
+    if problem is not None:
+        return Outcome(error=problem)
+    return None if found.nodes.count else _diagnose(search, attempt, pre)
 
 
-def score_nodes(search: Search, attempt: Attempt) -> None:
-    """PreScore and Score; a single feasible node needs no score unless somebody wants to see it."""
+def score_nodes(search: Search, attempt: Attempt, nodes: FeasibleNodes) -> Scored | Status | None:
+    """PreScore and Score. Return an error, or None where a single feasible node needs no score."""
     attempt.lap(PREDICATES_DONE)
-    nodes = attempt.nodes
-    if nodes is None or (nodes.count == 1 and not search.score_single_node):
-        return
+    if nodes.count == 1 and not search.score_single_node:
+        return None
     profile, state, pod = attempt.profile, attempt.state, attempt.pod
     status = profile.run_pre_score(state, pod, nodes)
     attempt.lap(PRE_SCORE_DONE)
     if status is not None:
-        attempt.error = f'running PreScore plugin "{status.plugin}": {status.message}'
-        return
-    verdicts = attempt.verdicts
+        return error(f'running PreScore plugin "{status.plugin}": {status.message}')
+    verdicts = attempt.found.verdicts
+    # The kept sums are over the rows that pass all filters: of use only where nobody has narrowed these since.
     as_it_stands = verdicts is not None and verdicts.feasible() is nodes.mask and verdicts.sum_key is not None
-    scored = profile.run_score(state, pod, nodes, verdicts.sum_key if verdicts and as_it_stands else None)
-    if isinstance(scored, Status):
-        attempt.error = scored.message
-    else:
-        attempt.scored = scored
+    return profile.run_score(state, pod, nodes, verdicts.sum_key if verdicts and as_it_stands else None)
 
 
-def select_node(search: Search, attempt: Attempt) -> int:
+def select_node(search: Search, attempt: Attempt, nodes: FeasibleNodes, scored: Scored | None) -> int:
     """Return the row with the highest total; among equals the tie breaker chooses."""
-    nodes, scored = attempt.nodes, attempt.scored
-    assert nodes is not None and nodes.count, "select_node is called with feasible nodes only"
     if scored is None:
         return int(nodes.row_array()[0])
     attempt.lap(PRIORITIZING_DONE)
     return search.break_tie(scored.best_rows())
 
 
-def run_post_filter(attempt: Attempt, *, tells: bool = True) -> Steps:
+def run_post_filter(attempt: Attempt, failure: Outcome, *, tells: bool = True) -> Generator[Any, Any, Outcome]:
     """Let PostFilter plugins try to make room; the first success ends it, refusals add up, and are told if `tells`."""
     attempt.lap(PREDICATES_DONE)
-    diagnosis = attempt.diagnosis
+    diagnosis = failure.diagnosis
     assert diagnosis is not None, "PostFilter runs after a search that found nothing"
     if attempt.state.skip_post_filter:
-        return
+        return failure
     reasons: list[str] = []
     refused_by = ""
+    node_name: str | None = None
+    victims: tuple[PodInfo, ...] = ()
+    told: Status | None = None
     for plugin in attempt.profile.at(Point.POST_FILTER):
         try:
             answer = plugin.post_filter(attempt.state, attempt.pod, diagnosis)
@@ -187,25 +175,39 @@ def run_post_filter(attempt: Attempt, *, tells: bool = True) -> Steps:
         except Exception as bug:
             raise PluginBrokenError("PostFilter", plugin.name, bug) from bug
         if result is not None:
-            attempt.nominated_node_name, attempt.victims = result.nominated_node_name, result.victims
+            node_name, victims = result.nominated_node_name, result.victims
         if is_success(status):
-            attempt.post_filter_status = Status(Code.SUCCESS)
-            return
+            return Outcome(
+                diagnosis=diagnosis,
+                post_filter_status=Status(Code.SUCCESS),
+                nominated_node_name=node_name,
+                victims=victims,
+            )
         if status.code is not Code.UNSCHEDULABLE:
-            attempt.post_filter_status = status.by(plugin.name)
+            told = status.by(plugin.name)
             break
         reasons += status.reasons
         refused_by = refused_by or plugin.name
     else:
-        if not refused_by:
-            return
-        attempt.post_filter_status = Status(Code.UNSCHEDULABLE, tuple(reasons), refused_by)
-    if tells:
-        diagnosis.post_filter_message = attempt.post_filter_status.message
+        told = Status(Code.UNSCHEDULABLE, tuple(reasons), refused_by) if refused_by else None
+    if told is not None and tells:
+        diagnosis.post_filter_message = told.message
+    return Outcome(diagnosis=diagnosis, post_filter_status=told, nominated_node_name=node_name, victims=victims)
 
 
-def _pre_filter_diagnosis(search: Search, status: Status) -> Diagnosis:
-    diagnosis = Diagnosis(search.node_count, search.table.names.__getitem__)
+def _node_count(search: Search, attempt: Attempt) -> int:
+    """How many nodes there are to choose from."""
+    return len(search.table) if attempt.within is None else int(np.count_nonzero(attempt.within))
+
+
+def _searched(search: Search, attempt: Attempt, pre: PreFiltered) -> Mask:
+    """Return the rows that are worth looking at: those that PreFilter left, of the placement that is tried, if any."""
+    rows = searched_rows(search.table, pre.node_names)
+    return rows if attempt.within is None else rows & attempt.within
+
+
+def _pre_filter_diagnosis(search: Search, attempt: Attempt, status: Status) -> Diagnosis:
+    diagnosis = Diagnosis(_node_count(search, attempt), search.table.names.__getitem__)
     diagnosis.absent_status = status
     if not search.policy.pre_filter_counts_nodes:
         diagnosis.pre_filter_status = status
@@ -213,20 +215,21 @@ def _pre_filter_diagnosis(search: Search, status: Status) -> Diagnosis:
     return diagnosis
 
 
-def _look_everywhere(search: Search, attempt: Attempt, searched: Mask) -> None:
+def _look_everywhere(search: Search, attempt: Attempt, pre: PreFiltered, searched: Mask) -> Outcome | None:
     """Filter: all nodes that are worth looking at."""
-    attempt.sampled = None
-    attempt.verdicts = attempt.profile.run_filter(attempt.state, attempt.pod, search.table, searched)
-    feasible = _sampled(search, attempt, attempt.verdicts.feasible())
-    attempt.nodes = FeasibleNodes(search.table, feasible)
-    if not attempt.nodes.count or search.policy.error_ends_search:
-        _diagnose(search, attempt)
+    found = attempt.found
+    found.sampled = None
+    found.verdicts = attempt.profile.run_filter(attempt.state, attempt.pod, search.table, searched)
+    feasible = _sampled(search, attempt, found.verdicts)
+    found.nodes = FeasibleNodes(search.table, feasible)
+    if found.nodes.count and not search.policy.error_ends_search:
+        return None
+    return _diagnose(search, attempt, pre)
 
 
-def _sampled(search: Search, attempt: Attempt, feasible: Mask) -> Mask:
+def _sampled(search: Search, attempt: Attempt, verdicts: Verdicts) -> Mask:
     """Keep only as many feasible nodes as the profile's percentage asks for."""
-    table, verdicts = search.table, attempt.verdicts
-    assert verdicts is not None
+    table, feasible = search.table, verdicts.feasible()
     percentage = attempt.profile.percentage_of_nodes_to_score
     if percentage is None:
         return feasible
@@ -235,9 +238,9 @@ def _sampled(search: Search, attempt: Attempt, feasible: Mask) -> Mask:
     enough = feasible_nodes_to_find(len(order), percentage)
     if search.policy.one_node_without_scores and not attempt.profile.chooses:
         enough = min(enough, 1)
-    found = sample(order, search.start_index, feasible, enough, len(table))
-    search.start_index = found.next_start
-    return _only(attempt, found, feasible)
+    attempt.found.sampled = sample(order, search.start_index, feasible, enough, len(table))
+    search.start_index = attempt.found.sampled.next_start
+    return _only(attempt.found.sampled, feasible)
 
 
 def _fits_where_promised(search: Search, attempt: Attempt, searched: Mask) -> bool:
@@ -250,38 +253,38 @@ def _fits_where_promised(search: Search, attempt: Attempt, searched: Mask) -> bo
     if profile.run_filter_beside_nominated(attempt.state, pod, table.view(row)) is not None:
         return False
     rows = np.array([row], dtype=np.intp)
-    start = search.start_index
-    attempt.nodes = FeasibleNodes(table, _only(attempt, Sampled(start, rows, rows[:0], start), searched))
+    attempt.found.sampled = Sampled(search.start_index, rows, rows[:0], search.start_index)
+    attempt.found.nodes = FeasibleNodes(table, _only(attempt.found.sampled, searched))
     return True
 
 
-def _only(attempt: Attempt, found: Sampled, feasible: Mask) -> Mask:
-    attempt.sampled = found
+def _only(sampled: Sampled, feasible: Mask) -> Mask:
     kept: Mask = np.zeros_like(feasible)
-    kept[found.feasible] = True
+    kept[sampled.feasible] = True
     return kept
 
 
-def _diagnose(search: Search, attempt: Attempt) -> None:
-    """Say of each node why not; a node that errs makes the whole attempt an error."""
-    table, pre, verdicts = search.table, attempt.pre_filtered, attempt.verdicts
-    assert pre is not None and verdicts is not None
-    diagnosis = Diagnosis(search.node_count, table.names.__getitem__)
+def _diagnose(search: Search, attempt: Attempt, pre: PreFiltered) -> Outcome | None:
+    """Say of each node why not; a node that errs makes the whole attempt an error. None where there are nodes left."""
+    table, found = search.table, attempt.found
+    assert found.verdicts is not None, "a diagnosis comes after Filter"
+    diagnosis = Diagnosis(_node_count(search, attempt), table.names.__getitem__)
     errors: dict[int, Status] = {}
-    for status, rows in verdicts.groups():
+    for status, rows in found.verdicts.groups():
         if status.code is Code.ERROR:
             errors.update(dict.fromkeys(rows.tolist(), status))
         diagnosis.add(status, rows)
+    message: str | None = None
     if errors:
         first = next(row for row in table.tree.order() if row in errors)
         broken = errors[first]
-        message = search.policy.filter_error
-        attempt.error = message.format(plugin=broken.plugin, message=broken.message, pod=attempt.pod.name)
-    if not errors and attempt.nodes is not None and attempt.nodes.count:
-        return
-    attempt.diagnosis = diagnosis
+        wording = search.policy.filter_error
+        message = wording.format(plugin=broken.plugin, message=broken.message, pod=attempt.pod.name)
+    elif found.nodes is not None and found.nodes.count:
+        return None
     if pre.node_names is not None:
         narrowed = f"node(s) didn't satisfy plugin(s) [{' '.join(pre.narrowing_plugins)}]"
         diagnosis.absent_status = unresolvable(narrowed)
         diagnosis.unschedulable_plugins.update(pre.narrowing_plugins)
-    diagnose_extenders(attempt)
+    diagnose_extenders(diagnosis, found.left_out)
+    return Outcome(diagnosis=diagnosis, error=message)

@@ -137,14 +137,14 @@ def _plugins(profile: Profile) -> list[Any]:
 
 
 def _shown(attempt: Attempt) -> dict[str, object]:
-    rows = attempt.nodes.row_array() if attempt.nodes is not None else np.zeros(0, dtype=np.intp)
-    scores = attempt.scored.by_plugin(rows) if attempt.scored is not None else []
+    rows = attempt.found.nodes.row_array() if attempt.found.nodes is not None else np.zeros(0, dtype=np.intp)
+    scores = attempt.found.scored.by_plugin(rows) if attempt.found.scored is not None else []
     return {
         "rows": rows.tolist(),
-        "chosen": attempt.chosen_row,
-        "message": attempt.message,
+        "chosen": attempt.outcome.chosen_row,
+        "message": attempt.outcome.message,
         "scores": {s.plugin: np.broadcast_to(s.weighted, len(rows)).tolist() for s in scores},
-        "total": attempt.scored.total(rows).tolist() if attempt.scored is not None else None,
+        "total": attempt.found.scored.total(rows).tolist() if attempt.found.scored is not None else None,
     }
 
 

@@ -28,5 +28,5 @@ def preemption(*objects, pod, memos=True, config=None):
     """The node that is freed for a pod and who leaves it, sorted; None where there is none. And what is said."""
     cluster = VirtualCluster(*objects, memos=memos, config=config)
     attempt = decide(cluster.core, pod.info(), memos=memos)
-    victims = sorted(victim.name for victim in attempt.victims)
-    return ((attempt.nominated_node_name, victims) if victims else None), attempt.message
+    victims = sorted(victim.name for victim in attempt.outcome.victims)
+    return ((attempt.outcome.nominated_node_name, victims) if victims else None), attempt.outcome.message

@@ -65,8 +65,8 @@ def preemptor(rng):
 def outcome(cluster, pod, memos, seed):
     cluster.rng.seed(seed)
     attempt = decide(cluster.core, pod, memos=memos)
-    victims = [victim.name for victim in attempt.victims]
-    return attempt.fits, attempt.nominated_node_name, victims, attempt.message
+    victims = [victim.name for victim in attempt.outcome.victims]
+    return attempt.outcome.fits, attempt.outcome.nominated_node_name, victims, attempt.outcome.message
 
 
 @settings(deadline=None, max_examples=150)

@@ -115,7 +115,10 @@ def test_nominated_pods_count_on_the_node(memos):
     cluster = VirtualCluster(*nodes("a", "b"), running("low-a", "a", "3"), running("low-b", "b", "4"), memos=memos)
     cluster.core.nominator.nominate(make_pod("promised").request(cpu="3").priority(20).info(), "a")
     attempt = decide(cluster.core, WANTS_2.info(), memos=memos)
-    assert (attempt.nominated_node_name, [victim.name for victim in attempt.victims]) == ("b", ["low-b"])
+    assert (attempt.outcome.nominated_node_name, [victim.name for victim in attempt.outcome.victims]) == (
+        "b",
+        ["low-b"],
+    )
 
 
 @pytest.mark.parametrize("memos", [True, False], ids=["columns", "plain"])
@@ -175,5 +178,5 @@ def test_a_plugin_that_loses_count_is_an_error_where_no_node_can_be_freed():
     objects = [*nodes("a"), running("low", "a", "3")]
     cluster = VirtualCluster(*objects, plugins={"Unwilling": Unwilling}, config=config)
     attempt = decide(cluster.core, WANTS_2.info(), memos=True)
-    assert attempt.victims == ()
-    assert attempt.post_filter_status == error("preemption: lost count").by("DefaultPreemption")
+    assert attempt.outcome.victims == ()
+    assert attempt.outcome.post_filter_status == error("preemption: lost count").by("DefaultPreemption")

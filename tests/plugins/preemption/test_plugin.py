@@ -118,7 +118,7 @@ def test_the_search_starts_anywhere_and_ends_with_candidates_enough():
     victims = [running(f"v{index}", name, "4", priority=index) for index, name in enumerate(names)]
     found = VirtualCluster(*nodes(*names), *victims, config=with_candidates(0, 3))
     pod = make_pod("new").request(cpu="2").priority(99).info()
-    chosen = Counter(decide(found.core, pod, memos=True).nominated_node_name for _ in range(200))
+    chosen = Counter(decide(found.core, pod, memos=True).outcome.nominated_node_name for _ in range(200))
     # Of three nodes in a row the one with the lowest victim is chosen: the first, but where the row goes round the end.
     assert set(chosen) == {f"n{index}" for index in range(8)}
     assert chosen["n0"] > max(chosen[f"n{index}"] for index in range(1, 8))
@@ -131,7 +131,7 @@ def test_the_same_seed_makes_the_same_choice():
 
     def choices(seed):
         found = VirtualCluster(*nodes(*names), *victims, config=with_candidates(0, 1), seed=seed)
-        return [decide(found.core, pod, memos=True).nominated_node_name for _ in range(5)]
+        return [decide(found.core, pod, memos=True).outcome.nominated_node_name for _ in range(5)]
 
     seed = random.Random(7).randrange(1000)
     assert choices(seed) == choices(seed)

@@ -9,6 +9,8 @@ says why where upstream's message is empty.
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import msgspec
+
 from berth.api.scheduling import PodGroup
 from berth.cycle.binding import BindingCycles
 from berth.cycle.dispatcher import Dispatcher
@@ -61,7 +63,7 @@ class GroupOutcome:
             self._tools.reporter.record(member.attempt, member.queued, member.seconds)
         for member in trial.members:
             if id(member) in placed:
-                member.attempt.release_columns()
+                member.attempt.found.release_columns()
                 binding = self._tools.binding.run(
                     member.queued, member.attempt, member.node_name, dict(member.timeouts_s)
                 )
@@ -87,9 +89,10 @@ class GroupOutcome:
             if member is not None and member.node_name:
                 if nodes and not member.needs_preemption:
                     message = WAITS_FOR_PREEMPTION
-                if not member.needs_preemption or not nodes:
-                    member.attempt.held_back = message
-                member.attempt.chosen_row = None
+                held_back = "" if member.needs_preemption and nodes else message
+                member.attempt.outcome = msgspec.structs.replace(
+                    member.attempt.outcome, chosen_row=None, held_back=held_back
+                )
             self._record(queued, member)
             self._requeue(queued, message, trial.rejectors(), nomination_of(queued.pod.uid))
         self._tell("False", UNSCHEDULABLE, _summary(trial, room, len(self._queued_pods), refusal))
@@ -102,8 +105,8 @@ class GroupOutcome:
         for queued, member in self._with_members(trial):
             message = summary
             if member is not None:
-                message = member.attempt.error or summary
-                member.attempt.error, member.attempt.chosen_row = message, None
+                message = member.attempt.outcome.error or summary
+                member.attempt.outcome = member.attempt.outcome.failed(message)
             self._record(queued, member)
             self._tools.failing.fail(queued, SCHEDULER_ERROR, message, nomination="")
         self._tell("False", SCHEDULER_ERROR, summary)
@@ -128,7 +131,7 @@ class GroupOutcome:
         else:
             is_waiting = any(
                 not member.node_name
-                and member.attempt.nominated_node_name is None
+                and member.attempt.outcome.nominated_node_name is None
                 and self._handle.nominator.node_of(member.pod.uid) is not None
                 for member in trial.members
             )
@@ -148,7 +151,7 @@ class GroupOutcome:
         asked: set[str] = set()
         refusal = ""
         for member in trial.members:
-            victims = [victim for victim in member.attempt.victims if victim.uid not in asked]
+            victims = [victim for victim in member.attempt.outcome.victims if victim.uid not in asked]
             asked.update(victim.uid for victim in victims)
             if victims and not refusal:
                 pod = member.pod
@@ -200,7 +203,7 @@ def _message(member: Member | None, trial: Trial) -> str:
         return member.rejection.message
     if member.node_name and not (member.needs_preemption and trial.waits_for_preemption):
         return member.waits.message if member.waits is not None else whole
-    return member.attempt.message
+    return member.attempt.outcome.message
 
 
 def _summary(trial: Trial, room: Room | Status | None, count: int, refusal: str) -> str:

@@ -81,14 +81,10 @@ def score(profile: Profile, group: PodGroupInfo, assignments: Sequence[PodGroupA
 def _try(
     tools: TrialTools, profile: Profile, placement: Placement, queued_pods: Sequence[QueuedPod], *, makes_room: bool
 ) -> Generator[Any, Any, Trial]:
-    trial = Trial(tools, profile)
     within = np.zeros(tools.search.table.capacity, dtype=np.bool_)
     within[placement.rows] = True
-    tools.search.within = within
-    try:
-        yield from trial.run(queued_pods, makes_room=makes_room)
-    finally:
-        tools.search.within = None
+    trial = Trial(tools, profile, within)
+    yield from trial.run(queued_pods, makes_room=makes_room)
     trial.undo()
     if trial.status is not None and not trial.waits_for_preemption:
         trial.release_columns()

@@ -7,11 +7,14 @@ either stands as it is or, when another one was made in between, is made again w
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import msgspec
+
 from berth.cycle.attempt import Attempt
 from berth.cycle.binding import undo
 from berth.cycle.reporting import Reporter
 from berth.cycle.schedule import Search, schedule_pod
 from berth.engine.profile import Permitted, Profile
+from berth.engine.verdicts import Mask
 from berth.framework.status import Code, Status, error, unschedulable
 from berth.state.cache import Cache
 from berth.state.nominator import Nominator
@@ -65,7 +68,7 @@ class Member:
         """Return the plugins that rejected the member, and those that did so with Pending."""
         if self.rejection is not None:
             return ({self.rejection.plugin} if self.rejection.plugin else set()), set()
-        diagnosis = self.attempt.diagnosis
+        diagnosis = self.attempt.outcome.diagnosis
         if diagnosis is None:
             return self.waits_for, set()
         return diagnosis.unschedulable_plugins | self.waits_for, set(diagnosis.pending_plugins)
@@ -74,8 +77,10 @@ class Member:
 class Trial:
     """What came of trying to place a group."""
 
-    def __init__(self, tools: TrialTools, profile: Profile) -> None:
+    def __init__(self, tools: TrialTools, profile: Profile, within: Mask | None = None) -> None:
+        """`within` are the only rows to place the group on, where a placement is tried."""
         self._tools = tools
+        self._within = within
         self._profile = profile
         self.members: list[Member] = []
         """Those that were tried; fewer than there are where an error ended the trial."""
@@ -97,7 +102,7 @@ class Trial:
         """Try the pods in this order; whatever is placed stays placed."""
         try:
             for queued in queued_pods:
-                member = Member(queued, Attempt(self._profile, queued.pod, self._tools.stopwatch))
+                member = Member(queued, Attempt(self._profile, queued.pod, self._tools.stopwatch, within=self._within))
                 self.members.append(member)
                 member.attempt.state.skip_post_filter = not makes_room
                 failure = yield from self._try(member)
@@ -158,7 +163,7 @@ class Trial:
     def release_columns(self) -> None:
         """Let go of what only explains the attempts."""
         for member in self.members:
-            member.attempt.release_columns()
+            member.attempt.found.release_columns()
 
     def _try(self, member: Member) -> Generator[Any, Any, str | None]:
         """Find a node for one member and place it there; return an error text where the whole group has to stop."""
@@ -166,14 +171,15 @@ class Trial:
         try:
             yield from schedule_pod(self._tools.search, attempt)
         except Exception as bug:  # one pod's bad luck must not stop the others
-            attempt.error, attempt.chosen_row = self._tools.reporter.broke(member.pod, bug).message, None
-        if attempt.error is not None:
-            has_no_nodes = attempt.diagnosis is not None and not attempt.diagnosis.node_count
-            return None if has_no_nodes else attempt.error
-        if attempt.chosen_row is not None:
-            member.node_name = self._tools.cache.table.names[attempt.chosen_row]
-        elif attempt.nominated_node_name:
-            member.node_name, member.needs_preemption = attempt.nominated_node_name, True
+            attempt.outcome = attempt.outcome.failed(self._tools.reporter.broke(member.pod, bug).message)
+        outcome = attempt.outcome
+        if outcome.error is not None:
+            has_no_nodes = outcome.diagnosis is not None and not outcome.diagnosis.node_count
+            return None if has_no_nodes else outcome.error
+        if outcome.chosen_row is not None:
+            member.node_name = self._tools.cache.table.names[outcome.chosen_row]
+        elif outcome.nominated_node_name:
+            member.node_name, member.needs_preemption = outcome.nominated_node_name, True
         else:
             return None
         return self._place(member)
@@ -189,9 +195,9 @@ class Trial:
             status = permitted
             self._take_back(member)
         member.node_name, member.needs_preemption = "", False
-        member.attempt.chosen_row, member.attempt.victims = None, ()
+        member.attempt.outcome = msgspec.structs.replace(member.attempt.outcome, chosen_row=None, victims=())
         if not status.code.is_rejection:
-            member.attempt.error = status.message
+            member.attempt.outcome = member.attempt.outcome.failed(status.message)
             return status.message
         member.rejection = status
         return None
