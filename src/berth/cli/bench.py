@@ -7,6 +7,7 @@ import click
 import msgspec
 
 from berth.bench import CheckError, Figures, WorkloadError, run
+from berth.cli.setup import BadConfigurationError, config_option, plugin_option, read_setup
 from berth.config.errors import ConfigError
 
 
@@ -18,17 +19,22 @@ from berth.config.errors import ConfigError
 )
 @click.option("--no-memos", is_flag=True, help="Remember nothing from pod to pod.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of ties and of what is checked.")
-def command(file: BinaryIO, as_json: bool, check: int, no_memos: bool, seed: int) -> None:
+@config_option
+@plugin_option
+def command(
+    file: BinaryIO, as_json: bool, check: int, no_memos: bool, seed: int, config_file: str, plugins: tuple[str, ...]
+) -> None:
     """Schedule a workload in process and print the figures.
 
     FILE holds JSON lines (standard input by default), as benchmarks/gen_workload.py writes them: nodes, running pods,
     pending pods. The clock runs from the first Pop to the last Reserve; every node is scored.
     """
-    from berth.plugins.registry import full_registry
-
+    config, registry = read_setup(config_file, plugins)
     try:
-        figures = run(file, full_registry(), check=check, seed=seed, memos=not no_memos)
-    except (ConfigError, WorkloadError) as error:
+        figures = run(file, registry, config=config, check=check, seed=seed, memos=not no_memos)
+    except ConfigError as error:
+        raise BadConfigurationError(str(error.located(config_file or "the default configuration"))) from error
+    except WorkloadError as error:
         raise click.ClickException(f"{file.name}: {error}") from error
     except CheckError as error:
         click.echo(f"check failed: {error}", err=True)

@@ -1,7 +1,7 @@
 """`berth decide`: recorded cases in, decisions out, one JSON line each."""
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, BinaryIO
 
 import click
@@ -10,6 +10,7 @@ import msgspec
 from berth.api.codec import ObjectError
 from berth.api.untrusted import UNREADABLE, problem_of
 from berth.cases import CaseError, case_for
+from berth.cli.setup import document_enabling, plugin_option, read_registry
 from berth.config.errors import ConfigError
 from berth.generation import GENERATIONS
 from berth.replay import replay
@@ -23,26 +24,31 @@ from berth.replay import replay
     type=click.Choice(list(GENERATIONS)),
     help="Decide all cases as this release did; cases of another keep their cluster and get its default profile.",
 )
-def command(file: BinaryIO, no_memos: bool, generation: str | None) -> None:
+@plugin_option
+def command(file: BinaryIO, no_memos: bool, generation: str | None, plugins: tuple[str, ...]) -> None:
     """Decide recorded cases without a cluster.
 
     FILE holds one case a line (standard input by default; .gz files are read as they are): the objects of a small
     cluster, and the pods to place in turn. Prints {"name": …, "steps": [decision, …]} for each. A case that cannot be
     read is reported on standard error, the others go on, and the exit code is 1.
     """
-    from berth.plugins.registry import full_registry
-
-    try:
-        registry = full_registry()
-    except ConfigError as error:
-        raise click.ClickException(str(error)) from error
+    registry, named = read_registry(plugins)
 
     def decide(case: dict[str, Any]) -> None:
-        steps = replay(case if generation is None else case_for(case, generation), registry, memos=not no_memos)
+        asked = _enabling(named, case if generation is None else case_for(case, generation))
+        steps = replay(asked, registry, memos=not no_memos)
         sys.stdout.buffer.write(msgspec.json.encode({"name": case.get("name", ""), "steps": steps}) + b"\n")
 
     if read_cases(file, decide):
         sys.exit(1)
+
+
+def _enabling(named: Sequence[str], case: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a case that says nothing of its profiles with these plugins enabled; others enable what they want."""
+    says = any(case.get(key) is not None for key in ("config", "policy", "provider"))
+    if not named or says or case.get("generation", "v1.36") != "v1.36":
+        return case
+    return {**case, "config": document_enabling(named)}
 
 
 def read_cases(file: BinaryIO, decide: Callable[[dict[str, Any]], None]) -> bool:

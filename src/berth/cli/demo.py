@@ -13,10 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from berth.cli.setup import plugin_option, read_setup
+
 if TYPE_CHECKING:
     from rich.console import Console
 
     from berth.cli.in_process import InProcessScheduler
+    from berth.cli.setup import Setup
     from berth_cluster.embedded import EmbeddedCluster
 
 JsonObject = dict[str, Any]
@@ -26,32 +29,34 @@ WIDTH_WITHOUT_TERMINAL = 150
 
 
 @click.command("demo", short_help="See where a sample of workloads goes, and why.")
-def command() -> None:
+@plugin_option
+def command(plugins: tuple[str, ...]) -> None:
     """Bring up an embedded cluster, schedule a sample of workloads, show where every pod went and why, and end.
 
     Nothing is left behind. To play with such a cluster yourself, use `berth up` and kubectl.
     """
     from rich.console import Console
 
+    setup = read_setup(plugins=plugins)
     console = Console()
     if not console.is_terminal:
         console = Console(width=WIDTH_WITHOUT_TERMINAL)
     with tempfile.TemporaryDirectory(prefix="berth-demo-") as directory:
-        settled = asyncio.run(_demo(console, Path(directory)))
+        settled = asyncio.run(_demo(console, Path(directory), setup))
     if not settled:
         raise click.ClickException(
             f"the workloads did not settle within {SETTLE_S:.0f} s; the table shows how far they came"
         )
 
 
-async def _demo(console: "Console", directory: Path) -> bool:
+async def _demo(console: "Console", directory: Path, setup: "Setup") -> bool:
     """The whole demonstration; True when every workload came to rest."""
     from berth.cli.in_process import InProcessScheduler
     from berth_cluster.embedded import ClusterSettings, EmbeddedCluster
 
     cluster = EmbeddedCluster(ClusterSettings(nodes=0), directory)
     await cluster.start()
-    scheduler = InProcessScheduler(cluster.store)
+    scheduler = InProcessScheduler(cluster.store, setup=setup)
     try:
         _create_nodes(cluster)
         _show_nodes(console, cluster)

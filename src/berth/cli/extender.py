@@ -14,14 +14,15 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
+from berth.cli.setup import EXIT_BAD_CONFIGURATION, config_option, gates_option, plugin_option, read_setup
 from berth.config.errors import ConfigError
 from berth.config.types import SchedulerConfiguration
 
 if TYPE_CHECKING:
+    from berth.framework.registry import Registry
     from berth.kube.credentials import ClusterAccess
 
 EXIT_FAILURE = 1
-EXIT_BAD_CONFIGURATION = 2
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
@@ -31,9 +32,10 @@ class _Unusable(Exception):  # noqa: N818 - it is only ever shown
 
 
 @click.command("extender", short_help="Our plugins for a stock kube-scheduler, as an extender.")
-@click.option("--config", "config_file", default="", metavar="FILE", help="Scheduler configuration: which plugins.")
+@config_option
+@plugin_option
 @click.option("--profile", default="", metavar="NAME", help="The schedulerName to serve; by default the first.")
-@click.option("--feature-gates", default="", metavar="A=true,B=false", help="Feature gates of the plugins.")
+@gates_option
 @click.option("--kubeconfig", default="", metavar="FILE", help="The cluster to follow; found as `berth run` does.")
 @click.option("--context", default="", metavar="NAME", help="The kubeconfig context to use.")
 @click.option("--without-cluster", is_flag=True, help="Follow no cluster: judge the nodes that requests bring.")
@@ -47,6 +49,7 @@ class _Unusable(Exception):  # noqa: N818 - it is only ever shown
 @click.option("-v", "verbosity", default=0, type=click.IntRange(0), help="How much to log; 0 is least.")
 def command(
     config_file: str,
+    plugins: tuple[str, ...],
     profile: str,
     feature_gates: str,
     kubeconfig: str,
@@ -81,11 +84,12 @@ def command(
 
     logs.set_up("text", verbosity)
     try:
-        config = _configuration(config_file, feature_gates, profile)
+        config, registry = read_setup(config_file, plugins, feature_gates)
+        config = _of_profile(config, profile)
         access = None if without_cluster else _access(kubeconfig or config.client_connection.kubeconfig, context)
         _check_address(bind_address)
         tls = _tls(tls_cert_file, tls_private_key_file, client_ca_file)
-        asyncio.run(_serve(config, access, bind_address, port, tls))
+        asyncio.run(_serve(config, registry, access, bind_address, port, tls))
     except ConfigError as error:
         _fail(str(error if error.source else error.located(config_file or "the configuration")), EXIT_BAD_CONFIGURATION)
     except _Unusable as error:
@@ -97,13 +101,8 @@ def _fail(message: str, code: int) -> None:
     sys.exit(code)
 
 
-def _configuration(file: str, gates: str, profile: str) -> SchedulerConfiguration:
+def _of_profile(config: SchedulerConfiguration, profile: str) -> SchedulerConfiguration:
     """The configuration with the one profile that is served."""
-    from berth.config.feature_gates import parse_feature_gates
-    from berth.config.load import default_config, load_config_file
-
-    switched = parse_feature_gates(gates)
-    config = load_config_file(file, gates=switched) if file else default_config(switched)
     names = [one.scheduler_name for one in config.profiles]
     chosen = profile or names[0]
     if chosen not in names:
@@ -154,13 +153,17 @@ def is_open(host: str, tls: ssl.SSLContext | None) -> bool:
 
 
 async def _serve(
-    config: SchedulerConfiguration, access: "ClusterAccess | None", host: str, port: int, tls: ssl.SSLContext | None
+    config: SchedulerConfiguration,
+    registry: "Registry",
+    access: "ClusterAccess | None",
+    host: str,
+    port: int,
+    tls: ssl.SSLContext | None,
 ) -> None:
     """Serve until told to stop."""
     from berth.cli.up import stop_on_signals
     from berth.kube.http import HttpTransport
     from berth.kube.rate_limit import RateLimit
-    from berth.plugins.registry import full_registry
     from berth.runtime.serving.extender_server import ExtenderServer
     from berth.runtime.serving.server import PortTaken
 
@@ -168,7 +171,7 @@ async def _serve(
     client = config.client_connection
     limit = RateLimit(client.qps, client.burst)
     transport = None if access is None else HttpTransport(access, rate_limit=limit, user_agent="berth-extender")
-    server = ExtenderServer(config, full_registry(), transport, host=host, port=port, tls=tls)
+    server = ExtenderServer(config, registry, transport, host=host, port=port, tls=tls)
     try:
         await server.start()
         name = config.profiles[0].scheduler_name

@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 import click
 import msgspec
 
+from berth.cli.setup import config_enabling
 from berth.config.durations import parse_duration_s
 from berth.config.errors import ConfigError, required, unsupported
 from berth.config.feature_gates import KNOWN_GATES, V1_20_GATES, FeatureGates, parse_bool, parse_feature_gates
 from berth.config.legacy.documents import AlgorithmSource
 from berth.config.legacy.providers import PROVIDERS
-from berth.config.load import checked, default_config, legacy_default_config, load_config_file
+from berth.config.load import checked, legacy_default_config, load_config_file
 from berth.config.types import ClientConnection, LeaderElection, SchedulerConfiguration
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -219,14 +220,17 @@ def scheduler_flags(command: Command) -> Command:
     return decorated  # type: ignore[no-any-return]
 
 
-def load_configuration(flags: SchedulerFlags) -> SchedulerConfiguration:
-    """The configuration of a command line: the file or the defaults, then the flags over it."""
+def load_configuration(flags: SchedulerFlags, named: Iterable[str] = ()) -> SchedulerConfiguration:
+    """The configuration of a command line: the file or the defaults, then the flags over it.
+
+    Plugins in `named` are enabled in today's default profile, where no file says which plugins are.
+    """
     gates, source = flags.feature_gates, algorithm_source(flags)
     path = flags.get("config")
     if path:
         config = load_config_file(path, gates, source)
     else:
-        config = default_config(gates) if source is None else legacy_default_config(gates, source)
+        config = config_enabling(named, gates) if source is None else legacy_default_config(gates, source)
     return apply_flags(config, flags)
 
 

@@ -7,7 +7,7 @@ import click
 import msgspec
 
 from berth.cli.decide import read_cases
-from berth.config.errors import ConfigError
+from berth.cli.setup import read_registry
 from berth.impact import CaseImpact, impact, report
 
 
@@ -21,12 +21,7 @@ def command(file: BinaryIO, as_json: bool) -> None:
     generation; the other runs with its default profile. After each pod the choice of v1.20 stands for both. The plugin
     named for a change is one that, taken from v1.36, makes v1.20 decide like it; if none does alone, all that differ.
     """
-    from berth.plugins.registry import full_registry
-
-    try:
-        registry = full_registry()
-    except ConfigError as error:
-        raise click.ClickException(str(error)) from error
+    registry, _ = read_registry()
     found: list[CaseImpact] = []
 
     def decide(case: dict[str, Any]) -> None:

@@ -1,7 +1,7 @@
 """The live scheduler beside an embedded cluster, in the same process and event loop, without sockets.
 
-`berth up` and `berth demo` start and stop it here. It is the scheduler that `berth run` runs, with the default
-configuration, except that it needs no election: nobody else can reach this store from inside.
+`berth up` and `berth demo` start and stop it here. It is the scheduler that `berth run` runs, except that
+it needs no election: nobody else can reach this store from inside.
 """
 
 import asyncio
@@ -10,8 +10,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from berth.config.feature_gates import FeatureGates
-from berth.config.load import default_config
+from berth.cli.setup import Setup, read_setup
 from berth.explain import Explanation, explain
 from berth.runtime.observing.metrics import Metrics
 from berth.runtime.scheduler import LiveScheduler
@@ -29,14 +28,15 @@ class InProcessScheduler:
 
     __slots__ = ("_live", "_server", "_stopping", "_transport", "task")
 
-    def __init__(self, store: Store, serve_on: int | None = 0, gates: FeatureGates | None = None) -> None:
-        config = default_config(gates)
+    def __init__(self, store: Store, serve_on: int | None = 0, setup: Setup | None = None) -> None:
+        """`setup` is the configuration and the plugins, by default the default ones. Raises `ConfigError`."""
+        config, registry = setup or read_setup()
         config = msgspec.structs.replace(
             config, leader_election=msgspec.structs.replace(config.leader_election, leader_elect=False)
         )
         self._transport = StoreTransport(store)
         metrics = Metrics()
-        self._live = LiveScheduler(config, self._transport, instrument=metrics)
+        self._live = LiveScheduler(config, self._transport, registry=registry, instrument=metrics)
         metrics.observe(self._live)
         port = _usual_or_free_port() if serve_on is None else serve_on
         self._server = HealthServer(self._live, metrics, config, port=port)

@@ -16,10 +16,12 @@ import click
 
 from berth.cli import print_version
 from berth.cli.flags import SchedulerFlags, load_configuration, scheduler_flags, warnings_of
+from berth.cli.setup import EXIT_BAD_CONFIGURATION, Setup, plugin_option, read_registry, tell_odd_plugins, warn
 from berth.config.errors import ConfigError
 from berth.config.types import SchedulerConfiguration
 
 if TYPE_CHECKING:
+    from berth.framework.registry import Registry
     from berth.kube.credentials import ClusterAccess
     from berth.kube.transport import Transport
     from berth.runtime.scheduler import LiveScheduler
@@ -27,7 +29,6 @@ if TYPE_CHECKING:
 _log = logging.getLogger("berth.run")
 
 EXIT_FAILURE = 1
-EXIT_BAD_CONFIGURATION = 2
 
 
 @click.command("run", short_help="The scheduler, against a real API server.")
@@ -35,8 +36,9 @@ EXIT_BAD_CONFIGURATION = 2
 @click.option(
     "--version", is_flag=True, expose_value=False, is_eager=True, callback=print_version, help="Show the version."
 )
+@plugin_option
 @scheduler_flags
-def command(flags: SchedulerFlags, context: str) -> None:
+def command(flags: SchedulerFlags, context: str, plugins: tuple[str, ...]) -> None:
     """Schedule the pods of a cluster.
 
     Takes kube-scheduler's flags and configuration files. Without --kubeconfig: $KUBECONFIG, the service account of the
@@ -45,21 +47,23 @@ def command(flags: SchedulerFlags, context: str) -> None:
     from berth.runtime.observing import logs
 
     logs.set_up(flags.get("logging-format", "text"), flags.verbosity)
+    registry, named = read_registry(plugins)
     try:
-        config = load_configuration(flags)
+        config = load_configuration(flags, named)
         if target := flags.get("write-config-to"):
             if config.client_connection.kubeconfig or flags.get("master", ""):
                 _access(config, flags, context)
-            _write_configuration(config, Path(target))
+            _write_configuration(config, registry, Path(target))
             return
         access = _access(config, flags, context)
     except (ConfigError, _Unusable) as error:
         _fail(str(error), EXIT_BAD_CONFIGURATION)
     for warning in [*warnings_of(flags, config), *_warnings(config)]:
-        click.echo(f"warning: {warning}", err=True)
+        warn(warning)
+    tell_odd_plugins(config, registry, named)
     try:
         with asyncio.Runner(loop_factory=_event_loop) as runner:
-            runner.run(_run(config, access, flags))
+            runner.run(_run(Setup(config, registry), access, flags))
     except ConfigError as error:
         where = error.source or flags.get("config", "") or "the configuration"
         _fail(str(error.located(where)), EXIT_BAD_CONFIGURATION)
@@ -80,16 +84,14 @@ def _fail(message: str, code: int) -> None:
     sys.exit(code)
 
 
-def _write_configuration(config: SchedulerConfiguration, target: Path) -> None:
+def _write_configuration(config: SchedulerConfiguration, registry: "Registry", target: Path) -> None:
     import yaml
 
     from berth.assembly import build_core
     from berth.config.dump import dump_config
-    from berth.plugins.registry import full_registry
 
     if config.generation != "v1.36":
         raise _Unusable(f"--write-config-to: the configuration is of {config.generation}, only v1.36's can be written")
-    registry = full_registry()
     build_core(config, registry, rng=random.Random(0))  # which refuses whatever `run` would refuse
     text = yaml.safe_dump(dump_config(config, registry.args_types()), sort_keys=True)
     try:
@@ -127,7 +129,7 @@ def _event_loop() -> asyncio.AbstractEventLoop:
     return loop
 
 
-async def _run(config: SchedulerConfiguration, access: "ClusterAccess", flags: SchedulerFlags) -> None:
+async def _run(setup: Setup, access: "ClusterAccess", flags: SchedulerFlags) -> None:
     """Everything that lives in the event loop, from the first connection to the last."""
     from berth.kube.http import HttpTransport
     from berth.kube.rate_limit import RateLimit
@@ -135,30 +137,31 @@ async def _run(config: SchedulerConfiguration, access: "ClusterAccess", flags: S
     from berth.runtime.policy_map import with_policy_of_cluster
 
     stop = _stop_on_signals()
-    client = config.client_connection
+    client = setup.config.client_connection
     if "protobuf" in client.content_type:
         _log.log(
             logs.level(2), "requests are sent as JSON, not as %s; every API server takes both", client.content_type
         )
     transport = HttpTransport(access, rate_limit=RateLimit(client.qps, client.burst), user_agent="berth-scheduler")
     try:
-        config = await with_policy_of_cluster(config, transport)
-        await _schedule(config, transport, access.description, flags, stop)
+        setup = setup._replace(config=await with_policy_of_cluster(setup.config, transport))
+        await _schedule(setup, transport, access.description, flags, stop)
     finally:
         await transport.close()
 
 
 async def _schedule(
-    config: SchedulerConfiguration, transport: "Transport", description: str, flags: SchedulerFlags, stop: asyncio.Event
+    setup: Setup, transport: "Transport", description: str, flags: SchedulerFlags, stop: asyncio.Event
 ) -> None:
     """Schedule and serve until told to stop."""
     from berth.runtime.observing.metrics_v1_20 import metrics_for
     from berth.runtime.scheduler import LeadershipLost, LiveScheduler
     from berth.runtime.serving.server import HealthServer, Listener, PortTaken
 
+    config, registry = setup
     metrics = metrics_for(config)
     age_s = flags.pod_max_in_unschedulable_pods_s
-    scheduler = LiveScheduler(config, transport, instrument=metrics, unschedulable_age_s=age_s)
+    scheduler = LiveScheduler(config, transport, registry=registry, instrument=metrics, unschedulable_age_s=age_s)
     metrics.observe(scheduler)
     is_default = "port" not in flags.given
     insecure = Listener(flags.insecure_address, flags.insecure_port(config), "--port", is_optional=is_default)

@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from berth.cli.setup import BadConfigurationError, config_option, gates_option, plugin_option, read_setup
+
 if TYPE_CHECKING:
-    from berth.config.feature_gates import FeatureGates
+    from berth.cli.setup import Setup
     from berth_cluster.embedded import EmbeddedCluster
 
 MAX_NODES = 100_000
@@ -53,9 +55,9 @@ MAX_DEVICES = 128  # what one ResourceSlice holds
     type=click.IntRange(0, 65535),
     help="Loopback port of the scheduler's metrics and decisions; 10259 or a free one by default, 0 for none.",
 )
-@click.option(
-    "--feature-gates", default="", metavar="NAME=true,...", help="Features of the scheduler to switch on or off."
-)
+@config_option
+@plugin_option
+@gates_option
 @click.option("--token", default="", envvar="BERTH_TOKEN", help="Bearer token for clients; by default a random one.")
 def command(
     nodes: int,
@@ -69,6 +71,8 @@ def command(
     host: str,
     port: int,
     scheduler_port: int | None,
+    config_file: str,
+    plugins: tuple[str, ...],
     feature_gates: str,
     token: str,
 ) -> None:
@@ -77,18 +81,23 @@ def command(
     Writes DIR/kubeconfig, with which kubectl and any client reach it. Everything is kept in memory and is gone
     when the command ends; Ctrl-C ends it.
     """
+    from berth.config.errors import ConfigError
     from berth.runtime.serving.server import PortTaken
     from berth_cluster.embedded import ClusterSettings, EmbeddedCluster
     from berth_cluster.hollow.template import NodeTemplate
 
-    gates = _gates(feature_gates)
+    if no_scheduler and (config_file or plugins or feature_gates):
+        raise click.UsageError("--no-scheduler leaves nobody to obey --config, --plugin or --feature-gates")
+    setup = None if no_scheduler else read_setup(config_file, plugins, feature_gates)
     _check_quantity("--node-cpu", node_cpu)
     _check_quantity("--node-memory", node_memory)
     template = NodeTemplate(cpu=node_cpu, memory=node_memory, pods=node_pods, zones=zone_names(zones))
     settings = ClusterSettings(nodes=nodes, template=template, devices_per_node=devices_per_node)
     cluster = EmbeddedCluster(settings, directory, host=host, port=port, token=token)
     try:
-        asyncio.run(_run(cluster, nodes, None if no_scheduler else gates, scheduler_port=scheduler_port))
+        asyncio.run(_run(cluster, nodes, setup, scheduler_port=scheduler_port))
+    except ConfigError as error:
+        raise BadConfigurationError(str(error.located(config_file or "the default configuration"))) from error
     except PortTaken as error:
         raise click.ClickException(f"{error}".replace("--secure-port", "--scheduler-port")) from None
     except OSError as error:
@@ -120,10 +129,8 @@ def ready_text(cluster: "EmbeddedCluster", nodes: int, *, with_scheduler: bool, 
     )
 
 
-async def _run(
-    cluster: "EmbeddedCluster", nodes: int, gates: "FeatureGates | None", *, scheduler_port: int | None
-) -> None:
-    """Bring everything up, with a scheduler if there are gates; wait for a signal or for the scheduler to fail; end."""
+async def _run(cluster: "EmbeddedCluster", nodes: int, setup: "Setup | None", *, scheduler_port: int | None) -> None:
+    """Bring everything up, with a scheduler if there is a setup; wait for a signal or for it to fail; end."""
     from berth.cli.in_process import InProcessScheduler
     from berth.runtime.observing.logs import LegibleFormatter
 
@@ -131,7 +138,7 @@ async def _run(
     handler.setFormatter(LegibleFormatter("%(levelname)s %(name)s: %(message)s"))
     logging.basicConfig(level=logging.WARNING, handlers=[handler])
     stopped = asyncio.create_task(stop_on_signals().wait())
-    scheduler = InProcessScheduler(cluster.store, scheduler_port, gates) if gates is not None else None
+    scheduler = InProcessScheduler(cluster.store, scheduler_port, setup) if setup is not None else None
     served = ""
     try:
         await cluster.start()
@@ -156,16 +163,6 @@ def stop_on_signals() -> asyncio.Event:
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stopped.set)
     return stopped
-
-
-def _gates(text: str) -> "FeatureGates":
-    from berth.config.errors import ConfigError
-    from berth.config.feature_gates import parse_feature_gates
-
-    try:
-        return parse_feature_gates(text)
-    except ConfigError as error:
-        raise click.UsageError(str(error)) from None
 
 
 def _check_quantity(option: str, text: str) -> None:

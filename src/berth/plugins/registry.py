@@ -1,8 +1,6 @@
 """All in-tree plugins of today's generation by name, and together with what is installed beside them."""
 
-from collections.abc import Sequence
-
-from berth.framework.loading import installed_plugins, plugins_named
+from berth.framework.loading import installed_plugins
 from berth.framework.registry import Registry
 from berth.plugins.default_binder import DefaultBinder
 from berth.plugins.dra.plugin import DynamicResources
@@ -60,10 +58,10 @@ def in_tree_registry() -> Registry:
     )
 
 
-def full_registry(named: Sequence[str] = ()) -> Registry:
-    """Return these, the plugins that installed distributions offer, and those that a command line names.
+def full_registry(named: Registry | None = None) -> Registry:
+    """Return these, the plugins that installed distributions offer, and those that somebody has named beside them.
 
-    Raises `RegistryError` where two have one name, or where a named one cannot be used; of the installed ones, those
-    that cannot be used are in `unusable`.
+    Raises `RegistryError` where two have one name. Of the installed ones, those that cannot be used are in `unusable`.
     """
-    return in_tree_registry().merge(installed_plugins()).merge(plugins_named(named))
+    found = in_tree_registry().merge(installed_plugins())
+    return found if named is None else found.merge(named)

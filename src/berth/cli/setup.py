@@ -1,0 +1,127 @@
+"""What the commands that schedule have in common: which plugins there are, and which configuration applies.
+
+`@plugin_option`, `@config_option` and `@gates_option` are their flags, in the same words everywhere. `read_setup` turns
+what was typed into a `Setup`: the configuration and the registry. What cannot be used is raised as
+`BadConfigurationError`, which click prints, with exit code 2; what is merely odd is told on standard error.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from berth.config.feature_gates import FeatureGates
+    from berth.config.types import SchedulerConfiguration
+    from berth.framework.registry import Registry
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+EXIT_BAD_CONFIGURATION = 2
+
+
+class BadConfigurationError(click.ClickException):
+    """A configuration or a plugin that cannot be used."""
+
+    exit_code = EXIT_BAD_CONFIGURATION
+
+
+class Setup(NamedTuple):
+    """What a scheduler is made from."""
+
+    config: "SchedulerConfiguration"
+    registry: "Registry"
+
+
+def plugin_option(command: Command) -> Command:
+    """`--plugin`, received as `plugins: tuple[str, ...]`."""
+    decorate = click.option(
+        "--plugin",
+        "plugins",
+        multiple=True,
+        metavar="MODULE:CLASS|FILE.py:CLASS",
+        help="Load a plugin that is not installed; may be repeated. Without a configuration it is enabled, too.",
+    )
+    return decorate(command)
+
+
+def config_option(command: Command) -> Command:
+    """`--config`, received as `config_file: str`."""
+    decorate = click.option(
+        "--config", "config_file", default="", metavar="FILE", help="A scheduler configuration: profiles and plugins."
+    )
+    return decorate(command)
+
+
+def gates_option(command: Command) -> Command:
+    """`--feature-gates`, received as `feature_gates: str`."""
+    decorate = click.option(
+        "--feature-gates", default="", metavar="NAME=true,...", help="Features of the scheduler to switch on or off."
+    )
+    return decorate(command)
+
+
+def read_setup(config_file: str = "", plugins: Sequence[str] = (), feature_gates: str = "") -> Setup:
+    """Return the configuration of a file, or else the default one, and the plugins. Raises `BadConfigurationError`."""
+    from berth.config.errors import ConfigError
+    from berth.config.feature_gates import parse_feature_gates
+    from berth.config.load import load_config_file
+
+    try:
+        gates = parse_feature_gates(feature_gates)
+        config = load_config_file(config_file, gates=gates) if config_file else None
+    except ConfigError as error:
+        raise BadConfigurationError(str(error)) from None
+    registry, named = read_registry(plugins)
+    config = config or config_enabling(named, gates)
+    tell_odd_plugins(config, registry, named)
+    return Setup(config, registry)
+
+
+def read_registry(plugins: Sequence[str] = ()) -> "tuple[Registry, tuple[str, ...]]":
+    """Return all plugins there are, and the names of those that `--plugin` names. Raises `BadConfigurationError`."""
+    from berth.config.errors import ConfigError
+    from berth.framework.loading import plugins_named
+    from berth.plugins.registry import full_registry
+
+    try:
+        named = plugins_named(plugins)
+        return full_registry(named), named.names
+    except ConfigError as error:
+        raise BadConfigurationError(str(error)) from None
+
+
+def tell_odd_plugins(config: "SchedulerConfiguration", registry: "Registry", named: Iterable[str]) -> None:
+    """Tell of plugins that cannot be used, and of those that `--plugin` has named, where no profile enables them."""
+    enabled = names_enabled(config)
+    for name, unusable in registry.unusable.items():
+        if name not in enabled:  # else it is an error, which tells as much
+            warn(f"{unusable.told(name)[0]}; no profile enables it")
+    for name in named:
+        if name not in enabled:
+            warn(f"--plugin: no profile of the configuration enables {name}; add it to its plugins.multiPoint.enabled")
+
+
+def names_enabled(config: "SchedulerConfiguration") -> frozenset[str]:
+    """Return the names of the plugins that any profile enables at any point."""
+    sets = [each for p in config.profiles for each in (p.plugins.multi_point, *p.plugins.points.values())]
+    return frozenset(plugin.name for each in sets for plugin in each.enabled)
+
+
+def config_enabling(named: Iterable[str], gates: "FeatureGates | None" = None) -> "SchedulerConfiguration":
+    """Return the default configuration, with these plugins beside the default ones."""
+    from berth.config.load import load_config
+
+    return load_config(document_enabling(named), "the default configuration", gates)
+
+
+def document_enabling(names: Iterable[str]) -> dict[str, Any]:
+    """Return a configuration whose only profile has these plugins beside the default ones."""
+    enabled = [{"name": name} for name in names]
+    profiles = {"profiles": [{"plugins": {"multiPoint": {"enabled": enabled}}}]} if enabled else {}
+    return {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration", **profiles}
+
+
+def warn(message: str) -> None:
+    """Tell of something odd on standard error."""
+    click.echo(f"warning: {message}", err=True)
