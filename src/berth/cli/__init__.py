@@ -32,6 +32,8 @@ _COMMANDS: Mapping[str, _Entry] = MappingProxyType(
         "run": _Entry("berth.cli.run", "The scheduler, against a real API server."),
         "extender": _Entry("berth.cli.extender", "Our plugins for a stock kube-scheduler, as an extender."),
         "explain": _Entry("berth.cli.explain", "Why a pod went where it went, or why it is pending."),
+        "plugins": _Entry("berth.cli.plugins", "Which plugins there are, and whether they work."),
+        "new-plugin": _Entry("berth.cli.new_plugin", "Write a package with a plugin, ready to install."),
         "apiserver": _Entry("berth.cli.apiserver", "The embedded API server alone."),
         "decide": _Entry("berth.cli.decide", "Replay scheduling cases: JSON lines in, decisions out."),
         "impact": _Entry("berth.cli.impact", "What moving from v1.20 to v1.36 changes, and which plugin causes it."),

@@ -10,8 +10,9 @@ import msgspec
 from berth.api.codec import ObjectError
 from berth.api.untrusted import UNREADABLE, problem_of
 from berth.cases import CaseError, case_for
-from berth.cli.setup import document_enabling, plugin_option, read_registry
+from berth.cli.setup import plugin_option, read_registry
 from berth.config.errors import ConfigError
+from berth.config.load import document_enabling
 from berth.generation import GENERATIONS
 from berth.replay import replay
 

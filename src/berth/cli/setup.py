@@ -110,16 +110,9 @@ def names_enabled(config: "SchedulerConfiguration") -> frozenset[str]:
 
 def config_enabling(named: Iterable[str], gates: "FeatureGates | None" = None) -> "SchedulerConfiguration":
     """Return the default configuration, with these plugins beside the default ones."""
-    from berth.config.load import load_config
+    from berth.config.load import document_enabling, load_config
 
     return load_config(document_enabling(named), "the default configuration", gates)
-
-
-def document_enabling(names: Iterable[str]) -> dict[str, Any]:
-    """Return a configuration whose only profile has these plugins beside the default ones."""
-    enabled = [{"name": name} for name in names]
-    profiles = {"profiles": [{"plugins": {"multiPoint": {"enabled": enabled}}}]} if enabled else {}
-    return {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration", **profiles}
 
 
 def warn(message: str) -> None:

@@ -4,7 +4,7 @@ The document's apiVersion and kind choose the converter. What is wrong is raised
 lists every fault with its field path.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
@@ -51,6 +51,13 @@ _FIT: Final = "NodeResourcesFit"
 def default_config(gates: FeatureGates | None = None) -> SchedulerConfiguration:
     """What runs without a configuration file."""
     return load_config({"apiVersion": v1.API_VERSION, "kind": v1.KIND}, gates=gates)
+
+
+def document_enabling(names: Iterable[str]) -> dict[str, Any]:
+    """Return a document whose only profile has these plugins beside the default ones."""
+    enabled = [{"name": name} for name in names]
+    profiles = {"profiles": [{"plugins": {"multiPoint": {"enabled": enabled}}}]} if enabled else {}
+    return {"apiVersion": v1.API_VERSION, "kind": v1.KIND, **profiles}
 
 
 def legacy_default_config(

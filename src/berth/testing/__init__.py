@@ -1,1 +1,9 @@
-"""What tests of Berth and of plugins for it are made of: builders, a virtual clock, an in-memory transport."""
+"""What tests of Berth and of plugins for it are made of: builders, a virtual clock, an in-memory transport.
+
+`from berth.testing import VirtualCluster, make_node, make_pod` is all that most tests of a plugin need.
+"""
+
+from berth.testing.builders import expression, make_node, make_pod, make_pod_group
+from berth.testing.virtual import VirtualCluster
+
+__all__ = ["VirtualCluster", "expression", "make_node", "make_pod", "make_pod_group"]

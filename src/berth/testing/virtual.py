@@ -9,7 +9,7 @@ deletes them.
 
 import random
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -18,7 +18,7 @@ from berth.api.meta import Condition
 from berth.api.pod import Pod
 from berth.assembly import build_core
 from berth.config.feature_gates import feature_gates
-from berth.config.load import default_config, load_config
+from berth.config.load import document_enabling, load_config
 from berth.config.types import Generation as GenerationName
 from berth.config.types import SchedulerConfiguration
 from berth.cycle.instrument import Instrument
@@ -50,8 +50,8 @@ class VirtualCluster:
     def __init__(
         self,
         *objects: Any,
-        plugins: Mapping[str, Any] | None = None,
-        config: Mapping[str, Any] | None = None,
+        plugins: Mapping[str, Any] | Iterable[type] | None = None,
+        config: Mapping[str, Any] | SchedulerConfiguration | None = None,
         gates: Mapping[str, bool] | None = None,
         seed: int = 0,
         memos: bool = True,
@@ -61,14 +61,19 @@ class VirtualCluster:
         unschedulable_age_s: float | None = None,
         score_single_node: bool = False,
     ) -> None:
-        """`generation` puts that generation's policies (queue, cycle, cache, permit) in place of the configuration's.
+        """Make a core of these plugins, under their names where those are given, beside the in-tree ones.
 
-        The plugins stay those of the configuration.
+        Without a `config`, plugins that are given without names are enabled in the default profile. `generation` puts
+        that generation's policies (queue, cycle, cache, permit) in place of the configuration's; the plugins stay those
+        of the configuration.
         """
-        registry = in_tree_registry().merge(Registry(plugins or {}, "a test"))
-        switched = feature_gates(gates or {})
-        document = dict(config) if config is not None else None
-        loaded = default_config(switched) if document is None else load_config(document, "a test's config", switched)
+        named = _by_name(plugins or ())
+        registry = in_tree_registry().merge(Registry(named, "a test"))
+        if not isinstance(config, SchedulerConfiguration):
+            enabled = () if isinstance(plugins, Mapping) else named
+            document = document_enabling(enabled) if config is None else dict(config)
+            config = load_config(document, "a test's config", feature_gates(gates or {}))
+        loaded = config
         self.now = 0.0
         self.rng = random.Random(seed)
         """What the core draws lots from."""
@@ -241,6 +246,13 @@ class VirtualCluster:
         others = tuple(known for known in group.status.conditions if known.type != condition.type)
         status = msgspec.structs.replace(group.status, conditions=(*others, condition))
         self.put(msgspec.structs.replace(group, status=status))
+
+
+def _by_name(plugins: Mapping[str, Any] | Iterable[Any]) -> dict[str, Any]:
+    if isinstance(plugins, Mapping):
+        return dict(plugins)
+    classes: Iterable[Any] = plugins
+    return {plugin.name: plugin for plugin in classes}
 
 
 def _with_rules(config: SchedulerConfiguration, name: GenerationName) -> Generation:

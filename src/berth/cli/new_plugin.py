@@ -1,0 +1,223 @@
+"""`berth new-plugin NAME`: a package with a plugin in it that works, to be made into what is wanted.
+
+A name in; a directory out, with a pyproject.toml that offers the plugin, its module, a test, a sample configuration and
+a README. Nothing that exists is overwritten.
+"""
+
+import keyword
+import re
+import sys
+from pathlib import Path
+from string import Template
+from typing import NamedTuple
+
+import click
+
+from berth.cli.setup import EXIT_BAD_CONFIGURATION
+
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9]*([-_][A-Za-z0-9]+)*")
+_WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z0-9]+|[A-Z]")
+
+
+class UnfitNameError(click.ClickException):
+    """A name that a plugin cannot have."""
+
+    exit_code = EXIT_BAD_CONFIGURATION
+
+
+class Names(NamedTuple):
+    """How a plugin is called as a distribution, as a module and as a class."""
+
+    distribution: str
+    module: str
+    plugin: str
+
+
+@click.command("new-plugin", short_help="Write a package with a plugin, ready to install.")
+@click.argument("name")
+def command(name: str) -> None:
+    """Write a package with a plugin into ./NAME: module, test, README, and a configuration that enables it.
+
+    NAME is the distribution's, like quiet-rack; the module is then quiet_rack and the plugin QuietRack.
+    """
+    names = names_of(name)
+    directory = Path(names.distribution)
+    try:
+        write_package(names, directory)
+    except FileExistsError:
+        raise click.ClickException(f"{directory} is there already; nothing was written") from None
+    except OSError as error:
+        raise click.ClickException(f"cannot write {directory}: {error.strerror or error}") from None
+    click.echo(
+        f"{names.plugin} is written into {directory}/. What to do next:\n"
+        f"  pip install -e ./{directory}               (once)\n"
+        f"  pytest {directory}\n"
+        f"  berth up --config {directory}/config.yaml"
+    )
+
+
+def names_of(name: str) -> Names:
+    """Return what a plugin's names are made from; raises a click exception where the name is no good."""
+    if not _NAME.fullmatch(name):
+        raise UnfitNameError(
+            f"{name!r} is no name for a package: letters and digits, with - between words, like quiet-rack"
+        )
+    words = [word.lower() for part in re.split(r"[-_]", name) for word in _WORDS.findall(part)]
+    names = Names("-".join(words), "_".join(words), "".join(word.capitalize() for word in words))
+    if keyword.iskeyword(names.module):
+        raise UnfitNameError(f"{name!r} is a word of Python's own; take a name of two words")
+    if names.module in sys.stdlib_module_names | _TAKEN:
+        raise UnfitNameError(f"{name!r}: there is a module {names.module} already; take a name of two words")
+    from berth.plugins.registry import in_tree_registry
+
+    if names.plugin in in_tree_registry():
+        raise UnfitNameError(f"{name!r}: {names.plugin} is a plugin of Berth itself; take another name")
+    return names
+
+
+_TAKEN = frozenset({"berth", "berth_cluster", "tests", "numpy", "msgspec"})
+
+
+def write_package(names: Names, directory: Path) -> None:
+    """Write the package; raises `FileExistsError` where the directory is there."""
+    directory.mkdir()
+    (directory / "tests").mkdir()
+    files = {
+        "pyproject.toml": _PYPROJECT,
+        f"{names.module}.py": _MODULE,
+        f"tests/test_{names.module}.py": _TEST,
+        "config.yaml": _CONFIG,
+        "README.md": _README,
+    }
+    for file, template in files.items():
+        text = Template(template).substitute(names._asdict())
+        (directory / file).write_text(text, encoding="utf-8")
+
+
+_PYPROJECT = """\
+[build-system]
+requires = ["hatchling"]
+build-backend = "hatchling.build"
+
+[project]
+name = "$distribution"
+version = "0.1.0"
+description = "A plugin for the Berth scheduler."
+requires-python = ">=3.11"
+dependencies = ["berth-scheduler"]
+
+[project.entry-points."berth.plugins"]
+$plugin = "$module:$plugin"
+
+[tool.hatch.build.targets.wheel]
+only-include = ["$module.py"]
+"""
+
+_MODULE = '''\
+"""$plugin: keeps pods off nodes that a label closes to them, and prefers those that hold fewer pods."""
+
+from collections.abc import Sequence
+
+import msgspec
+from berth.plugin import (
+    Action,
+    ClusterEvent,
+    ClusterEventWithHint,
+    CycleState,
+    Handle,
+    NodeView,
+    PodInfo,
+    Status,
+    unschedulable,
+)
+
+
+class ${plugin}Args(msgspec.Struct, frozen=True, rename="camel"):
+    """What `pluginConfig` may say; in JSON the fields are in camelCase."""
+
+    label: str = "example.com/closed"
+
+
+class $plugin:
+    """Filter, Score."""
+
+    name = "$plugin"
+    args_type = ${plugin}Args
+
+    def __init__(self, args: ${plugin}Args, handle: Handle) -> None:
+        self._label = args.label
+
+    def filter(self, state: CycleState, pod: PodInfo, node: NodeView) -> Status | None:
+        """Say why the pod cannot run on the node; None where it can."""
+        if node.labels.get(self._label) == "true":
+            return unschedulable("node(s) were closed")
+        return None
+
+    def score(self, state: CycleState, pod: PodInfo, node: NodeView) -> int:
+        """Return 0 to 100, more for a better node."""
+        return max(0, 100 - len(node.pods))
+
+    def events_to_register(self) -> Sequence[ClusterEventWithHint]:
+        """Name what may cure a rejection: a new node, or a change of labels."""
+        return [ClusterEventWithHint(ClusterEvent("Node", Action.ADD | Action.UPDATE_NODE_LABEL))]
+'''
+
+_TEST = '''\
+"""$plugin in a cluster in memory and in virtual time."""
+
+from berth.testing import VirtualCluster, make_node, make_pod
+from $module import $plugin
+
+
+def test_a_closed_node_gets_no_pod_until_it_is_opened():
+    closed = make_node("n1").capacity(cpu="4", memory="8Gi").label("example.com/closed", "true")
+    cluster = VirtualCluster(closed, make_pod("web").request(cpu="1"), plugins=[$plugin]).run()
+    assert cluster.nodes_of() == {"web": ""}
+    (told,) = cluster.events("FailedScheduling")
+    assert told.startswith("0/1 nodes are available: 1 node(s) were closed.")
+
+    cluster.put(closed.copy().label("example.com/closed", "false"))
+    cluster.advance(60.0)
+    assert cluster.nodes_of() == {"web": "n1"}
+
+
+def test_the_emptier_node_is_preferred():
+    nodes = [make_node(name).capacity(cpu="4", memory="8Gi") for name in ("n1", "n2")]
+    there = make_pod("there").node("n1")
+    cluster = VirtualCluster(*nodes, there, make_pod("web"), plugins=[$plugin]).run()
+    assert cluster.nodes_of()["web"] == "n2"
+'''
+
+_CONFIG = """\
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+- schedulerName: default-scheduler
+  plugins:
+    multiPoint:
+      enabled:
+      - name: $plugin
+        weight: 2
+  pluginConfig:
+  - name: $plugin
+    args:
+      label: example.com/closed
+"""
+
+_README = """\
+# $plugin
+
+A plugin for the [Berth](https://github.com/berth-scheduler/berth) scheduler: it keeps pods off nodes that a label
+closes to them, and prefers those that hold fewer pods.
+
+    pip install -e .                  # where Berth is installed
+    pytest
+    berth plugins --config config.yaml
+    berth up --config config.yaml
+
+Its args, under `pluginConfig`:
+
+| field | means |
+| --- | --- |
+| `label` | the node label that closes a node where it is `true`; `example.com/closed` unless given |
+"""

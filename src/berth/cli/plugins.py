@@ -1,0 +1,137 @@
+"""`berth plugins`: which plugins there are, where each comes from, which profiles use it, and whether it works.
+
+A table, or with `-o json` one object a plugin. What is wrong with a plugin stands below the table in whole sentences.
+Exit code 1 where the profiles cannot be made, 2 where the configuration or a `--plugin` cannot be read.
+"""
+
+import random
+import sys
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import click
+import msgspec
+
+from berth.cli.setup import Setup, config_option, gates_option, plugin_option, read_setup
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+WIDTH_WITHOUT_TERMINAL = 120
+IN_TREE_SHOWN = "in-tree"
+
+
+class PluginListing(msgspec.Struct, frozen=True, rename="camel"):
+    """One plugin as it is listed; `origin` is where it comes from, in words."""
+
+    name: str
+    points: tuple[str, ...]
+    origin: str
+    profiles: tuple[str, ...]
+    """The scheduler names of the profiles that enable it."""
+    healthy: bool
+    problems: tuple[str, ...] = ()
+
+
+@click.command("plugins", short_help="Which plugins there are, and whether they work.")
+@config_option
+@plugin_option
+@gates_option
+@click.option(
+    "-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True, help="How to print."
+)
+def command(config_file: str, plugins: tuple[str, ...], feature_gates: str, output: str) -> None:
+    """List the plugins there are: points, origin, the profiles that enable them, and whether they work.
+
+    Plugins of other people come first. Those that a profile of --config (or the default one) enables are made, to see
+    whether that works.
+    """
+    setup = read_setup(config_file, plugins, feature_gates)
+    problems = problems_of(setup)
+    listed = listing(setup, problems)
+    if output == "json":
+        click.echo(msgspec.json.format(msgspec.json.encode(listed)).decode())
+    else:
+        _print(listed, problems)
+    if problems:
+        sys.exit(1)
+
+
+def problems_of(setup: Setup) -> tuple[str, ...]:
+    """Return what keeps the profiles from being made."""
+    from berth.config.errors import ConfigError
+    from berth.core import Core
+
+    try:
+        Core(setup.config, setup.registry, rng=random.Random(0))
+    except ConfigError as error:
+        return error.errors
+    return ()
+
+
+def listing(setup: Setup, problems: Iterable[str] = ()) -> list[PluginListing]:
+    """Return what is known of every plugin, those of other people first."""
+    from berth.config.types import ExtensionPoint
+    from berth.framework.registry import IN_TREE
+    from berth.generation import generation_of
+
+    registry = generation_of(setup.config).registry(setup.registry)
+    points = registry.implements()
+    found = []
+    for name in (*registry.names, *registry.unusable):
+        told = [problem for problem in problems if f"plugin {name!r} of " in problem]
+        if name in registry.unusable:
+            told = registry.unusable[name].told(name)
+        found.append(
+            PluginListing(
+                name,
+                tuple(str(point) for point in ExtensionPoint if point in points.get(name, ())),
+                IN_TREE_SHOWN if registry.origin(name) == IN_TREE else registry.origin(name),
+                _profiles_with(setup, name),
+                not told,
+                tuple(told),
+            )
+        )
+    return sorted(found, key=lambda each: each.origin == IN_TREE_SHOWN)
+
+
+def _profiles_with(setup: Setup, name: str) -> tuple[str, ...]:
+    from berth.cli.setup import names_enabled
+
+    profiles = setup.config.profiles
+    single = ((p.scheduler_name, msgspec.structs.replace(setup.config, profiles=(p,))) for p in profiles)
+    return tuple(scheduler_name for scheduler_name, config in single if name in names_enabled(config))
+
+
+def _print(listed: list[PluginListing], problems: Iterable[str]) -> None:
+    from rich.console import Console
+
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=WIDTH_WITHOUT_TERMINAL)
+    theirs = [each for each in listed if each.origin != IN_TREE_SHOWN]
+    if theirs:
+        console.print(_table(theirs, with_origin=True))
+        console.print()
+    console.print(_table([each for each in listed if each.origin == IN_TREE_SHOWN], with_origin=False))
+    told = list(dict.fromkeys([problem for each in listed for problem in each.problems]))
+    told += [problem for problem in problems if not any(problem.endswith(each) for each in told)]
+    for problem in told:
+        click.echo(f"\n{problem}")
+
+
+def _table(listed: list[PluginListing], *, with_origin: bool) -> "Table":
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False)
+    table.add_column("Plugin" if with_origin else "Berth's own plugins", overflow="fold", no_wrap=not with_origin)
+    table.add_column("Points", overflow="fold")
+    if with_origin:
+        table.add_column("From", overflow="fold")
+    table.add_column("Enabled in", overflow="fold", min_width=len("default-scheduler"))
+    table.add_column("State", no_wrap=True)
+    for each in listed:
+        state = "ok" if each.healthy else "[bold red]broken[/]"
+        origin = [each.origin.removeprefix("the distribution ").removeprefix("the ")] if with_origin else []
+        table.add_row(each.name, ", ".join(each.points), *origin, ", ".join(each.profiles) or "-", state)
+    return table

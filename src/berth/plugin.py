@@ -1,0 +1,99 @@
+"""Everything that a plugin imports: the one module of Berth, beside `berth.testing`, that stays as it is for them.
+
+`docs/plugins.md` is the tutorial, and has a line for each name in `__all__`; a test holds both together. What is not
+here may change from release to release.
+"""
+
+from berth.config.errors import invalid, required, unsupported
+from berth.framework.cycle_state import CycleState
+from berth.framework.diagnosis import Diagnosis
+from berth.framework.effects import Answer, ApiCall, Bind, EmitEvent, PodRef, WaitUntil
+from berth.framework.events import Action, ClusterEvent, ClusterEventWithHint, HintFunction, QueueingHint, queue_if
+from berth.framework.handle import Handle
+from berth.framework.interface import (
+    MAX_NODE_SCORE,
+    MAX_PERMIT_TIMEOUT_S,
+    MIN_NODE_SCORE,
+    Assignment,
+    Codes,
+    Dependency,
+    FeasibleNodes,
+    FilterColumn,
+    Objects,
+    Placement,
+    PodGroupAssignments,
+    PodGroupInfo,
+    PostFilterResult,
+    PreFilterResult,
+    RowLoad,
+    Rows,
+    Scores,
+    Steps,
+    same_for_all,
+)
+from berth.framework.status import SKIP, Code, Status, error, is_success, unresolvable, unschedulable
+from berth.framework.waiting_pods import WaitingPod, WaitingPods
+from berth.state.label_index import LabelColumn
+from berth.state.node_view import NodeView
+from berth.state.pod_groups import GroupKey, group_of
+from berth.state.pod_info import LABELS, REQUESTS, PodInfo
+from berth.state.queued_pod import QueuedPod
+from berth.state.table import NodeTable
+
+__all__ = [
+    "LABELS",
+    "MAX_NODE_SCORE",
+    "MAX_PERMIT_TIMEOUT_S",
+    "MIN_NODE_SCORE",
+    "REQUESTS",
+    "SKIP",
+    "Action",
+    "Answer",
+    "ApiCall",
+    "Assignment",
+    "Bind",
+    "ClusterEvent",
+    "ClusterEventWithHint",
+    "Code",
+    "Codes",
+    "CycleState",
+    "Dependency",
+    "Diagnosis",
+    "EmitEvent",
+    "FeasibleNodes",
+    "FilterColumn",
+    "GroupKey",
+    "Handle",
+    "HintFunction",
+    "LabelColumn",
+    "NodeTable",
+    "NodeView",
+    "Objects",
+    "Placement",
+    "PodGroupAssignments",
+    "PodGroupInfo",
+    "PodInfo",
+    "PodRef",
+    "PostFilterResult",
+    "PreFilterResult",
+    "QueuedPod",
+    "QueueingHint",
+    "RowLoad",
+    "Rows",
+    "Scores",
+    "Status",
+    "Steps",
+    "WaitUntil",
+    "WaitingPod",
+    "WaitingPods",
+    "error",
+    "group_of",
+    "invalid",
+    "is_success",
+    "queue_if",
+    "required",
+    "same_for_all",
+    "unresolvable",
+    "unschedulable",
+    "unsupported",
+]
