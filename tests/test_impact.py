@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from berth.cli import main
-from berth.impact import OLD, Change, causes, decided, impact, report
+from berth.impact import OLD, PlacementChange, causes, decided, impact, report
 from berth.plugins.registry import in_tree_registry
 from berth.replay import replay
 from berth.testing.builders import make_node, make_pod
@@ -65,14 +65,14 @@ def test_what_a_node_avoids_counts_no_more():
     nodes = [make_node(name).capacity(cpu="4", memory="4Gi") for name in ("a", "b")]
     nodes[0].annotation(ANNOTATION, avoiding("ReplicaSet", "u"))
     pod = make_pod("p").request(cpu="1", memory="1Gi").owned_by("ReplicaSet", "r", uid="u")
-    assert changes(nodes, pod) == (Change("default/p", "b", "a", ("NodePreferAvoidPods",), True),)
+    assert changes(nodes, pod) == (PlacementChange("default/p", "b", "a", ("NodePreferAvoidPods",), True),)
 
 
 def test_a_pod_that_asks_for_memory_fits_on_a_node_short_of_cpu_now():
     node = make_node("a").capacity(cpu="1", memory="4Gi")
     hog = make_pod("hog").request(cpu="2").node("a")
     assert changes([node, hog], make_pod("p").request(memory="1Gi")) == (
-        Change("default/p", None, "a", ("NodeResourcesFit",), True),
+        PlacementChange("default/p", None, "a", ("NodeResourcesFit",), True),
     )
 
 
@@ -91,7 +91,7 @@ def test_a_policy_is_the_old_sides_own():
     policy = {"apiVersion": "v1", "kind": "Policy", "predicates": [racks], "priorities": []}
     pod = make_pod("p").request(cpu="1", memory="1Gi")
     found = changes(nodes, pod, generation=OLD, policy=policy)
-    assert found == (Change("default/p", "b", "a", ("NodeLabel",), True),)
+    assert found == (PlacementChange("default/p", "b", "a", ("NodeLabel",), True),)
 
 
 @pytest.mark.parametrize("theme", ["v1.20/provider", "v1.20/policy"])

@@ -1,7 +1,7 @@
 """What moving from v1.20 to v1.36 changes: the same cluster decided by both generations, pod by pod, and why.
 
-A case (see `berth.cases`) goes in, one `Change` comes out for each pod that the two place differently. Both decide
-about the same cluster: after each pod, v1.20's choice is what stands in both. Ties go to the smallest name.
+A case (see `berth.cases`) goes in, one `PlacementChange` comes out for each pod that the two place differently. Both
+decide about the same cluster: after each pod, v1.20's choice is what stands in both. Ties go to the smallest name.
 
 The cause of a change is found by exchange. Each generation's decision is taken apart by plugin: the nodes that a plugin
 rejects, and what it adds to a node's score. A plugin is named if v1.20's decision, with that plugin's part taken from
@@ -52,7 +52,7 @@ Mask = NDArray[np.bool_]
 Scores = NDArray[np.int64]
 
 
-class Change(msgspec.Struct, frozen=True):
+class PlacementChange(msgspec.Struct, frozen=True):
     """A pod that the two generations place differently; None where it fits on no node."""
 
     pod: str
@@ -69,7 +69,7 @@ class CaseImpact(msgspec.Struct, frozen=True):
 
     name: str
     pods: int
-    changes: tuple[Change, ...]
+    changes: tuple[PlacementChange, ...]
 
 
 class _Side:
@@ -200,7 +200,7 @@ def impact(case: Mapping[str, Any], registry: Registry) -> CaseImpact:
         chosen, now = decided(before), decided(after)
         if chosen != now:
             plugins, alone = causes(before, after)
-            changes.append(Change(before.pod.key, chosen, now, plugins, alone))
+            changes.append(PlacementChange(before.pod.key, chosen, now, plugins, alone))
         if chosen is not None:
             for side in (before, after):
                 _assume(side, chosen)
@@ -238,13 +238,13 @@ def _place(node: str | None) -> str:
     return "no node" if node is None else node
 
 
-def _kind(change: Change) -> str:
+def _kind(change: PlacementChange) -> str:
     if change.old is None:
         return "fit now"
     return "fit no more" if change.new is None else "go elsewhere"
 
 
-def _because(change: Change) -> str:
+def _because(change: PlacementChange) -> str:
     if not change.plugins:
         return "what cannot be told plugin by plugin"
     if change.alone:

@@ -5,7 +5,7 @@ import pytest
 
 from berth.config.errors import ConfigError, invalid
 from berth.config.plugin_args import decode_plugin_args, decode_profile_args
-from berth.config.types import Profile
+from berth.config.types import KubeSchedulerProfile
 
 
 class Resource(msgspec.Struct, frozen=True, rename="camel"):
@@ -66,7 +66,7 @@ def test_refuses(raw, message):
 
 
 def test_profile_args_cover_defaults_and_keep_undeclared_ones_raw():
-    profile = Profile(plugin_config={"Mine": {"x": 1}, "Sample": {"hardWeight": 2}})
+    profile = KubeSchedulerProfile(plugin_config={"Mine": {"x": 1}, "Sample": {"hardWeight": 2}})
     assert decode_profile_args(profile, TYPES) == {
         "Mine": {"x": 1},
         "Sample": SampleArgs(hard_weight=2),
@@ -76,7 +76,7 @@ def test_profile_args_cover_defaults_and_keep_undeclared_ones_raw():
 
 
 def test_profile_args_report_the_faults_of_all_plugins():
-    profile = Profile(plugin_config={"Plain": {"on": 1}, "Sample": {"hardWeight": -1}})
+    profile = KubeSchedulerProfile(plugin_config={"Plain": {"on": 1}, "Sample": {"hardWeight": -1}})
     with pytest.raises(ConfigError) as caught:
         decode_profile_args(profile, TYPES, "profiles[2]")
     assert [error.split(":")[0] for error in caught.value.errors] == [

@@ -6,7 +6,7 @@ from berth.config.errors import ConfigError
 from berth.config.load import load_config
 from berth.config.types import (
     ClientConnection,
-    Extender,
+    ExtenderConfig,
     ExtenderTLS,
     ExtensionPoint,
     LeaderElection,
@@ -89,7 +89,7 @@ def test_extender_fields():
         "ignorable": True,
     }
     assert load_config(v1_document(extenders=[document])).extenders == (
-        Extender(
+        ExtenderConfig(
             url_prefix="https://h:1/x",
             filter_verb="f",
             preempt_verb="pr",

@@ -73,8 +73,8 @@ class ReplicationController(Struct, frozen=True):
     spec: ReplicationControllerSpec = ReplicationControllerSpec()
 
 
-class WorkloadSpec(Struct, frozen=True):
-    """What ReplicaSet and StatefulSet specs have in common for scheduling."""
+class ReplicaSetSpec(Struct, frozen=True):
+    """spec of a replica set, as far as scheduling looks at it."""
 
     replicas: int | None = None
     selector: LabelSelector | None = None
@@ -84,14 +84,21 @@ class ReplicaSet(Struct, frozen=True):
     """A replica set."""
 
     metadata: ObjectMeta = ObjectMeta()
-    spec: WorkloadSpec = WorkloadSpec()
+    spec: ReplicaSetSpec = ReplicaSetSpec()
+
+
+class StatefulSetSpec(Struct, frozen=True):
+    """spec of a stateful set, as far as scheduling looks at it."""
+
+    replicas: int | None = None
+    selector: LabelSelector | None = None
 
 
 class StatefulSet(Struct, frozen=True):
     """A stateful set."""
 
     metadata: ObjectMeta = ObjectMeta()
-    spec: WorkloadSpec = WorkloadSpec()
+    spec: StatefulSetSpec = StatefulSetSpec()
 
 
 class PriorityClass(Struct, frozen=True):

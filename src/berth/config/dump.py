@@ -16,13 +16,13 @@ from berth.config.plugin_args import ArgsTypes, decode_profile_args
 from berth.config.types import (
     MULTI_POINT,
     ClientConnection,
-    Extender,
+    ExtenderConfig,
     ExtenderTLS,
     ExtensionPoint,
+    KubeSchedulerProfile,
     LeaderElection,
     Plugins,
     PluginSet,
-    Profile,
     SchedulerConfiguration,
 )
 from berth.config.v1 import API_VERSION, KIND
@@ -78,7 +78,7 @@ def _leader_election(election: LeaderElection) -> dict[str, Any]:
     }
 
 
-def _profile(profile: Profile, args_types: ArgsTypes, path: str, gates: FeatureGates) -> dict[str, Any]:
+def _profile(profile: KubeSchedulerProfile, args_types: ArgsTypes, path: str, gates: FeatureGates) -> dict[str, Any]:
     """One profile with all of its plugins and args."""
     document: dict[str, Any] = {
         "pluginConfig": _plugin_config(profile, args_types, path, gates),
@@ -90,7 +90,9 @@ def _profile(profile: Profile, args_types: ArgsTypes, path: str, gates: FeatureG
     return document
 
 
-def _plugin_config(profile: Profile, args_types: ArgsTypes, path: str, gates: FeatureGates) -> list[dict[str, Any]]:
+def _plugin_config(
+    profile: KubeSchedulerProfile, args_types: ArgsTypes, path: str, gates: FeatureGates
+) -> list[dict[str, Any]]:
     """The args by plugin name: of the enabled plugins, and of any other the document configures."""
     plugins = profile.plugins
     enabled = {
@@ -145,7 +147,7 @@ def _plugin_set(plugin_set: PluginSet) -> dict[str, Any]:
     }
 
 
-def _extender(extender: Extender) -> dict[str, Any]:
+def _extender(extender: ExtenderConfig) -> dict[str, Any]:
     document = {
         "urlPrefix": extender.url_prefix,
         "filterVerb": extender.filter_verb,

@@ -24,7 +24,7 @@ class Stage(StrEnum):
     GA = "GA"
 
 
-class Gate(NamedTuple):
+class FeatureSpec(NamedTuple):
     """What is known of one gate: its default in v1.36, its stage, and whether it is fixed to that."""
 
     default: bool
@@ -32,13 +32,13 @@ class Gate(NamedTuple):
     locked: bool = False
 
 
-_ALPHA: Final = Gate(default=False, stage=Stage.ALPHA)
-_BETA: Final = Gate(default=True, stage=Stage.BETA)
-_BETA_OFF: Final = Gate(default=False, stage=Stage.BETA)
-_GA: Final = Gate(default=True, stage=Stage.GA)
-_LOCKED: Final = Gate(default=True, stage=Stage.GA, locked=True)
+_ALPHA: Final = FeatureSpec(default=False, stage=Stage.ALPHA)
+_BETA: Final = FeatureSpec(default=True, stage=Stage.BETA)
+_BETA_OFF: Final = FeatureSpec(default=False, stage=Stage.BETA)
+_GA: Final = FeatureSpec(default=True, stage=Stage.GA)
+_LOCKED: Final = FeatureSpec(default=True, stage=Stage.GA, locked=True)
 
-KNOWN_GATES: Final[Mapping[str, Gate]] = MappingProxyType(
+KNOWN_GATES: Final[Mapping[str, FeatureSpec]] = MappingProxyType(
     {
         "DRAAdminAccess": _LOCKED,
         "DRAConsumableCapacity": _BETA,
@@ -75,7 +75,7 @@ KNOWN_GATES: Final[Mapping[str, Gate]] = MappingProxyType(
     }
 )
 
-V1_20_GATES: Final[Mapping[str, Gate]] = MappingProxyType(
+V1_20_GATES: Final[Mapping[str, FeatureSpec]] = MappingProxyType(
     {
         "BalanceAttachedNodeVolumes": _ALPHA,
         "CSIMigration": _BETA,
@@ -87,7 +87,7 @@ V1_20_GATES: Final[Mapping[str, Gate]] = MappingProxyType(
     }
 )
 
-GATES_BY_GENERATION: Final[Mapping[str, Mapping[str, Gate]]] = MappingProxyType(
+GATES_BY_GENERATION: Final[Mapping[str, Mapping[str, FeatureSpec]]] = MappingProxyType(
     {"v1.36": KNOWN_GATES, "v1.20": V1_20_GATES}
 )
 

@@ -19,7 +19,7 @@ from berth.config.legacy import documents as legacy
 from berth.config.legacy import policy
 from berth.config.legacy.construction import legacy_config
 from berth.config.legacy.documents import AlgorithmSource
-from berth.config.types import Profile, SchedulerConfiguration
+from berth.config.types import KubeSchedulerProfile, SchedulerConfiguration
 from berth.config.validation import validate
 
 Converter = Callable[[Mapping[str, Any], FeatureGates, AlgorithmSource | None], SchedulerConfiguration]
@@ -151,7 +151,7 @@ def _with_ignored_resources(config: SchedulerConfiguration) -> SchedulerConfigur
     return msgspec.structs.replace(config, profiles=tuple(_ignoring(profile, ignored) for profile in config.profiles))
 
 
-def _ignoring(profile: Profile, ignored: list[str]) -> Profile:
+def _ignoring(profile: KubeSchedulerProfile, ignored: list[str]) -> KubeSchedulerProfile:
     """The profile with these ignored resources; upstream lets them replace the ones in the args."""
     args = profile.plugin_config.get(_FIT) or {}
     if not isinstance(args, Mapping):

@@ -14,7 +14,7 @@ from berth.config.durations import Duration
 from berth.config.errors import duplicate
 from berth.config.types import (
     ClientConnection,
-    Extender,
+    ExtenderConfig,
     ExtenderTLS,
     ExtensionPoint,
     LeaderElection,
@@ -146,10 +146,10 @@ def _plugin_set(plugin_set: PluginSetDoc) -> PluginSet:
     )
 
 
-def extender_of(extender: ExtenderDoc) -> Extender:
+def extender_of(extender: ExtenderDoc) -> ExtenderConfig:
     """One extender; a timeout of zero means the default."""
     tls = extender.tls_config
-    return Extender(
+    return ExtenderConfig(
         url_prefix=extender.url_prefix,
         filter_verb=extender.filter_verb,
         preempt_verb=extender.preempt_verb,

@@ -14,7 +14,7 @@ import msgspec
 from berth.config.decode import Decoder
 from berth.config.errors import ConfigError, invalid, shown
 from berth.config.feature_gates import FeatureGates
-from berth.config.types import Profile
+from berth.config.types import KubeSchedulerProfile
 from berth.config.v1 import API_VERSION
 
 DEFAULT_GATES: Final = FeatureGates()
@@ -68,7 +68,7 @@ def decode_plugin_args(name: str, raw: Any, args_type: type[T], path: str, gates
 
 
 def decode_profile_args(
-    profile: Profile,
+    profile: KubeSchedulerProfile,
     args_types: ArgsTypes,
     path: str = "profiles[0]",
     names: Iterable[str] | None = None,

@@ -17,7 +17,7 @@ from berth.config.feature_gates import FeatureGates
 
 DEFAULT_SCHEDULER_NAME: Final = "default-scheduler"
 
-Generation = Literal["v1.36", "v1.20"]
+GenerationName = Literal["v1.36", "v1.20"]
 """Which kube-scheduler's meanings apply; the document's apiVersion decides it."""
 
 
@@ -69,7 +69,7 @@ class Plugins(msgspec.Struct, frozen=True):
         return self.points.get(point, PluginSet())
 
 
-class Profile(msgspec.Struct, frozen=True):
+class KubeSchedulerProfile(msgspec.Struct, frozen=True):
     """How the pods of one scheduler name are scheduled.
 
     `plugins` are the defaults merged with the document's; `plugin_config` holds the args of each plugin that
@@ -102,7 +102,7 @@ class ManagedResource(msgspec.Struct, frozen=True):
     ignored_by_scheduler: bool = False
 
 
-class Extender(msgspec.Struct, frozen=True):
+class ExtenderConfig(msgspec.Struct, frozen=True):
     """An HTTP process that takes part in scheduling; an empty verb means that it does not do that part."""
 
     url_prefix: str = ""
@@ -148,8 +148,8 @@ class SchedulerConfiguration(msgspec.Struct, frozen=True):
     explicit 0 asks for upstream's adaptive formula, 1 to 100 for that share.
     """
 
-    profiles: tuple[Profile, ...]
-    extenders: tuple[Extender, ...] = ()
+    profiles: tuple[KubeSchedulerProfile, ...]
+    extenders: tuple[ExtenderConfig, ...] = ()
     parallelism: int = 16
     percentage_of_nodes_to_score: int | None = None
     pod_initial_backoff_s: int = 1
@@ -167,4 +167,4 @@ class SchedulerConfiguration(msgspec.Struct, frozen=True):
     """Where v1.20 serves in plain HTTP, as `host:port`; empty for its defaults."""
     policy_config_map: tuple[str, str] | None = None
     """Namespace and name of the ConfigMap with a Policy, still to be read and laid over the profiles."""
-    generation: Generation = "v1.36"
+    generation: GenerationName = "v1.36"

@@ -28,7 +28,7 @@ from berth.config.parts import (
     plugins_of,
     repeated_plugin_config,
 )
-from berth.config.types import DEFAULT_SCHEDULER_NAME, Profile, SchedulerConfiguration
+from berth.config.types import DEFAULT_SCHEDULER_NAME, KubeSchedulerProfile, SchedulerConfiguration
 
 API_VERSION: Final = "kubescheduler.config.k8s.io/v1"
 KIND: Final = "KubeSchedulerConfiguration"
@@ -51,7 +51,7 @@ _HINTS: Final = MappingProxyType(
 )
 
 
-class _Profile(Doc, frozen=True):
+class _KubeSchedulerProfile(Doc, frozen=True):
     scheduler_name: str | None = None
     percentage_of_nodes_to_score: Int32 | None = None
     plugins: PluginsDoc | None = None
@@ -69,7 +69,7 @@ class _Configuration(Doc, frozen=True):
     percentage_of_nodes_to_score: Int32 | None = None
     pod_initial_backoff_seconds: Int64 | None = None
     pod_max_backoff_seconds: Int64 | None = None
-    profiles: tuple[_Profile, ...] = ()
+    profiles: tuple[_KubeSchedulerProfile, ...] = ()
     extenders: tuple[ExtenderDoc, ...] = ()
     delay_cache_until_active: bool = False
 
@@ -108,12 +108,12 @@ def _or(value: int | None, default: int) -> int:
     return default if value is None else value
 
 
-def _profiles(profiles: tuple[_Profile, ...], gates: FeatureGates) -> Iterable[Profile]:
+def _profiles(profiles: tuple[_KubeSchedulerProfile, ...], gates: FeatureGates) -> Iterable[KubeSchedulerProfile]:
     """The profiles over the default one; the default name is given only to a profile that stands alone."""
     alone = len(profiles) <= 1
-    for profile in profiles or (_Profile(),):
+    for profile in profiles or (_KubeSchedulerProfile(),):
         name = profile.scheduler_name
-        yield Profile(
+        yield KubeSchedulerProfile(
             scheduler_name=DEFAULT_SCHEDULER_NAME if name is None and alone else name or "",
             percentage_of_nodes_to_score=profile.percentage_of_nodes_to_score,
             plugins=merge_plugins(default_plugins(gates), plugins_of(profile.plugins)),

@@ -14,10 +14,10 @@ from berth.config.errors import duplicate, invalid, required
 from berth.config.types import (
     MULTI_POINT,
     ClientConnection,
-    Extender,
+    ExtenderConfig,
     ExtensionPoint,
+    KubeSchedulerProfile,
     LeaderElection,
-    Profile,
     SchedulerConfiguration,
 )
 
@@ -91,7 +91,7 @@ def _backoff(initial_s: int, max_s: int) -> Iterable[str]:
         yield invalid("podMaxBackoffSeconds", max_s, "must be greater than or equal to PodInitialBackoffSeconds")
 
 
-def _profiles(profiles: Sequence[Profile]) -> Iterable[str]:
+def _profiles(profiles: Sequence[KubeSchedulerProfile]) -> Iterable[str]:
     """Each profile, then what they must have in common."""
     if not profiles:
         yield required("profiles")
@@ -109,13 +109,13 @@ def _profiles(profiles: Sequence[Profile]) -> Iterable[str]:
     yield from _common_queue_sort(profiles)
 
 
-def _removed(profiles: Sequence[Profile]) -> Iterable[str]:
+def _removed(profiles: Sequence[KubeSchedulerProfile]) -> Iterable[str]:
     """Plugins of older versions, in all profiles."""
     for index, profile in enumerate(profiles):
         yield from _removed_plugins(f"profiles[{index}]", profile)
 
 
-def _removed_plugins(path: str, profile: Profile) -> Iterable[str]:
+def _removed_plugins(path: str, profile: KubeSchedulerProfile) -> Iterable[str]:
     """Plugins that older versions had."""
     detail = (
         'was invalid in version "v1" (KubeSchedulerConfiguration is version "kubescheduler.config.k8s.io/v1"); '
@@ -131,7 +131,7 @@ def _removed_plugins(path: str, profile: Profile) -> Iterable[str]:
             yield invalid(f"{path}.pluginConfig[{index}]", name, detail)
 
 
-def _common_queue_sort(profiles: Sequence[Profile]) -> Iterable[str]:
+def _common_queue_sort(profiles: Sequence[KubeSchedulerProfile]) -> Iterable[str]:
     """There is one queue, so there is one order: the same queueSort plugin and args in every profile."""
     first = profiles[0].plugins.at(ExtensionPoint.QUEUE_SORT)
     names = [plugin.name for plugin in first.enabled]
@@ -148,12 +148,12 @@ def _common_queue_sort(profiles: Sequence[Profile]) -> Iterable[str]:
             yield invalid(f"profiles[{index}].pluginConfig.args", _args(profile, names[0]), detail)
 
 
-def _args(profile: Profile, name: str) -> Any:
+def _args(profile: KubeSchedulerProfile, name: str) -> Any:
     """A plugin's raw args, where none and an empty mapping are the same."""
     return profile.plugin_config.get(name) or {}
 
 
-def _extenders(extenders: Sequence[Extender]) -> Iterable[str]:
+def _extenders(extenders: Sequence[ExtenderConfig]) -> Iterable[str]:
     """Each extender, then what holds for them together."""
     seen: set[str] = set()
     for index, extender in enumerate(extenders):
@@ -176,7 +176,7 @@ def _extenders(extenders: Sequence[Extender]) -> Iterable[str]:
         yield invalid("extenders", found, "only one extender can implement bind")
 
 
-def _url_prefix(path: str, extender: Extender) -> Iterable[str]:
+def _url_prefix(path: str, extender: ExtenderConfig) -> Iterable[str]:
     """Where the extender is. None at all is let through, as upstream does: its calls fail then, one by one."""
     if not extender.url_prefix:
         return

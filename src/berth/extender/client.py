@@ -14,7 +14,7 @@ import aiohttp
 
 from berth.config.durations import format_duration_s
 from berth.config.errors import ConfigError, invalid
-from berth.config.types import Extender, ExtenderTLS
+from berth.config.types import ExtenderConfig, ExtenderTLS
 from berth.framework.effects import CallExtender, ExtenderAnswer
 from berth.kube.proxy import proxy_from_environment
 from berth.kube.tls import TlsError, TlsSettings, build_context
@@ -31,7 +31,7 @@ class ExtenderClient:
 
     __slots__ = ("_extenders", "_sessions")
 
-    def __init__(self, extenders: Sequence[Extender]) -> None:
+    def __init__(self, extenders: Sequence[ExtenderConfig]) -> None:
         self._extenders = tuple(
             (extender, _tls(f"extenders[{place}].tlsConfig", extender)) for place, extender in enumerate(extenders)
         )
@@ -98,7 +98,7 @@ class ExtenderClient:
             await session.close()
 
 
-def _tls(path: str, extender: Extender) -> ssl.SSLContext | bool:
+def _tls(path: str, extender: ExtenderConfig) -> ssl.SSLContext | bool:
     """The TLS context of an extender. As upstream, `enableHTTPS` without a CA accepts any certificate."""
     tls = extender.tls or ExtenderTLS()
     ca_pem = tls.ca_data or _read(f"{path}.caFile", tls.ca_file)

@@ -11,7 +11,7 @@ import msgspec
 
 from berth.api.node import Node
 from berth.api.pod import Container, Pod
-from berth.config.types import Extender as Configured
+from berth.config.types import ExtenderConfig
 from berth.extender import wire
 from berth.framework.effects import CallExtender
 from berth.framework.extenders import ExtenderError, Filtered, NodeVictims, Verb, VictimIds
@@ -31,7 +31,7 @@ class HttpExtender:
 
     __slots__ = ("_config", "_managed", "_place", "_verbs", "_whole")
 
-    def __init__(self, config: Configured, place: int, whole: Whole = as_known) -> None:
+    def __init__(self, config: ExtenderConfig, place: int, whole: Whole = as_known) -> None:
         self._config = config
         self._place = place
         self._whole = whole
@@ -161,13 +161,13 @@ def _meta(victims: NodeVictims) -> wire.MetaVictims:
     return wire.MetaVictims(tuple(wire.MetaPod(pod.uid) for pod in victims.pods), victims.violations)
 
 
-def build_extenders(configured: Sequence[Configured], whole: Whole = as_known) -> tuple[HttpExtender, ...]:
+def build_extenders(configured: Sequence[ExtenderConfig], whole: Whole = as_known) -> tuple[HttpExtender, ...]:
     """Return the extenders in the order in which they are asked: as listed, those that may be ignored last."""
     made = [HttpExtender(config, place, whole) for place, config in enumerate(configured)]
     return tuple(sorted(made, key=lambda extender: extender.is_ignorable))
 
 
-def kinds_sent_whole(configured: Sequence[Configured]) -> frozenset[str]:
+def kinds_sent_whole(configured: Sequence[ExtenderConfig]) -> frozenset[str]:
     """Return the kinds of objects that have to be kept whole: pods if anybody is sent any, nodes where wanted."""
     asked = [one for one in configured if one.filter_verb or one.prioritize_verb or one.preempt_verb]
     nodes = any(not one.node_cache_capable for one in asked)

@@ -19,8 +19,7 @@ from berth.api.pod import Pod
 from berth.assembly import build_core
 from berth.config.feature_gates import feature_gates
 from berth.config.load import document_enabling, load_config
-from berth.config.types import Generation as GenerationName
-from berth.config.types import SchedulerConfiguration
+from berth.config.types import GenerationName, SchedulerConfiguration
 from berth.cycle.instrument import Instrument
 from berth.extender.answering import AnswerCall, answered
 from berth.framework.effects import (

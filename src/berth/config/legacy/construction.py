@@ -15,7 +15,7 @@ from berth.config.legacy.documents import KIND, V1BETA1, AlgorithmSource, conver
 from berth.config.legacy.policy import CONFIG_MAP_KEY, Policy, parse_policy
 from berth.config.legacy.predicates import policy_plugins
 from berth.config.legacy.providers import GENERATION
-from berth.config.types import ExtensionPoint, Plugins, PluginSet, Profile, SchedulerConfiguration
+from berth.config.types import ExtensionPoint, KubeSchedulerProfile, Plugins, PluginSet, SchedulerConfiguration
 
 NO_PLUGIN_SETTINGS = "cannot set a Plugin config and Policy config: take plugins and pluginConfig out of the profiles"
 
@@ -84,7 +84,7 @@ def with_policy(config: SchedulerConfiguration, policy: Policy) -> SchedulerConf
     )
 
 
-def _without_preemption_as_in(profile: Profile, plugins: Plugins) -> Plugins:
+def _without_preemption_as_in(profile: KubeSchedulerProfile, plugins: Plugins) -> Plugins:
     """v1alpha1 and v1alpha2 switch preemption off beside a Policy."""
     if profile.plugins.at(ExtensionPoint.POST_FILTER).enabled:
         return plugins

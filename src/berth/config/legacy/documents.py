@@ -31,7 +31,14 @@ from berth.config.parts import (
     plugins_of,
     repeated_plugin_config,
 )
-from berth.config.types import DEFAULT_SCHEDULER_NAME, PluginRef, Plugins, PluginSet, Profile, SchedulerConfiguration
+from berth.config.types import (
+    DEFAULT_SCHEDULER_NAME,
+    KubeSchedulerProfile,
+    PluginRef,
+    Plugins,
+    PluginSet,
+    SchedulerConfiguration,
+)
 from berth.config.types import ExtensionPoint as Point
 
 KIND: Final = "KubeSchedulerConfiguration"
@@ -259,7 +266,9 @@ def _with_unreserve(doc: _PluginsAlpha1 | _PluginsAlpha2 | _PluginsBeta | None) 
     return Plugins(points={**plugins.points, Point.RESERVE: both})
 
 
-def _profile(each: _Settings, provider: Plugins, doc: _Beta | _Alpha2 | _Alpha1, *, alone: bool) -> Profile:
+def _profile(
+    each: _Settings, provider: Plugins, doc: _Beta | _Alpha2 | _Alpha1, *, alone: bool
+) -> KubeSchedulerProfile:
     """One profile over the provider; top-level fields of the alpha versions become args."""
     plugins = applied(provider, each.plugins)
     extra: dict[str, Any] = {}
@@ -270,7 +279,7 @@ def _profile(each: _Settings, provider: Plugins, doc: _Beta | _Alpha2 | _Alpha1,
             extra["VolumeBinding"] = {"bindTimeoutSeconds": doc.bind_timeout_seconds}
     if isinstance(doc, _Alpha1) and doc.hard_pod_affinity_symmetric_weight is not None:
         extra["InterPodAffinity"] = {"hardPodAffinityWeight": doc.hard_pod_affinity_symmetric_weight}
-    return Profile(
+    return KubeSchedulerProfile(
         scheduler_name=DEFAULT_SCHEDULER_NAME if each.name is None and alone else each.name or "",
         plugins=plugins,
         plugin_config={**extra, **{config.name: config.args for config in each.config}},

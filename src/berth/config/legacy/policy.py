@@ -15,7 +15,7 @@ from berth.config.durations import Duration
 from berth.config.errors import ConfigError, invalid
 from berth.config.parts import Doc, ExtenderDoc, Int32, Int64, extender_of
 from berth.config.shape import shape_errors
-from berth.config.types import Extender
+from berth.config.types import ExtenderConfig
 
 KIND: Final = "Policy"
 API_VERSIONS: Final = ("v1", "kubescheduler.config.k8s.io/v1")
@@ -95,7 +95,7 @@ class Policy(msgspec.Struct, frozen=True):
 
     predicates: tuple[PredicateDoc, ...] | None = None
     priorities: tuple[PriorityDoc, ...] | None = None
-    extenders: tuple[Extender, ...] = ()
+    extenders: tuple[ExtenderConfig, ...] = ()
     hard_pod_affinity_symmetric_weight: int = 0
     always_check_all_predicates: bool = False
 
