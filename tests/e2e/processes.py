@@ -11,9 +11,9 @@ from pathlib import Path
 import msgspec
 
 from berth.api.resources import Resource
-from berth.kube.access import kubeconfig_access
-from berth.kube.http import HttpTransport
-from berth.kube.rate_limit import RateLimit
+from berth.kube.credentials.access import kubeconfig_access
+from berth.kube.http.client import HttpTransport
+from berth.kube.http.rate_limit import RateLimit
 from berth.kube.transport import MERGE_PATCH
 
 BERTH = Path(sys.executable).with_name("berth")

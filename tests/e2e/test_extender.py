@@ -6,8 +6,8 @@ from contextlib import asynccontextmanager
 
 from berth.api.resources import RESOURCES
 from berth.explain import explain
-from berth.kube.access import kubeconfig_access
-from berth.kube.http import HttpTransport
+from berth.kube.credentials.access import kubeconfig_access
+from berth.kube.http.client import HttpTransport
 from berth.runtime.scheduler import LiveScheduler
 from berth_cluster.embedded import ClusterSettings, EmbeddedCluster
 from berth_cluster.hollow.template import NodeTemplate

@@ -11,9 +11,9 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from berth.kube.credentials import ClusterAccess, Credential, StaticCredential
-from berth.kube.http import HttpTransport
-from berth.kube.rate_limit import RateLimit
+from berth.kube.credentials.sources import ClusterAccess, Credential, StaticCredential
+from berth.kube.http.client import HttpTransport
+from berth.kube.http.rate_limit import RateLimit
 from berth.runtime.scheduler import LiveScheduler
 from berth_cluster.embedded import create_nodes
 from berth_cluster.hollow.template import NodeTemplate

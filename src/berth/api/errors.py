@@ -1,6 +1,6 @@
 """What can go wrong between us and an API server, shared by every backend of the transport.
 
-Raised by the transports (`berth.kube.http`, the embedded store's, the in-memory one of the tests) and caught
+Raised by the transports (`berth.kube.http.client`, the embedded store's, the in-memory one of the tests) and caught
 by whoever called: reflectors, event recorder, leader election, and the runtime that carries out effects. The
 two kinds ask for different answers: `ApiError` is the server's own no; after `ConnectionLost` nobody knows,
 and the object has to be read before anything is concluded. `outcome_unknown` tells the two apart for writes,

@@ -20,7 +20,7 @@ from berth.config.types import SchedulerConfiguration
 
 if TYPE_CHECKING:
     from berth.framework.registry import Registry
-    from berth.kube.credentials import ClusterAccess
+    from berth.kube.credentials.sources import ClusterAccess
 
 EXIT_FAILURE = 1
 
@@ -111,8 +111,8 @@ def _of_profile(config: SchedulerConfiguration, profile: str) -> SchedulerConfig
 
 
 def _access(kubeconfig: str, context: str) -> "ClusterAccess":
-    from berth.kube.access import load_access
-    from berth.kube.kubeconfig import KubeconfigError
+    from berth.kube.credentials.access import load_access
+    from berth.kube.credentials.kubeconfig import KubeconfigError
 
     try:
         return load_access(kubeconfig, context=context)
@@ -162,8 +162,8 @@ async def _serve(
 ) -> None:
     """Serve until told to stop."""
     from berth.cli.up import stop_on_signals
-    from berth.kube.http import HttpTransport
-    from berth.kube.rate_limit import RateLimit
+    from berth.kube.http.client import HttpTransport
+    from berth.kube.http.rate_limit import RateLimit
     from berth.runtime.serving.extender_server import ExtenderServer
     from berth.runtime.serving.server import PortTaken
 

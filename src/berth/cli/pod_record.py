@@ -19,8 +19,8 @@ class NoRecord(Exception):  # noqa: N818 - it is only ever shown
 def read_record(kubeconfig: str, namespace: str, name: str) -> Json:
     """The record of a pod as JSON; raises `NoRecord`."""
     from berth.api.errors import TransportError
-    from berth.kube.access import load_access
-    from berth.kube.kubeconfig import KubeconfigError
+    from berth.kube.credentials.access import load_access
+    from berth.kube.credentials.kubeconfig import KubeconfigError
 
     try:
         access = load_access(kubeconfig)
@@ -39,7 +39,7 @@ def read_record(kubeconfig: str, namespace: str, name: str) -> Json:
 
 async def _read(access: Any, namespace: str, name: str) -> tuple[Json, list[Json]]:
     from berth.api.resources import RESOURCES
-    from berth.kube.http import HttpTransport
+    from berth.kube.http.client import HttpTransport
 
     transport = HttpTransport(access)
     try:

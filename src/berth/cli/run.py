@@ -22,7 +22,7 @@ from berth.config.types import SchedulerConfiguration
 
 if TYPE_CHECKING:
     from berth.framework.registry import Registry
-    from berth.kube.credentials import ClusterAccess
+    from berth.kube.credentials.sources import ClusterAccess
     from berth.kube.transport import Transport
     from berth.runtime.scheduler import LiveScheduler
 
@@ -102,8 +102,8 @@ def _write_configuration(config: SchedulerConfiguration, registry: "Registry", t
 
 
 def _access(config: SchedulerConfiguration, flags: SchedulerFlags, context: str) -> "ClusterAccess":
-    from berth.kube.access import load_access
-    from berth.kube.kubeconfig import KubeconfigError
+    from berth.kube.credentials.access import load_access
+    from berth.kube.credentials.kubeconfig import KubeconfigError
 
     try:
         return load_access(config.client_connection.kubeconfig, context=context, master=flags.get("master", ""))
@@ -131,8 +131,8 @@ def _event_loop() -> asyncio.AbstractEventLoop:
 
 async def _run(setup: Setup, access: "ClusterAccess", flags: SchedulerFlags) -> None:
     """Everything that lives in the event loop, from the first connection to the last."""
-    from berth.kube.http import HttpTransport
-    from berth.kube.rate_limit import RateLimit
+    from berth.kube.http.client import HttpTransport
+    from berth.kube.http.rate_limit import RateLimit
     from berth.runtime.observing import logs
     from berth.runtime.policy_map import with_policy_of_cluster
 

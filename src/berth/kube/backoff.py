@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 
 class Backoff:
-    """Delays that double from `initial_s` up to `maximum_s`, and start over after a quiet spell."""
+    """Delays that double from `initial_s` up to `maximum_s`, and start over after `reset_after_s` without a failure."""
 
     __slots__ = ("_clock", "_initial_s", "_last_s", "_maximum_s", "_next_s", "_random", "_reset_after_s")
 
@@ -28,7 +28,7 @@ class Backoff:
         self._last_s = clock()
 
     def next_delay_s(self) -> float:
-        """The delay before the next try: at least the current step, at most twice that, never over the cap."""
+        """Return the delay before the next try: between one and two times the current step, at most `maximum_s`."""
         now_s = self._clock()
         if now_s - self._last_s > self._reset_after_s:
             self.reset()

@@ -1,4 +1,4 @@
-"""What a reflector tells its consumer: one struct for each kind of change."""
+"""What a reflector hands to its sink: one struct for each kind of change."""
 
 from typing import Any
 
@@ -21,16 +21,16 @@ class Modified(msgspec.Struct, frozen=True, gc=False):
 
 
 class Deleted(msgspec.Struct, frozen=True, gc=False):
-    """An object is gone, or no longer selected: its last state, as far as we saw it."""
+    """An object that is gone, or no longer selected, in the last state that was handed on."""
 
     object: Any
 
 
 class InvalidObject(msgspec.Struct, frozen=True):
-    """An object that cannot be read, told once for each problem it has; it is otherwise left out.
+    """An object that cannot be read; it comes once for each problem that it has.
 
-    `old` is its last good state, which stays in force until it can be read again (`Modified`) or is deleted;
-    None when it was never good, in which case a later good state comes as `Added`.
+    `old` is its last good state, which stays in force until the object can be read again (`Modified`) or is deleted.
+    It is None where no state could ever be read; a later good state then comes as `Added`.
     """
 
     resource: Resource
@@ -42,7 +42,7 @@ class InvalidObject(msgspec.Struct, frozen=True):
 
 
 class Synced(msgspec.Struct, frozen=True):
-    """The first list is through: everything that exists has been told."""
+    """Everything that existed when the first list was made has been handed on."""
 
     resource: Resource
 

@@ -1,4 +1,8 @@
-"""One event of the scheduler and its repetitions: what is written to the API server for it.
+"""An event of the scheduler with its repetitions, and what is written to the API server for it.
+
+The Event is created when it happens first; every later write is a merge patch of `series` alone, with the count as it
+is then. Counts only grow, and a patch says the whole count, so a patch that is lost, sent twice or overtaken by
+repetitions does no harm: the next one puts it right.
 
 `berth.kube.events` keeps an `EventSeries` for each distinct event and asks it for the body of the next request.
 """
@@ -19,7 +23,7 @@ _CUT = " ..."
 
 
 class EventKey(NamedTuple):
-    """Events that agree in all of this are one series; the note is not part of it, as in client-go."""
+    """What events of one series have in common. The note is not part of it, as in client-go."""
 
     type: str
     reason: str
@@ -64,7 +68,7 @@ class _Body(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 
 
 class EventSeries:
-    """An event that happened `count` times so far, and how much of that the server knows."""
+    """An event that has happened `count` times so far, of which the server knows of `told_count`."""
 
     __slots__ = ("_note", "count", "first_at", "is_created", "is_queued", "key", "last_at", "name", "namespace",
                  "told_count")  # fmt: skip
@@ -81,7 +85,7 @@ class EventSeries:
         self.is_queued = False
 
     def observe(self, now: datetime) -> None:
-        """It happened again."""
+        """Count another occurrence."""
         self.count += 1
         self.last_at = now
 
@@ -91,7 +95,7 @@ class EventSeries:
         return self.told_count == self.count
 
     def create_body(self, reporting_instance: str) -> bytes:
-        """The whole Event, for POST."""
+        """Return the whole Event, for POST."""
         related = self.key.related
         return msgspec.json.encode(
             _Body(
@@ -112,7 +116,7 @@ class EventSeries:
         )
 
     def patch_body(self) -> bytes:
-        """The series alone, for a merge patch."""
+        """Return the series alone, for a merge patch."""
         return msgspec.json.encode({"series": self._series()})
 
     def _series(self) -> _Series:
@@ -124,14 +128,18 @@ def _reference(reference: ObjectReference) -> _Reference:
 
 
 def event_name(regarding: str, now: datetime, serial: int) -> str:
-    """`<object>.<nanoseconds in hex>`; the serial number stands for the nanoseconds that the clock lacks."""
+    """Return `<object>.<nanoseconds in hex>`; the serial number takes the place of the nanoseconds that we lack.
+
+    The name is made once, with the series: a creation that is tried again, because its answer was lost, is refused as
+    AlreadyExists and does not make a second Event.
+    """
     nanoseconds = int(now.timestamp()) * 10**9 + now.microsecond * 1000 + serial % 1000
     suffix = f".{nanoseconds:x}"
     return regarding[: NAME_LIMIT - len(suffix)].rstrip(".-") + suffix
 
 
 def cut_note(note: str) -> str:
-    """The note within the server's limit, with an ellipsis where it was cut."""
+    """Return the note within the server's limit, with an ellipsis where it was cut."""
     encoded = note.encode()
     if len(encoded) <= NOTE_LIMIT_BYTES:
         return note
@@ -139,5 +147,5 @@ def cut_note(note: str) -> str:
 
 
 def micro_time(moment: datetime) -> str:
-    """metav1.MicroTime: RFC 3339 in UTC with six digits after the point."""
+    """Return a metav1.MicroTime: RFC 3339 in UTC with six digits after the point."""
     return moment.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"

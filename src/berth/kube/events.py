@@ -1,8 +1,11 @@
-"""The event recorder: what happened to a pod, written as events.k8s.io/v1 Events without ever being waited for.
+"""The event recorder: writes what happened to pods as events.k8s.io/v1 Events, without making anybody wait.
 
 The runtime calls `record` for each `EmitEvent` effect and goes on; workers write in the background. The queue is
-bounded: when the API server cannot keep up, the oldest unwritten events are dropped and counted. An event that
+bounded: where the API server cannot keep up, the oldest unwritten events are dropped and counted. An event that
 repeats within six minutes is one Event whose `series.count` grows, as with client-go's recorder.
+
+A series is in the queue, being written, or neither, and in the last case it is in `_untold` if the server does not know
+its count yet. A series is queued at most once, so that its requests are never under way beside one another.
 """
 
 import asyncio
@@ -24,7 +27,7 @@ SERIES_WINDOW = timedelta(minutes=6)
 # The second occurrence is written at once; after that the count is brought up to date this often.
 REFRESH_PERIOD_S = 30.0
 QUEUE_CAPACITY = 1000
-# Series remembered at most; past that the one not seen for longest starts over when it comes again.
+# So many series are remembered at most. The one that was not seen for longest goes first, and starts over if it comes.
 MAX_SERIES = 4096
 MAX_TRIES = 5
 WORKERS = 4
@@ -90,9 +93,9 @@ class EventRecorder:
         related: ObjectReference | None = None,
         reporting_controller: str = "",
     ) -> None:
-        """Note that something happened to `regarding`; returns at once, whatever the server is doing.
+        """Note that something happened to `regarding`. Returns at once, whatever the server is doing.
 
-        `reporting_controller` is for schedulers with several profiles: the name of the one that acted.
+        `reporting_controller` names the profile that acted, where a scheduler has several.
         """
         key = EventKey(type, reason, action, regarding, related, reporting_controller or self._reporting_controller)
         now = self._clock()
@@ -118,7 +121,7 @@ class EventRecorder:
             group.create_task(self._refresh(), name="events:refresh")
 
     async def drain(self, timeout_s: float) -> bool:
-        """Wait until everything recorded is written, at the end of the process; False when time ran out."""
+        """Wait, at the end of the process, until everything is written; return False where time ran out."""
         self._enqueue_untold()
         try:
             async with asyncio.timeout(timeout_s):
@@ -141,7 +144,7 @@ class EventRecorder:
         self._wake.set()
 
     def _drop(self, series: EventSeries) -> None:
-        """Give up a request; a series that the server has never heard of is forgotten altogether."""
+        """Give up a request. A series that was never created is forgotten; of another only the newer count is."""
         self.dropped += 1
         series.is_queued = False
         if series.is_created:
@@ -150,7 +153,10 @@ class EventRecorder:
             del self._series[series.key]
 
     def _forget_old(self, now: datetime) -> None:
-        """End the series not seen for a while, from the one not seen for longest; write what is untold of them."""
+        """End the series that were not seen for a while, and write what the server does not know of them yet.
+
+        They lie in the order in which they were seen last, so the first that is recent enough ends the search.
+        """
         while self._series:
             series = next(iter(self._series.values()))
             if len(self._series) <= MAX_SERIES and now - series.last_at <= SERIES_WINDOW:
@@ -186,7 +192,7 @@ class EventRecorder:
             self._follow_up(series)
 
     def _follow_up(self, series: EventSeries) -> None:
-        """What happened while a request was under way is written next; the second occurrence at once."""
+        """See to what happened while a request was under way: a second occurrence at once, others at the refresh."""
         if not series.is_created or series.is_told:
             return
         if series.told_count < 2:

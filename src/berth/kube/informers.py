@@ -1,8 +1,8 @@
-"""The set of reflectors that a scheduler lives on: started together, synced together, supervised together.
+"""The set of reflectors that a scheduler needs: started together, synced together, supervised together.
 
-The runtime adds a reflector for each kind that its plugins need, runs the set as one task, and waits until all
-have synced. Trouble with the server is each reflector's own business, for as long as it takes; a bug in one, or
-in the sink, ends the whole set and is raised from `run` and from `wait_for_sync`, never swallowed.
+The runtime adds a reflector for each kind that its plugins need, runs the set as one task, and waits until all have
+synced. Trouble with the server is for each reflector to wait out. A bug in one of them, or in the sink, ends the whole
+set, and is raised from `run` and from `wait_for_sync`.
 """
 
 import asyncio
@@ -53,7 +53,7 @@ class InformerSet:
         field_selector: str = "",
         keep_raw: bool = False,
     ) -> Reflector:
-        """Follow `resource`, before the set runs; pods without a selector of their own get the usual one."""
+        """Follow a resource; to be called before `run`. Without a selector, pods are followed until they finish."""
         if resource in self._reflectors:
             raise ValueError(f"{resource.plural} are followed already; give the first informer's sink both consumers")
         if resource.kind == "Pod" and not field_selector:
@@ -93,9 +93,9 @@ class InformerSet:
             await _cancel_all(tasks)
 
     async def wait_for_sync(self, timeout_s: float | None = None) -> bool:
-        """True when every first list is through, False after `timeout_s`; raises what ended `run`, if that came first.
+        """Return True once every first list is handed on, False after `timeout_s`; raises what ended `run` before that.
 
-        Call it while `run` is a task of its own. `unsynced` tells what is missing, and why.
+        `run` must be a task of its own. `unsynced` says what is missing, and why.
         """
         ended = self._end()
         everything = asyncio.create_task(self._all_synced())
@@ -116,7 +116,7 @@ class InformerSet:
             await reflector.wait_synced()
 
     def unsynced(self) -> dict[str, str]:
-        """The resources whose first list is not through, each with what last went wrong."""
+        """Return the resources whose first list is not through, each with what went wrong last."""
         return {
             resource.plural: reflector.problem or "no answer yet"
             for resource, reflector in self._reflectors.items()
@@ -124,7 +124,7 @@ class InformerSet:
         }
 
     def _end(self) -> asyncio.Future[None]:
-        """Settled when `run` is over: with its exception if it was a bug."""
+        """Return a future that is settled when `run` is over, with its exception if it ended in a bug."""
         if self._ended is None:
             self._ended = asyncio.get_running_loop().create_future()
         return self._ended
@@ -135,7 +135,7 @@ def _settle(ended: asyncio.Future[None], cause: BaseException | None) -> None:
         return
     if isinstance(cause, Exception):
         ended.set_exception(cause)
-        ended.exception()  # it is raised from `run` too; nobody need wait for it here
+        ended.exception()  # mark it as seen: `run` raises it as well, and perhaps nobody waits for this one
     else:
         ended.set_result(None)
 

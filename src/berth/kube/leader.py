@@ -1,8 +1,13 @@
 """Leader election on a Lease, with client-go's rules: of several schedulers with one name, one is at work.
 
-The runtime awaits `acquire`, starts scheduling, and runs `hold` beside it; when `hold` returns, leadership is
-lost and the process must end without another write. A standby judges a leader by its own clock alone: the lease
-is free when its record has not changed for the lease's duration, whatever times are written in it.
+The runtime awaits `acquire`, starts scheduling, and runs `hold` beside it; when `hold` returns, leadership is lost and
+the process must end without another write.
+
+Why two never lead at once, though their clocks differ: a candidate takes the lease only when its record has not changed
+for the whole lease duration by the candidate's own clock, whatever times are written in it, and a leader stops when it
+could not renew for the renew deadline, which is shorter. So the leader has stopped before anybody may take over. Two
+who try at the same moment are told apart by the server: both send the resourceVersion that they read, and one of the
+two writes is refused. (Clocks may differ in what they show; that they run at about the same speed is assumed.)
 
     candidate ── acquire ──> leader ── hold: renewed every retry period ──┐
         ^                      │                                         │
@@ -48,7 +53,7 @@ class LeaderElectionTimes(msgspec.Struct, frozen=True):
     retry_period_s: float = 2.0
 
     def problem(self) -> str:
-        """Why these cannot work together; empty when they can."""
+        """Return why these cannot work together; empty where they can."""
         if self.lease_duration_s < 1 or self.renew_deadline_s <= 0 or self.retry_period_s <= 0:
             return "leaseDuration must be at least 1s, renewDeadline and retryPeriod greater than zero"
         if self.lease_duration_s <= self.renew_deadline_s:
@@ -63,7 +68,7 @@ def _log(message: str) -> None:
 
 
 class LeaderElector:
-    """One candidate for one lease; `identity` must be its own, such as host name plus a random part."""
+    """One candidate for one lease; its `identity` must be unique, such as the host name and a random part."""
 
     __slots__ = (
         "_clock", "_identity", "_name", "_namespace", "_observed", "_observed_at_s", "_on_new_leader", "_report",
@@ -109,14 +114,18 @@ class LeaderElector:
         return self._observed.record.holder if self._observed is not None else ""
 
     async def acquire(self) -> None:
-        """Return when we lead; that may take for ever, and survives every trouble with the server."""
+        """Return when we lead. Trouble with the server is reported and waited out, however long it lasts."""
         while not await self._try(self._times.renew_deadline_s):
             await self._sleep(self._times.retry_period_s * (1 + JITTER_FACTOR * self._rng.random()))
         self.is_leader = True
         self._report(f"{self._identity} became leader on the lease {self._namespace}/{self._name}")
 
     async def hold(self) -> str:
-        """Renew until leadership is lost, and return why; the caller must then stop at once."""
+        """Renew until leadership is lost, and return why; the caller must then stop at once.
+
+        The deadline counts from before the first try of a round, so a renewal whose answer was lost counts as failed:
+        it is better to stop although the lease was renewed than to go on although it was not.
+        """
         while True:
             await self._sleep(self._times.retry_period_s)
             deadline_s = self._clock() + self._times.renew_deadline_s
@@ -128,7 +137,7 @@ class LeaderElector:
                     return self._lost(f"it could not be renewed for {self._times.renew_deadline_s:g} s")
 
     async def release(self) -> None:
-        """Give the lease up, so that another can lead at once; once stopped, and only when still the leader."""
+        """Give the lease up, so that another can lead at once; to be called when nothing will be written any more."""
         if not self.is_leader:
             return
         self.is_leader = False
@@ -139,7 +148,7 @@ class LeaderElector:
             self._report(f"the lease {self._namespace}/{self._name} could not be released: {why}; it will expire")
 
     async def _give_up(self) -> None:
-        """Read first: a renewal that was cut off under way may have changed the lease."""
+        """Read the lease before writing it: a renewal that was cut off under way may have changed it."""
         observed = read_lease(await self._transport.get(_LEASE, self._namespace, self._name))
         if observed.record.holder == self._identity:
             await self._update(observed.body_with(released_record(self._wall_clock(), observed.record)))
@@ -154,7 +163,7 @@ class LeaderElector:
     # -- one try -------------------------------------------------------------------------------------------
 
     async def _try(self, timeout_s: float) -> bool:
-        """Take or renew the lease; False, and a word about it, when that did not work."""
+        """Take or renew the lease; return whether that worked, and report why where it did not."""
         try:
             return await self._within(self._acquire_or_renew(), timeout_s)
         except (TransportError, LeaseError) as error:
@@ -181,7 +190,7 @@ class LeaderElector:
         return True
 
     async def _renew_as_known(self, observed: ObservedLease) -> bool:
-        """Renew without reading first; False when the lease is not as we left it."""
+        """Renew without reading first; return False where the lease is not as we left it."""
         if observed.record.holder != self._identity or self._has_expired(observed.record):
             return False
         try:
@@ -204,7 +213,7 @@ class LeaderElector:
         return held_record(self._identity, self._times.lease_duration_s, self._wall_clock(), before)
 
     def _note(self, observed: ObservedLease) -> None:
-        """Remember the lease; the time counts from when its record last changed before our eyes."""
+        """Remember the lease, and since when by our own clock its record has been what it is."""
         if self._observed is None or self._observed.record != observed.record:
             self._observed_at_s = self._clock()
         self._observed = observed
@@ -219,7 +228,7 @@ class LeaderElector:
             self._on_new_leader(self.leader)
 
     async def _within(self, request: Awaitable[_T], limit_s: float) -> _T:
-        """The result of `request`, or TimeoutError after `limit_s` on the injected clock."""
+        """Return the result of `request`; raises TimeoutError after `limit_s` by the clock that was given."""
         task = asyncio.ensure_future(request)
         alarm = asyncio.ensure_future(self._sleep(limit_s))
         try:

@@ -1,4 +1,4 @@
-"""The record that leader election keeps in a coordination.k8s.io/v1 Lease, and how to read and write it."""
+"""The record that leader election keeps in a coordination.k8s.io/v1 Lease, and how it is read and written."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -24,7 +24,7 @@ class LeaderRecord(msgspec.Struct, frozen=True, rename="camel"):
 
     @property
     def holder(self) -> str:
-        """Who leads; empty when nobody does."""
+        """The identity of the leader; empty where there is none."""
         return self.holder_identity or ""
 
 
@@ -35,13 +35,16 @@ class ObservedLease(msgspec.Struct, frozen=True):
     document: dict[str, Any]
 
     def body_with(self, record: LeaderRecord) -> bytes:
-        """The object with another record, every other field kept; its resourceVersion guards against others."""
+        """Return the object with another record and every other field kept.
+
+        Its resourceVersion among them: the server refuses the update where somebody else wrote in between.
+        """
         spec = {**(self.document.get("spec") or {}), **msgspec.to_builtins(record)}
         return msgspec.json.encode({**self.document, "spec": spec})
 
 
 def read_lease(body: bytes) -> ObservedLease:
-    """A lease from the server's answer; raises `LeaseError`."""
+    """Return a lease from the server's answer; raises `LeaseError`."""
     try:
         document = read_deep(msgspec.json.decode, body, type=dict[str, Any])
         record = msgspec.convert(document.get("spec") or {}, LeaderRecord)
@@ -51,7 +54,7 @@ def read_lease(body: bytes) -> ObservedLease:
 
 
 def new_lease_body(namespace: str, name: str, record: LeaderRecord) -> bytes:
-    """A lease that does not exist yet."""
+    """Return the body that creates a lease."""
     return msgspec.json.encode(
         {
             "apiVersion": "coordination.k8s.io/v1",
@@ -63,7 +66,7 @@ def new_lease_body(namespace: str, name: str, record: LeaderRecord) -> bytes:
 
 
 def held_record(identity: str, lease_duration_s: float, now: datetime, before: LeaderRecord | None) -> LeaderRecord:
-    """The record of `identity` leading now, after `before`: a change of leader is counted, a renewal is not."""
+    """Return the record of `identity` leading now, after `before`; a change of leader counts as a transition."""
     stamp = micro_time(now)
     renews = before is not None and before.holder == identity
     transitions = 0 if before is None else before.lease_transitions or 0
@@ -77,7 +80,7 @@ def held_record(identity: str, lease_duration_s: float, now: datetime, before: L
 
 
 def released_record(now: datetime, before: LeaderRecord) -> LeaderRecord:
-    """The record of nobody leading, which others may take over at once."""
+    """Return the record of nobody leading, which others may take over at once: it lasts for one second."""
     stamp = micro_time(now.astimezone(UTC))
     return LeaderRecord(
         holder_identity="",

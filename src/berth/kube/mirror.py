@@ -1,7 +1,7 @@
-"""What a reflector knows: the objects of one kind, as last seen, and what each new sighting changes.
+"""What a reflector knows: the objects of one kind as they were seen last, and what each new sighting changes.
 
-`berth.kube.reflector` feeds it raw objects from lists and watches; it returns the changes to tell. It is plain
-synchronous code: whoever calls it decides when the changes are handed on.
+`berth.kube.reflector` feeds it raw objects from lists and watches, and gets back the changes to hand on. It is plain
+synchronous code: the caller decides when the changes are handed on.
 """
 
 from typing import Any, NamedTuple
@@ -21,7 +21,7 @@ Key = tuple[str, str]
 
 
 class Sighting(NamedTuple):
-    """What one raw object amounted to."""
+    """One raw object: who it is, at which version, and what that changes."""
 
     key: Key
     resource_version: str
@@ -38,15 +38,15 @@ class Mirror:
         self._kind = resource.kind
         self._reader = reader
         self.objects: dict[Key, Any] = {}
-        """The last good state of each object."""
+        """The last state of each object that could be read."""
         self._keeps_raw = keep_raw
         self.raw: dict[Key, bytes] = {}
-        """The same as JSON without managedFields, where that is kept: for those who need more than the structs hold."""
+        """The same as JSON without managedFields, if asked for: extenders are sent more than the structs hold."""
         self.invalid: dict[Key, InvalidObject] = {}
         """The objects whose latest state could not be read."""
 
     def upsert(self, raw: msgspec.Raw) -> Sighting:
-        """An object exists in this state; raises `MalformedError`."""
+        """Take in that an object exists in this state; raises `MalformedError`."""
         try:
             found = decode(self._kind, raw)
         except ObjectError as error:
@@ -62,17 +62,17 @@ class Mirror:
         return Sighting(key, meta.resource_version, _difference(old, found))
 
     def remove(self, raw: msgspec.Raw) -> Sighting:
-        """An object is gone, or no longer selected; raises `MalformedError`.
+        """Take in that an object is gone, or no longer selected; raises `MalformedError`.
 
-        What is told is the state that the consumer knows it by: a pod that leaves a selection by finishing
-        is given up as the running pod that was counted.
+        The change carries the state that the consumer knows, not the last one: a pod that leaves the selection
+        because it finished is given up as the running pod that was counted.
         """
         identity = self._reader.identity(raw)
         key = (identity.namespace, identity.name)
         return Sighting(key, identity.resource_version, self._forget(key))
 
     def retain(self, seen: set[Key]) -> list[Change]:
-        """A full list showed exactly these: everything else is gone."""
+        """Take in that a full list showed exactly these, so that everything else is gone."""
         gone = [key for key in self.objects if key not in seen]
         gone += [key for key in self.invalid if key not in seen and key not in self.objects]
         return [change for key in gone for change in self._forget(key)]
@@ -84,6 +84,10 @@ class Mirror:
         return [] if old is None else [Deleted(old)]
 
     def _set_aside(self, identity: Identity, problem: str) -> Sighting:
+        """Keep an object that cannot be read apart; its last good state stays in force, unless it is another object.
+
+        Each problem is handed on once, not with every update of the object that still has it.
+        """
         key = (identity.namespace, identity.name)
         told = self.invalid.get(key)
         old = self.objects.get(key)
@@ -100,9 +104,9 @@ class Mirror:
 
 
 def without_managed_fields(raw: msgspec.Raw) -> bytes:
-    """Return an object without who wrote what, which is a good part of it and nobody's business here.
+    """Return an object without managedFields, which are a good part of it and which nobody here reads.
 
-    A copy in any case: what comes over the wire is a view into a whole page.
+    It is a copy in any case: raw JSON is a view into the page or line that it came in, which would be kept alive.
     """
     if MANAGED_FIELDS not in bytes(raw):
         return bytes(raw)
@@ -114,7 +118,11 @@ def without_managed_fields(raw: msgspec.Raw) -> bytes:
 
 
 def _difference(old: Any, new: Any) -> list[Change]:
-    """An object of the same name but another uid is another object, so that its predecessor is given up first."""
+    """Return what is new about an object.
+
+    One of the same name but another uid is another object, so its predecessor is given up first. The same version
+    seen again, as in a list after a watch, is no change.
+    """
     if old is None:
         return [Added(new)]
     before, after = old.metadata, new.metadata

@@ -1,11 +1,11 @@
-"""One resource of the API server, followed: list, then watch, for ever, through every fault on the way.
+"""Follows one resource of the API server: lists it, then watches it until cancelled, through every fault on the way.
 
-Comes in: pages and watch lines from a transport. Goes out: batches of changes (`berth.kube.changes`) to one
-`sink`, called on the event loop with everything that was at hand. `berth.kube.informers` runs reflectors.
+Pages and watch lines come from a transport. Batches of changes (`berth.kube.changes`) go to one `sink`, which is called
+on the event loop with everything that was at hand. `berth.kube.informers` runs reflectors.
 
-The rule that nothing is lost: the resourceVersion to resume from advances only past a line that was read in full
-and taken into the mirror. Whatever breaks, the watch starts again there, and where the server no longer
-remembers it (410), a new list is compared with the mirror.
+Why nothing is lost: the resourceVersion to resume from advances only past a line that was read in full and taken into
+the mirror. Whatever breaks, the watch starts again from there; and where the server no longer remembers that version
+(410 Gone), a new list is compared with the mirror, so that what was deleted in the meantime is told as well.
 """
 
 import asyncio
@@ -33,13 +33,13 @@ Report = Callable[[str], None]
 PAGE_SIZE = 500
 # client-go asks for a watch of five to ten minutes, so that a restarted server's watches spread out.
 MIN_WATCH_TIMEOUT_S = 300.0
-# A server that has not ended a watch this long after the time asked for is not going to.
+# A server that has not ended a watch so long after the time asked for is not going to end it.
 WATCH_GRACE_S = 30.0
-# Changes handed over at the latest when so many have come in one go.
+# So many changes are handed over at once at most, however many lines are at hand.
 MAX_BATCH = 2000
-# A watch that breaks so often at one and the same place will break there again: list instead.
+# A watch that broke so often at the same resourceVersion will break there again: list instead.
 MAX_BREAKS_AT_ONE_PLACE = 3
-# A watch that ends sooner without a single event did not work, however politely it ended.
+# A watch that ends sooner, and without an event, did not work even though it ended without an error.
 SHORT_WATCH_S = 1.0
 
 
@@ -76,7 +76,7 @@ class Reflector:
         self._reader = WireReader()
         self.mirror = Mirror(resource, self._reader, keep_raw=keep_raw)
         self.problem = ""
-        """What last went wrong, until something goes right again."""
+        """What went wrong last; empty once something has gone right again."""
         self._transport = transport
         self._sink = sink
         self._namespace = namespace
@@ -99,16 +99,16 @@ class Reflector:
 
     @property
     def is_synced(self) -> bool:
-        """Whether the first list is through."""
+        """Whether the first list has been handed on in full."""
         return self._synced.is_set()
 
     @property
     def resource_version(self) -> str:
-        """Where the watch would resume; empty when the next thing to do is to list."""
+        """The version to resume the watch from; empty where the next step is to list."""
         return self._resource_version
 
     async def wait_synced(self) -> None:
-        """Return when the first list is through."""
+        """Return once the first list has been handed on in full."""
         await self._synced.wait()
 
     async def run(self) -> None:
@@ -125,7 +125,7 @@ class Reflector:
             self._flush()
 
     async def _round(self) -> None:
-        """List if there is nothing to resume from, else watch; on failure say so, and wait a little."""
+        """List if there is nothing to resume from, then watch; report a failure and wait before the next round."""
         try:
             if not self._resource_version:
                 await self._list_all()
@@ -142,7 +142,8 @@ class Reflector:
             # A server restored from a backup may take days to reach our version, and then it means something else.
             self._report(f"{self.resource.plural}: {error}; it was restored or replaced, so listing again")
         if error.is_expired or error.is_ahead_of_server:
-            # Routine after a long disconnect: no complaint, and no wait unless it goes on like that.
+            # Routine after a long disconnect, so it is not reported. Only where it happens again before any event has
+            # come through do we wait: a server that forgets faster than we can list would be asked without a pause.
             self._resource_version = ""
             self._expirations += 1
             await self._sleep(0 if self._expirations == 1 else self._backoff.next_delay_s())
@@ -153,7 +154,7 @@ class Reflector:
         await self._failed(f"{error}{hint}")
 
     async def _broke_off(self, message: str) -> None:
-        """Resume from the last good place; when it is the place that is bad, list."""
+        """Resume from the last good version; where it breaks there again and again, list instead."""
         self._breaks += 1
         if self._breaks >= MAX_BREAKS_AT_ONE_PLACE:
             message = f"{message}; the same place failed {self._breaks} times, so listing again"
@@ -170,13 +171,13 @@ class Reflector:
     # -- list ----------------------------------------------------------------------------------------------
 
     async def _list_all(self) -> None:
-        """Bring the mirror to the server's state, and tell every difference."""
+        """Bring the mirror to the server's state, and hand on every difference."""
         try:
             version = await self._list_pages(self._page_size)
         except ApiError as error:
             if not error.is_expired:
                 raise
-            # The pages took longer than the server keeps history: take everything in one answer.
+            # Fetching the pages took longer than the server keeps history. One answer with everything cannot expire.
             version = await self._list_pages(0)
         self._resource_version = version
         self.problem = ""
@@ -186,6 +187,11 @@ class Reflector:
             self._synced.set()
 
     async def _list_pages(self, page_size: int) -> str:
+        """List in pages of this size (0: everything at once); return the version that they show the cluster at.
+
+        All pages of a list are of one version. Only after the last do we know which objects are gone: those that the
+        mirror holds and no page showed.
+        """
         seen: set[Key] = set()
         token = ""
         while True:
@@ -219,7 +225,7 @@ class Reflector:
     # -- watch ---------------------------------------------------------------------------------------------
 
     async def _watch_once(self) -> None:
-        """One watch, until the server ends it or something breaks."""
+        """Watch once, until the server ends it or something breaks."""
         timeout_s = MIN_WATCH_TIMEOUT_S * (1 + self._random.random())
         started_s, started_at = self._clock(), self._resource_version
         lines = self._transport.watch(
@@ -242,6 +248,7 @@ class Reflector:
             await self._failed("the server ended the watch at once, without an event")
 
     def _handle_line(self, line: bytes) -> None:
+        """Take one event in; the version to resume from moves last, when nothing can fail any more."""
         event = self._reader.event(line)
         kind = event.type
         if kind == "ADDED" or kind == "MODIFIED":
@@ -266,7 +273,7 @@ class Reflector:
         return bool(self._breaks or self._expirations or self.problem)
 
     def _recovered(self) -> None:
-        """An event came through; a list alone proves nothing of the watch, which may fail again at once."""
+        """Start counting failures anew: an event came through. A list alone would not prove that the watch works."""
         self._breaks = self._expirations = 0
         self.problem = ""
         self._backoff.reset()
@@ -274,7 +281,11 @@ class Reflector:
     # -- handing on ----------------------------------------------------------------------------------------
 
     def _tell(self, changes: list[Change]) -> None:
-        """Hand the changes on when the lines at hand are used up: the loop then runs what was scheduled here."""
+        """Hand the changes on once the lines at hand are used up.
+
+        A transport does not yield to the event loop between lines that it has at hand (see `Transport.watch`), so the
+        callback runs exactly when the next line would have to be waited for: a burst of events becomes one batch.
+        """
         self._pending += changes
         if len(self._pending) >= MAX_BATCH:
             self._flush()
@@ -285,7 +296,7 @@ class Reflector:
     def _flush_later(self) -> None:
         try:
             self._flush()
-        except Exception as bug:  # a callback's exception would only be logged: end `run` with it instead
+        except Exception as bug:  # the event loop would only log it: let `run` raise it instead
             self._bug = bug
             if self._task is not None:
                 self._task.cancel()
@@ -299,7 +310,7 @@ class Reflector:
 
 @asynccontextmanager
 async def _closing(lines: AsyncIterator[bytes]) -> AsyncIterator[None]:
-    """Give a watch's connection back however the watch ends; transports without connections have no `aclose`."""
+    """Give a watch's connection back, however the watch ends; iterators without a connection have no `aclose`."""
     try:
         yield
     finally:

@@ -1,9 +1,9 @@
-"""The one port through which Berth reaches a cluster: a small protocol over raw JSON bytes.
+"""How Berth reaches a cluster: a small protocol over raw JSON bytes.
 
-Behind it stand HTTP to any Kubernetes API server (`berth.kube.http`), the in-process store of the embedded
-cluster, and recordings. Bodies go in and come out as JSON bytes, so that each caller decodes only what it
-reads and an object that it cannot decode still has a name. Every method raises `ApiError` when the server
-said no and `ConnectionLost` when no answer came (both in `berth.api.errors`).
+Behind it are HTTP to any Kubernetes API server (`berth.kube.http`), the in-process store of the embedded cluster, and
+recordings. Bodies go in and come out as JSON bytes, so that each caller decodes only what it reads, and an object that
+it cannot decode still has a name. Every method raises `ApiError` where the server refused, and `ConnectionLost` where
+no answer came (both in `berth.api.errors`).
 """
 
 from collections.abc import AsyncIterator

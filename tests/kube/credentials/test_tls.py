@@ -4,7 +4,7 @@ import ssl
 
 import pytest
 
-from berth.kube.tls import TlsError, TlsSettings, build_context
+from berth.kube.credentials.tls import TlsError, TlsSettings, build_context
 from tests.kube.servers import Certificates
 
 

@@ -1,11 +1,11 @@
 """`HttpTransport`: the transport over HTTP/1.1 to any Kubernetes API server.
 
-Comes in: resources, selectors and JSON bytes from reflectors, event recorder, leader election and the runtime's
-effects. Goes out: requests under the client-side rate limit, with fresh credentials, retried where the server
-asked for it; answers as bytes, failures as `ApiError` or `ConnectionLost`.
+Reflectors, the event recorder, leader election and the runtime's effects call it with resources, selectors and JSON
+bytes. Requests go out under the client-side rate limit, with fresh credentials, and are repeated where the server asks
+for that. Answers come back as bytes, failures as `ApiError` or `ConnectionLost`.
 
-Watches and leases have connections of their own, so that neither a herd of bindings waiting for the pool nor a
-full bucket of events can delay them.
+Watches and leases have connections of their own, so that bindings that wait for the pool cannot delay them, and events
+and leases have token buckets of their own, so that a flood of events delays neither a binding nor a renewal.
 """
 
 import asyncio
@@ -19,9 +19,9 @@ from yarl import URL
 
 from berth.api.errors import ApiError, ConnectionLost, api_error_from_body
 from berth.api.resources import RESOURCES, Resource
-from berth.kube.connections import Connections, connection_problem
-from berth.kube.credentials import ClusterAccess, Credential
-from berth.kube.rate_limit import RateLimit, TokenBucket
+from berth.kube.credentials.sources import ClusterAccess, Credential
+from berth.kube.http.connections import Connections, connection_problem
+from berth.kube.http.rate_limit import RateLimit, TokenBucket
 
 # client-go: at most ten tries while the server answers with Retry-After.
 MAX_RETRIES = 10
@@ -37,7 +37,7 @@ WATCH_IDLE_S = 300.0
 
 
 class _Request(NamedTuple):
-    """A request, before anybody has put a name to it."""
+    """A request without the credential that goes with it, which each try fetches anew."""
 
     method: str
     resource: Resource

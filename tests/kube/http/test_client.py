@@ -9,12 +9,12 @@ from aiohttp import web
 
 from berth.api.errors import ApiError, ConnectionLost
 from berth.api.resources import RESOURCES
-from berth.kube.connections import MAX_CONNECTIONS
-from berth.kube.credentials import ClusterAccess, Credential, StaticCredential
-from berth.kube.http import HttpTransport
-from berth.kube.rate_limit import RateLimit
+from berth.kube.credentials.sources import ClusterAccess, Credential, StaticCredential
+from berth.kube.credentials.tls import TlsSettings
+from berth.kube.http.client import HttpTransport
+from berth.kube.http.connections import MAX_CONNECTIONS
+from berth.kube.http.rate_limit import RateLimit
 from berth.kube.reflector import Reflector
-from berth.kube.tls import TlsSettings
 from tests.kube.servers import Certificates, serving
 
 POD, NODE, EVENT, LEASE = (RESOURCES[kind] for kind in ("Pod", "Node", "Event", "Lease"))

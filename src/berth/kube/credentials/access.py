@@ -1,4 +1,4 @@
-"""From where the cluster is described to a `ClusterAccess`: kubeconfig files, or the pod that we run in.
+"""Makes a `ClusterAccess` from what describes the cluster: kubeconfig files, or the pod that we run in.
 
 `berth run` and the other commands call `load_access` once at the start. Everything that can be checked without
 the server is checked here, so that a wrong path or certificate is told at once and by name, as `KubeconfigError`.
@@ -14,11 +14,11 @@ from urllib.parse import quote, urlsplit
 
 import msgspec
 
-from berth.kube.credentials import ClusterAccess, Credential, CredentialSource, StaticCredential, TokenFile
-from berth.kube.exec_plugin import ExecPlugin, exec_config_problem
-from berth.kube.kubeconfig import Cluster, KubeconfigError, Located, Selection, User, load, select
-from berth.kube.proxy import proxy_from_environment, proxy_problem
-from berth.kube.tls import TlsError, TlsSettings
+from berth.kube.credentials.exec_plugin import ExecPlugin, exec_config_problem
+from berth.kube.credentials.kubeconfig import Cluster, KubeconfigError, Located, Selection, User, load, select
+from berth.kube.credentials.sources import ClusterAccess, Credential, CredentialSource, StaticCredential, TokenFile
+from berth.kube.credentials.tls import TlsError, TlsSettings
+from berth.kube.http.proxy import proxy_from_environment, proxy_problem
 
 SERVICE_ACCOUNT_DIR = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 EXEC_EXTENSION = "client.authentication.k8s.io/exec"
@@ -42,7 +42,7 @@ def load_access(
     environ: Mapping[str, str] = os.environ,
     service_account_dir: Path = SERVICE_ACCOUNT_DIR,
 ) -> ClusterAccess:
-    """The access to use: the file given, else $KUBECONFIG, else the pod's own, else ~/.kube/config.
+    """Return the access to use: by the file given, else by $KUBECONFIG, else the pod's own, else by ~/.kube/config.
 
     `master` replaces the server's address, and is enough by itself for a server that asks for no credentials.
     """
@@ -73,7 +73,7 @@ def kubeconfig_access(
     environ: Mapping[str, str] = os.environ,
     ignore_missing: bool = False,
 ) -> ClusterAccess:
-    """The access that kubeconfig files describe."""
+    """Return the access that kubeconfig files describe."""
     selection = select(load(paths, ignore_missing=ignore_missing), context)
     cluster = _Entry(f"cluster {selection.cluster_name!r}", selection.cluster.path)
     server = _server(master or selection.cluster.value.server, cluster)
@@ -90,7 +90,7 @@ def kubeconfig_access(
 
 
 def in_cluster_access(environ: Mapping[str, str] = os.environ, directory: Path = SERVICE_ACCOUNT_DIR) -> ClusterAccess:
-    """The access of a pod's service account; its token is reread as the kubelet replaces it."""
+    """Return the access of a pod's service account, whose token is read again as the kubelet replaces it."""
     host, port = environ.get("KUBERNETES_SERVICE_HOST", ""), environ.get("KUBERNETES_SERVICE_PORT", "")
     if not host or not port:
         raise KubeconfigError(

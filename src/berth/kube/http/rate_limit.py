@@ -23,16 +23,16 @@ class RateLimit(msgspec.Struct, frozen=True):
 
     @property
     def is_off(self) -> bool:
-        """Whether calls pass at any rate."""
+        """Whether there is no limit."""
         return self.qps < 0
 
     def resolved(self) -> "RateLimit":
-        """The same limit with the defaults filled in."""
+        """Return the same limit with the defaults filled in."""
         return RateLimit(qps=self.qps or DEFAULT_QPS, burst=self.burst if self.burst > 0 else DEFAULT_BURST)
 
 
 class TokenBucket:
-    """Lets `burst` calls pass at once and `qps` a second after that, in the order in which they asked."""
+    """Lets `burst` calls pass at once, and after that `qps` calls a second, in the order in which they asked."""
 
     __slots__ = ("_clock", "_filled_at_s", "_limit", "_sleep", "_tokens", "waited_s")
 
@@ -62,11 +62,13 @@ class TokenBucket:
         try:
             await self._sleep(delay_s)
         except asyncio.CancelledError:
-            self._tokens += 1
+            self._tokens += 1  # those who asked later have their waits fixed already: the next to ask waits less
             raise
 
     def _reserve(self) -> float:
-        """Take a token, on credit if need be; the credit is the time to wait."""
+        """Take a token, on credit if need be; return how long to wait until it has been earned."""
+        # The bucket may go below zero: each caller who waits owes one token more than the one before, so its wait is
+        # longer by 1/qps. That keeps callers in the order in which they asked without a queue.
         now_s = self._clock()
         earned = (now_s - self._filled_at_s) * self._limit.qps
         self._tokens = min(float(self._limit.burst), self._tokens + earned) - 1

@@ -2,7 +2,7 @@
 
 import socket
 
-from berth.kube.connections import _socket
+from berth.kube.http.connections import _socket
 
 
 def test_sockets_send_at_once_and_notice_a_dead_peer():

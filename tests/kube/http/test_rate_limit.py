@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from berth.kube.rate_limit import RateLimit, TokenBucket
+from berth.kube.http.rate_limit import RateLimit, TokenBucket
 from tests.kube.fakes import VirtualClock, settle
 
 

@@ -1,7 +1,7 @@
 """Exec credential plugins: a command of the user's kubeconfig that prints an `ExecCredential`.
 
-`berth.kube.access` makes an `ExecPlugin` from `users[].user.exec`; the transport asks it for the credential of
-each request. The command runs when the first credential is needed, when the last has expired, and after a 401.
+`access.py` makes an `ExecPlugin` from `users[].user.exec`; the transport asks it for the credential of each request.
+The command runs when the first credential is needed, when the last has expired, and after a 401.
 """
 
 import asyncio
@@ -15,8 +15,8 @@ from typing import Any
 import msgspec
 
 from berth.api.untrusted import UNREADABLE, problem_of
-from berth.kube.credentials import Credential, CredentialError
-from berth.kube.kubeconfig import ExecConfig
+from berth.kube.credentials.kubeconfig import ExecConfig
+from berth.kube.credentials.sources import Credential, CredentialError
 
 GROUP = "client.authentication.k8s.io"
 SUPPORTED = (f"{GROUP}/v1", f"{GROUP}/v1beta1")

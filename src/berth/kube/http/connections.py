@@ -1,6 +1,6 @@
 """The HTTP connections of a transport: a bounded pool for requests, and unbounded ones for long or urgent calls.
 
-`berth.kube.http` takes its aiohttp sessions from here, and has failures of a connection put into words.
+The HTTP transport takes its aiohttp sessions from here, and has failures of a connection put into words.
 """
 
 import socket
@@ -75,7 +75,7 @@ def _socket(address: Sequence[Any]) -> socket.socket:
 
 
 def connection_problem(error: BaseException, action: str, where: str) -> ConnectionLost:
-    """The error for people: what we did, what broke, and what to look at."""
+    """Return the error for people: what we did, what broke, and what to look at."""
     if isinstance(error, aiohttp.ClientConnectorCertificateError | aiohttp.ClientConnectorSSLError):
         return ConnectionLost(f"{action}: {_tls_words(error)} ({where})", sent=False)
     if isinstance(error, aiohttp.ClientProxyConnectionError):

@@ -3,7 +3,7 @@
 import pytest
 import yaml
 
-from berth.kube.kubeconfig import KubeconfigError, load, select
+from berth.kube.credentials.kubeconfig import KubeconfigError, load, select
 
 FULL = {
     "apiVersion": "v1",

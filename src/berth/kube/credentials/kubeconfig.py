@@ -1,7 +1,7 @@
 """Kubeconfig files: read, merge as kubectl does, and pick the cluster and user of one context.
 
-Comes in: paths. Goes out: a `Selection` for `berth.kube.access`, which turns it into a `ClusterAccess`. Whatever
-is wrong with a file is a `KubeconfigError` that names the file, the entry, the field and what to do.
+Takes paths and returns a `Selection`, which `access.py` turns into a `ClusterAccess`. Whatever is wrong with a file is
+a `KubeconfigError` that names the file, the entry, the field and what to do.
 """
 
 import re

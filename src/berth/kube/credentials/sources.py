@@ -1,8 +1,8 @@
 """Who we are to the API server: sources of tokens and client certificates, and the access they make up.
 
-`berth.kube.kubeconfig` builds a `ClusterAccess`; `berth.kube.http` asks it, before each request, for the headers
-and the TLS context to use, and tells it when the server refused them. A source that fails while running raises
-`CredentialError`, which callers treat as any other failed request: they report it and try again.
+`access.py` builds a `ClusterAccess`. Before each request the HTTP transport asks it for the headers and the TLS context
+to use, and tells it when the server refused them. A source that fails while running raises `CredentialError`, which
+callers treat like any other failed request: they report it and try again.
 """
 
 import ssl
@@ -14,7 +14,7 @@ from typing import Protocol
 import msgspec
 
 from berth.api.errors import TransportError
-from berth.kube.tls import TlsError, TlsSettings, build_context
+from berth.kube.credentials.tls import TlsError, TlsSettings, build_context
 
 # client-go rereads token files once a minute; projected service account tokens are replaced hourly.
 TOKEN_FILE_PERIOD_S = 60.0
@@ -33,16 +33,17 @@ class Credential(msgspec.Struct, frozen=True):
 
 
 class CredentialSource(Protocol):
-    """Gives the credential for the next request."""
+    """Where the credential for the next request comes from."""
 
     async def current(self) -> Credential:
-        """The credential to use now; raises `CredentialError`."""
+        """Return the credential to use now; raises `CredentialError`."""
         ...
 
     def invalidate(self, refused: Credential) -> bool:
-        """The server answered 401 to `refused`: do not give it again; True when asking again may help.
+        """Note that the server answered 401 to `refused`; return whether asking again may give another credential.
 
-        Many requests are refused at once when a credential runs out; only the first makes for a new one.
+        When a credential runs out, many requests are refused at once. Only the first of them causes a renewal: the
+        others were sent with a credential that has been replaced by the time they get here.
         """
         ...
 
@@ -56,11 +57,11 @@ class StaticCredential:
         self._credential = credential
 
     async def current(self) -> Credential:
-        """The one credential."""
+        """Return the one credential."""
         return self._credential
 
     def invalidate(self, refused: Credential) -> bool:
-        """Asking again gives the same."""
+        """Return False: asking again would give the same."""
         return False
 
 
@@ -77,7 +78,7 @@ class TokenFile:
         self._read_at_s = 0.0
 
     async def current(self) -> Credential:
-        """The token as of at most a minute ago; the old one while the file cannot be read."""
+        """Return the token as it was at most a minute ago, or the last good one while the file cannot be read."""
         now_s = self._clock()
         if self._credential is None or now_s - self._read_at_s >= TOKEN_FILE_PERIOD_S:
             self._reread(now_s)
@@ -85,7 +86,7 @@ class TokenFile:
         return self._credential
 
     def invalidate(self, refused: Credential) -> bool:
-        """The token may have been replaced since it was read."""
+        """Read the file again before the next request: the token may have been replaced since it was read."""
         if refused != self._credential:
             return True
         may_differ = self._read_at_s < self._clock()
@@ -140,15 +141,18 @@ class ClusterAccess:
         return self._tls.server_name or None
 
     async def credential(self) -> Credential:
-        """What identifies us now; raises `CredentialError`."""
+        """Return what identifies us now; raises `CredentialError`."""
         return await self._source.current()
 
     def invalidate(self, refused: Credential) -> bool:
-        """The server refused this credential; True when another try may fare better."""
+        """Note that the server refused this credential; return whether another try may fare better."""
         return self._source.invalidate(refused)
 
     def tls_context(self, credential: Credential) -> ssl.SSLContext | None:
-        """The context for `credential`, made anew only when its certificate changed; None for plain HTTP."""
+        """Return the TLS context for `credential`, built anew only where its certificate changed; None for plain HTTP.
+
+        aiohttp pools connections by context, so a new one for every request would mean a handshake for every request.
+        """
         if not self.server.startswith("https:"):
             return None
         identity = (

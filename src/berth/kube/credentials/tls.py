@@ -1,7 +1,7 @@
 """TLS contexts for talking to an API server, from PEM bytes that a kubeconfig or a plugin gave.
 
-`berth.kube.kubeconfig` reads the bytes and knows which field they came from; here they become an `SSLContext`.
-What is wrong with them is told by `TlsError`, whose `piece` says which input to blame.
+`access.py` reads the bytes and knows which field they came from; here they become an `SSLContext`. What is wrong with
+them is told by `TlsError`, whose `piece` says which input to blame.
 """
 
 import ssl
@@ -33,7 +33,7 @@ class TlsSettings(msgspec.Struct, frozen=True):
 
 
 def build_context(settings: TlsSettings) -> ssl.SSLContext:
-    """A client context for these settings; raises `TlsError` when a certificate or key is not usable."""
+    """Return a client context for these settings; raises `TlsError` where a certificate or key cannot be used."""
     # Not ssl.create_default_context: since Python 3.13 its strict checks refuse CAs that many clusters have.
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     if settings.insecure_skip_verify:

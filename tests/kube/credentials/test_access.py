@@ -7,12 +7,12 @@ import yaml
 
 from berth.api.errors import ApiError
 from berth.api.resources import RESOURCES
-from berth.kube.access import in_cluster_access, load_access
-from berth.kube.credentials import Credential
-from berth.kube.http import HttpTransport
-from berth.kube.kubeconfig import KubeconfigError
+from berth.kube.credentials.access import in_cluster_access, load_access
+from berth.kube.credentials.kubeconfig import KubeconfigError
+from berth.kube.credentials.sources import Credential
+from berth.kube.http.client import HttpTransport
+from tests.kube.http.test_client import Recorder
 from tests.kube.servers import Certificates, ec, key_pem, serving
-from tests.kube.test_http import Recorder
 
 NO_ENVIRONMENT = {"HOME": "/nonexistent"}
 
@@ -219,7 +219,7 @@ class TestInCluster:
 
 
 async def test_an_unauthorized_answer_is_an_api_error(tmp_path):
-    from tests.kube.test_http import TestUnauthorized
+    from tests.kube.http.test_client import TestUnauthorized
 
     async with serving(TestUnauthorized.accepting("other")) as url:
         transport = HttpTransport(access(tmp_path, {"server": url}, {"token": "t"}))

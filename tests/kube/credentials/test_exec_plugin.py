@@ -7,10 +7,10 @@ from datetime import timedelta
 
 import pytest
 
-from berth.kube import exec_plugin
-from berth.kube.credentials import Credential, CredentialError
-from berth.kube.exec_plugin import ExecPlugin
-from berth.kube.kubeconfig import ExecConfig, ExecEnv
+from berth.kube.credentials import exec_plugin
+from berth.kube.credentials.exec_plugin import ExecPlugin
+from berth.kube.credentials.kubeconfig import ExecConfig, ExecEnv
+from berth.kube.credentials.sources import Credential, CredentialError
 from tests.kube.fakes import VirtualClock
 
 V1 = "client.authentication.k8s.io/v1"

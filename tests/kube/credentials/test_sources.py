@@ -2,8 +2,8 @@
 
 import pytest
 
-from berth.kube.credentials import ClusterAccess, Credential, CredentialError, StaticCredential, TokenFile
-from berth.kube.tls import TlsSettings
+from berth.kube.credentials.sources import ClusterAccess, Credential, CredentialError, StaticCredential, TokenFile
+from berth.kube.credentials.tls import TlsSettings
 from tests.kube.fakes import VirtualClock
 from tests.kube.servers import Certificates
 

@@ -1,0 +1,1 @@
+"""The transport over HTTP: connections, proxies, the client-side rate limit, retries."""
