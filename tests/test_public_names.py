@@ -12,7 +12,6 @@ SOURCE = ROOT / "src"
 SHARED: dict[str, tuple[str, ...]] = {
     "Binder": ("berth/plugins/dra/binding.py", "berth/runtime/acting/binding.py"),
     "Constraint": ("berth/plugins/dra/constraints.py", "berth/plugins/pod_topology_spread/constraints.py"),
-    "Extender": ("berth/config/types.py", "berth/framework/extenders.py"),
     "FilterState": ("berth/plugins/inter_pod_affinity/filtering.py", "berth/plugins/pod_topology_spread/filtering.py"),
     "Found": ("berth/plugins/dra/allocator.py", "berth/plugins/preemption/search.py"),
     "Hints": (
@@ -21,21 +20,15 @@ SHARED: dict[str, tuple[str, ...]] = {
         "berth/plugins/pod_topology_spread/hints.py",
     ),
     "NodeAffinity": ("berth/api/pod.py", "berth/plugins/node_affinity.py"),
-    "PodGroup": ("berth/api/scheduling.py", "berth/state/pod_index.py"),
     "PodState": ("berth/plugins/dra/state.py", "berth/state/cache.py"),
-    "Profile": ("berth/config/types.py", "berth/engine/profile.py"),
     "RequestedToCapacityRatio": (
         "berth/plugins/legacy/node_resources_allocated.py",
         "berth/plugins/resources/scoring.py",
     ),
     "ScoreState": ("berth/plugins/inter_pod_affinity/scoring.py", "berth/plugins/pod_topology_spread/scoring.py"),
     "Strategy": ("berth/plugins/resources/scoring.py", "berth/queue/waking.py"),
-    "Sums": ("berth/engine/sums.py", "berth/plugins/inter_pod_affinity/filtering.py"),
     "Taken": ("berth/plugins/dra/allocator.py", "berth/plugins/volumes/assuming.py"),
     "UseColumn": ("berth/plugins/legacy/resource_uses.py", "berth/plugins/resources/scoring.py"),
-    "Wanted": ("berth/cycle/groups/group_cycle.py", "berth/plugins/resources/scorer.py"),
-    "WeightedTerm": ("berth/plugins/node_matching.py", "berth/state/pod_info.py"),
-    "WorkloadSpec": ("berth/api/node.py", "berth/api/scheduling.py"),
 }
 
 

@@ -17,9 +17,9 @@ from berth.config.feature_gates import FeatureGates, feature_gates
 from berth.config.load import document_enabling, load_config, load_config_file
 from berth.config.types import SchedulerConfiguration
 from berth.cycle.decision import Decision
+from berth.cycle.instrument import Instrument
 from berth.explain import Said, summary
 from berth.framework.effects import EvictPod, Request
-from berth.framework.instrument import Instrument
 from berth.framework.loading import misfits, plugins_named
 from berth.framework.registry import RegistryError
 from berth.testing.builders import ObjectBuilder

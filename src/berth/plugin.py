@@ -7,7 +7,7 @@ here may change from release to release.
 from berth.config.errors import invalid, required, unsupported
 from berth.framework.cycle_state import CycleState
 from berth.framework.diagnosis import Diagnosis
-from berth.framework.effects import Answer, ApiCall, Bind, EmitEvent, PodRef, WaitUntil
+from berth.framework.effects import Answer, ApiCall, Bind, EmitEvent, PodRef, Steps, WaitUntil
 from berth.framework.events import Action, ClusterEvent, ClusterEventWithHint, HintFunction, QueueingHint, queue_if
 from berth.framework.handle import Handle
 from berth.framework.interface import (
@@ -16,10 +16,8 @@ from berth.framework.interface import (
     MIN_NODE_SCORE,
     Assignment,
     Codes,
-    Dependency,
     FeasibleNodes,
     FilterColumn,
-    Objects,
     Placement,
     PodGroupAssignments,
     PodGroupInfo,
@@ -28,9 +26,9 @@ from berth.framework.interface import (
     RowLoad,
     Rows,
     Scores,
-    Steps,
     same_for_all,
 )
+from berth.framework.promises import Dependency, Objects, Promises
 from berth.framework.status import SKIP, Code, Status, error, is_success, unresolvable, unschedulable
 from berth.framework.waiting_pods import WaitingPod, WaitingPods
 from berth.state.label_index import LabelColumn
@@ -76,6 +74,7 @@ __all__ = [
     "PodRef",
     "PostFilterResult",
     "PreFilterResult",
+    "Promises",
     "QueuedPod",
     "QueueingHint",
     "RowLoad",

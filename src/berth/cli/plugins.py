@@ -59,11 +59,11 @@ def command(config_file: str, plugins: tuple[str, ...], feature_gates: str, outp
 
 def problems_of(setup: Setup) -> tuple[str, ...]:
     """Return what keeps the profiles from being made."""
+    from berth.assembly import build_core
     from berth.config.errors import ConfigError
-    from berth.core import Core
 
     try:
-        Core(setup.config, setup.registry, rng=random.Random(0))
+        build_core(setup.config, setup.registry, rng=random.Random(0))
     except ConfigError as error:
         return error.errors
     return ()

@@ -12,8 +12,7 @@ from berth.config.defaults import Resolved
 from berth.config.errors import ConfigError, nearest
 from berth.config.plugin_args import decode_profile_args
 from berth.config.profiles import resolve_profiles
-from berth.config.types import ExtensionPoint, SchedulerConfiguration
-from berth.config.types import Profile as ProfileConfiguration
+from berth.config.types import ExtensionPoint, KubeSchedulerProfile, SchedulerConfiguration
 from berth.engine.memo import Memos
 from berth.engine.profile import Profile
 from berth.framework.answers import wrong_events
@@ -83,7 +82,7 @@ def _resolved(config: SchedulerConfiguration, registry: Registry) -> dict[str, R
     return resolved
 
 
-def _unusable(profile: ProfileConfiguration, registry: Registry, path: str) -> Iterable[str]:
+def _unusable(profile: KubeSchedulerProfile, registry: Registry, path: str) -> Iterable[str]:
     """Say why plugins that the profile enables cannot be used."""
     sets = (profile.plugins.multi_point, *profile.plugins.points.values())
     for name in dict.fromkeys(plugin.name for enabled in sets for plugin in enabled.enabled):
@@ -91,7 +90,7 @@ def _unusable(profile: ProfileConfiguration, registry: Registry, path: str) -> I
             yield from (f"{path}: {told}" for told in registry.unusable[name].told(name))
 
 
-def _stray_args(profile: ProfileConfiguration, registry: Registry, path: str) -> Iterable[str]:
+def _stray_args(profile: KubeSchedulerProfile, registry: Registry, path: str) -> Iterable[str]:
     """Name the args that no plugin takes."""
     takers = registry.args_types()
     for index, name in enumerate(profile.plugin_config):
