@@ -69,6 +69,30 @@ def test_each_resize_counts_as_it_stands():
     assert asked == [1000, 3000, 2000, 5000, 1000]
 
 
+@pytest.mark.parametrize("is_placed", [True, False])
+def test_replicas_share_what_is_equal_in_their_objects_and_keep_what_is_not(is_placed):
+    shapes = PodShapes()
+    nodes = ("n1", "n2", "n2") if is_placed else ("", "", "")
+    made = [pod(name) for name in "abc"]
+    pods = [replace(one, spec=replace(one.spec, node_name=node)) for one, node in zip(made, nodes, strict=True)]
+    before = [replace(one, metadata=replace(one.metadata), spec=replace(one.spec)) for one in pods]
+    for one in pods:
+        shapes.of(one, is_placed=is_placed)
+    first, *others = pods
+    for other in others:
+        assert other.metadata.labels is first.metadata.labels
+        assert other.spec.containers is first.spec.containers
+    assert pods == before
+
+
+def test_pods_of_other_labels_share_no_labels():
+    shapes = PodShapes()
+    first, second = pod("a", label="web"), pod("b", label="db")
+    assert shapes.of(first) is not shapes.of(second)
+    assert (first.metadata.labels, second.metadata.labels) == ({"app": "web"}, {"app": "db"})
+    assert first.spec.containers is second.spec.containers
+
+
 def test_families_are_of_other_requests_and_around_them_of_other_labels_too():
     shapes = PodShapes()
     first, larger, labelled = (shapes.of(one) for one in (pod(), pod(cpu="2"), pod(cpu="3", label="db")))

@@ -10,6 +10,7 @@ from collections.abc import Hashable, Mapping
 from typing import Any, NamedTuple
 
 import msgspec
+from msgspec.structs import force_setattr
 
 from berth.api.pod import (
     ContainerStatus,
@@ -104,6 +105,19 @@ class PodShape(PodFamily):
         self.fragments: dict[object, Hashable] = {}
         """What plugins read of the pod (`signature`), by plugin."""
 
+    def share_parts(self, pod: Pod, spec: PodSpec) -> None:
+        """Have a pod of this shape share its labels and owners, and a spec that is equal but perhaps for the node.
+
+        This does write to an object that an informer handed out, but puts in place of each part one that is equal, as
+        the keys of `PodShapes` are made of all of them: whoever holds the object sees no difference.
+        """
+        meta, own = pod.metadata, self._pod.metadata
+        force_setattr(meta, "labels", own.labels)
+        force_setattr(meta, "owner_references", own.owner_references)
+        node_name = pod.spec.node_name
+        is_equal = spec.node_name == node_name
+        force_setattr(pod, "spec", spec if is_equal else msgspec.structs.replace(spec, node_name=node_name))
+
     @lazy
     def requests(self) -> Requests:
         """What the pod asks of a node, overhead included."""
@@ -171,13 +185,18 @@ class PodShape(PodFamily):
 
 
 class PodShapes:
-    """Shapes of the pods seen lately, so that pods of one workload share theirs, and the families around them."""
+    """Shapes of the pods seen lately, so that pods of one workload share theirs, and the families around them.
 
-    __slots__ = ("_counting", "_families", "_max", "_shapes")
+    Pods also come to share the parts of their objects that are equal: each was decoded by itself, and a cluster's pods
+    are mostly replicas, so their specs, labels and owners would be most of the memory of the process.
+    """
+
+    __slots__ = ("_counting", "_families", "_max", "_shapes", "_specs")
 
     def __init__(self, counting: Counting = ALL_COUNTS, max_shapes: int = 4096) -> None:
         self._counting = counting
-        self._shapes: OrderedDict[bytes, PodShape] = OrderedDict()
+        self._shapes: OrderedDict[tuple[bytes, bytes], PodShape] = OrderedDict()
+        self._specs: OrderedDict[bytes, PodSpec] = OrderedDict()
         self._families: OrderedDict[bytes, PodFamily] = OrderedDict()
         self._max = max_shapes
 
@@ -190,8 +209,12 @@ class PodShapes:
             return PodShape(pod, self._counting)
         meta = pod.metadata
         spec = msgspec.structs.replace(pod.spec, node_name="") if is_placed else pod.spec
-        key = _ENCODER.encode((meta.namespace, meta.labels, meta.owner_references, spec, _counted_status(pod)))
-        return recent(self._shapes, key, lambda: PodShape(pod, self._counting, self._family(pod, spec)), self._max)
+        spec_key = _ENCODER.encode(spec)
+        spec = recent(self._specs, spec_key, lambda: spec, self._max)
+        key = spec_key, _ENCODER.encode((meta.namespace, meta.labels, meta.owner_references, _counted_status(pod)))
+        shape = recent(self._shapes, key, lambda: PodShape(pod, self._counting, self._family(pod, spec)), self._max)
+        shape.share_parts(pod, spec)
+        return shape
 
     def _family(self, pod: Pod, spec: PodSpec) -> PodFamily:
         """Return the pods that request something else, within those that have other labels as well."""
