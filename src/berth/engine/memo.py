@@ -1,8 +1,10 @@
 """Columns that were computed before, and which of their rows are still good.
 
-A key says whose answer it is (plugin, point, pod fragment). An entry remembers the positions and counters of
-everything its plugin depends on; rows that changed since are computed again, and if more than rows may have changed,
-all of them. Results never depend on this: with `enabled` off every column is computed afresh.
+A key says whose answer it is (profile, plugin, point, pod fragment). An entry remembers the positions and counters of
+everything that its plugin says it depends on. The invariant: a column is what its plugin would compute from the table
+and the objects as they were at those positions and counters. So rows that either log names since then are computed
+again, as far as the plugin depends on that log; and where a counter has moved, which says nothing of single rows, the
+whole column is. Results never depend on any of this: with `enabled` off every column is computed afresh.
 
 A column is kept from the second time on that it is asked for: pods of which no two are alike would fill the memory
 with columns that nobody asks for again.
@@ -44,7 +46,7 @@ SLOTS_AT_MOST = 1 << 12
 
 
 class DependencySet:
-    """What a plugin declared, taken apart once so that checking it is cheap."""
+    """What a plugin declared, taken apart once so that checking it for every pod costs little."""
 
     __slots__ = (
         "all_nodes",
@@ -215,6 +217,7 @@ class Memos:
         """Bring a kept entry up to date, row by row where few have changed and the plugin can be asked like that."""
         table, needs, runner = self._cache.table, slot.dependencies, slot.runner
         current = len(entry.column) == table.capacity and (needs.is_by_row or entry.versions == self._versions(needs))
+        # A row's own answer may be asked for only where nothing but rows can have changed.
         if current and runner.row_form is not None:
             rows = self.changed_rows(entry.node_position, entry.pod_position, needs.pods_on_node)
             if rows is not None and len(rows) <= FEW_ROWS:
@@ -254,7 +257,7 @@ class Memos:
         """Return the rows changed after these positions; None where that is all of them, or so many that it may be."""
         table = self._cache.table
         asked = (node_position, pod_position, table.node_log.position, table.pod_log.position, int(with_pods))
-        # Entries that were last used together are asked for together: all of them get the same answer.
+        # Entries that were brought up to date together stand at the same positions, so one answer serves all of them.
         if self._last_changed[0] != asked:
             self._last_changed = (asked, self._rows_between(node_position, pod_position, with_pods))
         return self._last_changed[1]
@@ -273,7 +276,7 @@ class Memos:
         self._reservations[plugin] = self._reservations.get(plugin, 0) + 1
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Forget everything; plans that still hold an entry see that it is not kept any more."""
         for entry in self._entries.values():
             entry.drop()
         self._entries.clear()
@@ -293,7 +296,10 @@ class Memos:
             self._drop_oldest(entry)
 
     def _drop_oldest(self, but: MemoEntry) -> None:
-        """Drop the entries that were not asked for longest, a quarter more than must go: looking for them is dear."""
+        """Drop the entries that were asked for least recently.
+
+        A quarter more than must go, since finding them means sorting all entries.
+        """
         for key, entry in sorted(self._entries.items(), key=lambda item: item[1].used):
             if self._bytes <= self._max_bytes * 3 // 4:
                 break

@@ -1,7 +1,8 @@
 """One kept column, what it is valid for, and how it was before.
 
-Columns are repaired in place. Who must look at one later (the trace of decisions) takes a `ColumnSnapshot`, which
-undoes the repairs made since; taking one costs nothing. Kept and brought up to date by `memo.py`.
+Columns are repaired in place, and each repair first writes to the column's journal what it overwrites. Whoever must
+look at a column later (the trace of decisions) takes a `ColumnSnapshot`, which undoes the repairs made since on a copy;
+taking one costs nothing. Kept and brought up to date by `memo.py`.
 """
 
 from typing import Any, NamedTuple
@@ -12,8 +13,9 @@ from numpy.typing import NDArray
 Column = NDArray[Any]
 
 JOURNAL_AT_MOST = 64
-"""After so many repairs, or as many rows as there are, a column is copied: snapshots of the old one need undo no more
-than these, and a journal is never much larger than its column."""
+"""After so many repairs, or as many rows as there are, the entry goes on with a copy of the column and an empty
+journal; the old ones stay as they are for the snapshots that hold them. So a snapshot has at most this many repairs to
+undo, and a journal is never much larger than its column."""
 
 NOTHING = np.zeros(0)
 
@@ -22,7 +24,11 @@ Journal = list[tuple[NDArray[np.intp] | int, Any]]
 
 
 class ColumnSnapshot(NamedTuple):
-    """A column as it was at one moment, however often it has been repaired since."""
+    """A column as it was at one moment, however often it has been repaired since.
+
+    Column and journal are those of the entry, which only ever appends to the journal: undoing what was appended after
+    the first `repairs` entries, the latest first, gives the column of that moment.
+    """
 
     column: Column
     journal: Journal
@@ -81,7 +87,7 @@ class MemoEntry:
         self.set(NOTHING, None)
 
     def set(self, column: Column, extra: Any) -> None:
-        """Take a column that was computed as a whole."""
+        """Take a column that was computed as a whole; snapshots keep the one that was there, and its journal."""
         self.column, self.extra = column, extra
         self._journal, self._journaled = [], 0
         self._changed()
@@ -109,7 +115,7 @@ class MemoEntry:
         self._changed()
 
     def repair_row(self, row: int, value: int) -> None:
-        """Write a new value to one row, likewise."""
+        """Write a new value to one row, remembering the old one."""
         self._journaled += 1
         if len(self._journal) >= JOURNAL_AT_MOST:
             self.column, self._journal, self._journaled = self.column.copy(), [], 1

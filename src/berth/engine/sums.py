@@ -1,7 +1,9 @@
 """Several kept columns taken together: which rows pass them all, and what they sum up to.
 
 For each set of entries that is asked for again and again (the replicas of one workload), the result is kept too, and
-only the rows that changed since are put together again.
+only the rows that changed since are put together again. That is right as long as every entry was only repaired, which
+changes no row that the logs do not name; one that was computed as a whole has another epoch, and so the sums that it
+is part of are put together as a whole too.
 """
 
 from bisect import bisect_left, insort
@@ -22,7 +24,6 @@ BestRows = NDArray[np.intp] | list[int]
 MAX_SUMS = 192
 """How many sets are kept; each costs up to 8 bytes a node."""
 
-
 UNRANKED = -(2**62)
 """Stands for a row that is not feasible in a ranking."""
 
@@ -30,8 +31,9 @@ UNRANKED = -(2**62)
 class Ranking:
     """The totals of all rows, `UNRANKED` where a row is not feasible, and which rows have the highest.
 
-    Of thousands of nodes many are often as good as one another. Those that are best are kept in a list, from which
-    a row goes when its total changes; only when none is left they are looked for again.
+    Of thousands of nodes many are often as good as one another. Those that are best are kept in a list, ascending. A
+    row leaves it when its total falls, and joins it or starts it anew when its total rises that far; only when the
+    list is empty do all totals have to be searched again.
     """
 
     __slots__ = ("_best", "_has_changed", "_highest", "totals")

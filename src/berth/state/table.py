@@ -1,8 +1,9 @@
 """Nodes as NumPy columns: one row a node.
 
 The cache writes it; plugins read it, either by column (`table.requested[index][rows]`) or, node by node, through
-`table.view(row)`. Two change logs say which rows a memo has to look at again: `node_log` for what the node object
-says, `pod_log` for what runs there. Rows are reused when nodes leave; log positions never are.
+`table.view(row)`. Two change logs say which rows have to be looked at again by whoever keeps something derived from
+them: `node_log` for what the node object says, `pod_log` for what runs there. Every write to a row ends with an entry
+in one of them. Rows are reused when nodes leave; log positions never are.
 """
 
 from collections.abc import Mapping, Sequence
@@ -97,7 +98,11 @@ class NodeTable:
         return row
 
     def remove_node(self, name: str) -> None:
-        """Forget what the node object said; the row goes once no pod is counted on it."""
+        """Forget what the node object said.
+
+        The row stays with the name while pods are counted on it, so that a node that comes back finds them; then
+        another node may have it.
+        """
         row = self.row_of[name]
         if self.valid[row]:
             self.valid[row] = False
