@@ -222,7 +222,7 @@ def _signed(value: int) -> int:
 
 
 def _time(seconds: int, nanos: int, *, with_micros: bool) -> str | None:
-    """RFC 3339; the zero time is no time."""
+    """RFC 3339, or None for the zero time, which stands for no time."""
     if seconds == 0 and nanos == 0:
         return None
     moment = datetime.fromtimestamp(seconds, UTC)

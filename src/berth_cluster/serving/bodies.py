@@ -95,7 +95,7 @@ def duplicates(body: bytes) -> list[str]:
     try:
         json.loads(body, object_pairs_hook=note)
     except (ValueError, RecursionError):
-        return []  # not JSON; the decoder has spoken already
+        return []  # not JSON, which the decoder has reported already
     return found
 
 

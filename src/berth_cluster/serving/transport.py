@@ -66,7 +66,7 @@ class StoreTransport:
         allow_bookmarks: bool = True,
         timeout_s: float,
     ) -> AsyncIterator[bytes]:
-        """The changes after a version, one event an item, until the timeout; ends with a bookmark."""
+        """The changes after a version, one event per item, until the timeout; the last item is a bookmark."""
         kind = resource_type(resource)
         watch = _call(lambda: self._store.watch(kind, namespace, label_selector, field_selector, resource_version))
         wake = asyncio.Event()
@@ -122,7 +122,7 @@ class StoreTransport:
         return _call(lambda: encode(self._store.patch(resource, namespace, name, patch, content_type, subresource)))
 
     async def delete(self, resource: Resource, namespace: str, name: str, body: bytes = b"") -> bytes:
-        """The object as it went, or as it waits to go."""
+        """The last state of the object, or the one in which it waits to be deleted."""
         options = _decoded(body) if body else None
         return _call(lambda: encode(self._store.delete(resource, namespace, name, options)))
 
@@ -132,7 +132,7 @@ class StoreTransport:
         _call(lambda: self._store.bind(namespace, name, binding))
 
     async def close(self) -> None:
-        """Nothing to give back."""
+        """Nothing has to be released."""
 
     def _bookmark(self, kind: ResourceType) -> bytes:
         meta = {"resourceVersion": str(self._store.revision), "creationTimestamp": None}

@@ -73,8 +73,8 @@ def budget_to_spend(pod: Object, budgets: Iterable[Object]) -> Object | None:
 def spent(budget: Object, pod_name: str, now: str) -> Object:
     """The budget after one more disruption, with the pod noted as on its way out.
 
-    The disruption controller counts a noted pod as unhealthy until it is gone, so that no second eviction is allowed on
-    the strength of a pod that is already leaving.
+    The disruption controller counts a noted pod as unhealthy until it is gone (or has failed to go in time), so that no
+    second eviction is allowed on the strength of a pod that is already leaving.
     """
     status = dict(budget.get("status") or {})
     status["disruptionsAllowed"] = status.get("disruptionsAllowed", 0) - 1

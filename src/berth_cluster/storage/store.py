@@ -222,7 +222,7 @@ class Store:
         *,
         dry_run: bool = False,
     ) -> Object:
-        """StoreChange an object by a JSON, merge or strategic-merge patch (decoded, not bytes)."""
+        """Change an object by a JSON, merge or strategic-merge patch (decoded, not bytes)."""
         kind = resource_type(resource)
         entry = self.entry(kind, namespace, name)
         if subresource == "scale":

@@ -118,7 +118,7 @@ class DeploymentStrategy(PodTemplateStrategy):
             strategy["rollingUpdate"] = rolling
 
     def first_status(self) -> Object:
-        """A Deployment's status has no count that must be there."""
+        """A Deployment's status starts empty."""
         return {}
 
     def check(self, obj: Object, errors: FieldErrors) -> None:
@@ -152,7 +152,7 @@ class StatefulSetStrategy(PodTemplateStrategy):
             claim.setdefault("spec", {}).setdefault("volumeMode", "Filesystem")
 
     def check(self, obj: Object, errors: FieldErrors) -> None:
-        """Also the two policies, and that claims have names."""
+        """Also the two policies, and the names of the claim templates."""
         super().check(obj, errors)
         spec = obj["spec"]
         for field, value, allowed in (
@@ -178,7 +178,7 @@ class DaemonSetStrategy(PodTemplateStrategy):
     __slots__ = ()
 
     def default_spec(self, _obj: Object, spec: Object) -> None:
-        """A DaemonSet has no replicas of its own."""
+        """A DaemonSet's spec has no number of replicas."""
         default_template(spec)
         spec.setdefault("revisionHistoryLimit", 10)
         strategy = spec.setdefault("updateStrategy", {})
@@ -188,7 +188,7 @@ class DaemonSetStrategy(PodTemplateStrategy):
             rolling.setdefault("maxSurge", 0)
 
     def first_status(self) -> Object:
-        """Nothing anywhere yet."""
+        """The counts that a DaemonSet's status always has."""
         counts = ("currentNumberScheduled", "numberMisscheduled", "desiredNumberScheduled", "numberReady")
         return dict.fromkeys(counts, 0)
 
@@ -244,7 +244,7 @@ class JobStrategy(PodTemplateStrategy):
         check_template(spec, "spec.template", self.restart_policies, errors)
 
     def check_change(self, new: Object, old: Object, errors: FieldErrors) -> None:
-        """Neither the selector nor, unless it is suspended, the template."""
+        """The selector may not change, and the template only while the Job is suspended."""
         super().check_change(new, old, errors)
         if new["spec"].get("template") != old["spec"].get("template") and not old["spec"].get("suspend"):
             shown = Raw(msgspec.json.encode(new["spec"].get("template")).decode())

@@ -157,7 +157,7 @@ class BudgetCount(NamedTuple):
 
 
 class DisruptionController(KeyedController):
-    """Counts for budgets. A queue key is a budget's."""
+    """Keeps the status of budgets. A queue key is a budget's."""
 
     __slots__ = ("_budgets", "_client", "_index", "_members", "_selectors")
 
@@ -213,7 +213,7 @@ class DisruptionController(KeyedController):
     # --- one budget ------------------------------------------------------------------------------------------
 
     def sync(self, key: str, now_s: float) -> None:
-        """Count for one budget."""
+        """Bring the status of one budget up to date."""
         budget = self._index.get(KIND, key)
         if budget is None:
             return

@@ -1,6 +1,6 @@
 """The volume controller: brings claims and volumes together and keeps their phases.
 
-    claim  Pending ──volume found, promised by the scheduler, or provisioned──▶ Bound ──volume gone──▶ Lost
+    claim  Pending ──volume found, chosen by the scheduler, or provisioned──▶ Bound ──volume gone──▶ Lost
     volume Pending ──▶ Available ──claim bound──▶ Bound ──claim gone──▶ Released (deleted by its provisioner, or kept)
 
 Driven by changes of claims, volumes and classes. A claim that no volume fits is handed to a provisioner, or waits for
@@ -50,13 +50,13 @@ PROVISIONING = (
 
 
 class ClaimableVolumes:
-    """Volumes by the claim they are promised to, and free ones by class."""
+    """Volumes by the claim they are pre-bound to, and free ones by class."""
 
-    __slots__ = ("_free", "_index", "_promised")
+    __slots__ = ("_free", "_index", "_prebound")
 
     def __init__(self, index: ObjectIndex) -> None:
         self._index = index
-        self._promised: dict[str, dict[str, None]] = {}
+        self._prebound: dict[str, dict[str, None]] = {}
         self._free: dict[str, dict[str, None]] = {}
 
     def apply(self, change: ObjectChange) -> None:
@@ -70,15 +70,15 @@ class ClaimableVolumes:
 
     def _place(self, volume: Object) -> tuple[dict[str, dict[str, None]], str]:
         claim_key = claim_ref_key(volume)
-        return (self._promised, claim_key) if claim_key else (self._free, class_name_of(volume))
+        return (self._prebound, claim_key) if claim_key else (self._free, class_name_of(volume))
 
-    def promised_to(self, claim_key: str) -> list[str]:
+    def prebound_to(self, claim_key: str) -> list[str]:
         """The names of the volumes whose claimRef names a claim."""
-        return list(self._promised.get(claim_key, ()))
+        return list(self._prebound.get(claim_key, ()))
 
     def for_claim(self, claim: Object) -> Iterator[Object]:
-        """The volumes promised to a claim, then the free ones of its class."""
-        names = [*self.promised_to(key_of(claim)), *self._free.get(class_name_of(claim), ())]
+        """The volumes pre-bound to a claim, then the free ones of its class."""
+        names = [*self.prebound_to(key_of(claim)), *self._free.get(class_name_of(claim), ())]
         found = (self._index.get(VOLUME, name) for name in names)
         return (volume for volume in found if volume is not None)
 
@@ -113,7 +113,7 @@ class VolumeController(KeyedController):
 
     def _handle_claim(self, change: ObjectChange) -> None:
         claim, key = change.obj, key_of(change.obj)
-        names = [*self._volumes.promised_to(key), claim["spec"].get("volumeName") or ""]
+        names = [*self._volumes.prebound_to(key), claim["spec"].get("volumeName") or ""]
         for name in filter(None, names):
             self.queue.add(f"{VOLUME} {name}")
         if change.type == "DELETED":
@@ -140,7 +140,7 @@ class VolumeController(KeyedController):
                     self.queue.add(f"{CLAIM} {key}")
 
     def sync(self, key: str, now_s: float) -> None:
-        """Bring one claim or one volume forward."""
+        """Do the next step for one claim or volume."""
         kind, _, name = key.partition(" ")
         obj = self._index.get(kind, name)
         if obj is None:
@@ -164,7 +164,7 @@ class VolumeController(KeyedController):
         class_name = class_name_of(claim)
         storage_class = self._index.get(CLASS, class_name) if class_name else None
         waits = waits_for_consumer(claim, storage_class)
-        volume = best_volume(self._volumes.for_claim(claim), claim, only_promised=waits)
+        volume = best_volume(self._volumes.for_claim(claim), claim, only_prebound=waits)
         if volume is not None:
             self._bind(volume, claim)
         elif waits:
@@ -246,7 +246,7 @@ class VolumeController(KeyedController):
     def _sync_volume(self, volume: Object, now_s: float) -> None:
         reference = volume["spec"].get("claimRef") or {}
         claim = self._index.get(CLAIM, claim_ref_key(volume)) if reference else None
-        if not reference.get("uid"):  # free, or promised to a claim that has yet to come
+        if not reference.get("uid"):  # free, or pre-bound to a claim that has yet to come
             self._set_phase(VOLUME, volume, "Available")
         elif claim is None or uid_of(claim) != reference["uid"]:
             self._release(volume, now_s)
@@ -266,7 +266,7 @@ class VolumeController(KeyedController):
             del spec["claimRef"]
             kept = {name: value for name, value in annotations.items() if name != BOUND_BY_CONTROLLER}
             volume = with_metadata(volume, annotations=kept)
-        else:  # somebody promised it by name; that stays
+        else:  # a person pre-bound it by name; that stays
             spec["claimRef"] = {name: value for name, value in spec["claimRef"].items() if name != "uid"}
         volume = self._client.update(VOLUME, {**volume, "spec": spec})
         self._set_phase(VOLUME, volume, "Available")
@@ -303,7 +303,7 @@ def _policy(volume: Object) -> str:
 
 
 def _bound_volume(volume: Object, claim: Object) -> Object:
-    """The volume with a full reference to the claim; marked where it was not promised before."""
+    """The volume with a full reference to the claim; marked where it was not pre-bound before."""
     metadata = claim["metadata"]
     known = volume["spec"].get("claimRef") or {}
     if is_bound_to(volume, claim) and known.get("uid"):

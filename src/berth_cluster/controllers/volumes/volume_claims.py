@@ -48,13 +48,13 @@ def waits_for_consumer(claim: Object, storage_class: Object | None) -> bool:
 
 
 def claim_ref_key(volume: Object) -> str:
-    """`namespace/name` of the claim a volume is bound or promised to, or an empty string."""
+    """`namespace/name` of the claim a volume is bound or pre-bound to, or an empty string."""
     reference = volume["spec"].get("claimRef") or {}
     return f"{reference.get('namespace', '')}/{reference['name']}" if reference.get("name") else ""
 
 
 def is_bound_to(volume: Object, claim: Object) -> bool:
-    """The volume is bound, or promised, to this very claim."""
+    """The volume is bound, or pre-bound, to this very claim."""
     uid = (volume["spec"].get("claimRef") or {}).get("uid")
     return claim_ref_key(volume) == key_of(claim) and uid in (None, "", uid_of(claim))
 
@@ -70,10 +70,10 @@ def mismatch(volume: Object, claim: Object) -> str:
     return "" if _has_modes(volume, claim) else "incompatible accessMode"
 
 
-def best_volume(volumes: Iterable[Object], claim: Object, *, only_promised: bool) -> Object | None:
-    """The volume a claim gets: one promised to it, else the smallest free one that fits; None when there is none.
+def best_volume(volumes: Iterable[Object], claim: Object, *, only_prebound: bool) -> Object | None:
+    """The volume a claim gets: one pre-bound to it, else the smallest free one that fits; None when there is none.
 
-    With `only_promised` (the claim waits for its first consumer) a free volume is not taken.
+    With `only_prebound` (the claim waits for its first consumer) a free volume is not taken.
     """
     selector = _selector(claim)
     fitting: list[tuple[Fraction, str, Object]] = []
@@ -81,7 +81,7 @@ def best_volume(volumes: Iterable[Object], claim: Object, *, only_promised: bool
         if volume["spec"].get("claimRef"):
             if is_bound_to(volume, claim) and not mismatch(volume, claim):
                 return volume
-        elif not only_promised and _is_offered(volume, claim, selector):
+        elif not only_prebound and _is_offered(volume, claim, selector):
             fitting.append((storage_of(volume["spec"].get("capacity")), volume["metadata"]["name"], volume))
     return min(fitting, key=lambda one: one[:2])[2] if fitting else None
 

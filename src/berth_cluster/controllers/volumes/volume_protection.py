@@ -48,7 +48,7 @@ class VolumeProtection(KeyedController):
                 self.queue.add(f"{CLAIM} {claim_key}")
 
     def sync(self, key: str, now_s: float) -> None:
-        """Give or take one object's finalizer."""
+        """Add or remove one object's finalizer."""
         kind, _, name = key.partition(" ")
         obj = self._index.get(kind, name)
         if obj is None:

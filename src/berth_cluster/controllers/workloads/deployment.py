@@ -1,7 +1,7 @@
 """The Deployment controller: moves pods from old ReplicaSets to the one of the present template.
 
-Driven by changes of Deployments, their ReplicaSets and (for the strategy Recreate) the end of old pods. Each look
-does the next step of the rollout: the store's answer to it, the ReplicaSets' new statuses, brings the next look.
+Driven by changes of Deployments, their ReplicaSets and (for the strategy Recreate) the end of old pods. Each `sync`
+does the next step of the rollout; the changes of the ReplicaSets that follow from it cause the next one.
 Upstream: pkg/controller/deployment.
 """
 

@@ -34,7 +34,7 @@ BURST = 500
 
 
 class _Facts(NamedTuple):
-    """What one pod counts for."""
+    """What one pod adds to the counts."""
 
     active: bool
     ready: bool
@@ -280,7 +280,7 @@ def _failure_conditions(replica_set: Object, failure: StoreError | None, now_s: 
     if failure is None:
         return [condition for condition in known if condition["type"] != "ReplicaFailure"]
     if any(condition["type"] == "ReplicaFailure" for condition in known):
-        return known  # the message may name another pod each time; that is no news
+        return known  # the message may name another pod each time, which is not worth a write
     condition = {
         "type": "ReplicaFailure",
         "status": "True",

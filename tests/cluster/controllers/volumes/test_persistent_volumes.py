@@ -66,7 +66,7 @@ def test_a_claim_gets_the_smallest_volume_that_fits():
             claim("data", storageClassName=""),
         ),
     ],
-    ids=["size", "class", "mode", "access", "selector", "promised"],
+    ids=["size", "class", "mode", "access", "selector", "prebound"],
 )
 def test_a_volume_that_does_not_fit_is_left_alone(offered, asked):
     world = world_with(offered, asked)
@@ -95,14 +95,14 @@ def test_a_claim_with_a_selector_gets_what_it_selects():
     assert the_claim(world)["spec"]["volumeName"] == "far"
 
 
-def test_a_volume_promised_by_name_waits_for_its_claim_and_comes_before_better_ones():
-    promised = volume("mine", "50Gi", claimRef={"namespace": "default", "name": "data"})
-    world = world_with(promised, volume("small"))
+def test_a_volume_prebound_by_name_waits_for_its_claim_and_comes_before_better_ones():
+    prebound = volume("mine", "50Gi", claimRef={"namespace": "default", "name": "data"})
+    world = world_with(prebound, volume("small"))
     assert phase(the_volume(world, "mine")) == "Available"
     world.create(claim("data", storageClassName=""))
     world.run()
     assert the_claim(world)["spec"]["volumeName"] == "mine"
-    # Somebody else made the promise: the volume does not say that the controller did.
+    # Somebody else pre-bound it: the volume does not say that the controller did.
     assert BY_CONTROLLER not in annotations(the_volume(world, "mine"))
     assert the_volume(world, "mine")["spec"]["claimRef"]["uid"] == the_claim(world)["metadata"]["uid"]
 
@@ -140,7 +140,7 @@ def test_a_named_volume_that_cannot_be_had(asked, reason, message):
     assert world.events("PersistentVolumeClaim", reason) == [message]
 
 
-def test_a_claim_that_waits_for_its_consumer_is_bound_to_what_the_scheduler_promises():
+def test_a_claim_that_waits_for_its_consumer_is_bound_to_what_the_scheduler_chose():
     slow = storage_class("local", "kubernetes.io/no-provisioner", "WaitForFirstConsumer")
     wanted = claim("data", storageClassName="local")
     world = world_with(slow, volume("v", storageClassName="local"), wanted)
@@ -149,8 +149,8 @@ def test_a_claim_that_waits_for_its_consumer_is_bound_to_what_the_scheduler_prom
     assert world.events("PersistentVolumeClaim", "WaitForFirstConsumer") == [said]
     reference = {"kind": "PersistentVolumeClaim", "namespace": "default", "name": "data"}
     reference["uid"] = the_claim(world)["metadata"]["uid"]
-    promise = {"metadata": {"annotations": {BY_CONTROLLER: "yes"}}, "spec": {"claimRef": reference}}
-    world.patch("PersistentVolume", "v", promise, namespace="")
+    prebind = {"metadata": {"annotations": {BY_CONTROLLER: "yes"}}, "spec": {"claimRef": reference}}
+    world.patch("PersistentVolume", "v", prebind, namespace="")
     world.run()
     assert (phase(the_claim(world)), phase(the_volume(world, "v"))) == ("Bound", "Bound")
 
@@ -218,7 +218,7 @@ def test_a_claim_whose_volume_is_gone_has_lost_it():
 
 
 @pytest.mark.parametrize("by_controller", [True, False])
-def test_a_promise_to_a_claim_that_took_another_volume_is_taken_back(by_controller):
+def test_a_volume_prebound_to_a_claim_that_took_another_is_freed(by_controller):
     world = world_with(volume("one"), claim("data", storageClassName="", volumeName="one"))
     uid = the_claim(world)["metadata"]["uid"]
     other = volume("two", claimRef={"namespace": "default", "name": "data", "uid": uid})
