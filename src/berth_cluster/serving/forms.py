@@ -16,8 +16,8 @@ Query = Mapping[str, str]
 Clock = Callable[[], datetime]
 
 
-class Form(Protocol):
-    """How objects are encoded."""
+class ResponseForm(Protocol):
+    """One form of answers: how single objects, lists and the events of watches are encoded."""
 
     is_table: bool
 
@@ -32,7 +32,7 @@ class Form(Protocol):
         ...
 
     def liner(self, kind: ResourceType, query: Query, clock: Clock) -> Liner:
-        """What encodes the events of one watch."""
+        """A function that encodes the events of one watch."""
         ...
 
 
@@ -103,6 +103,6 @@ def metadata_only(obj: Object) -> Object:
     return {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": obj["metadata"]}
 
 
-FORMS: Mapping[str, Form] = MappingProxyType(
+FORMS: Mapping[str, ResponseForm] = MappingProxyType(
     {"object": _Whole(), "Table": _Table(), "PartialObjectMetadata": _MetadataOnly()}
 )

@@ -13,7 +13,7 @@ from berth_cluster.apimachinery.patches import STRATEGIC_MERGE_PATCH
 from berth_cluster.apimachinery.resource_types import PODS, ResourceType
 from berth_cluster.serving import continuation
 from berth_cluster.serving.bodies import delete_options, read_body, read_patch, read_typed
-from berth_cluster.serving.forms import FORMS, Form
+from berth_cluster.serving.forms import FORMS, ResponseForm
 from berth_cluster.serving.negotiation import wanted_form
 from berth_cluster.serving.requests import ListOptions, Target, is_dry_run, list_options, no_such_path
 from berth_cluster.serving.responses import add_warnings, bytes_response, json_response, list_meta, success
@@ -237,7 +237,7 @@ class Handlers:
         return response
 
 
-def _form(request: web.BaseRequest) -> Form:
+def _form(request: web.BaseRequest) -> ResponseForm:
     return FORMS[wanted_form(request.headers.get("Accept", ""))]
 
 

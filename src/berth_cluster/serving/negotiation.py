@@ -13,14 +13,14 @@ from berth.api.yaml_census import PARSER, UnreasonableYAML, refuse_bombs
 from berth_cluster.apimachinery import protobuf
 from berth_cluster.apimachinery.errors import StoreError, bad_request
 
-Form = Literal["object", "Table", "PartialObjectMetadata"]
+FormName = Literal["object", "Table", "PartialObjectMetadata"]
 
 PROTOBUF = "application/vnd.kubernetes.protobuf"
 _JSON_TYPES = ("application/json", "application/*", "*/*", "", "application/yaml")
 _TIMESTAMP = "tag:yaml.org,2002:timestamp"
 
 
-def wanted_form(accept: str) -> Form:
+def wanted_form(accept: str) -> FormName:
     """The first form in an Accept header that this server can give."""
     if not accept or accept == "application/json":
         return "object"
