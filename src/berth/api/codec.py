@@ -52,7 +52,7 @@ KINDS: Mapping[str, type[Struct]] = MappingProxyType(
 
 
 class ObjectError(ValueError):
-    """An API object that cannot be read: which one, which field, and why."""
+    """An API object that cannot be read; the message says which object, which field, and why."""
 
     def __init__(self, kind: str, name: str, reason: str) -> None:
         super().__init__(f"{kind} {name or '(without a name)'}: {reason}")
@@ -106,7 +106,7 @@ def _without_nulls(value: Any) -> Any:
 
 
 def object_name(document: bytes | Mapping[str, Any]) -> str:
-    """Return `namespace/name` of a document that may be otherwise unreadable, or the empty string."""
+    """Return `namespace/name` of a document, whatever else is wrong with it; empty where no name can be read."""
     try:
         if isinstance(document, Mapping):
             meta = msgspec.convert(document, _Named).metadata
@@ -118,7 +118,7 @@ def object_name(document: bytes | Mapping[str, Any]) -> str:
 
 
 def check_quantities(found: Struct) -> None:
-    """Raise `QuantityError`, naming the field, where a quantity that scheduling reads is none."""
+    """Raise `QuantityError`, naming the field, where something that scheduling reads as a quantity is not one."""
     for path, quantities in _quantities_of(found):
         for name, quantity in quantities.items():
             try:

@@ -1,6 +1,6 @@
 """Device taints, what tolerates them, and which devices rules put them on.
 
-Source: k8s.io/dynamic-resource-allocation/resourceclaim and resourceslice/tracker, v1.36; the allocator asks.
+Called by the allocator. Source: k8s.io/dynamic-resource-allocation/resourceclaim and resourceslice/tracker, v1.36.
 """
 
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ def tolerates(toleration: DeviceToleration, taint: DeviceTaint) -> bool:
 
 
 def is_for(rule: DeviceTaintRule, driver: str, pool: str, device: str) -> bool:
-    """Say whether a rule puts its taint on a device; an empty selector selects every device, none at all none."""
+    """Say whether a rule puts its taint on a device: an empty selector selects every device, no selector none."""
     selector = rule.spec.device_selector
     if selector is None:
         return False

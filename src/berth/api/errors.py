@@ -1,10 +1,11 @@
 """What can go wrong between us and an API server, shared by every backend of the transport.
 
 Raised by the transports (`berth.kube.http.client`, the embedded store's, the in-memory one of the tests) and caught
-by whoever called: reflectors, event recorder, leader election, and the runtime that carries out effects. The
-two kinds ask for different answers: `ApiError` is the server's own no; after `ConnectionLost` nobody knows,
-and the object has to be read before anything is concluded. `outcome_unknown` tells the two apart for writes,
-since an answer of the 5xx class (a proxy's 502, an etcd timeout's 504) settles nothing either.
+by their callers: reflectors, the event recorder, leader election, and the runtime that carries out effects. The two
+kinds ask for different reactions. An `ApiError` is the server's own refusal. After `ConnectionLost` nobody knows
+whether the request took effect, and the object has to be read before anything is concluded. For writes,
+`outcome_unknown` tells them apart, since an answer of the 5xx class (a proxy's 502, the 504 of an etcd timeout) settles
+nothing either.
 """
 
 import msgspec
@@ -17,12 +18,12 @@ class TransportError(Exception):
 
     @property
     def outcome_unknown(self) -> bool:
-        """A write that failed so may still have happened: read the object before drawing conclusions."""
+        """Whether a write that failed in this way may have happened all the same: then read the object first."""
         return False
 
 
 class ApiError(TransportError):
-    """The server answered and said no: HTTP status, machine-readable reason, and its message for people."""
+    """The server refused: the HTTP status, the reason for programs, and the message for people."""
 
     def __init__(self, status: int, reason: str, message: str, retry_after_s: float | None = None) -> None:
         super().__init__(f"{message} ({reason or 'no reason given'}, HTTP {status})")
@@ -68,7 +69,7 @@ class ApiError(TransportError):
 
 
 class ConnectionLost(TransportError):  # noqa: N818 - it says what happened; the base says it is an error
-    """No answer came, or it broke off; unless it was never `sent`, the request may have taken effect."""
+    """No answer came, or it broke off. Unless the request was never `sent`, it may have taken effect."""
 
     def __init__(self, message: str, *, sent: bool = True) -> None:
         super().__init__(message)
@@ -76,7 +77,7 @@ class ConnectionLost(TransportError):  # noqa: N818 - it says what happened; the
 
     @property
     def outcome_unknown(self) -> bool:
-        """True unless no connection came about at all."""
+        """True unless there was never a connection."""
         return self.sent
 
 
@@ -94,7 +95,7 @@ class _WireDetails(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def api_error_from_body(status: int, body: bytes, *, retry_after_s: float | None = None) -> ApiError:
-    """The error that a non-2xx answer means: read from metav1.Status, or from the bare text of a proxy."""
+    """Return the error that a non-2xx answer stands for, from its metav1.Status or, with proxies, its plain text."""
     try:
         wire = msgspec.json.decode(body, type=_WireStatus)
     except UNREADABLE:

@@ -1,4 +1,4 @@
-"""All object structs under one name, for those who want to read rather than to know where a kind lives."""
+"""All object structs under one name, for readers who do not care in which module a kind is defined."""
 
 from berth.api.dra import DeviceClass, ResourceClaim, ResourceSlice
 from berth.api.meta import (

@@ -234,9 +234,10 @@ class Volume(Struct, frozen=True):
 
 
 class PodSpec(Struct, frozen=True):
-    """spec of a pod; of its volumes those whose source is looked at.
+    """spec of a pod, with only those volumes whose source scheduling looks at.
 
-    Nearly every pod has others: secrets, config maps, its service account's token, which has a random name.
+    The others are left out because nearly every pod has some (secrets, config maps, its service account's token), and
+    the token's volume has a random name, which would make equal pods look different.
     """
 
     node_name: str = ""

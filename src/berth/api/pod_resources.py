@@ -15,7 +15,7 @@ CPU, MEMORY, PODS, EPHEMERAL_STORAGE = "cpu", "memory", "pods", "ephemeral-stora
 
 DEFAULT_CPU_MILLI = 100
 DEFAULT_MEMORY_BYTES = 200 * 1024 * 1024
-"""What scoring assumes of a container that asks for nothing, so that such pods are spread too."""
+"""What scoring assumes of a container that requests nothing, so that such pods are spread as well."""
 
 _DEFAULT_NANOS = {CPU: DEFAULT_CPU_MILLI * 10**6, MEMORY: DEFAULT_MEMORY_BYTES * 10**9}
 
@@ -25,7 +25,7 @@ Requests = dict[str, int]
 
 
 class Counting(NamedTuple):
-    """What counts beside the containers' requests; feature gates decide."""
+    """What counts besides the containers' requests, as feature gates decide."""
 
     pod_level: bool = True
     """spec.resources of the pod (PodLevelResources, KEP-2837)."""
@@ -135,7 +135,7 @@ def _asked(pod: Pod, container: Container, statuses: Mapping[str, ContainerStatu
 
 
 def _pod_level_nanos(pod: Pod, use_status: bool) -> Nanos:
-    """Only what spec.resources names counts, resizes in flight or not."""
+    """Return what counts at the pod level: only what spec.resources names, whether a resize is in flight or not."""
     resources, status = pod.spec.resources, pod.status
     asked = _nanos(resources.requests) if resources is not None else {}
     named = [name for name in asked if supports_pod_level(name)]
@@ -147,8 +147,8 @@ def _pod_level_nanos(pod: Pod, use_status: bool) -> Nanos:
 def _in_effect(pod: Pod, asked: Nanos, in_force: Mapping[str, Quantity], allocated: Mapping[str, Quantity]) -> Nanos:
     """Return the most that the node may have to hold while a resize is under way.
 
-    What the runtime has in force, what the kubelet has allocated, and what is asked for now, unless the kubelet has
-    found that infeasible.
+    That is the largest of what the runtime has in force, what the kubelet has allocated, and what is requested now,
+    unless the kubelet has found the last infeasible.
     """
     held = _raise_to(_nanos(in_force), _nanos(allocated))
     return held if resize_is_infeasible(pod) else _raise_to(asked, held)

@@ -1,7 +1,7 @@
 """Kubernetes resource quantities, exactly.
 
-In comes what JSON gives for a quantity (a string such as ``"1500m"`` or ``"2Gi"``, an int or a float); out come the
-two integers that scheduling uses: milli-units for CPU, whole units for everything else, both rounded up.
+What JSON gives for a quantity (a string such as ``"1500m"`` or ``"2Gi"``, an int or a float) becomes one of the two
+integers that scheduling uses: milli-units for CPU, whole units for everything else, both rounded up.
 The grammar is that of ``k8s.io/apimachinery/pkg/api/resource``.
 """
 
@@ -15,17 +15,17 @@ MAX_VALUE = 2**63 - 1
 """Largest value a quantity can hold; anything above is capped, as upstream caps it."""
 
 MAX_COUNTED = 2**53
-"""The most of a resource, in the units that scheduling counts in, that is told from more of it: 9 PB of memory.
+"""The largest amount of a resource, in the units that scheduling counts in: 9 PB of memory. More counts as this much.
 
-Upstream's int64 sums wrap round beyond 2**63. Here the pods of a node cannot add up to that, a hundredfold fits as
-well, and float64 is exact.
+Upstream's int64 sums wrap round beyond 2**63. With this bound the pods of a node cannot add up to that even when
+multiplied by 100, and float64 represents each amount exactly.
 """
 
 _NUMBER = re.compile(
     r"([+-]?)(\d+(?:\.\d*)?|\.\d+)(?:(Ki|Mi|Gi|Ti|Pi|Ei|n|u|m|k|M|G|T|P|E)|[eE]([+-]?\d{1,9}))?", re.ASCII
 )
 _NANO = Fraction(1, 10**9)
-# Longer than any quantity that means something; reading thousands of digits costs more than it tells.
+# Longer than any sensible quantity. Reading thousands of digits would take long for nothing.
 _MAX_CHARACTERS = 1000
 _SUFFIX: dict[str, Fraction] = {
     "n": _NANO,
@@ -66,14 +66,14 @@ def parse(quantity: Quantity) -> Fraction:
 def nano_value(quantity: Quantity) -> int:
     """Return `quantity` in 1e-9 units: the finest a quantity can be, so that sums of these are exact."""
     whole = _WHOLE.fullmatch(quantity) if isinstance(quantity, str) else None
-    if whole is not None:  # nearly all are, and integers are ten times as fast
+    if whole is not None:  # nearly all quantities are integers, which this way is ten times as fast
         digits, suffix = whole.groups()
         return min(int(digits) * _NANOS[suffix], MAX_VALUE * 10**9)
     return int(parse(quantity) * 10**9)
 
 
 def counted(amount: int) -> int:
-    """Return an amount of a resource as it is counted: no more than `MAX_COUNTED` either way."""
+    """Return an amount of a resource as it is counted: between -`MAX_COUNTED` and `MAX_COUNTED`."""
     return max(-MAX_COUNTED, min(amount, MAX_COUNTED))
 
 

@@ -1,4 +1,4 @@
-"""Which kinds of objects there are for a scheduler, and where an API server serves them."""
+"""The kinds of objects that a scheduler reads or writes, and where an API server serves them."""
 
 from types import MappingProxyType
 from typing import NamedTuple

@@ -50,7 +50,7 @@ class Requirement(NamedTuple):
         return actual > bound if self.operator == "Gt" else actual < bound
 
     def check(self) -> None:
-        """Raise `SelectorError` where the operator does not exist, its values do not fit it, or no label can be so."""
+        """Raise `SelectorError` where the operator is unknown, its values do not fit, or no label can be like this."""
         count = len(self.values)
         if self.operator not in OPERATORS:
             raise SelectorError(f"{self.operator!r} is not a valid label selector operator")

@@ -53,7 +53,7 @@ class Toleration(Struct, frozen=True):
 
 
 def _decimal(text: str) -> int | None:
-    """Return an integer as people write it, without plus sign or leading zeros, that fits 64 bits; else None."""
+    """Return an integer that fits 64 bits, written without a plus sign or leading zeros; else None."""
     return parse_int64(text) if _DECIMAL.fullmatch(text) else None
 
 

@@ -1,8 +1,9 @@
-"""JSON that anybody may have written: what reading it can raise, and reading what is nested deeply.
+"""Reading JSON that anybody may have written: what that can raise, and how to read what is nested deeply.
 
-The codec, the wire formats and the extender protocol read with these. msgspec counts nesting against the interpreter's
-recursion limit, also in parts that it skips; Go's decoder, and with it an API server, lets 10000 levels through. Who
-may create a pod may write as many into its `managedFields`, and must not keep a whole list from being read by that.
+The codec, the wire formats and the extender protocol read with these functions. msgspec counts nesting against the
+interpreter's recursion limit, even in parts that it skips, while Go's decoder, and with it an API server, accepts
+10000 levels. Whoever may create a pod may write that many into its `managedFields`; that must not keep us from reading
+the whole list of pods.
 """
 
 import sys
@@ -15,13 +16,13 @@ Read = TypeVar("Read")
 Args = ParamSpec("Args")
 
 UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
-"""What msgspec raises for a document that is no JSON, not of the wanted type, no UTF-8, or too deep."""
+"""What msgspec raises for a document that is not JSON or UTF-8, not of the wanted type, or nested too deeply."""
 MAX_DEPTH = 10_000
-"""encoding/json of Go gives up beyond it."""
+"""The depth beyond which Go's encoding/json gives up."""
 
 
 def read_deep(decode: Callable[Args, Read], *args: Args.args, **options: Args.kwargs) -> Read:
-    """Return what `decode` reads; where that is nested deeply, with as much stack as Go would allow."""
+    """Return what `decode` reads; where the document is nested deeply, try again with as much depth as Go allows."""
     try:
         return decode(*args, **options)
     except RecursionError:
@@ -34,5 +35,5 @@ def read_deep(decode: Callable[Args, Read], *args: Args.args, **options: Args.kw
 
 
 def problem_of(error: Exception) -> str:
-    """Say in words what is wrong with a document, for one of `UNREADABLE`."""
+    """Return in words what is wrong with a document that raised one of `UNREADABLE`."""
     return "it is nested too deeply" if isinstance(error, RecursionError) else str(error)

@@ -1,8 +1,8 @@
-"""YAML counted before it is read: what is nested too deeply or grows too much by its aliases is refused.
+"""Counts YAML before it is read, and refuses what is nested too deeply or grows too much through its aliases.
 
 The C parser recurses without a limit of its own, and a few lines of aliases can stand for billions of values, so the
 events of a document are counted before anything is built from it. Configuration files, kubeconfigs and the bodies that
-the embedded API server is sent come by here.
+are sent to the embedded API server all pass through here.
 """
 
 from typing import Any
@@ -13,11 +13,11 @@ MAX_DEPTH = 200
 MAX_NODES = 500_000
 
 PARSER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-"""PyYAML's, on libyaml where that is there: slower without, the same otherwise."""
+"""PyYAML's loader, the one on libyaml where that is installed: it is faster, and otherwise the same."""
 
 
 class UnreasonableYAML(ValueError):  # noqa: N818 - it says what the document is
-    """A document that nobody with an object in mind writes."""
+    """A document that is too deep or too large to have been written in good faith."""
 
 
 def refuse_bombs(text: str | bytes, max_depth: int = MAX_DEPTH, max_nodes: int = MAX_NODES) -> None:
@@ -67,7 +67,7 @@ class _Census:
     def _size_of(self, anchor: str) -> int:
         if any(anchor == name for name, _ in self._open):
             raise UnreasonableYAML(f"the alias *{anchor} stands inside of what it names")
-        return self._anchored.get(anchor, 1)  # one that nothing defines is told by the loader
+        return self._anchored.get(anchor, 1)  # the loader reports an alias that nothing defines
 
     def _add(self, nodes: int) -> None:
         self._total += nodes

@@ -45,7 +45,7 @@ class Decoder:
         return cast("T", decoded) if len(self.errors) == faults_before else None
 
     def _any(self, value: Any, to: Any, path: str) -> Any:
-        """Go down where the type has parts, convert where it has none."""
+        """Decode the parts of a type that has parts; convert one that has none."""
         if get_origin(to) is Annotated and not _is_scalar(get_args(to)[0]):
             to = get_args(to)[0]
         to = _without_none(to)

@@ -1,4 +1,4 @@
-"""The default profile, how a document's plugin sets change it, and what then runs at each extension point.
+"""The default profile, how a document's plugin sets change it, and what runs at each extension point as a result.
 
 `default_plugins` gives kube-scheduler's own profile; `merge_plugins` lays a document's sets over it while
 the document is converted; `resolve_plugins` is called by the framework once the registry is known, and turns
@@ -95,8 +95,8 @@ def merge_plugin_set(default: PluginSet, custom: PluginSet) -> PluginSet:
     disabled_names = {plugin.name for plugin in disabled}
     kept = () if DISABLE_ALL in disabled_names else default.enabled
     kept = tuple(plugin for plugin in kept if plugin.name not in disabled_names)
-    # Of duplicates in the document the last replaces the default; the others are appended, and found on
-    # expansion.
+    # Of several mentions in the document the last replaces the default. The others are appended, so that the
+    # expansion finds them and reports the repetition.
     replacing = {plugin.name: index for index, plugin in enumerate(custom.enabled)}
     used = {replacing[plugin.name] for plugin in kept if plugin.name in replacing}
     merged = tuple(custom.enabled[replacing[plugin.name]] if plugin.name in replacing else plugin for plugin in kept)
@@ -162,7 +162,7 @@ def _sets(plugins: Plugins) -> Iterable[tuple[str, PluginSet]]:
 
 
 def _unknown(plugins: Plugins, implements: Mapping[str, frozenset[ExtensionPoint]], path: str) -> Iterable[str]:
-    """Plugins that are enabled but that nobody registered."""
+    """Report plugins that are enabled but not registered."""
     for where, plugin_set in _sets(plugins):
         for plugin in plugin_set.enabled:
             if plugin.name not in implements:
@@ -171,7 +171,7 @@ def _unknown(plugins: Plugins, implements: Mapping[str, frozenset[ExtensionPoint
 
 
 def _misplaced(plugins: Plugins, implements: Mapping[str, frozenset[ExtensionPoint]], path: str) -> Iterable[str]:
-    """Plugins that are enabled at a point they do not implement; multiPoint skips them there instead."""
+    """Report plugins that are enabled at a point they do not implement. (Through multiPoint they are skipped there.)"""
     for point, plugin_set in plugins.points.items():
         for plugin in plugin_set.enabled:
             points = implements.get(plugin.name)
@@ -184,7 +184,7 @@ def _misplaced(plugins: Plugins, implements: Mapping[str, frozenset[ExtensionPoi
 
 
 def _repeated(plugins: Plugins, implements: Mapping[str, frozenset[ExtensionPoint]], path: str) -> Iterable[str]:
-    """Plugins enabled twice in one set."""
+    """Report plugins that are enabled twice in one set."""
     for where, plugin_set in _sets(plugins):
         counts = Counter(plugin.name for plugin in plugin_set.enabled)
         for name in (name for name, count in counts.items() if count > 1):
@@ -198,7 +198,7 @@ def _repeated(plugins: Plugins, implements: Mapping[str, frozenset[ExtensionPoin
 
 
 def _missing(names: Mapping[ExtensionPoint, tuple[str, ...]], path: str) -> Iterable[str]:
-    """What no profile can do without."""
+    """Report the points that every profile needs and that nothing is enabled at."""
     sorts = names[ExtensionPoint.QUEUE_SORT]
     if len(sorts) != 1:
         found = f"{len(sorts)} ({', '.join(sorts)})" if sorts else "0"
@@ -208,7 +208,7 @@ def _missing(names: Mapping[ExtensionPoint, tuple[str, ...]], path: str) -> Iter
 
 
 def _overflow(plugins: Plugins, scorers: tuple[str, ...], path: str) -> Iterable[str]:
-    """Weights so large that a node's total could leave 64 bits."""
+    """Report weights so large that a node's total might not fit 64 bits."""
     total = sum(_weight(plugins, ExtensionPoint.SCORE, name) for name in scorers) * MAX_NODE_SCORE
     if total > MAX_TOTAL_SCORE:
         yield f"{path}.score: total score of Score plugins could overflow; use smaller weights"

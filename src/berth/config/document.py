@@ -1,4 +1,4 @@
-"""Text of a configuration file in, plain JSON values out.
+"""Parses the text of a configuration file into plain JSON values.
 
 Called by `load` for files. Reads YAML or JSON the way Kubernetes does: only what JSON can say (no dates, no
 numbers in base 60), keys are strings, and a key that stands twice in one mapping is an error that gives both
@@ -30,7 +30,7 @@ def parse_document(text: str | bytes, source: str) -> Any:
         refuse_bombs(text, _MAX_DEPTH, _MAX_NODES)
         loader = PARSER(text)
         try:
-            # A second document of the stream is left alone, as upstream leaves it.
+            # Only the first document of a stream is read, as upstream does.
             node = loader.get_node() if loader.check_node() else None
             return None if node is None else _Converter(loader, source).value(node, "")
         finally:

@@ -1,4 +1,4 @@
-"""The internal configuration in, a v1 document out: what `--write-config-to` writes.
+"""Writes the internal configuration as a v1 document, for `--write-config-to`.
 
 Plugin args appear decoded and with their defaults, for the plugins that the profile enables and that have
 any, so it takes the args types of the registry. Loading the result gives the same configuration again.
@@ -45,7 +45,7 @@ def dump_config(config: SchedulerConfiguration, args_types: ArgsTypes | None = N
             for index, profile in enumerate(config.profiles)
         ],
     }
-    # Upstream writes 0 for a field that was left out, because to it both mean the adaptive formula. Here an
+    # Upstream writes 0 for a field that was left out, because there both mean the adaptive formula. Here an
     # absent field means every node, so that writing 0 would change what the file says.
     if config.percentage_of_nodes_to_score is not None:
         document["percentageOfNodesToScore"] = config.percentage_of_nodes_to_score

@@ -26,22 +26,22 @@ _MAX_NS: Final = 2**63 - 1
 
 
 class Duration(float):
-    """A span in seconds that stands in documents as Go's text."""
+    """A duration in seconds, which documents write as Go does."""
 
     __slots__ = ()
 
     @classmethod
     def parse(cls, text: str) -> "Duration":
-        """Read Go's text; raises ValueError."""
+        """Read a duration as Go writes it; raises ValueError."""
         return cls(parse_duration_s(text))
 
     def __str__(self) -> str:
-        """Go's text again."""
+        """Return the duration as Go writes it."""
         return format_duration_s(self)
 
 
 def parse_duration_s(text: str) -> float:
-    """The seconds in a Go duration; raises ValueError that says what one looks like."""
+    """Return the seconds in a Go duration; raises ValueError that says what one looks like."""
     if text in {"0", "+0", "-0"}:
         return 0.0
     whole = _WHOLE.fullmatch(text)
@@ -54,7 +54,7 @@ def parse_duration_s(text: str) -> float:
 
 
 def format_duration_s(seconds: float) -> str:
-    """Go's text of a span: `10m0s`, `1.5s`, `300ms`, `0s`."""
+    """Return a duration as Go writes it: `10m0s`, `1.5s`, `300ms`, `0s`."""
     ns = round(seconds * 10**9)
     sign, ns = ("-", -ns) if ns < 0 else ("", ns)
     if ns == 0:

@@ -1,4 +1,4 @@
-"""What configuration errors look like: upstream's field errors as text, gathered into one exception.
+"""Configuration errors: upstream's field errors as text, gathered into one exception.
 
 Everything in `config/` and the `validate` method of plugin args builds its messages with the functions here,
 so that each names the field path first and then what is wrong with it. `ConfigError` carries them to the
@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 
 class ConfigError(ValueError):
-    """A configuration that cannot be used: one sentence a fault in `errors`, and the file in `source`."""
+    """A configuration that cannot be used. `errors` has a sentence for each fault, `source` names the file."""
 
     def __init__(self, errors: Iterable[str], source: str = "") -> None:
         """Keep the single errors, so that callers can list or merge them."""
@@ -20,7 +20,7 @@ class ConfigError(ValueError):
         super().__init__(_joined(self.errors, source))
 
     def located(self, source: str) -> "ConfigError":
-        """The same errors, said to come from `source`."""
+        """Return the same errors as errors of `source`."""
         return ConfigError(self.errors, source)
 
 
@@ -33,7 +33,7 @@ def _joined(errors: tuple[str, ...], source: str) -> str:
 
 
 def shown(value: object) -> str:
-    """A value as it would stand in the document: quoted strings, true/false, null, JSON for the rest."""
+    """Return a value as the document would write it: quoted strings, true/false, null, JSON for the rest."""
     try:
         return json.dumps(value, ensure_ascii=False)
     except (TypeError, ValueError):
@@ -56,7 +56,7 @@ def forbidden(path: str, detail: str) -> str:
 
 
 def duplicate(path: str, value: object) -> str:
-    """The value stands elsewhere already, and may stand once only."""
+    """The value may appear only once, and appears elsewhere already."""
     return f"{path}: Duplicate value: {shown(value)}"
 
 

@@ -1,9 +1,9 @@
-"""The feature gates that mean something to this scheduler, and what a command line makes of them.
+"""The feature gates that mean something to this scheduler, and how the command line sets them.
 
 `--feature-gates A=true,B=false` goes through `parse_feature_gates`; the result rides in
 `SchedulerConfiguration` and decides the default profile, plugin behaviour and queue policies. A gate not
-listed here is an error, since a switch that does nothing is worse than none. Each generation has its own; which one
-applies is known only when the configuration has been read (`FeatureGates.of`).
+listed here is an error, since a switch that does nothing is worse than none. Each generation has its own gates; which
+generation applies is known only when the configuration has been read (`FeatureGates.of`).
 """
 
 from collections.abc import Iterable, Mapping
@@ -115,7 +115,7 @@ class FeatureGates(msgspec.Struct, frozen=True):
         return feature_gates(self.overrides, generation)
 
     def enabled(self, name: str) -> bool:
-        """Whether a gate is on; what another generation has is off; one that none has is a bug and a KeyError."""
+        """Say whether a gate is on. One of another generation is off; one of no generation is a bug and a KeyError."""
         gate = GATES_BY_GENERATION[self.generation].get(name)
         if gate is None:
             if not any(name in gates for gates in GATES_BY_GENERATION.values()):
@@ -162,7 +162,7 @@ def feature_gates(settings: Mapping[str, bool], generation: str = "v1.36") -> Fe
 
 
 def _generation_that_knows(settings: Mapping[str, bool]) -> str:
-    """Return the generation that has all these gates; today's where several or none do."""
+    """Return the generation that has all these gates, or today's where several have them or none has."""
     names = settings.keys() - _GROUPS.keys()
     return next((name for name, gates in GATES_BY_GENERATION.items() if names <= gates.keys()), "v1.36")
 
@@ -189,7 +189,7 @@ def _faults(settings: Mapping[str, bool], generation: str) -> Iterable[str]:
 
 
 def _unmet(gates: FeatureGates) -> Iterable[str]:
-    """Say which gates are on whose needs are not met."""
+    """Report the gates that are on without those that they need."""
     for name, needs in _NEEDS.items():
         missing = [need for need in needs if not gates.enabled(need)]
         if missing and gates.enabled(name):

@@ -1,4 +1,4 @@
-"""Configuration files and documents in, a checked `SchedulerConfiguration` out; called by the commands and by tests.
+"""Loads configuration files and documents as checked `SchedulerConfiguration`s. Called by the commands and by tests.
 
 The document's apiVersion and kind choose the converter. What is wrong is raised as one ConfigError that
 lists every fault with its field path.
@@ -49,7 +49,7 @@ _FIT: Final = "NodeResourcesFit"
 
 
 def default_config(gates: FeatureGates | None = None) -> SchedulerConfiguration:
-    """What runs without a configuration file."""
+    """Return what applies without a configuration file."""
     return load_config({"apiVersion": v1.API_VERSION, "kind": v1.KIND}, gates=gates)
 
 
@@ -63,7 +63,9 @@ def document_enabling(names: Iterable[str]) -> dict[str, Any]:
 def legacy_default_config(
     gates: FeatureGates | None = None, source: AlgorithmSource | None = None
 ) -> SchedulerConfiguration:
-    """What v1.20 runs without a configuration file: a provider, or the Policy that flags name. Raises ConfigError."""
+    """Return what v1.20 takes without a configuration file: a provider, or the Policy that flags name.
+
+    Raises ConfigError."""
     try:
         return checked(legacy_config(None, gates or FeatureGates(), source))
     except ConfigError as error:
@@ -100,7 +102,7 @@ def load_config(
 
 
 def checked(config: SchedulerConfiguration) -> SchedulerConfiguration:
-    """The configuration itself when it is valid, with what extenders take over passed to the plugins."""
+    """Return the configuration with the resources that extenders take over ignored by plugins; raises ConfigError."""
     if errors := tuple(validate(config)):
         raise ConfigError(errors)
     return _with_ignored_resources(config)
@@ -155,6 +157,6 @@ def _ignoring(profile: KubeSchedulerProfile, ignored: list[str]) -> KubeSchedule
     """The profile with these ignored resources; upstream lets them replace the ones in the args."""
     args = profile.plugin_config.get(_FIT) or {}
     if not isinstance(args, Mapping):
-        return profile  # wrong already, and said to be wrong when the args are decoded
+        return profile  # the args are wrong in any case, which is reported when they are decoded
     merged = {**profile.plugin_config, _FIT: {**args, "ignoredResources": ignored}}
     return msgspec.structs.replace(profile, plugin_config=merged)

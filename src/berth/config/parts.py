@@ -1,4 +1,4 @@
-"""What the documents of all configuration versions have in common: their structs, and these converted.
+"""What the documents of all configuration versions have in common: structs, and how they are converted.
 
 `v1`, `legacy.documents` and `legacy.policy` decode with the structs here. None means that the document leaves a field
 out, which is how defaults are told from explicit zeros.
@@ -120,7 +120,7 @@ class ClientConnectionDoc(Doc, frozen=True):
 
 
 def plugins_of(plugins: Doc | None) -> Plugins | None:
-    """The sets of a struct that has one a point, keyed by extension point; an empty set says as little as none."""
+    """Return the plugin sets of a struct with a field for each point, by extension point; an empty set is left out."""
     if plugins is None:
         return None
     sets = {field.name: getattr(plugins, field.name) for field in msgspec.structs.fields(plugins)}

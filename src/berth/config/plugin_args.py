@@ -1,4 +1,4 @@
-"""Plugin args: raw JSON values from a profile in, the struct that the plugin declares out, checked.
+"""Decodes plugin args: from the raw JSON values of a profile to the struct that the plugin declares, checked.
 
 Args types live beside their plugins, so the name → type map is handed in by whoever has the registry (the
 framework, `--write-config-to`). A type is a frozen msgspec struct whose defaults are the plugin's defaults
@@ -48,8 +48,8 @@ class DefaultedArgs(Protocol):
 class GatedArgs(Protocol):
     """An args struct with fields that only exist while some feature gate is on.
 
-    Setting such a field while its gate is off is an error, so that the value does not surprise anybody who turns the
-    gate on later.
+    Setting such a field while its gate is off is an error: otherwise the value would take effect, to somebody's
+    surprise, when the gate is turned on later.
     """
 
     def gate_faults(self, path: str, gates: FeatureGates) -> Iterable[str]:
@@ -125,6 +125,6 @@ def _without_type_meta(name: str, raw: Any, args_type: type[T], path: str) -> tu
     if kind not in {None, "", expected}:
         errors.append(f"{path}.kind: args for plugin {name} were not of type {expected}, got {kind}")
     version = raw.get("apiVersion")
-    if version and version != API_VERSION:  # those of v1beta2 and v1beta3 are gone with their documents
+    if version and version != API_VERSION:  # v1beta2 and v1beta3 went with the documents of these versions
         errors.append(invalid(f"{path}.apiVersion", version, f"leave it out or write {API_VERSION}"))
     return {key: value for key, value in raw.items() if key not in {"apiVersion", "kind"}}, errors

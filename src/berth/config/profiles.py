@@ -1,4 +1,4 @@
-"""All profiles of a configuration expanded at once, and what they must have in common once expanded.
+"""Expands all profiles of a configuration, and checks what they must have in common then.
 
 The engine calls `resolve_profiles` with the registry's extension points when it starts.
 """
@@ -30,7 +30,7 @@ def resolve_profiles(
 
 
 def _queue_sorts_that_differ(config: SchedulerConfiguration, found: Mapping[str, Resolved]) -> list[str]:
-    """The profiles share one queue, so they share its order, also where `multiPoint` brought the plugin in."""
+    """Report profiles that sort the queue differently: there is one queue, even where `multiPoint` names its plugin."""
     errors = []
     first = config.profiles[0]
     sort = found[first.scheduler_name][ExtensionPoint.QUEUE_SORT][0][0]

@@ -1,6 +1,6 @@
-"""What a scoring function may look like that is written point by point: in plugin args, and in a Policy's arguments.
+"""Checks scoring functions that are written point by point, in plugin args and in a Policy's arguments.
 
-Called by the args of the resource plugins and by the checks of a Policy, each with its own points.
+Called by the args of the resource plugins and by the checks of a Policy.
 """
 
 from collections.abc import Iterator, Sequence
@@ -10,7 +10,7 @@ from berth.config.errors import invalid, required
 
 MAX_UTILIZATION: Final = 100
 MAX_SHAPE_SCORE: Final = 10
-"""Shapes are written on a scale from 0 to 10, whatever the scale of node scores."""
+"""The scale of the scores in a shape, whatever the scale of node scores."""
 
 
 class Point(Protocol):
@@ -26,7 +26,7 @@ class Point(Protocol):
 
 
 def shape_errors(shape: Sequence[Point], path: str) -> Iterator[str]:
-    """Say what is wrong with a shape: no points, points out of order, values out of range."""
+    """Report what is wrong with a shape: no points, points out of order, values out of range."""
     if not shape:
         yield required(path, "at least one point must be specified")
     for index, point in enumerate(shape):

@@ -1,7 +1,7 @@
-"""What the values of a configuration must be, beyond their types; called by `load` and again after flags.
+"""Checks the values of a configuration beyond their types. Called by `load`, and again once flags have been applied.
 
-`validate` gives one sentence a fault. The rules and the wording are those of kube-scheduler v1.36, and of
-client-go's leader election, which upstream would refuse later; a few sentences add what would be right.
+`validate` yields a sentence for each fault. The rules and the wording are those of kube-scheduler v1.36, and of
+client-go's leader election, which refuses such values later. A few sentences add what would be right.
 """
 
 import re
@@ -30,7 +30,7 @@ _DNS_SUBDOMAIN: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-
 
 
 def validate(config: SchedulerConfiguration) -> Iterable[str]:
-    """Everything wrong with a configuration, one sentence each, in the order of the document's fields."""
+    """Yield a sentence for everything that is wrong with a configuration, in the order of the document's fields."""
     yield from _client_connection(config.client_connection)
     yield from _leader_election(config.leader_election)
     if config.parallelism <= 0:
@@ -44,13 +44,13 @@ def validate(config: SchedulerConfiguration) -> Iterable[str]:
 
 
 def _client_connection(client: ClientConnection) -> Iterable[str]:
-    """Rates: a negative qps switches the limit off, a negative burst is nonsense."""
+    """Check the rates: a negative qps switches the limit off, a negative burst means nothing."""
     if client.burst < 0:
         yield invalid("clientConnection.burst", client.burst, "must be non-negative")
 
 
 def _leader_election(election: LeaderElection) -> Iterable[str]:
-    """Durations in falling order, so that a leader gives up before another may take over."""
+    """Check that the durations decrease, so that a leader gives up before another may take over."""
     if not election.leader_elect:
         return
     path = "leaderElection"
@@ -177,7 +177,7 @@ def _extenders(extenders: Sequence[ExtenderConfig]) -> Iterable[str]:
 
 
 def _url_prefix(path: str, extender: ExtenderConfig) -> Iterable[str]:
-    """Where the extender is. None at all is let through, as upstream does: its calls fail then, one by one."""
+    """Check where the extender is. As upstream, an empty URL is accepted; each call to it will fail."""
     if not extender.url_prefix:
         return
     detail = "must be an http or https URL with a host, as in http://host:port/scheduler"

@@ -1,4 +1,4 @@
-"""Answering calls to extenders at once and in process: for replays, benches and tests, which have no HTTP."""
+"""Answers calls to extenders at once and in process, for replays, benchmarks and tests, which have no HTTP."""
 
 from collections.abc import Callable
 

@@ -20,7 +20,7 @@ from berth.kube.credentials.tls import TlsError, TlsSettings, build_context
 from berth.kube.http.proxy import proxy_from_environment
 
 MAX_ANSWER_BYTES = 256 * 1024 * 1024
-"""Whole nodes of the largest clusters fit in; what is longer is not an answer."""
+"""Enough for the nodes of the largest clusters; anything longer is not a sensible answer."""
 CHUNK_BYTES = 64 * 1024
 
 _FIELDS = {"certificate-authority": "caFile", "client-certificate": "certFile"}
@@ -132,7 +132,7 @@ def _read(path: str, file: str) -> bytes:
 
 
 def _reason(error: aiohttp.ClientConnectorError) -> str:
-    """Why no connection came about, in words."""
+    """Return in words why there is no connection."""
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         cause = error.certificate_error
         return f"its certificate is not accepted: {getattr(cause, 'verify_message', '') or cause}"

@@ -1,4 +1,4 @@
-"""One configured extender, without its connection: whom it looks after, what it is asked, what its answers mean.
+"""One configured extender, without its connection: which pods concern it, what it is asked, what its answers mean.
 
 Rules and messages are those of pkg/scheduler/extender.go. Pods and nodes are sent whole, as the `whole` function that
 the extender was made with writes them.
@@ -22,7 +22,7 @@ Whole = Callable[[Pod | Node], bytes]
 
 
 def as_known(obj: Pod | Node) -> bytes:
-    """Return the object as far as the scheduler reads it, where nobody keeps it whole."""
+    """Return what the scheduler reads of the object, where nothing keeps it whole."""
     return msgspec.json.encode(obj)
 
 
@@ -127,7 +127,7 @@ class HttpExtender:
         return self._call("bind", wire.ExtenderBindingArgs(pod.name, pod.namespace, pod.uid, node_name))
 
     def read_bind(self, answer: bytes) -> None:
-        """Return if the pod is bound."""
+        """Return where the pod is bound; raises where the extender refused."""
         result = self._read(answer, wire.ExtenderBindingResult)
         if result.error:
             raise ExtenderError(result.error)

@@ -1,4 +1,4 @@
-"""From a document of v1.20's time, and where the algorithm comes from, to a configuration with all its plugins.
+"""Makes a configuration with all its plugins from a document of v1.20's time and the source of its algorithm.
 
 Called by `berth.config.load` and, once a ConfigMap has been read, by the live process (`with_policy_text`).
 """
@@ -85,7 +85,7 @@ def with_policy(config: SchedulerConfiguration, policy: Policy) -> SchedulerConf
 
 
 def _without_preemption_as_in(profile: KubeSchedulerProfile, plugins: Plugins) -> Plugins:
-    """v1alpha1 and v1alpha2 switch preemption off beside a Policy."""
+    """Return the plugins, without preemption where a document of v1alpha1 or v1alpha2 switched that off."""
     if profile.plugins.at(ExtensionPoint.POST_FILTER).enabled:
         return plugins
     return Plugins(points={**plugins.points, ExtensionPoint.POST_FILTER: PluginSet()})

@@ -1,8 +1,8 @@
-"""`KubeSchedulerConfiguration` of v1alpha1, v1alpha2 and v1beta1 in, the internal configuration out.
+"""Converts `KubeSchedulerConfiguration` of v1alpha1, v1alpha2 and v1beta1 to the internal configuration.
 
-Called by `load`. Each version is brought to profiles first, what it does not have is an unknown field in it. v1alpha1
-has one profile, at the top level, and says where the algorithm comes from; the others take that from flags. Its
-postFilter is what was called preScore later.
+Called by `load`. Each version is first brought to profiles; a field that a version does not have is unknown in it.
+v1alpha1 has one profile, at the top level, and says where the algorithm comes from, which the other versions leave to
+flags. What v1alpha1 calls postFilter was called preScore later.
 Source: release-1.18 and release-1.20, staging/src/k8s.io/kube-scheduler/config and pkg/scheduler/apis/config.
 """
 
@@ -191,7 +191,7 @@ class Converted(msgspec.Struct, frozen=True):
     config: SchedulerConfiguration
     source: AlgorithmSource
     has_plugin_settings: bool
-    """Whether the document says anything about plugins, which does not go together with a Policy."""
+    """Whether the document configures plugins, which cannot be combined with a Policy."""
 
 
 class _Settings(msgspec.Struct, frozen=True):
@@ -253,7 +253,7 @@ def _settings(doc: _Beta | _Alpha2 | _Alpha1) -> list[_Settings]:
 
 
 def _with_unreserve(doc: _PluginsAlpha1 | _PluginsAlpha2 | _PluginsBeta | None) -> Plugins | None:
-    """The plugin sets; who gives back at unreserve takes part in reserve, which has both halves now."""
+    """Return the plugin sets, with the plugins of unreserve at reserve, which includes it now."""
     plugins = plugins_of(doc)
     if plugins is None or not isinstance(doc, _PluginsAlpha1 | _PluginsAlpha2):
         return plugins

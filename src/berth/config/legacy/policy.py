@@ -1,4 +1,4 @@
-"""A `Policy` document as written in, checked, out as structs; `predicates` makes a profile's plugins of it.
+"""Reads and checks a `Policy` document; `predicates` makes the plugins of a profile from it.
 
 Called by `load` for files, by the live process for a ConfigMap's `policy.cfg`, and by `berth decide`. The struct
 fields are the document's; None means that it leaves a field out: predicates and priorities then have their defaults.
@@ -125,7 +125,7 @@ def parse_policy(document: Any) -> Policy:
 
 
 def _said_to_be(document: Any) -> str:
-    """What a document says that it is, in the form of what was expected."""
+    """Return the apiVersion and kind of a document, written like those that were expected."""
     if not isinstance(document, Mapping):
         return "nothing" if document is None else type(document).__name__
     said = (f"{field}: {document[field]}" if field in document else f"no {field}" for field in ("apiVersion", "kind"))
@@ -159,7 +159,7 @@ def _weights(doc: PolicyDoc) -> Iterable[str]:
 
 
 def _arguments(doc: PolicyDoc) -> Iterable[str]:
-    """An argument holds exactly one of the things that it may hold."""
+    """Check that each argument holds exactly one of the things that it may hold."""
     entries: tuple[tuple[str, str, Sequence[PredicateDoc | PriorityDoc]], ...] = (
         ("predicate", "predicates", doc.predicates or ()),
         ("priority", "priorities", doc.priorities or ()),
@@ -179,7 +179,7 @@ def _arguments(doc: PolicyDoc) -> Iterable[str]:
 
 
 def _redeclared(doc: PolicyDoc) -> Iterable[str]:
-    """Custom priorities share one plugin a kind, so their weights agree, and there is one ratio at most."""
+    """Check custom priorities: those of a kind share a plugin and so must agree in weight; only one ratio is allowed."""
     first: dict[str, PriorityDoc] = {}
     for index, priority in enumerate(doc.priorities or ()):
         kind = custom_kind(priority)
@@ -201,7 +201,7 @@ def _redeclared(doc: PolicyDoc) -> Iterable[str]:
 
 
 def _ratios(doc: PolicyDoc) -> Iterable[str]:
-    """What the plugin would refuse in its args is refused here, where the entry has a name."""
+    """Refuse here what the plugin would refuse in its args: here the message can name the entry."""
     for index, priority in enumerate(doc.priorities or ()):
         ratio = priority.argument.requested_to_capacity_ratio_arguments if priority.argument is not None else None
         if ratio is None:
@@ -214,7 +214,7 @@ def _ratios(doc: PolicyDoc) -> Iterable[str]:
 
 
 def _contrary(doc: PolicyDoc) -> Iterable[str]:
-    """No label is demanded, or preferred, to be there and not to be there."""
+    """Check that no label is demanded, or preferred, both to be present and to be absent."""
     demands = (
         (f"predicates[{index}].argument.labelsPresence.labels", given.labels, given.presence)
         for index, entry in enumerate(doc.predicates or ())

@@ -1,4 +1,4 @@
-"""From a Policy's predicates and priorities to the plugins of a profile, with their order, weights and args.
+"""Turns a Policy's predicates and priorities into the plugins of a profile, with their order, weights and args.
 
 Called for every profile of a configuration with a Policy. Predicates come in a fixed order, whatever that of the
 document; two are always there. Source: release-1.20, pkg/scheduler/framework/plugins/legacy_registry.go and
@@ -136,14 +136,14 @@ _OLDER_PRIORITIES: Final = MappingProxyType({"ServiceSpreadingPriority": SELECTO
 
 
 class PolicyPlugins(NamedTuple):
-    """What a Policy makes of every profile."""
+    """The plugins and args that a Policy gives every profile."""
 
     plugins: Plugins
     plugin_config: Mapping[str, Any]
 
 
 class _Enabled:
-    """Plugins by point in the order they are named; a second mention changes nothing."""
+    """Plugins by point, in the order in which they are named first."""
 
     def __init__(self) -> None:
         self._refs: dict[Point, dict[str, PluginRef]] = {}
