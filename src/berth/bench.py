@@ -1,8 +1,8 @@
-"""How fast the core is: a workload through the scheduling cycle in process, no API calls.
+"""Measures how fast the core is: a workload goes through the scheduling cycle in process, without API calls.
 
 A workload is JSON lines: nodes, running pods, pending pods. Loading is not timed; the clock runs from the first Pop
 to the last Reserve, one pod at a time, through the same `Core` that `berth run` drives. Bindings are not answered;
-pods that are evicted leave at once, and who made them leave is tried again.
+pods that are evicted leave at once, and the pod that preempted them is tried again.
 """
 
 import contextlib
@@ -30,7 +30,7 @@ from berth.intake import ObjectEvent
 
 
 class Figures(msgspec.Struct, frozen=True):
-    """What a run measured: seconds of the clock, resident memory of the whole process at its highest."""
+    """What a run measured. `seconds` is wall-clock time, `rss_mb` the highest resident memory of the whole process."""
 
     nodes: int
     pods: int
@@ -44,11 +44,11 @@ class Figures(msgspec.Struct, frozen=True):
 
 
 class CheckError(AssertionError):
-    """A decision with memos differs from the same decision without: a bug, and which one."""
+    """A decision with memos differs from the same decision without them, which is a bug of ours."""
 
 
 class WorkloadError(ValueError):
-    """A line of a workload that cannot be used: which one, and what is wrong with it."""
+    """A line of a workload that cannot be used; the message says which, and what is wrong with it."""
 
 
 def load(core: Core, lines: Iterable[bytes]) -> int:
@@ -118,14 +118,14 @@ def _drive(core: Core, checks: set[int], rng: random.Random, answer_call: Answer
 
 def _with_extenders(core: Core, effects: list[Effect], answer_call: AnswerCall) -> list[Effect]:
     """Have extenders answer until the core asks them nothing more; return everything it asks for."""
-    for effect in effects:  # grows on the way
+    for effect in effects:  # the list grows in the loop
         if isinstance(effect, Request) and isinstance(effect.effect, CallExtenders):
             effects += core.handle(answered(effect.ticket, effect.effect, answer_call), 0.0)
     return effects
 
 
 def _let_go(core: Core, effects: Iterable[Effect]) -> list[str]:
-    """Let evicted pods leave at once; return who they are."""
+    """Let evicted pods leave at once; return their keys, sorted."""
     evictions = [effect for effect in effects if isinstance(effect, Request) and isinstance(effect.effect, EvictPod)]
     for request in evictions:
         state = core.cache.state_of(request.effect.pod.uid)
@@ -136,12 +136,12 @@ def _let_go(core: Core, effects: Iterable[Effect]) -> list[str]:
 
 
 def _without_memos(core: Core, rng: random.Random, answer_call: AnswerCall) -> Attempt:
-    """Decide about the next pod with nothing remembered, leaving no trace."""
+    """Decide about the next pod without memos, and leave everything as it was."""
     queued = core.queue.active.peek() or core.queue.backoff.peek()
     assert queued is not None
     lots = rng.getstate()
     attempt = Attempt(core.profiles[queued.pod.spec.scheduler_name], queued.pod)
-    # The core's own search draws lots, and would be out of step.
+    # A search of our own: with the core's, breaking a tie here would change how the core breaks the next.
     search = Search(core.cache.table, lambda rows: int(rows[0]), policy=core.generation.cycle)
     search.start_index = core.search.start_index
     steps, answer = schedule_pod(search, attempt), None

@@ -29,11 +29,11 @@ from berth.state.table import NodeTable
 Json = dict[str, Any]
 
 _OF_ONE_GENERATION = frozenset({"config", "policy", "provider", "featureGates", "decisions"})
-"""What a case says that only its own generation understands."""
+"""The keys of a case that only its own generation understands."""
 
 
 class CaseError(ValueError):
-    """A case that cannot be replayed: which one, and what is wrong with it."""
+    """A case that cannot be replayed; the message says which, and what is wrong with it."""
 
 
 def case_for(case: Mapping[str, Any], generation: str) -> Mapping[str, Any]:
@@ -66,7 +66,7 @@ def core_of(
 def documents(case: Mapping[str, Any], key: str) -> Sequence[Mapping[str, Any]]:
     """Return the objects that a case lists under `key`, none where it has no such list. Raises `CaseError`.
 
-    A pod written by hand has no uid, by which the cache knows it; it gets one of namespace and name.
+    A pod that was written by hand has no uid, which the cache needs; it gets one made of namespace and name.
     """
     listed = case.get(key)
     if listed is None:
@@ -120,7 +120,7 @@ def config_of(case: Mapping[str, Any]) -> SchedulerConfiguration:
     config = load_config(case[given[0]], f"{given[0]} of case {name!r}", gates)
     if config.generation != generation:
         raise CaseError(f"case {name!r}: its {given[0]} is of generation {config.generation}, the case of {generation}")
-    # Records were made with every node searched, except those that say they were sampled.
+    # The records were made with every node searched, except for those of sampling.
     return config if is_sampled(case) else msgspec.structs.replace(config, percentage_of_nodes_to_score=None)
 
 

@@ -1,4 +1,4 @@
-"""What moving from v1.20 to v1.36 changes: the same cluster decided by both generations, pod by pod, and why.
+"""Finds what moving from v1.20 to v1.36 changes: both generations decide about the same cluster, pod by pod, and why.
 
 A case (see `berth.cases`) goes in, one `PlacementChange` comes out for each pod that the two place differently. Both
 decide about the same cluster: after each pod, v1.20's choice is what stands in both. Ties go to the smallest name.
@@ -46,7 +46,7 @@ SUCCESSORS: Final[Mapping[str, str]] = MappingProxyType(
         "SelectorSpread": "PodTopologySpread",
     }
 )
-"""Which plugin of today does what an older one did, where the names differ."""
+"""Today's plugin that does what an older one did, where the names differ."""
 
 Mask = NDArray[np.bool_]
 Scores = NDArray[np.int64]
@@ -61,7 +61,7 @@ class PlacementChange(msgspec.Struct, frozen=True):
     plugins: tuple[str, ...]
     """The plugins that caused it."""
     alone: bool
-    """Whether each of them makes the two agree alone, or only all together account for the difference."""
+    """Whether each of them alone accounts for the difference, or only all of them together."""
 
 
 class CaseImpact(msgspec.Struct, frozen=True):
@@ -173,7 +173,7 @@ def _differing(old: _Side, new: _Side) -> tuple[str, ...]:
 
 
 def _moves(before: Scores | None, after: Scores | None) -> bool:
-    """Say whether the difference of two scores prefers any node: one that is the same everywhere decides nothing."""
+    """Say whether two scores prefer different nodes: a difference that is the same for all nodes decides nothing."""
     if before is None and after is None:
         return False
     size = len(before) if before is not None else len(after) if after is not None else 0
@@ -208,7 +208,7 @@ def impact(case: Mapping[str, Any], registry: Registry) -> CaseImpact:
 
 
 def _assume(side: _Side, node_name: str) -> None:
-    """Have the pod stand on a node; what Reserve cannot take there it does without."""
+    """Count the pod on a node, even where Reserve fails there."""
     attempt = Attempt(side.profile, side.pod, state=side.state)
     reserve_and_permit(side.core.cache, attempt, node_name)
 

@@ -1,8 +1,8 @@
-"""What an object event means: to the cache, to the queue, or to whoever looks objects up.
+"""Sorts object events into the cache, the queue, or the store in which plugins look objects up.
 
 `Inbox` is where the core puts events; it hands them to `Intake` in their order, and never while a scheduling cycle is
-open. Pods are sorted out here: bound ones are counted, pending ones of our profiles are queued, finished ones and other
-schedulers' are neither.
+open. Bound pods are counted in the cache, whoever scheduled them; pending pods of our profiles are queued. Finished
+pods, and other schedulers' pending ones, are neither counted nor queued.
 """
 
 from collections import deque
@@ -62,7 +62,7 @@ class Intake:
     ) -> None:
         self._cache = cache
         self._groups = pod_groups
-        """Which pods belong to which group; None where groups mean nothing to this scheduler."""
+        """Which pods belong to which group; None where the gates for groups are off."""
         self._objects = objects
         self._queue = queue
         self._scheduler_names = scheduler_names
@@ -80,7 +80,7 @@ class Intake:
         return ()
 
     def info(self, pod: Pod, *, is_placed: bool = False) -> PodInfo:
-        """Return a pod as plugins see it, sharing what others like it have had worked out."""
+        """Return a pod as plugins see it; what has been worked out for pods like it is shared."""
         return PodInfo(pod, self._shapes.of(pod, is_placed=is_placed))
 
     def latest(self, pod: PodInfo) -> PodInfo | None:
@@ -159,7 +159,7 @@ class Intake:
         return [pod.uid]
 
     def _tell_group(self, event: ClusterEvent, old: PodInfo | None, new: PodInfo | None, now: float) -> None:
-        """A member without a node has come or gone: the others of its group may wait for just that."""
+        """Tell the queue that a member without a node has come or gone: others of its group may be waiting for that."""
         member = new or old
         if self._groups is not None and member is not None and group_of(member) is not None:
             self._queue.move(event, old, new, now, except_uid=member.uid)

@@ -1,4 +1,4 @@
-"""Recorded cases replayed through the engine: what `berth decide` prints for each.
+"""Replays recorded cases through the engine; `berth decide` prints what comes out.
 
 A case names its objects and the pods to place in turn; out come decisions in the shape of the records, of which
 `tests/conformance/README.md` says what each key means. A pod that fits is assumed on the node with the highest total,
@@ -46,7 +46,7 @@ def replay(
 _SHOWN: Mapping[str, frozenset[str]] = {
     "v1.20": frozenset({"pod", "preFilter", "filter", "feasible", "scores", "total", "chosen", "message"})
 }
-"""What a decision of a generation shows, where that is not everything: that release kept no more."""
+"""The keys that decisions of a generation show, where not all: that release recorded no more."""
 
 
 def _only(shown: frozenset[str] | None, decision: Json) -> Json:
@@ -66,7 +66,7 @@ def _place(core: Core, document: Mapping[str, Any], answer_call: AnswerCall) -> 
     attempt = Attempt(profile, pod)
     try:
         _answered(schedule_pod(core.search, attempt), answer_call)
-    except PluginBrokenError as bug:  # ends the attempt, as in the core
+    except PluginBrokenError as bug:  # it ends the attempt, as in the core
         attempt.outcome = attempt.outcome.failed(str(bug))
     if attempt.outcome.chosen_row is not None:
         reserve_and_permit(core.cache, attempt, core.cache.table.names[attempt.outcome.chosen_row])
@@ -74,7 +74,7 @@ def _place(core: Core, document: Mapping[str, Any], answer_call: AnswerCall) -> 
 
 
 def _answered(steps: Iterator[Any], answer_call: AnswerCall) -> None:
-    """Run a cycle to its end. What it asks the API server to change is granted and not carried out, like preemption."""
+    """Run a cycle to its end. Changes that it asks the API server for, such as evictions, are granted but not made."""
     answer = None
     try:
         while True:
@@ -104,7 +104,7 @@ def _decision(attempt: Attempt, table: NodeTable) -> Json:
 
 
 def _filter(verdicts: Verdicts, table: NodeTable) -> Json:
-    """Every failing plugin of each searched node, alone; where only nominated pods are in the way, that."""
+    """Return each searched node with the plugins that reject it; where only nominated pods do, with that."""
     found: Json = {}
     for verdict in verdicts.by_plugin:
         for row in np.flatnonzero(verdict.codes).tolist():
@@ -124,7 +124,7 @@ def _scores(attempt: Attempt, table: NodeTable) -> Json:
     rows = nodes.row_array()
     names = [table.names[row] for row in rows.tolist()]
     if scored is None:
-        return {"feasible": sorted(names)}  # none, or a plugin could not score them
+        return {"feasible": sorted(names)}  # there are none, or a plugin failed to score them
     assert attempt.outcome.chosen_row is not None
     return {
         "feasible": sorted(names),

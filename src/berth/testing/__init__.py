@@ -1,4 +1,4 @@
-"""What tests of Berth and of plugins for it are made of: builders, a virtual clock, an in-memory transport.
+"""For tests of Berth and of plugins for it: builders of objects, a cluster in virtual time, checks of invariants.
 
 `from berth.testing import VirtualCluster, make_node, make_pod` is all that most tests of a plugin need.
 """

@@ -1,6 +1,6 @@
-"""Fluent builders of pods and nodes, and short ones of the objects beside them.
+"""Fluent builders of pods and nodes, and functions that make the objects around them.
 
-Tests and plugin authors say only what matters to them:
+Say only what matters to the test:
 
     pod = make_pod("web-1").request(cpu="100m").label("app", "web").build()
     node = make_node("n1").capacity(cpu="4", memory="8Gi").label("zone", "a").taint("gpu", "yes").build()
@@ -48,7 +48,7 @@ class ObjectBuilder:
         return cast("Json", self.document["status"])
 
     def copy(self) -> Self:
-        """Return an independent builder that has said the same so far."""
+        """Return an independent copy of the builder."""
         return copy.deepcopy(self)
 
     def uid(self, uid: str) -> Self:
@@ -109,7 +109,7 @@ class PodBuilder(ObjectBuilder):
         return PodInfo(self.build())
 
     def request(self, amounts: Mapping[str, str] | None = None, **more: str) -> Self:
-        """Add a container with these requests; names that are no Python words go into the mapping."""
+        """Add a container with these requests; names that are not Python identifiers go into the mapping."""
         return self.container(requests={**(amounts or {}), **more})
 
     def container(
@@ -176,7 +176,7 @@ class PodBuilder(ObjectBuilder):
         return self
 
     def group(self, name: str) -> Self:
-        """The pod group that it is scheduled with."""
+        """Set the pod group that the pod is scheduled with."""
         return self.set_spec(schedulingGroup={"podGroupName": name})
 
     def tolerate(self, key: str = "", value: str = "", *, operator: str = "", effect: str = "") -> Self:
@@ -286,7 +286,7 @@ class NodeBuilder(ObjectBuilder):
         return cast("Node", decode("Node", copy.deepcopy(self.document)))
 
     def capacity(self, amounts: Mapping[str, str | int] | None = None, **more: str | int) -> Self:
-        """Set capacity and allocatable; 110 pods where nothing is said of pods."""
+        """Set capacity and allocatable, with room for 110 pods unless told otherwise."""
         amounts = {"pods": "110", **(amounts or {}), **more}
         as_text = {name: str(amount) for name, amount in amounts.items()}
         return self.set_status(capacity=as_text, allocatable=dict(as_text))
@@ -301,7 +301,7 @@ class NodeBuilder(ObjectBuilder):
         return self.set_spec(unschedulable=True)
 
     def image(self, *names: str, size_bytes: int) -> Self:
-        """Add an image that lies on the node, under all its names."""
+        """Add an image that is present on the node, under all its names."""
         self.status.setdefault("images", []).append({"names": list(names), "sizeBytes": size_bytes})
         return self
 

@@ -1,6 +1,6 @@
-"""What must hold of a core between any two events, checked by working everything out again.
+"""Checks what must hold of a core between any two events, by working everything out again from the objects.
 
-`check(core)` raises AssertionError, saying what differs. Slow; tests call it after each step.
+`check(core)` raises an AssertionError that says what differs. It is slow; tests call it after each step.
 """
 # ruff: noqa: SLF001 - to check what is kept, one must look at it
 
@@ -38,7 +38,7 @@ def check(core: Core) -> None:
 
 
 def check_cache(cache: Cache) -> None:
-    """Hold columns, counts and indexes against the objects they were made from."""
+    """Compare columns, counts and indexes with the objects they were made from."""
     table = cache.table
     for row in range(table.capacity):
         _check_pods_of_row(table, row, {u: s.pod for u, s in cache.states().items() if s.row == row})
@@ -53,7 +53,7 @@ def check_cache(cache: Cache) -> None:
 
 
 def check_queue(queue: SchedulingQueue) -> None:
-    """Each pod is in at most one place, and what lies in a heap can be popped from it."""
+    """Check that each pod is in at most one place, and that all that is in a heap can be popped from it."""
     places = Counter(queued.pod.uid for queued in queue)
     places.update(list(queue.in_flight._started))
     twice = [uid for uid, count in places.items() if count > 1]
@@ -66,7 +66,7 @@ def check_queue(queue: SchedulingQueue) -> None:
 
 
 def check_nominator(nominator: Nominator) -> None:
-    """Both directions of the nominations agree."""
+    """Check that nominations by pod and by node agree."""
     forth = {uid: node for node in nominator.nodes() for uid in (pod.uid for pod in nominator.pods_on(node))}
     assert forth == nominator._node_of, "nominations by pod and by node disagree"
     assert all(nominator.pods_on(node) for node in nominator.nodes()), "a node without nominations is kept"
@@ -88,13 +88,13 @@ def decide(core: Core, pod: PodInfo, *, memos: bool, profile: Profile | None = N
 
 
 def check_memos(core: Core, pod: PodInfo) -> None:
-    """Hold what is remembered against what is worked out afresh: feasible nodes, each plugin's scores, messages."""
+    """Compare a decision with memos to one without: feasible nodes, each plugin's scores, messages."""
     kept, fresh = (_shown(decide(core, pod, memos=memos)) for memos in (True, False))
     assert kept == fresh, f"pod {pod.key}: with memos {kept}, without {fresh}"
 
 
 def check_plugins(core: Core, pod: PodInfo, config: SchedulerConfiguration, registry: Registry) -> None:
-    """Hold what plugins remember (of volumes, devices, pods) against plugins that are made anew over the same state."""
+    """Compare what plugins remember of volumes, devices and pods to plugins made anew over the same state."""
     afresh = rebuilt_profiles(core, config, registry)[pod.spec.scheduler_name]
     kept = _shown(decide(core, pod, memos=False))
     fresh = _shown(decide(core, PodInfo(pod.pod), memos=False, profile=afresh))
@@ -102,7 +102,7 @@ def check_plugins(core: Core, pod: PodInfo, config: SchedulerConfiguration, regi
 
 
 def rebuilt_profiles(core: Core, config: SchedulerConfiguration, registry: Registry) -> dict[str, Profile]:
-    """Return the core's profiles with plugins made anew, which know only what is under way of what went before."""
+    """Return the core's profiles with plugins made anew, which of the past know only reservations still under way."""
     handle = Handle(
         cache=core.cache,
         objects=core.objects,
@@ -115,7 +115,7 @@ def rebuilt_profiles(core: Core, config: SchedulerConfiguration, registry: Regis
     profiles = build_profiles(config, registry, handle, Memos(core.cache, core.objects, enabled=False))
     for name, profile in profiles.items():
         for old, new in zip(_plugins(core.profiles[name]), _plugins(profile), strict=True):
-            if hasattr(old, "_ledger"):  # reservations are nowhere else
+            if hasattr(old, "_ledger"):  # reservations are kept nowhere else
                 new._ledger._pending, new._ledger._written = dict(old._ledger._pending), dict(old._ledger._written)
                 for claim in old._ledger._pending.values():
                     new._ledger._allocated.add(claim, new._ledger._consumable)

@@ -179,7 +179,7 @@ def _arguments(doc: PolicyDoc) -> Iterable[str]:
 
 
 def _redeclared(doc: PolicyDoc) -> Iterable[str]:
-    """Check custom priorities: those of a kind share a plugin and so must agree in weight; only one ratio is allowed."""
+    """Check custom priorities: those of a kind share a plugin, so their weights must agree; one ratio is allowed."""
     first: dict[str, PriorityDoc] = {}
     for index, priority in enumerate(doc.priorities or ()):
         kind = custom_kind(priority)
