@@ -238,3 +238,35 @@ def test_a_promised_node_that_does_not_fit_any_more_is_no_bond():
     cluster.put(new().nominated("a"))
     cluster.run()
     assert cluster.nodes_of()["new"] == "b"
+
+
+def test_a_lost_nomination_counts_no_more_at_once():
+    """Not only once the API server has told us of the status that we wrote ourselves."""
+    cluster = VirtualCluster(node("a"), low("v", cpu="4"))
+    cluster.evicts_at_once = False
+    cluster.put(new("middle", priority=5))
+    cluster.advance(20.0)
+    cluster.put(new("top", priority=9))
+    effects = cluster.core.step(cluster.now)
+    assert cluster.core.nominator.node_of("default/middle") is None
+    patched = [(e.pod.name, e.nominated_node_name) for e in effects if isinstance(e, PatchPodStatus)]
+    assert patched == [("middle", ""), ("top", "a")]
+
+
+def test_where_the_cycle_waits_for_evictions_a_refusal_ends_it_without_a_nomination():
+    cluster = VirtualCluster(node("a"), low("v", cpu="4"), gates={"SchedulerAsyncPreemption": False})
+    cluster.answers_evictions = False
+    cluster.put(new())
+    cluster.run()
+    assert cluster.core.is_cycle_open
+    (request,) = cluster.requests
+    cluster.answer(request, "the API server is having a rest")
+    (told,) = cluster.events("FailedScheduling")
+    assert told.endswith("preemption: the API server is having a rest")
+    assert cluster.core.nominator.node_of("default/new") is None
+    assert cluster.pod("new").status.nominated_node_name == ""
+    cluster.advance(20.0)
+    (again,) = cluster.requests
+    cluster.answer(again)
+    cluster.advance(20.0)
+    assert cluster.nodes_of() == {"new": "a"}
