@@ -12,8 +12,10 @@ from berth.replay import replay
 from berth.testing.builders import make_node, make_pod
 
 ROOT = Path(__file__).parent.parent
-DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md")),
-             ROOT / "tests/conformance/README.md"]  # fmt: skip
+DOCUMENTS = [
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "tests/conformance/README.md")),
+    *sorted((ROOT / "docs").rglob("*.md")),
+]
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
