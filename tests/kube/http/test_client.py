@@ -426,7 +426,7 @@ class TestWatch:
 
     async def test_a_reflector_survives_a_server_that_cuts_every_watch(self):
         """Each watch breaks in mid-line, and in the end every object has been told exactly once."""
-        total, told, reports = 30, [], []
+        total, told, reports, done = 30, [], [], asyncio.Event()
 
         def line(number):
             meta = {"name": f"p{number}", "namespace": "ns", "uid": str(number), "resourceVersion": str(number)}
@@ -436,6 +436,8 @@ class TestWatch:
             if "watch" not in request.query:
                 return web.json_response({"metadata": {"resourceVersion": "100"}, "items": []})
             first = int(request.query["resourceVersion"]) + 1
+            if first == 100 + total:  # all that can be read was: cut again and again, it would list anew
+                await done.wait()
             data = b"".join(line(number) for number in range(first, min(first + 7, 101 + total)))
             response = web.StreamResponse()
             await response.prepare(request)
@@ -454,6 +456,7 @@ class TestWatch:
                     await asyncio.sleep(0.005)
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
+            done.set()
         names = [change.object.metadata.name for change in told if hasattr(change, "object")]
         assert names == [f"p{number}" for number in range(101, 100 + total)]
         assert any("cut short" in report for report in reports)
