@@ -2,6 +2,7 @@
 
 import pytest
 
+from berth.cycle.instrument import Instrument
 from berth.framework.events import Action, ClusterEvent, ClusterEventWithHint
 from berth.framework.status import SKIP, error, unschedulable
 from berth.testing.invariants import check
@@ -138,15 +139,30 @@ def test_post_binds_bug_changes_nothing_for_a_pod_that_is_bound():
     assert len(found.core.queue) == len(found.core.queue.in_flight) == 0
 
 
+class Told(Instrument):
+    """Keeps the bugs that it is told of."""
+
+    def __init__(self):
+        self.bugs = []
+
+    def broke(self, pod, bug):
+        self.bugs.append(bug)
+
+
 def test_one_broken_unreserve_does_not_keep_the_others_from_giving_back():
     broken = plugin("Broken", reserve=lambda *_: None, unreserve=boom)
     first, last = reserving(), plugin("Last", reserve=lambda *_: error("full"), unreserve=lambda *_: None)
+    told = Told()
     found = cluster(
-        node(), config=document("Keeper", "Broken", "Last"), plugins={"Keeper": first, "Broken": broken, "Last": last}
+        node(),
+        config=document("Keeper", "Broken", "Last"),
+        plugins={"Keeper": first, "Broken": broken, "Last": last},
+        instrument=told,
     )
     found.put(pod("a"))
     found.run()
     assert (first.calls, last.calls) == (["reserve", "unreserve"], ["reserve", "unreserve"])
+    assert [str(bug) for bug in told.bugs] == ["boom"], "the others have given back, but the bug is told all the same"
     check(found.core)
 
 

@@ -49,6 +49,12 @@ def test_names_that_no_plugins_agree_on_reject_the_pod():
     assert "node(s) didn't satisfy plugin(s) [One Two] simultaneously" in message(run(one, two))
 
 
+def test_a_plugin_that_names_no_nodes_narrows_nothing():
+    """PreFilterResult.AllNodes: no names mean every node."""
+    found = run(plugin("All", pre_filter=lambda *_: PreFilterResult(None)), plugin("One", pre_filter=narrow("n2")))
+    assert found.nodes_of() == {"a": "n2"}
+
+
 def test_nodes_that_pre_filter_left_out_are_told_of():
     one = plugin("One", pre_filter=narrow("n0"), filter=lambda *_: unschedulable("too small"))
     found = run(one)

@@ -138,6 +138,19 @@ def test_pods_count_scores_by_the_largest_count():
     )
 
 
+def test_where_no_placement_has_room_whatever_helps_in_any_of_them_wakes_the_pods():
+    """Rack a lacks room, rack b is tainted: both plugins are named, though the message speaks of the first only."""
+    nodes = [node("a1", "1", "a"), node("b1", "9", "b").taint("no")]
+    found = cluster(*nodes, make_pod_group("g", 2, topology=RACK), *members(2), gates=PLACING)
+    settle(found)
+    assert not bound(found)
+    rejectors = found.core.queue.find("default/g-0").unschedulable_plugins
+    assert {"NodeResourcesFit", "TaintToleration"} <= rejectors
+    found.put(node("b1", "9", "b"))
+    settle(found)
+    assert set(bound(found).values()) == {"b1"}
+
+
 def test_other_peoples_plugins_take_part():
     halves = plugin("Halves", placement_generate=lambda _group, parent: [
         Placement(f"{parent.name}/0", parent.rows[:1]), Placement(f"{parent.name}/1", parent.rows[1:]),
