@@ -39,6 +39,12 @@ def plugin(name: str, *, events: Sequence[ClusterEventWithHint] = (), **methods:
     return type(name, (), made)
 
 
+def once(answer: Any) -> Any:
+    """A method that answers this the first time it is called, and nothing from then on."""
+    answers = [answer]
+    return lambda *_: answers.pop() if answers else None
+
+
 def _remember_handle(self: Any, args: Any, handle: Any) -> None:
     type(self).handle = handle
 

@@ -45,7 +45,7 @@ def test_without_nodes_a_pod_waits_in_backoff_and_runs_when_one_comes():
     assert found.events("FailedScheduling") == ["no nodes available to schedule pods"]
     assert found.patches("a")[0].reason == "Unschedulable"
     found.put(node())
-    found.advance(1.0)
+    found.advance(2.0)
     assert found.nodes_of() == {"a": "n1"}
 
 
@@ -244,6 +244,7 @@ def test_traces_are_kept_for_recent_pods_only():
 def test_a_nomination_ends_with_its_node_even_for_a_pod_that_is_held_back():
     """It would else stand in the status of a pod that is not tried, and a new scheduler would believe it."""
     found = cluster(node("n1"), node("n2"))
+    found.put(pod("held").gate("later"))
     found.put(pod("held").gate("later").nominated("n1"))
     found.run()
     assert found.core.nominator.node_of("default/held") == "n1"

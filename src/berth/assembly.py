@@ -169,8 +169,8 @@ def build_queue(
     All profiles have the same QueueSort plugin, which the configuration's validation sees to.
     """
 
-    def pre_enqueue(pod: PodInfo) -> Status | None:
-        return profiles[pod.spec.scheduler_name].run_pre_enqueue(pod)
+    def pre_enqueue(pod: PodInfo, first: str) -> Status | None:
+        return profiles[pod.spec.scheduler_name].run_pre_enqueue(pod, first)
 
     tables = {name: WakeTable.of(profile) for name, profile in profiles.items()}
     if stopwatch is not None:

@@ -23,9 +23,9 @@ def test_a_binding_that_fails_is_undone_and_tried_again_after_a_backoff():
     assert 'running Bind plugin "DefaultBinder": binding: the server is busy' in found.events("FailedScheduling")[0]
     assert found.patches("a")[0].reason == "SchedulerError"
     check(found.core)
-    found.advance(0.9)
+    found.advance(1.9)  # the backoff of 1 s, and the rest of the second in which it ends
     assert found.nodes_of() == {"a": ""}
-    found.advance(0.2)
+    found.advance(0.1)
     assert found.nodes_of() == {"a": "n1"}
     assert keeper.calls == ["reserve", "unreserve", "reserve"]
 
@@ -249,7 +249,7 @@ def test_a_failed_pre_flight_leaves_nothing_waiting():
     found.put(pod("a"))
     found.run()
     assert len(fussy.handle.waiting) == 0
-    assert found.core.next_deadline() == 1.0
+    assert found.core.next_deadline() == 2.0
     check(found.core)
 
 

@@ -140,7 +140,7 @@ def test_a_pod_that_failed_is_tried_again_and_any_event_wakes_one_that_was_rejec
     found, told = cluster({(0, "filter"): FAILS}, listed(A, "filter"))
     scheduled(found)
     told.answers[0, "filter"] = keeping()
-    found.advance(1.0)  # the first backoff
+    found.advance(2.0)  # the first backoff
     assert found.nodes_of()["p"] == "" and "default/p" in found.core.queue.unschedulable
     told.answers[0, "filter"] = keeping("n1")
     found.put(make_node("n1").capacity(cpu="8", memory="8Gi", pods="10").label("some", "label"))

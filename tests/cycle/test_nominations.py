@@ -9,20 +9,34 @@ from berth.testing.invariants import check
 from tests.support import cluster, node, plugin, pod, with_profiles
 
 
+def nominating(*objects):
+    """A cluster in which the last of these, a gated pod, is nominated to n1 after it has come."""
+    found = cluster(*objects).run()
+    found.put(objects[-1].copy().nominated("n1"))
+    return found.run()
+
+
+def test_a_gated_pod_that_comes_nominated_reserves_no_room():
+    found = cluster(node(), pod("nominated").priority(10).nominated("n1").gate("later"), pod("a")).run()
+    assert found.nodes_of()["a"] == "n1"
+
+
 @pytest.mark.parametrize(
     ("priority", "fits"), [(9, False), (10, False), (11, True)], ids=["lower", "equal", "higher than the nominated"]
 )
 def test_room_of_a_nominated_pod_is_left_to_it(priority, fits):
-    nominated = pod("nominated").priority(10).nominated("n1").gate("later")
-    found = cluster(node(), nominated, pod("a").priority(priority)).run()
+    found = nominating(node(), pod("nominated").priority(10).gate("later"))
+    found.put(pod("a").priority(priority))
+    found.run()
     assert found.nodes_of()["a"] == ("n1" if fits else "")
 
 
 def test_a_pod_must_fit_without_the_nominated_ones_too():
     """The nominated pod may never come: affinity to it alone is not enough."""
-    nominated = make_pod("nominated").priority(10).label("app", "db").nominated("n1").gate("later")
-    friend = make_pod("friend").pod_affinity("kubernetes.io/hostname", {"app": "db"})
-    found = cluster(node(), nominated, friend).run()
+    found = nominating(node(), make_pod("nominated").priority(10).label("app", "db").gate("later"))
+    found.put(make_pod("friend").pod_affinity("kubernetes.io/hostname", {"app": "db"}))
+    found.run()
+    assert len(found.core.nominator) == 1
     assert found.nodes_of()["friend"] == ""
 
 
@@ -35,7 +49,9 @@ def test_a_nominated_pod_is_not_in_its_own_way():
 @pytest.mark.parametrize("how", ["deleted", "bound elsewhere", "nomination taken back", "terminating"])
 def test_room_that_is_promised_no_more_wakes_others(how):
     nominated = pod("nominated").priority(10).gate("later")
-    found = cluster(node(), node("n2").taint("no"), nominated.copy().nominated("n1"), pod("a")).run()
+    found = nominating(node(), node("n2").taint("no"), nominated.copy())
+    found.put(pod("a"))
+    found.run()
     assert found.nodes_of()["a"] == ""
     if how == "deleted":
         found.delete("Pod", "default/nominated")
@@ -55,7 +71,9 @@ def test_room_that_is_promised_no_more_wakes_others(how):
 def test_room_that_was_promised_to_a_pod_that_goes_elsewhere_wakes_others():
     """The pod does not fit where it was promised room when it is tried, but it does on another node."""
     nominated = pod("nominated").priority(10).nominated("n1").node_selector({"kubernetes.io/hostname": "n2"})
-    found = cluster(node(), node("n2").taint("no"), nominated.copy().gate("hold"), pod("a")).run()
+    found = nominating(node(), node("n2").taint("no"), nominated.copy().gate("hold"))
+    found.put(pod("a"))
+    found.run()
     assert found.nodes_of()["a"] == ""
     found.put(nominated.tolerate("no"))
     found.advance(2.0)

@@ -9,7 +9,7 @@ from berth.framework.status import SKIP, Code, Status, error, unresolvable, unsc
 from berth.testing.builders import make_node, make_pod
 from berth.testing.invariants import check, check_memos
 from berth.testing.virtual import VirtualCluster
-from tests.support import document, plugin
+from tests.support import document, once, plugin
 
 
 def nodes(count=3, cpu="4"):
@@ -26,7 +26,7 @@ def run(*plugins, count=3, pod=None):
 
 
 def message(found):
-    return found.patches("a")[-1].message
+    return next(patch.message for patch in found.patches("a") if patch.message)
 
 
 def narrow(*names):
@@ -295,7 +295,7 @@ def test_pods_whose_binding_has_work_to_do_say_where_they_go(pre_flight, tells):
 
 @pytest.mark.parametrize("status", [unschedulable("not yet"), error("broken")])
 def test_pre_bind_may_stop_a_binding(status):
-    found = run(plugin("Work", pre_bind=lambda *_: status))
+    found = run(plugin("Work", pre_bind=once(status)))
     expected = 'running PreBind plugin "Work": broken' if status.code is Code.ERROR else "not yet"
     assert message(found) == expected
     assert found.core.cache.assumed_count == 0

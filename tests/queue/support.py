@@ -20,7 +20,7 @@ from berth.testing.invariants import check_queue
 
 LABEL_CHANGE = ClusterEvent("Pod", Action.UPDATE_POD_LABEL, "PodLabelChange")
 GATES_GONE = ClusterEvent("Pod", Action.UPDATE_POD_SCHEDULING_GATES_ELIMINATED)
-UNSCHEDULABLE_AGE_S, FLUSH_S = 300.0, 30.0
+UNSCHEDULABLE_AGE_S, FLUSH_S, WINDOW_S = 300.0, 30.0, 1.0
 
 
 def always(pod, old, new):
@@ -35,7 +35,7 @@ def broken(pod, old, new):
     raise RuntimeError("a hint's bug")
 
 
-def gates(pod):
+def gates(pod, first=""):
     return unresolvable("gated").by("Gates") if pod.spec.scheduling_gates else None
 
 
@@ -43,7 +43,7 @@ def move_request_queue(incoming=None, **policy):
     """A queue of v1.20, with its times unless told otherwise."""
     return MoveRequestQueue(
         sort_key=lambda queued: (-queued.pod.priority, queued.timestamp),
-        pre_enqueue=lambda pod: None,
+        pre_enqueue=lambda pod, first: None,
         tables={},
         nominator=Nominator(),
         policy=msgspec.structs.replace(V1_20_QUEUE, **policy),

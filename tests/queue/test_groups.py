@@ -34,7 +34,7 @@ def test_those_that_pre_enqueue_keeps_out_are_left_behind():
     queue.activate("default/g-0", 1.0)
     first = queue.pop(1.0)
     attempts = first.attempts
-    queue._pre_enqueue = lambda pod: None if pod.name == "g-2" else unresolvable("no").by("Gate")
+    queue._pre_enqueue = lambda pod, first: None if pod.name == "g-2" else unresolvable("no").by("Gate")
     assert uids(queue.pop_with(first, names, 1.0)) == ["default/g-2"]
     assert {queued.pod.uid for queued in queue if queued.gating_plugin == "Gate"} == {"default/g-0", "default/g-1"}
     assert first.attempts == attempts - 1  # it was not tried

@@ -16,6 +16,7 @@ from tests.queue.support import (
     GATES_GONE,
     LABEL_CHANGE,
     UNSCHEDULABLE_AGE_S,
+    WINDOW_S,
     failed,
     in_flight,
     place,
@@ -48,24 +49,42 @@ def test_backoff_follows_the_configuration(initial_s, max_s, expected):
     assert [policy.backoff_s(attempts) for attempts in (1, 2, 3)] == expected
 
 
-def test_a_woken_pod_waits_for_the_rest_of_its_backoff():
-    found = queue()
-    failed(found, "a", "Fit")
+def test_a_woken_pod_waits_for_the_rest_of_its_backoff_and_of_its_window():
+    found = queue(pop_from_backoff=True)
+    failed(found, "a", "Fit", now=0.3)
     assert place(found) == "unschedulable"
     found.move(NODE_ADD, None, None, 0.4)
     assert place(found) == "backoff"
-    assert found.next_deadline() == 1.0
-    found.flush(0.9)
+    assert found.next_deadline() == 2.0
+    found.flush(1.9)
     assert place(found) == "backoff"
-    found.flush(1.0)
+    found.flush(2.0)
     assert place(found) == "active"
 
 
-def test_a_pod_whose_backoff_is_over_is_tried_at_once():
-    found = queue()
-    failed(found, "a", "Fit")
-    found.move(NODE_ADD, None, None, 1.0)
+def test_without_windows_finished_backoffs_are_looked_for_once_a_second():
+    found = queue(pop_from_backoff=False)
+    found.flush(0.0)
+    failed(found, "a", "Fit", now=0.3)
+    found.move(NODE_ADD, None, None, 0.4)
+    assert found.next_deadline() == 1.3
+    found.flush(1.2)
+    found.flush(1.9)
+    assert place(found) == "backoff"
+    assert found.next_deadline() == 2.0, "a look that came late does not put off the next"
+    found.flush(2.0)
     assert place(found) == "active"
+
+
+@pytest.mark.parametrize(("windows", "last", "first"), [(True, 1.9, 2.0), (False, 1.3, 1.4)])
+def test_a_pod_whose_backoff_is_over_is_tried_at_once(windows, last, first):
+    found = queue(pop_from_backoff=windows)
+    failed(found, "a", "Fit", now=0.3)
+    failed(found, "b", "Spread", now=0.3)
+    found.move(NODE_ADD, None, None, last)
+    assert place(found) == "backoff"
+    found.retry("default/b", first)
+    assert place(found, "default/b") == "active"
 
 
 @pytest.mark.parametrize(
@@ -113,7 +132,7 @@ def test_an_error_goes_to_a_backoff_of_its_own():
         queued = found.pop(now)
         found.add_unschedulable(queued, (), (), now)
         assert place(found) == "error backoff"
-        assert found.next_deadline() == now + expected_s
+        assert found.next_deadline() == now + expected_s + WINDOW_S
         assert found.pop(now) is None, "an error is not tried before its time"
     assert (queued.attempts, queued.consecutive_errors, queued.unschedulable_count) == (3, 3, 0)
 
@@ -121,8 +140,8 @@ def test_an_error_goes_to_a_backoff_of_its_own():
 def test_errors_are_counted_until_an_attempt_ends_without_one():
     found = queue()
     queued = failed(found)
-    found.flush(1.0)
-    found.add_unschedulable(found.pop(1.0), ("Fit",), (), 1.0)
+    found.flush(2.0)
+    found.add_unschedulable(found.pop(2.0), ("Fit",), (), 2.0)
     assert (queued.consecutive_errors, queued.unschedulable_count) == (0, 1)
 
 
@@ -222,16 +241,33 @@ def test_a_gated_pod_stays_out_until_its_gates_go():
     assert [where for where, _ in entries] == ["gated", "gated", "active"]
 
 
-def test_a_gate_counts_on_every_way_into_the_active_queue():
-    closed = [False]
-    found = queue(
-        pre_enqueue=lambda _: unresolvable("closed").by("Gates") if closed[0] else None, pop_from_backoff=True
-    )
+def test_a_gate_counts_on_entering_backoff_and_not_again_on_leaving_it():
+    closed, asked = [False], []
+
+    def pre_enqueue(pod, first):
+        asked.append(pod.name)
+        return unresolvable("closed").by("Gates") if closed[0] else None
+
+    found = queue(pre_enqueue=pre_enqueue, pop_from_backoff=True)
     failed(found, "a", "Fit")
-    failed(found, "b", "Fit")
+    failed(found, "b", "Spread")
     found.move(NODE_ADD, None, None, 0.1)
     assert place(found) == "backoff"
     closed[0] = True
-    assert found.pop(0.2) is None
-    assert place(found) == place(found, "default/b") == "unschedulable"
-    assert all(queued.is_gated for queued in found)
+    found.retry("default/b", 0.1)
+    assert place(found, "default/b") == "unschedulable"
+    assert found.find("default/b").is_gated
+    asked.clear()
+    found.flush(2.0)
+    assert (place(found), asked) == ("active", [])
+
+
+@pytest.mark.parametrize(("windows", "is_asked"), [(True, False), (False, True)])
+def test_only_without_windows_is_pre_enqueue_asked_when_a_backoff_ends(windows, is_asked):
+    asked = []
+    found = queue(pre_enqueue=lambda pod, first: asked.append(pod.name), pop_from_backoff=windows)
+    failed(found, "a", "Fit")
+    found.move(NODE_ADD, None, None, 0.1)
+    asked.clear()
+    found.flush(2.0)
+    assert (place(found), bool(asked)) == ("active", is_asked)

@@ -14,6 +14,7 @@ from berth.cli.setup import plugin_option, read_registry
 from berth.config.errors import ConfigError
 from berth.config.load import document_enabling
 from berth.generation import GENERATIONS
+from berth.queue_lives import is_life, replay_life
 from berth.replay import replay
 
 
@@ -30,12 +31,19 @@ def command(file: BinaryIO, no_memos: bool, generation: str | None, plugins: tup
     """Decide recorded cases without a cluster.
 
     FILE holds one case a line (standard input by default; .gz files are read as they are): the objects of a small
-    cluster, and the pods to place in turn. Prints {"name": …, "steps": [decision, …]} for each. A case that cannot be
-    read is reported on standard error, the others go on, and the exit code is 1.
+    cluster, and the pods to place in turn. Prints {"name": …, "steps": [decision, …]} for each. A line may also hold
+    the life of a scheduling queue, step by step: {"name": …, "states": [what it held after each step, …]} is printed
+    for that. A case that cannot be read is reported on standard error, the others go on, and the exit code is 1.
     """
     registry, named = read_registry(plugins)
 
     def decide(case: dict[str, Any]) -> None:
+        if is_life(case):
+            if generation not in (None, case.get("generation", "v1.36")):
+                raise CaseError(f"life {case.get('name')!r}: its steps mean nothing to a queue of {generation}")
+            states = replay_life(case, registry, memos=not no_memos)
+            sys.stdout.buffer.write(msgspec.json.encode({"name": case.get("name", ""), "states": states}) + b"\n")
+            return
         asked = _enabling(named, case if generation is None else case_for(case, generation))
         steps = replay(asked, registry, memos=not no_memos)
         sys.stdout.buffer.write(msgspec.json.encode({"name": case.get("name", ""), "steps": steps}) + b"\n")

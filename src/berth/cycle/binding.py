@@ -139,6 +139,8 @@ class BindingCycles:
             self._reporter.instrument.waited_on_permit(label, self._dispatcher.now() - waiting.waiting_since)
             if verdict is not None:
                 return self._wording.of_wait(verdict, attempt.pod)
+        # From here on a failure sends the pod to backoff whatever happens meanwhile: no event need be kept for it.
+        self._queue.done(attempt.pod.uid)
         self._reporter.instrument.binding(attempt.pod)
         status = yield from _pre_bind(attempt, node_name)
         if status is None:
@@ -149,7 +151,6 @@ class BindingCycles:
         """The pod is bound: tell everybody, and run PostBind."""
         pod, now = attempt.pod, self._dispatcher.now()
         self._cache.finish_binding(pod.uid, now)
-        self._queue.done(pod.uid)
         self._reporter.instrument.bound(queued, node_name, now)
         note = f"Successfully assigned {pod.key} to {node_name}"
         self._dispatcher.tell(pod_event(pod, "Normal", "Scheduled", "Binding", note))

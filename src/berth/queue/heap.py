@@ -28,6 +28,10 @@ class PodHeap:
     def __iter__(self) -> Iterator[QueuedPod]:
         return iter(tuple(self._pods.values()))
 
+    def ordered(self) -> list[QueuedPod]:
+        """Return all pods in the order in which they would be popped."""
+        return [queued for _, _, queued in sorted(filter(self._is_live, self._entries), key=lambda entry: entry[:2])]
+
     def get(self, uid: str) -> QueuedPod | None:
         """Return the queued pod of this uid, or None."""
         return self._pods.get(uid)

@@ -1,7 +1,8 @@
 """Which pods are being scheduled right now, and what happened meanwhile, so that no wake-up is lost.
 
 An event that comes while a pod is out of all queues cannot wake it; it is kept until every pod that was in flight
-when it came is done, and looked through when such a pod comes back as unschedulable.
+when it came is done, and looked through when such a pod comes back as unschedulable. A pod is done as soon as it can
+no longer come back that way: when Permit has let it through, before PreBind (which may take minutes).
 """
 
 from collections import Counter
@@ -9,10 +10,11 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from berth.framework.events import ClusterEvent
+from berth.state.pod_info import PodInfo
 
 
 class Happened(NamedTuple):
-    """An event with the object before and after."""
+    """An event with the object before and after. A wildcard event with a pod as `new` concerns that pod alone."""
 
     event: ClusterEvent
     old: Any
@@ -22,10 +24,11 @@ class Happened(NamedTuple):
 class InFlight:
     """Pods in flight by uid, and the events since the oldest of them started."""
 
-    __slots__ = ("_dropped", "_events", "_started")
+    __slots__ = ("_dropped", "_events", "_pods", "_started")
 
     def __init__(self) -> None:
         self._started: dict[str, int] = {}
+        self._pods: dict[str, PodInfo] = {}
         self._events: list[Happened] = []
         self._dropped = 0
 
@@ -47,14 +50,25 @@ class InFlight:
         """How many events of each label are kept."""
         return Counter(happened.event.label for happened in self._events)
 
-    def start(self, uid: str) -> None:
+    def pods(self) -> tuple[PodInfo, ...]:
+        """Return the pods in flight, in the order in which they were popped."""
+        return tuple(self._pods.values())
+
+    def start(self, pod: PodInfo) -> None:
         """Note that a pod has left the queue to be scheduled."""
-        self._started[uid] = self._dropped + len(self._events)
+        self._started[pod.uid] = self._dropped + len(self._events)
+        self._pods[pod.uid] = pod
 
     def note(self, happened: Happened) -> None:
         """Keep an event if anything is in flight."""
         if self._started:
             self._events.append(happened)
+
+    def note_for(self, uid: str, event: ClusterEvent) -> None:
+        """Keep an event that concerns this pod alone, if it is in flight."""
+        pod = self._pods.get(uid)
+        if pod is not None:
+            self._events.append(Happened(event, None, pod))
 
     def events_since_start(self, uid: str) -> Iterator[Happened]:
         """Yield what happened since a pod started; nothing where it is not in flight."""
@@ -66,6 +80,7 @@ class InFlight:
         """Forget a pod, and the events that only it was waiting for."""
         if self._started.pop(uid, None) is None:
             return
+        del self._pods[uid]
         if not self._started:
             self._dropped += len(self._events)
             self._events.clear()

@@ -55,7 +55,6 @@ class MoveRequestQueue(SchedulingQueue):
 
     move_request_cycle: int = -1
     """The scheduling cycle in which the last move request came."""
-    _next_backoff_flush: float | None = None
 
     def move(self, event: ClusterEvent, old: Any, new: Any, now: float, *, except_uid: str = "") -> None:
         """Request a move, if that time's scheduler would have."""
@@ -64,32 +63,14 @@ class MoveRequestQueue(SchedulingQueue):
             concerned = (q for q in self.unschedulable.values() if q.pod.uid != except_uid and _concerns(label, q, new))
             self._move_to_active_or_backoff(tuple(concerned), label, now)
 
-    def add_unschedulable(
-        self, queued: QueuedPod, unschedulable: Iterable[str], pending: Iterable[str], now: float
-    ) -> None:
-        """Take back a popped pod that was not placed, for whatever reason."""
-        uid = queued.pod.uid
-        queued.unschedulable_plugins, queued.pending_plugins = frozenset(unschedulable), frozenset(pending)
-        queued.timestamp = now
-        self._note_nomination(queued.pod)
+    def _after_attempt(self, queued: QueuedPod) -> Strategy:
+        """Say what becomes of a pod that was not placed, for whatever reason."""
         # Besides move requests: the pod's own change, or the core's word that it should be tried again.
-        missed_something = any(True for _ in self.in_flight.events_since_start(uid))
-        self.in_flight.done(uid)
+        events = self.in_flight.events_since_start(queued.pod.uid)
+        missed_something = any(not _is_about_another(happened.new, queued) for happened in events)
         if missed_something or self.move_request_cycle >= self.scheduling_cycle:
-            self._to_backoff(queued, FAILURE)
-        else:
-            self._requeue(queued, Strategy.SKIP, FAILURE, now)
-
-    def backoff_deadline(self) -> float | None:
-        """Return when the next flush finds a pod whose backoff is over."""
-        over = super().backoff_deadline()
-        return None if over is None else max(over, self._next_backoff_flush or 0.0)
-
-    def flush_backoff(self, now: float) -> None:
-        """Move on the pods whose backoff is over, every so often."""
-        if self._next_backoff_flush is None or now >= self._next_backoff_flush:
-            self._next_backoff_flush = now + self.policy.backoff_flush_period_s
-            super().flush_backoff(now)
+            return Strategy.AFTER_BACKOFF
+        return Strategy.SKIP
 
     def _flush_unschedulable(self, now: float) -> None:
         old = tuple(
@@ -113,20 +94,26 @@ class MoveRequestQueue(SchedulingQueue):
             self._requeue(queued, Strategy.AFTER_BACKOFF, event, now)
         self.move_request_cycle = self.scheduling_cycle
 
-    def _to_backoff_or_active(self, queued: QueuedPod, event: str, now: float) -> None:
-        if self._backoff_time(queued) > now:
+    def _requeue(self, queued: QueuedPod, how: Strategy, event: str, now: float) -> None:
+        """A failure backs off even where its backoff is over already: the next flush moves it on."""
+        if how is Strategy.AFTER_BACKOFF and event == FAILURE:
+            self._backs_off(queued, now)
             self._to_backoff(queued, event)
         else:
-            self._to_active(queued, event, now)
+            super()._requeue(queued, how, event, now)
+
+    def _backs_off(self, queued: QueuedPod, now: float) -> bool:
+        """All attempts count, whatever they failed of."""
+        queued.backoff_until = queued.timestamp + self.policy.backoff_s(queued.attempts)
+        return self._is_backing_off(queued, now)
+
+    def _is_backing_off(self, queued: QueuedPod, now: float) -> bool:
+        return queued.backoff_until is not None and queued.backoff_until > now
 
     def _to_backoff(self, queued: QueuedPod, event: str) -> None:
-        queued.backoff_until = self._backoff_time(queued)
+        """Errors and rejections share one queue."""
         self.backoff.push(queued)
         self._on_incoming("backoff", event)
-
-    def _backoff_time(self, queued: QueuedPod) -> float:
-        """When a pod's backoff ends: all attempts count, whatever they failed of."""
-        return queued.timestamp + self.policy.backoff_s(queued.attempts)
 
 
 def move_label(event: ClusterEvent, old: Any, new: Any) -> str | None:
@@ -157,6 +144,10 @@ def _node_change(old: Node, new: Node) -> str | None:
 
 def _conditions(node: Node) -> dict[str, str]:
     return {condition.type: condition.status for condition in node.status.conditions}
+
+
+def _is_about_another(obj: Any, queued: QueuedPod) -> bool:
+    return isinstance(obj, PodInfo) and obj.uid != queued.pod.uid
 
 
 def _concerns(label: str, queued: QueuedPod, new: Any) -> bool:

@@ -1,6 +1,11 @@
 """The times and rules in which generations of queues differ: one value, asked by the queue."""
 
+from math import floor
+
 import msgspec
+
+BACKOFF_WINDOW_S = 1.0
+"""How long a window is; windows start at multiples of it on the core's clock."""
 
 
 class QueuePolicy(msgspec.Struct, frozen=True):
@@ -12,13 +17,18 @@ class QueuePolicy(msgspec.Struct, frozen=True):
     """How long a pod may lie among the unschedulable before it is tried again whatever happened."""
     flush_period_s: float = 30.0
     """How often the unschedulable are looked through for that."""
-    backoff_flush_period_s: float = 0.0
-    """How often finished backoffs are looked for; 0: each pod moves on the moment that its own is over."""
+    backoff_flush_period_s: float = 1.0
+    """How often finished backoffs are looked for."""
     pop_from_backoff: bool = True
-    """Whether an idle scheduler takes the next pod from backoff before its time."""
+    """Whether an idle scheduler takes the next pod from backoff before its time. If so, backoffs end in windows of
+    `BACKOFF_WINDOW_S`, inside which the QueueSort plugin orders the pods as it does in the active queue (KEP-5142)."""
     hints: bool = True
     """Whether plugins' events decide who is woken (`SchedulingQueue`), or move requests wake everybody
     (`MoveRequestQueue`)."""
+
+    def backoff_end(self, time: float) -> float:
+        """Return what counts as the end of a backoff that is over at this time: the start of its window."""
+        return floor(time / BACKOFF_WINDOW_S) * BACKOFF_WINDOW_S if self.pop_from_backoff else time
 
     def backoff_s(self, attempts: int) -> float:
         """Return the backoff after so many failed attempts: doubling from the initial to the maximum."""
@@ -30,7 +40,6 @@ class QueuePolicy(msgspec.Struct, frozen=True):
 V1_20_QUEUE = QueuePolicy(
     unschedulable_age_s=60.0,
     flush_period_s=30.0,
-    backoff_flush_period_s=1.0,
     pop_from_backoff=False,
     hints=False,
 )

@@ -1,30 +1,35 @@
 """The three queues: active (to be tried now), backoff (tried lately), unschedulable (waiting for a reason).
 
-                  ┌──────────── pop ────────────→ in flight ──→ bound: done
+                  ┌──────────── pop ────────────→ in flight ──→ binding: done
                   │                                   │
       add ──→ active ←─── backoff over ─── backoff ←──┤ an event helped meanwhile, or an error
        │          ↑                           ↑       │
        │          └───── event, no backoff ───┤       └──→ unschedulable ──┐
        └── gated by PreEnqueue ──→ unschedulable ─────── event or age ─────┘
 
-Called by the core with the time; decides nothing about nodes. Every pod is in at most one place.
+PreEnqueue is asked whenever a pod enters active or backoff from elsewhere; what lies in backoff has passed it, so an
+idle scheduler may pop from there. Errors and rejections back off apart: only rejected pods are popped before their
+time. Called by the core with the time; decides nothing about nodes. Every pod is in at most one place.
+Source: pkg/scheduler/backend/queue of release-1.36.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import count
+from math import floor
 from typing import Any
 
 from berth.framework.events import FORCE_ACTIVATE, RETRY, UNSCHEDULABLE_TIMEOUT, ClusterEvent
 from berth.framework.status import Status
 from berth.queue.heap import PodHeap
 from berth.queue.in_flight import Happened, InFlight
-from berth.queue.policy import QueuePolicy
-from berth.queue.waking import Strategy, WakeTable, strategy
+from berth.queue.policy import BACKOFF_WINDOW_S, QueuePolicy
+from berth.queue.waking import Strategy, WakeTable, is_kept_gated, is_of_interest, strategy
 from berth.state.nominator import Nominator
 from berth.state.pod_info import PodInfo
 from berth.state.queued_pod import QueuedPod
 
-PreEnqueue = Callable[[PodInfo], Status | None]
+PreEnqueue = Callable[[PodInfo, str], Status | None]
+"""Asks the PreEnqueue plugins about a pod, first the one of this name ("" for none in particular)."""
 IncomingObserver = Callable[[str, str], None]
 """Told the queue and the event each time a pod enters a queue."""
 
@@ -42,10 +47,16 @@ class SchedulingQueue:
         policy: QueuePolicy,
         on_incoming: IncomingObserver = lambda _queue, _event: None,
     ) -> None:
+        def by_window(queued: QueuedPod) -> tuple[float | None, Any]:
+            return queued.backoff_until, sort_key(queued)
+
+        def by_end(queued: QueuedPod) -> float | None:
+            return queued.backoff_until
+
         tokens = count(1)
         self.active = PodHeap(sort_key, tokens)
-        self.backoff = PodHeap(lambda queued: queued.backoff_until, tokens)
-        self.error_backoff = PodHeap(lambda queued: queued.backoff_until, tokens)
+        self.backoff = PodHeap(by_window if policy.pop_from_backoff else by_end, tokens)
+        self.error_backoff = PodHeap(by_end, tokens)
         self.unschedulable: dict[str, QueuedPod] = {}
         self.in_flight = InFlight()
         self.nominator = nominator
@@ -55,6 +66,7 @@ class SchedulingQueue:
         self.tables = tables
         self._on_incoming = on_incoming
         self._next_flush: float | None = None
+        self._next_backoff_flush: float | None = None
 
     def __len__(self) -> int:
         return len(self.active) + len(self.backoff) + len(self.error_backoff) + len(self.unschedulable)
@@ -72,8 +84,10 @@ class SchedulingQueue:
     def add(self, pod: PodInfo, now: float) -> None:
         """Take in a new pod; PreEnqueue decides whether it may be tried."""
         self._take(pod.uid)
-        self._note_nomination(pod)
-        self._to_active(QueuedPod(pod, now), "PodAdd", now)
+        queued = QueuedPod(pod, now)
+        self._to_active(queued, "PodAdd", now)
+        if not queued.is_gated:  # a gated pod reserves no room by what its status says
+            self._note_nomination(pod)
 
     def update(self, pod: PodInfo, events: Iterable[Happened], now: float) -> None:
         """Take a newer object of a pod, and see whether the change makes it worth trying."""
@@ -89,8 +103,9 @@ class SchedulingQueue:
         if old.status.nominated_node_name and not pod.status.nominated_node_name:
             self.nominator.withdraw(pod.uid)
         self._note_nomination(pod)
-        if pod.uid in self.active:
-            self.active.push(queued)
+        for heap in (self.active, self.backoff, self.error_backoff):
+            if pod.uid in heap:
+                heap.push(queued)
         if pod.uid in self.unschedulable:
             self._wake_by_own_change(queued, events, now)
 
@@ -103,11 +118,10 @@ class SchedulingQueue:
         """Take the next pod to be tried; the caller must say `done` or `add_unschedulable` later."""
         queued = self.active.pop()
         if queued is None and self.policy.pop_from_backoff:
-            queued = self._pop_from_backoff(now)
+            queued = self.backoff.pop()
         if queued is None:
             return None
-        self.scheduling_cycle += 1
-        self._start(queued, now)
+        self._start(queued)
         return queued
 
     def pop_with(self, first: QueuedPod, others: Iterable[str], now: float) -> list[QueuedPod]:
@@ -120,22 +134,20 @@ class SchedulingQueue:
             queued = self.find(uid)
             if queued is None or queued is first:
                 continue
-            gate = self._pre_enqueue(queued.pod)
-            if gate is not None and queued.is_gated:
+            was_gated = queued.is_gated
+            if not self._passes_pre_enqueue(queued):
+                if not was_gated:
+                    self._take(uid)
+                    self._gate(queued, "PopWithGroup")
                 continue
             self._take(uid)
-            if gate is not None:
-                self._gate(queued, gate, "PopWithGroup", now)
-                continue
-            queued.let_through()
-            self._start(queued, now)
+            self._start(queued)
             together.append(queued)
-        gate = self._pre_enqueue(first.pod)
-        if gate is None:
+        if self._passes_pre_enqueue(first):
             return [first, *together]
         self.in_flight.done(first.pod.uid)
         first.attempts -= 1
-        self._gate(first, gate, "PopWithGroup", now)
+        self._gate(first, "PopWithGroup")
         return together
 
     def done(self, uid: str) -> None:
@@ -145,70 +157,86 @@ class SchedulingQueue:
     def add_unschedulable(
         self, queued: QueuedPod, unschedulable: Iterable[str], pending: Iterable[str], now: float
     ) -> None:
-        """Take back a popped pod that was not placed; without rejecting plugins it was an error."""
+        """Take back a popped pod that was not placed; without rejecting plugins it was an error.
+
+        What happened since it was popped may already be what it waits for. Of a pod that was `done` before, and then
+        failed in PreBind or Bind, nobody knows what it missed: it is tried again after its backoff.
+        """
         uid = queued.pod.uid
+        if self.find(uid) is not None:
+            self.in_flight.done(uid)
+            return
         queued.unschedulable_plugins, queued.pending_plugins = frozenset(unschedulable), frozenset(pending)
-        queued.timestamp, queued.gating_plugin = now, ""
+        queued.timestamp, queued.gating_plugin, queued.was_flushed = now, "", False
         is_error = not queued.rejectors
         queued.consecutive_errors = queued.consecutive_errors + 1 if is_error else 0
         queued.unschedulable_count += not is_error
         self._note_nomination(queued.pod)
-        events = list(self.in_flight.events_since_start(uid))
+        how = self._after_attempt(queued)
         self.in_flight.done(uid)
-        if is_error:
-            self._to_backoff_or_active(queued, "ScheduleAttemptFailure", now)
-            return
-        best = max((strategy(queued, happened, self.tables) for happened in events), default=Strategy.SKIP)
-        self._requeue(queued, best, "ScheduleAttemptFailure", now)
+        self._requeue(queued, how, "ScheduleAttemptFailure", now)
 
     def move(self, event: ClusterEvent, old: Any, new: Any, now: float, *, except_uid: str = "") -> None:
-        """Note that something happened, and wake the pods that it may help (but for one that caused it itself)."""
+        """Note that something happened, and wake the pods that it may help (but for one that caused it itself).
+
+        An event that no plugin registered for is neither kept nor held against any pod.
+        """
+        if not is_of_interest(event, self.tables):
+            return
         happened = Happened(event, old, new)
         self.in_flight.note(happened)
-        for queued in tuple(self.unschedulable.values()):
-            found = strategy(queued, happened, self.tables)
-            if found is not Strategy.SKIP and queued.pod.uid != except_uid:
-                del self.unschedulable[queued.pod.uid]
-                self._requeue(queued, found, event.label, now)
+        concerned = (queued for queued in self.unschedulable.values() if queued.pod.uid != except_uid)
+        self._move(tuple(concerned), happened, now)
 
     def activate(self, uid: str, now: float) -> None:
-        """Move a pending pod to the active queue at once, on a plugin's word."""
+        """Move a pending pod to the active queue at once, on a plugin's word; one in flight comes back to backoff."""
         queued = self.find(uid)
         if queued is None:
-            if uid in self.in_flight:
-                self.in_flight.note(Happened(FORCE_ACTIVATE, None, None))
+            self.in_flight.note_for(uid, FORCE_ACTIVATE)
+        elif uid in self.unschedulable:
+            del self.unschedulable[uid]
+            self._to_active(queued, FORCE_ACTIVATE.label, now)
         elif uid not in self.active:
             self._take(uid)
-            self._to_active(queued, FORCE_ACTIVATE.label, now)
+            self._out_of_backoff(queued, FORCE_ACTIVATE.label, now)
 
     def retry(self, uid: str, now: float) -> None:
         """Try a pod again once its backoff is over, on the core's word; PreEnqueue is asked anew."""
         queued = self.unschedulable.pop(uid, None)
         if queued is not None:
-            self._to_backoff_or_active(queued, RETRY.label, now)
-        elif uid in self.in_flight:
-            self.in_flight.note(Happened(RETRY, None, None))
+            self._requeue(queued, Strategy.AFTER_BACKOFF, RETRY.label, now)
+        else:
+            self.in_flight.note_for(uid, RETRY)
 
     def flush(self, now: float) -> None:
         """Move on what has waited long enough: backoffs that are over, and very old unschedulable pods."""
         self.flush_backoff(now)
-        if self._next_flush is None:
-            self._next_flush = now + self.policy.flush_period_s
-        elif now >= self._next_flush:
-            self._next_flush = now + self.policy.flush_period_s
+        is_due, self._next_flush = _tick(self._next_flush, self.policy.flush_period_s, now)
+        if is_due:
             self._flush_unschedulable(now)
 
     def flush_backoff(self, now: float) -> None:
-        """Move on the pods whose backoff is over."""
+        """Move on the pods whose backoff is over: in windows at once, else every so often."""
+        if not self.policy.pop_from_backoff:
+            is_due, self._next_backoff_flush = _tick(
+                self._next_backoff_flush, self.policy.backoff_flush_period_s, now, at_first=True
+            )
+            if not is_due:
+                return
         for heap in (self.backoff, self.error_backoff):
-            while (first := heap.peek()) is not None and (first.backoff_until or 0.0) <= now:
+            while (first := heap.peek()) is not None and not self._is_backing_off(first, now):
                 heap.pop()
-                self._to_active(first, "BackoffComplete", now)
+                self._out_of_backoff(first, "BackoffComplete", now)
 
     def backoff_deadline(self) -> float | None:
         """Return when `flush_backoff` will next have something to do, or None."""
         times = [first.backoff_until for heap in (self.backoff, self.error_backoff) if (first := heap.peek())]
-        return min((time for time in times if time is not None), default=None)
+        over = min((time for time in times if time is not None), default=None)
+        if over is None:
+            return None
+        if self.policy.pop_from_backoff:
+            return over + BACKOFF_WINDOW_S
+        return max(over, self._next_backoff_flush or 0.0)
 
     def next_deadline(self) -> float | None:
         """Return when `flush` will next have something to do, or None."""
@@ -218,68 +246,114 @@ class SchedulingQueue:
         return min((time for time in times if time is not None), default=None)
 
     def _flush_unschedulable(self, now: float) -> None:
-        for queued in tuple(self.unschedulable.values()):
-            if now - queued.timestamp > self.policy.unschedulable_age_s:
-                del self.unschedulable[queued.pod.uid]
-                queued.was_flushed = True
-                self._requeue(queued, Strategy.AFTER_BACKOFF, UNSCHEDULABLE_TIMEOUT.label, now)
+        age_s = self.policy.unschedulable_age_s
+        old = tuple(queued for queued in self.unschedulable.values() if now - queued.timestamp > age_s)
+        for queued in old:
+            queued.was_flushed = True
+        if old:
+            happened = Happened(UNSCHEDULABLE_TIMEOUT, None, None)
+            self.in_flight.note(happened)
+            self._move(old, happened, now)
 
-    def _wake_by_own_change(self, queued: QueuedPod, events: Iterable[Happened], now: float) -> None:
-        for happened in events:
+    def _move(self, pods: Iterable[QueuedPod], happened: Happened, now: float) -> None:
+        """Wake those of these unschedulable pods that an event may help."""
+        for queued in pods:
+            if is_kept_gated(queued, happened.event, self.tables):
+                continue
             found = strategy(queued, happened, self.tables)
             if found is not Strategy.SKIP:
                 del self.unschedulable[queued.pod.uid]
                 self._requeue(queued, found, happened.event.label, now)
+
+    def _wake_by_own_change(self, queued: QueuedPod, events: Iterable[Happened], now: float) -> None:
+        for happened in events:
+            found = strategy(queued, happened, self.tables)
+            if found is Strategy.SKIP:
+                continue
+            del self.unschedulable[queued.pod.uid]
+            self._requeue(queued, found, happened.event.label, now)
+            if queued.pod.uid not in self.unschedulable:
                 return
+
+    def _after_attempt(self, queued: QueuedPod) -> Strategy:
+        """Say what becomes of a pod that was not placed, by what happened while it was in flight."""
+        uid = queued.pod.uid
+        if not queued.rejectors or uid not in self.in_flight:
+            return Strategy.AFTER_BACKOFF
+        events = self.in_flight.events_since_start(uid)
+        return max((strategy(queued, happened, self.tables) for happened in events), default=Strategy.SKIP)
 
     def _requeue(self, queued: QueuedPod, how: Strategy, event: str, now: float) -> None:
         if how is Strategy.SKIP:
             self.unschedulable[queued.pod.uid] = queued
             self._on_incoming("unschedulable", event)
-        elif how is Strategy.IMMEDIATELY or queued.is_gated:
-            self._to_active(queued, event, now)
+        elif how is Strategy.AFTER_BACKOFF and self._backs_off(queued, now):
+            self._to_backoff(queued, event)
         else:
-            self._to_backoff_or_active(queued, event, now)
-
-    def _to_backoff_or_active(self, queued: QueuedPod, event: str, now: float) -> None:
-        failures = queued.consecutive_errors or queued.unschedulable_count
-        queued.backoff_until = queued.timestamp + self.policy.backoff_s(failures)
-        if queued.backoff_until <= now:
             self._to_active(queued, event, now)
+
+    def _backs_off(self, queued: QueuedPod, now: float) -> bool:
+        """Work out when a pod's backoff ends; say whether it still lasts."""
+        failures = queued.consecutive_errors or queued.unschedulable_count
+        if not failures:
+            return False
+        queued.backoff_until = self.policy.backoff_end(queued.timestamp + self.policy.backoff_s(failures))
+        return self._is_backing_off(queued, now)
+
+    def _is_backing_off(self, queued: QueuedPod, now: float) -> bool:
+        """Say whether a backoff still lasts. One that ends in the present window does, until the window is over."""
+        return queued.backoff_until is not None and queued.backoff_until >= self.policy.backoff_end(now)
+
+    def _to_backoff(self, queued: QueuedPod, event: str) -> None:
+        if self.policy.pop_from_backoff and not self._passes_pre_enqueue(queued):
+            self._gate(queued, event)
             return
-        (self.error_backoff if queued.consecutive_errors else self.backoff).push(queued)
+        (self.backoff if queued.rejectors else self.error_backoff).push(queued)
         self._on_incoming("backoff", event)
 
+    def _out_of_backoff(self, queued: QueuedPod, event: str, now: float) -> None:
+        """Make a pod active that was in backoff: if it could have been popped there, PreEnqueue has let it pass."""
+        if self.policy.pop_from_backoff:
+            self._push_active(queued, event, now)
+        else:
+            self._to_active(queued, event, now)
+
     def _to_active(self, queued: QueuedPod, event: str, now: float) -> None:
-        """PreEnqueue has the last word on every way into the active queue."""
-        gate = self._pre_enqueue(queued.pod)
-        if gate is not None:
-            self._gate(queued, gate, event, now)
-            return
-        queued.let_through()
+        if self._passes_pre_enqueue(queued):
+            self._push_active(queued, event, now)
+        else:
+            self._gate(queued, event)
+
+    def _push_active(self, queued: QueuedPod, event: str, now: float) -> None:
+        if queued.initial_attempt is None:
+            queued.initial_attempt = now
         queued.backoff_until = None
         self.active.push(queued)
         self._on_incoming("active", event)
 
-    def _gate(self, queued: QueuedPod, gate: Status, event: str, now: float) -> None:
-        queued.gating_plugin = gate.plugin
-        queued.unschedulable_plugins |= {gate.plugin}
-        queued.timestamp = now
+    def _passes_pre_enqueue(self, queued: QueuedPod) -> bool:
+        """Ask PreEnqueue, first the plugin that kept the pod out before; note which one does so now."""
+        gate = self._pre_enqueue(queued.pod, queued.gating_plugin)
+        queued.gating_plugin = "" if gate is None else gate.plugin
+        if gate is not None:
+            queued.unschedulable_plugins |= {gate.plugin}
+        return gate is None
+
+    def _gate(self, queued: QueuedPod, event: str) -> None:
+        """Keep a pod out. It keeps the room that it is nominated to only while that is being made for it."""
+        table = self.tables.get(queued.pod.spec.scheduler_name)
+        if table is None or queued.gating_plugin not in table.makes_room:
+            self.nominator.take_back(queued.pod.uid)
+        queued.backoff_until = None
         self.unschedulable[queued.pod.uid] = queued
         self._on_incoming("gated", event)
 
-    def _start(self, queued: QueuedPod, now: float) -> None:
+    def _start(self, queued: QueuedPod) -> None:
+        self.scheduling_cycle += 1
         queued.attempts += 1
-        queued.initial_attempt = now if queued.initial_attempt is None else queued.initial_attempt
         queued.backoff_until = None
-        self.in_flight.start(queued.pod.uid)
-
-    def _pop_from_backoff(self, now: float) -> QueuedPod | None:
-        while (queued := self.backoff.pop()) is not None:
-            if self._pre_enqueue(queued.pod) is None:
-                return queued
-            self._to_active(queued, "PopFromBackoffQ", now)
-        return None
+        queued.unschedulable_plugins = queued.pending_plugins = frozenset()
+        self.in_flight.start(queued.pod)
 
     def _take(self, uid: str) -> QueuedPod | None:
         for heap in (self.active, self.backoff, self.error_backoff):
@@ -292,3 +366,15 @@ class SchedulingQueue:
             self.nominator.nominate(pod, pod.status.nominated_node_name)
         elif self.nominator.node_of(pod.uid) is not None:
             self.nominator.nominate(pod, self.nominator.node_of(pod.uid) or "")
+
+
+def _tick(due: float | None, period_s: float, now: float, *, at_first: bool = False) -> tuple[bool, float]:
+    """Say whether something that is done at every tick of a period is due, and when the next tick is.
+
+    The first tick is when it is first asked for, and counts where `at_first`; late calls do not shift the others.
+    """
+    if due is None:
+        return at_first, now + period_s
+    if now < due:
+        return False, due
+    return True, due + (floor((now - due) / period_s) + 1) * period_s

@@ -20,6 +20,7 @@ from berth.framework.events import (
 )
 from berth.framework.extenders import EXTENDER_NAME
 from berth.queue.in_flight import Happened
+from berth.state.pod_info import PodInfo
 from berth.state.queued_pod import QueuedPod
 
 
@@ -46,11 +47,14 @@ ANY_EVENT = (ClusterEventWithHint(ClusterEvent(WILDCARD, Action.ALL)),)
 class WakeTable:
     """What the plugins of one profile registered for."""
 
-    __slots__ = ("_by_event", "registered")
+    __slots__ = ("_by_event", "_ungating", "makes_room", "registered")
 
-    def __init__(self, registered: Iterable[Registered]) -> None:
+    def __init__(self, registered: Iterable[Registered], makes_room: Iterable[str] = ()) -> None:
         self.registered = tuple(registered)
+        self.makes_room = frozenset(makes_room)
+        """The plugins that gate pods only while room is being made for them."""
         self._by_event: dict[ClusterEvent, tuple[Registered, ...]] = {}
+        self._ungating: dict[tuple[str, ClusterEvent], bool] = {}
 
     @classmethod
     def of(cls, profile: Profile) -> "WakeTable":
@@ -62,7 +66,12 @@ class WakeTable:
         if profile.extenders:
             plugins[EXTENDER_NAME] = None
         return cls(
-            Registered(name, entry.event, entry.hint) for name, plugin in plugins.items() for entry in _events(plugin)
+            (
+                Registered(name, entry.event, entry.hint)
+                for name, plugin in plugins.items()
+                for entry in _events(plugin)
+            ),
+            (plugin.name for plugin in profile.at(ExtensionPoint.POST_FILTER)),
         )
 
     def concerned(self, event: ClusterEvent) -> tuple[Registered, ...]:
@@ -73,6 +82,21 @@ class WakeTable:
             self._by_event[event] = found
         return found
 
+    def may_ungate(self, plugin: str, event: ClusterEvent) -> bool:
+        """Say whether a plugin that gates pods registered for this event: no other event can open its gate.
+
+        A wildcard event is no exception, unless the plugin registered for everything.
+        """
+        known = self._ungating.get((plugin, event))
+        if known is None:
+            known = any(entry.plugin == plugin and _names(entry.event, event) for entry in self.registered)
+            self._ungating[plugin, event] = known
+        return known
+
+
+def _names(registered: ClusterEvent, event: ClusterEvent) -> bool:
+    return registered.resource in (WILDCARD, event.resource) and bool(registered.action & event.action)
+
 
 def _events(plugin: Any) -> Sequence[ClusterEventWithHint]:
     if hasattr(plugin, "events_to_register"):
@@ -80,14 +104,30 @@ def _events(plugin: Any) -> Sequence[ClusterEventWithHint]:
     return ANY_EVENT
 
 
+def is_of_interest(event: ClusterEvent, tables: Mapping[str, WakeTable]) -> bool:
+    """Say whether any plugin of any profile registered for an event, or it is meant for all pods."""
+    return event.resource == WILDCARD or any(table.concerned(event) for table in tables.values())
+
+
+def is_kept_gated(queued: QueuedPod, event: ClusterEvent, tables: Mapping[str, WakeTable]) -> bool:
+    """Say whether a pod is gated by a plugin to which this event means nothing."""
+    if not queued.is_gated:
+        return False
+    table = tables.get(queued.pod.spec.scheduler_name)
+    return table is not None and not table.may_ungate(queued.gating_plugin, event)
+
+
 def strategy(queued: QueuedPod, happened: Happened, tables: Mapping[str, WakeTable]) -> Strategy:
     """Say what an event means for a pod."""
     rejectors = queued.rejectors
-    if not rejectors or happened.event.resource == WILDCARD:
+    if not rejectors:
         return Strategy.AFTER_BACKOFF
+    if happened.event.resource == WILDCARD:
+        is_for_another = isinstance(happened.new, PodInfo) and happened.new.uid != queued.pod.uid
+        return Strategy.SKIP if is_for_another else Strategy.AFTER_BACKOFF
     table = tables.get(queued.pod.spec.scheduler_name)
-    if table is None:
-        return Strategy.SKIP
+    if table is None:  # no such profile: better a try in vain than a pod that nothing wakes
+        return Strategy.AFTER_BACKOFF
     best = Strategy.SKIP
     for registered in table.concerned(happened.event):
         if registered.plugin not in rejectors or _hint(registered, queued, happened) is QueueingHint.SKIP:

@@ -44,6 +44,13 @@ class Nominator:
             del self._by_node[node_name]
         self._note(node_name)
 
+    def take_back(self, uid: str) -> None:
+        """Withdraw a nomination that the pod's status must not name any longer either."""
+        pod = self._by_node.get(self._node_of.get(uid, ""), {}).get(uid)
+        if pod is not None:
+            self.withdraw(uid)
+            self._homeless.append(pod)
+
     def withdraw_node(self, node_name: str) -> tuple[PodInfo, ...]:
         """Take back all nominations to a node that is gone, and return the pods that had them."""
         pods = tuple(self._by_node.pop(node_name, {}).values())

@@ -24,16 +24,22 @@ class QueuedPod:
     def __init__(self, pod: PodInfo, now: float) -> None:
         self.pod = pod
         self.timestamp = now
-        """When the pod last entered a queue."""
+        """When the pod came, or last came back from an attempt."""
         self.initial_attempt: float | None = None
+        """When the pod first entered the active queue: from then on it is the scheduler that it waits for."""
         self.attempts = 0
         self.unschedulable_count = 0
+        """How many attempts ended with a rejection."""
         self.consecutive_errors = 0
+        """How many attempts have ended with an error since the last rejection."""
         self.unschedulable_plugins: frozenset[str] = frozenset()
         self.pending_plugins: frozenset[str] = frozenset()
         self.gating_plugin = ""
+        """The PreEnqueue plugin that keeps the pod out. It counts among the rejectors until the pod is next popped."""
         self.backoff_until: float | None = None
+        """When the backoff of the last failed attempt ends, once it has been asked for; None from the next pop on."""
         self.was_flushed = False
+        """Whether it was its age that last brought the pod back, and no event."""
         self.token = 0
         """Which heap entry is the pod's present one; older ones are stale."""
 
@@ -49,9 +55,3 @@ class QueuedPod:
     def rejectors(self) -> frozenset[str]:
         """The plugins whose events may wake the pod."""
         return self.unschedulable_plugins | self.pending_plugins
-
-    def let_through(self) -> None:
-        """Note that PreEnqueue keeps the pod out no more."""
-        if self.gating_plugin:
-            self.unschedulable_plugins -= {self.gating_plugin}
-            self.gating_plugin = ""

@@ -157,8 +157,8 @@ def _check_pods(core: Core) -> None:
             assert core.cache.table.names[state.row] == pod.node_name, f"pod {pod.key} is counted on another node"
             assert pod.uid not in queued, f"pod {pod.key} is bound and queued"
         elif pod.spec.scheduler_name in core.profiles and not pod.is_terminating:
-            awaited = state is not None and state.binding_finished  # the watch has yet to bring it
-            assert awaited or pod.uid in queued or pod.uid in core.queue.in_flight, f"pod {pod.key} is lost"
+            is_bound = state is not None  # assumed: it is being bound, or the watch has yet to bring it
+            assert is_bound or pod.uid in queued or pod.uid in core.queue.in_flight, f"pod {pod.key} is lost"
             assert state is None or pod.uid not in queued, f"pod {pod.key} is assumed and queued"
     known = {pod.uid for pod in core.intake._pods.values()}
     gone = core.cache.states().keys() - known

@@ -1,0 +1,22 @@
+"""Every recorded life of a scheduling queue, step for step, with memos on and off: today's queue and that of v1.20."""
+
+import pytest
+
+from berth.plugins.registry import in_tree_registry
+from berth.queue_lives import replay_life
+from tests.conformance.records import cases
+
+
+@pytest.mark.parametrize("memos", [True, False], ids=["memos", "no-memos"])
+@pytest.mark.parametrize(("path", "steps"), [("queue/v1.36", 10_767), ("queue/v1.20", 7_630)])
+def test_queues_live_as_the_recorded_ones(path: str, steps: int, memos: bool) -> None:
+    registry = in_tree_registry()
+    wrong, compared = [], 0
+    for life in cases(path):
+        ours = replay_life(life, registry, memos=memos)
+        for step, recorded, state in zip(life["queue"], life["states"], ours, strict=True):
+            compared += 1
+            if recorded != state:
+                wrong.append(f"{life['name']} at {step['at']}: {step}\nrecorded {recorded}\nours     {state}")
+    assert compared == steps
+    assert not wrong, f"{len(wrong)} differences in {path}, the first: " + "\n".join(wrong[:3])
