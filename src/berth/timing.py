@@ -130,7 +130,7 @@ class TimedWakeTable(WakeTable):
 
     def __init__(self, table: WakeTable, instrument: Instrument, stopwatch: Callable[[], float]) -> None:
         """The same table, timed."""
-        super().__init__(table.registered)
+        super().__init__(table.registered, table.makes_room)
         self._instrument = instrument
         self._stopwatch = stopwatch
 

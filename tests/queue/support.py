@@ -51,7 +51,7 @@ def move_request_queue(incoming=None, **policy):
     )
 
 
-def queue(*registered, pop_from_backoff=False, pre_enqueue=gates, incoming=None, **policy):
+def queue(*registered, pop_from_backoff=False, pre_enqueue=gates, incoming=None, makes_room=(), **policy):
     table = WakeTable(
         [
             Registered("Fit", NODE_ADD, None),
@@ -61,7 +61,8 @@ def queue(*registered, pop_from_backoff=False, pre_enqueue=gates, incoming=None,
             Registered("Gates", GATES_GONE, always),
             Registered("Labels", LABEL_CHANGE, None),
             *registered,
-        ]
+        ],
+        makes_room,
     )
     return SchedulingQueue(
         sort_key=lambda queued: (-queued.pod.priority, queued.timestamp),

@@ -271,3 +271,19 @@ def test_only_without_windows_is_pre_enqueue_asked_when_a_backoff_ends(windows, 
     asked.clear()
     found.flush(2.0)
     assert (place(found), bool(asked)) == ("active", is_asked)
+
+
+@pytest.mark.parametrize(("plugin", "node_name"), [("Preempts", "n1"), ("Gates", None)])
+def test_a_pod_that_is_gated_keeps_its_room_only_while_that_is_being_made_for_it(plugin, node_name):
+    closed = []
+    found = queue(
+        pre_enqueue=lambda pod, first: unresolvable("closed").by(plugin) if closed else None, makes_room=("Preempts",)
+    )
+    queued = failed(found, "a", "Fit")
+    found.nominator.nominate(queued.pod, "n1")
+    closed.append(True)
+    found.move(NODE_ADD, None, None, 3.0)
+    assert queued.gating_plugin == plugin
+    assert found.nominator.node_of("default/a") == node_name
+    told = [] if node_name else [queued.pod]
+    assert found.nominator.take_pods_without_node() == told

@@ -49,7 +49,7 @@ class Nominator:
         pod = self._by_node.get(self._node_of.get(uid, ""), {}).get(uid)
         if pod is not None:
             self.withdraw(uid)
-            self._homeless.append(pod)
+            self._without_node.append(pod)
 
     def withdraw_node(self, node_name: str) -> tuple[PodInfo, ...]:
         """Take back all nominations to a node that is gone, and return the pods that had them."""
@@ -61,7 +61,10 @@ class Nominator:
         return pods
 
     def take_pods_without_node(self) -> list[PodInfo]:
-        """Return, once, the pods whose nominated node has gone and that have not been nominated to another since."""
+        """Return, once, the pods that have lost their node, with nobody having told the API server.
+
+        Their node has gone, or what they were nominated for was taken back; those nominated again since are left out.
+        """
         pods, self._without_node = self._without_node, []
         return [pod for pod in pods if pod.uid not in self._node_of]
 
