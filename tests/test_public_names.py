@@ -10,7 +10,6 @@ SOURCE = ROOT / "src"
 # Names that two classes still share, with the files that define them. Nothing is to be added here: give one of the two
 # another name, and take it off the list.
 SHARED: dict[str, tuple[str, ...]] = {
-    "Binder": ("berth/plugins/dra/binding.py", "berth/runtime/acting/binding.py"),
     "Constraint": ("berth/plugins/dra/constraints.py", "berth/plugins/pod_topology_spread/constraints.py"),
     "FilterState": ("berth/plugins/inter_pod_affinity/filtering.py", "berth/plugins/pod_topology_spread/filtering.py"),
     "Found": ("berth/plugins/dra/allocator.py", "berth/plugins/preemption/search.py"),

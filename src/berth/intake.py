@@ -203,7 +203,8 @@ class Inbox:
     """Object events on their way in: taken in at once, or at the end of the scheduling cycle that is open.
 
     A cycle that waits for an answer (of an extender, say) is parked with row numbers, columns and node views in hand.
-    All of these stay true because nothing is written to the cache until the cycle has ended.
+    They stay true because no node or pod comes, goes or changes before the cycle has ended. All that may happen
+    meanwhile is that another pod's binding fails and gives its room back, and too little room is a safe thing to see.
     """
 
     __slots__ = ("_dispatcher", "_events", "_instrument", "_intake", "_nominator", "_stopwatch", "_waiting")

@@ -7,7 +7,7 @@ import pytest
 
 from berth.api.errors import ApiError, ConnectionLost
 from berth.framework.effects import Bind, PodRef
-from berth.runtime.acting.binding import MAX_SENDS, Binder
+from berth.runtime.acting.binding import MAX_SENDS, BindingClient
 from tests.runtime.world import POD, World, at_once
 
 LOST = ConnectionLost("the connection broke")
@@ -27,7 +27,7 @@ class Bench:
         self.uid = self.world.add_pod("web")["metadata"]["uid"]
         self.slept = []
         self.said = []
-        self.binder = Binder(self.transport, report=self.said.append, rng=random.Random(1), sleep=self.sleep)
+        self.binder = BindingClient(self.transport, report=self.said.append, rng=random.Random(1), sleep=self.sleep)
 
     async def sleep(self, delay_s):
         self.slept.append(delay_s)
@@ -37,7 +37,7 @@ class Bench:
         return await self.binder.bind(Bind(PodRef("default", "web", uid or self.uid), node))
 
     async def bind_elsewhere(self, node):
-        await Binder(self.transport, report=self.said.append, rng=random.Random(1), sleep=at_once).bind(
+        await BindingClient(self.transport, report=self.said.append, rng=random.Random(1), sleep=at_once).bind(
             Bind(PodRef("default", "web", self.uid), node)
         )
 

@@ -8,9 +8,8 @@ from types import SimpleNamespace
 import pytest
 
 from berth.framework.status import Code, Status
-from berth.runtime.observing.cycle_log import SHORT_CIRCUITED, SchedulerLog
+from berth.runtime.observing.cycle_log import SHORT_CIRCUITED, SchedulerLog, slow_cycle_lines
 from berth.runtime.observing.logs import as_text, level
-from berth.runtime.observing.slow_cycle import slow_cycle_lines
 from berth.testing.builders import make_pod
 from tests.support import boom, cluster, document, node, plugin, pod
 

@@ -4,9 +4,9 @@ Made before everything else and handed to whoever needs it, so that no part has 
 the outside (PostFilter, PreBind, Bind, an eviction) is a generator: it yields what it asks for and is resumed with the
 answer. The dispatcher runs each of them until it yields, and keeps it parked until its answer or its time has come.
 
-Of the generators at most one is the scheduling cycle, which `open` starts. While it is parked the cluster's state must
-not change under it: `is_open` says so, and `berth.intake.Inbox` holds events back until it has ended. All others run
-beside it and touch only what is theirs (a binding: its own assumed pod).
+At most one of the generators is the scheduling cycle, which `open` starts. While it is parked no object may change
+under it: `is_open` says so, and `berth.intake.Inbox` holds events back until it has ended. All others run beside it and
+touch only what is theirs (a binding: its own assumed pod).
 """
 
 from collections.abc import Generator

@@ -11,13 +11,12 @@ import numpy as np
 
 from berth.config.types import ExtensionPoint as Point
 from berth.engine.memo import MemoKey, Memos
-from berth.engine.nominated_load import NominatedLoad
-from berth.engine.overlay import lay_over
+from berth.engine.nominated_load import NominatedLoad, RivalLoad
 from berth.engine.preparation import Answer, Preparation
 from berth.engine.scores import Scored, ScorePlan, ScoreRunner, run_score
 from berth.engine.sums import Sums
 from berth.engine.verdicts import FilterPlan, FilterRunner, Mask, Verdicts, call_filter, run_filters
-from berth.engine.what_if import WhatIf
+from berth.engine.what_if import RowArray, WhatIf, with_rivals
 from berth.framework.blame import PluginBrokenError, ask, blamed
 from berth.framework.cycle_state import CycleState
 from berth.framework.extenders import Extender
@@ -28,6 +27,9 @@ from berth.state.node_view import NodeView
 from berth.state.nominator import Nominator
 from berth.state.pod_info import PodFamily, PodInfo
 from berth.state.table import NodeTable
+
+FEW_ROWS = 3
+"""Up to so many rows with rivals are asked about one by one, which is faster than the fixed cost of columns."""
 
 
 class PreFiltered(NamedTuple):
@@ -144,8 +146,44 @@ class Profile:
         verdicts.tells_all = self.checks_all_filters
         rivals = self.nominated.against(pod)
         if rivals is not None:
-            lay_over(verdicts, rivals, self, state, pod, table)
+            self._lay_over(verdicts, rivals, state, pod, table)
         return verdicts
+
+    def _lay_over(
+        self, verdicts: Verdicts, rivals: RivalLoad, state: CycleState, pod: PodInfo, table: NodeTable
+    ) -> None:
+        """Fill in `verdicts.overlay`: would the pod still fit beside the nominated pods that it must make way for?
+
+        The verdicts themselves are of the nodes as they are, and a pod must pass both. Only searched rows with rivals
+        are looked at: by column where the filters allow it and there are many, else node by node.
+        """
+        rows = rivals.rows()
+        rows = rows[verdicts.searched[rows]]
+        if len(rows) > FEW_ROWS and self.memos.enabled and not self.checks_all_filters:
+            what_if = self.what_if(state, pod)
+            if what_if.is_possible:
+                rows = self._lay_over_columns(verdicts, rivals, what_if, rows, pod)
+        for row in rows.tolist():
+            there = self.rivals_on(table.names[row], pod)
+            status = self.run_filter_with(there, state, pod, table.view(row))
+            verdicts.overlay.add(status, np.array([row], dtype=np.intp))
+
+    def _lay_over_columns(
+        self, verdicts: Verdicts, rivals: RivalLoad, what_if: WhatIf, rows: RowArray, pod: PodInfo
+    ) -> RowArray:
+        """Fill in what can be worked out by column; return the rows that cannot."""
+        left: list[int] = []
+        if what_if.looks_at_single_pods:
+            names = self.memos.table.names
+            left = [row for row in rows.tolist() if any(map(what_if.is_affected_by, self.rivals_on(names[row], pod)))]
+            rows = np.setdiff1d(rows, left)
+        load = with_rivals(what_if, rows, rivals)
+        filters = what_if.on(rows)
+        fits = filters.passing(load)
+        verdicts.overlay.add(None, rows[fits])
+        for status, positions in filters.refusals(load, ~fits):
+            verdicts.overlay.add(status, rows[positions])
+        return np.array(left, dtype=np.intp)
 
     def rivals_on(self, node_name: str, pod: PodInfo) -> list[PodInfo]:
         """Return the pods nominated to a node whose claim to it is at least as good as the pod's own."""

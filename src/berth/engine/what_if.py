@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from berth.engine.memo import Memos
+from berth.engine.nominated_load import RivalLoad
 from berth.engine.verdicts import FilterPlan, FilterRunner, Mask
 from berth.framework.cycle_state import CycleState
 from berth.framework.interface import Codes, FilterColumn, RowLoad
@@ -151,3 +152,12 @@ def _has_columns(runner: FilterRunner) -> bool:
 def _requested(table: NodeTable, resource: str) -> NDArray[np.int64]:
     index = table.resource_index.get(resource)
     return np.zeros(table.capacity, dtype=np.int64) if index is None else table.requested[index]
+
+
+def with_rivals(what_if: WhatIf, rows: RowArray, rivals: RivalLoad) -> RowLoad:
+    """Return the load of some rows with nominated pods counted in, in arrays of the caller's own."""
+    load = what_if.load(rows)
+    load.pods[:] += rivals.pods[rows]
+    for resource, amounts in load.requested.items():
+        amounts += rivals.requested(resource)[rows]
+    return load

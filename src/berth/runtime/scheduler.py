@@ -31,8 +31,8 @@ from berth.kube.events import EventRecorder
 from berth.kube.leader import LeaderElectionTimes, LeaderElector
 from berth.kube.transport import Transport
 from berth.runtime.acting.effects import Effects
-from berth.runtime.chorus import Chorus
 from berth.runtime.following import Following, event_of
+from berth.runtime.grouped_report import GroupedReport
 from berth.runtime.observing.call_timer import CallTimer
 from berth.runtime.observing.cycle_log import SchedulerLog
 
@@ -102,7 +102,7 @@ class LiveScheduler:
         self.following = Following(
             transport,
             self._take_in,
-            report=Chorus(_log.warning),
+            report=GroupedReport(_log.warning),
             rng=self._rng,
             keep_raw=kinds_sent_whole(config.extenders),
             features=config.feature_gates,

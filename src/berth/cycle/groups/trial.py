@@ -2,6 +2,10 @@
 
 Nothing is bound here. What is placed is assumed and reserved, and `undo` takes all of it back; a trial that succeeded
 either stands as it is or, when another one was made in between, is made again with `redo`. Called by the group cycle.
+
+Rolling back is safe because the scheduling cycle stays open for the whole trial: nobody else is scheduled, no event is
+taken in, and a binding cycle that goes on beside it touches its own assumed pod only. Members are taken back in reverse
+order, since a later member's reservation may build on an earlier one's, and each gets back the nomination it had.
 """
 
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
@@ -116,7 +120,7 @@ class Trial:
             raise
 
     def undo(self) -> None:
-        """Take back all that is placed, the last first."""
+        """Take back all that is placed, the last first; `_placed` is just that, however the trial ended."""
         while self._placed:
             member = self._placed.pop()
             try:
@@ -212,7 +216,7 @@ class Trial:
         self._placed.append(member)
         try:
             status = self._profile.run_reserve(attempt.state, member.pod, member.node_name)
-        except Exception as bug:  # likewise
+        except Exception as bug:  # a plugin that breaks turns this member away, not the scheduler
             status = tools.reporter.broke(member.pod, bug)
         if status is not None:
             self._take_back(member)
@@ -227,7 +231,7 @@ class Trial:
     def _ask_permit(self, member: Member) -> Permitted | Status:
         try:
             permitted = self._profile.run_permit(member.attempt.state, member.pod, member.node_name)
-        except Exception as bug:  # likewise
+        except Exception as bug:  # a plugin that breaks turns this member away, not the scheduler
             return self._tools.reporter.broke(member.pod, bug)
         if permitted.status is None or permitted.status.code is Code.WAIT:
             return permitted

@@ -12,9 +12,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from berth.engine.overlay import with_rivals
 from berth.engine.profile import Profile
-from berth.engine.what_if import WhatIf, WhatIfRows
+from berth.engine.what_if import WhatIf, WhatIfRows, with_rivals
 from berth.framework.interface import RowLoad
 from berth.framework.status import Status
 from berth.plugins.preemption.budgets import Budget

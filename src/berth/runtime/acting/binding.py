@@ -57,7 +57,7 @@ class _Outcome(NamedTuple):
     error: str = ""
 
 
-class Binder:
+class BindingClient:
     """Creates Bindings over a transport."""
 
     __slots__ = ("_report", "_rng", "_sleep", "_transport")

@@ -31,10 +31,10 @@ from berth.framework.effects import (
 )
 from berth.kube.events import EventRecorder
 from berth.kube.transport import MERGE_PATCH, STRATEGIC_MERGE_PATCH, Transport
-from berth.runtime.acting.binding import Binder
-from berth.runtime.acting.crew import Crew
+from berth.runtime.acting.binding import BindingClient
 from berth.runtime.acting.group_status import GroupStatusPatcher
 from berth.runtime.acting.pod_status import Lookup, StatusPatcher
+from berth.runtime.acting.worker_pool import WorkerPool
 from berth.runtime.observing.call_timer import BINDING, OTHER, STATUS_PATCH, CallTimer
 
 BINDINGS_AT_ONCE = 64
@@ -77,10 +77,10 @@ class Effects:
         self._report = report
         self._bug = bug
         self._timer = timer or CallTimer()
-        self._binder = Binder(transport, report=report, rng=rng, sleep=sleep)
-        self._binds: Crew[Request] = Crew(BINDINGS_AT_ONCE, self._bind, bug)
-        self._calls: Crew[Request] = Crew(CALLS_AT_ONCE, self._call, bug)
-        self._extender_calls: Crew[Request] = Crew(EXTENDER_CALLS_AT_ONCE, self._call, bug)
+        self._binder = BindingClient(transport, report=report, rng=rng, sleep=sleep)
+        self._binds: WorkerPool[Request] = WorkerPool(BINDINGS_AT_ONCE, self._bind, bug)
+        self._calls: WorkerPool[Request] = WorkerPool(CALLS_AT_ONCE, self._call, bug)
+        self._extender_calls: WorkerPool[Request] = WorkerPool(EXTENDER_CALLS_AT_ONCE, self._call, bug)
         self._statuses = StatusPatcher(
             transport, lookup=lookup, report=report, bug=bug, rng=rng, sleep=sleep, timer=self._timer
         )
@@ -96,7 +96,7 @@ class Effects:
         """Bindings that are not answered yet, by extenders too."""
         return len(self._binds) + len(self._extender_calls)
 
-    def _crew(self, effect: Effect) -> Crew[Request]:
+    def _pool_for(self, effect: Effect) -> WorkerPool[Request]:
         if isinstance(effect, Bind):
             return self._binds
         return self._extender_calls if isinstance(effect, CallExtenders) else self._calls
@@ -105,7 +105,7 @@ class Effects:
         """Set about doing these, in order as far as order matters, and return at once."""
         for effect in effects:
             if isinstance(effect, Request):
-                self._crew(effect.effect).put(effect)
+                self._pool_for(effect.effect).put(effect)
             elif isinstance(effect, EmitEvent):
                 self._record(effect)
             elif isinstance(effect, PatchPodStatus):

@@ -15,7 +15,7 @@ from berth.api.resources import RESOURCES
 from berth.framework.effects import SetPodGroupCondition
 from berth.kube.backoff import Backoff
 from berth.kube.transport import STRATEGIC_MERGE_PATCH, Transport
-from berth.runtime.acting.crew import Crew
+from berth.runtime.acting.worker_pool import WorkerPool
 
 WORKERS = 2
 MAX_TRIES = 5
@@ -27,7 +27,7 @@ _POD_GROUP = RESOURCES["PodGroup"]
 class GroupStatusPatcher:
     """Writes conditions, at most one at a time for each group."""
 
-    __slots__ = ("_attended", "_clock", "_crew", "_report", "_rng", "_sleep", "_transport", "_waiting")
+    __slots__ = ("_attended", "_clock", "_pool", "_report", "_rng", "_sleep", "_transport", "_waiting")
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class GroupStatusPatcher:
         self._rng = rng
         self._clock = clock
         self._sleep = sleep
-        self._crew: Crew[str] = Crew(WORKERS, self._work, bug)
+        self._pool: WorkerPool[str] = WorkerPool(WORKERS, self._work, bug)
         self._waiting: dict[str, SetPodGroupCondition] = {}
         self._attended: set[str] = set()
         """Groups that a worker looks after."""
@@ -58,15 +58,15 @@ class GroupStatusPatcher:
         self._waiting[effect.uid] = effect
         if effect.uid not in self._attended:
             self._attended.add(effect.uid)
-            self._crew.put(effect.uid)
+            self._pool.put(effect.uid)
 
     async def drain(self, timeout_s: float) -> bool:
         """Wait until everything is written; False when time ran out."""
-        return await self._crew.drain(timeout_s)
+        return await self._pool.drain(timeout_s)
 
     async def stop(self) -> None:
         """Break off."""
-        await self._crew.stop()
+        await self._pool.stop()
 
     async def _work(self, uid: str) -> None:
         """Write what there is for a group until there is nothing more."""

@@ -19,7 +19,7 @@ from berth.api.resources import RESOURCES
 from berth.framework.effects import PatchPodStatus, PodRef
 from berth.kube.backoff import Backoff
 from berth.kube.transport import STRATEGIC_MERGE_PATCH, Transport
-from berth.runtime.acting.crew import Crew
+from berth.runtime.acting.worker_pool import WorkerPool
 from berth.runtime.observing.call_timer import STATUS_PATCH, CallTimer
 
 WORKERS = 4
@@ -36,8 +36,18 @@ class StatusPatcher:
     """Writes status patches, at most one at a time for each pod."""
 
     __slots__ = (
-        "_attended", "_clock", "_crew", "_lookup", "_report", "_rng", "_sleep", "_timer", "_transport", "_under_way",
-        "_waiting", "_withdrawn",
+        "_attended",
+        "_clock",
+        "_lookup",
+        "_pool",
+        "_report",
+        "_rng",
+        "_sleep",
+        "_timer",
+        "_transport",
+        "_under_way",
+        "_waiting",
+        "_withdrawn",
     )  # fmt: skip
 
     def __init__(
@@ -59,7 +69,7 @@ class StatusPatcher:
         self._clock = clock
         self._sleep = sleep
         self._timer = timer or CallTimer()
-        self._crew: Crew[str] = Crew(WORKERS, self._work, bug)
+        self._pool: WorkerPool[str] = WorkerPool(WORKERS, self._work, bug)
         self._waiting: dict[str, PatchPodStatus] = {}
         self._under_way: dict[str, asyncio.Event] = {}
         self._attended: set[str] = set()
@@ -78,7 +88,7 @@ class StatusPatcher:
         self._waiting[uid] = patch if known is None else merged(known, patch)
         if uid not in self._attended:
             self._attended.add(uid)
-            self._crew.put(uid)
+            self._pool.put(uid)
 
     def withdraw(self, uid: str) -> Awaitable[Any] | None:
         """Drop what waits for a pod; return what to await where a request about it is under way."""
@@ -89,11 +99,11 @@ class StatusPatcher:
 
     async def drain(self, timeout_s: float) -> bool:
         """Wait until everything is written; False when time ran out."""
-        return await self._crew.drain(timeout_s)
+        return await self._pool.drain(timeout_s)
 
     async def stop(self) -> None:
         """Break off."""
-        await self._crew.stop()
+        await self._pool.stop()
 
     async def _work(self, uid: str) -> None:
         """Write what there is for a pod until there is nothing more."""

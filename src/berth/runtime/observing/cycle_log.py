@@ -6,6 +6,8 @@ verbosity 10 the v1.20 generation also tells every score (`score_log`).
 """
 
 import logging
+from collections.abc import Iterator
+from datetime import datetime, timedelta
 
 from berth.cycle.decision import Decision
 from berth.cycle.instrument import Instrument, Observed
@@ -13,7 +15,6 @@ from berth.cycle.schedule import NO_NODES
 from berth.framework.extenders import Asked
 from berth.runtime.observing.logs import MOST_VERBOSE, level, structured
 from berth.runtime.observing.score_log import score_lines
-from berth.runtime.observing.slow_cycle import slow_cycle_lines
 from berth.state.cache import Expired
 from berth.state.pod_info import PodInfo
 from berth.state.queued_pod import QueuedPod
@@ -24,6 +25,8 @@ SHORT_CIRCUITED = (
     "since alwaysCheckAllPredicates has not been set, the predicate evaluation is short circuited and there are "
     "chances of other predicates failing as well."
 )
+LONG_S = 0.1
+"""A cycle that takes this long is told with its steps."""
 
 _log = logging.getLogger("berth.scheduler")
 
@@ -108,3 +111,38 @@ class SchedulerLog(Instrument):
         if _log.isEnabledFor(SCORES):
             for line in score_lines(observed, decision):
                 _log.log(SCORES, "%s", line)
+
+
+def slow_cycle_lines(
+    decision: Decision, seconds: float, *, in_full: bool = False, ended: datetime | None = None
+) -> Iterator[str]:
+    """Yield the lines about a cycle that took 100 ms or more, none about others; `in_full` tells short steps too.
+
+    Format and thresholds are those of k8s.io/utils/trace as kube-scheduler uses it: a step is told if it took its
+    share of the 100 ms.
+    """
+    if seconds < LONG_S:
+        return
+    begun = (ended or datetime.now().astimezone()) - timedelta(seconds=seconds)
+    number = abs(hash((decision.pod.uid, decision.attempts))) % 2**31
+    pod = decision.pod
+    share_s = LONG_S / (len(decision.laps) + 1)
+    yield (
+        f'Trace[{number}]: "Scheduling" namespace:{pod.namespace},name:{pod.name} '
+        f"({_time(begun, '%d-%b-%Y %H:%M:%S')}) (total time: {_ms(seconds)}ms):"
+    )
+    before = decision.started
+    for step, at in decision.laps:
+        if at - before >= share_s or in_full:
+            when = begun + timedelta(seconds=at - decision.started)
+            yield f'Trace[{number}]: ---"{step}" {_ms(at - before)}ms ({_time(when, "%H:%M:%S")})'
+        before = at
+    yield f"Trace[{number}]: [{seconds * 1000:.6f}ms] [{seconds * 1000:.6f}ms] END"
+
+
+def _ms(seconds: float) -> int:
+    return int(seconds * 1000 + 1e-9)
+
+
+def _time(when: datetime, layout: str) -> str:
+    return f"{when.strftime(layout)}.{when.microsecond // 1000:03d}"

@@ -12,8 +12,7 @@ from prometheus_client.core import Metric
 from berth.config.types import SchedulerConfiguration
 from berth.cycle.attempt import PRE_FILTER_DONE, PREDICATES_DONE, PRIORITIZING_DONE, SNAPSHOT_DONE
 from berth.cycle.decision import Decision
-from berth.runtime.observing.gauges import PREFIX, cache_size, gauge
-from berth.runtime.observing.metrics import CYCLE_BUCKETS, Metrics, attempts_label, histogram
+from berth.runtime.observing.metrics import CYCLE_BUCKETS, PREFIX, Metrics, attempts_label, cache_size, gauge, histogram
 from berth.runtime.observing.tallies import CounterTally, HistogramTally, SummaryTally, exponential_buckets
 from berth.state.pod_info import PodInfo
 from berth.state.queued_pod import QueuedPod

@@ -47,7 +47,7 @@ class CounterTally:
 
 
 class SummaryTally:
-    """Count and sum of values by label values; quantiles are nobody's business here."""
+    """Count and sum of values by label values, without quantiles."""
 
     __slots__ = ("_help", "_labels", "_name", "_rows")
 

@@ -34,10 +34,10 @@ from berth.framework.registry import Registry
 from berth.intake import ObjectEvent
 from berth.kube.changes import Change, InvalidObject
 from berth.kube.transport import Transport
-from berth.runtime.acting.binding import Binder
+from berth.runtime.acting.binding import BindingClient
 from berth.runtime.acting.effects import call
-from berth.runtime.chorus import Chorus
 from berth.runtime.following import Following, event_of
+from berth.runtime.grouped_report import GroupedReport
 from berth.runtime.serving.extender_answers import AnswerError, ExtenderAnswers
 from berth.runtime.serving.server import SHUTDOWN_TIMEOUT_S, PortTaken, refuse_foreign_hosts
 from berth.state.pod_info import PodInfo
@@ -76,11 +76,11 @@ class ExtenderServer:
         self.core = self._make_core()  # also where a configuration that cannot be used is found out
         self._answers = ExtenderAnswers(self.core)
         self._following: Following | None = None
-        self._binder: Binder | None = None
+        self._binder: BindingClient | None = None
         if transport is not None:
             rng = random.Random()
-            self._following = Following(transport, self._take_in, report=Chorus(_log.warning), rng=rng)
-            self._binder = Binder(transport, report=_log.warning, rng=rng)
+            self._following = Following(transport, self._take_in, report=GroupedReport(_log.warning), rng=rng)
+            self._binder = BindingClient(transport, report=_log.warning, rng=rng)
         self.is_ready = transport is None
         self.address = ""
         """Where it listens, once started."""

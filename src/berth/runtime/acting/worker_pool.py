@@ -1,7 +1,7 @@
-"""Work done beside the event loop's main task: so many at a time, the rest in the order it came.
+"""Jobs done beside the event loop's main task: a limited number at a time, the others in the order they came.
 
-The parts that carry out effects (`binding`, `status`, `effects`) each have a crew, so that none can take the others'
-connections. A worker is a task that lives while there is work.
+The parts that carry out effects (`effects`, `pod_status`, `group_status`) have a pool each, so that none can use up the
+connections of another. A worker is a task that lives while there is work.
 """
 
 import asyncio
@@ -12,13 +12,13 @@ from typing import Generic, TypeVar
 Job = TypeVar("Job")
 
 
-class Crew(Generic[Job]):
+class WorkerPool(Generic[Job]):
     """Up to `size` workers who do `work(job)` for each job put in."""
 
     __slots__ = ("_bug", "_jobs", "_size", "_tasks", "_work")
 
     def __init__(self, size: int, work: Callable[[Job], Awaitable[None]], bug: Callable[[Exception], None]) -> None:
-        """`bug` is told what `work` raised: nobody awaits a worker."""
+        """`bug` is told what `work` raised, since nobody awaits a worker."""
         self._size = size
         self._work = work
         self._bug = bug
@@ -30,7 +30,7 @@ class Crew(Generic[Job]):
         return len(self._jobs) + len(self._tasks)
 
     def put(self, job: Job) -> None:
-        """Have a job done, at once if a worker is to be had."""
+        """Have a job done, at once if a worker is free."""
         self._jobs.append(job)
         if len(self._tasks) < self._size:
             task = asyncio.get_running_loop().create_task(self._work_off())

@@ -1,9 +1,9 @@
-"""One line where every informer has the same complaint.
+"""One line in the log where every informer has the same complaint.
 
-When the API server goes away, each of a score of watches says so, at every try. `Chorus` stands between them and the
-log: of complaints about the connection itself the first is passed on, and the others of the next second become one
-line; likewise where the server accepts us no longer, or its history begins anew. Complaints of one kind's own (no
-permission, a broken line) always pass.
+When the API server goes away, each of some twenty watches says so at every try. `GroupedReport` stands between them and
+the log: of complaints that all informers share (no connection, credentials no longer accepted, a history that begins
+anew) it passes on the first, and makes one line of those that follow within a second. A complaint about one kind only
+(no permission, a broken line) always passes.
 """
 
 import asyncio
@@ -22,10 +22,10 @@ SHARED_TROUBLE = (
 Report = Callable[[str], None]
 
 
-class Chorus:
-    """A report function for informers, whose messages begin with the plural of the kind and a colon.
+class GroupedReport:
+    """A report function for informers, whose messages begin with the plural of their kind and a colon.
 
-    What begins otherwise is nobody else's complaint too, and passes.
+    A message that begins otherwise passes as it is.
     """
 
     __slots__ = ("_is_open", "_others", "_report", "_window_s")
@@ -37,7 +37,7 @@ class Chorus:
         self._others: set[str] = set()
 
     def __call__(self, message: str) -> None:
-        """Report, or count."""
+        """Pass a message on, or keep its kind for the line that ends the window."""
         kind = message.partition(":")[0]
         if " " in kind or not any(words in message for words in SHARED_TROUBLE):
             self._report(message)
@@ -49,7 +49,7 @@ class Chorus:
             asyncio.get_running_loop().call_later(self._window_s, self._close)
 
     def _close(self) -> None:
-        """End the window with one line for all that were counted."""
+        """End the window with one line for all kinds that were kept."""
         others, self._others = self._others, set()
         self._is_open = False
         if others:
