@@ -92,5 +92,9 @@ def boom(*_):
     raise RuntimeError("boom")
 
 
+BOOM = f"RuntimeError: boom (tests/support.py:{boom.__code__.co_firstlineno + 1})"
+"""What is told of the exception, with its place."""
+
+
 def reserving(**more):
     return plugin("Keeper", reserve=lambda *_: None, unreserve=lambda *_: None, **more)

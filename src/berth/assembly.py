@@ -112,7 +112,9 @@ def build_core(
     if instrument is not None and stopwatch is not None:
         make_profile = partial(TimedProfile, instrument=instrument, stopwatch=stopwatch)
     extenders = build_extenders(config.extenders, whole)
-    profiles = build_profiles(config, plugins, handle, kept, extenders, make_profile=make_profile)
+    profiles = build_profiles(
+        config, plugins, handle, kept, extenders, make_profile=make_profile, report=observer.plugin_broke
+    )
     policy = rules.queue
     if unschedulable_age_s is not None:
         policy = msgspec.structs.replace(policy, unschedulable_age_s=unschedulable_age_s)

@@ -6,7 +6,7 @@ from berth.cycle.instrument import Instrument
 from berth.framework.events import Action, ClusterEvent, ClusterEventWithHint
 from berth.framework.status import SKIP, error, unschedulable
 from berth.testing.invariants import check
-from tests.support import boom, cluster, document, node, once, plugin, pod, reserving, with_profiles
+from tests.support import BOOM, boom, cluster, document, node, once, plugin, pod, reserving, with_profiles
 
 UNSUPPORTED = (
     'PreBindPreFlight P returned "Unschedulable", which is unsupported. '
@@ -76,7 +76,7 @@ def test_an_exception_is_an_error_that_names_the_plugin(methods, prefix):
     found = cluster(node(), node("n2"), config=document("Broken"), plugins={"Broken": plugin("Broken", **methods)})
     found.put(pod("a"))
     found.run()
-    assert found.patches("a")[-1].message == f"{prefix}RuntimeError: boom"
+    assert found.patches("a")[-1].message == prefix + BOOM
     assert found.patches("a")[-1].reason == "SchedulerError"
 
 
@@ -122,7 +122,7 @@ def test_post_filters_bug_is_an_error_of_the_attempt():
     found.put(pod("a", cpu="2"))
     found.run()
     assert found.patches("a")[-1].reason == "SchedulerError"
-    assert found.patches("a")[-1].message == 'running PostFilter plugin "Broken": RuntimeError: boom'
+    assert found.patches("a")[-1].message == f'running PostFilter plugin "Broken": {BOOM}'
     check(found.core)
 
 

@@ -114,7 +114,9 @@ def test_a_filter_that_breaks_is_named_with_its_node():
         raise ValueError("boom")
 
     found = run(plugin("One", filter=breaks), count=1)
-    assert message(found) == ("running \"One\" filter plugin: plugin 'One' failed on node 'n0': ValueError: boom")
+    place = f"tests/engine/test_profile.py:{breaks.__code__.co_firstlineno + 1}"
+    expected = f"running \"One\" filter plugin: plugin 'One' failed on node 'n0': ValueError: boom ({place})"
+    assert message(found) == expected
     assert found.patches("a")[-1].reason == "SchedulerError"
 
 
@@ -207,7 +209,8 @@ def test_a_score_that_fails_is_an_error(answer):
         return answer
 
     found = run(plugin("One", score=score))
-    said = "no idea" if answer is not None else "node 'n0': KeyError: 'boom'"
+    place = f"tests/engine/test_profile.py:{score.__code__.co_firstlineno + 2}"
+    said = "no idea" if answer is not None else f"node 'n0': KeyError: 'boom' ({place})"
     assert message(found) == f'running Score plugins: plugin "One" failed with: {said}'
 
 

@@ -11,7 +11,7 @@ from berth.framework.status import Code, Status
 from berth.runtime.observing.cycle_log import SHORT_CIRCUITED, SchedulerLog, slow_cycle_lines
 from berth.runtime.observing.logs import as_text, level
 from berth.testing.builders import make_pod
-from tests.support import boom, cluster, document, node, plugin, pod
+from tests.support import BOOM, boom, cluster, document, node, plugin, pod
 
 V1_20 = "v1.20"
 
@@ -50,7 +50,8 @@ def test_pods_that_are_not(lines):
     odd = plugin("Odd", filter=boom)
     logged(node(), pod("odd"), plugins={"Odd": odd}, config=document("Odd")).run()
     early, big = lines(2)
-    (error,) = lines(logging.INFO - logging.ERROR)  # klog.ErrorS in factory.go: whatever the verbosity
+    in_full, error = lines(logging.INFO - logging.ERROR)  # klog.ErrorS in factory.go: whatever the verbosity
+    assert in_full.startswith(f"plugin Odd broke in filter: {BOOM}")
     assert early == ('"Unable to schedule pod; no nodes are registered to the cluster; waiting" pod="default/early"')
     assert big.startswith('"Unable to schedule pod; no fit; waiting" pod="default/big" err="0/1 nodes are available')
     assert error.startswith('"Error scheduling pod; retrying" err="')

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import re
 from collections import Counter
 
 import pytest
@@ -239,8 +240,12 @@ async def test_a_bug_costs_one_attempt_and_is_logged(caplog, at, point):
         assert scheduler.core.cache.state_of(world.pod("cursed")["metadata"]["uid"]) is None
     condition = world.condition("cursed")
     message = f'running {point} plugin "Breaks": RuntimeError: a bug in {at.split()[0]}'
-    assert (condition["reason"], condition["message"]) == ("SchedulerError", message)
-    assert any(record.exc_info and "default/cursed" in record.getMessage() for record in caplog.records)
+    assert condition["reason"] == "SchedulerError"
+    assert re.fullmatch(re.escape(message) + r" \(tests/runtime/test_scheduler\.py:\d+\)", condition["message"])
+    in_full = [record for record in caplog.records if record.exc_info]
+    told = [f"plugin Breaks broke in {method}: RuntimeError: a bug in {method} " for method in at.split()]
+    assert len(in_full) == len(told)
+    assert all(record.getMessage().startswith(said) for record, said in zip(in_full, told, strict=True))
 
 
 async def test_even_a_bug_in_the_core_does_not_end_it(caplog, monkeypatch):

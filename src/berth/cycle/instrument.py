@@ -95,3 +95,6 @@ class Instrument:
 
     def broke(self, pod: PodInfo, error: Exception) -> None:
         """A bug has ended an attempt; the pod is tried again after a backoff."""
+
+    def plugin_broke(self, plugin: str, method: str, bug: Exception) -> None:
+        """A method of somebody's plugin has raised, at a place in its code where it has not before."""

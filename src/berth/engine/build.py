@@ -16,8 +16,9 @@ from berth.config.types import ExtensionPoint, KubeSchedulerProfile, SchedulerCo
 from berth.engine.memo import Memos
 from berth.engine.profile import Profile
 from berth.framework.answers import wrong_events
-from berth.framework.blame import place_of
+from berth.framework.blame import described
 from berth.framework.extenders import Extender
+from berth.framework.guarding import Report, guarded
 from berth.framework.handle import Handle
 from berth.framework.registry import IN_TREE, Registry
 
@@ -30,9 +31,11 @@ def build_profiles(
     extenders: Sequence[Extender] = (),
     *,
     make_profile: Callable[..., Profile] = Profile,
+    report: Report = lambda _plugin, _method, _bug: None,
 ) -> dict[str, Profile]:
     """Return the profiles by scheduler name, each made by `make_profile`: `Profile`, or a subclass.
 
+    `report` is told of exceptions of other people's plugins, of each the first time that it comes from a place.
     Raises `ConfigError`.
     """
     if not config.profiles:
@@ -45,7 +48,7 @@ def build_profiles(
         path = f"profiles[{index}]"
         args = decode_profile_args(profile, registry.args_types(), path, names, config.feature_gates)
         own = handle.within(partial(profiles.__getitem__, profile.scheduler_name))
-        made = _made(registry, sorted(names), args, own, path)
+        made = _made(registry, sorted(names), args, own, path, report)
         percentage = profile.percentage_of_nodes_to_score
         profiles[profile.scheduler_name] = make_profile(
             profile.scheduler_name,
@@ -101,14 +104,15 @@ def _stray_args(profile: KubeSchedulerProfile, registry: Registry, path: str) ->
 
 
 def _made(
-    registry: Registry, names: Iterable[str], args: Mapping[str, Any], handle: Handle, path: str
+    registry: Registry, names: Iterable[str], args: Mapping[str, Any], handle: Handle, path: str, report: Report
 ) -> dict[str, Any]:
     """Make the plugins of a profile; raises `ConfigError` with what is wrong with any of them."""
     made: dict[str, Any] = {}
     faults: list[str] = []
     for name in names:
         try:
-            made[name] = plugin = _make(registry, name, args.get(name), handle)
+            plugin = _make(registry, name, args.get(name), handle)
+            made[name] = plugin if registry.origin(name) == IN_TREE else guarded(plugin, registry.origin(name), report)
             if hasattr(plugin, "events_to_register"):
                 said = f"plugin {name!r} of {registry.origin(name)}: {type(plugin).__name__}.events_to_register"
                 faults += [f"{path}: {said} {fault}" for fault in wrong_events(plugin.events_to_register())]
@@ -133,5 +137,4 @@ def _make(registry: Registry, name: str, args: Any, handle: Handle) -> Any:
 
 def _broken(registry: Registry, name: str, what: str, bug: Exception) -> str:
     """Say what broke, in which plugin, and where in its own code."""
-    place = place_of(bug, registry.factory(name))
-    return f"plugin {name!r} of {registry.origin(name)}: {what}: {type(bug).__name__}: {bug} ({place})"
+    return f"plugin {name!r} of {registry.origin(name)}: {what}: {described(bug)}"

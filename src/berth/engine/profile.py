@@ -17,7 +17,7 @@ from berth.engine.scores import Scored, ScorePlan, ScoreRunner, run_score
 from berth.engine.sums import Sums
 from berth.engine.verdicts import FilterPlan, FilterRunner, Mask, Verdicts, call_filter, run_filters
 from berth.engine.what_if import RowArray, WhatIf, with_rivals
-from berth.framework.blame import PluginBrokenError, ask, blamed
+from berth.framework.blame import PluginBrokenError, ask, blamed, described
 from berth.framework.cycle_state import CycleState
 from berth.framework.extenders import Extender
 from berth.framework.interface import MAX_PERMIT_TIMEOUT_S, FeasibleNodes, PreFilterResult
@@ -107,7 +107,7 @@ class Profile:
             try:
                 status = plugin.pre_enqueue(pod)
             except Exception as broken:  # a third-party plugin's bug must not lose the pod
-                status = error(f"plugin {plugin.name!r} failed: {type(broken).__name__}: {broken}")
+                status = error(f"plugin {plugin.name!r} failed: {described(broken)}")
             if not is_success(status):
                 return status.by(plugin.name)  # type: ignore[no-any-return]
         return None

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from berth.engine.memo import Compute, DependencySet, MemoKey, Memos, Slots
 from berth.engine.memo_entry import ColumnSnapshot, MemoEntry
 from berth.engine.sums import UNRANKED, BestRows, Ranking, Sums
-from berth.framework.blame import PluginBrokenError, ask
+from berth.framework.blame import PluginBrokenError, ask, described
 from berth.framework.cycle_state import CycleState
 from berth.framework.interface import MAX_NODE_SCORE, MIN_NODE_SCORE, FeasibleNodes, Rows, Scores
 from berth.framework.promises import UNKNOWN, promises_of
@@ -225,7 +225,7 @@ class ScoreRunner:
             try:
                 score = self.plugin.score(state, pod, view)
             except Exception as broken:  # a third-party plugin's bug must not stop the scheduler
-                return error(f"node {view.name!r}: {type(broken).__name__}: {broken}")
+                return error(f"node {view.name!r}: {described(broken)}")
             if isinstance(score, Status):
                 return score
             scores.append(score)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from berth.engine.memo import Compute, DependencySet, MemoKey, Memos, Slot, Slots
 from berth.engine.memo_entry import ColumnSnapshot, MemoEntry
 from berth.engine.sums import Sums
-from berth.framework.blame import PluginBrokenError
+from berth.framework.blame import PluginBrokenError, described
 from berth.framework.cycle_state import CycleState
 from berth.framework.interface import Codes, FilterColumn, Rows
 from berth.framework.promises import UNKNOWN, promises_of
@@ -103,7 +103,7 @@ def call_filter(plugin: Any, state: CycleState, pod: PodInfo, node: Any) -> Stat
     try:
         status: Status | None = plugin.filter(state, pod, node)
     except Exception as broken:  # a third-party plugin's bug must not stop the scheduler
-        return error(f"plugin {plugin.name!r} failed on node {node.name!r}: {type(broken).__name__}: {broken}")
+        return error(f"plugin {plugin.name!r} failed on node {node.name!r}: {described(broken)}")
     return None if is_success(status) else status
 
 

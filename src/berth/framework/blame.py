@@ -15,7 +15,9 @@ class PluginBrokenError(RuntimeError):
     """A plugin raised an exception at an extension point; the exception is the cause of this one."""
 
     def __init__(self, point: str, plugin: str, bug: Exception) -> None:
-        super().__init__(f"{prefix(point, plugin)}{type(bug).__name__}: {bug}")
+        super().__init__(f"{prefix(point, plugin)}{described(bug)}")
+        self.plugin = plugin
+        self.bug = bug
 
 
 def prefix(point: str, plugin: str) -> str:
@@ -40,24 +42,32 @@ def blamed(point: str, plugin: str, status: Status) -> Status:
     return Status(status.code, (f"{prefix(point, plugin)}{status.message}",), plugin)
 
 
-def place_of(bug: BaseException, plugin: Any) -> str:
-    """Return file and line of the innermost frame that is in the plugin's own code: `quiet_rack/plugin.py:12`.
+def described(bug: BaseException) -> str:
+    """Return an exception in one line: its type, what it says, and where in the plugin's own code it was raised."""
+    place = place_of(bug)
+    return f"{type(bug).__name__}: {bug}" + (f" ({place})" if place else "")
 
-    A plugin's own code is the package that its class is in, or the module where that is alone. Where no frame is in it,
-    which is so for a method that was called wrongly, it is the last frame of all.
+
+def place_of(bug: BaseException) -> str:
+    """Return file and line of the innermost frame in the plugin's own code, `quiet_rack/plugin.py:12`; empty for none.
+
+    The framework calls plugins, so the first frame that is not Berth's is the plugin's, and with it the whole package
+    that this frame is in. There is none where the plugin could not even be called.
     """
-    kind = plugin if isinstance(plugin, type) else type(plugin)
-    top = kind.__module__.partition(".")[0]
-    found, last = "", ""
+    own, found = "", ""
     traceback: TracebackType | None = bug.__traceback__
     while traceback is not None:
         frame = traceback.tb_frame
         module = str(frame.f_globals.get("__name__", ""))
-        last = _place(frame.f_code.co_filename, module, traceback.tb_lineno)
-        if module.partition(".")[0] == top:
-            found = last
+        package = _IN_TREE if module.startswith(f"{_IN_TREE}.") else module.partition(".")[0]
+        own = own or (package if package != "berth" else "")
+        if package == own:
+            found = _place(frame.f_code.co_filename, module, traceback.tb_lineno)
         traceback = traceback.tb_next
-    return found or last
+    return found
+
+
+_IN_TREE = "berth.plugins"
 
 
 def _place(file: str, module: str, line: int) -> str:

@@ -12,7 +12,9 @@ from datetime import datetime, timedelta
 from berth.cycle.decision import Decision
 from berth.cycle.instrument import Instrument, Observed
 from berth.cycle.schedule import NO_NODES
+from berth.framework.blame import PluginBrokenError, described, place_of
 from berth.framework.extenders import Asked
+from berth.framework.guarding import WrongAnswer
 from berth.runtime.observing.logs import MOST_VERBOSE, level, structured
 from berth.runtime.observing.score_log import score_lines
 from berth.state.cache import Expired
@@ -35,6 +37,8 @@ class SchedulerLog(Instrument):
     """Logs each pod's fate where that is asked for; errors, and bugs with their tracebacks, always."""
 
     _observed: Observed | None = None
+    _told: frozenset[tuple[str, str, str]] = frozenset()
+    """The plugins' exceptions that were told in full: plugin, method and place, and each place alone."""
 
     def attached(self, observed: Observed) -> None:
         """The scores of a cycle are told with what the nodes offer and have given away."""
@@ -100,9 +104,24 @@ class SchedulerLog(Instrument):
         for pod in expired.pods:
             _log.warning("Pod %s expired", pod.key)
 
+    def plugin_broke(self, plugin: str, method: str, bug: Exception) -> None:
+        """Tell the author of a plugin in full where it broke, once; what comes of it for each pod takes one line."""
+        place = place_of(bug)
+        known = plugin, method, place or str(bug)
+        if known not in self._told:
+            in_full = None if isinstance(bug, WrongAnswer) else bug  # whose place is known without
+            _log.error("plugin %s broke in %s: %s", plugin, method, described(bug), exc_info=in_full)
+        self._told = self._told | {known, *_alone(place)}
+
     def broke(self, pod: PodInfo, error: Exception) -> None:
-        """Tell of a bug; the pod is tried again later."""
-        _log.error("scheduling pod %s hit a bug", pod.key, exc_info=error)
+        """Tell of a bug; the pod is tried again later. A plugin's is told in full the first time only."""
+        bug = error.bug if isinstance(error, PluginBrokenError) else error
+        place = place_of(bug)
+        if not self._told.intersection(_alone(place)) and not isinstance(bug, WrongAnswer):
+            _log.error("scheduling pod %s hit a bug", pod.key, exc_info=error)
+            self._told = self._told.union(_alone(place))
+        elif not isinstance(error, PluginBrokenError):  # of which a line follows that says what came of it
+            _log.error("scheduling pod %s hit a bug: %s", pod.key, described(error))
 
     def _tell_search(self, observed: Observed, decision: Decision) -> None:
         checks_all = observed.profiles[decision.profile].checks_all_filters
@@ -111,6 +130,11 @@ class SchedulerLog(Instrument):
         if _log.isEnabledFor(SCORES):
             for line in score_lines(observed, decision):
                 _log.log(SCORES, "%s", line)
+
+
+def _alone(place: str) -> set[tuple[str, str, str]]:
+    """Return what stands for a place in some plugin's code; the scheduler's own bugs have none."""
+    return {("", "", place)} if place else set()
 
 
 def slow_cycle_lines(
