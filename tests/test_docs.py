@@ -3,9 +3,12 @@
 import re
 from pathlib import Path
 
+import msgspec
 import pytest
 
+import berth.plugin
 from berth.cli import main
+from berth.embedding import ScheduleResult
 from berth.framework.registry import Registry
 from berth.plugins.registry import in_tree_registry
 from berth.replay import replay
@@ -63,3 +66,31 @@ def test_the_plugin_of_the_readme_decides() -> None:
         "quiet": {"QuietRack": {"code": "Unschedulable", "reasons": ["node(s) were in a quiet rack"]}}
     }
     assert decision["scores"]["QuietRack"] == {"loud": 200}
+
+
+def test_the_program_of_the_embedding_page_prints_what_the_page_says(capsys) -> None:
+    text = (ROOT / "docs/embedding.md").read_text()
+    (code,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    (printed,) = re.findall(r"```text\n(.*?)```", text, re.DOTALL)
+    exec(code, {})
+    assert capsys.readouterr().out == printed
+
+
+def test_the_embedding_page_names_every_field_of_a_result() -> None:
+    text = (ROOT / "docs/embedding.md").read_text()
+    fields = [field.name for field in msgspec.structs.fields(ScheduleResult) if field.name != "pod"]
+    assert [name for name in fields if f"`{name}`" not in text] == []
+
+
+def test_every_name_of_berth_plugin_is_there_and_documented() -> None:
+    text = (ROOT / "docs/plugins.md").read_text().partition("## What berth.plugin offers")[2]
+    documented = re.findall(r"^\| `(\w+)` \| (.+) \|$", text, re.MULTILINE)
+    assert [name for name, _ in documented] == berth.plugin.__all__ == sorted(set(berth.plugin.__all__), key=_as_ruff)
+    assert all(hasattr(berth.plugin, name) for name in berth.plugin.__all__)
+    public = {name for name, value in vars(berth.plugin).items() if not name.startswith("_")}
+    assert public == set(berth.plugin.__all__)
+
+
+def _as_ruff(name: str) -> tuple[int, str]:
+    """The order that the linter gives __all__: constants, classes, functions."""
+    return (0 if name.isupper() else 1 if name[0].isupper() else 2), name
