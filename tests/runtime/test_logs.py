@@ -92,3 +92,10 @@ def test_nothing_that_is_logged_passes_for_another_record(stream):
 def test_other_formats_can_be_as_legible():
     record = logging.LogRecord("x", logging.WARNING, "x.py", 1, "a\n\x1b%s", ("b",), None)
     assert logs.LegibleFormatter("%(levelname)s: %(message)s").format(record) == "WARNING: a\n\t\\x1bb"
+
+
+def test_a_format_of_ones_own_shows_the_fields_as_well():
+    formatter = logs.LegibleFormatter("%(levelname)s: %(message)s")
+    record = logging.LogRecord("berth.x", logging.ERROR, "x.py", 1, "%s", ("it failed",), None)
+    record.fields = {"err": "no\nluck", "pod": "default/a"}
+    assert formatter.format(record) == 'ERROR: "it failed" err="no\\nluck" pod="default/a"'

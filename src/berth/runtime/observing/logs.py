@@ -36,11 +36,16 @@ def structured(logger: logging.Logger, at: int, message: str, **fields: Any) -> 
 
 
 class LegibleFormatter(logging.Formatter):
-    """Whatever the format, a record's first line is its only one that is not indented."""
+    """Whatever the format, a record's first line is its only one that is not indented; fields follow the message."""
 
     def format(self, record: logging.LogRecord) -> str:
         """One record."""
         return legible(super().format(record))
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the standard library's name
+        """One record's message in the format, with its fields."""
+        record.message = as_text(record)
+        return super().formatMessage(record)
 
 
 class TextFormatter(logging.Formatter):
