@@ -207,3 +207,50 @@ def test_names_that_no_plugin_can_have(directory, name, why):
 def test_python_m_berth_is_the_command():
     shown = subprocess.run([sys.executable, "-m", "berth", "--help"], capture_output=True, text=True, check=True)
     assert shown.stdout.startswith("Usage: berth ")
+
+
+# --- distributions that are broken ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def broken_distribution(directory, monkeypatch):
+    """An installed distribution whose plugin cannot be imported."""
+    info = directory / "old_tools-0.3.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: old-tools\nVersion: 0.3\n")
+    (info / "entry_points.txt").write_text("[berth.plugins]\nOldTools = old_tools_module:OldTools\n")
+    (directory / "old_tools_module.py").write_text("import no_such_library\n")
+    monkeypatch.syspath_prepend(directory)
+    return f"{directory}/old_tools_module.py:1"
+
+
+WHY = "cannot be imported: ModuleNotFoundError: No module named 'no_such_library'"
+
+
+def test_a_broken_distribution_stops_nothing_and_is_told_in_one_line(broken_distribution):
+    result = invoke("plugins")
+    assert result.exit_code == 0
+    (warning,) = [line for line in result.stderr.splitlines() if line.startswith("warning: ")]
+    assert warning == (
+        f"warning: plugin 'OldTools' of the distribution old-tools 0.3 (old_tools_module:OldTools) {WHY} "
+        f"({broken_distribution}); repair or upgrade old-tools, or uninstall it; no profile enables it"
+    )
+    assert WHY in result.stdout
+    code, found = listed()
+    assert (code, found["OldTools"]["healthy"], found["OldTools"]["profiles"]) == (0, False, [])
+
+
+@pytest.mark.parametrize("command", [["plugins"], ["bench", "/dev/null"], ["up", "--nodes", "0"]])
+def test_a_broken_distribution_that_a_profile_enables_is_an_error_with_its_reason(
+    broken_distribution, directory, command
+):
+    document = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "profiles": [{"plugins": {"multiPoint": {"enabled": [{"name": "OldTools"}]}}}],
+    }
+    (directory / "config.yaml").write_text(yaml.safe_dump(document))
+    result = invoke(*command, "--config", "config.yaml")
+    assert result.exit_code != 0
+    assert f"plugin 'OldTools' of the distribution old-tools 0.3 (old_tools_module:OldTools) {WHY}" in result.output
+    assert "warning" not in result.output

@@ -78,6 +78,9 @@ def _guard(
             raise
         return passed(answer, arguments)
 
+    is_stepwise, may_be_none = method in STEPWISE, method in _MAY_BE_NONE
+    may_be_int = check is _score
+
     @functools.wraps(getattr(own, method))
     def guard(self: Any, *arguments: Any) -> Any:
         call = getattr(own, method)
@@ -86,13 +89,20 @@ def _guard(
         except Exception as bug:
             tell(method, bug)
             raise
-        if isinstance(answer, Generator) and method in STEPWISE:
+        # Most answers are one of these, and some methods are called for each node.
+        if (answer is None and may_be_none) or (may_be_int and type(answer) is int and -_LARGE < answer < _LARGE):
+            return answer
+        if is_stepwise and isinstance(answer, Generator):
             return stepwise(answer, arguments)
         return passed(answer, arguments)
 
     return guard
 
 
+_LARGE = 1 << 62
+_MAY_BE_NONE = frozenset(
+    {"pre_enqueue", "pre_filter", "add_pod", "remove_pod", "filter", "pre_score", "reserve", "unreserve", "post_bind"}
+)
 _WITH_FUNCTIONS = frozenset({"filter_columns", "filter_loaded_columns", "events_to_register"})
 
 
