@@ -1,6 +1,7 @@
 """What other people's plugins answer is looked at: nonsense is told with who, where, what came and what is expected."""
 
 import logging
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -257,3 +258,16 @@ def test_a_plugins_exception_is_logged_in_full_once_and_told_with_its_place(capl
     assert len(caplog.records) > 4, "each attempt is told in a line of its own"
     assert found.patches("a")[-1].message.endswith(BOOM)
     assert found.core.trace["default/a"].message.endswith(BOOM)
+
+
+def test_a_plugin_whose_class_cannot_be_changed_works_all_the_same():
+    class Rigid(NamedTuple):
+        args: None
+        handle: object
+
+        def score(self, state, pod, node):
+            return 7
+
+    made = Rigid(None, None)
+    assert guarded(made, "a test", lambda *_: None) is made
+    assert made.score(None, None, None) == 7

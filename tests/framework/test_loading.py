@@ -163,6 +163,7 @@ def gen(self, state, pod, node):
         (plugin(score=lambda self, s, p, n: 1, scores=lambda self: None), None),
         (plugin(score=lambda self, s, p, n: 1, find=lambda self: None), None),
         (plugin(score=lambda self, s, p, n: 1, arg_type=None), "did you mean args_type?"),
+        (plugin(score=lambda self, s, p, n: 1, promise=None), "did you mean promises?"),
         (plugin(name=None, score=lambda self, s, p, n: 1), "has no name; write `name = 'P'`"),
     ],
 )  # fmt: skip

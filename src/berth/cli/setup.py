@@ -40,7 +40,7 @@ def plugin_option(command: Command) -> Command:
         "plugins",
         multiple=True,
         metavar="MODULE:CLASS|FILE.py:CLASS",
-        help="Load a plugin that is not installed; may be repeated. Without a configuration it is enabled, too.",
+        help="Load a plugin that is not installed; may be repeated. Without a configuration it is enabled as well.",
     )
     return decorate(command)
 

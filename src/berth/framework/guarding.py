@@ -7,6 +7,7 @@ the plugin's, and passes the answer on if it is one that the contract allows. An
 Berth's own plugins are not guarded, so that the main path pays nothing: the type checker holds them to the contract.
 """
 
+import contextlib
 import functools
 from collections.abc import Callable, Generator, Hashable, Mapping, Sequence
 from types import MappingProxyType
@@ -40,6 +41,7 @@ def guarded(plugin: Any, origin: str, report: Report) -> Any:
     """Return the plugin itself, of a class that looks at each of its answers; `origin` says where it comes from.
 
     The class promises what the plugin's own does, and adds no state, which is why an object can change over to it.
+    Where a class does not allow that (a tuple's, a `msgspec.Struct`'s), the plugin works without being looked at.
     """
     own = type(plugin)
     seen: set[tuple[str, str]] = set()
@@ -52,7 +54,8 @@ def guarded(plugin: Any, origin: str, report: Report) -> Any:
 
     methods = {name: _guard(own, name, check, origin, tell) for name, check in _CHECKS.items() if hasattr(own, name)}
     names = {"__module__": own.__module__, "__qualname__": own.__qualname__, "__doc__": own.__doc__, "__slots__": ()}
-    plugin.__class__ = type(own.__name__, (own,), {**names, "promises": promises_of(own), **methods})
+    with contextlib.suppress(TypeError):
+        plugin.__class__ = type(own.__name__, (own,), {**names, "promises": promises_of(own), **methods})
     return plugin
 
 

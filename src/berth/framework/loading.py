@@ -29,7 +29,7 @@ ENTRY_POINT_GROUP = "berth.plugins"
 STEPWISE = frozenset({"post_filter", "pre_bind", "bind", "pod_group_post_filter"})
 """The methods that may be generators: they yield an effect and are sent its answer."""
 
-_ATTRIBUTES = ("args_type",)
+_ATTRIBUTES = ("args_type", "promises")
 """What a class may say of itself beside its name, and might misspell."""
 
 
