@@ -12,7 +12,7 @@ import msgspec
 
 from berth.cli.setup import Setup, read_setup
 from berth.explain import Explanation, explain
-from berth.runtime.observing.metrics import Metrics
+from berth.runtime.observing.metrics_v1_20 import metrics_for
 from berth.runtime.scheduler import LiveScheduler
 from berth.runtime.serving.server import HealthServer
 from berth_cluster.serving.transport import StoreTransport
@@ -35,7 +35,7 @@ class InProcessScheduler:
             config, leader_election=msgspec.structs.replace(config.leader_election, leader_elect=False)
         )
         self._transport = StoreTransport(store)
-        metrics = Metrics()
+        metrics = metrics_for(config)
         self._live = LiveScheduler(config, self._transport, registry=registry, instrument=metrics)
         metrics.observe(self._live)
         port = _usual_or_free_port() if serve_on is None else serve_on

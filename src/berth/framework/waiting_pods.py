@@ -4,7 +4,7 @@ Each waits for every plugin that said Wait, and for each of them no longer than 
 may list, allow and reject waiting pods (`Handle.waiting`); the core asks `settled(now)` what has become of them.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from berth.config.durations import format_duration_s
@@ -87,7 +87,7 @@ class WaitingPods:
     def __len__(self) -> int:
         return len(self._pods)
 
-    def __iter__(self) -> Iterable[WaitingPod]:
+    def __iter__(self) -> Iterator[WaitingPod]:
         return iter(tuple(self._pods.values()))
 
     def add(self, waiting: WaitingPod) -> None:
