@@ -249,11 +249,12 @@ def _completed(kind: str, manifest: Manifest) -> dict[str, Any]:
 
 
 def _reasons(decision: Decision) -> dict[str, tuple[Said, ...]]:
-    searched = decision.searched if decision.verdicts else ()
+    """Return all that speaks against each node that was ruled out; what the pod's condition counts comes first."""
     found = {}
-    for row, name in enumerate(decision.names):
-        if name and row < len(searched) and searched[row] and (said := decision.rejection(row)):
-            found[name] = tuple(Said(each.plugin, each.code.label, each.reasons) for each in said)
+    for status, rows in decision.rejected:
+        for row in rows.tolist():
+            said = decision.statuses(row) if decision.looked_at[row] else [status]
+            found[decision.names[row]] = tuple(Said(each.plugin, each.code.label, each.reasons) for each in said)
     return found
 
 

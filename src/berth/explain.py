@@ -22,7 +22,6 @@ TOP_NODES = 10
 """How many of the best nodes are shown with their scores, unless asked otherwise."""
 NAMES_SHOWN = 20
 """How many node names are listed for one reason."""
-LEFT_OUT = "left out before filtering"
 
 
 class Said(msgspec.Struct, frozen=True, rename="camel"):
@@ -42,7 +41,11 @@ class ScoredNode(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Rejected(msgspec.Struct, frozen=True, rename="camel"):
-    """The nodes that were ruled out for one reason, by the first plugin that said no; `nodes` are some of them."""
+    """The nodes that were ruled out for one reason, by the plugin that counts for them; `nodes` are some of them.
+
+    That is the plugin that the pod's condition counts them under; several names, joined by commas, where PreFilter
+    plugins ruled them out together.
+    """
 
     plugin: str
     code: str
@@ -52,7 +55,7 @@ class Rejected(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class NodeExplanation(msgspec.Struct, frozen=True, rename="camel"):
-    """One node, plugin by plugin. `fits` is None where it was not looked at."""
+    """One node, plugin by plugin, the one that counts first. `fits` is None where Filter was not asked about it."""
 
     node: str
     fits: bool | None
@@ -149,7 +152,7 @@ def _why_chosen(decision: Decision) -> str:
     if decision.was_promised:
         return "it was nominated to it, and fits there; other nodes were not looked at"
     fit = f"{_feasible_count(decision)} of {decision.node_count} nodes fit"
-    if decision.total is None or decision.feasible is None or len(decision.feasible) < 2:
+    if decision.total is None or len(decision.feasible) < 2:
         return f"it is the only one of {decision.node_count} nodes that fits"
     best = int(decision.total.max())
     equals = int((decision.total == best).sum())
@@ -159,50 +162,23 @@ def _why_chosen(decision: Decision) -> str:
 
 
 def rejected_nodes(decision: Decision, names_shown: int = NAMES_SHOWN) -> Iterator[Rejected]:
-    """The nodes that were ruled out, by the first plugin that said no and its reasons; the largest group first."""
-    groups = sorted(_groups(decision), key=lambda group: -len(group[1]))
-    for status, rows in groups:
+    """The nodes that were ruled out, as the pod's condition counts them; the largest group first."""
+    rows_of: dict[Status, list[NDArray[np.intp]]] = {}
+    for status, rows in decision.rejected:
+        rows_of.setdefault(status, []).append(rows)
+    merged = [(status, np.sort(np.concatenate(parts))) for status, parts in rows_of.items()]
+    for status, rows in sorted(merged, key=lambda group: -len(group[1])):
         names = tuple(decision.names[row] for row in rows[:names_shown].tolist())
         yield Rejected(status.plugin, status.code.label, status.reasons, len(rows), names)
-    if left_out := _left_out(decision):
-        pre = decision.pre_filter
-        plugins = ", ".join(pre.narrowing_plugins) if pre is not None else ""
-        yield Rejected(plugins, "UnschedulableAndUnresolvable", (LEFT_OUT,), left_out, ())
-
-
-def _groups(decision: Decision) -> Iterator[tuple[Status, NDArray[np.intp]]]:
-    if decision.searched is None:
-        return
-    left = decision.searched.copy()
-    for verdict in decision.verdicts:
-        failing = np.flatnonzero(left & (verdict.codes[: len(left)] != 0))
-        codes = verdict.codes[failing]
-        for code in np.unique(codes).tolist():
-            yield verdict.describe(code).by(verdict.plugin), failing[codes == code]
-        left[failing] = False
-    for row, status in decision.overlay.items():
-        if status is not None and left[row]:
-            yield status, np.array([row], dtype=np.intp)
-    said = {row: out.status.by(out.extender) for row, out in decision.left_out.items() if left[row]}
-    for status in dict.fromkeys(said.values()):
-        yield status, np.array([row for row in said if said[row] == status], dtype=np.intp)
-
-
-def _left_out(decision: Decision) -> int:
-    """How many nodes PreFilter ruled out by naming others."""
-    pre = decision.pre_filter
-    if decision.searched is None or pre is None or pre.node_names is None:
-        return 0
-    return decision.node_count - int(decision.searched.sum())
 
 
 def _feasible_count(decision: Decision) -> int:
-    return 0 if decision.feasible is None else len(decision.feasible)
+    return len(decision.feasible)
 
 
 def _best(decision: Decision, top: int) -> Iterator[ScoredNode]:
     """The feasible nodes with the highest totals, the chosen one first among equals."""
-    if decision.feasible is None or not len(decision.feasible):
+    if not len(decision.feasible):
         return
     rows = decision.feasible
     if decision.total is None:
@@ -233,12 +209,12 @@ def _said(status: Status) -> Said:
 
 def _node(decision: Decision, name: str) -> NodeExplanation:
     """One node, whichever way it went."""
-    row = decision.names.index(name) if name in decision.names else -1
-    searched = decision.searched
-    if row < 0 or searched is None or row >= len(searched) or not searched[row]:
-        return NodeExplanation(name, None, (), None, {})
-    said = tuple(_said(status) for status in decision.rejection(row))
-    places = np.flatnonzero(decision.feasible == row) if decision.feasible is not None else ()
+    row = decision.names.index(name) if name and name in decision.names else -1
+    if row < 0 or not decision.looked_at[row]:
+        counts = next((status for status, rows in decision.rejected if row in rows), None)
+        return NodeExplanation(name, None, (_said(counts),) if counts is not None else (), None, {})
+    said = tuple(_said(status) for status in decision.statuses(row))
+    places = np.flatnonzero(decision.feasible == row)
     if not len(places):
         return NodeExplanation(name, not said, said, None, {})
     return NodeExplanation(name, True, said, *_scores_at(decision, int(places[0])))

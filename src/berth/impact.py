@@ -99,7 +99,7 @@ class _Side:
         verdicts = self.profile.run_filter(self.state, self.pod, table, table.valid)
         for verdict in verdicts.by_plugin:
             self._note(verdict.plugin, verdict.codes != 0)
-        for status, rows in verdicts.overlay.blocked:
+        for status, rows in verdicts.overlay:
             blocked = np.zeros(table.capacity, dtype=np.bool_)
             blocked[rows] = True
             self._note(status.plugin, blocked)

@@ -111,9 +111,9 @@ def _filter(verdicts: Verdicts, table: NodeTable) -> Json:
             status = verdict.status(row)
             if verdicts.searched[row] and status is not None:
                 found.setdefault(table.names[row], {})[verdict.plugin] = _status(status, plugin=False)
-    for row, status in verdicts.overlay.items():
-        if status is not None and table.names[row] not in found:
-            found[table.names[row]] = {f"nominated:{status.plugin}": _status(status)}
+    for status, rows in verdicts.overlay:
+        for name in (table.names[row] for row in rows.tolist()):
+            found.setdefault(name, {f"nominated:{status.plugin}": _status(status)})
     return found
 
 

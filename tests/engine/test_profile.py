@@ -164,7 +164,7 @@ def plain(name):
 )
 def test_out_of_tree_plugins_in_both_forms(made):
     found = run(made, count=6, pod=make_pod("a").request(cpu="4"))
-    assert found.core.trace["default/a"].rejection(found.core.cache.table.row_of["n1"])[0].reasons == ("odd",)
+    assert found.core.trace["default/a"].statuses(found.core.cache.table.row_of["n1"])[0].reasons == ("odd",)
     assert {found.core.cache.table.names[row] for row in found.core.trace["default/a"].feasible} == {"n0", "n2", "n4"}
     for name in "bcd":
         found.put(make_pod(name).request(cpu="4"))

@@ -2,16 +2,22 @@
 
 Made from an `Attempt` when it ends. Making one must cost nothing: it holds snapshots, and whatever is asked for is
 worked out when it is asked for. Turned into words by `berth.explain`.
+
+Rows are those of the node table at the time. Nodes come and go, and a row may hold another node later, so a decision
+keeps the names by row and never asks the table again.
 """
 
 from collections import OrderedDict
+from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
 
 from berth.cycle.attempt import Attempt, LeftOut
+from berth.cycle.extending import rejected_by_extenders
 from berth.engine.scores import PluginScores, Scored
-from berth.engine.verdicts import Mask, Overlay, Verdict
+from berth.engine.verdicts import Findings, Mask
+from berth.framework.diagnosis import RejectedNodes, overruled
 from berth.framework.extenders import Asked
 from berth.framework.status import Status
 from berth.state.lazy import lazy
@@ -32,41 +38,76 @@ class Decision:
         self.names = names
         """Names by row; empty where a row held no node."""
         self.node_count = node_count
+        """How many nodes there were to choose from; where a placement of the pod's group was tried, its nodes only."""
         found, outcome = attempt.found, attempt.outcome
         self.chosen = names[outcome.chosen_row] if outcome.chosen_row is not None else None
         self.outcome = "scheduled" if outcome.fits else ("error" if outcome.error else "unschedulable")
         self.message = outcome.message
         self.pre_filter = found.pre_filtered
         self.post_filter = outcome.post_filter_status
-        self.verdicts: list[Verdict] = found.verdicts.by_plugin if found.verdicts is not None else []
-        self.overlay = found.verdicts.overlay if found.verdicts is not None else Overlay()
+        self.findings = found.verdicts.findings if found.verdicts is not None else Findings()
+        """What the filters said of each row."""
+        self._has_findings = found.verdicts is not None
         self._scored: Scored | None = found.scored
         self._sampled = found.sampled
-        self._within = attempt.within if self.pre_filter is not None and self.pre_filter.status is None else None
+        self._within = attempt.within
         self.asked: list[Asked] = attempt.state.asked
         """What extenders were asked and what came of it; grows until the pod is bound."""
         self.left_out: dict[int, LeftOut] = found.left_out
         """The nodes that extenders ruled out, by row."""
-        self.was_promised = outcome.fits and found.verdicts is None
+        self.was_promised = outcome.fits and not self._has_findings and found.sampled is not None
         """Whether the pod fits the node it was nominated to, so that no other was looked at."""
 
     @lazy
+    def candidates(self) -> Mask:
+        """The rows of all nodes that there were to choose from."""
+        mask = np.array([bool(name) for name in self.names], dtype=np.bool_)
+        return mask if self._within is None else mask & self._within
+
+    @lazy
     def searched(self) -> Mask:
-        """The rows that were looked at."""
-        wanted = self.pre_filter.node_names if self.pre_filter is not None else None
-        mask = np.array([bool(name) and (wanted is None or name in wanted) for name in self.names], dtype=np.bool_)
-        return mask if self._within is None else mask & self._within[: len(mask)]
+        """The rows that PreFilter left for Filter."""
+        pre = self.pre_filter
+        if pre is None or pre.node_names is None:
+            is_rejected = pre is not None and pre.status is not None
+            return np.zeros_like(self.candidates) if is_rejected else self.candidates
+        return self.candidates & np.array([name in pre.node_names for name in self.names], dtype=np.bool_)
+
+    @lazy
+    def looked_at(self) -> Mask:
+        """The rows that Filter was asked about: fewer than `searched` where enough nodes were found before the end.
+
+        After an error it is all of them, since the node that the error is about may lie beyond that end.
+        """
+        if self._sampled is None or self.outcome == "error":
+            return self.searched if self._has_findings else np.zeros_like(self.searched)
+        mask = np.zeros_like(self.searched)
+        mask[self._sampled.feasible] = mask[self._sampled.failed] = True
+        return mask
+
+    @lazy
+    def rejected(self) -> list[RejectedNodes]:
+        """The rows that were ruled out, by the status that counts for each: what the pod's condition is made of.
+
+        The condition leaves out nodes that an extender dropped without a word; here they are under its name.
+        """
+        groups = self.findings.rejected(self.looked_at)
+        return [*overruled(groups, rejected_by_extenders(self.left_out)), *self._absent()]
+
+    def _absent(self) -> Iterator[RejectedNodes]:
+        """Yield the rows that PreFilter ruled out, under the names of all plugins that did."""
+        status = self.pre_filter.absent_status if self.pre_filter is not None else None
+        rows = np.flatnonzero(self.candidates & ~self.searched)
+        if status is not None and self.pre_filter is not None and len(rows):
+            plugins = status.plugin or ", ".join(self.pre_filter.narrowing_plugins)
+            yield RejectedNodes(status.by(plugins), rows)
 
     @lazy
     def feasible(self) -> NDArray[np.intp]:
         """The rows that were left for scoring, ascending."""
         if self._sampled is not None:
             return np.setdiff1d(self._sampled.feasible, list(self.left_out))
-        mask = self.searched.copy() if self.verdicts else np.zeros(len(self.names), dtype=np.bool_)
-        for verdict in self.verdicts:
-            mask &= verdict.codes == 0
-        for row, status in self.overlay.items():
-            mask[row] &= status is None
+        mask = self.findings.passing(self.looked_at)
         mask[list(self.left_out)] = False
         return np.flatnonzero(mask)
 
@@ -75,7 +116,7 @@ class Decision:
         """How many nodes were looked at."""
         if self._sampled is not None:
             return len(self._sampled.feasible) + len(self._sampled.failed)
-        return int(self.searched.sum()) if self.verdicts else 0
+        return int(self.searched.sum()) if self._has_findings else 0
 
     @property
     def scores(self) -> list[PluginScores]:
@@ -87,13 +128,11 @@ class Decision:
         """The sum of the weighted scores over `feasible`; None where nothing had to be scored."""
         return None if self._scored is None else self._scored.total(self.feasible)
 
-    def rejection(self, row: int) -> list[Status]:
-        """Return what each Filter plugin that failed said of a row, in order."""
-        said = [status for verdict in self.verdicts if (status := verdict.status(row)) is not None]
-        if row in self.left_out:
-            said.append(self.left_out[row].status.by(self.left_out[row].extender))
-        nominated = self.overlay.get(row)
-        return said or ([nominated] if nominated is not None else [])
+    def statuses(self, row: int) -> list[Status]:
+        """Return all that speaks against a row that was looked at, plugin by plugin; what counts for it is first."""
+        said = self.findings.statuses(row)
+        left_out = self.left_out.get(row)
+        return said if left_out is None else [left_out.status.by(left_out.extender), *said]
 
 
 class Trace(OrderedDict[str, Decision]):
@@ -106,7 +145,8 @@ class Trace(OrderedDict[str, Decision]):
 
     def note(self, attempt: Attempt, table: NodeTable, at: float, attempts: int) -> Decision:
         """Keep what an attempt has decided, in place of the oldest."""
-        decision = Decision(attempt, self._node_names(table), len(table), at, attempts)
+        node_count = len(table) if attempt.within is None else int(np.count_nonzero(attempt.within))
+        decision = Decision(attempt, self._node_names(table), node_count, at, attempts)
         key = attempt.pod.key
         self.pop(key, None)
         self[key] = decision

@@ -14,7 +14,7 @@ import numpy as np
 from berth.api.node import Node
 from berth.cycle.attempt import Attempt, LeftOut
 from berth.engine.scores import PluginScores, Scored
-from berth.framework.diagnosis import Diagnosis
+from berth.framework.diagnosis import Diagnosis, RejectedNodes, overruled
 from berth.framework.effects import Answer, ApiCall
 from berth.framework.extenders import (
     EXTENDER_NAME,
@@ -89,17 +89,27 @@ def _narrowed(
 
 
 def diagnose_extenders(diagnosis: Diagnosis, left_out: Mapping[int, LeftOut]) -> None:
-    """Add to the diagnosis what extenders said; it counts more than what plugins said of the same nodes."""
+    """Add to the diagnosis what extenders said; it counts more than what plugins said of the same nodes.
+
+    Plugins that an extender overrules stay among those that are asked about events, as they do upstream.
+    """
     if not left_out:
         return
-    told = {row: said.status for row, said in left_out.items() if not said.is_silent}
-    rows = np.array(sorted(told), dtype=np.intp)
-    diagnosis.groups = [
-        group._replace(rows=kept) for group in diagnosis.groups if len(kept := np.setdiff1d(group.rows, rows))
-    ]
-    for status in dict.fromkeys(told.values()):
-        diagnosis.add(status, np.array([row for row in rows.tolist() if told[row] == status], dtype=np.intp))
+    told = {row: said for row, said in left_out.items() if not said.is_silent}
+    diagnosis.groups = overruled(diagnosis.groups, rejected_by_extenders(told))
     diagnosis.unschedulable_plugins.add(EXTENDER_NAME)
+
+
+def rejected_by_extenders(left_out: Mapping[int, LeftOut]) -> list[RejectedNodes]:
+    """Return the rows that extenders ruled out, grouped by what was said; each status bears the extender's name.
+
+    An extender is no plugin: events are asked about under `EXTENDER_NAME`, whichever extender it was.
+    """
+    said = {row: left_out[row].status.by(left_out[row].extender) for row in sorted(left_out)}
+    return [
+        RejectedNodes(status, np.array([row for row in said if said[row] == status], dtype=np.intp))
+        for status in dict.fromkeys(said.values())
+    ]
 
 
 def score_by_extenders(attempt: Attempt, nodes: FeasibleNodes, scored: Scored) -> Generator[Any, Any, Scored]:

@@ -30,7 +30,7 @@ from berth.framework.blame import PluginBrokenError
 from berth.framework.cycle_policy import CyclePolicy
 from berth.framework.diagnosis import Diagnosis
 from berth.framework.interface import FeasibleNodes
-from berth.framework.status import Code, Status, error, is_success, unresolvable
+from berth.framework.status import Code, Status, error, is_success
 from berth.state.pod_info import PodInfo
 from berth.state.table import NodeTable
 
@@ -109,7 +109,7 @@ def find_nodes(search: Search, attempt: Attempt) -> Outcome | None:
     if pre.status is not None:
         if not pre.status.code.is_rejection:
             return Outcome(error=f'running PreFilter plugin "{pre.status.plugin}": {pre.status.message}')
-        return Outcome(diagnosis=_pre_filter_diagnosis(search, attempt, pre.status))
+        return Outcome(diagnosis=_pre_filter_diagnosis(search, attempt, pre, pre.status))
     searched = _searched(search, attempt, pre)
     if search.policy.nominated_node_first and _fits_where_promised(search, attempt, searched):
         return None
@@ -206,11 +206,13 @@ def _searched(search: Search, attempt: Attempt, pre: PreFiltered) -> Mask:
     return rows if attempt.within is None else rows & attempt.within
 
 
-def _pre_filter_diagnosis(search: Search, attempt: Attempt, status: Status) -> Diagnosis:
+def _pre_filter_diagnosis(search: Search, attempt: Attempt, pre: PreFiltered, status: Status) -> Diagnosis:
     diagnosis = Diagnosis(_node_count(search, attempt), search.table.names.__getitem__)
     diagnosis.absent_status = status
     if not search.policy.pre_filter_counts_nodes:
         diagnosis.pre_filter_status = status
+    # Where plugins name nodes of which none is left, the status is of all of them together and names none of them.
+    diagnosis.unschedulable_plugins.update(pre.narrowing_plugins)
     diagnosis.note_plugin(status)
     return diagnosis
 
@@ -270,7 +272,7 @@ def _diagnose(search: Search, attempt: Attempt, pre: PreFiltered) -> Outcome | N
     assert found.verdicts is not None, "a diagnosis comes after Filter"
     diagnosis = Diagnosis(_node_count(search, attempt), table.names.__getitem__)
     errors: dict[int, Status] = {}
-    for status, rows in found.verdicts.groups():
+    for status, rows in found.verdicts.rejected():
         if status.code is Code.ERROR:
             errors.update(dict.fromkeys(rows.tolist(), status))
         diagnosis.add(status, rows)
@@ -282,9 +284,7 @@ def _diagnose(search: Search, attempt: Attempt, pre: PreFiltered) -> Outcome | N
         message = wording.format(plugin=broken.plugin, message=broken.message, pod=attempt.pod.name)
     elif found.nodes is not None and found.nodes.count:
         return None
-    if pre.node_names is not None:
-        narrowed = f"node(s) didn't satisfy plugin(s) [{' '.join(pre.narrowing_plugins)}]"
-        diagnosis.absent_status = unresolvable(narrowed)
-        diagnosis.unschedulable_plugins.update(pre.narrowing_plugins)
+    diagnosis.absent_status = pre.absent_status
+    diagnosis.unschedulable_plugins.update(pre.narrowing_plugins)
     diagnose_extenders(diagnosis, found.left_out)
     return Outcome(diagnosis=diagnosis, error=message)

@@ -19,6 +19,7 @@ from berth.engine.verdicts import FilterPlan, FilterRunner, Mask, Verdicts, call
 from berth.engine.what_if import RowArray, WhatIf, with_rivals
 from berth.framework.blame import PluginBrokenError, ask, blamed, described
 from berth.framework.cycle_state import CycleState
+from berth.framework.diagnosis import RejectedNodes
 from berth.framework.extenders import Extender
 from berth.framework.interface import MAX_PERMIT_TIMEOUT_S, FeasibleNodes, PreFilterResult
 from berth.framework.promises import promises_of
@@ -37,7 +38,16 @@ class PreFiltered(NamedTuple):
 
     status: Status | None
     node_names: frozenset[str] | None
+    """The only nodes to look at, as far as they exist; None for all."""
     narrowing_plugins: tuple[str, ...]
+    """The plugins that named nodes, sorted."""
+
+    @property
+    def absent_status(self) -> Status | None:
+        """What holds of the nodes that Filter does not look at; None where it looks at all of them."""
+        if self.status is not None or self.node_names is None:
+            return self.status
+        return unresolvable(f"node(s) didn't satisfy plugin(s) [{' '.join(self.narrowing_plugins)}]")
 
 
 class Permitted(NamedTuple):
@@ -128,50 +138,60 @@ class Profile:
                 narrowing.append(plugin.name)
                 names = answer.node_names if names is None else names & answer.node_names
                 if not names:
-                    return PreFiltered(_nothing_left(narrowing), names, tuple(narrowing))
+                    return PreFiltered(_nothing_left(sorted(narrowing)), names, tuple(sorted(narrowing)))
             elif answer is not None and answer.code is Code.SKIP:
                 state.skip_filter.add(plugin.name)
                 if prepared is not None:
                     prepared.note_skip(plugin, pod)
             elif not is_success(answer):
                 rejection = answer.by(plugin.name)
-                if rejection.code is not Code.UNSCHEDULABLE:
-                    return PreFiltered(rejection, None, tuple(narrowing))
-        return PreFiltered(rejection, names, tuple(narrowing))
+                if rejection.code is not Code.UNSCHEDULABLE:  # this plugin alone decides, whoever narrowed before it
+                    return PreFiltered(rejection, None, ())
+        return PreFiltered(rejection, names, tuple(sorted(narrowing)))
 
     def run_filter(self, state: CycleState, pod: PodInfo, table: NodeTable, searched: Mask) -> Verdicts:
         """Ask every Filter plugin that did not skip about all nodes, then count nominated pods in where there are."""
         plan = self._filter_plan(state, pod)
-        verdicts = run_filters(plan, self.memos, self.sums, state, pod, table, searched)
-        verdicts.tells_all = self.checks_all_filters
+        merges = self.checks_all_filters
+        verdicts = run_filters(plan, self.memos, self.sums, state, pod, table, searched, merges=merges)
         rivals = self.nominated.against(pod)
         if rivals is not None:
-            self._lay_over(verdicts, rivals, state, pod, table)
+            verdicts.overlay = self._overlay_of(searched, rivals, state, pod, table)
         return verdicts
 
-    def _lay_over(
-        self, verdicts: Verdicts, rivals: RivalLoad, state: CycleState, pod: PodInfo, table: NodeTable
-    ) -> None:
-        """Fill in `verdicts.overlay`: would the pod still fit beside the nominated pods that it must make way for?
+    def _overlay_of(
+        self, searched: Mask, rivals: RivalLoad, state: CycleState, pod: PodInfo, table: NodeTable
+    ) -> list[RejectedNodes]:
+        """Return what rejects the pod beside the nominated pods that it must make way for; a row is there once at most.
 
-        The verdicts themselves are of the nodes as they are, and a pod must pass both. Only searched rows with rivals
-        are looked at: by column where the filters allow it and there are many, else node by node.
+        A pod must fit on a node twice: as the node is (the verdicts), and as it will be once the pods nominated to it
+        have come (the overlay). The second cannot be read off the first, in either direction: a nominated pod may take
+        the last CPU, or be the one that the pod wants to run beside. `rejected_rows` reads the overlay first.
+
+        Only searched rows with rivals are looked at: by column where the filters allow it and there are many, else node
+        by node. An overlay is made for one pod at one time and never kept, since nominations change without any node.
         """
+        found: list[RejectedNodes] = []
         rows = rivals.rows()
-        rows = rows[verdicts.searched[rows]]
+        rows = rows[searched[rows]]
         if len(rows) > FEW_ROWS and self.memos.enabled and not self.checks_all_filters:
             what_if = self.what_if(state, pod)
             if what_if.is_possible:
-                rows = self._lay_over_columns(verdicts, rivals, what_if, rows, pod)
+                rows = self._overlay_by_column(found, rivals, what_if, rows, pod)
         for row in rows.tolist():
             there = self.rivals_on(table.names[row], pod)
             status = self.run_filter_with(there, state, pod, table.view(row))
-            verdicts.overlay.add(status, np.array([row], dtype=np.intp))
+            if status is not None:
+                found.append(RejectedNodes(status, np.array([row], dtype=np.intp)))
+        return found
 
-    def _lay_over_columns(
-        self, verdicts: Verdicts, rivals: RivalLoad, what_if: WhatIf, rows: RowArray, pod: PodInfo
+    def _overlay_by_column(
+        self, found: list[RejectedNodes], rivals: RivalLoad, what_if: WhatIf, rows: RowArray, pod: PodInfo
     ) -> RowArray:
-        """Fill in what can be worked out by column; return the rows that cannot."""
+        """Add to `found` what can be worked out by column; return the rows that cannot.
+
+        Those are the rows where a rival affects some filter itself, and not only by what it requests.
+        """
         left: list[int] = []
         if what_if.looks_at_single_pods:
             names = self.memos.table.names
@@ -179,10 +199,8 @@ class Profile:
             rows = np.setdiff1d(rows, left)
         load = with_rivals(what_if, rows, rivals)
         filters = what_if.on(rows)
-        fits = filters.passing(load)
-        verdicts.overlay.add(None, rows[fits])
-        for status, positions in filters.refusals(load, ~fits):
-            verdicts.overlay.add(status, rows[positions])
+        refused = filters.refusals(load, ~filters.passing(load))
+        found += [RejectedNodes(status, rows[positions]) for status, positions in refused]
         return np.array(left, dtype=np.intp)
 
     def rivals_on(self, node_name: str, pod: PodInfo) -> list[PodInfo]:

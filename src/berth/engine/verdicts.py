@@ -1,9 +1,15 @@
-"""Running Filter plugins over all nodes: by column where they have one, node by node where not.
+"""Running Filter plugins over all nodes, and reading what they said: the one place that says why a node was ruled out.
 
-Out comes, for each plugin that has something to say, a code for each row; which rows are left follows from them.
+A plugin answers with a code for each row, 0 where the pod fits, by column where it can and node by node where it
+cannot. `run_filters` asks all of them and returns `Verdicts`, which live as long as the cycle. `Findings` is the part of
+them that outlives it, for the trace.
+
+Which plugin a row is rejected by is decided by `rejected_rows` alone. The diagnosis (condition, event, wake-ups), the
+trace and its explanations, what-ifs and the answers to a foreign scheduler are all made of what it yields, so they
+cannot name different plugins.
 """
 
-from collections.abc import Callable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,6 +20,7 @@ from berth.engine.memo_entry import ColumnSnapshot, MemoEntry
 from berth.engine.sums import Sums
 from berth.framework.blame import PluginBrokenError, described
 from berth.framework.cycle_state import CycleState
+from berth.framework.diagnosis import RejectedNodes
 from berth.framework.interface import Codes, FilterColumn, Rows
 from berth.framework.promises import UNKNOWN, promises_of
 from berth.framework.status import Status, error, is_success, merged
@@ -24,7 +31,11 @@ Mask = NDArray[np.bool_]
 
 
 class Verdict(NamedTuple):
-    """One plugin's codes over all rows (0 fits) at the time it was asked, and what they mean."""
+    """One plugin's codes over all rows (0 fits) at the time it was asked, and what they mean.
+
+    Codes mean something only together with the `describe` that came with them: a plugin numbers its reasons anew for
+    each pod. The codes are a snapshot, so they stay what they were however often the kept column is repaired.
+    """
 
     plugin: str
     column: ColumnSnapshot
@@ -32,13 +43,76 @@ class Verdict(NamedTuple):
 
     @property
     def codes(self) -> Codes:
-        """The codes; do not write to them."""
+        """The codes, int32 of shape (rows of the table,); do not write to them."""
         return self.column.values()
+
+    @property
+    def said(self) -> tuple[str, FilterColumn]:
+        """The plugin's name with its codes over all rows."""
+        return self.plugin, FilterColumn(self.codes, self.describe)
 
     def status(self, row: int) -> Status | None:
         """Return what the plugin says of a row; None where the pod fits there."""
         code = int(self.codes[row])
         return self.describe(code).by(self.plugin) if code else None
+
+
+def rejected_rows(
+    among: Mask,
+    said: Iterable[tuple[str, FilterColumn]],
+    overlay: Iterable[RejectedNodes] = (),
+    *,
+    merges: bool = False,
+) -> Iterator[RejectedNodes]:
+    """Yield the rejected rows of a mask, grouped by the status that counts there; each row is in one group at most.
+
+    On each row the first rejection counts. kube-scheduler runs the filters twice where pods are nominated to a node,
+    with these pods counted in and then without, and stops at the first failure of the first run. So what the overlay
+    says of a row comes before everything in `said`, whatever the order of the plugins. Without the overlay the first
+    plugin of `said` counts or, with `merges`, all that reject the row together
+    (pkg/scheduler/framework/runtime/framework.go, RunFilterPluginsWithNominatedPods; `alwaysCheckAllPredicates` in v1.20).
+
+    `said` holds plugins in the order of the profile, with codes over the rows of `among`, and is read only as far as
+    rows are left.
+    """
+    left = among.copy()
+    for status, rows in overlay:
+        failing = rows[left[rows]]
+        if len(failing):
+            yield RejectedNodes(status, failing)
+            left[failing] = False
+    yield from _by_all(left, tuple(said)) if merges else _by_first(left, said)
+
+
+def _by_first(left: Mask, said: Iterable[tuple[str, FilterColumn]]) -> Iterator[RejectedNodes]:
+    """Group rows by the first plugin that rejects them; `left` is written to."""
+    for plugin, column in said:
+        failing = np.flatnonzero(left & (column.codes != 0))
+        if not len(failing):
+            continue
+        codes = column.codes[failing]
+        for code in np.unique(codes).tolist():
+            yield RejectedNodes(column.describe(code).by(plugin), failing[codes == code])
+        left[failing] = False
+        if not left.any():
+            return
+
+
+def _by_all(left: Mask, said: Sequence[tuple[str, FilterColumn]]) -> Iterator[RejectedNodes]:
+    """Group rows by everything that is said of them, as one status: rows with the same codes share it."""
+    if not said:
+        return
+    rows = np.flatnonzero(left)
+    codes = np.array([column.codes[rows] for _, column in said])
+    fails = codes.any(axis=0)
+    rows, codes = rows[fails], codes[:, fails]
+    if not len(rows):
+        return
+    patterns, which = np.unique(codes, axis=1, return_inverse=True)
+    for index, pattern in enumerate(patterns.T.tolist()):
+        by_plugin = zip(said, pattern, strict=True)
+        statuses = [column.describe(code).by(plugin) for (plugin, column), code in by_plugin if code]
+        yield RejectedNodes(merged(statuses), rows[which.ravel() == index])
 
 
 class FilterRunner:
@@ -136,9 +210,17 @@ class FilterPlan:
 
 
 def run_filters(
-    plan: FilterPlan, memos: Memos, sums: Sums, state: CycleState, pod: PodInfo, table: NodeTable, searched: Mask
+    plan: FilterPlan,
+    memos: Memos,
+    sums: Sums,
+    state: CycleState,
+    pod: PodInfo,
+    table: NodeTable,
+    searched: Mask,
+    *,
+    merges: bool = False,
 ) -> "Verdicts":
-    """Ask every plugin of the plan about all nodes."""
+    """Ask every plugin of the plan about all nodes; `merges` is the profile's `checks_all_filters`."""
     entries = lasting = plan.ask(memos, state, pod)
     if not plan.all_lasting:
         lasting = [entry for slot, entry in zip(plan.slots, entries, strict=True) if slot.key is not None]
@@ -151,94 +233,84 @@ def run_filters(
     if searched is not table.valid:
         mask = mask & searched
     verdicts = [entry.made or slot.runner.verdict(entry) for slot, entry in zip(plan.slots, entries, strict=True)]
-    return Verdicts(verdicts, searched, mask, sum_key if mask is kept_mask else None)
+    return Verdicts(verdicts, searched, mask, sum_key if mask is kept_mask else None, merges=merges)
 
 
-class Overlay:
-    """What is said of rows with nominated pods counted in: the first failing status, or None where the pod fits."""
+class Findings(NamedTuple):
+    """What was said of the rows of a table, in a form that stays true after the cycle.
 
-    __slots__ = ("_fitting", "blocked")
+    It holds snapshots and arrays of its own, never a column or mask that is repaired in place. The rows to read are
+    given by the caller: which rows held nodes has to be remembered elsewhere.
+    """
 
-    def __init__(self) -> None:
-        self.blocked: list[tuple[Status, NDArray[np.intp]]] = []
-        """Statuses with the rows that they are of."""
-        self._fitting: list[NDArray[np.intp]] = []
+    by_plugin: Sequence[Verdict] = ()
+    """The filters that had something to say, in the order of the profile."""
+    overlay: Sequence[RejectedNodes] = ()
+    """What rejects rows with nominated pods counted in (`overlay.py`); a row is there once at most."""
+    merges: bool = False
+    """Whether every filter that rejects a row counts, or the first one only."""
 
-    def add(self, status: Status | None, rows: NDArray[np.intp]) -> None:
-        """Note what is said of some rows."""
-        if status is None:
-            self._fitting.append(rows)
-        else:
-            self.blocked.append((status, rows))
+    def rejected(self, among: Mask) -> Iterator[RejectedNodes]:
+        """Yield the rejected rows of a mask, grouped by the status that counts there."""
+        return rejected_rows(among, (verdict.said for verdict in self.by_plugin), self.overlay, merges=self.merges)
 
-    def items(self) -> Iterator[tuple[int, Status | None]]:
-        """Yield each row with what is said of it."""
-        for status, rows in (*self.blocked, *((None, rows) for rows in self._fitting)):
-            for row in rows.tolist():
-                yield row, status
-
-    def get(self, row: int) -> Status | None:
-        """Return what blocks a row, if anything does."""
-        return next((status for status, rows in self.blocked if row in rows), None)
-
-
-class Verdicts:
-    """What all Filter plugins say of all rows."""
-
-    __slots__ = ("_passing", "by_plugin", "overlay", "searched", "sum_key", "tells_all")
-
-    def __init__(self, by_plugin: list[Verdict], searched: Mask, passing: Mask, sum_key: MemoKey | None) -> None:
-        self.by_plugin = by_plugin
-        self.searched = searched
-        """The rows that were looked at."""
-        self.overlay = Overlay()
-        """Rows where nominated pods count."""
-        self.sum_key = sum_key
-        """Whose kept mask (`Sums.passing`) `passing` is, where it is one as it stands."""
-        self.tells_all = False
-        """Whether every failing plugin of a row counts, or the first one only."""
-        self._passing = passing
-
-    def feasible(self) -> Mask:
-        """Return the rows that every plugin passes, nominated pods counted in; do not write to it."""
-        if not self.overlay.blocked:
-            return self._passing
-        mask = self._passing.copy()
-        for _, rows in self.overlay.blocked:
+    def passing(self, among: Mask) -> Mask:
+        """Return the rows of a mask that every plugin passes, nominated pods counted in; the caller may write to it."""
+        mask = among.copy()
+        for verdict in self.by_plugin:
+            mask &= verdict.codes == 0
+        for _, rows in self.overlay:
             mask[rows] = False
         return mask
 
-    def groups(self) -> list[tuple[Status, NDArray[np.intp]]]:
-        """Return the searched rows that fail, grouped by their first failing status, or by all of them merged."""
-        left = self.searched.copy()
-        found: list[tuple[Status, NDArray[np.intp]]] = []
-        for status, rows in self.overlay.blocked:
-            failing = rows[left[rows]]
-            if len(failing):
-                found.append((status, failing))
-                left[failing] = False
-        return found + (self._merged_groups(left) if self.tells_all else self._first_groups(left))
+    def statuses(self, row: int) -> list[Status]:
+        """Return all that speaks against a row, plugin by plugin, each status once; what nominated pods cause is first.
 
-    def _merged_groups(self, left: Mask) -> list[tuple[Status, NDArray[np.intp]]]:
-        rows = np.flatnonzero(left & ~self._passing)
-        if not len(rows):
-            return []
-        patterns, which = np.unique([v.codes[rows] for v in self.by_plugin], axis=1, return_inverse=True)
-        found = []
-        for index, codes in enumerate(patterns.T.tolist()):
-            said = [v.describe(code).by(v.plugin) for v, code in zip(self.by_plugin, codes, strict=True) if code]
-            found.append((merged(said), rows[which.ravel() == index]))
-        return found
+        The first of them is the one that counts for the row, or with `merges` a part of it.
+        """
+        said = [status for status, rows in self.overlay if row in rows]
+        said += [status for verdict in self.by_plugin if (status := verdict.status(row)) is not None]
+        return list(dict.fromkeys(said))
 
-    def _first_groups(self, left: Mask) -> list[tuple[Status, NDArray[np.intp]]]:
-        found: list[tuple[Status, NDArray[np.intp]]] = []
-        for verdict in self.by_plugin:
-            all_codes = verdict.codes
-            failing = np.flatnonzero(left & (all_codes != 0))
-            codes = all_codes[failing]
-            found += [
-                (verdict.describe(code).by(verdict.plugin), failing[codes == code])
-                for code in np.unique(codes).tolist()
-            ]
-            left[failing] = False
-        return found
+
+class Verdicts:
+    """What all Filter plugins say of all rows, for use within the cycle: its masks are the live ones."""
+
+    __slots__ = ("_merges", "_passing", "by_plugin", "overlay", "searched", "sum_key")
+
+    def __init__(
+        self,
+        by_plugin: Sequence[Verdict],
+        searched: Mask,
+        passing: Mask,
+        sum_key: MemoKey | None,
+        *,
+        merges: bool = False,
+    ) -> None:
+        self.by_plugin = by_plugin
+        self.searched = searched
+        """The rows that were looked at."""
+        self.overlay: Sequence[RejectedNodes] = ()
+        """What rejects rows with nominated pods counted in. Filled in by the profile where there are such pods."""
+        self.sum_key = sum_key
+        """Whose kept mask (`Sums.passing`) `passing` is, where it is one as it stands."""
+        self._merges = merges
+        self._passing = passing
+
+    @property
+    def findings(self) -> Findings:
+        """What was said, without the masks that the next cycle may change."""
+        return Findings(self.by_plugin, self.overlay, self._merges)
+
+    def feasible(self) -> Mask:
+        """Return the rows that every plugin passes, nominated pods counted in; do not write to it."""
+        if not self.overlay:
+            return self._passing
+        mask = self._passing.copy()
+        for _, rows in self.overlay:
+            mask[rows] = False
+        return mask
+
+    def rejected(self) -> Iterator[RejectedNodes]:
+        """Yield the searched rows that fail, grouped by the status that counts there."""
+        return self.findings.rejected(self.searched)

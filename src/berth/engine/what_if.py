@@ -6,7 +6,7 @@ filter that has something to say of a pod is of one of these kinds, what-ifs are
 pod that affects some filter is left to the plain forms.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 
 from berth.engine.memo import Memos
 from berth.engine.nominated_load import RivalLoad
-from berth.engine.verdicts import FilterPlan, FilterRunner, Mask
+from berth.engine.verdicts import FilterPlan, FilterRunner, Mask, rejected_rows
 from berth.framework.cycle_state import CycleState
-from berth.framework.interface import Codes, FilterColumn, RowLoad
+from berth.framework.diagnosis import RejectedNodes
+from berth.framework.interface import FilterColumn, RowLoad
 from berth.framework.promises import Dependency, promises_of
-from berth.framework.status import Status
 from berth.state.pod_info import PodInfo
 from berth.state.table import NodeTable
 
@@ -119,24 +119,19 @@ class WhatIfRows:
                 mask &= load.requested[resource] <= most
         return mask
 
-    def refusals(self, load: RowLoad, wanted: Mask) -> Iterator[tuple[Status, NDArray[np.intp]]]:
-        """Yield what the first failing filter says, with the positions within `wanted` of which it says so."""
+    def refusals(self, load: RowLoad, wanted: Mask) -> Iterator[RejectedNodes]:
+        """Yield what the first failing filter says, with the positions within `rows` of which it says so.
+
+        `wanted` is bool of shape (rows,): the positions to be told of. The filters that look at the load are asked only
+        when their turn comes, and not at all where those before them reject everything.
+        """
+        return rejected_rows(wanted, self._said(load))
+
+    def _said(self, load: RowLoad) -> Iterator[tuple[str, FilterColumn]]:
+        """Yield each filter's answer in the order of the profile: kept ones as they are, the others under the load."""
         loaded = self._what_if.loaded_columns(self._rows, load)
-        left = wanted.copy()
         for found in self._steady:
-            name, column = found if found is not None else next(loaded)
-            yield from _grouped(name, column, left)
-
-
-def _grouped(name: str, column: FilterColumn, left: Mask) -> Iterable[tuple[Status, NDArray[np.intp]]]:
-    """Yield the failing positions within `left` by what is said of them, and take them off `left`."""
-    if not column.codes.any():
-        return
-    failing = np.flatnonzero(left & (column.codes != 0))
-    codes: Codes = column.codes[failing]
-    for code in np.unique(codes).tolist():
-        yield column.describe(code).by(name), failing[codes == code]
-    left[failing] = False
+            yield found if found is not None else next(loaded)
 
 
 def _has_columns(runner: FilterRunner) -> bool:

@@ -1,12 +1,13 @@
 """Why a pod fits nowhere: what each node was rejected for, and the message made of it.
 
-Made by the search for nodes, read by PostFilter, the queue (whom to wake) and people. Nodes rejected for the same
-reason are kept as one group of rows, so that 5,000 of them cost no more than one until somebody asks node by node.
+Made by the search for nodes of the groups that `berth.engine.verdicts.rejected_rows` yields; read by PostFilter, by the
+queue, which asks the plugins named here whether an event may help, and by people. Nodes rejected for the same reason
+are one group of rows, so that 5,000 of them cost no more than one until somebody asks node by node.
 Source of the message: pkg/scheduler/framework/types.go, FitError.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -16,10 +17,24 @@ from berth.framework.status import Code, Status
 
 
 class RejectedNodes(NamedTuple):
-    """Nodes whose first failing filter said the same."""
+    """Nodes that were rejected with the same status."""
 
     status: Status
+    """What counts for them, under the name of the plugin that said so; under an extender's, or none, where one did."""
     rows: NDArray[np.intp]
+    """Their rows in the node table, ascending, at least one."""
+
+
+def overruled(groups: Iterable[RejectedNodes], last_word: Sequence[RejectedNodes]) -> list[RejectedNodes]:
+    """Return the groups with those of `last_word` in their place wherever both speak of the same row.
+
+    Extenders have the last word. They are asked about nodes that pass all plugins, but may name others as well.
+    """
+    if not last_word:
+        return list(groups)
+    taken = np.concatenate([rows for _, rows in last_word])
+    left = [RejectedNodes(status, kept) for status, rows in groups if len(kept := np.setdiff1d(rows, taken))]
+    return [*left, *last_word]
 
 
 class Diagnosis:
@@ -32,24 +47,26 @@ class Diagnosis:
         self.absent_status: Status | None = None
         """What holds of every other node: those that PreFilter left out."""
         self.pre_filter_status: Status | None = None
-        """Set where PreFilter rejected the pod outright."""
+        """Set where PreFilter rejected the pod outright and its message is told without a count of nodes."""
         self.unschedulable_plugins: set[str] = set()
+        """The plugins whose events may help: each one that is named by a group, by PreFilter, or by extenders."""
         self.pending_plugins: set[str] = set()
+        """Those that rejected with Pending: the pod waits for what they themselves have set in motion."""
         self.post_filter_message = ""
         self._name_of = name_of
 
     @property
     def node_statuses(self) -> Mapping[str, Status]:
-        """The status of each node that was looked at, by name; built anew at each call."""
+        """The status of each node that was looked at, by name. Built anew at each call."""
         return {self._name_of(row): group.status for group in self.groups for row in group.rows.tolist()}
 
     def add(self, status: Status, rows: NDArray[np.intp]) -> None:
-        """Note why nodes were rejected."""
+        """Note why nodes were rejected, and by whom."""
         self.groups.append(RejectedNodes(status, rows))
         self.note_plugin(status)
 
     def note_plugin(self, status: Status) -> None:
-        """Note whom to ask about events that may help."""
+        """Note which plugin to ask about events that may help."""
         if not status.plugin:
             return
         if status.code is Code.PENDING:

@@ -33,8 +33,8 @@ EXTENDER_SCALE = 10
 def score_lines(observed: Observed, decision: Decision) -> Iterator[str]:
     """Yield a line for each node with room, each plugin and node, and each node's total."""
     table, pod = observed.table, decision.pod
-    for row in decision.searched.nonzero()[0].tolist():
-        if not any(status.plugin == FIT for status in decision.rejection(row)):
+    for row in decision.looked_at.nonzero()[0].tolist():
+        if not any(status.plugin == FIT for status in decision.statuses(row)):
             yield (
                 f"Schedule Pod {pod.key} on Node {table.names[row]} is allowed, Node is running only "
                 f"{table.pod_count[row]} out of {table.allowed_pods[row]} Pods."

@@ -101,14 +101,12 @@ class ExtenderAnswers:
         unknown = Status(Code.UNSCHEDULABLE, (UNKNOWN_NODE,))
         rejected = {name: unknown for name in names if not self._is_known(name)}
         pre = self._pre_filtered(state, pod)
-        if pre.status is not None:
-            return rejected | {name: pre.status for name in names if name not in rejected}
-        if pre.node_names is not None:
-            narrowed = (f"node(s) didn't satisfy plugin(s) [{' '.join(pre.narrowing_plugins)}]",)
-            status = Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, narrowed)
-            rejected |= {name: status for name in names if name not in rejected and name not in pre.node_names}
-            known &= self._mask(pre.node_names)
-        for status, rows in self._profile.run_filter(state, pod, table, known).groups():
+        absent = pre.absent_status
+        if absent is not None:
+            left = pre.node_names if pre.status is None and pre.node_names is not None else frozenset()
+            rejected |= {name: absent for name in names if name not in rejected and name not in left}
+            known &= self._mask(left)
+        for status, rows in self._profile.run_filter(state, pod, table, known).rejected():
             _stop_at_errors(status)
             rejected |= {table.names[row]: status for row in rows.tolist()}
         return rejected
