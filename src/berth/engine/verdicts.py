@@ -1,8 +1,8 @@
 """Running Filter plugins over all nodes, and reading what they said: the one place that says why a node was ruled out.
 
 A plugin answers with a code for each row, 0 where the pod fits, by column where it can and node by node where it
-cannot. `run_filters` asks all of them and returns `Verdicts`, which live as long as the cycle. `Findings` is the part of
-them that outlives it, for the trace.
+cannot. `run_filters` asks all of them and returns `Verdicts`, which live as long as the cycle. `Findings` is the part
+of them that outlives it, for the trace.
 
 Which plugin a row is rejected by is decided by `rejected_rows` alone. The diagnosis (condition, event, wake-ups), the
 trace and its explanations, what-ifs and the answers to a foreign scheduler are all made of what it yields, so they
@@ -69,8 +69,8 @@ def rejected_rows(
     On each row the first rejection counts. kube-scheduler runs the filters twice where pods are nominated to a node,
     with these pods counted in and then without, and stops at the first failure of the first run. So what the overlay
     says of a row comes before everything in `said`, whatever the order of the plugins. Without the overlay the first
-    plugin of `said` counts or, with `merges`, all that reject the row together
-    (pkg/scheduler/framework/runtime/framework.go, RunFilterPluginsWithNominatedPods; `alwaysCheckAllPredicates` in v1.20).
+    plugin of `said` counts or, with `merges`, all that reject the row together. Source:
+    pkg/scheduler/framework/runtime/framework.go, RunFilterPluginsWithNominatedPods; alwaysCheckAllPredicates in v1.20.
 
     `said` holds plugins in the order of the profile, with codes over the rows of `among`, and is read only as far as
     rows are left.
