@@ -90,6 +90,24 @@ def test_a_placed_pod_is_explained(scheduler):
     assert Scheduler.asked == ["/debug/decisions/default/web?node=n3&allNodes=true"]
 
 
+@pytest.mark.parametrize(
+    ("rejections", "told"),
+    [
+        (
+            [{"plugin": "NodeAffinity", "code": "UnschedulableAndUnresolvable", "reasons": ["not named"]}],
+            ["n3: was left out before Filter", "NodeAffinity: not named (UnschedulableAndUnresolvable)"],
+        ),
+        ([], ["n3: was not looked at (no such node then, or enough others were found before)"]),
+    ],
+)
+def test_a_node_that_filter_was_not_asked_about_says_why(rejections, told):
+    node = {"node": "n3", "fits": None, "total": None, "scores": {}, "rejections": rejections}
+    screen = io.StringIO()
+    show({**SCHEDULED, "decision": {**SCHEDULED["decision"], "nodes": [node]}}, Console(file=screen, width=200))
+    shown = [line.strip() for line in screen.getvalue().splitlines()]
+    assert shown[-len(told) :] == told
+
+
 @pytest.mark.parametrize("arguments", [("big", "-n", "other"), ("other/big",), ("pod/big", "-n", "other")])
 def test_a_pending_pod_says_what_it_waits_for(scheduler, arguments):
     result = run(*arguments, "--server", scheduler)

@@ -213,10 +213,12 @@ def _names(names: list[str], count: int) -> str:
 
 def _show_node(node: Json, decision: Json, console: "Console") -> None:
     """One node, plugin by plugin."""
-    if node["fits"] is None:
-        console.print(f"{node['node']}: was not looked at (no such node then, or left out beforehand)", markup=False)
+    if node["fits"] is None and not node["rejections"]:
+        why = "no such node then, or enough others were found before"
+        console.print(f"{node['node']}: was not looked at ({why})", markup=False)
         return
-    console.print(f"{node['node']}: {'fits' if node['fits'] else 'does not fit'}", markup=False, style="bold")
+    outcome = {None: "was left out before Filter", True: "fits", False: "does not fit"}[node["fits"]]
+    console.print(f"{node['node']}: {outcome}", markup=False, style="bold")
     for said in node["rejections"]:
         console.print(f"  {said['plugin']}: {', '.join(said['reasons'])} ({said['code']})", markup=False)
     for plugin, score in node["scores"].items():
