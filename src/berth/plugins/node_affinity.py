@@ -22,8 +22,8 @@ from berth.framework.interface import Codes, FeasibleNodes, FilterColumn, PreFil
 from berth.framework.promises import Dependency, Promises
 from berth.framework.status import SKIP, Status, error, unresolvable
 from berth.plugins.node_matching import (
+    NodePreference,
     RequiredNodeAffinity,
-    WeightedTerm,
     compile_preferences,
     compile_term,
     compile_terms,
@@ -177,7 +177,7 @@ class NodeAffinity:
     def _allows(self, pod: PodInfo, node: Node) -> bool:
         return self._enforced.matches_node(node) and required_of(pod).matches_node(node)
 
-    def _preferences(self, pod: PodInfo) -> tuple[WeightedTerm, ...]:
+    def _preferences(self, pod: PodInfo) -> tuple[NodePreference, ...]:
         return self._added_preferences + preferences_of(pod)
 
 
@@ -189,11 +189,11 @@ def required_of(pod: PodInfo) -> RequiredNodeAffinity:
     return cast("RequiredNodeAffinity", found)
 
 
-def preferences_of(pod: PodInfo) -> tuple[WeightedTerm, ...]:
+def preferences_of(pod: PodInfo) -> tuple[NodePreference, ...]:
     """Return the pod's compiled preferences; compiled once a pod. Raises `SelectorError`."""
     found = pod.fragments.get("NodeAffinity/preferred")
     if found is None:
         affinity = node_affinity_of(pod.pod)
         found = compile_preferences(affinity.preferred if affinity is not None else ())
         pod.fragments["NodeAffinity/preferred"] = found
-    return cast("tuple[WeightedTerm, ...]", found)
+    return cast("tuple[NodePreference, ...]", found)

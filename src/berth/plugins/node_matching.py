@@ -1,7 +1,7 @@
 """What node selectors and node affinity say of nodes, compiled once: one node at a time, or by column.
 
 A pod's `nodeSelector` and required node affinity become a `RequiredNodeAffinity`, preferred terms become
-`WeightedTerm`s. Used by NodeAffinity, by plugins that ask which nodes a pod may use at all (topology spread), and by
+`NodePreference`s. Used by NodeAffinity, by plugins that ask which nodes a pod may use at all (topology spread), and by
 the hollow kubelet's admission. Source of the rules: k8s.io/component-helpers/scheduling/corev1/nodeaffinity, v1.36:
 a term that cannot be read matches nothing in what is required, and is an error in what is preferred.
 """
@@ -75,7 +75,7 @@ class RequiredNodeAffinity(NamedTuple):
         return found if self.terms is None else found & any_mask(self.terms, table, rows)
 
 
-class WeightedTerm(NamedTuple):
+class NodePreference(NamedTuple):
     """A preferred term and what a node gains by matching it."""
 
     term: Term
@@ -109,10 +109,10 @@ def compile_terms(selector: NodeSelector) -> tuple[Term, ...]:
     return tuple(terms)
 
 
-def compile_preferences(preferred: Iterable[NodeAffinityPreference]) -> tuple[WeightedTerm, ...]:
+def compile_preferences(preferred: Iterable[NodeAffinityPreference]) -> tuple[NodePreference, ...]:
     """Compile preferred terms, leaving out those without weight or requirement. Raises `SelectorError`."""
     return tuple(
-        WeightedTerm(term, preference.weight)
+        NodePreference(term, preference.weight)
         for preference in preferred
         if preference.weight and (term := compile_term(preference.preference)) is not None
     )
@@ -131,12 +131,12 @@ def _labels_term(labels: Mapping[str, str]) -> Term | None:
     return Term(tuple(Requirement(key, "In", (value,)) for key, value in sorted(labels.items())), ())
 
 
-def weight_of(terms: Iterable[WeightedTerm], labels: Mapping[str, str], node_name: str) -> int:
+def weight_of(terms: Iterable[NodePreference], labels: Mapping[str, str], node_name: str) -> int:
     """Return the sum of the weights of the terms that a node matches."""
     return sum(weighted.weight for weighted in terms if weighted.term.matches(labels, node_name))
 
 
-def weights(terms: Iterable[WeightedTerm], table: NodeTable, rows: Rows) -> Scores:
+def weights(terms: Iterable[NodePreference], table: NodeTable, rows: Rows) -> Scores:
     """Return by row, int64 of shape (len(rows),), the sum of the weights of the terms that match."""
     total: Scores = np.zeros(len(table.valid[rows]), dtype=np.int64)
     for weighted in terms:

@@ -10,7 +10,7 @@ from berth.plugins.preemption.budgets import Budgets
 from berth.plugins.preemption.choice import Candidate, cost
 from berth.plugins.preemption.columns import ColumnDryRun
 from berth.plugins.preemption.dry_run import DryRun
-from berth.plugins.preemption.roster import Roster
+from berth.plugins.preemption.ranked_pods import RankedPods
 from berth.testing.builders import make_node, make_pod
 from berth.testing.invariants import decide
 from berth.testing.virtual import VirtualCluster
@@ -92,7 +92,7 @@ def test_row_for_row_both_say_the_same(seed):
     if profile.run_pre_filter(state, pod).status is not None:
         return
     plain = DryRun(profile, state, pod, budgets)
-    columns = ColumnDryRun(profile, profile.what_if(state, pod), Roster(table), pod, budgets, plain)
+    columns = ColumnDryRun(profile, profile.what_if(state, pod), RankedPods(table), pod, budgets, plain)
     assert columns.is_possible
     tried = columns.on(table.rows())
     why_not = {row: status for status, rows in tried.refusals() for row in rows.tolist()}

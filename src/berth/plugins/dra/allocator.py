@@ -15,7 +15,7 @@ from berth.api.dra import DeviceClass, ResourceClaim
 from berth.api.node import Node
 from berth.plugins.dra.capacity import Consumed, consume, consumed_by, fits
 from berth.plugins.dra.cel import CelError, Selectors
-from berth.plugins.dra.constraints import Constraint, constraint_of
+from berth.plugins.dra.constraints import ConstraintCheck, constraint_of
 from berth.plugins.dra.devices import Counters, DeviceId, Pool, PoolId, Pools, PublishedDevice, add_counters
 from berth.plugins.dra.ledger import Allocated
 from berth.plugins.dra.requests import MAX_RESULTS, AllocationError, Ask, Gates, asks_of, claim_key
@@ -32,7 +32,7 @@ class InvalidPoolsError(Exception):
     """There was no solution, but there might have been one in a pool that is broken."""
 
 
-class Taken(NamedTuple):
+class TakenDevice(NamedTuple):
     """A device that was taken for a request."""
 
     ask: Ask
@@ -41,10 +41,10 @@ class Taken(NamedTuple):
     """What was taken of a shared device; None for others."""
 
 
-class Found(NamedTuple):
+class ClaimDevices(NamedTuple):
     """What to take for one claim, and which alternative of each request it was."""
 
-    taken: tuple[Taken, ...]
+    taken: tuple[TakenDevice, ...]
     asks: tuple[Ask, ...]
 
 
@@ -74,7 +74,7 @@ class Allocator:
         self.clock = clock
         self._available: dict[PoolId, Counters] = {}
 
-    def allocate(self, node: Node, pools: Pools, claims: Sequence[ResourceClaim]) -> tuple[Found, ...] | None:
+    def allocate(self, node: Node, pools: Pools, claims: Sequence[ResourceClaim]) -> tuple[ClaimDevices, ...] | None:
         """Return what to take for each claim, or None.
 
         Raises `AllocationError`, `InvalidPoolsError` and `AllocationTimeoutError`.
@@ -111,7 +111,7 @@ class _Search:
         self._asks = [[self._checked(claim, index) for index in range(_count(claim))] for claim in claims]
         self._all: dict[tuple[int, int, int], list[tuple[Pool, PublishedDevice]]] = {}
         self._constraints = [_constraints(claim) for claim in claims]
-        self._taken: list[list[Taken]] = [[] for _ in claims]
+        self._taken: list[list[TakenDevice]] = [[] for _ in claims]
         self._chosen: dict[tuple[int, int], int] = {}
         self._allocating: dict[DeviceId, set[int]] = {}
         self._consuming: dict[DeviceId, Consumed] = {}
@@ -128,10 +128,10 @@ class _Search:
         except RecursionError as error:
             raise AllocationError("the pod asks for too many devices in too many claims") from error
 
-    def found(self) -> tuple[Found, ...]:
+    def found(self) -> tuple[ClaimDevices, ...]:
         """Return the solution."""
         return tuple(
-            Found(
+            ClaimDevices(
                 tuple(self._taken[index]),
                 tuple(asks[self._chosen.get((index, number), 0)] for number, asks in enumerate(self._asks[index])),
             )
@@ -324,7 +324,7 @@ class _Search:
             self._allocating.setdefault(device.id, set()).add(claim)
         else:
             consume(self._consuming, device.id, consumed, 1)
-        self._taken[claim].append(Taken(ask, device, consumed))
+        self._taken[claim].append(TakenDevice(ask, device, consumed))
 
         def undo() -> None:
             self._taken[claim].pop()
@@ -371,8 +371,8 @@ def _count(claim: ResourceClaim) -> int:
     return len(claim.spec.devices.requests)
 
 
-def _constraints(claim: ResourceClaim) -> list[Constraint]:
-    found: list[Constraint] = []
+def _constraints(claim: ResourceClaim) -> list[ConstraintCheck]:
+    found: list[ConstraintCheck] = []
     for index, spec in enumerate(claim.spec.devices.constraints):
         constraint = constraint_of(spec)
         if constraint is None:

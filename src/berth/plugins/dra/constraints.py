@@ -16,7 +16,7 @@ Value = tuple[str, object]
 """An attribute's value together with its type: values of different types are never equal."""
 
 
-class Constraint(Protocol):
+class ConstraintCheck(Protocol):
     """One constraint, with the devices that it counts at the moment."""
 
     def add(self, request: str, subrequest: str, driver: str, attributes: Mapping[str, DeviceAttribute]) -> bool:
@@ -28,7 +28,7 @@ class Constraint(Protocol):
         ...
 
 
-def constraint_of(constraint: DeviceConstraint) -> Constraint | None:
+def constraint_of(constraint: DeviceConstraint) -> ConstraintCheck | None:
     """Return a constraint without devices; None where it is of no known kind."""
     requests = frozenset(constraint.requests)
     if constraint.match_attribute is not None:

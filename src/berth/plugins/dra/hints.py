@@ -15,7 +15,7 @@ from berth.plugins.resources.devices import KIND as DEVICE_CLASS
 from berth.state.pod_info import PodInfo
 
 
-class Hints:
+class ClaimHints:
     """The plugin's events."""
 
     __slots__ = ("_has_rules", "_ledger")

@@ -13,11 +13,11 @@ import msgspec
 from berth.api.dra import ResourceClaim
 from berth.api.node import Node
 from berth.api.pod import Container
-from berth.plugins.dra.allocator import Found
+from berth.plugins.dra.allocator import ClaimDevices
 from berth.plugins.dra.devices import Inventory
 from berth.plugins.dra.ledger import Allocated
 
-Outcome = tuple[Node, tuple[Found, ...] | None]
+Outcome = tuple[Node, tuple[ClaimDevices, ...] | None]
 """The node object that was looked at, and what was found there."""
 
 _ENCODER = msgspec.json.Encoder()

@@ -32,7 +32,7 @@ from berth.framework.interface import PostFilterAnswer, Rows, Scores
 from berth.framework.promises import Promises
 from berth.framework.status import SKIP, Status, error, unresolvable, unschedulable
 from berth.plugins.dra.allocator import AllocationTimeoutError, Allocator, InvalidPoolsError
-from berth.plugins.dra.binding import Binder
+from berth.plugins.dra.binding import ClaimBinder
 from berth.plugins.dra.cel import Selectors
 from berth.plugins.dra.claims import ClaimsMissingError, claims_of, is_used_by_others
 from berth.plugins.dra.devices import Inventory
@@ -46,14 +46,14 @@ from berth.plugins.dra.extended import (
     node_claim,
     unfit_reason,
 )
-from berth.plugins.dra.hints import Hints
+from berth.plugins.dra.hints import ClaimHints
 from berth.plugins.dra.ledger import Ledger
 from berth.plugins.dra.outcomes import Outcome, Outcomes
 from berth.plugins.dra.readiness import has_failed, has_timed_out, is_ready
 from berth.plugins.dra.requests import AllocationError, Gates, claim_key
 from berth.plugins.dra.results import allocation_of
 from berth.plugins.dra.scoring import allocation_score, has_alternatives
-from berth.plugins.dra.state import NodeAllocation, PodState
+from berth.plugins.dra.state import DynamicResourcesState, NodeAllocation
 from berth.plugins.normalize import default_normalize
 from berth.plugins.resources.devices import KIND as DEVICE_CLASS
 from berth.state.node_view import NodeView
@@ -160,9 +160,11 @@ class DynamicResources:
         self._outcomes = Outcomes()
         self._inventory = Inventory(self._gates.partitionable_devices)
         self._slices_version = -1
-        self._binder = Binder(handle, self._ledger, self._gates.binding_conditions, self._binding_timeout_s, wall_clock)
+        self._binder = ClaimBinder(
+            handle, self._ledger, self._gates.binding_conditions, self._binding_timeout_s, wall_clock
+        )
         self._has_rules = self._gates.device_taints and enabled("DRADeviceTaintRules")
-        self._hints = Hints(self._ledger, self._has_rules)
+        self._hints = ClaimHints(self._ledger, self._has_rules)
         self._clock, self._wall_clock = clock, wall_clock
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
@@ -183,7 +185,7 @@ class DynamicResources:
 
     def pre_filter(self, state: CycleState, pod: PodInfo) -> Status | None:
         """Collect the pod's claims; skip pods without, reject those that cannot run anywhere as things are."""
-        pod_state = PodState()
+        pod_state = DynamicResourcesState()
         state.write(self.name, pod_state)
         try:
             claims = claims_of(pod, self._ledger)
@@ -257,7 +259,7 @@ class DynamicResources:
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeView) -> Status | None:
         """Reject a node that cannot reach the allocated claims, or has not the devices for the others."""
-        pod_state: PodState | None = state.get(self.name)
+        pod_state: DynamicResourcesState | None = state.get(self.name)
         if pod_state is None:
             return error(NOT_FOUND)
         if pod_state.is_empty:
@@ -281,7 +283,9 @@ class DynamicResources:
             return unresolvable(NOT_AVAILABLE)
         return None
 
-    def _extended_on(self, pod_state: PodState, pod: PodInfo, node: NodeView) -> tuple[NodeClaim | None, Status | None]:
+    def _extended_on(
+        self, pod_state: DynamicResourcesState, pod: PodInfo, node: NodeView
+    ) -> tuple[NodeClaim | None, Status | None]:
         """Return the claim for extended resources as it is for a node; None where the node needs none."""
         claim = pod_state.extended_claim
         if claim is None:
@@ -315,7 +319,7 @@ class DynamicResources:
         return is_ready(claim) or not has_timed_out(claim, self._wall_clock(), self._binding_timeout_s)
 
     def _found_on(
-        self, pod_state: PodState, node: Node, extended: NodeClaim | None
+        self, pod_state: DynamicResourcesState, node: Node, extended: NodeClaim | None
     ) -> tuple[tuple[Any, ...], Status | None]:
         known = pod_state.outcomes.get(node.metadata.name) if pod_state.outcomes is not None else None
         if known is not None and known[0] is node:
@@ -341,7 +345,7 @@ class DynamicResources:
         self, state: CycleState, pod: PodInfo, diagnosis: Diagnosis
     ) -> PostFilterAnswer | Steps[PostFilterAnswer]:
         """Give back an allocation that only this pod uses and that keeps it from running."""
-        pod_state: PodState | None = state.get(self.name)
+        pod_state: DynamicResourcesState | None = state.get(self.name)
         if pod_state is None:
             return None, error(NOT_FOUND)
         if pod_state.is_empty:
@@ -355,7 +359,7 @@ class DynamicResources:
             return self._giving_back(self._binder.delete(extended), DELETED)
         return None, unschedulable(STILL_NOT_SCHEDULABLE)
 
-    def _in_the_way(self, pod_state: PodState, diagnosis: Diagnosis) -> list[int]:
+    def _in_the_way(self, pod_state: DynamicResourcesState, diagnosis: Diagnosis) -> list[int]:
         """Return the allocated claims that nothing but their place keeps from being used somewhere.
 
         All nodes were asked about them; upstream asks where no earlier filter has refused the pod.
@@ -371,7 +375,7 @@ class DynamicResources:
 
     def score(self, state: CycleState, pod: PodInfo, node: NodeView) -> int:
         """Prefer nodes where early alternatives of lists were to be had."""
-        pod_state: PodState | None = state.get(self.name)
+        pod_state: DynamicResourcesState | None = state.get(self.name)
         if pod_state is None or not self._gates.prioritized_list:
             return 0
         allocation = pod_state.by_node.get(node.name)
@@ -380,7 +384,7 @@ class DynamicResources:
     def score_columns(self, state: CycleState, pod: PodInfo, table: NodeTable, rows: Rows) -> Scores:
         """Say the same of many rows."""
         scores: Scores = np.zeros(len(table.valid[rows]), dtype=np.int64)
-        pod_state: PodState | None = state.get(self.name)
+        pod_state: DynamicResourcesState | None = state.get(self.name)
         if pod_state is None or not self._gates.prioritized_list or not has_alternatives(pod_state.claims):
             return scores
         for at, row in enumerate(np.arange(table.capacity)[rows].tolist()):
@@ -395,7 +399,7 @@ class DynamicResources:
 
     def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
         """Take the devices found on the node, before the API server knows."""
-        pod_state: PodState | None = state.get(self.name)
+        pod_state: DynamicResourcesState | None = state.get(self.name)
         if pod_state is None or pod_state.is_empty or pod_state.allocator is None:
             return None
         chosen = pod_state.by_node.get(node_name)
@@ -423,7 +427,7 @@ class DynamicResources:
 
     def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
         """Give back what was taken and has not been written."""
-        pod_state: PodState | None = state.get(self.name)
+        pod_state: DynamicResourcesState | None = state.get(self.name)
         if pod_state is not None:
             for uid in pod_state.reserved_uids.values():
                 self._ledger.release(uid)
@@ -432,12 +436,12 @@ class DynamicResources:
 
     def pre_bind_pre_flight(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
         """Skip pods without claims."""
-        pod_state: PodState | None = state.get(self.name)
+        pod_state: DynamicResourcesState | None = state.get(self.name)
         return SKIP if pod_state is None or pod_state.is_empty else None
 
     def pre_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | Steps[Status | None] | None:
         """Write allocations and reservations, and wait until the devices are ready."""
-        pod_state: PodState | None = state.get(self.name)
+        pod_state: DynamicResourcesState | None = state.get(self.name)
         if pod_state is None or pod_state.is_empty:
             return None
         return self._binder.bind(pod_state, pod, node_name)

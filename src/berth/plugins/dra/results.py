@@ -1,6 +1,6 @@
 """What the search has found, in the form in which a claim's status records it.
 
-`Found` goes in, an `AllocationResult` comes out; the plugin makes it for the chosen node. Source:
+`ClaimDevices` goes in, an `AllocationResult` comes out; the plugin makes it for the chosen node. Source:
 k8s.io/dynamic-resource-allocation/structured, v1.36.
 """
 
@@ -15,14 +15,19 @@ from berth.api.dra import (
 )
 from berth.api.node_selector import NAME_FIELD, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
 from berth.api.quantity import Quantity
-from berth.plugins.dra.allocator import Found, Taken
+from berth.plugins.dra.allocator import ClaimDevices, TakenDevice
 
 _NANO = 10**9
 _BINARY = ("Ei", 2**60), ("Pi", 2**50), ("Ti", 2**40), ("Gi", 2**30), ("Mi", 2**20), ("Ki", 2**10)
 
 
 def allocation_of(
-    claim: ResourceClaim, found: Found, node_name: str, *, binding_conditions: bool, new_share_id: Callable[[], str]
+    claim: ResourceClaim,
+    found: ClaimDevices,
+    node_name: str,
+    *,
+    binding_conditions: bool,
+    new_share_id: Callable[[], str],
 ) -> AllocationResult:
     """Return what is written into a claim's status."""
     results = tuple(_result(taken, binding_conditions, new_share_id) for taken in found.taken)
@@ -30,7 +35,9 @@ def allocation_of(
     return AllocationResult(devices=devices, node_selector=_node_selector(found.taken, node_name))
 
 
-def _result(taken: Taken, binding_conditions: bool, new_share_id: Callable[[], str]) -> DeviceRequestAllocationResult:
+def _result(
+    taken: TakenDevice, binding_conditions: bool, new_share_id: Callable[[], str]
+) -> DeviceRequestAllocationResult:
     device, consumed = taken.device, taken.consumed
     return DeviceRequestAllocationResult(
         request=taken.ask.full_name,
@@ -57,7 +64,7 @@ def quantity_of(nano: int) -> Quantity:
     return str(whole)
 
 
-def _configs(claim: ResourceClaim, found: Found) -> list[dict[str, Any]]:
+def _configs(claim: ResourceClaim, found: ClaimDevices) -> list[dict[str, Any]]:
     """Return the configurations that apply: each class's once, then the claim's."""
     configs: list[dict[str, Any]] = []
     of_class: dict[str, list[dict[str, Any]]] = {}
@@ -86,7 +93,7 @@ def _plain(config: Any) -> dict[str, Any]:
     return {key: value for key, value in dict(config).items() if key != "requests"}
 
 
-def _node_selector(taken: tuple[Taken, ...], node_name: str) -> NodeSelector | None:
+def _node_selector(taken: tuple[TakenDevice, ...], node_name: str) -> NodeSelector | None:
     """Return the nodes from which all the devices can be used; None where that is all nodes."""
     expressions: list[NodeSelectorRequirement] = []
     fields: list[NodeSelectorRequirement] = []

@@ -7,13 +7,13 @@ computeScore, v1.36.
 from collections.abc import Iterable, Iterator, Sequence
 
 from berth.api.dra import ResourceClaim
-from berth.plugins.dra.allocator import Found
+from berth.plugins.dra.allocator import ClaimDevices
 
 MAX_ALTERNATIVES = 8
 """A list has so many alternatives at most; the first counts as much."""
 
 
-def allocation_score(claims: Iterable[ResourceClaim], found: Sequence[Found]) -> int:
+def allocation_score(claims: Iterable[ResourceClaim], found: Sequence[ClaimDevices]) -> int:
     """Return the sum over all requests with alternatives; `found` is for the claims that had no allocation."""
     left = iter(found)
     return sum(_claim_score(claim, set(_names(claim, left))) for claim in claims)
@@ -24,7 +24,7 @@ def has_alternatives(claims: Iterable[ResourceClaim]) -> bool:
     return any(request.first_available for claim in claims for request in claim.spec.devices.requests)
 
 
-def _names(claim: ResourceClaim, left: Iterator[Found]) -> Iterable[str]:
+def _names(claim: ResourceClaim, left: Iterator[ClaimDevices]) -> Iterable[str]:
     allocation = claim.status.allocation
     if allocation is not None:
         return [result.request for result in allocation.devices.results]

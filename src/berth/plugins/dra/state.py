@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from berth.api.dra import AllocationResult, ResourceClaim
-from berth.plugins.dra.allocator import Allocator, Found
+from berth.plugins.dra.allocator import Allocator, ClaimDevices
 from berth.plugins.dra.extended import NodeClaim
 from berth.plugins.dra.outcomes import Outcome
 
@@ -12,12 +12,12 @@ from berth.plugins.dra.outcomes import Outcome
 class NodeAllocation(NamedTuple):
     """What to take on one node, in the order of the claims to allocate."""
 
-    found: tuple[Found, ...]
+    found: tuple[ClaimDevices, ...]
     node_claim: NodeClaim | None
     """The claim for extended resources as it is for this node, if it needs devices for them."""
 
 
-class PodState:
+class DynamicResourcesState:
     """The pod's claims, that for extended resources last, and what has been found out about them."""
 
     __slots__ = (

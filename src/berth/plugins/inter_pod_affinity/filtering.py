@@ -119,7 +119,7 @@ class CountsByDomain:
         return not sums[:-1].any()
 
 
-class FilterState:
+class AffinityFilterState:
     """The required terms of a cycle, of the pod and of running pods that speak of it."""
 
     __slots__ = ("_affinity", "_anti_affinity", "_demands", "_existing", "_topologies")
@@ -138,9 +138,9 @@ class FilterState:
         self._anti_affinity = anti_affinity
         self._existing = existing
 
-    def clone(self) -> "FilterState":
+    def clone(self) -> "AffinityFilterState":
         """Return a copy for a what-if."""
-        return FilterState(
+        return AffinityFilterState(
             self._demands,
             self._topologies,
             self._affinity.clone(),

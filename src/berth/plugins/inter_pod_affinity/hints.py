@@ -17,7 +17,7 @@ NODE_EVENT = ClusterEvent("Node", Action.ADD | Action.UPDATE_NODE_LABEL | Action
 NAMESPACE_EVENT = ClusterEvent("Namespace", Action.ADD | Action.UPDATE | Action.DELETE)
 
 
-class Hints:
+class AffinityHints:
     """The events of one profile's plugin, which look at the pods that run now."""
 
     __slots__ = ("_index",)

@@ -14,9 +14,9 @@ from berth.framework.promises import Dependencies, Dependency, Promises
 from berth.framework.status import SKIP, Status, error, unresolvable
 from berth.plugins.inter_pod_affinity.args import InterPodAffinityArgs
 from berth.plugins.inter_pod_affinity.domains import ByKey, Weighted, summed
-from berth.plugins.inter_pod_affinity.filtering import STATUS_BY_CODE, CountsByDomain, Demands, FilterState
-from berth.plugins.inter_pod_affinity.hints import Hints
-from berth.plugins.inter_pod_affinity.scoring import ScoreState, normalized
+from berth.plugins.inter_pod_affinity.filtering import STATUS_BY_CODE, AffinityFilterState, CountsByDomain, Demands
+from berth.plugins.inter_pod_affinity.hints import AffinityHints
+from berth.plugins.inter_pod_affinity.scoring import AffinityScoreState, normalized
 from berth.state.node_view import NodeView
 from berth.state.pod_index import (
     PREFERRED_AFFINITY,
@@ -91,7 +91,7 @@ class InterPodAffinity:
         wanted, unwanted = self._wanted(demands), self._unwanted(demands)
         state.write(
             self._FILTER_KEY,
-            FilterState(
+            AffinityFilterState(
                 demands, self._topologies, CountsByDomain(wanted), CountsByDomain(unwanted), CountsByDomain(existing)
             ),
         )
@@ -111,7 +111,7 @@ class InterPodAffinity:
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeView) -> Status | None:
         """Reject a node outside the domains that are wanted, or inside one that either side does not want."""
-        prepared: FilterState | None = state.get(self._FILTER_KEY)
+        prepared: AffinityFilterState | None = state.get(self._FILTER_KEY)
         if prepared is None:
             return error(UNFILTERED)
         code = prepared.code(node)
@@ -119,14 +119,14 @@ class InterPodAffinity:
 
     def filter_columns(self, state: CycleState, pod: PodInfo, table: NodeTable, rows: Rows) -> FilterColumn:
         """Return int32 codes of shape (len(rows),): 1 running pods forbid it, 2 anti-affinity, 3 affinity."""
-        prepared: FilterState | None = state.get(self._FILTER_KEY)
+        prepared: AffinityFilterState | None = state.get(self._FILTER_KEY)
         if prepared is None:
             return same_for_all(error(UNFILTERED), table, rows)
         return FilterColumn(prepared.codes(rows), self.status_by_code.__getitem__)
 
     def is_affected_by(self, state: CycleState, pod: PodInfo, other: PodInfo) -> bool:
         """Say whether either pod's required terms speak of the other."""
-        prepared: FilterState | None = state.get(self._FILTER_KEY)
+        prepared: AffinityFilterState | None = state.get(self._FILTER_KEY)
         try:
             return prepared is not None and prepared.speaks_of(other)
         except SelectorError:
@@ -144,7 +144,7 @@ class InterPodAffinity:
         weights = summed(self._topologies, weighted) if weighted else None
         if not weights:
             return SKIP
-        state.write(self._SCORE_KEY, ScoreState(weights))
+        state.write(self._SCORE_KEY, AffinityScoreState(weights))
         return None
 
     def pre_score_version(self, pod: PodInfo) -> int | None:
@@ -157,7 +157,7 @@ class InterPodAffinity:
 
     def score_columns(self, state: CycleState, pod: PodInfo, table: NodeTable, rows: Rows) -> Scores | Status:
         """Return int64 of shape (len(rows),): the weights in the node's domains, summed; an error without PreScore."""
-        prepared: ScoreState | None = state.get(self._SCORE_KEY)
+        prepared: AffinityScoreState | None = state.get(self._SCORE_KEY)
         return error(NOT_PREPARED) if prepared is None else prepared.column(rows)
 
     def normalize_score(self, state: CycleState, pod: PodInfo, scores: Scores) -> Scores:
@@ -166,7 +166,7 @@ class InterPodAffinity:
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         """Pods or namespaces that terms speak of change, or nodes come or move."""
-        return Hints(self._index).events()
+        return AffinityHints(self._index).events()
 
     def _wanted(self, demands: Demands) -> ByKey:
         if not demands.affinity.terms:
@@ -214,12 +214,12 @@ class InterPodAffinity:
             return error(f"parsing pod {other.key}: {unreadable}")
         return None
 
-    def _filter_state(self, state: CycleState) -> FilterState:
-        found: FilterState = state.read(self._FILTER_KEY)
+    def _filter_state(self, state: CycleState) -> AffinityFilterState:
+        found: AffinityFilterState = state.read(self._FILTER_KEY)
         return found
 
-    def _score_state(self, state: CycleState) -> ScoreState:
-        found: ScoreState = state.read(self._SCORE_KEY)
+    def _score_state(self, state: CycleState) -> AffinityScoreState:
+        found: AffinityScoreState = state.read(self._SCORE_KEY)
         return found
 
 

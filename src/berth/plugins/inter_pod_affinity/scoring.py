@@ -8,7 +8,7 @@ from berth.plugins.score_range import mapped
 from berth.state.node_view import NodeView
 
 
-class ScoreState:
+class AffinityScoreState:
     """The weights of a cycle, by label key and domain."""
 
     __slots__ = ("_weights",)

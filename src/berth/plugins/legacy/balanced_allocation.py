@@ -17,7 +17,7 @@ from berth.framework.handle import Handle
 from berth.framework.interface import MAX_NODE_SCORE, Rows, Scores
 from berth.framework.promises import Promises
 from berth.plugins.legacy.cloud_limits import AttachRoom, CloudDisks
-from berth.plugins.legacy.resource_uses import ResourceScore, Use, UseColumn
+from berth.plugins.legacy.resource_uses import LegacyUseColumn, ResourceScore, Use
 from berth.state.node_view import NodeView
 from berth.state.pod_info import PodInfo
 from berth.state.table import NodeTable
@@ -67,7 +67,7 @@ class LegacyBalancedAllocation(ResourceScore):
         """Return the balance of CPU and memory."""
         return balance_of_two(*_fractions(uses))
 
-    def formula_columns(self, uses: Sequence[UseColumn], size: int) -> Scores:
+    def formula_columns(self, uses: Sequence[LegacyUseColumn], size: int) -> Scores:
         """Return the same for many rows."""
         cpu, memory = (_fraction_column(use) for use in uses)
         scores = ((1 - np.abs(cpu - memory)) * float(MAX_NODE_SCORE)).astype(np.int64)
@@ -96,5 +96,5 @@ def _fractions(uses: Sequence[Use]) -> tuple[float, float]:
     return cpu, memory
 
 
-def _fraction_column(use: UseColumn) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+def _fraction_column(use: LegacyUseColumn) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
     return np.where(use.allocatable != 0, use.requested / np.maximum(use.allocatable, 1), 1.0)

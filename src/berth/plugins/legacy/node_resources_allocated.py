@@ -16,7 +16,7 @@ from berth.config.shape import MAX_UTILIZATION, shape_errors
 from berth.framework.handle import Handle
 from berth.framework.interface import MAX_NODE_SCORE, Scores
 from berth.framework.promises import Promises
-from berth.plugins.legacy.resource_uses import Int64, ResourceScore, Use, UseColumn
+from berth.plugins.legacy.resource_uses import Int64, LegacyUseColumn, ResourceScore, Use
 from berth.plugins.resources.args import (
     DEFAULT_RESOURCES,
     ResourceSpec,
@@ -58,7 +58,7 @@ def utilization(requested: int, capacity: int) -> int:
     return MAX_UTILIZATION - (capacity - requested) * MAX_UTILIZATION // capacity
 
 
-def _percent(part: Int64, use: UseColumn) -> Int64:
+def _percent(part: Int64, use: LegacyUseColumn) -> Int64:
     """Return `part` in whole percent of the capacity; 0 where `utilization` and its like make an exception."""
     fits = (use.allocatable != 0) & (use.requested <= use.allocatable)
     return np.where(fits, part * MAX_NODE_SCORE // np.maximum(use.allocatable, 1), 0)
@@ -79,7 +79,7 @@ class NodeResourcesLeastAllocated(ResourceScore):
         total = sum(least_requested_score(use.requested, use.allocatable) * use.weight for use in uses)
         return total // sum(use.weight for use in uses)
 
-    def formula_columns(self, uses: Sequence[UseColumn], size: int) -> Scores:
+    def formula_columns(self, uses: Sequence[LegacyUseColumn], size: int) -> Scores:
         """Return the same for many rows."""
         return _mean([_percent(use.allocatable - use.requested, use) for use in uses], uses)
 
@@ -95,16 +95,16 @@ class NodeResourcesMostAllocated(NodeResourcesLeastAllocated):
         total = sum(most_requested_score(use.requested, use.allocatable) * use.weight for use in uses)
         return total // sum(use.weight for use in uses)
 
-    def formula_columns(self, uses: Sequence[UseColumn], size: int) -> Scores:
+    def formula_columns(self, uses: Sequence[LegacyUseColumn], size: int) -> Scores:
         """Return the same for many rows."""
         return _mean([_used_percent(use) for use in uses], uses)
 
 
-def _used_percent(use: UseColumn) -> Int64:
+def _used_percent(use: LegacyUseColumn) -> Int64:
     return np.minimum(use.requested, use.allocatable) * MAX_NODE_SCORE // np.maximum(use.allocatable, 1)
 
 
-def _mean(scores: Sequence[Int64], uses: Sequence[UseColumn]) -> Scores:
+def _mean(scores: Sequence[Int64], uses: Sequence[LegacyUseColumn]) -> Scores:
     total: Scores = sum(
         (score * use.weight for score, use in zip(scores, uses, strict=True)), start=np.zeros_like(scores[0])
     )
@@ -148,7 +148,7 @@ class RequestedToCapacityRatio(ResourceScore):
         total = sum(score * weight for score, weight in scored)
         return (2 * total + weights) // (2 * weights) if weights else 0
 
-    def formula_columns(self, uses: Sequence[UseColumn], size: int) -> Scores:
+    def formula_columns(self, uses: Sequence[LegacyUseColumn], size: int) -> Scores:
         """Return the same for many rows."""
         total: Scores = np.zeros(size, dtype=np.int64)
         weights: Scores = np.zeros(size, dtype=np.int64)

@@ -13,7 +13,7 @@ from berth.config.types import ExtensionPoint
 from berth.framework.handle import Handle
 from berth.framework.promises import Promises
 from berth.framework.status import Status, unschedulable
-from berth.plugins.resources.fit import Need, code_reasons, needs_of
+from berth.plugins.resources.fit import ResourceNeed, code_reasons, needs_of
 from berth.plugins.resources.names import PLAIN_RESOURCES, is_scalar
 from berth.plugins.resources.node_resources_fit import NodeResourcesFit, NodeResourcesFitArgs
 
@@ -48,15 +48,15 @@ class LegacyNodeResourcesFit(NodeResourcesFit):
     def __init__(self, args: LegacyNodeResourcesFitArgs, handle: Handle) -> None:
         super().__init__(args.todays(), handle)
 
-    def _needs_of(self, requests: Mapping[str, int]) -> tuple[Need, ...]:
+    def _needs_of(self, requests: Mapping[str, int]) -> tuple[ResourceNeed, ...]:
         scalars = {name for name in requests if name not in PLAIN_RESOURCES and is_scalar(name)}
         if not scalars and not any(requests.get(name) for name in PLAIN_RESOURCES):
             return ()
-        plain = tuple(Need(name, requests.get(name, 0)) for name in PLAIN_RESOURCES)
+        plain = tuple(ResourceNeed(name, requests.get(name, 0)) for name in PLAIN_RESOURCES)
         counted = {name: max(requests[name], 0) for name in scalars}
         asked = {need.resource for need in needs_of(counted, self._ignored)}
-        nothing_of = (Need(name, 0) for name in sorted(scalars - asked) if not counted[name])
-        return (*plain, *(Need(name, counted[name]) for name in sorted(asked)), *nothing_of)
+        nothing_of = (ResourceNeed(name, 0) for name in sorted(scalars - asked) if not counted[name])
+        return (*plain, *(ResourceNeed(name, counted[name]) for name in sorted(asked)), *nothing_of)
 
-    def _describe(self, needs: Sequence[Need], code: int) -> Status:
+    def _describe(self, needs: Sequence[ResourceNeed], code: int) -> Status:
         return unschedulable(*code_reasons(needs, code))

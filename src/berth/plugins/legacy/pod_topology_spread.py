@@ -14,7 +14,7 @@ from berth.framework.handle import Handle
 from berth.framework.promises import Promises
 from berth.plugins.legacy.matching import MatchingSelectors
 from berth.plugins.pod_topology_spread.args import LIST, SYSTEM, DefaultConstraint, PodTopologySpreadArgs
-from berth.plugins.pod_topology_spread.constraints import Constraint, group_of
+from berth.plugins.pod_topology_spread.constraints import SpreadConstraint, group_of
 from berth.plugins.pod_topology_spread.filtering import Spread
 from berth.plugins.pod_topology_spread.plugin import PodTopologySpread
 from berth.state.pod_info import PodInfo
@@ -53,13 +53,13 @@ class LegacyPodTopologySpread(PodTopologySpread):
         super().__init__(args.todays(has_system_defaults=handle.features.enabled(DEFAULTS_GATE)), handle)
         self._selectors = MatchingSelectors(handle.objects)
 
-    def _compiled(self, pod: PodInfo, action: str) -> tuple[Constraint, ...]:
+    def _compiled(self, pod: PodInfo, action: str) -> tuple[SpreadConstraint, ...]:
         return tuple(
             constraint._replace(min_domains=1, honor_affinity=True, honor_taints=False, empty_selects_all=True)
             for constraint in super()._compiled(pod, action)
         )
 
-    def _spread(self, pod: PodInfo, constraint: Constraint, keys: tuple[str, ...]) -> Spread:
+    def _spread(self, pod: PodInfo, constraint: SpreadConstraint, keys: tuple[str, ...]) -> Spread:
         spread = super()._spread(pod, constraint, keys)
         everywhere = self._topologies.get(constraint.topology_key)
         if spread.topology is everywhere:

@@ -33,7 +33,7 @@ class Use(NamedTuple):
     weight: int
 
 
-class UseColumn(NamedTuple):
+class LegacyUseColumn(NamedTuple):
     """The same for many rows: int64 (rows,)."""
 
     allocatable: Int64
@@ -67,7 +67,7 @@ class ResourceScore:
         """Return the score of a node."""
         raise NotImplementedError
 
-    def formula_columns(self, uses: Sequence[UseColumn], size: int) -> Scores:
+    def formula_columns(self, uses: Sequence[LegacyUseColumn], size: int) -> Scores:
         """Return the scores of many nodes, int64 (size,)."""
         raise NotImplementedError
 
@@ -103,15 +103,15 @@ class ResourceScore:
             for (resource, weight), amount in zip(self._resources, self.added(pod), strict=True)
         ]
 
-    def column_uses(self, pod: PodInfo, table: NodeTable, rows: Rows) -> list[UseColumn]:
+    def column_uses(self, pod: PodInfo, table: NodeTable, rows: Rows) -> list[LegacyUseColumn]:
         """Return the same for many rows."""
         uses = []
         for (resource, weight), amount in zip(self._resources, self.added(pod), strict=True):
             index = table.resource_index.get(resource)
             if index is None:
                 nothing: Int64 = np.zeros(row_count(table, rows), dtype=np.int64)
-                uses.append(UseColumn(nothing, nothing + amount, weight))
+                uses.append(LegacyUseColumn(nothing, nothing + amount, weight))
                 continue
             asked = table.scoring_requested if resource in (CPU, MEMORY) else table.requested
-            uses.append(UseColumn(table.allocatable[index][rows], asked[index][rows] + amount, weight))
+            uses.append(LegacyUseColumn(table.allocatable[index][rows], asked[index][rows] + amount, weight))
         return uses

@@ -27,7 +27,7 @@ Mask = NDArray[np.bool_]
 HONOR = "Honor"
 
 
-class Constraint(NamedTuple):
+class SpreadConstraint(NamedTuple):
     """One constraint of one pod; equal ones of different pods are equal values."""
 
     max_skew: int
@@ -42,13 +42,13 @@ class Constraint(NamedTuple):
 
 def compile_constraints(
     constraints: Iterable[TopologySpreadConstraint], action: str, labels: Mapping[str, str], match_label_keys: bool
-) -> tuple[Constraint, ...]:
+) -> tuple[SpreadConstraint, ...]:
     """Compile those constraints whose whenUnsatisfiable is `action`, for a pod of these labels.
 
     Raises `SelectorError`.
     """
     return tuple(
-        Constraint(
+        SpreadConstraint(
             max_skew=constraint.max_skew,
             topology_key=constraint.topology_key,
             selector=_selector(constraint, labels if match_label_keys else {}),
@@ -68,12 +68,12 @@ def _selector(constraint: TopologySpreadConstraint, labels: Mapping[str, str]) -
     return Selector(tuple(sorted({*selector.requirements, *own}))) if own else selector
 
 
-def group_of(constraint: Constraint, namespace: str) -> SelectorGroup:
+def group_of(constraint: SpreadConstraint, namespace: str) -> SelectorGroup:
     """Return the pods that a constraint counts; those being deleted do not."""
     return SelectorGroup(frozenset((namespace,)), (counting_selector(constraint),), terminating=False)
 
 
-def counting_selector(constraint: Constraint) -> Selector:
+def counting_selector(constraint: SpreadConstraint) -> Selector:
     """Return what selects the pods to count: an empty selector, which matches every pod, counts none today."""
     counts_none = constraint.selector == EVERYTHING and not constraint.empty_selects_all
     return NOTHING if counts_none else constraint.selector
@@ -108,7 +108,7 @@ class Inclusion(NamedTuple):
         return found
 
 
-def inclusion(constraint: Constraint, keys: tuple[str, ...], pod: PodInfo, compare_numbers: bool) -> Inclusion:
+def inclusion(constraint: SpreadConstraint, keys: tuple[str, ...], pod: PodInfo, compare_numbers: bool) -> Inclusion:
     """Return which nodes count for a constraint of `pod`, all of which must have the labels `keys`."""
     affinity = required_of(pod) if constraint.honor_affinity else None
     return Inclusion(

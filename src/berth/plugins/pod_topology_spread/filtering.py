@@ -10,7 +10,7 @@ import numpy as np
 
 from berth.framework.interface import Codes, Rows
 from berth.framework.status import Status, unresolvable, unschedulable
-from berth.plugins.pod_topology_spread.constraints import Constraint, Inclusion
+from berth.plugins.pod_topology_spread.constraints import Inclusion, SpreadConstraint
 from berth.state.node_view import NodeView
 from berth.state.pod_info import PodInfo
 from berth.state.topology import Int64, Topology
@@ -28,7 +28,7 @@ Changes = dict[str, int]
 class Spread(NamedTuple):
     """One constraint of a cycle: its domains, and the matching pods in them."""
 
-    constraint: Constraint
+    constraint: SpreadConstraint
     included: Inclusion
     topology: Topology
     pods: Int64
@@ -70,7 +70,7 @@ class Spread(NamedTuple):
         return SKEW_CODE if domain >= 0 and pods[domain] > self.room(pods) else 0
 
 
-class FilterState:
+class SpreadFilterState:
     """The constraints of a cycle, and a what-if's changes to them."""
 
     __slots__ = ("_changes", "_spreads")
@@ -79,9 +79,9 @@ class FilterState:
         self._spreads = spreads
         self._changes = changes if changes is not None else tuple({} for _ in spreads)
 
-    def clone(self) -> "FilterState":
+    def clone(self) -> "SpreadFilterState":
         """Return a copy for a what-if."""
-        return FilterState(self._spreads, tuple(dict(changes) for changes in self._changes))
+        return SpreadFilterState(self._spreads, tuple(dict(changes) for changes in self._changes))
 
     def counts(self, pod: PodInfo, other: PodInfo) -> bool:
         """Say whether `other` may count on any node."""

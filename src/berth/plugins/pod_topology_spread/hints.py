@@ -10,11 +10,11 @@ from typing import Any
 from berth.api.node import Node
 from berth.api.selectors import SelectorError
 from berth.framework.events import Action, ClusterEvent, ClusterEventWithHint, QueueingHint
-from berth.plugins.pod_topology_spread.constraints import Constraint, Inclusion, inclusion
+from berth.plugins.pod_topology_spread.constraints import Inclusion, SpreadConstraint, inclusion
 from berth.plugins.pod_topology_spread.defaults import KINDS
 from berth.state.pod_info import PodInfo
 
-ConstraintsOf = Callable[[PodInfo], tuple[Constraint, ...]]
+ConstraintsOf = Callable[[PodInfo], tuple[SpreadConstraint, ...]]
 
 POD_EVENT = ClusterEvent("Pod", Action.ADD | Action.UPDATE | Action.DELETE)
 """Any update, since a pod counts no more once it is being deleted."""
@@ -22,7 +22,7 @@ NODE_EVENT = ClusterEvent("Node", Action.ADD | Action.DELETE | Action.UPDATE_NOD
 ANY_CHANGE = Action.ADD | Action.UPDATE | Action.DELETE
 
 
-class Hints:
+class SpreadHints:
     """The events of one profile's plugin."""
 
     __slots__ = ("_compare_numbers", "_constraints", "_has_defaults")
@@ -82,7 +82,7 @@ def _asks_differently(old: PodInfo, new: PodInfo) -> bool:
     return old.labels != new.labels or old.spec.tolerations != new.spec.tolerations
 
 
-def _counts(constraint: Constraint, other: PodInfo | None) -> bool:
+def _counts(constraint: SpreadConstraint, other: PodInfo | None) -> bool:
     return other is not None and not other.is_terminating and constraint.selector.matches(other.labels)
 
 

@@ -20,19 +20,19 @@ from berth.plugins.pod_topology_spread.args import (
     PodTopologySpreadArgs,
 )
 from berth.plugins.pod_topology_spread.constraints import (
-    Constraint,
+    SpreadConstraint,
     compile_constraints,
     group_of,
     inclusion,
     topology_of,
 )
 from berth.plugins.pod_topology_spread.defaults import KINDS, DefaultSelectors, controller_of
-from berth.plugins.pod_topology_spread.filtering import STATUS_BY_CODE, FilterState, Spread
-from berth.plugins.pod_topology_spread.hints import Hints
+from berth.plugins.pod_topology_spread.filtering import STATUS_BY_CODE, Spread, SpreadFilterState
+from berth.plugins.pod_topology_spread.hints import SpreadHints
 from berth.plugins.pod_topology_spread.scoring import (
     HALF_UP,
     Preference,
-    ScoreState,
+    SpreadScoreState,
     candidate_domains,
     domain_weight,
     missing_labels,
@@ -110,7 +110,7 @@ class PodTopologySpread:
         if not constraints:
             return SKIP
         keys = tuple(constraint.topology_key for constraint in constraints)
-        state.write(self._FILTER_KEY, FilterState(tuple(self._spread(pod, c, keys) for c in constraints)))
+        state.write(self._FILTER_KEY, SpreadFilterState(tuple(self._spread(pod, c, keys) for c in constraints)))
         return None
 
     def pre_filter_version(self, pod: PodInfo) -> int:
@@ -129,19 +129,19 @@ class PodTopologySpread:
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeView) -> Status | None:
         """Reject a node whose domain would have too many matching pods, or that lies in none."""
-        prepared: FilterState | None = state.get(self._FILTER_KEY)
+        prepared: SpreadFilterState | None = state.get(self._FILTER_KEY)
         return error(UNFILTERED) if prepared is None else prepared.status(node)
 
     def filter_columns(self, state: CycleState, pod: PodInfo, table: NodeTable, rows: Rows) -> FilterColumn:
         """Return int32 codes of shape (len(rows),): 1 too many pods in the domain, 2 no label."""
-        prepared: FilterState | None = state.get(self._FILTER_KEY)
+        prepared: SpreadFilterState | None = state.get(self._FILTER_KEY)
         if prepared is None:
             return same_for_all(error(UNFILTERED), table, rows)
         return FilterColumn(prepared.codes(rows), STATUS_BY_CODE.__getitem__)
 
     def is_affected_by(self, state: CycleState, pod: PodInfo, other: PodInfo) -> bool:
         """Say whether `other` is one of the pods that are spread."""
-        prepared: FilterState | None = state.get(self._FILTER_KEY)
+        prepared: SpreadFilterState | None = state.get(self._FILTER_KEY)
         return prepared is not None and prepared.counts(pod, other)
 
     def pre_score(self, state: CycleState, pod: PodInfo, nodes: FeasibleNodes) -> Status | None:
@@ -165,7 +165,7 @@ class PodTopologySpread:
 
     def score_columns(self, state: CycleState, pod: PodInfo, table: NodeTable, rows: Rows) -> Scores | Status:
         """Return int64 of shape (len(rows),): the weighted count of matching pods; an error where PreScore is off."""
-        prepared: ScoreState | None = state.get(self._SCORE_KEY)
+        prepared: SpreadScoreState | None = state.get(self._SCORE_KEY)
         return error(NOT_PREPARED) if prepared is None else prepared.column(rows)
 
     def normalize_score(self, state: CycleState, pod: PodInfo, scores: Scores) -> Scores:
@@ -174,13 +174,13 @@ class PodTopologySpread:
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         """Matching pods come, go or change; nodes enter, leave or move between domains."""
-        return Hints(self._hard_constraints, self._has_defaults(DO_NOT_SCHEDULE), self._compare_numbers).events()
+        return SpreadHints(self._hard_constraints, self._has_defaults(DO_NOT_SCHEDULE), self._compare_numbers).events()
 
     def _requires_all_labels(self, pod: PodInfo) -> bool:
         """Say whether nodes that lack a label are left out; the built-in constraints still spread them by host."""
         return bool(pod.spec.topology_spread_constraints) or not self._system_defaults
 
-    def _hard_constraints(self, pod: PodInfo) -> tuple[Constraint, ...]:
+    def _hard_constraints(self, pod: PodInfo) -> tuple[SpreadConstraint, ...]:
         return self._constraints(pod, DO_NOT_SCHEDULE)
 
     def _has_defaults(self, action: str) -> bool:
@@ -191,7 +191,7 @@ class PodTopologySpread:
             return 0
         return self._selectors.version(pod)
 
-    def _constraints(self, pod: PodInfo, action: str) -> tuple[Constraint, ...]:
+    def _constraints(self, pod: PodInfo, action: str) -> tuple[SpreadConstraint, ...]:
         """Return the pod's own constraints of a kind, or the default ones. Raises `SelectorError`."""
         own = pod.spec.topology_spread_constraints
         if own:
@@ -202,30 +202,30 @@ class PodTopologySpread:
         if selector is None:
             return ()
         key = (self, DEFAULTING, action)
-        known = cast("tuple[Selector, tuple[Constraint, ...]] | None", pod.fragments.get(key))
+        known = cast("tuple[Selector, tuple[SpreadConstraint, ...]] | None", pod.fragments.get(key))
         if known is None or known[0] is not selector:
             defaults = compile_constraints(self._defaults, action, pod.labels, match_label_keys=False)
             known = selector, tuple([constraint._replace(selector=selector) for constraint in defaults])
             pod.fragments[key] = known
         return known[1]
 
-    def _compiled(self, pod: PodInfo, action: str) -> tuple[Constraint, ...]:
+    def _compiled(self, pod: PodInfo, action: str) -> tuple[SpreadConstraint, ...]:
         known = pod.fragments.get((self, action))
         if known is None:
             own = pod.spec.topology_spread_constraints
             known = compile_constraints(own, action, pod.labels, self._match_label_keys)
             pod.fragments[self, action] = known
-        return cast("tuple[Constraint, ...]", known)
+        return cast("tuple[SpreadConstraint, ...]", known)
 
-    def _spread(self, pod: PodInfo, constraint: Constraint, keys: tuple[str, ...]) -> Spread:
+    def _spread(self, pod: PodInfo, constraint: SpreadConstraint, keys: tuple[str, ...]) -> Spread:
         included = inclusion(constraint, keys, pod, self._compare_numbers)
         topology = topology_of(self._topologies, constraint.topology_key, included)
         pods = self._index.group(group_of(constraint, pod.namespace)).by_domain(topology).values
         return Spread(constraint, included, topology, pods, constraint.selector.matches(pod.labels))
 
     def _score_state(
-        self, pod: PodInfo, constraints: tuple[Constraint, ...], requires_all: bool, nodes: FeasibleNodes
-    ) -> ScoreState:
+        self, pod: PodInfo, constraints: tuple[SpreadConstraint, ...], requires_all: bool, nodes: FeasibleNodes
+    ) -> SpreadScoreState:
         labelled = [self._topologies.get(constraint.topology_key) for constraint in constraints]
         ignored = missing_labels(labelled, nodes.rows) if requires_all else None
         keys = tuple(constraint.topology_key for constraint in constraints) if requires_all else ()
@@ -235,10 +235,10 @@ class PodTopologySpread:
             )
             for constraint, over_all in zip(constraints, labelled, strict=True)
         )
-        return ScoreState(tuple(preferences), requires_all, ignored, self.rounding)
+        return SpreadScoreState(tuple(preferences), requires_all, ignored, self.rounding)
 
     def _preference(
-        self, pod: PodInfo, constraint: Constraint, keys: tuple[str, ...], labelled: Topology, weight: float
+        self, pod: PodInfo, constraint: SpreadConstraint, keys: tuple[str, ...], labelled: Topology, weight: float
     ) -> Preference:
         group = self._index.group(group_of(constraint, pod.namespace))
         if constraint.topology_key == HOSTNAME_KEY:
@@ -247,10 +247,10 @@ class PodTopologySpread:
         topology = topology_of(self._topologies, constraint.topology_key, included)
         return Preference(constraint, labelled, group.by_domain(topology).values, weight)
 
-    def _filter_state(self, state: CycleState) -> FilterState:
-        found: FilterState = state.read(self._FILTER_KEY)
+    def _filter_state(self, state: CycleState) -> SpreadFilterState:
+        found: SpreadFilterState = state.read(self._FILTER_KEY)
         return found
 
-    def _score_state_of(self, state: CycleState) -> ScoreState:
-        found: ScoreState = state.read(self._SCORE_KEY)
+    def _score_state_of(self, state: CycleState) -> SpreadScoreState:
+        found: SpreadScoreState = state.read(self._SCORE_KEY)
         return found

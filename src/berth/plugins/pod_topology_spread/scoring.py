@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from berth.framework.interface import MAX_NODE_SCORE, FeasibleNodes, Rows, Scores
 from berth.plugins.pod_topology_spread.args import HOSTNAME_KEY
-from berth.plugins.pod_topology_spread.constraints import Constraint, Mask, counting_selector
+from berth.plugins.pod_topology_spread.constraints import Mask, SpreadConstraint, counting_selector
 from berth.plugins.score_range import mapped
 from berth.state.label_index import ABSENT
 from berth.state.node_view import NodeView
@@ -66,7 +66,7 @@ def turned(raw: Scores, least: int, most: int) -> Scores:
 class Preference(NamedTuple):
     """One constraint of a cycle: its domains over all nodes, the matching pods, and a pod's weight."""
 
-    constraint: Constraint
+    constraint: SpreadConstraint
     labelled: Topology
     pods: Int64
     """By domain; by row where each node's own pods are counted."""
@@ -107,7 +107,7 @@ class Preference(NamedTuple):
         return score_of_count(count, self.constraint.max_skew, self.weight)
 
 
-def _matching_pods(constraint: Constraint, pod: PodInfo, node: NodeView) -> int:
+def _matching_pods(constraint: SpreadConstraint, pod: PodInfo, node: NodeView) -> int:
     selector = counting_selector(constraint)
     return sum(
         other.namespace == pod.namespace and not other.is_terminating and selector.matches(other.labels)
@@ -115,7 +115,7 @@ def _matching_pods(constraint: Constraint, pod: PodInfo, node: NodeView) -> int:
     )
 
 
-class ScoreState:
+class SpreadScoreState:
     """The soft constraints of a cycle, and which feasible nodes they ignore."""
 
     __slots__ = ("_preferences", "_requires_all", "_rounding", "ignored")

@@ -12,7 +12,7 @@ KIND = "PodDisruptionBudget"
 
 
 class Budget(NamedTuple):
-    """How many more pods of a set may be disrupted; those on their way already count no more."""
+    """How many more pods of a set may be disrupted; pods whose eviction is under way are not counted again."""
 
     namespace: str
     selector: Selector
@@ -24,7 +24,7 @@ class Budget(NamedTuple):
         return self.selects(pod) and pod.name not in self.disrupted
 
     def selects(self, pod: PodInfo) -> bool:
-        """Say whether the budget is for such pods. A pod without labels is in no budget."""
+        """Say whether the budget's selector selects the pod. A pod without labels is in no budget."""
         return pod.namespace == self.namespace and bool(pod.labels) and self.selector.matches(pod.labels)
 
 
@@ -39,7 +39,7 @@ class Budgets:
         self._budgets: tuple[Budget, ...] = ()
 
     def all(self) -> tuple[Budget, ...]:
-        """Return the budgets as they are now; those whose selector selects nothing, or cannot be read, left out."""
+        """Return the budgets as they are now, without those whose selector selects nothing or cannot be read."""
         version = self._objects.version(KIND)
         if version != self._version:
             made = (_budget(found) for found in self._objects.list(KIND))

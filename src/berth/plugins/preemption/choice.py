@@ -34,7 +34,7 @@ class Cost(NamedTuple):
     priority_sum: int
     victims: int
     running_since: float
-    """Less the earliest start among the most important victims: those that ran longest are spared."""
+    """Minus the earliest start among the most important victims, so that the pods that ran longest are spared."""
 
 
 def start_time_s(pod: PodInfo) -> float:
@@ -55,7 +55,8 @@ def by_importance(pods: Iterable[PodInfo]) -> list[PodInfo]:
     """Return the pods of a node, given in order of arrival, the most important first.
 
     Priority counts first, then how long they have run, then their names, which is the order of the API server's lists.
-    Of those that have not started the one that came last goes first: upstream takes the time of comparing for theirs.
+    Of pods that have not started the one that came last is the most important: upstream takes the time of the
+    comparison for their start, so that the order depends on who is compared first.
     """
     latest_first = list(pods)
     latest_first.reverse()
@@ -89,8 +90,8 @@ def cheapest(candidates: Iterable[Candidate]) -> Candidate:
 class Shortlist:
     """Candidates in the order they are found, until there are enough of them.
 
-    As upstream: as many that break no budget as are wanted, and as many that do; the search goes on while all that
-    was found breaks one.
+    As upstream, it takes as many that break no budget as are wanted, and as many that break one. The search goes on
+    as long as all candidates break a budget.
     """
 
     __slots__ = ("_clean", "_violating", "_wanted")

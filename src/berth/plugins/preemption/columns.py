@@ -1,8 +1,10 @@
 """The dry run over many rows at once: the same what-if as `dry_run.py`, place by place instead of pod by pod.
 
-Load that pods of lower priority put on the rows is taken off; where the pod then fits, their load is put back one
-place after the other, on those rows where it still fits. Rows where a pod that would leave affects a filter by more
-than its load, or where nominated pods count beyond theirs, are left to the plain dry run.
+The load that pods of lower priority put on the rows is taken off. Where the pod then fits, their load is put back, the
+most important pod of every row at once, then the second, and so on, on those rows where the pod still fits with it.
+
+A row is worked out this way only if filters look at nothing of the pods there but their load. Rows where some filter
+looks at a single pod that would leave, or at a nominated pod, are left to the plain dry run.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -19,7 +21,7 @@ from berth.framework.status import Status
 from berth.plugins.preemption.budgets import Budget
 from berth.plugins.preemption.choice import NOT_STARTED, PRIORITY_SHIFT, cost
 from berth.plugins.preemption.dry_run import NO_VICTIMS_FOUND, DryRun
-from berth.plugins.preemption.roster import Roster, Seats
+from berth.plugins.preemption.ranked_pods import PotentialVictims, RankedPods
 from berth.state.pod_info import PodInfo
 from berth.state.table import Int64, NodeTable
 
@@ -31,7 +33,7 @@ LOWEST_PRIORITY = -(2**31)
 
 
 class Costs(NamedTuple):
-    """What freeing each row costs, shape (rows,): the fields of `choice.Cost`, the least is best."""
+    """What freeing each row costs: the fields of `choice.Cost` as arrays of shape (rows,). The least is best."""
 
     violations: Int64
     highest_priority: Int64
@@ -40,7 +42,7 @@ class Costs(NamedTuple):
     running_since: NDArray[np.float64]
 
     def cheapest(self, positions: RowArray) -> int:
-        """Return the position that costs least, the first of equals; there is at least one."""
+        """Return which of some positions costs least, the first of equals; there must be at least one."""
         for column in self:
             if len(positions) == 1:
                 break
@@ -50,7 +52,7 @@ class Costs(NamedTuple):
 
 
 class Tried(NamedTuple):
-    """What came of some rows: which can be freed and at what cost; of the others, why not."""
+    """What came of some rows: which can be freed and at what cost, and why the others cannot."""
 
     rows: RowArray
     freed: Mask
@@ -67,15 +69,31 @@ class Tried(NamedTuple):
 class ColumnDryRun:
     """What-ifs about one pod, many rows at a time."""
 
-    __slots__ = ("_budgets", "_plain", "_pod", "_profile", "_rivals", "_roster", "_table", "_what_if", "is_possible")
+    __slots__ = (
+        "_budgets",
+        "_plain",
+        "_pod",
+        "_profile",
+        "_ranked_pods",
+        "_rivals",
+        "_table",
+        "_what_if",
+        "is_possible",
+    )
 
     def __init__(
-        self, profile: Profile, what_if: WhatIf, roster: Roster, pod: PodInfo, budgets: Sequence[Budget], plain: DryRun
+        self,
+        profile: Profile,
+        what_if: WhatIf,
+        ranked_pods: RankedPods,
+        pod: PodInfo,
+        budgets: Sequence[Budget],
+        plain: DryRun,
     ) -> None:
         self._profile = profile
         self._table: NodeTable = profile.memos.table
         self._what_if = what_if
-        self._roster = roster
+        self._ranked_pods = ranked_pods
         self._pod = pod
         self._budgets = budgets
         self._plain = plain
@@ -84,16 +102,16 @@ class ColumnDryRun:
 
     def on(self, rows: RowArray) -> Tried:
         """Try these rows."""
-        seats = Seats(self._roster, rows, self._pod.priority)
-        load, by_plain = self._load_without(seats)
+        potential = PotentialVictims(self._ranked_pods, rows, self._pod.priority)
+        load, by_plain = self._load_without(potential)
         filters = self._what_if.on(rows)
-        is_lower: Mask = np.logical_or.reduce(seats.lower, axis=0)
+        is_lower: Mask = np.logical_or.reduce(potential.lower, axis=0)
         fits = filters.passing(load) & is_lower & ~by_plain
-        violating = seats.violating(self._budgets)
+        violating = potential.violating(self._budgets)
         why_not = partial(self._refusals, filters, load, is_lower, is_lower & ~fits & ~by_plain, rows)
-        victims = reprieve(filters, seats, load, fits, violating)
+        victims = reprieve(filters, potential, load, fits, violating)
         needless = fits & ~victims.any(axis=0)
-        tried = Tried(rows, fits & ~needless, costs_of(seats, victims, violating), [], why_not)
+        tried = Tried(rows, fits & ~needless, costs_of(potential, victims, violating), [], why_not)
         for position in np.flatnonzero((by_plain & is_lower) | needless).tolist():
             self._try_plainly(tried, position)
         return tried
@@ -106,19 +124,20 @@ class ColumnDryRun:
         for status, found in filters.refusals(load, refused):
             yield status, rows[found]
 
-    def _load_without(self, seats: Seats) -> tuple[RowLoad, Mask]:
+    def _load_without(self, potential: PotentialVictims) -> tuple[RowLoad, Mask]:
         """Return the load of the rows without pods of lower priority, and which rows to leave to the plain dry run.
 
-        Pods nominated there with at least the pod's own priority are counted in: who fits beside them fits without.
+        Pods nominated there with at least the pod's own priority are counted in. Elsewhere a pod must fit with them
+        and without; as far as only the load counts, whatever fits with them fits without.
         """
-        what_if, rows, rivals = self._what_if, seats.rows, self._rivals
+        what_if, rows, rivals = self._what_if, potential.rows, self._rivals
         load = what_if.load(rows) if rivals is None else with_rivals(what_if, rows, rivals)
-        load.pods[:] -= np.count_nonzero(seats.lower, axis=0)
+        load.pods[:] -= np.count_nonzero(potential.lower, axis=0)
         for resource, amounts in load.requested.items():
-            amounts -= (seats.requests(resource) * seats.lower).sum(axis=0)
+            amounts -= (potential.requests(resource) * potential.lower).sum(axis=0)
         by_plain: Mask = np.zeros(len(rows), dtype=np.bool_)
         if what_if.looks_at_single_pods:
-            by_plain = seats.holding(what_if.is_affected_by)
+            by_plain = potential.holding(what_if.is_affected_by)
             for position in np.flatnonzero(rivals.pods[rows]).tolist() if rivals is not None else ():
                 there = self._profile.rivals_on(self._table.names[rows[position]], self._pod)
                 by_plain[position] |= any(map(what_if.is_affected_by, there))
@@ -135,27 +154,28 @@ class ColumnDryRun:
             column[position] = value
 
 
-def reprieve(filters: WhatIfRows, seats: Seats, load: RowLoad, fits: Mask, violating: Mask) -> Mask:
-    """Put pods back where the new one fits all the same; return, (places, rows), those that must go.
+def reprieve(filters: WhatIfRows, potential: PotentialVictims, load: RowLoad, fits: Mask, violating: Mask) -> Mask:
+    """Put pods back where the new one still fits; return bool of shape (places, rows): those that must go.
 
-    `load` is that of the rows without them; `fits` are the rows to be worked on.
+    `load` is that of the rows without any of them; `fits` are the rows to work on. Pods whose eviction breaks a budget
+    are put back before all others, as in `dry_run.py`.
     """
-    victims: Mask = np.zeros_like(seats.lower)
-    for wave in (violating, seats.lower & ~violating) if violating.any() else (seats.lower,):
+    victims: Mask = np.zeros_like(potential.lower)
+    for wave in (violating, potential.lower & ~violating) if violating.any() else (potential.lower,):
         for place in range(len(wave)):
             asked = wave[place] & fits
             if asked.any():
-                stays = asked & filters.passing(seats.loaded(load, place, asked))
+                stays = asked & filters.passing(potential.loaded(load, place, asked))
                 victims[place] |= asked & ~stays
-                load = seats.loaded(load, place, stays)
+                load = potential.loaded(load, place, stays)
     return victims
 
 
-def costs_of(seats: Seats, victims: Mask, violating: Mask) -> Costs:
-    """Return what it costs to free each row of these victims; anything for rows without."""
-    priorities = seats.priorities
+def costs_of(potential: PotentialVictims, victims: Mask, violating: Mask) -> Costs:
+    """Return what it costs to free each row of these victims. For rows without victims the values mean nothing."""
+    priorities = potential.priorities
     highest = np.where(victims, priorities, LOWEST_PRIORITY).max(axis=0)
-    started = np.where(victims & (priorities == highest), seats.started, NOT_STARTED)
+    started = np.where(victims & (priorities == highest), potential.started, NOT_STARTED)
     return Costs(
         violations=np.count_nonzero(victims & violating, axis=0),
         highest_priority=highest,

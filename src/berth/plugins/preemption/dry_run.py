@@ -1,8 +1,8 @@
 """Trying out one node through the plain filters: who would have to leave for the pod to fit there?
 
-All pods of lower priority are taken off the node; if the pod then fits, they are put back one by one, the most
-important first and those whose eviction would break a disruption budget before the others, as long as it still fits.
-Who cannot be put back is a victim. This is the specification; `columns.py` must agree with it.
+All pods of lower priority are taken off the node. If the pod then fits, they are put back one by one as long as it
+still does: first those whose eviction would break a disruption budget, then the others, the most important first each
+time. A pod that cannot be put back is a victim. This is the specification; `columns.py` must agree with it.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ NO_VICTIMS_FOUND = unresolvable(NO_VICTIMS)
 
 
 class WhatIfNode(NodeView):
-    """A node of one's own, on which pods come and go in place: a new `NodeView` for every pod would cost too much."""
+    """A copy of a node on which pods come and go in place. A new `NodeView` for every pod would cost too much."""
 
     __slots__ = ("_pods", "_requested")
 
@@ -56,7 +56,7 @@ class WhatIfNode(NodeView):
         self.scoring_requested = (before_cpu + sign * cpu_milli, before_memory + sign * memory_bytes)
 
 
-class _Stopped(Exception):  # noqa: N818 - not an error: how a what-if says that it cannot be asked
+class _Stopped(Exception):  # noqa: N818 - not an error: it ends a what-if that a plugin cannot follow
     """A plugin could not follow a pod that came or went."""
 
     def __init__(self, status: Status) -> None:

@@ -1,4 +1,7 @@
-"""Who may preempt others, and on which nodes it is worth trying."""
+"""Which pods may preempt others, and on which nodes it is worth trying.
+
+Source: pkg/scheduler/framework/plugins/defaultpreemption, PodEligibleToPreemptOthers, and NodesForStatusCode.
+"""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,7 +37,7 @@ def is_being_preempted(pod: PodInfo) -> bool:
 
 
 def code_of(diagnosis: Diagnosis, row: int) -> Code | None:
-    """Return with what code a node was rejected; what PreFilter said counts for every node."""
+    """Return the code that a node was rejected with. What PreFilter said holds of every node it left out."""
     status = next((group.status for group in diagnosis.groups if row in group.rows), None)
     status = status or diagnosis.absent_status or diagnosis.pre_filter_status
     return None if status is None else status.code

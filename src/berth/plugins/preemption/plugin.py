@@ -23,10 +23,10 @@ from berth.plugins.preemption.dry_run import DryRun
 from berth.plugins.preemption.eligibility import RowArray, ineligibility, rows_to_try
 from berth.plugins.preemption.extending import narrow
 from berth.plugins.preemption.groups import GroupPreemption
-from berth.plugins.preemption.roster import Roster
+from berth.plugins.preemption.ranked_pods import RankedPods
 from berth.plugins.preemption.search import (
-    Found,
     Refusals,
+    SearchResult,
     candidates_plainly,
     search_by_columns,
     search_plainly,
@@ -59,7 +59,7 @@ class DefaultPreemption:
         self._handle = handle
         self._table = handle.cache.table
         self._budgets = Budgets(handle.objects)
-        self._roster = Roster(self._table)
+        self._ranked_pods = RankedPods(self._table)
         self._gates = handle.features.enabled("SchedulerAsyncPreemption")
         self._places_groups = handle.features.enabled("TopologyAwareWorkloadScheduling")
         self._preempts_for_groups = handle.features.enabled("WorkloadAwarePreemption")
@@ -92,7 +92,7 @@ class DefaultPreemption:
         extenders = interested(self._handle.profile().extenders, "preempt", pod) if len(rows) else []
         if extenders:
             return self._search_with(extenders, state, pod, rows)
-        found = self._search(state, pod, rows) if len(rows) else Found(None, ())
+        found = self._search(state, pod, rows) if len(rows) else SearchResult(None, ())
         if found.best is not None:
             return PostFilterResult(self._table.names[found.best.row], found.best.victims), None
         return self._why_not(found.refusals)
@@ -124,13 +124,13 @@ class DefaultPreemption:
         row = self._table.row_of.get(name)
         return row if row is not None and self._table.valid[row] else None
 
-    def _search(self, state: CycleState, pod: PodInfo, rows: RowArray) -> Found:
+    def _search(self, state: CycleState, pod: PodInfo, rows: RowArray) -> SearchResult:
         """Try the rows, from a random one on, until there are candidates enough."""
         rows = np.roll(rows, -self._handle.rng.randrange(len(rows)))
         wanted = self._args.wanted_candidates(len(rows))
         profile, budgets = self._handle.profile(), self._budgets.all()
         plain = DryRun(profile, state, pod, budgets)
-        columns = ColumnDryRun(profile, profile.what_if(state, pod), self._roster, pod, budgets, plain)
+        columns = ColumnDryRun(profile, profile.what_if(state, pod), self._ranked_pods, pod, budgets, plain)
         if columns.is_possible:
             return search_by_columns(rows, wanted, columns, plain, self._table)
         return search_plainly(rows, wanted, plain, self._table)

@@ -17,28 +17,28 @@ from berth.plugins.preemption.eligibility import RowArray
 from berth.state.table import NodeTable
 
 MIN_STEP = 64
-"""At least so many rows are tried together, for what each trial costs besides."""
+"""At least so many rows are tried together: the fixed cost of a trial is that of dozens of rows."""
 
 Refusals = Iterable[tuple[Status, RowArray]]
 
 
-class Found(NamedTuple):
-    """What a search has found: the candidate, if any, and why other rows cannot be freed."""
+class SearchResult(NamedTuple):
+    """What a search has found: the best candidate or, where there is none, why the rows cannot be freed."""
 
     best: Candidate | None
     refusals: Refusals
 
 
-def search_plainly(rows: RowArray, wanted: int, dry_run: DryRun, table: NodeTable) -> Found:
+def search_plainly(rows: RowArray, wanted: int, dry_run: DryRun, table: NodeTable) -> SearchResult:
     """Try the rows one by one."""
     candidates, refusals = candidates_plainly(rows, wanted, dry_run, table)
-    return Found(cheapest(candidates), ()) if candidates else Found(None, refusals)
+    return SearchResult(cheapest(candidates), ()) if candidates else SearchResult(None, refusals)
 
 
 def candidates_plainly(
     rows: RowArray, wanted: int, dry_run: DryRun, table: NodeTable
 ) -> tuple[Sequence[Candidate], Refusals]:
-    """Try the rows one by one until there are candidates enough; return them, and why the others cannot be freed."""
+    """Try the rows one by one until there are enough candidates; return them, and why the others cannot be freed."""
     shortlist = Shortlist(wanted)
     refusals: dict[Status, list[int]] = {}
     for row in rows.tolist():
@@ -53,8 +53,10 @@ def candidates_plainly(
     return shortlist.all(), refused
 
 
-def search_by_columns(rows: RowArray, wanted: int, columns: ColumnDryRun, plain: DryRun, table: NodeTable) -> Found:
-    """Try as many rows at a time as candidates are still wanted."""
+def search_by_columns(
+    rows: RowArray, wanted: int, columns: ColumnDryRun, plain: DryRun, table: NodeTable
+) -> SearchResult:
+    """Try the rows in steps, each a little larger than the number of candidates that are still wanted."""
     parts: list[Tried] = []
     clean = violating = 0
     start = 0
@@ -68,9 +70,9 @@ def search_by_columns(rows: RowArray, wanted: int, columns: ColumnDryRun, plain:
         if clean and clean + violating >= wanted:
             break
     if not clean and not violating:
-        return Found(None, [refusal for tried in parts for refusal in tried.refusals()])
+        return SearchResult(None, [refusal for tried in parts for refusal in tried.refusals()])
     best = _confirmed(parts, plain, table)
-    return Found(best, ()) if best is not None else search_plainly(rows, wanted, plain, table)
+    return SearchResult(best, ()) if best is not None else search_plainly(rows, wanted, plain, table)
 
 
 def _count(tried: Tried, clean: int, violating: int, wanted: int) -> tuple[int, int]:
@@ -89,7 +91,7 @@ def _count(tried: Tried, clean: int, violating: int, wanted: int) -> tuple[int, 
 
 
 def _count_clean(tried: Tried, clean: int, wanted: int) -> int:
-    """Do the same where no budget is broken."""
+    """Do what `_count` does where no budget is broken, which is nearly always and takes one pass less."""
     found = np.flatnonzero(tried.freed)
     if clean + len(found) > wanted:
         tried.freed[found[wanted - clean] :] = False
@@ -97,7 +99,10 @@ def _count_clean(tried: Tried, clean: int, wanted: int) -> int:
 
 
 def _confirmed(parts: list[Tried], plain: DryRun, table: NodeTable) -> Candidate | None:
-    """Return the cheapest row as the plain dry run has it; None where it does not agree."""
+    """Return the cheapest row as the plain dry run has it; None where the two disagree.
+
+    They should not. But a victim is a running pod, so nothing is evicted on the word of the columns alone.
+    """
     costs = Costs(*(np.concatenate(columns) for columns in zip(*(tried.costs for tried in parts), strict=True)))
     freed = np.flatnonzero(np.concatenate([tried.freed for tried in parts]))
     position = costs.cheapest(freed)

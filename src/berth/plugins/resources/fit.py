@@ -35,7 +35,7 @@ MAX_RESOURCES = 29
 """How many different resources a code has bits for. No pod comes near; one that did would share the last bit."""
 
 
-class Need(NamedTuple):
+class ResourceNeed(NamedTuple):
     """How much a pod wants of one resource; where devices may stand in, nodes without any of it are let pass."""
 
     resource: str
@@ -56,13 +56,13 @@ class Ignored(NamedTuple):
         return resource in self.names or resource.partition("/")[0] in self.groups
 
 
-def needs_of(requests: Mapping[str, int], ignored: Ignored) -> tuple[Need, ...]:
+def needs_of(requests: Mapping[str, int], ignored: Ignored) -> tuple[ResourceNeed, ...]:
     """Return what has to be looked at, in the order of reasons: plain resources, then the others by name."""
-    plain = [Need(name, requests[name]) for name in PLAIN_RESOURCES if requests.get(name, 0) > 0]
+    plain = [ResourceNeed(name, requests[name]) for name in PLAIN_RESOURCES if requests.get(name, 0) > 0]
     if len(plain) == len(requests):
         return tuple(plain)
     others = sorted(
-        Need(name, amount)
+        ResourceNeed(name, amount)
         for name, amount in requests.items()
         if amount > 0 and name not in PLAIN_RESOURCES and is_scalar(name) and not ignored.covers(name)
     )
@@ -70,7 +70,11 @@ def needs_of(requests: Mapping[str, int], ignored: Ignored) -> tuple[Need, ...]:
 
 
 def fit_code(
-    needs: Sequence[Need], allocatable: Mapping[str, int], requested: Mapping[str, int], pods: int, allowed_pods: int
+    needs: Sequence[ResourceNeed],
+    allocatable: Mapping[str, int],
+    requested: Mapping[str, int],
+    pods: int,
+    allowed_pods: int,
 ) -> int:
     """Return the code of one node: 0 where the pod fits."""
     code = TOO_MANY_PODS_BIT if pods + 1 > allowed_pods else 0
@@ -79,7 +83,7 @@ def fit_code(
     return code
 
 
-def _need_code(index: int, need: Need, has: int, given: int) -> int:
+def _need_code(index: int, need: ResourceNeed, has: int, given: int) -> int:
     if need.amount <= has - given or (need.devices and has <= 0):
         return 0
     return _bit(index) | (UNRESOLVABLE_BIT if need.amount > has else 0)
@@ -89,19 +93,19 @@ def _bit(index: int) -> int:
     return 2 << min(index, MAX_RESOURCES - 1)
 
 
-def code_status(needs: Sequence[Need], code: int) -> Status:
+def code_status(needs: Sequence[ResourceNeed], code: int) -> Status:
     """Return what a code means."""
     reasons = code_reasons(needs, code)
     return (unresolvable if code & UNRESOLVABLE_BIT else unschedulable)(*reasons)
 
 
-def code_reasons(needs: Sequence[Need], code: int) -> list[str]:
+def code_reasons(needs: Sequence[ResourceNeed], code: int) -> list[str]:
     """Return the reasons that a code stands for."""
     reasons = [TOO_MANY_PODS] if code & TOO_MANY_PODS_BIT else []
     return reasons + [INSUFFICIENT.format(need.resource) for index, need in enumerate(needs) if code & _bit(index)]
 
 
-def fit_codes(needs: Sequence[Need], table: NodeTable, rows: Rows) -> Codes:
+def fit_codes(needs: Sequence[ResourceNeed], table: NodeTable, rows: Rows) -> Codes:
     """Return the code of each row, int32 (rows,); 0 for rows that hold no node."""
     columns = ResourceColumns.shared(table, with_defaults=False)
     computed = columns.worth_computing(rows, table)
@@ -110,7 +114,9 @@ def fit_codes(needs: Sequence[Need], table: NodeTable, rows: Rows) -> Codes:
     return picked(column, computed, rows)
 
 
-def _write_codes(codes: Codes, needs: Sequence[Need], columns: ResourceColumns, table: NodeTable, rows: Rows) -> None:
+def _write_codes(
+    codes: Codes, needs: Sequence[ResourceNeed], columns: ResourceColumns, table: NodeTable, rows: Rows
+) -> None:
     codes.fill(0)
     valid = table.valid[rows]
     _add_bits(codes, table.pod_count[rows] >= table.allowed_pods[rows], TOO_MANY_PODS_BIT, valid)
@@ -118,7 +124,7 @@ def _write_codes(codes: Codes, needs: Sequence[Need], columns: ResourceColumns, 
         _add_need(codes, index, need, columns.of(table, need.resource, rows), valid)
 
 
-def load_limits(needs: Sequence[Need], table: NodeTable, rows: NDArray[np.intp]) -> RowLoad:
+def load_limits(needs: Sequence[ResourceNeed], table: NodeTable, rows: NDArray[np.intp]) -> RowLoad:
     """Return the most that other pods may take of each row; all rows hold nodes."""
     limits: dict[str, NDArray[np.int64]] = {}
     for need in needs:
@@ -127,12 +133,12 @@ def load_limits(needs: Sequence[Need], table: NodeTable, rows: NDArray[np.intp])
     return RowLoad(table.allowed_pods[rows] - 1, limits)
 
 
-def _allocatable(need: Need, table: NodeTable, rows: NDArray[np.intp]) -> NDArray[np.int64]:
+def _allocatable(need: ResourceNeed, table: NodeTable, rows: NDArray[np.intp]) -> NDArray[np.int64]:
     known = table.resource_index.get(need.resource)
     return np.zeros(len(rows), dtype=np.int64) if known is None else table.allocatable[known][rows]
 
 
-def loaded_codes(needs: Sequence[Need], table: NodeTable, rows: NDArray[np.intp], load: RowLoad) -> Codes:
+def loaded_codes(needs: Sequence[ResourceNeed], table: NodeTable, rows: NDArray[np.intp], load: RowLoad) -> Codes:
     """Return the code of each row, int32 (rows,), were the nodes loaded like this; all rows hold nodes."""
     codes: Codes = np.zeros(len(rows), dtype=np.int32)
     _add_bits(codes, load.pods >= table.allowed_pods[rows], TOO_MANY_PODS_BIT)
@@ -146,7 +152,7 @@ def loaded_codes(needs: Sequence[Need], table: NodeTable, rows: NDArray[np.intp]
     return codes
 
 
-def row_code(needs: Sequence[Need], table: NodeTable, row: int) -> int:
+def row_code(needs: Sequence[ResourceNeed], table: NodeTable, row: int) -> int:
     """Return the code of one row, 0 where it holds no node."""
     if not table.valid.item(row):
         return 0
@@ -158,7 +164,7 @@ def row_code(needs: Sequence[Need], table: NodeTable, row: int) -> int:
     return code
 
 
-def _add_need(codes: Codes, index: int, need: Need, column: ResourceColumn, valid: Mask) -> None:
+def _add_need(codes: Codes, index: int, need: ResourceNeed, column: ResourceColumn, valid: Mask) -> None:
     """Add the bits of one resource to `codes`."""
     short = column.free < need.amount
     if need.devices:
@@ -177,6 +183,6 @@ def _add_bits(codes: Codes, where: Mask, bits: int, valid: Mask | None = None) -
     return True
 
 
-def missing(needs: Iterable[Need], allocatable: Mapping[str, int]) -> bool:
+def missing(needs: Iterable[ResourceNeed], allocatable: Mapping[str, int]) -> bool:
     """Say whether an empty node of this size is too small."""
     return any(_need_code(0, need, allocatable.get(need.resource, 0), 0) for need in needs)

@@ -21,7 +21,7 @@ from berth.framework.promises import Dependency, Promises
 from berth.framework.status import SKIP, Status
 from berth.plugins.resources.args import DEFAULT_RESOURCES, ResourceSpec, defaulted_resources
 from berth.plugins.resources.columns import Floats, KeptColumn, Scratch, picked, room, row_count
-from berth.plugins.resources.scorer import ResourceScorer, Wanted
+from berth.plugins.resources.scorer import ResourceScorer, WeightedRequest
 from berth.plugins.resources.scoring import Use, UseColumn
 from berth.state.node_view import NodeView
 from berth.state.pod_info import LABELS, PodInfo
@@ -76,7 +76,7 @@ def balance_gain(before: int, after: int) -> int:
     return HALF + (HALF + after - before) // 2
 
 
-def balanced_score(uses: Sequence[Use], wanted: Sequence[Wanted]) -> int:
+def balanced_score(uses: Sequence[Use], wanted: Sequence[WeightedRequest]) -> int:
     """Return the score of a node; `uses` include the pod, `wanted` is what it adds."""
     after, before = [], []
     for (has, asked, _), (_, amount, _) in zip(uses, wanted, strict=True):
@@ -175,10 +175,10 @@ class NodeResourcesBalancedAllocation:
     def __init__(self, args: NodeResourcesBalancedAllocationArgs, handle: Handle) -> None:
         self._scorer = ResourceScorer(args.resources, with_defaults=False)
         self._scratch = Scratch()
-        self._before: dict[tuple[str, ...], tuple[KeptColumn, tuple[Wanted, ...]]] = {}
+        self._before: dict[tuple[str, ...], tuple[KeptColumn, tuple[WeightedRequest, ...]]] = {}
         self._key = object()
 
-    def signature(self, pod: PodInfo) -> tuple[Wanted, ...]:
+    def signature(self, pod: PodInfo) -> tuple[WeightedRequest, ...]:
         """Return what the pod requests of the scored resources; nothing where it requests none of them."""
         found = pod.fragments.get(self._key)
         if found is None:
@@ -212,7 +212,7 @@ class NodeResourcesBalancedAllocation:
         wanted = self.signature(pod)
         return balanced_score(self._scorer.row_uses(wanted, table, row), wanted) if wanted else 0
 
-    def _balance_before(self, wanted: tuple[Wanted, ...], table: NodeTable) -> Floats:
+    def _balance_before(self, wanted: tuple[WeightedRequest, ...], table: NodeTable) -> Floats:
         """Return the balance of each row without the pod, which is the same for all pods of these resources."""
         alike = tuple([want.resource for want in wanted])
         kept = self._before.get(alike)

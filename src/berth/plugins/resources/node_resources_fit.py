@@ -47,7 +47,7 @@ from berth.plugins.resources.devices import KIND as DEVICE_CLASS
 from berth.plugins.resources.devices import DeviceResources, resources_of
 from berth.plugins.resources.fit import (
     Ignored,
-    Need,
+    ResourceNeed,
     code_status,
     fit_code,
     fit_codes,
@@ -58,12 +58,12 @@ from berth.plugins.resources.fit import (
     row_code,
 )
 from berth.plugins.resources.names import is_qualified_name
-from berth.plugins.resources.scorer import ResourceScorer, Wanted
+from berth.plugins.resources.scorer import ResourceScorer, WeightedRequest
 from berth.plugins.resources.scoring import (
     LeastAllocated,
     MostAllocated,
-    RequestedToCapacityRatio,
-    Strategy,
+    RequestedToCapacityRatioFormula,
+    ScoringFormula,
 )
 from berth.state.node_view import NodeView
 from berth.state.pod_info import LABELS, PodInfo
@@ -138,14 +138,14 @@ class NodeResourcesFitArgs(msgspec.Struct, frozen=True, rename="camel", forbid_u
 class _PodNeeds(NamedTuple):
     """All that the plugin reads of a pod."""
 
-    checked: tuple[Need, ...]
-    scored: tuple[Wanted, ...]
+    checked: tuple[ResourceNeed, ...]
+    scored: tuple[WeightedRequest, ...]
 
 
-def _strategy(args: ScoringStrategy) -> Strategy:
+def _strategy(args: ScoringStrategy) -> ScoringFormula:
     if args.type == REQUESTED_TO_CAPACITY_RATIO:
         assert args.requested_to_capacity_ratio is not None, "args were validated"
-        return RequestedToCapacityRatio(args.requested_to_capacity_ratio.shape)
+        return RequestedToCapacityRatioFormula(args.requested_to_capacity_ratio.shape)
     return MostAllocated() if args.type == MOST_ALLOCATED else LeastAllocated()
 
 
@@ -277,15 +277,15 @@ class NodeResourcesFit:
         before = resources_of(old) if old is not None else ()
         return _queue_if(any(name in pod.requests for name in resources_of(new) if name not in before))
 
-    def _needs_of(self, requests: Mapping[str, int]) -> tuple[Need, ...]:
+    def _needs_of(self, requests: Mapping[str, int]) -> tuple[ResourceNeed, ...]:
         """Return what has to be looked at of these requests."""
         return needs_of(requests, self._ignored)
 
-    def _describe(self, needs: Sequence[Need], code: int) -> Status:
+    def _describe(self, needs: Sequence[ResourceNeed], code: int) -> Status:
         """Return what a code means."""
         return code_status(needs, code)
 
-    def _needs(self, pod: PodInfo) -> tuple[Need, ...]:
+    def _needs(self, pod: PodInfo) -> tuple[ResourceNeed, ...]:
         """Return what is checked, with the resources marked that device classes offer now."""
         checked, offers = self.signature(pod).checked, self._devices.offers
         offered = [need.resource for need in checked if offers(need.resource)]
@@ -329,7 +329,7 @@ def _has_resource_status(pod: PodInfo) -> bool:
     )
 
 
-def _grown(needs: Sequence[Need], had: Mapping[str, int], has: Mapping[str, int]) -> bool:
+def _grown(needs: Sequence[ResourceNeed], had: Mapping[str, int], has: Mapping[str, int]) -> bool:
     if has.get(PODS, 0) > had.get(PODS, 0):
         return True
     return any(

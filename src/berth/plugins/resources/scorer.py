@@ -1,8 +1,8 @@
 """What the resource plugins score: which resources, what the pod adds, and reading both forms of a node.
 
 A `ResourceScorer` is made from the `resources` of a plugin's args. It turns a pod into what that pod adds to each
-resource (`Wanted`), and nodes, single or by column, into what a strategy takes. A resource other than CPU, memory and
-storage that the pod does not ask for is left out of account.
+resource (`WeightedRequest`), and nodes, single or by column, into what a strategy takes. A resource other than CPU,
+memory and storage is left out of the score unless the pod asks for it.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,7 +18,7 @@ from berth.state.node_view import NodeView
 from berth.state.table import NodeTable
 
 
-class Wanted(NamedTuple):
+class WeightedRequest(NamedTuple):
     """What a pod adds to one of the scored resources."""
 
     resource: str
@@ -35,17 +35,17 @@ class ResourceScorer:
         self._resources = tuple((spec.name, spec.weight) for spec in resources)
         self._with_defaults = with_defaults
 
-    def wanted(self, requests: Mapping[str, int]) -> tuple[Wanted, ...]:
+    def wanted(self, requests: Mapping[str, int]) -> tuple[WeightedRequest, ...]:
         """Return what a pod with these requests adds, resource by resource."""
         return tuple(
             [
-                Wanted(name, requests.get(name, 0), weight)
+                WeightedRequest(name, requests.get(name, 0), weight)
                 for name, weight in self._resources
                 if name in PLAIN_RESOURCES or requests.get(name, 0)
             ]
         )
 
-    def node_uses(self, wanted: Sequence[Wanted], node: NodeView) -> list[Use]:
+    def node_uses(self, wanted: Sequence[WeightedRequest], node: NodeView) -> list[Use]:
         """Return how a node's resources would be used with the pod there."""
         has = node.allocatable
         return [
@@ -53,7 +53,7 @@ class ResourceScorer:
             for resource, amount, weight in wanted
         ]
 
-    def row_uses(self, wanted: Sequence[Wanted], table: NodeTable, row: int) -> list[Use]:
+    def row_uses(self, wanted: Sequence[WeightedRequest], table: NodeTable, row: int) -> list[Use]:
         """Return the same for a row."""
         uses = []
         for resource, amount, weight in wanted:
@@ -65,7 +65,7 @@ class ResourceScorer:
         """Return the columns that are read, up to date."""
         return ResourceColumns.shared(table, with_defaults=self._with_defaults)
 
-    def column_uses(self, wanted: Sequence[Wanted], table: NodeTable, rows: Rows) -> list[UseColumn]:
+    def column_uses(self, wanted: Sequence[WeightedRequest], table: NodeTable, rows: Rows) -> list[UseColumn]:
         """Return the same for many rows, as arrays."""
         of = self.columns(table).of
         return [UseColumn(of(table, resource, rows), amount, weight) for resource, amount, weight in wanted]

@@ -28,7 +28,7 @@ class UseColumn(NamedTuple):
     weight: int
 
 
-class Strategy(Protocol):
+class ScoringFormula(Protocol):
     """A way of scoring, in both forms."""
 
     def node_score(self, uses: Iterable[Use]) -> int: ...
@@ -97,7 +97,7 @@ class MostAllocated:
         _write_mean(uses, scratch, out, _in_use)
 
 
-class RequestedToCapacityRatio:
+class RequestedToCapacityRatioFormula:
     """As the shape says; resources that score 0 do not count in the mean, which is rounded half up."""
 
     __slots__ = ("_column", "_table")

@@ -46,7 +46,7 @@ class Order(NamedTuple):
         return self.after is not self.before
 
 
-class Taken(NamedTuple):
+class AssumedVolumes(NamedTuple):
     """What Reserve took for a pod."""
 
     promises: tuple[Promise, ...] = ()
@@ -58,7 +58,7 @@ class Taken(NamedTuple):
         return not self.promises and not self.orders
 
 
-def take(objects: ObjectStore, volumes: PodVolumes, node_name: str) -> Taken:
+def take(objects: ObjectStore, volumes: PodVolumes, node_name: str) -> AssumedVolumes:
     """Assume that the claims get these volumes, and return what there is to write."""
     promises = tuple(Promise(claim, volume, promised(volume, claim)) for claim, volume in volumes.bindings)
     orders = tuple(Order(claim, ordered(claim, node_name)) for claim, _ in volumes.provisions)
@@ -66,10 +66,10 @@ def take(objects: ObjectStore, volumes: PodVolumes, node_name: str) -> Taken:
         _assume(objects, VOLUME, promise.before, promise.after)
     for order in orders:
         _assume(objects, CLAIM, order.before, order.after)
-    return Taken(promises, orders)
+    return AssumedVolumes(promises, orders)
 
 
-def give_back(objects: ObjectStore, taken: Taken) -> None:
+def give_back(objects: ObjectStore, taken: AssumedVolumes) -> None:
     """Count on the stored objects again, where this pod and no other since has said otherwise."""
     for promise in taken.promises:
         if promise.is_news:

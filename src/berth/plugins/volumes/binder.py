@@ -49,7 +49,7 @@ REASON_IMMEDIATE = "pod has unbound immediate PersistentVolumeClaims"
 LOST = "Lost"
 
 
-class Place(NamedTuple):
+class NodeForVolumes(NamedTuple):
     """A node as far as volumes go."""
 
     name: str
@@ -165,7 +165,7 @@ def _waits(objects: ObjectStore, claim: PersistentVolumeClaim) -> bool | Status:
     return found.volume_binding_mode == WAIT_FOR_FIRST_CONSUMER
 
 
-def volumes_on(objects: ObjectStore, claims: PodClaims, node: Place) -> PodVolumes | Status:
+def volumes_on(objects: ObjectStore, claims: PodClaims, node: NodeForVolumes) -> PodVolumes | Status:
     """Return what the pod would get on a node, or why it cannot run there."""
     reasons = []
     reason = _bound_fault(objects, claims.bound, node)
@@ -181,7 +181,7 @@ def volumes_on(objects: ObjectStore, claims: PodClaims, node: Place) -> PodVolum
     return found if isinstance(found, PodVolumes) and not reasons else unresolvable(*reasons)
 
 
-def _bound_fault(objects: ObjectStore, claims: Iterable[PersistentVolumeClaim], node: Place) -> str:
+def _bound_fault(objects: ObjectStore, claims: Iterable[PersistentVolumeClaim], node: NodeForVolumes) -> str:
     csi_node = objects.get("CSINode", node.name)
     for claim in claims:
         volume: PersistentVolume | None = objects.latest(VOLUME, claim.spec.volume_name)
@@ -206,7 +206,7 @@ def is_usable(affinity: NodeSelector | None, labels: Mapping[str, str]) -> bool:
 
 
 def _unbound_volumes(
-    objects: ObjectStore, claims: Iterable[ClaimToBind], node: Place
+    objects: ObjectStore, claims: Iterable[ClaimToBind], node: NodeForVolumes
 ) -> PodVolumes | _Refused | Status:
     """Find volumes for the claims, promised places first; what is left over is to be provisioned."""
     bindings: list[Binding] = []
@@ -230,7 +230,7 @@ def _unbound_volumes(
 
 
 def _provisions(
-    objects: ObjectStore, claims: Iterable[PersistentVolumeClaim], node: Place
+    objects: ObjectStore, claims: Iterable[PersistentVolumeClaim], node: NodeForVolumes
 ) -> list[Provision] | _Refused | Status:
     found = []
     for claim in claims:
@@ -241,7 +241,9 @@ def _provisions(
     return found
 
 
-def _provision(objects: ObjectStore, claim: PersistentVolumeClaim, node: Place) -> Provision | _Refused | Status:
+def _provision(
+    objects: ObjectStore, claim: PersistentVolumeClaim, node: NodeForVolumes
+) -> Provision | _Refused | Status:
     storage_class: StorageClass = cast("Any", objects.get(CLASS, class_name_of(claim)))
     if storage_class.provisioner in ("", NO_PROVISIONER):
         return _Refused(REASON_BIND_CONFLICT)
@@ -272,7 +274,7 @@ def tells_capacity(objects: ObjectStore, storage_class: StorageClass, claim: Per
 
 
 def _capacity_for(
-    objects: ObjectStore, storage_class: StorageClass, claim: PersistentVolumeClaim, node: Place
+    objects: ObjectStore, storage_class: StorageClass, claim: PersistentVolumeClaim, node: NodeForVolumes
 ) -> CSIStorageCapacity | None:
     """Return a capacity of the class that the node can reach and that is large enough, or None."""
     size_bytes = value(requested(claim))
@@ -291,5 +293,5 @@ def volume_limit_bytes(capacity: CSIStorageCapacity) -> int | None:
     return None if limit is None else value(limit)
 
 
-def _reaches(node: Place, capacity: CSIStorageCapacity) -> bool:
+def _reaches(node: NodeForVolumes, capacity: CSIStorageCapacity) -> bool:
     return capacity.node_topology is not None and compile_selector(capacity.node_topology).matches(node.labels)

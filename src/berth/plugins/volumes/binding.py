@@ -17,8 +17,8 @@ from berth.framework.interface import FeasibleNodes, FilterColumn, Rows
 from berth.framework.promises import Dependency, Objects, Promises
 from berth.framework.status import SKIP, Status, error
 from berth.plugins.resources.scoring import shape_table
-from berth.plugins.volumes.assuming import Taken, give_back, take
-from berth.plugins.volumes.binder import Place, PodClaims, check_claims, claims_of, volumes_on
+from berth.plugins.volumes.assuming import AssumedVolumes, give_back, take
+from berth.plugins.volumes.binder import NodeForVolumes, PodClaims, check_claims, claims_of, volumes_on
 from berth.plugins.volumes.binding_args import DEFAULT_SHAPE, SCORING_GATE, VolumeBindingArgs
 from berth.plugins.volumes.binding_columns import BindingColumns, describe
 from berth.plugins.volumes.binding_hints import BindingHints
@@ -38,7 +38,7 @@ class _Prepared:
 
     def __init__(self, claims: PodClaims) -> None:
         self.claims = claims
-        self.taken = Taken()
+        self.taken = AssumedVolumes()
 
 
 class VolumeBinding:
@@ -95,7 +95,7 @@ class VolumeBinding:
     def filter(self, state: CycleState, pod: PodInfo, node: NodeView) -> Status | None:
         """Refuse nodes that cannot use the bound volumes, or where the other claims get none."""
         prepared: _Prepared = state.read(self.name)
-        found = volumes_on(self._handle.objects, prepared.claims, Place(node.name, node.labels))
+        found = volumes_on(self._handle.objects, prepared.claims, NodeForVolumes(node.name, node.labels))
         return found if isinstance(found, Status) else None
 
     def filter_columns(self, state: CycleState, pod: PodInfo, table: NodeTable, rows: Rows) -> FilterColumn:
@@ -112,7 +112,7 @@ class VolumeBinding:
         prepared: _Prepared | None = state.get(self.name)
         if not self._scores or prepared is None:
             return 0
-        found = volumes_on(self._handle.objects, prepared.claims, Place(node.name, node.labels))
+        found = volumes_on(self._handle.objects, prepared.claims, NodeForVolumes(node.name, node.labels))
         return 0 if isinstance(found, Status) else storage_score(found, self._table)
 
     def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
@@ -122,7 +122,7 @@ class VolumeBinding:
             return None
         table = self._handle.cache.table
         labels = table.node(table.row_of[node_name]).metadata.labels
-        found = volumes_on(self._handle.objects, prepared.claims, Place(node_name, labels))
+        found = volumes_on(self._handle.objects, prepared.claims, NodeForVolumes(node_name, labels))
         if isinstance(found, Status):
             return error(found.message)
         prepared.taken = take(self._handle.objects, found, node_name)
@@ -133,7 +133,7 @@ class VolumeBinding:
         prepared: _Prepared | None = state.get(self.name)
         if prepared is not None:
             give_back(self._handle.objects, prepared.taken)
-            prepared.taken = Taken()
+            prepared.taken = AssumedVolumes()
 
     def pre_bind_pre_flight(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
         """Skip where all claims are bound."""

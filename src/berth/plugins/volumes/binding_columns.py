@@ -171,14 +171,15 @@ class _Given:
         return without
 
     def _give_free(self, offer: Offer, nodes: NodeRows, given: Numbers, undecided: Mask) -> None:
-        # Each claim before this one has taken one volume of a row at most, so that one more of each shelf is enough.
-        offered = [(one, shelf) for shelf, sized in offer.by_shelf(len(self._by_claim) + 1) for one in sized]
+        # Each claim before this one has taken at most one volume on a row. So if the n claims before it took n of a
+        # group's volumes, its n + 1 smallest still hold the smallest one that is left.
+        offered = [(one, group) for group, sized in offer.free(len(self._by_claim) + 1) for one in sized]
         if not offered:
             return
         offered.sort(key=itemgetter(0))
         known = self._numbers
         numbers = [known.setdefault(name, len(known)) for (_, name), _ in offered]
-        usable = [nodes.on_shelf(shelf) for _, shelf in offered]
+        usable = [nodes.usable_rows(group) for _, group in offered]
         rows = np.concatenate(usable)
         pairs = np.repeat(numbers, [len(rows) for rows in usable])
         keep = undecided[rows]

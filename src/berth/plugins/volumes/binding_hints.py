@@ -18,7 +18,7 @@ from berth.api.storage import (
 )
 from berth.framework.events import Action, ClusterEvent, ClusterEventWithHint, QueueingHint, queue_if
 from berth.framework.status import Status
-from berth.plugins.volumes.binder import Place, check_claims, claims_of, volume_limit_bytes, volumes_on
+from berth.plugins.volumes.binder import NodeForVolumes, check_claims, claims_of, volume_limit_bytes, volumes_on
 from berth.plugins.volumes.claims import (
     CLAIM,
     CLASS,
@@ -92,7 +92,7 @@ class BindingHints:
         claims = claims_of(self._objects, self._index, pod)
         if isinstance(claims, Status):
             return QueueingHint.SKIP
-        found = volumes_on(self._objects, claims, Place(new.metadata.name, new.metadata.labels))
+        found = volumes_on(self._objects, claims, NodeForVolumes(new.metadata.name, new.metadata.labels))
         return queue_if(not isinstance(found, Status))
 
     def after_csi_node_change(self, _pod: PodInfo, old: CSINode | None, new: CSINode | None) -> QueueingHint:

@@ -13,7 +13,7 @@ from berth.api.node_selector import NodeSelector
 from berth.api.selectors import Requirement, Selector
 from berth.api.storage import TopologySelectorTerm
 from berth.plugins.node_matching import Term, any_mask, compile_terms, requirement_mask
-from berth.plugins.volumes.volume_index import Shelf
+from berth.plugins.volumes.volume_index import FreeVolumes
 from berth.state.follower import RowFollower
 from berth.state.label_index import Mask
 from berth.state.table import NodeTable
@@ -51,11 +51,11 @@ class NodeRows:
         """Return the rows that can use a volume of this affinity."""
         return self._all if affinity is None else self._remembered(affinity, lambda: self._affinity_mask(affinity))
 
-    def on_shelf(self, shelf: Shelf) -> RowArray:
-        """Return the rows that can use the volumes on a shelf, which keeps them until labels change."""
-        if shelf.epoch != self._epoch:
-            shelf.epoch, shelf.rows = self._epoch, self.by_affinity(shelf.affinity)
-        return shelf.rows
+    def usable_rows(self, group: FreeVolumes) -> RowArray:
+        """Return the rows that can use a group of volumes. The group keeps them until some node's labels change."""
+        if group.epoch != self._epoch:
+            group.epoch, group.rows = self._epoch, self.by_affinity(group.affinity)
+        return group.rows
 
     def by_selector(self, selector: Selector) -> RowArray:
         """Return the rows whose labels a selector selects."""

@@ -55,7 +55,7 @@ class _Place(NamedTuple):
     promised_to: str
 
 
-class Shelf:
+class FreeVolumes:
     """Free volumes of one node affinity, smallest first, and the rows that can use them as of one epoch of those."""
 
     __slots__ = ("_terms", "affinity", "epoch", "rows", "sized")
@@ -79,21 +79,21 @@ class Shelf:
 class Offer:
     """What one claim may get: the volumes promised to it, else the smallest of the free ones that it can use."""
 
-    __slots__ = ("_least", "_objects", "_selector", "_shelves", "_taken", "promised")
+    __slots__ = ("_groups", "_least", "_objects", "_selector", "_taken", "promised")
 
     def __init__(
         self,
         objects: ObjectStore,
         claim: PersistentVolumeClaim,
         promised: tuple[PersistentVolume, ...],
-        shelves: list[dict[NodeSelector | None, Shelf]],
+        groups: list[dict[NodeSelector | None, FreeVolumes]],
     ) -> None:
         self._objects = objects
         self._least = (nano_value(requested(claim)), "")
         self._selector: Selector | None = None
         if claim.spec.selector is not None:
             self._selector = compile_selector(claim.spec.selector)
-        self._shelves = shelves
+        self._groups = groups
         self._taken = frozenset(objects.assumed.keys(VOLUME))
         self.promised = promised
 
@@ -107,18 +107,18 @@ class Offer:
                 affinity = affinity_as_stored(volume)
                 return volume if affinity is None or affinity.matches(labels, "") else None
         smallest: Sized | None = None
-        for shelf, sized in self.by_shelf(len(taken) + 1):
+        for group, sized in self.free(len(taken) + 1):
             first = next((one for one in sized if one[1] not in taken), None)
-            if first is not None and (smallest is None or first < smallest) and shelf.is_usable(labels):
+            if first is not None and (smallest is None or first < smallest) and group.is_usable(labels):
                 smallest = first
         return None if smallest is None else self._volume(smallest[1])
 
-    def by_shelf(self, count: int) -> Iterator[tuple[Shelf, list[Sized]]]:
-        """Yield each shelf that has volumes for the claim, with the smallest of them, at most so many."""
+    def free(self, count: int) -> Iterator[tuple[FreeVolumes, list[Sized]]]:
+        """Yield each group that has volumes for the claim, with the smallest `count` of those."""
         least, taken = self._least, self._taken
-        for shelves in self._shelves:
-            for shelf in shelves.values():
-                sized = shelf.sized
+        for groups in self._groups:
+            for group in groups.values():
+                sized = group.sized
                 start = 0 if sized[0] > least else bisect_left(sized, least)
                 if self._selector is not None:
                     found = [one for one in sized[start:] if self._is_wanted(one)][:count]
@@ -127,7 +127,7 @@ class Offer:
                 else:
                     found = sized[start : start + count]
                 if found:
-                    yield shelf, found
+                    yield group, found
 
     def _is_wanted(self, one: Sized) -> bool:
         selector = self._selector
@@ -149,7 +149,7 @@ class VolumeIndex:
         self._objects = objects
         self._version = 0
         self._places: dict[str, _Place] = {}
-        self._free: dict[str, dict[Traits, dict[NodeSelector | None, Shelf]]] = {}
+        self._free: dict[str, dict[Traits, dict[NodeSelector | None, FreeVolumes]]] = {}
         self._promised: dict[str, set[str]] = {}
 
     def offer(self, claim: PersistentVolumeClaim) -> Offer:
@@ -161,12 +161,12 @@ class VolumeIndex:
             claim.spec.volume_mode or FILESYSTEM,
             claim.spec.volume_attributes_class_name or "",
         )
-        shelves = [
+        groups = [
             found
             for offered, found in self._free.get(traits.class_name, {}).items()
             if offered[2:] == traits[2:] and traits.modes <= offered.modes
         ]
-        return Offer(self._objects, claim, self._promised_to(claim), shelves)
+        return Offer(self._objects, claim, self._promised_to(claim), groups)
 
     def _promised_to(self, claim: PersistentVolumeClaim) -> tuple[PersistentVolume, ...]:
         names = self._promised.get(key_of_claim(claim), set()).union(self._objects.assumed.keys(VOLUME))
@@ -209,11 +209,11 @@ class VolumeIndex:
         )
         self._places[name] = place
         if place.traits is not None:
-            shelves = self._free.setdefault(place.traits.class_name, {}).setdefault(place.traits, {})
-            shelf = shelves.get(place.affinity)
-            if shelf is None:
-                shelf = shelves[place.affinity] = Shelf(place.affinity)
-            insort(shelf.sized, sized)
+            groups = self._free.setdefault(place.traits.class_name, {}).setdefault(place.traits, {})
+            group = groups.get(place.affinity)
+            if group is None:
+                group = groups[place.affinity] = FreeVolumes(place.affinity)
+            insort(group.sized, sized)
         elif place.promised_to:
             self._promised.setdefault(place.promised_to, set()).add(name)
 
@@ -222,11 +222,11 @@ class VolumeIndex:
         if place is None:
             return
         if place.traits is not None:
-            shelves = self._free[place.traits.class_name][place.traits]
-            sized = shelves[place.affinity].sized
+            groups = self._free[place.traits.class_name][place.traits]
+            sized = groups[place.affinity].sized
             del sized[bisect_left(sized, place.sized)]
             if not sized:
-                del shelves[place.affinity]
+                del groups[place.affinity]
         elif place.promised_to:
             self._promised[place.promised_to].discard(name)
             if not self._promised[place.promised_to]:

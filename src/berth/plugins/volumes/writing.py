@@ -15,7 +15,7 @@ from berth.api.storage import PersistentVolume, PersistentVolumeClaim
 from berth.framework.effects import ApiCall, Steps, call, wait_until
 from berth.framework.handle import Handle
 from berth.framework.status import Status, error
-from berth.plugins.volumes.assuming import Order, Promise, Taken, give_back
+from berth.plugins.volumes.assuming import AssumedVolumes, Order, Promise, give_back
 from berth.plugins.volumes.binder import affinity_of, is_usable
 from berth.plugins.volumes.claims import (
     BOUND_BY_CONTROLLER,
@@ -36,7 +36,9 @@ Verdict = bool | str
 """Whether all is bound, or what makes it pointless to wait."""
 
 
-def bind_volumes(handle: Handle, pod: PodInfo, node_name: str, taken: Taken, timeout_s: float) -> Steps[Status | None]:
+def bind_volumes(
+    handle: Handle, pod: PodInfo, node_name: str, taken: AssumedVolumes, timeout_s: float
+) -> Steps[Status | None]:
     """Write what was taken, wait until it is bound, and return a status."""
     fault = yield from _write(handle.objects, taken)
     if fault:
@@ -49,19 +51,19 @@ def bind_volumes(handle: Handle, pod: PodInfo, node_name: str, taken: Taken, tim
     return error(TIMED_OUT if verdict is False else f"binding volumes: {verdict}")
 
 
-def _write(objects: ObjectStore, taken: Taken) -> Steps[str]:
+def _write(objects: ObjectStore, taken: AssumedVolumes) -> Steps[str]:
     """Write volumes, then claims; give back at once what could not be written, and return why."""
     for index, promise in enumerate(taken.promises):
         if promise.is_news:
             answer = yield from call(_patch(VOLUME, promise.before, promise_patch(promise)))
             if answer.error:
-                give_back(objects, Taken(taken.promises[index:], taken.orders))
+                give_back(objects, AssumedVolumes(taken.promises[index:], taken.orders))
                 return answer.error
     for index, order in enumerate(taken.orders):
         if order.is_news:
             answer = yield from call(_patch(CLAIM, order.before, order_patch(order)))
             if answer.error:
-                give_back(objects, Taken((), taken.orders[index:]))
+                give_back(objects, AssumedVolumes((), taken.orders[index:]))
                 return answer.error
     return ""
 
@@ -98,7 +100,7 @@ class Waiting:
 
     __slots__ = ("_handle", "_node_name", "_pod", "_taken")
 
-    def __init__(self, handle: Handle, pod: PodInfo, node_name: str, taken: Taken) -> None:
+    def __init__(self, handle: Handle, pod: PodInfo, node_name: str, taken: AssumedVolumes) -> None:
         self._handle = handle
         self._pod = pod
         self._node_name = node_name

@@ -1,7 +1,11 @@
 """The pods of each row in order of importance, as arrays: what the columnar dry run works on.
 
-Rows are looked at again only when they are asked for and have changed. Arrays are int64 or float64 of shape
-(places, rows of the table): place 0 holds the most important pod of each row.
+`RankedPods` holds all rows and outlives the cycles; `PotentialVictims` is the part of it that one dry run looks at.
+Arrays are int64 or float64 of shape (places, rows of the table): place 0 holds the most important pod of each row, and
+places after the last pod have a priority above all others, so that no pod ever finds a victim there.
+
+A row is ranked again only when it is asked for and its version in the table has changed. That is enough: whatever
+comes to a node or leaves it, or changes there, raises the version.
 """
 
 from collections.abc import Callable, Hashable, Sequence
@@ -20,14 +24,14 @@ Mask = NDArray[np.bool_]
 Ids = NDArray[np.intp]
 
 EMPTY_PRIORITY = 2**31
-"""Above every priority there is: what an empty place has."""
+"""What an empty place has: more than any priority that a pod can have."""
 MIN_PLACES = 4
 MAX_KINDS = 20_000
-"""After so many kinds of pods the roster is made anew: most of them will be gone."""
+"""After so many kinds of pods everything is ranked anew, since most of them will be gone by then."""
 
 
-class Roster:
-    """Who runs where; `pods[row]` lists the pods of a row as its places have them."""
+class RankedPods:
+    """The pods of all rows, most important first; `pods[row]` lists those of a row by place."""
 
     __slots__ = ("_capacity", "_kind_of", "_requests", "_table", "_versions", "kinds", "kinds_of", "pods", "priorities",
                  "started")  # fmt: skip
@@ -40,25 +44,25 @@ class Roster:
         self.kinds_of: Ids = np.zeros((MIN_PLACES, 0), dtype=np.intp)
         self.pods: list[list[PodInfo]] = []
         self.kinds: list[PodInfo] = []
-        """One pod of each kind, by number."""
+        """One pod of each kind (`_kind`), by the kind's number."""
         self._kind_of: dict[Hashable, int] = {}
         self._requests: dict[str, Int64] = {}
         self._versions: Int64 = np.zeros(0, dtype=np.int64)
 
     @property
     def places(self) -> int:
-        """How many pods of a row there is room for."""
+        """How many pods each row has room for in the arrays."""
         return len(self.priorities)
 
     def update(self, rows: RowArray) -> None:
-        """Look again at those of these rows that have changed."""
+        """Rank those of these rows again that have changed."""
         if self._capacity != self._table.capacity or len(self.kinds) > MAX_KINDS:
             self._clear(self.places)
         for row in rows[self._versions[rows] != self._table.version[rows]].tolist():
-            self._seat(row)
+            self._rank(row)
 
     def requests(self, resource: str) -> Int64:
-        """Return what each pod requests of a resource; call `update` first, for these rows."""
+        """Return what each pod requests of a resource, int64 (places, rows). Call `update` with the rows first."""
         found = self._requests.get(resource)
         if found is None:
             found = self._requests[resource] = np.zeros_like(self.priorities)
@@ -67,7 +71,7 @@ class Roster:
                     found[place, row] = pod.requests.get(resource, 0)
         return found
 
-    def _seat(self, row: int) -> None:
+    def _rank(self, row: int) -> None:
         pods = self.pods[row] = by_importance(self._table.pods[row].values())
         if len(pods) > self.places:
             self._widen(max(len(pods), 2 * self.places))
@@ -82,7 +86,12 @@ class Roster:
         self._versions[row] = self._table.version[row]
 
     def _kind(self, pod: PodInfo) -> int:
-        """Return the number of the pod's kind: pods of one kind are alike to budgets and to filters that mind pods."""
+        """Return the number of the pod's kind.
+
+        Budgets and filters are asked about one pod of a kind instead of all. That is right because a kind is made of
+        everything they look at: namespace and labels, host ports, and the whole shape where affinity, volumes or
+        claims come in. What only the resources are about is in `requests`, pod by pod.
+        """
         stands_alone = pod.has_pod_affinity or pod.spec.volumes or pod.spec.resource_claims
         key = (pod.label_key, id(pod.shape) if stands_alone else None, pod.host_ports)
         found = self._kind_of.get(key)
@@ -107,56 +116,59 @@ class Roster:
         self._versions = np.full(capacity, -1, dtype=np.int64)
 
 
-class Seats:
-    """Some rows of the roster, as far as pods of lower priority sit there; arrays of shape (places, rows)."""
+class PotentialVictims:
+    """The pods of lower priority on some rows, most important first; arrays of shape (places, rows)."""
 
-    __slots__ = ("_kinds_of", "_requests", "_roster", "lower", "priorities", "rows", "started")
+    __slots__ = ("_kinds_of", "_ranked_pods", "_requests", "lower", "priorities", "rows", "started")
 
-    def __init__(self, roster: Roster, rows: RowArray, below: int) -> None:
-        roster.update(rows)
-        lower: Mask = roster.priorities.take(rows, axis=1) < below
+    def __init__(self, ranked_pods: RankedPods, rows: RowArray, below: int) -> None:
+        ranked_pods.update(rows)
+        lower: Mask = ranked_pods.priorities.take(rows, axis=1) < below
         taken = np.flatnonzero(lower.any(axis=1))
         places = int(taken[-1]) + 1 if len(taken) else 1
-        self._roster = roster
+        self._ranked_pods = ranked_pods
         self._requests: dict[str, Int64] = {}
         self.rows = rows
         self.lower: Mask = lower[:places]
-        """Who is of lower priority; empty places are not."""
-        self.priorities: Int64 = roster.priorities[:places, rows]
-        self.started = roster.started[:places, rows]
-        self._kinds_of: Ids = roster.kinds_of[:places, rows]
+        """Which places hold a pod of lower priority. Pods of a row are sorted, so these are its last ones."""
+        self.priorities: Int64 = ranked_pods.priorities[:places, rows]
+        self.started = ranked_pods.started[:places, rows]
+        self._kinds_of: Ids = ranked_pods.kinds_of[:places, rows]
 
     def requests(self, resource: str) -> Int64:
-        """Return what each pod requests of a resource."""
+        """Return what each pod requests of a resource, int64 of shape (places, rows)."""
         found = self._requests.get(resource)
         if found is None:
-            found = self._requests[resource] = self._roster.requests(resource)[: len(self.lower), self.rows]
+            found = self._requests[resource] = self._ranked_pods.requests(resource)[: len(self.lower), self.rows]
         return found
 
     def loaded(self, load: RowLoad, place: int, where: Mask) -> RowLoad:
-        """Return the load with the pods of one place added, on some rows."""
+        """Return the load with the pods of one place added on the rows where `where` is true."""
         requested = {
             resource: amounts + self.requests(resource)[place] * where for resource, amounts in load.requested.items()
         }
         return RowLoad(load.pods + where, requested)
 
     def holding(self, concerns: Callable[[PodInfo], bool]) -> Mask:
-        """Return, (rows,), where any pod of lower priority is of a concern."""
+        """Return bool of shape (rows,): where `concerns` is true of any pod of lower priority."""
         held: Mask = np.logical_or.reduce(self._of_kinds(concerns), axis=0)
         return held
 
     def violating(self, budgets: Sequence[Budget]) -> Mask:
-        """Return the pods of lower priority whose eviction breaks a budget if all before them were evicted too."""
+        """Return bool of shape (places, rows): whose eviction breaks a budget if all before it were evicted too.
+
+        Source: pkg/scheduler/framework/plugins/defaultpreemption, filterPodsWithPDBViolation.
+        """
         broken: Mask = np.zeros_like(self.lower)
         for budget in budgets:
             covered = self._of_kinds(budget.selects)
             for place, position in np.argwhere(covered).tolist() if budget.disrupted else ():
-                covered[place, position] = budget.covers(self._roster.pods[self.rows[position]][place])
+                covered[place, position] = budget.covers(self._ranked_pods.pods[self.rows[position]][place])
             broken |= covered & (np.cumsum(covered, axis=0) > budget.allowed)
         return broken
 
     def _of_kinds(self, chosen: Callable[[PodInfo], bool]) -> Mask:
-        found: Mask = np.zeros(len(self._roster.kinds), dtype=np.bool_)
+        found: Mask = np.zeros(len(self._ranked_pods.kinds), dtype=np.bool_)
         for kind in np.unique(self._kinds_of[self.lower]).tolist():
-            found[kind] = chosen(self._roster.kinds[kind])
+            found[kind] = chosen(self._ranked_pods.kinds[kind])
         return np.logical_and(found[self._kinds_of], self.lower) if len(found) else np.zeros_like(self.lower)
