@@ -11,7 +11,7 @@ from berth.framework.cycle_state import CycleState
 from berth.framework.events import Action, QueueingHint
 from berth.framework.interface import PreFilterResult
 from berth.framework.status import SKIP, Code, unresolvable
-from berth.plugins.node_affinity import NodeAffinity, NodeAffinityArgs
+from berth.plugins.node_affinity import NodeAffinityArgs, NodeAffinityPlugin
 from berth.testing.builders import expression, make_node, make_pod
 from tests.plugins.support import filtered, handle_of, hint, normalized, pre_scored, raw_scores, registered
 
@@ -31,7 +31,7 @@ ALL = {"a1", "a2", "b1", "none", "empty"}
 
 def plugin_with(**added):
     args = {"addedAffinity": added} if added else {}
-    return NodeAffinity(decode_plugin_args("NodeAffinity", args, NodeAffinityArgs, "args"), CLUSTER)
+    return NodeAffinityPlugin(decode_plugin_args("NodeAffinity", args, NodeAffinityArgs, "args"), CLUSTER)
 
 
 PLUGIN = plugin_with()
@@ -281,6 +281,6 @@ def test_both_forms_agree(labels_by_node, selector, terms, added):
     small = handle_of(*nodes)
     added_terms = [{"matchExpressions": expressions, "matchFields": fields} for expressions, fields in added]
     affinity = {REQUIRED: {"nodeSelectorTerms": added_terms}} if added else {}
-    plugin = NodeAffinity(msgspec.convert({"addedAffinity": affinity}, NodeAffinityArgs), small)
+    plugin = NodeAffinityPlugin(msgspec.convert({"addedAffinity": affinity}, NodeAffinityArgs), small)
     filtered(plugin, pod.info(), small)
     raw_scores(plugin, pod.info(), small)

@@ -12,7 +12,7 @@ import numpy as np
 
 from berth.api.node import Node
 from berth.api.node_selector import NAME_FIELD, NodeSelectorTerm
-from berth.api.pod import NodeAffinity as NodeAffinityRules
+from berth.api.pod import NodeAffinity
 from berth.api.selectors import SelectorError
 from berth.config.errors import invalid
 from berth.framework.cycle_state import CycleState
@@ -49,7 +49,7 @@ _NO_DEMAND = RequiredNodeAffinity(None, None)
 class NodeAffinityArgs(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     """`added_affinity` must hold for every pod of the profile, beside the pod's own."""
 
-    added_affinity: NodeAffinityRules | None = None
+    added_affinity: NodeAffinity | None = None
 
     def validate(self, path: str) -> Iterable[str]:
         """Name the terms that cannot be read."""
@@ -84,7 +84,7 @@ def named_nodes(terms: Iterable[NodeSelectorTerm]) -> frozenset[str] | None:
     return names
 
 
-class NodeAffinity:
+class NodeAffinityPlugin:
     """PreFilter, Filter, PreScore, Score, NormalizeScore."""
 
     name: ClassVar[str] = "NodeAffinity"
@@ -100,7 +100,7 @@ class NodeAffinity:
     status_by_code: ClassVar[Mapping[int, Status]] = _BY_CODE
 
     def __init__(self, args: NodeAffinityArgs, handle: Handle) -> None:
-        added = args.added_affinity or NodeAffinityRules()
+        added = args.added_affinity or NodeAffinity()
         self._enforced = (
             _NO_DEMAND if added.required is None else RequiredNodeAffinity(None, compile_terms(added.required))
         )

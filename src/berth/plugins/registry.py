@@ -7,7 +7,7 @@ from berth.plugins.dra.plugin import DynamicResources
 from berth.plugins.gang_scheduling import GangScheduling
 from berth.plugins.image_locality import ImageLocality
 from berth.plugins.inter_pod_affinity import InterPodAffinity
-from berth.plugins.node_affinity import NodeAffinity
+from berth.plugins.node_affinity import NodeAffinityPlugin
 from berth.plugins.node_declared_features import NodeDeclaredFeatures
 from berth.plugins.node_name import NodeName
 from berth.plugins.node_ports import NodePorts
@@ -36,7 +36,7 @@ def in_tree_registry() -> Registry:
             "NodeUnschedulable": NodeUnschedulable,
             "NodeName": NodeName,
             "TaintToleration": TaintToleration,
-            "NodeAffinity": NodeAffinity,
+            "NodeAffinity": NodeAffinityPlugin,
             "NodePorts": NodePorts,
             "NodeResourcesFit": NodeResourcesFit,
             "VolumeRestrictions": VolumeRestrictions,

@@ -8,17 +8,17 @@ import msgspec
 from berth.config.types import ExtensionPoint
 from berth.framework.promises import Promises
 from berth.framework.status import Status, unresolvable
-from berth.plugins.node_affinity import ENFORCED_CODE, POD_CODE, REASON_ENFORCED, NodeAffinity
+from berth.plugins.node_affinity import ENFORCED_CODE, POD_CODE, REASON_ENFORCED, NodeAffinityPlugin
 
 REASON_POD = "node(s) didn't match Pod's node affinity"
 
 
-class LegacyNodeAffinity(NodeAffinity):
+class LegacyNodeAffinity(NodeAffinityPlugin):
     """Filter, Score, NormalizeScore."""
 
     name: ClassVar[str] = "NodeAffinity"
     promises: ClassVar[Promises] = msgspec.structs.replace(
-        NodeAffinity.promises,
+        NodeAffinityPlugin.promises,
         points=frozenset({ExtensionPoint.FILTER, ExtensionPoint.SCORE}),
     )
     status_by_code: ClassVar[Mapping[int, Status]] = {
