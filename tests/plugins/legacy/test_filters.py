@@ -21,7 +21,7 @@ from berth.plugins.legacy.service_affinity import ServiceAffinity, ServiceAffini
 from berth.plugins.legacy.taint_toleration import LegacyTaintToleration
 from berth.plugins.legacy.volumes import LegacyVolumeBinding, LegacyVolumeRestrictions, LegacyVolumeZone
 from berth.plugins.node_affinity import NodeAffinityArgs
-from berth.plugins.volumes.binding_args import VolumeBindingArgs
+from berth.plugins.volumes.binding import VolumeBindingArgs
 from berth.testing.builders import expression, make_node, make_pod, make_service
 from tests.plugins.support import handle_of
 from tests.plugins.topology_support import cluster

@@ -7,8 +7,7 @@ from berth.config.feature_gates import FeatureGates
 from berth.config.plugin_args import decode_plugin_args
 from berth.framework.cycle_state import CycleState
 from berth.framework.status import SKIP, Code
-from berth.plugins.volumes.binding import VolumeBinding
-from berth.plugins.volumes.binding_args import DEFAULT_SHAPE, VolumeBindingArgs
+from berth.plugins.volumes.binding import DEFAULT_SHAPE, VolumeBinding, VolumeBindingArgs
 from berth.testing.builders import make_node, make_pod
 from tests.plugins.support import pre_scored
 from tests.plugins.volumes.world import (

@@ -3,8 +3,7 @@
 import pytest
 
 from berth.framework.events import Action, QueueingHint
-from berth.plugins.volumes.binding import VolumeBinding
-from berth.plugins.volumes.binding_args import VolumeBindingArgs
+from berth.plugins.volumes.binding import VolumeBinding, VolumeBindingArgs
 from berth.testing.builders import make_node, make_pod
 from tests.plugins.support import hint, registered
 from tests.plugins.volumes.world import (

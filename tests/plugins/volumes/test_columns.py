@@ -6,8 +6,7 @@ from hypothesis import strategies as st
 
 from berth.framework.cycle_state import CycleState
 from berth.framework.status import Code
-from berth.plugins.volumes.binding import VolumeBinding
-from berth.plugins.volumes.binding_args import VolumeBindingArgs
+from berth.plugins.volumes.binding import VolumeBinding, VolumeBindingArgs
 from berth.plugins.volumes.limits import NodeVolumeLimits
 from berth.plugins.volumes.restrictions import VolumeRestrictions
 from berth.plugins.volumes.zone import VolumeZone

@@ -5,8 +5,7 @@ import pytest
 from berth.framework.cycle_state import CycleState
 from berth.framework.effects import Answer, ApiCall, WaitUntil
 from berth.framework.status import error
-from berth.plugins.volumes.binding import VolumeBinding
-from berth.plugins.volumes.binding_args import VolumeBindingArgs
+from berth.plugins.volumes.binding import VolumeBinding, VolumeBindingArgs
 from berth.testing.builders import make_node, make_pod
 from tests.plugins.volumes.world import BOUND, SELECTED, ZONE, claim, on, storage_class, volume, world
 

@@ -5,7 +5,6 @@ pods' terms about the incoming one. `filtering` and `scoring` hold the state and
 class. matchLabelKeys and mismatchLabelKeys are not looked at: the API server has worked them into the selectors.
 """
 
-from berth.plugins.inter_pod_affinity.args import InterPodAffinityArgs
-from berth.plugins.inter_pod_affinity.plugin import InterPodAffinity
+from berth.plugins.inter_pod_affinity.plugin import InterPodAffinity, InterPodAffinityArgs
 
 __all__ = ["InterPodAffinity", "InterPodAffinityArgs"]

@@ -6,13 +6,13 @@ from typing import ClassVar
 import msgspec
 
 from berth.api.selectors import SelectorError
+from berth.config.errors import invalid
 from berth.framework.cycle_state import CycleState
 from berth.framework.events import ClusterEventWithHint
 from berth.framework.handle import Handle
 from berth.framework.interface import FeasibleNodes, FilterColumn, PreFilterResult, Rows, Scores, same_for_all
 from berth.framework.promises import Dependencies, Dependency, Promises
 from berth.framework.status import SKIP, Status, error, unresolvable
-from berth.plugins.inter_pod_affinity.args import InterPodAffinityArgs
 from berth.plugins.inter_pod_affinity.domains import ByKey, Weighted, summed
 from berth.plugins.inter_pod_affinity.filtering import STATUS_BY_CODE, AffinityFilterState, CountsByDomain, Demands
 from berth.plugins.inter_pod_affinity.hints import AffinityHints
@@ -29,6 +29,26 @@ from berth.state.pod_index import (
 from berth.state.pod_info import REQUESTS, PodInfo
 from berth.state.table import NodeTable
 from berth.state.topology import Topologies
+
+MAX_HARD_WEIGHT = 100
+
+
+class InterPodAffinityArgs(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """How much running pods' terms count in scoring.
+
+    `hard_pod_affinity_weight` is what a running pod's required term adds where it matches the incoming pod;
+    `ignore_preferred_terms_of_existing_pods` leaves scoring out for pods without preferred terms of their own.
+    """
+
+    hard_pod_affinity_weight: int = 1
+    ignore_preferred_terms_of_existing_pods: bool = False
+
+    def validate(self, path: str) -> Iterable[str]:
+        """Name a weight out of range."""
+        if not 0 <= self.hard_pod_affinity_weight <= MAX_HARD_WEIGHT:
+            where = f"{path}.hardPodAffinityWeight"
+            yield invalid(where, self.hard_pod_affinity_weight, f"not in valid range [0, {MAX_HARD_WEIGHT}]")
+
 
 NOT_PREPARED = 'failed to read "PreScoreInterPodAffinity" from cycleState: not found'
 """What Score says in a profile that enables the plugin there and not at PreScore."""

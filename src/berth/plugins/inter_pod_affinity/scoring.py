@@ -4,7 +4,7 @@ import numpy as np
 
 from berth.framework.interface import MAX_NODE_SCORE, Rows, Scores
 from berth.plugins.inter_pod_affinity.domains import ByKey
-from berth.plugins.score_range import mapped
+from berth.plugins.normalize import mapped
 from berth.state.node_view import NodeView
 
 

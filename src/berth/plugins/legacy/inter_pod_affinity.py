@@ -13,7 +13,6 @@ from berth.framework.handle import Handle
 from berth.framework.interface import Scores
 from berth.framework.promises import Promises
 from berth.framework.status import Status, unresolvable, unschedulable
-from berth.plugins.inter_pod_affinity.args import InterPodAffinityArgs
 from berth.plugins.inter_pod_affinity.filtering import (
     AFFINITY_CODE,
     ANTI_AFFINITY_CODE,
@@ -22,7 +21,7 @@ from berth.plugins.inter_pod_affinity.filtering import (
     REASON_ANTI_AFFINITY,
     REASON_EXISTING,
 )
-from berth.plugins.inter_pod_affinity.plugin import InterPodAffinity
+from berth.plugins.inter_pod_affinity.plugin import InterPodAffinity, InterPodAffinityArgs
 from berth.plugins.inter_pod_affinity.scoring import normalized
 from berth.state.pod_info import PodInfo
 

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from berth.framework.interface import MAX_NODE_SCORE, FeasibleNodes, Rows, Scores
+from berth.plugins.normalize import mapped
 from berth.plugins.pod_topology_spread.args import HOSTNAME_KEY
 from berth.plugins.pod_topology_spread.constraints import Mask, SpreadConstraint, counting_selector
-from berth.plugins.score_range import mapped
 from berth.state.label_index import ABSENT
 from berth.state.node_view import NodeView
 from berth.state.pod_info import PodInfo

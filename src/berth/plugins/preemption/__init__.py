@@ -9,7 +9,6 @@ Deviations: the nomination made last counts, whether or not the API server has i
 the first after a random offset is taken, where upstream's order is that of a map.
 """
 
-from berth.plugins.preemption.args import DefaultPreemptionArgs
-from berth.plugins.preemption.plugin import DefaultPreemption
+from berth.plugins.preemption.plugin import DefaultPreemption, DefaultPreemptionArgs
 
 __all__ = ["DefaultPreemption", "DefaultPreemptionArgs"]

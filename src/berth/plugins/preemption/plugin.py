@@ -1,11 +1,12 @@
 """The DefaultPreemption plugin; see the package's docstring."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import ClassVar
 
 import msgspec
 import numpy as np
 
+from berth.config.errors import invalid
 from berth.framework.cycle_state import CycleState
 from berth.framework.diagnosis import Diagnosis
 from berth.framework.effects import Steps
@@ -15,7 +16,6 @@ from berth.framework.extenders import Extender, interested
 from berth.framework.handle import Handle
 from berth.framework.interface import GroupQuestion, PodGroupInfo, PostFilterAnswer, PostFilterResult
 from berth.framework.status import Code, Status, error, unresolvable, unschedulable
-from berth.plugins.preemption.args import DefaultPreemptionArgs
 from berth.plugins.preemption.budgets import Budgets
 from berth.plugins.preemption.choice import cheapest
 from berth.plugins.preemption.columns import ColumnDryRun
@@ -33,6 +33,31 @@ from berth.plugins.preemption.search import (
 )
 from berth.state.pod_groups import POD_GROUP, group_of
 from berth.state.pod_info import PodInfo
+
+
+class DefaultPreemptionArgs(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """On how many nodes preemption is tried out: a percentage of those where it may help, and at least so many."""
+
+    min_candidate_nodes_percentage: int = 10
+    min_candidate_nodes_absolute: int = 100
+
+    def validate(self, path: str) -> Iterable[str]:
+        """Refuse numbers out of range, and two zeros."""
+        percentage, absolute = self.min_candidate_nodes_percentage, self.min_candidate_nodes_absolute
+        percentage_path, absolute_path = f"{path}.minCandidateNodesPercentage", f"{path}.minCandidateNodesAbsolute"
+        if not 0 <= percentage <= 100:
+            yield invalid(percentage_path, percentage, "not in valid range [0, 100]")
+        if absolute < 0:
+            yield invalid(absolute_path, absolute, "not in valid range [0, inf)")
+        if percentage == 0 and absolute == 0:
+            yield invalid(percentage_path, 0, "cannot be zero at the same time as minCandidateNodesAbsolute")
+            yield invalid(absolute_path, 0, "cannot be zero at the same time as minCandidateNodesPercentage")
+
+    def wanted_candidates(self, node_count: int) -> int:
+        """Return how many candidates are enough, of so many nodes where preemption may help."""
+        share = node_count * self.min_candidate_nodes_percentage // 100
+        return min(max(share, self.min_candidate_nodes_absolute), node_count)
+
 
 NOT_HELPFUL = "Preemption is not helpful for scheduling"
 NO_NODES = "no nodes available"

@@ -58,12 +58,13 @@ from berth.plugins.resources.fit import (
     row_code,
 )
 from berth.plugins.resources.names import is_qualified_name
-from berth.plugins.resources.scorer import ResourceScorer, WeightedRequest
 from berth.plugins.resources.scoring import (
     LeastAllocated,
     MostAllocated,
     RequestedToCapacityRatioFormula,
+    ResourceScorer,
     ScoringFormula,
+    WeightedRequest,
 )
 from berth.state.node_view import NodeView
 from berth.state.pod_info import LABELS, PodInfo

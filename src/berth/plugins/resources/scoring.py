@@ -1,4 +1,8 @@
-"""How full a node may be and still be liked: the scoring strategies of NodeResourcesFit.
+"""How full a node may be and still be liked: what the resource plugins score, and the strategies of NodeResourcesFit.
+
+A `ResourceScorer` is made from the `resources` of a plugin's args. It turns a pod into what that pod adds to each
+resource (`WeightedRequest`), and nodes, single or by column, into what a strategy takes. A resource other than CPU,
+memory and storage is left out of the score unless the pod asks for it.
 
 A strategy scores each resource from 0 to 100 and takes the weighted mean over the resources that the node has. Each
 comes twice: `node_score` for one node, in integers (the specification), and `columns` for many, in float64 arrays
@@ -6,15 +10,19 @@ that hold whole numbers. What is requested includes the incoming pod.
 Source of the rules: pkg/scheduler/framework/plugins/noderesources, v1.36.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 import numpy as np
 
+from berth.api.pod_resources import CPU, MEMORY
 from berth.config.shape import MAX_SHAPE_SCORE, MAX_UTILIZATION
-from berth.framework.interface import MAX_NODE_SCORE, Scores
-from berth.plugins.resources.args import ShapePoint
-from berth.plugins.resources.columns import Floats, ResourceColumn, Scratch
+from berth.framework.interface import MAX_NODE_SCORE, Rows, Scores
+from berth.plugins.resources.args import ResourceSpec, ShapePoint
+from berth.plugins.resources.columns import Floats, ResourceColumn, ResourceColumns, Scratch, row_amounts
+from berth.plugins.resources.names import PLAIN_RESOURCES
+from berth.state.node_view import NodeView
+from berth.state.table import NodeTable
 
 Use = tuple[int, int, int]
 """One resource of one node: what it has, what is asked of it with the pod, and what that weighs."""
@@ -201,3 +209,63 @@ def _weight_column(uses: Sequence[UseColumn], out: Floats, ones: Floats) -> Floa
         present = use.column.present
         np.add(out, use.weight if present is None else present * use.weight, out=out)
     return np.maximum(out, ones, out=out)
+
+
+class WeightedRequest(NamedTuple):
+    """What a pod adds to one of the scored resources."""
+
+    resource: str
+    amount: int
+    weight: int
+
+
+class ResourceScorer:
+    """Reads the resources that a plugin scores. `with_defaults`: count CPU and memory as if every container asked."""
+
+    __slots__ = ("_resources", "_with_defaults")
+
+    def __init__(self, resources: Iterable[ResourceSpec], *, with_defaults: bool) -> None:
+        self._resources = tuple((spec.name, spec.weight) for spec in resources)
+        self._with_defaults = with_defaults
+
+    def wanted(self, requests: Mapping[str, int]) -> tuple[WeightedRequest, ...]:
+        """Return what a pod with these requests adds, resource by resource."""
+        return tuple(
+            [
+                WeightedRequest(name, requests.get(name, 0), weight)
+                for name, weight in self._resources
+                if name in PLAIN_RESOURCES or requests.get(name, 0)
+            ]
+        )
+
+    def node_uses(self, wanted: Sequence[WeightedRequest], node: NodeView) -> list[Use]:
+        """Return how a node's resources would be used with the pod there."""
+        has = node.allocatable
+        return [
+            (has.get(resource, 0), self._asked_of(node, resource) + amount, weight)
+            for resource, amount, weight in wanted
+        ]
+
+    def row_uses(self, wanted: Sequence[WeightedRequest], table: NodeTable, row: int) -> list[Use]:
+        """Return the same for a row."""
+        uses = []
+        for resource, amount, weight in wanted:
+            has, asked = row_amounts(table, resource, row, with_defaults=self._with_defaults)
+            uses.append((has, asked + amount, weight))
+        return uses
+
+    def columns(self, table: NodeTable) -> ResourceColumns:
+        """Return the columns that are read, up to date."""
+        return ResourceColumns.shared(table, with_defaults=self._with_defaults)
+
+    def column_uses(self, wanted: Sequence[WeightedRequest], table: NodeTable, rows: Rows) -> list[UseColumn]:
+        """Return the same for many rows, as arrays."""
+        of = self.columns(table).of
+        return [UseColumn(of(table, resource, rows), amount, weight) for resource, amount, weight in wanted]
+
+    def _asked_of(self, node: NodeView, resource: str) -> int:
+        if self._with_defaults and resource == CPU:
+            return node.scoring_requested[0]
+        if self._with_defaults and resource == MEMORY:
+            return node.scoring_requested[1]
+        return node.requested.get(resource, 0)

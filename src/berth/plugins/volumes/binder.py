@@ -33,8 +33,8 @@ from berth.plugins.volumes.claims import (
     class_name_of,
     is_fully_bound,
     ownership_fault,
+    requested,
 )
-from berth.plugins.volumes.matching import requested
 from berth.plugins.volumes.migration import is_migrated_on, migrated_affinity, plugin_of
 from berth.plugins.volumes.volume_index import Offer, VolumeIndex, affinity_as_stored
 from berth.state.objects import ObjectStore

@@ -2,13 +2,22 @@
 
 Upstream plugin `VolumeBinding`, v1.36. Deviations: what a pod would get on the chosen node is worked out again in
 Reserve, from the same state, instead of being kept for every node; a claim is waited for by its events, not by polling.
+
+With the feature gate StorageCapacityScoring nodes are scored by how much of their storage would be in use, by storage
+class, as upstream's `volumebinding` scorer does: static volumes count where the pod would get any, otherwise what is to
+be provisioned. All classes weigh the same, and their mean is rounded half up.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import ClassVar
 
 import msgspec
 
+from berth.api.quantity import value
+from berth.config.errors import invalid
+from berth.config.feature_gates import FeatureGates
+from berth.config.shape import MAX_SHAPE_SCORE, MAX_UTILIZATION
 from berth.framework.cycle_state import CycleState
 from berth.framework.effects import Steps
 from berth.framework.events import ClusterEventWithHint
@@ -16,19 +25,98 @@ from berth.framework.handle import Handle
 from berth.framework.interface import FeasibleNodes, FilterColumn, Rows
 from berth.framework.promises import Dependency, Objects, Promises
 from berth.framework.status import SKIP, Status, error
+from berth.plugins.resources.args import ShapePoint
 from berth.plugins.resources.scoring import shape_table
 from berth.plugins.volumes.assuming import AssumedVolumes, give_back, take
-from berth.plugins.volumes.binder import NodeForVolumes, PodClaims, check_claims, claims_of, volumes_on
-from berth.plugins.volumes.binding_args import DEFAULT_SHAPE, SCORING_GATE, VolumeBindingArgs
+from berth.plugins.volumes.binder import NodeForVolumes, PodClaims, PodVolumes, check_claims, claims_of, volumes_on
 from berth.plugins.volumes.binding_columns import BindingColumns, describe
 from berth.plugins.volumes.binding_hints import BindingHints
-from berth.plugins.volumes.claims import has_claims, has_no_claims
-from berth.plugins.volumes.scoring import storage_score
+from berth.plugins.volumes.claims import STORAGE, class_name_of, has_claims, has_no_claims, requested
 from berth.plugins.volumes.volume_index import VolumeIndex
 from berth.plugins.volumes.writing import bind_volumes
 from berth.state.node_view import NodeView
 from berth.state.pod_info import LABELS, REQUESTS, PodInfo
 from berth.state.table import NodeTable
+
+SCORING_GATE = "StorageCapacityScoring"
+
+DEFAULT_SHAPE = (ShapePoint(0, MAX_SHAPE_SCORE), ShapePoint(MAX_UTILIZATION, 0))
+"""Where StorageCapacityScoring is on: the more storage is left, the better."""
+
+
+class VolumeBindingArgs(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """How long binding may take, and how nodes are scored by the capacity of their storage."""
+
+    bind_timeout_seconds: int = 600
+    shape: tuple[ShapePoint, ...] | None = None
+    """None while the gate StorageCapacityScoring is off: the field does not exist then."""
+
+    def gate_faults(self, path: str, gates: FeatureGates) -> Iterable[str]:
+        """Refuse a shape while storage is not scored."""
+        if self.shape is not None and not gates.enabled(SCORING_GATE):
+            shape = msgspec.to_builtins(self.shape)
+            detail = f"unexpected field `shape`, remove it or turn on the feature gate {SCORING_GATE}"
+            yield invalid(f"{path}.shape", shape, detail)
+
+    def defaulted_by_gates(self, gates: FeatureGates) -> "VolumeBindingArgs":
+        """Fill in the shape where storage is scored."""
+        if self.shape or not gates.enabled(SCORING_GATE):
+            return self
+        return VolumeBindingArgs(self.bind_timeout_seconds, DEFAULT_SHAPE)
+
+    def validate(self, path: str) -> Iterable[str]:
+        """Refuse a negative timeout and a shape that is no rising function."""
+        if self.bind_timeout_seconds < 0:
+            detail = "invalid BindTimeoutSeconds, should not be a negative value"
+            yield invalid(f"{path}.bindTimeoutSeconds", self.bind_timeout_seconds, detail)
+        yield from _shape_faults(self.shape or (), f"{path}.shape")
+
+
+def _shape_faults(shape: tuple[ShapePoint, ...], path: str) -> Iterable[str]:
+    for index, (before, point) in enumerate(pairwise(shape), start=1):
+        if before.utilization >= point.utilization:
+            where = f"{path}[{index}].utilization"
+            yield invalid(where, point.utilization, "values must be sorted in increasing order")
+            break
+    for index, point in enumerate(shape):
+        if not 0 <= point.utilization <= MAX_UTILIZATION:
+            yield invalid(f"{path}[{index}].utilization", point.utilization, "not in valid range [0, 100]")
+        if not 0 <= point.score <= MAX_SHAPE_SCORE:
+            yield invalid(f"{path}[{index}].score", point.score, f"not in valid range [0, {MAX_SHAPE_SCORE}]")
+
+
+def storage_score(volumes: PodVolumes, table: Sequence[int]) -> int:
+    """Return the score of a node for what a pod would get there; `table` has the score of each percentage in use."""
+    uses = _static_uses(volumes) if volumes.bindings else _provisioned_uses(volumes)
+    if not uses:
+        return 0
+    total = sum(table[_percent(asked, has)] for asked, has in uses.values())
+    return (2 * total + len(uses)) // (2 * len(uses))
+
+
+def _percent(asked_bytes: int, has_bytes: int) -> int:
+    return MAX_UTILIZATION if has_bytes == 0 or asked_bytes > has_bytes else asked_bytes * MAX_UTILIZATION // has_bytes
+
+
+def _static_uses(volumes: PodVolumes) -> dict[str, tuple[int, int]]:
+    """Return by class how much is asked for, and how much the volumes have."""
+    uses: dict[str, tuple[int, int]] = {}
+    for claim, volume in volumes.bindings:
+        name = volume.spec.storage_class_name
+        asked, has = uses.get(name, (0, 0))
+        uses[name] = asked + value(requested(claim)), has + value(volume.spec.capacity.get(STORAGE, 0))
+    return uses
+
+
+def _provisioned_uses(volumes: PodVolumes) -> dict[str, tuple[int, int]]:
+    """Return by class how much is asked for, and how much there is to take it from."""
+    uses: dict[str, tuple[int, int]] = {}
+    for claim, capacity in volumes.provisions:
+        if capacity is not None and capacity.capacity is not None:
+            name = class_name_of(claim)
+            asked, _ = uses.get(name, (0, 0))
+            uses[name] = asked + value(requested(claim)), value(capacity.capacity)
+    return uses
 
 
 class _Prepared:

@@ -25,8 +25,7 @@ from berth.plugins.volumes.binder import (
     tells_capacity,
     volume_limit_bytes,
 )
-from berth.plugins.volumes.claims import CLASS, NO_PROVISIONER, SELECTED_NODE, VOLUME, class_name_of
-from berth.plugins.volumes.matching import requested
+from berth.plugins.volumes.claims import CLASS, NO_PROVISIONER, SELECTED_NODE, VOLUME, class_name_of, requested
 from berth.plugins.volumes.migration import is_migrated_on, migrated_affinity, plugin_of
 from berth.plugins.volumes.node_rows import NodeRows, RowArray
 from berth.plugins.volumes.volume_index import Offer, affinity_as_stored

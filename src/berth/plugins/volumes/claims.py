@@ -1,12 +1,13 @@
-"""What a pod's volumes ask for: claims by name, whose they are, their class, and whether they are bound.
+"""What a pod's volumes ask for: claims by name, whose they are, their class, whether they are bound, and to what.
 
-Pure functions over API objects, used by all volume plugins. Names and sentences are those of
+Pure functions over API objects, used by all volume plugins. Names, sentences and rules are those of
 k8s.io/component-helpers/storage, v1.36.
 """
 
 from collections.abc import Iterable, Iterator
 
 from berth.api.pod import Volume
+from berth.api.quantity import Quantity, parse
 from berth.api.storage import PersistentVolume, PersistentVolumeClaim
 from berth.state.pod_info import PodInfo
 
@@ -94,3 +95,22 @@ def is_bound_to(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
     if ref is None or (ref.name, ref.namespace) != (meta.name, meta.namespace):
         return False
     return not ref.uid or ref.uid == meta.uid
+
+
+AVAILABLE = "Available"
+FILESYSTEM = "Filesystem"
+
+
+def requested(claim: PersistentVolumeClaim) -> Quantity:
+    """Return how much storage a claim asks for."""
+    return claim.spec.resources.requests.get(STORAGE, 0)
+
+
+def may_hold(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
+    """Say whether size, mode and attributes are right, and the volume is there to stay."""
+    return (
+        volume.metadata.deletion_timestamp is None
+        and parse(volume.spec.capacity.get(STORAGE, 0)) >= parse(requested(claim))
+        and (volume.spec.volume_mode or FILESYSTEM) == (claim.spec.volume_mode or FILESYSTEM)
+        and (volume.spec.volume_attributes_class_name or "") == (claim.spec.volume_attributes_class_name or "")
+    )

@@ -2,19 +2,24 @@
 
 Upstream plugin `NodeVolumeLimits`, v1.36: volumes of the pods on a node and volumes attached to it count once each,
 against `spec.drivers[].allocatable.count` of its CSINode. With the gate VolumeLimitScaling a driver can keep pods off
-nodes where it is missing; of several such drivers upstream names any, here it is the first by name. Deviation: a pod
-on a node whose ephemeral volume is not its own does not make the attempts of others errors; it is not counted.
+nodes where it is missing; of several such drivers upstream names any, here it is the first by name. Deviation: if an
+ephemeral volume of a pod on a node is not that pod's own, attempts of others do not end in an error; it is not counted.
+
+Registered are upstream's events, and more that liveness needs: a node that comes with room, a CSINode that goes (its
+node takes any number then), claims and volumes whose change makes two volumes one or takes one away, and drivers.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import ClassVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from berth.api.node import Node
+from berth.api.storage import CSIDriver, CSINode, PersistentVolume, PersistentVolumeClaim, VolumeAttachment
 from berth.framework.cycle_state import CycleState
-from berth.framework.events import ClusterEventWithHint
+from berth.framework.events import Action, ClusterEvent, ClusterEventWithHint, QueueingHint, queue_if
 from berth.framework.handle import Handle
 from berth.framework.interface import Codes, FilterColumn, Rows
 from berth.framework.promises import Dependency, Objects, Promises
@@ -26,12 +31,12 @@ from berth.plugins.volumes.attachable import (
     new_volumes,
     volumes_in_use,
 )
-from berth.plugins.volumes.claims import CLAIM, CLASS, VOLUME, has_no_volumes
+from berth.plugins.volumes.claims import CLAIM, CLASS, VOLUME, claim_names, has_no_volumes, is_claim_of
 from berth.plugins.volumes.limit_columns import LimitColumns
-from berth.plugins.volumes.limits_hints import LimitsHints
 from berth.plugins.volumes.migration import VolumeHandle
 from berth.plugins.volumes.uses import VolumeUses, use_of
 from berth.state.node_view import NodeView
+from berth.state.objects import ObjectStore
 from berth.state.pod_info import LABELS, REQUESTS, PodInfo
 from berth.state.table import NodeTable
 
@@ -153,3 +158,82 @@ class NodeVolumeLimits:
         names = sorted({volume.driver for volume in wanted})
         drivers = ((name, self._objects.get("CSIDriver", name)) for name in names)
         return [name for name, found in drivers if found is not None and found.spec.prevent_pod_scheduling_if_missing]
+
+
+ALL = Action.ADD | Action.UPDATE | Action.DELETE
+
+
+class LimitsHints:
+    """The events of NodeVolumeLimits; `fits` says whether a node without pods takes a pod's volumes."""
+
+    __slots__ = ("_fits", "_objects")
+
+    def __init__(self, objects: ObjectStore, fits: Callable[[PodInfo, str], bool]) -> None:
+        self._objects = objects
+        self._fits = fits
+
+    def events(self) -> Sequence[ClusterEventWithHint]:
+        """Return what to register; any CSINode that comes may help."""
+        return (
+            ClusterEventWithHint(ClusterEvent("CSINode", Action.ADD)),
+            ClusterEventWithHint(ClusterEvent("CSINode", Action.UPDATE | Action.DELETE), self.after_csi_node_change),
+            ClusterEventWithHint(ClusterEvent("Pod", Action.DELETE), self.after_pod_deletion),
+            ClusterEventWithHint(ClusterEvent(CLAIM, ALL), self.after_claim_change),
+            ClusterEventWithHint(ClusterEvent("VolumeAttachment", Action.DELETE), self.after_attachment_deletion),
+            ClusterEventWithHint(ClusterEvent(VOLUME, ALL), self.after_volume_change),
+            ClusterEventWithHint(ClusterEvent("CSIDriver", Action.UPDATE | Action.DELETE), self.after_driver_change),
+            ClusterEventWithHint(ClusterEvent("Node", Action.ADD), self.after_node_added),
+        )
+
+    def after_csi_node_change(self, pod: PodInfo, old: CSINode | None, new: CSINode | None) -> QueueingHint:
+        """Queue where a limit is higher than before, or gone, or one of the pod's drivers is new on the node."""
+        now = limits_of(new)
+        if any(limit < now.get(driver, limit + 1) for driver, limit in limits_of(old).items()):
+            return QueueingHint.QUEUE
+        return queue_if(not (_drivers_on(new) - _drivers_on(old)).isdisjoint(self._drivers(pod)))
+
+    def after_driver_change(self, pod: PodInfo, old: CSIDriver | None, new: CSIDriver | None) -> QueueingHint:
+        """Queue where one of the pod's drivers no longer keeps it off nodes."""
+        if old is None or not old.spec.prevent_pod_scheduling_if_missing:
+            return QueueingHint.SKIP
+        relaxed = new is None or not new.spec.prevent_pod_scheduling_if_missing
+        return queue_if(relaxed and old.metadata.name in self._drivers(pod))
+
+    def after_pod_deletion(self, _pod: PodInfo, old: PodInfo | None, _new: PodInfo | None) -> QueueingHint:
+        """Queue where the pod that goes had a place, and volumes that count."""
+        if old is None or not (old.node_name or old.status.nominated_node_name):
+            return QueueingHint.SKIP
+        return queue_if(any(may_be_attached(volume) for volume in old.spec.volumes))
+
+    def after_claim_change(
+        self, pod: PodInfo, _old: PersistentVolumeClaim | None, new: PersistentVolumeClaim | None
+    ) -> QueueingHint:
+        """Queue where it is one of the pod's claims, or a claim goes that may have been counted."""
+        return queue_if(new is None or is_claim_of(pod, new, claim_names(pod)))
+
+    def after_attachment_deletion(
+        self, pod: PodInfo, old: VolumeAttachment | None, _new: VolumeAttachment | None
+    ) -> QueueingHint:
+        """Queue where a volume of one of the pod's drivers is detached."""
+        return queue_if(old is not None and old.spec.attacher in self._drivers(pod))
+
+    def after_volume_change(
+        self, pod: PodInfo, old: PersistentVolume | None, new: PersistentVolume | None
+    ) -> QueueingHint:
+        """Queue where a volume of the pod's claims comes or changes, or one that was attached goes."""
+        if new is None:
+            return queue_if(old is not None and old.spec.csi is not None and old.spec.csi.driver in self._drivers(pod))
+        claims = (self._objects.get(CLAIM, name, pod.namespace) for name in claim_names(pod))
+        return queue_if(any(c is not None and c.spec.volume_name == new.metadata.name for c in claims))
+
+    def after_node_added(self, pod: PodInfo, _old: Node | None, new: Node | None) -> QueueingHint:
+        """Queue where the node takes the pod's volumes."""
+        return queue_if(new is not None and self._fits(pod, new.metadata.name))
+
+    def _drivers(self, pod: PodInfo) -> set[str]:
+        wanted = new_volumes(self._objects, pod)
+        return set() if isinstance(wanted, Status) else {volume.driver for volume in wanted}
+
+
+def _drivers_on(csi_node: CSINode | None) -> set[str]:
+    return {driver.name for driver in csi_node.spec.drivers} if csi_node is not None else set()

@@ -17,8 +17,17 @@ from berth.api.quantity import nano_value
 from berth.api.selectors import Selector, compile_selector
 from berth.api.storage import PersistentVolume, PersistentVolumeClaim
 from berth.plugins.node_matching import Term, compile_terms
-from berth.plugins.volumes.claims import STORAGE, VOLUME, class_name_of, is_bound_to, key_of_claim
-from berth.plugins.volumes.matching import AVAILABLE, FILESYSTEM, may_hold, requested
+from berth.plugins.volumes.claims import (
+    AVAILABLE,
+    FILESYSTEM,
+    STORAGE,
+    VOLUME,
+    class_name_of,
+    is_bound_to,
+    key_of_claim,
+    may_hold,
+    requested,
+)
 from berth.state.objects import ObjectStore
 
 Sized = tuple[int, str]
