@@ -7,29 +7,6 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src"
 
-# Names that two classes still share, with the files that define them. Nothing is to be added here: give one of the two
-# another name, and take it off the list.
-SHARED: dict[str, tuple[str, ...]] = {
-    "Constraint": ("berth/plugins/dra/constraints.py", "berth/plugins/pod_topology_spread/constraints.py"),
-    "FilterState": ("berth/plugins/inter_pod_affinity/filtering.py", "berth/plugins/pod_topology_spread/filtering.py"),
-    "Found": ("berth/plugins/dra/allocator.py", "berth/plugins/preemption/search.py"),
-    "Hints": (
-        "berth/plugins/dra/hints.py",
-        "berth/plugins/inter_pod_affinity/hints.py",
-        "berth/plugins/pod_topology_spread/hints.py",
-    ),
-    "NodeAffinity": ("berth/api/pod.py", "berth/plugins/node_affinity.py"),
-    "PodState": ("berth/plugins/dra/state.py", "berth/state/cache.py"),
-    "RequestedToCapacityRatio": (
-        "berth/plugins/legacy/node_resources_allocated.py",
-        "berth/plugins/resources/scoring.py",
-    ),
-    "ScoreState": ("berth/plugins/inter_pod_affinity/scoring.py", "berth/plugins/pod_topology_spread/scoring.py"),
-    "Strategy": ("berth/plugins/resources/scoring.py", "berth/queue/waking.py"),
-    "Taken": ("berth/plugins/dra/allocator.py", "berth/plugins/volumes/assuming.py"),
-    "UseColumn": ("berth/plugins/legacy/resource_uses.py", "berth/plugins/resources/scoring.py"),
-}
-
 
 def _public_classes() -> dict[str, list[str]]:
     """Where the public classes at the top level of modules are defined, by name."""
@@ -48,11 +25,5 @@ def test_the_classes_are_found() -> None:
 
 
 def test_no_two_public_classes_share_a_name() -> None:
-    shared = {name: files for name, files in _public_classes().items() if len(files) > len(SHARED.get(name, ("",)))}
+    shared = {name: files for name, files in _public_classes().items() if len(files) > 1}
     assert not shared, f"give all but one of each another name: {shared}"
-
-
-def test_the_list_of_shared_names_only_shrinks() -> None:
-    classes = _public_classes()
-    mended = [name for name, files in SHARED.items() if len(classes.get(name, ())) < len(files)]
-    assert not mended, f"no longer shared by as many; correct the list above: {mended}"

@@ -25,8 +25,8 @@ from berth.plugins.preemption.extending import narrow
 from berth.plugins.preemption.groups import GroupPreemption
 from berth.plugins.preemption.ranked_pods import RankedPods
 from berth.plugins.preemption.search import (
+    BestCandidate,
     Refusals,
-    SearchResult,
     candidates_plainly,
     search_by_columns,
     search_plainly,
@@ -117,7 +117,7 @@ class DefaultPreemption:
         extenders = interested(self._handle.profile().extenders, "preempt", pod) if len(rows) else []
         if extenders:
             return self._search_with(extenders, state, pod, rows)
-        found = self._search(state, pod, rows) if len(rows) else SearchResult(None, ())
+        found = self._search(state, pod, rows) if len(rows) else BestCandidate(None, ())
         if found.best is not None:
             return PostFilterResult(self._table.names[found.best.row], found.best.victims), None
         return self._why_not(found.refusals)
@@ -149,7 +149,7 @@ class DefaultPreemption:
         row = self._table.row_of.get(name)
         return row if row is not None and self._table.valid[row] else None
 
-    def _search(self, state: CycleState, pod: PodInfo, rows: RowArray) -> SearchResult:
+    def _search(self, state: CycleState, pod: PodInfo, rows: RowArray) -> BestCandidate:
         """Try the rows, from a random one on, until there are candidates enough."""
         rows = np.roll(rows, -self._handle.rng.randrange(len(rows)))
         wanted = self._args.wanted_candidates(len(rows))

@@ -22,17 +22,17 @@ MIN_STEP = 64
 Refusals = Iterable[tuple[Status, RowArray]]
 
 
-class SearchResult(NamedTuple):
+class BestCandidate(NamedTuple):
     """What a search has found: the best candidate or, where there is none, why the rows cannot be freed."""
 
     best: Candidate | None
     refusals: Refusals
 
 
-def search_plainly(rows: RowArray, wanted: int, dry_run: DryRun, table: NodeTable) -> SearchResult:
+def search_plainly(rows: RowArray, wanted: int, dry_run: DryRun, table: NodeTable) -> BestCandidate:
     """Try the rows one by one."""
     candidates, refusals = candidates_plainly(rows, wanted, dry_run, table)
-    return SearchResult(cheapest(candidates), ()) if candidates else SearchResult(None, refusals)
+    return BestCandidate(cheapest(candidates), ()) if candidates else BestCandidate(None, refusals)
 
 
 def candidates_plainly(
@@ -55,7 +55,7 @@ def candidates_plainly(
 
 def search_by_columns(
     rows: RowArray, wanted: int, columns: ColumnDryRun, plain: DryRun, table: NodeTable
-) -> SearchResult:
+) -> BestCandidate:
     """Try the rows in steps, each a little larger than the number of candidates that are still wanted."""
     parts: list[Tried] = []
     clean = violating = 0
@@ -70,9 +70,9 @@ def search_by_columns(
         if clean and clean + violating >= wanted:
             break
     if not clean and not violating:
-        return SearchResult(None, [refusal for tried in parts for refusal in tried.refusals()])
+        return BestCandidate(None, [refusal for tried in parts for refusal in tried.refusals()])
     best = _confirmed(parts, plain, table)
-    return SearchResult(best, ()) if best is not None else search_plainly(rows, wanted, plain, table)
+    return BestCandidate(best, ()) if best is not None else search_plainly(rows, wanted, plain, table)
 
 
 def _count(tried: Tried, clean: int, violating: int, wanted: int) -> tuple[int, int]:
