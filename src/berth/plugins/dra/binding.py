@@ -22,7 +22,7 @@ from berth.plugins.dra.extended import NodeClaim, is_in_memory
 from berth.plugins.dra.ledger import CLAIM, Ledger
 from berth.plugins.dra.readiness import failure, is_ready, needs_binding
 from berth.plugins.dra.requests import claim_key
-from berth.plugins.dra.state import DynamicResourcesState
+from berth.plugins.dra.state import StateData
 from berth.state.pod_info import PodInfo
 
 FINALIZER = "resource.kubernetes.io/delete-protection"
@@ -63,7 +63,7 @@ class ClaimBinder:
         self._timeout_s = timeout_s
         self._wall_clock = wall_clock
 
-    def bind(self, state: DynamicResourcesState, pod: PodInfo, node_name: str) -> Steps[Status | None]:
+    def bind(self, state: StateData, pod: PodInfo, node_name: str) -> Steps[Status | None]:
         """Write what Reserve has taken, enter the pod as a user of its claims, wait for the devices."""
         done: list[ResourceClaim] = []
         try:
@@ -97,7 +97,7 @@ class ClaimBinder:
         self._ledger.forget(claim.metadata.uid)
         return ""
 
-    def _bind_claim(self, state: DynamicResourcesState, index: int, pod: PodInfo) -> Steps[ResourceClaim | None]:
+    def _bind_claim(self, state: StateData, index: int, pod: PodInfo) -> Steps[ResourceClaim | None]:
         claim, allocation = state.claims[index], state.allocations.get(index)
         is_extended = index == state.extended
         if is_extended and allocation is None and not claim.spec.devices.requests:
@@ -175,7 +175,7 @@ class ClaimBinder:
         if answer.error:
             raise _WriteError(f"update pod {pod.key} ExtendedResourceClaimStatus: {answer.error}")
 
-    def _await_devices(self, state: DynamicResourcesState, pod: PodInfo, node_name: str) -> Steps[None]:
+    def _await_devices(self, state: StateData, pod: PodInfo, node_name: str) -> Steps[None]:
         if not self._binding_conditions or not any(needs_binding(claim) for claim in state.claims):
             return
         names = [(claim.metadata.namespace, claim.metadata.name) for claim in state.claims if not is_in_memory(claim)]
@@ -204,7 +204,7 @@ class ClaimBinder:
             if not is_ready(claim):
                 raise _WriteError(BINDING_TIMED_OUT)
 
-    def _take_back(self, state: DynamicResourcesState, pod: PodInfo, done: list[ResourceClaim]) -> Steps[None]:
+    def _take_back(self, state: StateData, pod: PodInfo, done: list[ResourceClaim]) -> Steps[None]:
         """Undo what was written for a pod that will not be bound: its reservations, the claim made for it."""
         extended = state.extended_claim
         for claim in done:

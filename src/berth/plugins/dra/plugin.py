@@ -53,7 +53,7 @@ from berth.plugins.dra.readiness import has_failed, has_timed_out, is_ready
 from berth.plugins.dra.requests import AllocationError, Gates, claim_key
 from berth.plugins.dra.results import allocation_of
 from berth.plugins.dra.scoring import allocation_score, has_alternatives
-from berth.plugins.dra.state import DynamicResourcesState, NodeAllocation
+from berth.plugins.dra.state import NodeAllocation, StateData
 from berth.plugins.normalize import default_normalize
 from berth.plugins.resources.devices import KIND as DEVICE_CLASS
 from berth.state.node_view import NodeView
@@ -185,7 +185,7 @@ class DynamicResources:
 
     def pre_filter(self, state: CycleState, pod: PodInfo) -> Status | None:
         """Collect the pod's claims; skip pods without, reject those that cannot run anywhere as things are."""
-        pod_state = DynamicResourcesState()
+        pod_state = StateData()
         state.write(self.name, pod_state)
         try:
             claims = claims_of(pod, self._ledger)
@@ -259,7 +259,7 @@ class DynamicResources:
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeView) -> Status | None:
         """Reject a node that cannot reach the allocated claims, or has not the devices for the others."""
-        pod_state: DynamicResourcesState | None = state.get(self.name)
+        pod_state: StateData | None = state.get(self.name)
         if pod_state is None:
             return error(NOT_FOUND)
         if pod_state.is_empty:
@@ -284,7 +284,7 @@ class DynamicResources:
         return None
 
     def _extended_on(
-        self, pod_state: DynamicResourcesState, pod: PodInfo, node: NodeView
+        self, pod_state: StateData, pod: PodInfo, node: NodeView
     ) -> tuple[NodeClaim | None, Status | None]:
         """Return the claim for extended resources as it is for a node; None where the node needs none."""
         claim = pod_state.extended_claim
@@ -319,7 +319,7 @@ class DynamicResources:
         return is_ready(claim) or not has_timed_out(claim, self._wall_clock(), self._binding_timeout_s)
 
     def _found_on(
-        self, pod_state: DynamicResourcesState, node: Node, extended: NodeClaim | None
+        self, pod_state: StateData, node: Node, extended: NodeClaim | None
     ) -> tuple[tuple[Any, ...], Status | None]:
         known = pod_state.outcomes.get(node.metadata.name) if pod_state.outcomes is not None else None
         if known is not None and known[0] is node:
@@ -345,7 +345,7 @@ class DynamicResources:
         self, state: CycleState, pod: PodInfo, diagnosis: Diagnosis
     ) -> PostFilterAnswer | Steps[PostFilterAnswer]:
         """Give back an allocation that only this pod uses and that keeps it from running."""
-        pod_state: DynamicResourcesState | None = state.get(self.name)
+        pod_state: StateData | None = state.get(self.name)
         if pod_state is None:
             return None, error(NOT_FOUND)
         if pod_state.is_empty:
@@ -359,7 +359,7 @@ class DynamicResources:
             return self._giving_back(self._binder.delete(extended), DELETED)
         return None, unschedulable(STILL_NOT_SCHEDULABLE)
 
-    def _in_the_way(self, pod_state: DynamicResourcesState, diagnosis: Diagnosis) -> list[int]:
+    def _in_the_way(self, pod_state: StateData, diagnosis: Diagnosis) -> list[int]:
         """Return the allocated claims that nothing but their place keeps from being used somewhere.
 
         All nodes were asked about them; upstream asks where no earlier filter has refused the pod.
@@ -375,7 +375,7 @@ class DynamicResources:
 
     def score(self, state: CycleState, pod: PodInfo, node: NodeView) -> int:
         """Prefer nodes where early alternatives of lists were to be had."""
-        pod_state: DynamicResourcesState | None = state.get(self.name)
+        pod_state: StateData | None = state.get(self.name)
         if pod_state is None or not self._gates.prioritized_list:
             return 0
         allocation = pod_state.by_node.get(node.name)
@@ -384,7 +384,7 @@ class DynamicResources:
     def score_columns(self, state: CycleState, pod: PodInfo, table: NodeTable, rows: Rows) -> Scores:
         """Say the same of many rows."""
         scores: Scores = np.zeros(len(table.valid[rows]), dtype=np.int64)
-        pod_state: DynamicResourcesState | None = state.get(self.name)
+        pod_state: StateData | None = state.get(self.name)
         if pod_state is None or not self._gates.prioritized_list or not has_alternatives(pod_state.claims):
             return scores
         for at, row in enumerate(np.arange(table.capacity)[rows].tolist()):
@@ -399,7 +399,7 @@ class DynamicResources:
 
     def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
         """Take the devices found on the node, before the API server knows."""
-        pod_state: DynamicResourcesState | None = state.get(self.name)
+        pod_state: StateData | None = state.get(self.name)
         if pod_state is None or pod_state.is_empty or pod_state.allocator is None:
             return None
         chosen = pod_state.by_node.get(node_name)
@@ -427,7 +427,7 @@ class DynamicResources:
 
     def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
         """Give back what was taken and has not been written."""
-        pod_state: DynamicResourcesState | None = state.get(self.name)
+        pod_state: StateData | None = state.get(self.name)
         if pod_state is not None:
             for uid in pod_state.reserved_uids.values():
                 self._ledger.release(uid)
@@ -436,12 +436,12 @@ class DynamicResources:
 
     def pre_bind_pre_flight(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
         """Skip pods without claims."""
-        pod_state: DynamicResourcesState | None = state.get(self.name)
+        pod_state: StateData | None = state.get(self.name)
         return SKIP if pod_state is None or pod_state.is_empty else None
 
     def pre_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | Steps[Status | None] | None:
         """Write allocations and reservations, and wait until the devices are ready."""
-        pod_state: DynamicResourcesState | None = state.get(self.name)
+        pod_state: StateData | None = state.get(self.name)
         if pod_state is None or pod_state.is_empty:
             return None
         return self._binder.bind(pod_state, pod, node_name)

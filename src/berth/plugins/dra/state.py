@@ -17,8 +17,11 @@ class NodeAllocation(NamedTuple):
     """The claim for extended resources as it is for this node, if it needs devices for them."""
 
 
-class DynamicResourcesState:
-    """The pod's claims, that for extended resources last, and what has been found out about them."""
+class StateData:
+    """The pod's claims, that for extended resources last, and what has been found out about them.
+
+    Upstream's `stateData`.
+    """
 
     __slots__ = (
         "allocations",
