@@ -26,7 +26,7 @@ class RejectedNodes(NamedTuple):
 
 
 def overruled(groups: Iterable[RejectedNodes], last_word: Sequence[RejectedNodes]) -> list[RejectedNodes]:
-    """Return the groups with those of `last_word` in their place wherever both speak of the same row.
+    """Return the groups with those of `last_word` in their place wherever both hold the same row.
 
     Extenders have the last word. They are asked about nodes that pass all plugins, but may name others as well.
     """

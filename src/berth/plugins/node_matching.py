@@ -68,7 +68,7 @@ class RequiredNodeAffinity(NamedTuple):
         return self.matches(node.metadata.labels, node.metadata.name)
 
     def mask(self, table: NodeTable, rows: Rows) -> Mask:
-        """Return by row, shape (len(rows),), whether the node will do; anything for rows without a node."""
+        """Return bool of shape (len(rows),): whether each node will do. Rows without a node hold no meaning."""
         if not isinstance(rows, slice) and len(rows) <= LOOP_AT_MOST:
             return np.array([_row_matches(self, table, row) for row in rows.tolist()], dtype=np.bool_)
         found: Mask = self.labels.mask(table, rows) if self.labels is not None else _all(table, rows)

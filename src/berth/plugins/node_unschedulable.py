@@ -48,7 +48,7 @@ class NodeUnschedulable:
         return _REJECTED if node.node.spec.unschedulable and not self._tolerates(pod) else None
 
     def filter_columns(self, state: CycleState, pod: PodInfo, table: NodeTable, rows: Rows) -> FilterColumn:
-        """Return int32 codes of shape (len(rows),): 1 where the node is cordoned and the pod minds."""
+        """Return int32 codes of shape (len(rows),): 1 where the node is cordoned and the pod does not tolerate that."""
         codes = table.unschedulable[rows].astype(np.int32)
         if self._tolerates(pod):
             codes[:] = 0

@@ -51,7 +51,7 @@ class Demands(NamedTuple):
         return frozenset(term.topology_key for term in self.affinity.terms)
 
     def matches_itself(self) -> bool:
-        """Say whether the pod is one that its own affinity terms speak of."""
+        """Say whether the pod's own affinity terms match it."""
         return self.affinity.selects(self.pod, self.namespaces)
 
 
@@ -120,7 +120,7 @@ class CountsByDomain:
 
 
 class AffinityFilterState:
-    """The required terms of a cycle, of the pod and of running pods that speak of it."""
+    """The required terms that count in a cycle: those of the pod, and those of running pods that match it."""
 
     __slots__ = ("_affinity", "_anti_affinity", "_demands", "_existing", "_topologies")
 
@@ -149,7 +149,7 @@ class AffinityFilterState:
         )
 
     def speaks_of(self, other: PodInfo) -> bool:
-        """Say whether the pod's terms speak of `other`, or its terms of the pod. Raises `SelectorError`."""
+        """Say whether the pod's terms match `other`, or the terms of `other` match the pod. Raises `SelectorError`."""
         demands = self._demands
         if demands.affinity.terms and demands.affinity.selects(other, demands.namespaces):
             return True

@@ -1,7 +1,8 @@
 """Which changes may let a pod through that required terms rejected.
 
-Affinity is cured by a pod that matches, or (for the first of a series) by the last one that did going away;
-anti-affinity, of either side, by a pod less; both by nodes that come or move to another domain.
+What affinity rejected may fit once a matching pod runs or, if the pod matches its own terms and may be the first of
+its kind, once the last matching pod has gone. What anti-affinity of either side rejected may fit once a pod has gone.
+Both may fit on nodes that come or move to another domain.
 """
 
 from collections.abc import Sequence
@@ -26,7 +27,7 @@ class AffinityHints:
         self._index = index
 
     def events(self) -> Sequence[ClusterEventWithHint]:
-        """Return what to register. Namespaces are looked at because their labels decide what terms speak of."""
+        """Return what to register. Namespaces are among it because their labels decide which pods terms match."""
         return (
             ClusterEventWithHint(POD_EVENT, self.after_pod_change),
             ClusterEventWithHint(NODE_EVENT, self.after_node_change),

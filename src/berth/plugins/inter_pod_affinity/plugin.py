@@ -94,7 +94,7 @@ class InterPodAffinity:
         return found
 
     def pre_filter(self, state: CycleState, pod: PodInfo) -> PreFilterResult | Status | None:
-        """Sum the pods that matter by domain; skip where no required term speaks of the pod or is its own."""
+        """Sum the pods that matter by domain. Skip if the pod has no required terms and no running pod's match it."""
         existing = self._carried(REQUIRED_ANTI_AFFINITY, pod)
         if not pod.has_pod_affinity:
             if not existing:
@@ -118,7 +118,7 @@ class InterPodAffinity:
         return None
 
     def pre_filter_version(self, pod: PodInfo) -> int | None:
-        """Skip pods that no term speaks of, theirs or a running pod's, until running pods' terms change."""
+        """Skip pods without terms of their own that no running pod's term matches, until running pods' terms change."""
         return self._silence(pod, (REQUIRED_ANTI_AFFINITY,))
 
     def add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, node: NodeView) -> Status | None:
@@ -145,7 +145,7 @@ class InterPodAffinity:
         return FilterColumn(prepared.codes(rows), self.status_by_code.__getitem__)
 
     def is_affected_by(self, state: CycleState, pod: PodInfo, other: PodInfo) -> bool:
-        """Say whether either pod's required terms speak of the other."""
+        """Say whether the required terms of either pod match the other."""
         prepared: AffinityFilterState | None = state.get(self._FILTER_KEY)
         try:
             return prepared is not None and prepared.speaks_of(other)
@@ -168,7 +168,7 @@ class InterPodAffinity:
         return None
 
     def pre_score_version(self, pod: PodInfo) -> int | None:
-        """Skip pods that no term that counts in scores speaks of, until running pods' terms change."""
+        """Skip pods that no term which counts in scores matches, until running pods' terms change."""
         return self._silence(pod, (REQUIRED_AFFINITY, PREFERRED_AFFINITY, PREFERRED_ANTI_AFFINITY))
 
     def score(self, state: CycleState, pod: PodInfo, node: NodeView) -> int:
@@ -185,7 +185,7 @@ class InterPodAffinity:
         return normalized(scores)
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
-        """Pods or namespaces that terms speak of change, or nodes come or move."""
+        """Register changes of pods and namespaces that terms may match, and of nodes and their labels."""
         return AffinityHints(self._index).events()
 
     def _wanted(self, demands: Demands) -> ByKey:
@@ -209,13 +209,13 @@ class InterPodAffinity:
         return [Weighted(found.term.topology_key, found, weight) for found in carried]
 
     def _own_preferences(self, pod: PodInfo) -> Iterator[Weighted]:
-        """Yield the pods that preferred terms speak of, weighted. Raises `SelectorError`."""
+        """Yield the pods that preferred terms match, weighted. Raises `SelectorError`."""
         for terms, sign in ((pod.preferred_affinity_terms, 1), (pod.preferred_anti_affinity_terms, -1)):
             for term, weight in terms:
                 yield Weighted(term.topology_key, self._index.group(TermGroup((term,))), sign * weight)
 
     def _existing_preferences(self, pod: PodInfo) -> Iterator[Weighted]:
-        """Yield running pods' terms that speak of `pod`, weighted."""
+        """Yield running pods' terms that match `pod`, weighted."""
         if self._hard_weight:
             yield from self._matching(REQUIRED_AFFINITY, pod, self._hard_weight)
         yield from self._matching(PREFERRED_AFFINITY, pod, 1)

@@ -1,4 +1,4 @@
-"""NodeName of v1.20: the reason speaks of the host's name, where that of the node is meant."""
+"""NodeName of v1.20: its reason says "hostname" where today's says "node name"."""
 
 from typing import ClassVar
 

@@ -1,7 +1,7 @@
 """Which changes may let a pod through that hard spread constraints rejected.
 
-A constraint is cured by one matching pod less in a crowded domain, one more in the emptiest, or by domains that come,
-go or change. Called by the queue with the waiting pod and the object before and after.
+A constraint may be met once a crowded domain has one matching pod less or the emptiest has one more, or once domains
+come, go or change. Called by the queue with the waiting pod and the object before and after.
 """
 
 from collections.abc import Callable, Sequence

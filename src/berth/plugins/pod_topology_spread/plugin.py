@@ -156,7 +156,7 @@ class PodTopologySpread:
         return None
 
     def pre_score_version(self, pod: PodInfo) -> int:
-        """Skip pods without soft constraints, likewise."""
+        """Skip pods without soft constraints for as long as the default constraints stay as they are."""
         return self._version(pod, SCHEDULE_ANYWAY)
 
     def score(self, state: CycleState, pod: PodInfo, node: NodeView) -> int:

@@ -190,7 +190,7 @@ class Scratch:
         return self._zeros[:size]
 
     def ones(self, size: int) -> Floats:
-        """Return ones (size,), likewise."""
+        """Return ones of shape (size,), which are shared and not to be written to."""
         if len(self._ones) < size:
             self._ones = np.ones(size)
         return self._ones[:size]

@@ -70,7 +70,7 @@ def volumes_in_use(objects: ObjectStore, pods: Iterable[PodInfo]) -> set[VolumeH
 
 
 def attached_volumes(objects: ObjectStore, attachments: Iterable[VolumeAttachment]) -> set[VolumeHandle]:
-    """Return the CSI volumes that these attachments speak of."""
+    """Return the CSI volumes that these attachments are of."""
     found = set()
     for attachment in attachments:
         name = attachment.spec.source.persistent_volume_name

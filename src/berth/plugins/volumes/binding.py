@@ -236,5 +236,5 @@ class VolumeBinding:
         return bind_volumes(self._handle, pod, node_name, prepared.taken, self._timeout_s)
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
-        """Those of upstream and a few more, see `BindingHints`."""
+        """Register upstream's events and a few more; `BindingHints` says why."""
         return BindingHints(self._handle.objects, self._index).events()

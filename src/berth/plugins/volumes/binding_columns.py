@@ -1,7 +1,7 @@
 """The column form of VolumeBinding: what `binder.volumes_on` says of a node, for all rows at once.
 
-Claims and the node table go in, a code for each row comes out: bits that say which reasons hold. Volumes are gone
-through by node affinity, so that thousands of local volumes cost one pass over those, not one for every node.
+Claims and the node table go in, and a code for each row comes out: one bit for each reason. Volumes are gone through
+by node affinity, so that thousands of local volumes cost one pass over the volumes, not one for every node.
 """
 
 from collections.abc import Iterable
@@ -64,7 +64,7 @@ class BindingColumns:
         self._nodes = NodeRows(table)
 
     def codes(self, claims: PodClaims) -> Codes:
-        """Return int32 of shape (capacity,): the reasons against each row; anything for rows without a node."""
+        """Return int32 of shape (capacity,): the reasons against each row. Rows without a node hold no meaning."""
         self._nodes.sync()
         codes: Codes = np.zeros(self._table.capacity, dtype=np.int32)
         self._add_bound(codes, claims.bound)
@@ -73,7 +73,7 @@ class BindingColumns:
         return codes
 
     def _add_bound(self, codes: Codes, claims: Iterable[PersistentVolumeClaim]) -> None:
-        """Add the first thing that is wrong with the bound volumes."""
+        """Add to each row the first thing that is wrong with the bound volumes there."""
         good = np.ones(len(codes), dtype=np.bool_)
         for claim in claims:
             volume: PersistentVolume | None = self._objects.latest(VOLUME, claim.spec.volume_name)
@@ -98,7 +98,7 @@ class BindingColumns:
         return usable
 
     def _unbound(self, claims: tuple[ClaimToBind, ...]) -> Codes:
-        """Return the codes for claims that are to be bound: chosen places first, then volumes, then provisioning."""
+        """Return the codes for claims to be bound: nodes chosen earlier come first, then volumes, then provisioning."""
         elsewhere = np.zeros(self._table.capacity, dtype=np.bool_)
         needs: list[tuple[PersistentVolumeClaim, Mask]] = []
         given = _Given(self._table.capacity)

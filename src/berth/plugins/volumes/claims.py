@@ -52,7 +52,7 @@ def has_claims(pod: PodInfo) -> bool:
 
 
 def has_no_claims(pod: PodInfo) -> bool:
-    """Say the opposite: for such a pod nothing about claims needs to be looked up."""
+    """Say whether no volume of the pod comes by way of a claim, so that nothing about claims has to be looked up."""
     return not has_claims(pod)
 
 

@@ -48,7 +48,7 @@ SCALING_GATE = "VolumeLimitScaling"
 
 _EXCEEDED = unschedulable(REASON)
 _TOO_MANY, _FIRST_MISSING = 1, 2
-"""Codes: over a limit, and from which number on a driver is missing."""
+"""Codes: over a limit; and the first of the codes that each stand for one missing driver."""
 
 
 class NodeVolumeLimits:
@@ -71,14 +71,14 @@ class NodeVolumeLimits:
         self._uses = VolumeUses(handle.cache.table)
 
     def pre_filter(self, state: CycleState, pod: PodInfo) -> Status | None:
-        """Find what must be attached; skip where that is certainly nothing."""
+        """Find what must be attached for the pod. Skip if that is certainly nothing."""
         if not any(may_be_attached(volume) for volume in pod.spec.volumes):
             return SKIP
         state.write(self.name, new_volumes(self._objects, pod))
         return None
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeView) -> Status | None:
-        """Refuse nodes that cannot attach so many."""
+        """Reject nodes that cannot attach that many volumes."""
         wanted = self._wanted(state, pod)
         if isinstance(wanted, Status):
             return wanted
@@ -120,7 +120,7 @@ class NodeVolumeLimits:
         return np.flatnonzero(doubtful & table.valid)
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
-        """Those of upstream and a few more, see `LimitsHints`."""
+        """Register upstream's events and a few more; `LimitsHints` says why."""
         return LimitsHints(self._objects, self._fits).events()
 
     def _fits(self, pod: PodInfo, node_name: str) -> bool:

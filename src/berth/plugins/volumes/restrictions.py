@@ -143,7 +143,7 @@ class VolumeRestrictions:
         return None
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeView) -> Status | None:
-        """Refuse nodes where a disk is held; refuse all while another pod has the claim."""
+        """Reject nodes where one of the disks is held, and all nodes while another pod uses a claim for one pod only."""
         prepared = self._prepared(state, pod)
         if prepared.disks and has_conflict(prepared.disks, node.pods.values()):
             return _DISK_CONFLICT
@@ -171,7 +171,7 @@ class VolumeRestrictions:
         return found
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
-        """Those of upstream, and a node that goes: pods there no longer keep a claim for themselves."""
+        """Register upstream's events, and nodes that go: pods there no longer keep a claim for themselves."""
         return (
             ClusterEventWithHint(ClusterEvent("Pod", Action.DELETE), self.after_pod_deletion),
             ClusterEventWithHint(ClusterEvent("Node", Action.ADD | Action.DELETE), self.after_node_change),
@@ -193,7 +193,7 @@ class VolumeRestrictions:
     def after_claim_added(
         self, pod: PodInfo, _old: PersistentVolumeClaim | None, new: PersistentVolumeClaim | None
     ) -> QueueingHint:
-        """Queue where it is one of the pod's claims."""
+        """Queue if the claim that came or changed is one of the pod's."""
         return queue_if(new is not None and is_claim_of(pod, new, named_claims(pod)))
 
     def _users(self, namespace: str, claims: frozenset[str]) -> int:

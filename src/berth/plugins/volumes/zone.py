@@ -149,7 +149,7 @@ class VolumeZone:
         self._objects = handle.objects
 
     def pre_filter(self, state: CycleState, pod: PodInfo) -> Status | None:
-        """Find what the volumes demand; skip where that is nothing."""
+        """Find out what the volumes demand. Skip if that is nothing."""
         if not pod.spec.volumes:
             return SKIP
         topologies = topologies_of_pod(self._objects, pod)
@@ -161,14 +161,14 @@ class VolumeZone:
         return None
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeView) -> Status | None:
-        """Refuse nodes elsewhere."""
+        """Reject nodes in another zone or region than the volumes."""
         topologies = self._topologies(state, pod)
         if isinstance(topologies, Status):
             return topologies
         return None if meets(node.labels, topologies) else _CONFLICT
 
     def filter_columns(self, state: CycleState, pod: PodInfo, table: NodeTable, rows: Rows) -> FilterColumn:
-        """Return codes, int32 (len(rows),): 1 where the node is elsewhere."""
+        """Return int32 codes of shape (len(rows),): 1 where the node is in another zone or region than the volumes."""
         topologies = self._topologies(state, pod)
         if isinstance(topologies, Status):
             return FilterColumn(np.ones(len(table.valid[rows]), dtype=np.int32), lambda _: topologies)
@@ -180,7 +180,7 @@ class VolumeZone:
         return topologies_of_pod(self._objects, pod) if prepared is None else prepared
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
-        """Those of upstream."""
+        """Register the events that upstream registers."""
         return (
             ClusterEventWithHint(ClusterEvent(CLASS, Action.ADD), self.after_class_added),
             ClusterEventWithHint(ClusterEvent("Node", Action.ADD | Action.UPDATE_NODE_LABEL), self.after_node_change),
