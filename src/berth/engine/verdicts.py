@@ -246,7 +246,7 @@ class Findings(NamedTuple):
     by_plugin: Sequence[Verdict] = ()
     """The filters that had something to say, in the order of the profile."""
     overlay: Sequence[RejectedNodes] = ()
-    """What rejects rows with nominated pods counted in (`overlay.py`); a row is there once at most."""
+    """What rejects rows with nominated pods counted in (`Profile.run_filter`); a row is there once at most."""
     merges: bool = False
     """Whether every filter that rejects a row counts, or the first one only."""
 

@@ -143,7 +143,7 @@ class VolumeRestrictions:
         return None
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeView) -> Status | None:
-        """Reject nodes where one of the disks is held, and all nodes while another pod uses a claim for one pod only."""
+        """Reject nodes where a disk is held, and all nodes while another pod uses a claim that is for one pod only."""
         prepared = self._prepared(state, pod)
         if prepared.disks and has_conflict(prepared.disks, node.pods.values()):
             return _DISK_CONFLICT
