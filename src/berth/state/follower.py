@@ -38,13 +38,15 @@ class RowFollower:
         log still knows. Rows that hold nothing any more are among them.
         """
         capacity, node_position, pod_position = self._table.capacity, self._node_log.position, self._pod_log.position
-        self.node_changed = node_position != self._node_position
+        rows: list[int] | None = None
+        self.node_changed = node_changed = node_position != self._node_position
         if self._capacity == capacity:
-            if not self.node_changed and pod_position == self._pod_position:
+            if node_changed:
+                rows = rows_since(self._node_log, self._node_position, self._pod_log, self._pod_position)
+            elif pod_position == self._pod_position:
                 return ()
-            rows = rows_since(self._node_log, self._node_position, self._pod_log, self._pod_position)
-        else:
-            rows = None
+            else:  # by far the most frequent: a pod was placed
+                rows = self._pod_log.since(self._pod_position)
         self._capacity, self._node_position, self._pod_position = capacity, node_position, pod_position
         return rows
 
