@@ -1,12 +1,15 @@
 """PreFilter and PreScore without asking again what cannot have changed.
 
-Many plugins answer from the pod's shape alone (they promise `pre_filter_is_pure`, `pre_score_is_pure`),
-most of them that they have nothing to say. Those are asked once for each shape. Others have nothing
-to say of most pods until something comes along (`pre_filter_version`, `pre_score_version`): they are asked again when
-that has changed. All others are asked for every pod.
+Many plugins answer from the pod's shape alone (they promise `pre_filter_is_pure`, `pre_score_is_pure`), most of them
+that they have nothing to say. Those are asked once for each shape. Others have nothing to say of most pods until
+something comes along (`pre_filter_version`, `pre_score_version`): they are asked again when that has changed. All
+others are asked for every pod.
 
 A plugin that never looks at what pods request, or at their labels (`ignores`), is asked once for all pods that differ
 in nothing else: what it has said is kept for the family of shapes.
+
+Only skips and silent successes are kept, never a rejection or a narrowing, whose reasons belong to one attempt. So a
+plugin that is left out here has left no trace in the CycleState of any pod, and nobody can tell that it was not asked.
 """
 
 from collections.abc import Callable, Hashable, Sequence
@@ -14,7 +17,7 @@ from typing import Any
 
 from berth.config.types import ExtensionPoint as Point
 from berth.framework.interface import PreFilterResult
-from berth.framework.promises import promises_of
+from berth.framework.promises import Promises, promises_of
 from berth.framework.status import Code, Status, is_success
 from berth.state.pod_info import PodInfo
 
@@ -39,7 +42,8 @@ class Preparation:
         skipped: set[str] = set()
         unsettled: list[Any] = []
         for plugin in plugins:
-            is_pure = self._may_settle(plugin) and _is_pure(plugin, point, pod)
+            promises = promises_of(type(plugin))
+            is_pure = self._may_settle(promises) and _is_pure(promises, point, pod)
             answer = ask(plugin) if is_pure else None
             if answer is None and is_pure:
                 continue
@@ -68,30 +72,29 @@ class Preparation:
 
     def note_skip(self, plugin: Any, pod: PodInfo) -> None:
         """Note that a plugin that was asked has skipped."""
-        if not self._may_settle(plugin):
+        promises = promises_of(type(plugin))
+        if not self._may_settle(promises):
             return
-        version = _version(plugin, self._point)
+        version = _version(plugin, promises, self._point)
         seen = version(pod) if version is not None else None
         if version is not None and seen is not None:
             self._skipping[plugin.name] = version, seen
             self._settle()
 
-    def _may_settle(self, plugin: Any) -> bool:
-        return not self._ignored or self._ignored <= promises_of(type(plugin)).ignores
+    def _may_settle(self, promises: Promises) -> bool:
+        return not self._ignored or self._ignored <= promises.ignores
 
     def _settle(self) -> None:
         self.to_ask = tuple([plugin for plugin in self._unsettled if plugin.name not in self._skipping])
         self.skipped = self._skipped_for_good | self._skipping.keys()
 
 
-def _is_pure(plugin: Any, point: Point, pod: PodInfo) -> bool:
-    promises = promises_of(type(plugin))
+def _is_pure(promises: Promises, point: Point, pod: PodInfo) -> bool:
     is_pure = promises.pre_filter_is_pure if point is Point.PRE_FILTER else promises.pre_score_is_pure
     return is_pure(pod) if callable(is_pure) else is_pure
 
 
-def _version(plugin: Any, point: Point) -> Version | None:
-    promises = promises_of(type(plugin))
+def _version(plugin: Any, promises: Promises, point: Point) -> Version | None:
     if point is Point.PRE_FILTER:
         return plugin.pre_filter_version if promises.pre_filter_has_version else None
     return plugin.pre_score_version if promises.pre_score_has_version else None
