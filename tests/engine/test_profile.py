@@ -180,6 +180,16 @@ def test_out_of_tree_plugins_in_both_forms(made):
 # -- Score -----------------------------------------------------------------------------------------------------------
 
 
+def test_scores_belong_to_the_feasible_nodes_wherever_these_begin():
+    """The best of nodes that lie together behind one that does not fit, by scores that are worked out for this pod."""
+    made = plugin(
+        "Last",
+        filter=lambda state, pod, node: unschedulable("first") if node.name == "n0" else None,
+        score=lambda state, pod, node: 100 if node.name == "n2" else 0,
+    )
+    assert run(made).nodes_of() == {"a": "n2"}
+
+
 @pytest.mark.parametrize("value", [-1, 101, 1000])
 @pytest.mark.parametrize("normalizes", [True, False])
 def test_a_score_out_of_range_is_an_error_of_plugin_node_and_value(value, normalizes):
