@@ -60,10 +60,13 @@ def agree(message, explanation, rejectors):
 
 
 def port_promised(**options):
-    """A node of 4 CPU whose port 80 is promised to one pod, and another pod that asks for the port and for 8 CPU."""
-    promised = make_pod("promised").priority(10).host_port(80).nominated("n1").gate("later")
-    asking = make_pod("asking").priority(5).host_port(80).request(cpu="8")
-    return VirtualCluster(make_node("n1").capacity(cpu="4", pods="9"), promised, asking, **options).run()
+    """A node of 4 CPU whose port 80 is promised to one pod, and another pod that asks for the port and for 8 CPU.
+
+    Both are of one priority, and the one that asks is tried first: the promise counts while its pod still waits.
+    """
+    asking = make_pod("asking").priority(10).host_port(80).request(cpu="8")
+    promised = make_pod("promised").priority(10).host_port(80).nominated("n1")
+    return VirtualCluster(make_node("n1").capacity(cpu="4", pods="9"), asking, promised, **options).run()
 
 
 @pytest.mark.parametrize("memos", [True, False])
@@ -116,7 +119,10 @@ def asking_pod(rng):
 
 
 def any_cluster(seed, generation, memos):
-    """A cluster drawn from a seed, and a pod for it. Often more nodes have rivals than are asked one by one."""
+    """A cluster drawn from a seed, a pod for it, and pods that are promised room there and wait behind that one.
+
+    Often more nodes have rivals than are asked one by one.
+    """
     rng = random.Random(seed)
     found = VirtualCluster(config=CONFIGS[generation], memos=memos)
     for profile in found.core.profiles.values():
@@ -126,9 +132,10 @@ def any_cluster(seed, generation, memos):
         found.put(one_node(rng, index))
     for index in range(rng.randrange(8)):
         found.put(one_pod(rng, f"running{index}").node(f"n{rng.randrange(count)}"))
-    for index in range(rng.randrange(10)):
-        found.put(one_pod(rng, f"promised{index}").nominated(f"n{rng.randrange(count)}").gate("later"))
-    return found, asking_pod(rng)
+    promised = [
+        one_pod(rng, f"promised{index}").nominated(f"n{rng.randrange(count)}") for index in range(rng.randrange(10))
+    ]
+    return found, asking_pod(rng), promised
 
 
 @pytest.mark.parametrize("memos", [True, False])
@@ -136,8 +143,9 @@ def any_cluster(seed, generation, memos):
 @given(seed=st.integers(0, 2**32))
 @settings(max_examples=60)
 def test_condition_explanation_and_wake_ups_name_the_same_plugins(generation, memos, seed):
-    found, asking = any_cluster(seed, generation, memos)
-    found.put(asking)
+    found, asking, promised = any_cluster(seed, generation, memos)
+    for pod in (asking, *promised):
+        found.put(pod)
     found.run()
     assume(not found.nodes_of()["asking"])
     agree(*shown(found))
@@ -149,7 +157,9 @@ def test_condition_explanation_and_wake_ups_name_the_same_plugins(generation, me
 @settings(max_examples=60)
 def test_each_node_is_rejected_with_what_the_plain_forms_say_there(generation, memos, seed):
     """The filters asked about one node after the other, beside the nominated pods and then without, draw the line."""
-    found, asking = any_cluster(seed, generation, memos)
+    found, asking, promised = any_cluster(seed, generation, memos)
+    for waiting in promised:
+        found.put(waiting)
     core, table, pod = found.core, found.core.cache.table, asking.info()
     attempt = decide(core, pod, memos=memos)
     decision = Trace(1).note(attempt, table, 0.0, 1)
