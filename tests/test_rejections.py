@@ -59,14 +59,17 @@ def agree(message, explanation, rejectors):
         assert set(group.reasons) <= {reason for each in node.rejections for reason in each.reasons}
 
 
-def port_promised(**options):
-    """A node of 4 CPU whose port 80 is promised to one pod, and another pod that asks for the port and for 8 CPU.
+def promise(found, pod, node):
+    """Nominate a pod that is not tried itself."""
+    found.core.nominator.nominate(pod.info(), node)
 
-    Both are of one priority, and the one that asks is tried first: the promise counts while its pod still waits.
-    """
-    asking = make_pod("asking").priority(10).host_port(80).request(cpu="8")
-    promised = make_pod("promised").priority(10).host_port(80).nominated("n1")
-    return VirtualCluster(make_node("n1").capacity(cpu="4", pods="9"), asking, promised, **options).run()
+
+def port_promised(**options):
+    """A node of 4 CPU whose port 80 is promised to one pod, and another pod that asks for the port and for 8 CPU."""
+    found = VirtualCluster(make_node("n1").capacity(cpu="4", pods="9"), **options)
+    promise(found, make_pod("promised").priority(10).host_port(80), "n1")
+    found.put(make_pod("asking").priority(5).host_port(80).request(cpu="8"))
+    return found.run()
 
 
 @pytest.mark.parametrize("memos", [True, False])
@@ -119,10 +122,7 @@ def asking_pod(rng):
 
 
 def any_cluster(seed, generation, memos):
-    """A cluster drawn from a seed, a pod for it, and pods that are promised room there and wait behind that one.
-
-    Often more nodes have rivals than are asked one by one.
-    """
+    """A cluster drawn from a seed, and a pod for it. Often more nodes have rivals than are asked one by one."""
     rng = random.Random(seed)
     found = VirtualCluster(config=CONFIGS[generation], memos=memos)
     for profile in found.core.profiles.values():
@@ -132,10 +132,9 @@ def any_cluster(seed, generation, memos):
         found.put(one_node(rng, index))
     for index in range(rng.randrange(8)):
         found.put(one_pod(rng, f"running{index}").node(f"n{rng.randrange(count)}"))
-    promised = [
-        one_pod(rng, f"promised{index}").nominated(f"n{rng.randrange(count)}") for index in range(rng.randrange(10))
-    ]
-    return found, asking_pod(rng), promised
+    for index in range(rng.randrange(10)):
+        promise(found, one_pod(rng, f"promised{index}"), f"n{rng.randrange(count)}")
+    return found, asking_pod(rng)
 
 
 @pytest.mark.parametrize("memos", [True, False])
@@ -143,9 +142,8 @@ def any_cluster(seed, generation, memos):
 @given(seed=st.integers(0, 2**32))
 @settings(max_examples=60)
 def test_condition_explanation_and_wake_ups_name_the_same_plugins(generation, memos, seed):
-    found, asking, promised = any_cluster(seed, generation, memos)
-    for pod in (asking, *promised):
-        found.put(pod)
+    found, asking = any_cluster(seed, generation, memos)
+    found.put(asking)
     found.run()
     assume(not found.nodes_of()["asking"])
     agree(*shown(found))
@@ -157,9 +155,7 @@ def test_condition_explanation_and_wake_ups_name_the_same_plugins(generation, me
 @settings(max_examples=60)
 def test_each_node_is_rejected_with_what_the_plain_forms_say_there(generation, memos, seed):
     """The filters asked about one node after the other, beside the nominated pods and then without, draw the line."""
-    found, asking, promised = any_cluster(seed, generation, memos)
-    for waiting in promised:
-        found.put(waiting)
+    found, asking = any_cluster(seed, generation, memos)
     core, table, pod = found.core, found.core.cache.table, asking.info()
     attempt = decide(core, pod, memos=memos)
     decision = Trace(1).note(attempt, table, 0.0, 1)
