@@ -70,8 +70,8 @@ def test_one_that_cannot_be_used_does_not_stop_the_others(entry_of):
     assert registry.names == ("Tape",)
     (told,) = registry.unusable["Gpu"].told("Gpu")
     assert told == (
-        "plugin 'Gpu' of the distribution gpu-tools 1.2 (offered_gpu_tools_gpu:thing) is 'text', not a class; tell the "
-        "authors of gpu-tools, or uninstall it"
+        "plugin 'Gpu' of the distribution gpu-tools 1.2 (offered_gpu_tools_gpu:thing) is 'text' (of type str), not a "
+        "class; tell the authors of gpu-tools, or uninstall it"
     )
 
 
@@ -242,7 +242,7 @@ def test_a_plugin_is_loaded_from_a_module_in_the_current_directory(directory, mo
         ("{}/none.py:Quiet", "the file {}/none.py cannot be imported: FileNotFoundError: there is no such file"),
         ("no_such_thing:Quiet", "the module no_such_thing cannot be imported: ModuleNotFoundError"),
         ("{}/quiet_file.py:Quite", "the file {}/quiet_file.py has no class Quite; did you mean Quiet?"),
-        ("{}/quiet_file.py:LIMIT", "plugin LIMIT of the file {}/quiet_file.py is 7, not a class"),
+        ("{}/quiet_file.py:LIMIT", "plugin LIMIT of the file {}/quiet_file.py is 7 (of type int), not a class"),
         (
             "{}/quiet_file.py:Loud",
             "plugin Loud of the file {}/quiet_file.py has the method score(self, state, pod), but it is called ",

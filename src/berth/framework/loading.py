@@ -22,6 +22,7 @@ import msgspec
 
 from berth.config.errors import nearest
 from berth.framework import interface
+from berth.framework.answers import shown
 from berth.framework.registry import COMPANIONS, PluginClass, Registry, RegistryError, Unusable, points_of
 
 ENTRY_POINT_GROUP = "berth.plugins"
@@ -162,7 +163,7 @@ _IMPORTERS = tuple(str(Path(module.__file__).parent) for module in (importlib,) 
 def misfits(plugin: Any, registered_as: str | None = None) -> list[str]:
     """Return all that keeps what was loaded from being a plugin, each as the rest of a sentence about it."""
     if not isinstance(plugin, type):
-        return [f"is {plugin!r}, not a class"]
+        return [f"is {shown(plugin)}, not a class"]
     faults = [*_wrong_name(plugin, registered_as), *_misspelt(plugin), *_wrong_methods(plugin), *_wrong_init(plugin)]
     if not points_of(plugin) and not faults:
         faults.append("has the method of no extension point (pre_filter, filter, score, …)")
