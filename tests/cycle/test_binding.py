@@ -337,3 +337,35 @@ def test_each_wait_is_measured_with_how_it_ended(allows, result):
         waits.handle.waiting.get("default/a").allow("Wait")
     found.advance(3.0)
     assert seen.results[:1] == [result]
+
+
+# -- a pod needs no wake-ups any more once Permit has let it through --
+
+
+def test_a_pod_is_processed_before_pre_bind():
+    """TestScheduleOneMarksPodAsProcessedBeforePreBind: no event is kept for a pod that may take minutes to bind."""
+
+    def waits(*_):
+        yield WaitUntil(lambda: False, 1000.0)
+
+    found = cluster(node(), config=document("Slow"), plugins={"Slow": plugin("Slow", pre_bind=waits)})
+    found.put(pod("a"))
+    found.run()
+    for number in range(100):
+        found.put(node("n2").label("number", str(number)))
+    queue = found.core.queue
+    assert (len(queue.in_flight), queue.in_flight.event_count) == (0, 0)
+    assert found.core.cache.state_of("default/a").assumed
+    check(found.core)
+
+
+@pytest.mark.parametrize(
+    ("status", "place"), [(unschedulable("no"), "backoff"), (error("no"), "error_backoff")], ids=["rejected", "failed"]
+)
+def test_a_pod_that_pre_bind_stops_goes_to_backoff(status, place):
+    """Nobody knows what it has missed since it was processed, so it is tried again without an event."""
+    found = cluster(node(), config=document("Slow"), plugins={"Slow": plugin("Slow", pre_bind=lambda *_: status)})
+    found.put(pod("a"))
+    found.step()
+    assert "default/a" in getattr(found.core.queue, place)
+    check(found.core)

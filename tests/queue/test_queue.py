@@ -237,7 +237,7 @@ def test_a_gated_pod_stays_out_until_its_gates_go():
     found.update(free, [Happened(GATES_GONE, gated, free)], 5.0)
     assert place(found) == "active"
     queued = found.pop(5.0)
-    assert (queued.is_gated, queued.rejectors, queued.attempts) == (False, frozenset(), 1)
+    assert (queued.is_gated, queued.rejectors, queued.attempts) == (False, {"Gates"}, 1), "kept for the log"
     assert [where for where, _ in entries] == ["gated", "gated", "active"]
 
 
@@ -287,3 +287,12 @@ def test_a_pod_that_is_gated_keeps_its_room_only_while_that_is_being_made_for_it
     assert found.nominator.node_of("default/a") == node_name
     told = [] if node_name else [queued.pod]
     assert found.nominator.take_pods_without_node() == told
+
+
+def test_an_event_that_nobody_registered_for_is_not_kept():
+    found = queue()
+    in_flight(found)
+    found.move(ClusterEvent("Lease", Action.UPDATE, "LeaseUpdate"), None, None, 0.1)
+    assert found.in_flight.event_count == 0
+    found.move(NODE_ADD, None, None, 0.1)
+    assert found.in_flight.event_count == 1

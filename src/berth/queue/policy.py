@@ -34,7 +34,7 @@ class QueuePolicy(msgspec.Struct, frozen=True):
         """Return the backoff after so many failed attempts: doubling from the initial to the maximum."""
         if attempts <= 0:
             return 0.0
-        return float(min(self.initial_backoff_s * 2.0 ** min(attempts - 1, 62), self.max_backoff_s))
+        return float(min(self.initial_backoff_s * 2.0 ** min(attempts - 1, 1000), self.max_backoff_s))
 
 
 V1_20_QUEUE = QueuePolicy(

@@ -115,8 +115,13 @@ class SchedulingQueue:
         self.nominator.withdraw(uid)
 
     def pop(self, now: float) -> QueuedPod | None:
-        """Take the next pod to be tried; the caller must say `done` or `add_unschedulable` later."""
+        """Take the next pod to be tried; the caller must say `done` or `add_unschedulable` later.
+
+        Should a pod be queued that is in flight, it is dropped: a pod that is tried twice at once could be bound twice.
+        """
         queued = self.active.pop()
+        while queued is not None and queued.pod.uid in self.in_flight:
+            queued = self.active.pop()
         if queued is None and self.policy.pop_from_backoff:
             queued = self.backoff.pop()
         if queued is None:
@@ -352,7 +357,6 @@ class SchedulingQueue:
         self.scheduling_cycle += 1
         queued.attempts += 1
         queued.backoff_until = None
-        queued.unschedulable_plugins = queued.pending_plugins = frozenset()
         self.in_flight.start(queued.pod)
 
     def _take(self, uid: str) -> QueuedPod | None:

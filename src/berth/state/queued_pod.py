@@ -35,7 +35,7 @@ class QueuedPod:
         self.unschedulable_plugins: frozenset[str] = frozenset()
         self.pending_plugins: frozenset[str] = frozenset()
         self.gating_plugin = ""
-        """The PreEnqueue plugin that keeps the pod out. It counts among the rejectors until the pod is next popped."""
+        """The PreEnqueue plugin that keeps the pod out. It counts among the rejectors until the next attempt fails."""
         self.backoff_until: float | None = None
         """When the backoff of the last failed attempt ends, once it has been asked for; None from the next pop on."""
         self.was_flushed = False
