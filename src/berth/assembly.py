@@ -11,7 +11,7 @@ from functools import partial
 import msgspec
 
 from berth.api.pod_resources import Counting
-from berth.config.types import ExtensionPoint, SchedulerConfiguration
+from berth.config.types import SchedulerConfiguration
 from berth.core import Core, CoreParts
 from berth.cycle.binding import BindingCycles
 from berth.cycle.decision import Trace
@@ -178,8 +178,10 @@ def build_queue(
     if stopwatch is not None:
         tables = {name: TimedWakeTable(table, observer, stopwatch) for name, table in tables.items()}
     kind = SchedulingQueue if policy.hints else MoveRequestQueue
+    sorter = next(iter(profiles.values())).queue_sort
+    assert sorter is not None, "a profile without a QueueSort plugin is not valid"
     return kind(
-        sort_key=sort_key_of(next(iter(profiles.values())).at(ExtensionPoint.QUEUE_SORT)[0]),
+        sort_key=sort_key_of(sorter),
         pre_enqueue=pre_enqueue,
         tables=tables,
         nominator=nominator,

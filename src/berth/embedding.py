@@ -20,8 +20,7 @@ from berth.cycle.decision import Decision
 from berth.cycle.instrument import Instrument
 from berth.explain import Said, summary
 from berth.framework.effects import EvictPod, Request
-from berth.framework.loading import misfits, plugins_named
-from berth.framework.registry import RegistryError
+from berth.framework.loading import plugins_given
 from berth.testing.builders import ObjectBuilder
 from berth.testing.virtual import VirtualCluster
 
@@ -78,7 +77,7 @@ class Scheduler:
         seed: int = 0,
         gates: Mapping[str, bool] | None = None,
     ) -> None:
-        classes = _classes(list(plugins))
+        classes = plugins_given(list(plugins))
         self._log = _DecisionLog()
         self._cluster = VirtualCluster(
             plugins=classes,
@@ -192,20 +191,6 @@ class _DecisionLog(Instrument):
     def decided(self, decision: Decision, seconds: float) -> None:
         """An attempt has ended."""
         self.decisions[decision.pod.key] = decision
-
-
-def _classes(plugins: list[type | str]) -> dict[str, type]:
-    """Return plugin classes by name; raises `RegistryError` with all that is wrong with them."""
-    named = plugins_named([plugin for plugin in plugins if isinstance(plugin, str)])
-    found = {name: named.factory(name) for name in named.names}
-    faults = []
-    for plugin in plugins:
-        if not isinstance(plugin, str):
-            faults += [f"plugin {getattr(plugin, '__qualname__', plugin)} {fault}" for fault in misfits(plugin)]
-            found[getattr(plugin, "name", "")] = plugin
-    if faults:
-        raise RegistryError(faults)
-    return found
 
 
 def _configuration(

@@ -5,17 +5,16 @@ debug endpoint of the scheduler, `berth explain`, the demo and the library all u
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from berth.config.types import ExtensionPoint
 from berth.cycle.decision import Decision
 from berth.engine.profile import Profile
 from berth.framework.events import WILDCARD, Action, ClusterEvent
 from berth.framework.extenders import EXTENDER_NAME
+from berth.framework.loaded import LoadedPlugin
 from berth.framework.status import Status
 
 TOP_NODES = 10
@@ -225,15 +224,15 @@ def _node(decision: Decision, name: str) -> NodeExplanation:
 
 def waits_for(profile: Profile, plugins: Iterable[str]) -> dict[str, tuple[str, ...]]:
     """For each of these plugins, the events after which a pod that it rejected is tried again, in words."""
-    by_name: dict[str, Any] = {plugin.name: plugin for point in ExtensionPoint for plugin in profile.at(point)}
+    by_name = {plugin.name: plugin for plugin in profile.plugins}
     found = {name: _events_of(by_name[name]) for name in sorted(set(plugins)) if name in by_name}
     return found | ({EXTENDER_NAME: ("any change in the cluster",)} if EXTENDER_NAME in plugins else {})
 
 
-def _events_of(plugin: Any) -> tuple[str, ...]:
-    if not hasattr(plugin, "events_to_register"):
+def _events_of(plugin: LoadedPlugin) -> tuple[str, ...]:
+    if plugin.events is None:
         return ("any change in the cluster",)
-    return tuple(dict.fromkeys(event_in_words(entry.event) for entry in plugin.events_to_register()))
+    return tuple(dict.fromkeys(event_in_words(entry.event) for entry in plugin.events.events_to_register()))
 
 
 def event_in_words(event: ClusterEvent) -> str:

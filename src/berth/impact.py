@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 
 from berth.api.codec import decode
 from berth.cases import case_for, check_new, core_of, documents
-from berth.config.types import ExtensionPoint
 from berth.core import Core
 from berth.cycle.attempt import Attempt
 from berth.cycle.binding import reserve_and_permit
@@ -87,7 +86,7 @@ class _Side:
 
     def _ask_filters(self) -> None:
         table = self.table
-        for plugin in self.profile.at(ExtensionPoint.PRE_FILTER):
+        for plugin in self.profile.pre_filter:
             answer = plugin.pre_filter(self.state, self.pod)
             if isinstance(answer, PreFilterResult):
                 self._note(plugin.name, ~searched_rows(table, answer.node_names))

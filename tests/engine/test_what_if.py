@@ -10,6 +10,7 @@ from berth.engine.verdicts import FilterPlan, FilterRunner
 from berth.engine.what_if import WhatIf
 from berth.framework.cycle_state import CycleState
 from berth.framework.interface import RowLoad
+from berth.framework.loaded import loaded
 from berth.framework.promises import Dependency, Promises
 from berth.plugins.resources.node_resources_fit import NodeResourcesFit, NodeResourcesFitArgs
 from berth.state.objects import ObjectStore
@@ -52,10 +53,11 @@ def test_limits_codes_and_the_plain_form_agree(taken):
 
 def a_filter(promises, **members):
     column = lambda self, state, pod, table, rows: None  # noqa: E731
-    return type("F", (), {"name": "F", "promises": promises, "filter_columns": column, **members})()
+    return type("F", (), {"name": "F", "promises": promises, "filter": column, "filter_columns": column, **members})()
 
 
 NODE_ONLY = Promises(filter_depends_on=frozenset({Dependency.NODE}))
+FOLLOWS_PODS = dict.fromkeys(("pre_filter", "add_pod", "remove_pod"), lambda *_: None)
 ANY_POD = frozenset({Dependency.PODS_ANYWHERE})
 
 
@@ -66,14 +68,17 @@ ANY_POD = frozenset({Dependency.PODS_ANYWHERE})
         (Promises(filter_depends_on=frozenset({Dependency.NODE, Dependency.ALL_NODES})), {}, True),
         (Promises(filter_depends_on=frozenset({Dependency.PODS_ON_NODE})), {}, False),
         (Promises(filter_depends_on=ANY_POD), {}, False),
-        (Promises(filter_depends_on=ANY_POD, filters_by_affecting_pods=True), {"is_affected_by": None}, True),
-        (Promises(filter_depends_on=ANY_POD), {"is_affected_by": None}, False),
-        (NODE_ONLY, {"remove_pod": lambda self, s, p, o, n: None}, False),
+        (
+            Promises(filter_depends_on=ANY_POD, filters_by_affecting_pods=True),
+            {"is_affected_by": lambda self, s, p, o: False},
+            True,
+        ),
+        (NODE_ONLY, FOLLOWS_PODS, False),
         (Promises(), {}, False),
     ],
 )
 def test_only_filters_that_say_how_they_look_at_pods_are_asked_by_column(promises, members, possible):
     info = make_pod().info()
-    plan = FilterPlan([FilterRunner(a_filter(promises, **members))], "default", frozenset(), info)
-    memos = SimpleNamespace(table=None)
+    plan = FilterPlan([FilterRunner(loaded(a_filter(promises, **members)))], "default", frozenset(), info)
+    memos = SimpleNamespace(table=None, enabled=True)
     assert WhatIf(plan, memos, CycleState(), info).is_possible is possible

@@ -7,6 +7,7 @@ import pytest
 
 from berth.engine.scores import ScoreRunner
 from berth.engine.verdicts import FilterRunner
+from berth.framework.loaded import loaded
 from berth.framework.promises import NO_PROMISES, UNKNOWN, Dependency, Promises, promises_of
 from berth.plugins.node_ports import NodePorts
 from berth.plugins.resources.node_resources_fit import NodeResourcesFit, NodeResourcesFitArgs
@@ -26,7 +27,7 @@ class Fewer(NodeResourcesFit):
 
 
 def made(kind):
-    return kind(NodeResourcesFitArgs(), handle_of())
+    return loaded(kind(NodeResourcesFitArgs(), handle_of()))
 
 
 def test_a_promise_is_not_inherited():

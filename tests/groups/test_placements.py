@@ -22,15 +22,15 @@ def racks(found):
     return {found.objects["Node", name].metadata.labels.get(RACK) for name in bound(found).values()}
 
 
-def plugin_of(found, point, name):
+def plugin_of(found, name):
     profile = found.core.profiles["default-scheduler"]
-    return next(each for each in profile.at(point) if each.name == name)
+    return next(each.plugin for each in profile.plugins if each.name == name)
 
 
 def generated(found):
     """What the generator proposes for the group g, by name, as names of nodes."""
     table = found.core.cache.table
-    generator = plugin_of(found, "placementGenerate", "TopologyPlacementGenerator")
+    generator = plugin_of(found, "TopologyPlacementGenerator")
     answer = generator.placement_generate(PodGroupInfo(GROUP, ()), Placement("all", table.rows()))
     return answer if not isinstance(answer, list) else {p.name: sorted(table.names[r] for r in p.rows) for p in answer}
 
@@ -124,7 +124,7 @@ def test_without_the_gate_the_constraint_means_nothing():
 def test_pods_count_scores_by_the_largest_count():
     running = member("g-9").node("a1")
     found = cluster(*NODES, make_pod_group("g", 1), running, gates=PLACING)
-    scorer = plugin_of(found, "placementScore", "PodGroupPodsCount")
+    scorer = plugin_of(found, "PodGroupPodsCount")
     group = PodGroupInfo(GROUP, ())
     raw = []
     for count in (1, 3, 5):

@@ -18,7 +18,7 @@ QUEUE, SKIP = QueueingHint.QUEUE, QueueingHint.SKIP
 def plugin_of(*objects):
     found = cluster(node("n1", cpu="1"), *objects)
     profile = found.core.profiles["default-scheduler"]
-    return next(plugin for plugin in profile.at("permit") if plugin.name == "GangScheduling")
+    return next(plugin for plugin in profile.permit if plugin.name == "GangScheduling")
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ def test_placements_are_made_by_nodes_that_get_the_label(labels, before, expecte
     assert "TopologyPlacementGenerator" in plugins()
     gates = {"GenericWorkload": True, "TopologyAwareWorkloadScheduling": True}
     found = cluster(make_pod_group("g", 2, topology="rack"), gates=gates)
-    (generator,) = found.core.profiles["default-scheduler"].at("placementGenerate")
+    (generator,) = found.core.profiles["default-scheduler"].placement_generate
     old = None if before is None else labelled(before)
     assert generator.after_node_change(member("g-0").info(), old, labelled(labels)) is expected
     assert generator.after_node_change(member("h-0", "h").info(), old, labelled(labels)) is SKIP

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from berth.config.types import ExtensionPoint
 from berth.framework.events import Action
 from berth.testing.virtual import VirtualCluster
 
@@ -86,8 +85,7 @@ def action_of(text):
 
 def plugins():
     profile = VirtualCluster(config=REJECTING_DEFAULTS, gates={"AllAlpha": True}).core.profiles["default-scheduler"]
-    found = {plugin.name: plugin for point in ExtensionPoint for plugin in profile.at(point)}
-    return {name: plugin for name, plugin in found.items() if hasattr(plugin, "events_to_register")}
+    return {each.name: each.plugin for each in profile.plugins if each.events is not None}
 
 
 def registered():

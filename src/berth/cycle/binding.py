@@ -9,14 +9,13 @@ Binding succeeds and the watch confirms it, or `undo` unreserves it and makes th
 from collections.abc import Callable, Generator
 from typing import Any
 
-from berth.config.types import ExtensionPoint as Point
 from berth.cycle.attempt import Attempt
 from berth.cycle.dispatcher import Dispatcher
 from berth.cycle.extending import bind_by_extender
 from berth.cycle.failing import SCHEDULER_ERROR, UNSCHEDULABLE, Failing, pod_event
 from berth.cycle.reporting import Reporter
 from berth.engine.profile import Profile
-from berth.framework.blame import PluginBrokenError, ask, blamed
+from berth.framework.blame import Named, PluginBrokenError, ask, blamed
 from berth.framework.effects import PatchPodStatus, PodRef, WaitUntil
 from berth.framework.events import ASSIGNED_POD_DELETE
 from berth.framework.status import Code, Status, error, is_success
@@ -154,7 +153,7 @@ class BindingCycles:
         self._reporter.instrument.bound(queued, node_name, now)
         note = f"Successfully assigned {pod.key} to {node_name}"
         self._dispatcher.tell(pod_event(pod, "Normal", "Scheduled", "Binding", note))
-        for plugin in attempt.profile.at(Point.POST_BIND):
+        for plugin in attempt.profile.post_bind:
             try:
                 plugin.post_bind(attempt.state, pod, node_name)
             except Exception as bug:  # the pod is bound all the same
@@ -190,15 +189,15 @@ def will_wait(profile: Profile, attempt: Attempt, node_name: str) -> Status | bo
     Those that have none are noted, and left out of PreBind.
     """
     announced = False
-    for plugin in profile.busy(Point.PRE_BIND, attempt.state):
-        pre_flight = getattr(plugin, "pre_bind_pre_flight", None)
+    for plugin in profile.pre_bind(attempt.state):
+        pre_flight = profile.pre_flights.get(plugin.name)
         if pre_flight is None:
             announced = True
             continue
-        status = ask("PreBindPreFlight", plugin, pre_flight, attempt.state, attempt.pod, node_name)
+        status = ask("PreBindPreFlight", plugin, pre_flight.pre_bind_pre_flight, attempt.state, attempt.pod, node_name)
         if status is not None and status.code is Code.SKIP:
             attempt.state.skip_pre_bind.add(plugin.name)
-        elif is_success(status):
+        elif status is None or is_success(status):
             announced = True
         elif status.code is Code.ERROR:
             return blamed("PreBindPreFlight", plugin.name, status)
@@ -208,7 +207,7 @@ def will_wait(profile: Profile, attempt: Attempt, node_name: str) -> Status | bo
 
 
 def _pre_bind(attempt: Attempt, node_name: str) -> BindSteps:
-    for plugin in attempt.profile.busy(Point.PRE_BIND, attempt.state):
+    for plugin in attempt.profile.pre_bind(attempt.state):
         if plugin.name in attempt.state.skip_pre_bind:
             continue
         status = yield from _run("PreBind", plugin, plugin.pre_bind, attempt, node_name)
@@ -227,7 +226,7 @@ def _bind(attempt: Attempt, node_name: str) -> BindSteps:
 
 def bind_by_plugins(attempt: Attempt, node_name: str) -> BindSteps:
     """Bind by the first plugin that does not Skip."""
-    for plugin in attempt.profile.at(Point.BIND):
+    for plugin in attempt.profile.bind:
         status = yield from _run("Bind", plugin, plugin.bind, attempt, node_name)
         if status is not None and status.code is Code.SKIP:
             continue
@@ -235,7 +234,7 @@ def bind_by_plugins(attempt: Attempt, node_name: str) -> BindSteps:
     return error("no Bind plugin took the pod: enable DefaultBinder, or another that does not Skip")
 
 
-def _run(point: str, plugin: Any, method: Callable[..., Any], attempt: Attempt, node_name: str) -> BindSteps:
+def _run(point: str, plugin: Named, method: Callable[..., Any], attempt: Attempt, node_name: str) -> BindSteps:
     try:
         answer = method(attempt.state, attempt.pod, node_name)
         if isinstance(answer, Generator):

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from berth.config.types import ExtensionPoint as Point
 from berth.cycle.attempt import (
     BASIC_CHECKS_DONE,
     PRE_FILTER_DONE,
@@ -168,7 +167,7 @@ def run_post_filter(attempt: Attempt, failure: Outcome, *, tells: bool = True) -
     node_name: str | None = None
     victims: tuple[PodInfo, ...] = ()
     told: Status | None = None
-    for plugin in attempt.profile.at(Point.POST_FILTER):
+    for plugin in attempt.profile.post_filter:
         try:
             answer = plugin.post_filter(attempt.state, attempt.pod, diagnosis)
             result, status = (yield from answer) if isinstance(answer, Generator) else answer
@@ -176,7 +175,7 @@ def run_post_filter(attempt: Attempt, failure: Outcome, *, tells: bool = True) -
             raise PluginBrokenError("PostFilter", plugin.name, bug) from bug
         if result is not None:
             node_name, victims = result.nominated_node_name, result.victims
-        if is_success(status):
+        if status is None or is_success(status):
             return Outcome(
                 diagnosis=diagnosis,
                 post_filter_status=Status(Code.SUCCESS),

@@ -20,6 +20,7 @@ from berth.framework.blame import described
 from berth.framework.extenders import Extender
 from berth.framework.guarding import Report, guarded
 from berth.framework.handle import Handle
+from berth.framework.loaded import ContractError, LoadedPlugin, loaded
 from berth.framework.registry import IN_TREE, Registry
 
 
@@ -63,8 +64,8 @@ def build_profiles(
 
 
 def _with_plugins(
-    points: Mapping[ExtensionPoint, tuple[tuple[str, int], ...]], made: Mapping[str, Any]
-) -> dict[ExtensionPoint, tuple[tuple[Any, int], ...]]:
+    points: Mapping[ExtensionPoint, tuple[tuple[str, int], ...]], made: Mapping[str, LoadedPlugin]
+) -> dict[ExtensionPoint, tuple[tuple[LoadedPlugin, int], ...]]:
     return {point: tuple((made[name], weight) for name, weight in plugins) for point, plugins in points.items()}
 
 
@@ -105,19 +106,23 @@ def _stray_args(profile: KubeSchedulerProfile, registry: Registry, path: str) ->
 
 def _made(
     registry: Registry, names: Iterable[str], args: Mapping[str, Any], handle: Handle, path: str, report: Report
-) -> dict[str, Any]:
+) -> dict[str, LoadedPlugin]:
     """Make the plugins of a profile; raises `ConfigError` with what is wrong with any of them."""
-    made: dict[str, Any] = {}
+    made: dict[str, LoadedPlugin] = {}
     faults: list[str] = []
     for name in names:
         try:
             plugin = _make(registry, name, args.get(name), handle)
-            made[name] = plugin if registry.origin(name) == IN_TREE else guarded(plugin, registry.origin(name), report)
-            if hasattr(plugin, "events_to_register"):
+            made[name] = record = loaded(plugin)
+            if registry.origin(name) != IN_TREE:
+                guarded(plugin, registry.origin(name), report)
+            if record.events is not None:
                 said = f"plugin {name!r} of {registry.origin(name)}: {type(plugin).__name__}.events_to_register"
-                faults += [f"{path}: {said} {fault}" for fault in wrong_events(plugin.events_to_register())]
+                faults += [f"{path}: {said} {fault}" for fault in wrong_events(record.events.events_to_register())]
         except ConfigError as error:
             faults += [f"{path}: {fault}" for fault in error.errors]
+        except ContractError as wrong:
+            faults += [f"{path}: plugin {name!r} of {registry.origin(name)} {fault}" for fault in wrong.faults]
         except Exception as bug:
             faults.append(f"{path}: {_broken(registry, name, 'events_to_register failed', bug)}")
     if faults:

@@ -19,7 +19,7 @@ import numpy as np
 
 from berth.engine.memo_entry import Column, MemoEntry
 from berth.framework.cycle_state import CycleState
-from berth.framework.interface import Rows
+from berth.framework.interface import Rows, SignaturePlugin
 from berth.framework.promises import Dependencies, Dependency, Objects
 from berth.state.cache import Cache
 from berth.state.follower import rows_since
@@ -29,6 +29,9 @@ from berth.state.table import NodeTable
 
 Compute = Callable[[Rows], tuple[Column, Any]]
 """Computes a column for some rows, with whatever goes with it (a filter's `describe`)."""
+
+RowForm = Callable[[CycleState, PodInfo, NodeTable, int], int]
+"""Computes the value of one row."""
 
 NEVER_KEPT = frozenset({Dependency.UNKNOWN, Dependency.FEASIBLE_SET})
 
@@ -93,7 +96,7 @@ class MemoKey:
 class Runner(Protocol):
     """Asks one plugin about rows. `row_form`, where the plugin has one, asks about a single row."""
 
-    row_form: Callable[[CycleState, PodInfo, NodeTable, int], int] | None
+    row_form: RowForm | None
 
     def compute(self, extra: Any, state: CycleState, pod: PodInfo, table: NodeTable) -> Compute: ...
 
@@ -122,13 +125,14 @@ class Slots:
 
     __slots__ = ("_by_fragment", "_dependencies", "_name", "_runner", "_signature", "_unkept")
 
-    def __init__(self, runner: Runner, name: tuple[str, str], plugin: Any, dependencies: DependencySet) -> None:
-        """`name` is the plugin's, and the point's."""
+    def __init__(
+        self, runner: Runner, name: tuple[str, str], plugin: SignaturePlugin | None, dependencies: DependencySet
+    ) -> None:
+        """`name` is the plugin's, and the point's; `plugin` is None where it has no signature."""
         self._runner = runner
         self._name = name
         self._dependencies = dependencies
-        signature: Callable[[PodInfo], Hashable | None] | None = getattr(plugin, "signature", None)
-        self._signature = signature if dependencies.is_lasting else None
+        self._signature = plugin.signature if plugin is not None and dependencies.is_lasting else None
         self._by_fragment: dict[Hashable, Slot] = {}
         self._unkept = Slot(runner, None, dependencies)
 

@@ -12,38 +12,72 @@ Only skips and silent successes are kept, never a rejection or a narrowing, whos
 plugin that is left out here has left no trace in the CycleState of any pod, and nobody can tell that it was not asked.
 """
 
-from collections.abc import Callable, Hashable, Sequence
-from typing import Any
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Generic, NamedTuple, TypeVar
 
-from berth.config.types import ExtensionPoint as Point
-from berth.framework.interface import PreFilterResult
-from berth.framework.promises import Promises, promises_of
+from berth.framework.interface import Plugin, PreFilterResult
+from berth.framework.loaded import LoadedPlugin
+from berth.framework.promises import Purity
 from berth.framework.status import Code, Status, is_success
 from berth.state.pod_info import PodInfo
 
 Answer = PreFilterResult | Status | None
 Version = Callable[[PodInfo], Hashable | None]
 
+Asked = TypeVar("Asked", bound=Plugin)
+"""PreFilter plugins, or PreScore plugins."""
 
-class Preparation:
+
+class Promised(NamedTuple):
+    """What a plugin promises of its PreFilter, or of its PreScore."""
+
+    is_pure: Purity
+    version: Version | None
+    ignores: frozenset[str]
+
+    @classmethod
+    def of_pre_filter(cls, plugin: LoadedPlugin) -> "Promised":
+        """Return what holds of PreFilter."""
+        promises, versioned = plugin.promises, plugin.pre_filter_version
+        version = None if versioned is None else versioned.pre_filter_version
+        return cls(promises.pre_filter_is_pure, version, promises.ignores)
+
+    @classmethod
+    def of_pre_score(cls, plugin: LoadedPlugin) -> "Promised":
+        """Return what holds of PreScore."""
+        promises, versioned = plugin.promises, plugin.pre_score_version
+        version = None if versioned is None else versioned.pre_score_version
+        return cls(promises.pre_score_is_pure, version, promises.ignores)
+
+    def is_pure_of(self, pod: PodInfo) -> bool:
+        """Say whether the answer for this pod is one for all of its shape."""
+        return self.is_pure(pod) if callable(self.is_pure) else self.is_pure
+
+
+class Preparation(Generic[Asked]):
     """The plugins that skip pods of a shape or a family, and those that are to be asked, in the profile's order."""
 
-    __slots__ = ("_ignored", "_point", "_skipped_for_good", "_skipping", "_unsettled", "_world", "skipped", "to_ask")
+    __slots__ = ("_ignored", "_promised", "_skipped_for_good", "_skipping", "_unsettled", "_world", "skipped", "to_ask")
 
     def __init__(
-        self, plugins: Sequence[Any], point: Point, pod: PodInfo, ask: Callable[[Any], Answer], ignored: frozenset[str]
+        self,
+        plugins: Sequence[Asked],
+        promised: Mapping[str, Promised],
+        pod: PodInfo,
+        ask: Callable[[Asked], Answer],
+        ignored: frozenset[str],
     ) -> None:
         """Ask the pure plugins now; one that rejects or narrows is left to be asked in its turn.
 
-        It is good for all pods that differ from this one in nothing but what is `ignored`.
+        `promised` is what each plugin promises, by name. The preparation is good for all pods that differ from this one
+        in nothing but what is `ignored`.
         """
-        self._point = point
+        self._promised = promised
         self._ignored = ignored
         skipped: set[str] = set()
-        unsettled: list[Any] = []
+        unsettled: list[Asked] = []
         for plugin in plugins:
-            promises = promises_of(type(plugin))
-            is_pure = self._may_settle(promises) and _is_pure(promises, point, pod)
+            is_pure = self._may_settle(plugin) and promised[plugin.name].is_pure_of(pod)
             answer = ask(plugin) if is_pure else None
             if answer is None and is_pure:
                 continue
@@ -58,7 +92,7 @@ class Preparation:
         self._world = -1
         self._settle()
 
-    def for_pod(self, pod: PodInfo, world: int) -> "Preparation":
+    def for_pod(self, pod: PodInfo, world: int) -> "Preparation[Asked]":
         """Bring it up to date for one more pod of the shape; while `world` is the same, no version changes."""
         if world == self._world:
             return self
@@ -70,31 +104,19 @@ class Preparation:
             self._settle()
         return self
 
-    def note_skip(self, plugin: Any, pod: PodInfo) -> None:
+    def note_skip(self, plugin: Asked, pod: PodInfo) -> None:
         """Note that a plugin that was asked has skipped."""
-        promises = promises_of(type(plugin))
-        if not self._may_settle(promises):
+        if not self._may_settle(plugin):
             return
-        version = _version(plugin, promises, self._point)
+        version = self._promised[plugin.name].version
         seen = version(pod) if version is not None else None
         if version is not None and seen is not None:
             self._skipping[plugin.name] = version, seen
             self._settle()
 
-    def _may_settle(self, promises: Promises) -> bool:
-        return not self._ignored or self._ignored <= promises.ignores
+    def _may_settle(self, plugin: Asked) -> bool:
+        return not self._ignored or self._ignored <= self._promised[plugin.name].ignores
 
     def _settle(self) -> None:
         self.to_ask = tuple([plugin for plugin in self._unsettled if plugin.name not in self._skipping])
         self.skipped = self._skipped_for_good | self._skipping.keys()
-
-
-def _is_pure(promises: Promises, point: Point, pod: PodInfo) -> bool:
-    is_pure = promises.pre_filter_is_pure if point is Point.PRE_FILTER else promises.pre_score_is_pure
-    return is_pure(pod) if callable(is_pure) else is_pure
-
-
-def _version(plugin: Any, promises: Promises, point: Point) -> Version | None:
-    if point is Point.PRE_FILTER:
-        return plugin.pre_filter_version if promises.pre_filter_has_version else None
-    return plugin.pre_score_version if promises.pre_score_has_version else None

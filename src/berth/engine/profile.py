@@ -4,25 +4,36 @@ Made once from the configuration (`build.py`); called by the cycle. Statuses com
 said them. Points that are run over all nodes live in `verdicts.py` and `scores.py`.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, cast
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Generic, NamedTuple, TypeVar, cast
 
 import numpy as np
 
 from berth.config.types import ExtensionPoint as Point
 from berth.engine.memo import MemoKey, Memos
 from berth.engine.nominated_load import NominatedLoad, RivalLoad
-from berth.engine.preparation import Answer, Preparation
+from berth.engine.preparation import Answer, Preparation, Promised
 from berth.engine.scores import Scored, ScorePlan, ScoreRunner, run_score
 from berth.engine.sums import Sums
 from berth.engine.verdicts import FilterPlan, FilterRunner, Mask, Verdicts, call_filter, run_filters
-from berth.engine.what_if import RowArray, WhatIf, with_rivals
+from berth.engine.what_if import RowArray, WhatIf
 from berth.framework.blame import PluginBrokenError, ask, blamed, described
 from berth.framework.cycle_state import CycleState
 from berth.framework.diagnosis import RejectedNodes
 from berth.framework.extenders import Extender
-from berth.framework.interface import MAX_PERMIT_TIMEOUT_S, FeasibleNodes, PreFilterResult
-from berth.framework.promises import promises_of
+from berth.framework.interface import (
+    MAX_PERMIT_TIMEOUT_S,
+    FeasibleNodes,
+    NormalizePlacementScorePlugin,
+    PermitPlugin,
+    PlacementScorePlugin,
+    Plugin,
+    PreBindPlugin,
+    PreFilterPlugin,
+    PreFilterResult,
+    PreScorePlugin,
+)
+from berth.framework.loaded import LoadedPlugin
 from berth.framework.status import Code, Status, error, is_success, merged, unresolvable
 from berth.state.node_view import NodeView
 from berth.state.nominator import Nominator
@@ -57,13 +68,50 @@ class Permitted(NamedTuple):
     timeouts_s: Mapping[str, float]
 
 
+class PlacementScorer(NamedTuple):
+    """A PlacementScore plugin of a profile, with its weight and what brings its scores to 0 to 100, if it has that."""
+
+    plugin: PlacementScorePlugin
+    weight: int
+    normalize: NormalizePlacementScorePlugin | None
+
+
+Present = TypeVar("Present", bound=Plugin)
+
+
+class Rota(Generic[Present]):
+    """The plugins of a point, and who of them is on duty for a pod: not those that are idle once they have skipped."""
+
+    __slots__ = ("_idle", "_on_duty", "plugins")
+
+    def __init__(self, plugins: tuple[Present, ...], idle_after_skip: frozenset[str]) -> None:
+        self.plugins = plugins
+        self._idle = idle_after_skip
+        self._on_duty: dict[frozenset[str], tuple[Present, ...]] = {}
+
+    def on_duty(self, state: CycleState) -> tuple[Present, ...]:
+        """Return who is to be asked about the pod of this state, in order."""
+        idle = self._idle & state.skip_filter
+        if not idle:
+            return self.plugins
+        found = self._on_duty.get(idle)
+        if found is None:
+            found = self._on_duty[idle] = tuple(plugin for plugin in self.plugins if plugin.name not in idle)
+        return found
+
+
+def _present(forms: Iterable[Present | None]) -> tuple[Present, ...]:
+    """Return the plugins that have a form."""
+    return tuple(plugin for plugin in forms if plugin is not None)
+
+
 class Profile:
     """The plugins of one scheduler name."""
 
     def __init__(
         self,
         name: str,
-        points: Mapping[Point, tuple[tuple[Any, int], ...]],
+        points: Mapping[Point, tuple[tuple[LoadedPlugin, int], ...]],
         memos: Memos,
         nominator: Nominator,
         percentage_of_nodes_to_score: int | None = None,
@@ -81,45 +129,56 @@ class Profile:
         self.nominator = nominator
         self.nominated = NominatedLoad(memos.table, nominator)
         self.sums = Sums(memos)
-        self.plugins: dict[Point, list[Any]] = {
-            point: [plugin for plugin, _ in points.get(point, ())] for point in Point
-        }
-        self._idle = frozenset(
-            plugin.name
-            for plugins in self.plugins.values()
-            for plugin in plugins
-            if promises_of(type(plugin)).idle_after_skip
-        )
-        self._busy: dict[tuple[Point, frozenset[str]], list[Any]] = {}
-        self.filters = [FilterRunner(plugin) for plugin, _ in points.get(Point.FILTER, ())]
-        self.plugins_that_permit_groups = [p for p in self.at(Point.PERMIT) if promises_of(type(p)).permits_groups]
-        self.placement_scorers = [(plugin, weight or 1) for plugin, weight in points.get(Point.PLACEMENT_SCORE, ())]
+
+        def at(point: Point) -> list[LoadedPlugin]:
+            return [plugin for plugin, _ in points.get(point, ())]
+
+        by_name = {plugin.name: plugin for point in Point for plugin in at(point)}
+        self.plugins = tuple(by_name.values())
+        """Every plugin once, in the order of the points and within each."""
+        self.queue_sort = next(iter(at(Point.QUEUE_SORT)), None)
+        """Whose order the queue keeps; there is one in every profile of a configuration, the same in all."""
+        idle = frozenset(plugin.name for plugin in self.plugins if plugin.promises.idle_after_skip)
+        self.pre_enqueue = _present(plugin.pre_enqueue for plugin in at(Point.PRE_ENQUEUE))
+        self.pre_filter = _present(plugin.pre_filter for plugin in at(Point.PRE_FILTER))
+        self.pre_filter_extensions = _present(plugin.pre_filter_extensions for plugin in at(Point.PRE_FILTER))
+        self.filters = [FilterRunner(plugin) for plugin in at(Point.FILTER)]
+        self.post_filter = _present(plugin.post_filter for plugin in at(Point.POST_FILTER))
+        self.pod_group_post_filter = _present(plugin.pod_group_post_filter for plugin in at(Point.POST_FILTER))
+        self.pre_score = _present(plugin.pre_score for plugin in at(Point.PRE_SCORE))
         self.scorers = [ScoreRunner(plugin, weight or 1) for plugin, weight in points.get(Point.SCORE, ())]
+        self._reserve = Rota(_present(plugin.reserve for plugin in at(Point.RESERVE)), idle)
+        self.permit = _present(plugin.permit for plugin in at(Point.PERMIT))
+        self.plugins_that_permit_groups = frozenset(p.name for p in at(Point.PERMIT) if p.promises.permits_groups)
+        """By name, those whose Wait means that too few members of a group have a place."""
+        self._pre_bind = Rota(_present(plugin.pre_bind for plugin in at(Point.PRE_BIND)), idle)
+        pre_flights = _present(plugin.pre_bind_pre_flight for plugin in at(Point.PRE_BIND))
+        self.pre_flights = {plugin.name: plugin for plugin in pre_flights}
+        self.bind = _present(plugin.bind for plugin in at(Point.BIND))
+        self.post_bind = _present(plugin.post_bind for plugin in at(Point.POST_BIND))
+        self.placement_generate = _present(plugin.placement_generate for plugin in at(Point.PLACEMENT_GENERATE))
+        self.placement_scorers = tuple(
+            PlacementScorer(plugin.placement_score, weight or 1, plugin.normalize_placement_scores)
+            for plugin, weight in points.get(Point.PLACEMENT_SCORE, ())
+            if plugin.placement_score is not None
+        )
+        self._pre_filter_promises = {plugin.name: Promised.of_pre_filter(plugin) for plugin in self.plugins}
+        self._pre_score_promises = {plugin.name: Promised.of_pre_score(plugin) for plugin in self.plugins}
 
-    def at(self, point: Point) -> list[Any]:
-        """Return the plugins of a point, in order."""
-        return self.plugins[point]
-
-    def busy(self, point: Point, state: CycleState) -> list[Any]:
-        """Return the plugins of a point but for those that have nothing to do with the pod."""
-        idle = self._idle & state.skip_filter
-        if not idle:
-            return self.plugins[point]
-        found = self._busy.get((point, idle))
-        if found is None:
-            found = self._busy[point, idle] = [plugin for plugin in self.plugins[point] if plugin.name not in idle]
-        return found
+    def pre_bind(self, state: CycleState) -> tuple[PreBindPlugin, ...]:
+        """Return the PreBind plugins but for those that have nothing to do with the pod."""
+        return self._pre_bind.on_duty(state)
 
     def run_pre_enqueue(self, pod: PodInfo, first: str = "") -> Status | None:
         """Return the first rejection of PreEnqueue, or None; the plugin named `first` is asked before the others."""
-        plugins = self.at(Point.PRE_ENQUEUE)
+        plugins = self.pre_enqueue
         for plugin in sorted(plugins, key=lambda plugin: plugin.name != first) if first else plugins:
             try:
                 status = plugin.pre_enqueue(pod)
             except Exception as broken:  # a third-party plugin's bug must not lose the pod
                 status = error(f"plugin {plugin.name!r} failed: {described(broken)}")
-            if not is_success(status):
-                return status.by(plugin.name)  # type: ignore[no-any-return]
+            if status is not None and not is_success(status):
+                return status.by(plugin.name)
         return None
 
     def run_pre_filter(self, state: CycleState, pod: PodInfo) -> PreFiltered:
@@ -127,10 +186,12 @@ class Profile:
         rejection: Status | None = None
         names: frozenset[str] | None = None
         narrowing: list[str] = []
-        prepared = self._prepared(Point.PRE_FILTER, pod, lambda p: _pre_filter(p, state, pod))
+        prepared = self._prepared(
+            Point.PRE_FILTER, self.pre_filter, self._pre_filter_promises, pod, lambda p: _pre_filter(p, state, pod)
+        )
         if prepared is not None:
             state.skip_filter |= prepared.skipped
-        for plugin in self.at(Point.PRE_FILTER) if prepared is None else prepared.to_ask:
+        for plugin in self.pre_filter if prepared is None else prepared.to_ask:
             answer = _pre_filter(plugin, state, pod)
             if isinstance(answer, PreFilterResult):
                 if answer.node_names is None:
@@ -143,7 +204,7 @@ class Profile:
                 state.skip_filter.add(plugin.name)
                 if prepared is not None:
                     prepared.note_skip(plugin, pod)
-            elif not is_success(answer):
+            elif answer is not None and not is_success(answer):
                 rejection = answer.by(plugin.name)
                 if rejection.code is not Code.UNSCHEDULABLE:  # this plugin alone decides, whoever narrowed before it
                     return PreFiltered(rejection, None, ())
@@ -154,7 +215,7 @@ class Profile:
         plan = self._filter_plan(state, pod)
         merges = self.checks_all_filters
         verdicts = run_filters(plan, self.memos, self.sums, state, pod, table, searched, merges=merges)
-        rivals = self.nominated.against(pod)
+        rivals = self.rivals(pod)
         if rivals is not None:
             verdicts.overlay = self._overlay_of(searched, rivals, state, pod, table)
         return verdicts
@@ -194,14 +255,23 @@ class Profile:
         """
         left: list[int] = []
         if what_if.looks_at_single_pods:
-            names = self.memos.table.names
+            names = self.table.names
             left = [row for row in rows.tolist() if any(map(what_if.is_affected_by, self.rivals_on(names[row], pod)))]
             rows = np.setdiff1d(rows, left)
-        load = with_rivals(what_if, rows, rivals)
+        load = what_if.load(rows, rivals)
         filters = what_if.on(rows)
         refused = filters.refusals(load, ~filters.passing(load))
         found += [RejectedNodes(status, rows[positions]) for status, positions in refused]
         return np.array(left, dtype=np.intp)
+
+    @property
+    def table(self) -> NodeTable:
+        """The nodes."""
+        return self.memos.table
+
+    def rivals(self, pod: PodInfo) -> RivalLoad | None:
+        """Return what nominated pods of at least the pod's priority claim; None where nobody is nominated."""
+        return self.nominated.against(pod)
 
     def rivals_on(self, node_name: str, pod: PodInfo) -> list[PodInfo]:
         """Return the pods nominated to a node whose claim to it is at least as good as the pod's own."""
@@ -235,7 +305,7 @@ class Profile:
         rejections: list[Status] = []
         for runner in self.filters:
             if runner.name not in state.skip_filter:
-                status = call_filter(runner.plugin, state, pod, node)
+                status = call_filter(runner.plain, state, pod, node)
                 if status is not None:
                     rejections.append(status.by(runner.name))
                     if not self.checks_all_filters:
@@ -244,11 +314,21 @@ class Profile:
 
     def run_add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, node: NodeView) -> Status | None:
         """Tell prepared states that a pod came to a node in a what-if."""
-        return self._run_extension("add_pod", state, pod, added, node)
+        for plugin in self.pre_filter_extensions:
+            if plugin.name not in state.skip_filter:
+                status = plugin.add_pod(state, pod, added, node)
+                if status is not None and not is_success(status):
+                    return status.by(plugin.name)
+        return None
 
     def run_remove_pod(self, state: CycleState, pod: PodInfo, removed: PodInfo, node: NodeView) -> Status | None:
         """Tell prepared states that a pod left a node in a what-if."""
-        return self._run_extension("remove_pod", state, pod, removed, node)
+        for plugin in self.pre_filter_extensions:
+            if plugin.name not in state.skip_filter:
+                status = plugin.remove_pod(state, pod, removed, node)
+                if status is not None and not is_success(status):
+                    return status.by(plugin.name)
+        return None
 
     @property
     def chooses(self) -> bool:
@@ -258,10 +338,12 @@ class Profile:
 
     def run_pre_score(self, state: CycleState, pod: PodInfo, nodes: FeasibleNodes) -> Status | None:
         """Run PreScore; a plugin that skips is left out of Score. Return the first error."""
-        prepared = self._prepared(Point.PRE_SCORE, pod, lambda p: _pre_score(p, state, pod, nodes))
+        prepared = self._prepared(
+            Point.PRE_SCORE, self.pre_score, self._pre_score_promises, pod, lambda p: _pre_score(p, state, pod, nodes)
+        )
         if prepared is not None:
             state.skip_score |= prepared.skipped
-        for plugin in self.at(Point.PRE_SCORE) if prepared is None else prepared.to_ask:
+        for plugin in self.pre_score if prepared is None else prepared.to_ask:
             status = _pre_score(plugin, state, pod, nodes)
             if status is None or is_success(status):
                 continue
@@ -281,17 +363,17 @@ class Profile:
 
     def run_reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
         """Run Reserve; return the first failure. The caller undoes with `run_unreserve`."""
-        for plugin in self.busy(Point.RESERVE, state):
+        for plugin in self._reserve.on_duty(state):
             status = ask("Reserve", plugin, plugin.reserve, state, pod, node_name)
             self.memos.note_reservation(plugin.name)
-            if not is_success(status):
+            if status is not None and not is_success(status):
                 return blamed("Reserve", plugin.name, status)
         return None
 
     def run_unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
         """Run Unreserve of every Reserve plugin, in reverse order; what one of them raises comes after the last."""
         bugs: list[Exception] = []
-        for plugin in reversed(self.busy(Point.RESERVE, state)):
+        for plugin in reversed(self._reserve.on_duty(state)):
             try:
                 plugin.unreserve(state, pod, node_name)
             except Exception as bug:  # the others must give back all the same
@@ -304,9 +386,9 @@ class Profile:
         """Run Permit: a rejection at once, else Wait if any plugin waits."""
         timeouts_s: dict[str, float] = {}
         reasons: list[str] = []
-        for plugin in self.at(Point.PERMIT):
+        for plugin in self.permit:
             status, timeout_s = ask("Permit", plugin, _permit, plugin, state, pod, node_name)
-            if is_success(status):
+            if status is None or is_success(status):
                 continue
             if status.code is Code.WAIT:
                 timeouts_s[plugin.name] = min(timeout_s, MAX_PERMIT_TIMEOUT_S)
@@ -315,7 +397,14 @@ class Profile:
                 return Permitted(blamed("Permit", plugin.name, status), {})
         return Permitted(Status(Code.WAIT, tuple(reasons)) if timeouts_s else None, timeouts_s)
 
-    def _prepared(self, point: Point, pod: PodInfo, ask: Callable[[Any], Answer]) -> Preparation | None:
+    def _prepared(
+        self,
+        point: Point,
+        plugins: tuple[Present, ...],
+        promised: Mapping[str, Promised],
+        pod: PodInfo,
+        ask: Callable[[Present], Answer],
+    ) -> Preparation[Present] | None:
         """Return which plugins of PreFilter or PreScore are to be asked about this pod; None for all.
 
         That is all the first time: for a pod like no other it would not pay to find out. Where others of a family were
@@ -326,9 +415,9 @@ class Profile:
         key, family = (self.name, point), cast("PodFamily | None", pod.shape)
         while family is not None:
             if key in family.plans:
-                prepared: Preparation | None = family.plans[key]
+                prepared: Preparation[Present] | None = family.plans[key]
                 if prepared is None:
-                    prepared = family.plans[key] = Preparation(self.at(point), point, pod, ask, family.ignored)
+                    prepared = family.plans[key] = Preparation(plugins, promised, pod, ask, family.ignored)
                 return prepared.for_pod(pod, self.memos.world)
             family.plans[key] = None
             family = family.wider
@@ -348,34 +437,22 @@ class Profile:
             plan = pod.shape.plans[key] = ScorePlan(self.scorers, self.name, state.skip_score, pod)
         return plan
 
-    def _run_extension(
-        self, method: str, state: CycleState, pod: PodInfo, other: PodInfo, node: NodeView
-    ) -> Status | None:
-        for plugin in self.at(Point.PRE_FILTER):
-            extension = getattr(plugin, method, None)
-            if extension is None or plugin.name in state.skip_filter:
-                continue
-            status = extension(state, pod, other, node)
-            if not is_success(status):
-                return status.by(plugin.name)  # type: ignore[no-any-return]
-        return None
 
-
-def _pre_filter(plugin: Any, state: CycleState, pod: PodInfo) -> Any:
+def _pre_filter(plugin: PreFilterPlugin, state: CycleState, pod: PodInfo) -> Answer:
     try:  # not `ask`: this runs for every pod, and costs nothing while nothing is raised
         return plugin.pre_filter(state, pod)
     except Exception as bug:
         raise PluginBrokenError("PreFilter", plugin.name, bug) from bug
 
 
-def _pre_score(plugin: Any, state: CycleState, pod: PodInfo, nodes: FeasibleNodes) -> Status | None:
+def _pre_score(plugin: PreScorePlugin, state: CycleState, pod: PodInfo, nodes: FeasibleNodes) -> Status | None:
     try:
-        return plugin.pre_score(state, pod, nodes)  # type: ignore[no-any-return]
+        return plugin.pre_score(state, pod, nodes)
     except Exception as bug:
         raise PluginBrokenError("PreScore", plugin.name, bug) from bug
 
 
-def _permit(plugin: Any, state: CycleState, pod: PodInfo, node_name: str) -> tuple[Status | None, float]:
+def _permit(plugin: PermitPlugin, state: CycleState, pod: PodInfo, node_name: str) -> tuple[Status | None, float]:
     status, timeout_s = plugin.permit(state, pod, node_name)
     return status, timeout_s
 

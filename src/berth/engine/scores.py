@@ -5,18 +5,19 @@ others are worked out for the feasible rows of this pod. Who wants to see single
 """
 
 from collections.abc import Hashable, Sequence, Set
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from berth.engine.memo import Compute, DependencySet, MemoKey, Memos, Slots
+from berth.engine.memo import Compute, DependencySet, MemoKey, Memos, RowForm, Slots
 from berth.engine.memo_entry import ColumnSnapshot, MemoEntry
 from berth.engine.sums import UNRANKED, BestRows, Ranking, Sums
 from berth.framework.blame import PluginBrokenError, ask, described
 from berth.framework.cycle_state import CycleState
 from berth.framework.interface import MAX_NODE_SCORE, MIN_NODE_SCORE, FeasibleNodes, Rows, Scores
-from berth.framework.promises import UNKNOWN, promises_of
+from berth.framework.loaded import LoadedPlugin
+from berth.framework.promises import UNKNOWN
 from berth.framework.status import Status, error
 from berth.state.pod_info import PodInfo
 from berth.state.table import NodeTable
@@ -133,8 +134,9 @@ class ScoreRunner:
     """A Score plugin in column form, whichever form it was written in."""
 
     __slots__ = (
-        "_by_column",
+        "_columns",
         "_normalize",
+        "_plain",
         "name",
         "plugin",
         "row_form",
@@ -143,25 +145,30 @@ class ScoreRunner:
         "when_skipped",
     )
 
-    def __init__(self, plugin: Any, weight: int) -> None:
+    def __init__(self, plugin: LoadedPlugin, weight: int) -> None:
         self.plugin = plugin
-        self.name: str = plugin.name
+        self.name = plugin.name
         self.weight = weight
-        promises = promises_of(type(plugin))
-        self.when_skipped = promises.score_when_skipped
-        self._by_column = hasattr(plugin, "score_columns")
-        declared = promises.score_depends_on if self._by_column else UNKNOWN
-        self._normalize = getattr(plugin, "normalize_score", None)
-        self.row_form = plugin.score_row if promises.scores_by_row else None
-        self.slots = Slots(self, (self.name, "score"), plugin, DependencySet(declared, self.name))
+        self.when_skipped = plugin.promises.score_when_skipped
+        self._plain = plugin.score
+        self._columns = plugin.score_columns
+        assert self._plain is not None or self._columns is not None, f"{plugin.name} is not run at Score"
+        declared = UNKNOWN if self._columns is None else plugin.promises.score_depends_on
+        self._normalize = None if plugin.normalize_score is None else plugin.normalize_score.normalize_score
+        self.row_form: RowForm | None = None if plugin.score_row is None else plugin.score_row.score_row
+        self.slots = Slots(self, (self.name, "score"), plugin.signature, DependencySet(declared, self.name))
 
     def compute(self, extra: ScoreFacts | None, state: CycleState, pod: PodInfo, table: NodeTable) -> Compute:
         """Return what asks the plugin about some rows: for raw scores, and what is known of all of them."""
         facts = extra or ScoreFacts()
+        assert self._columns is not None, "only columns are kept"
+        score_columns = self._columns.score_columns
 
         def compute(rows: Rows) -> tuple[Scores, ScoreFacts]:
             try:
-                raw = self.plugin.score_columns(state, pod, table, rows)
+                raw = score_columns(state, pod, table, rows)
+                if isinstance(raw, Status):
+                    raise TypeError(f"{raw!r} where the promise score_depends_on says that scores can be kept")
             except Exception as bug:
                 raise self.broke(bug) from bug
             return raw, facts.note(raw)
@@ -217,13 +224,13 @@ class ScoreRunner:
         return wrong if wrong is not None else _Part(self.name, self.weight, None, scores * self.weight)
 
     def _raw(self, state: CycleState, pod: PodInfo, nodes: FeasibleNodes) -> Scores | Status:
-        if self._by_column:
-            arguments = state, pod, nodes.table, nodes.rows
-            return ask("Score", self.plugin, self.plugin.score_columns, *arguments)  # type: ignore[no-any-return]
+        if self._columns is not None:
+            return ask("Score", self._columns, self._columns.score_columns, state, pod, nodes.table, nodes.rows)
+        assert self._plain is not None
         scores = []
         for view in nodes.views():
             try:
-                score = self.plugin.score(state, pod, view)
+                score = self._plain.score(state, pod, view)
             except Exception as broken:  # a third-party plugin's bug must not stop the scheduler
                 return error(f"node {view.name!r}: {described(broken)}")
             if isinstance(score, Status):

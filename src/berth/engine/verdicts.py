@@ -15,15 +15,17 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from berth.engine.memo import Compute, DependencySet, MemoKey, Memos, Slot, Slots
+from berth.engine.memo import Compute, DependencySet, MemoKey, Memos, RowForm, Slot, Slots
 from berth.engine.memo_entry import ColumnSnapshot, MemoEntry
 from berth.engine.sums import Sums
 from berth.framework.blame import PluginBrokenError, described
 from berth.framework.cycle_state import CycleState
 from berth.framework.diagnosis import RejectedNodes
-from berth.framework.interface import Codes, FilterColumn, Rows
-from berth.framework.promises import UNKNOWN, promises_of
+from berth.framework.interface import Codes, FilterColumn, FilterPlugin, Rows
+from berth.framework.loaded import LoadedPlugin
+from berth.framework.promises import UNKNOWN
 from berth.framework.status import Status, error, is_success, merged
+from berth.state.node_view import NodeView
 from berth.state.pod_info import PodInfo
 from berth.state.table import NodeTable
 
@@ -118,17 +120,18 @@ def _by_all(left: Mask, said: Sequence[tuple[str, FilterColumn]]) -> Iterator[Re
 class FilterRunner:
     """A Filter plugin in column form, whichever form it was written in."""
 
-    __slots__ = ("_compute", "name", "plugin", "row_form", "slots")
+    __slots__ = ("_compute", "name", "plain", "plugin", "row_form", "slots")
 
-    def __init__(self, plugin: Any) -> None:
+    def __init__(self, plugin: LoadedPlugin) -> None:
+        assert plugin.filter is not None, f"{plugin.name} is not run at Filter: it has no plain form"
         self.plugin = plugin
-        self.name: str = plugin.name
-        by_column = hasattr(plugin, "filter_columns")
-        self._compute = plugin.filter_columns if by_column else PerNodeFilter(plugin).filter_columns
-        promises = promises_of(type(plugin))
-        declared = promises.filter_depends_on if by_column else UNKNOWN
-        self.row_form = plugin.filter_row if promises.filters_by_row else None
-        self.slots = Slots(self, (self.name, "filter"), plugin, DependencySet(declared, self.name))
+        self.plain = plugin.filter
+        self.name = plugin.name
+        columns = plugin.filter_columns
+        self._compute = PerNodeFilter(plugin.filter).filter_columns if columns is None else columns.filter_columns
+        declared = UNKNOWN if columns is None else plugin.promises.filter_depends_on
+        self.row_form: RowForm | None = None if plugin.filter_row is None else plugin.filter_row.filter_row
+        self.slots = Slots(self, (self.name, "filter"), plugin.signature, DependencySet(declared, self.name))
 
     def compute(self, extra: Any, state: CycleState, pod: PodInfo, table: NodeTable) -> Compute:
         """Return what asks the plugin about some rows: for codes, and what they mean."""
@@ -159,7 +162,7 @@ class PerNodeFilter:
 
     __slots__ = ("_plugin",)
 
-    def __init__(self, plugin: Any) -> None:
+    def __init__(self, plugin: FilterPlugin) -> None:
         self._plugin = plugin
 
     def filter_columns(self, state: CycleState, pod: PodInfo, table: NodeTable, rows: Rows) -> FilterColumn:
@@ -172,10 +175,10 @@ class PerNodeFilter:
         return FilterColumn(codes, lambda code: statuses[code - 1])
 
 
-def call_filter(plugin: Any, state: CycleState, pod: PodInfo, node: Any) -> Status | None:
+def call_filter(plugin: FilterPlugin, state: CycleState, pod: PodInfo, node: NodeView) -> Status | None:
     """Ask a plugin about one node; a plugin that breaks says Error, naming itself and the node."""
     try:
-        status: Status | None = plugin.filter(state, pod, node)
+        status = plugin.filter(state, pod, node)
     except Exception as broken:  # a third-party plugin's bug must not stop the scheduler
         return error(f"plugin {plugin.name!r} failed on node {node.name!r}: {described(broken)}")
     return None if is_success(status) else status

@@ -7,18 +7,19 @@ pod that affects some filter is left to the plain forms.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from berth.engine.memo import Memos
-from berth.engine.nominated_load import RivalLoad
 from berth.engine.verdicts import FilterPlan, FilterRunner, Mask, rejected_rows
 from berth.framework.cycle_state import CycleState
 from berth.framework.diagnosis import RejectedNodes
 from berth.framework.interface import FilterColumn, RowLoad
-from berth.framework.promises import Dependency, promises_of
+from berth.framework.loaded import LoadedPlugin
+from berth.framework.promises import Dependency
+from berth.framework.what_if import NominatedClaims
 from berth.state.pod_info import PodInfo
 from berth.state.table import NodeTable
 
@@ -48,9 +49,9 @@ class WhatIf:
         self._pod = pod
         self._table: NodeTable = memos.table
         runners: list[FilterRunner] = [slot.runner for slot in plan.slots]
-        self._loaded: list[Any] = [r.plugin for r in runners if promises_of(type(r.plugin)).filters_under_load]
-        self._by_pod: list[Any] = [r.plugin for r in runners if promises_of(type(r.plugin)).filters_by_affecting_pods]
-        self.is_possible = all(_has_columns(runner) for runner in runners)
+        self._loaded = [one for runner in runners if (one := runner.plugin.filter_under_load) is not None]
+        self._by_pod = [each for runner in runners if (each := runner.plugin.filter_by_pods) is not None]
+        self.is_possible = memos.enabled and all(_has_columns(runner.plugin) for runner in runners)
         """Whether what-ifs about this pod can be worked out by column."""
         self.resources: Sequence[str] = tuple(
             dict.fromkeys(name for plugin in self._loaded for name in plugin.resources_read(pod))
@@ -66,19 +67,24 @@ class WhatIf:
         """Say whether the coming or going of `other` may change more than the load of its row."""
         return any(plugin.is_affected_by(self._state, self._pod, other) for plugin in self._by_pod)
 
-    def load(self, rows: RowArray) -> RowLoad:
-        """Return what the pods that are there take of some rows, in arrays of the caller's own."""
+    def load(self, rows: RowArray, rivals: NominatedClaims | None = None) -> RowLoad:
+        """Return what the pods there take of some rows, nominated ones too if given, in arrays of the caller's own."""
         table = self._table
+        pods = table.pod_count[rows]
         requested = {name: _requested(table, name)[rows] for name in self.resources}
-        return RowLoad(table.pod_count[rows], requested)
+        if rivals is not None:
+            pods += rivals.pods[rows]
+            for resource, amounts in requested.items():
+                amounts += rivals.requested(resource)[rows]
+        return RowLoad(pods, requested)
 
     def on(self, rows: RowArray) -> "WhatIfRows":
         """Return the filters over some rows that hold nodes, for any load."""
-        slots = [slot for slot in self._plan.slots if slot.runner.plugin not in self._loaded]
+        slots = [slot for slot in self._plan.slots if slot.runner.plugin.filter_under_load is None]
         entries = iter(self._plan.ask(self._memos, self._state, self._pod, slots))
         steady: list[_Steady | None] = []
         for slot in self._plan.slots:
-            if slot.runner.plugin in self._loaded:
+            if slot.runner.plugin.filter_under_load is not None:
                 steady.append(None)
                 continue
             entry = next(entries)
@@ -134,25 +140,19 @@ class WhatIfRows:
             yield found if found is not None else next(loaded)
 
 
-def _has_columns(runner: FilterRunner) -> bool:
-    plugin, promises = runner.plugin, promises_of(type(runner.plugin))
-    if not hasattr(plugin, "filter_columns"):
+def _has_columns(plugin: LoadedPlugin) -> bool:
+    """Say whether what the filter says of other loads can be told from columns.
+
+    It can where the filter says which loads or pods change its answer, or where its answer for a node depends on no
+    pod. A filter that follows pods (`add_pod`, `remove_pod`) without saying so is asked in its plain form.
+    """
+    if plugin.filter_columns is None:
         return False
-    if promises.filters_by_affecting_pods or promises.filters_under_load:
+    if plugin.filter_by_pods is not None or plugin.filter_under_load is not None:
         return True
-    follows_pods = hasattr(plugin, "add_pod") or hasattr(plugin, "remove_pod")
-    return not follows_pods and not (promises.filter_depends_on & LOOKS_AT_PODS)
+    return plugin.pre_filter_extensions is None and not (plugin.promises.filter_depends_on & LOOKS_AT_PODS)
 
 
 def _requested(table: NodeTable, resource: str) -> NDArray[np.int64]:
     index = table.resource_index.get(resource)
     return np.zeros(table.capacity, dtype=np.int64) if index is None else table.requested[index]
-
-
-def with_rivals(what_if: WhatIf, rows: RowArray, rivals: RivalLoad) -> RowLoad:
-    """Return the load of some rows with nominated pods counted in, in arrays of the caller's own."""
-    load = what_if.load(rows)
-    load.pods[:] += rivals.pods[rows]
-    for resource, amounts in load.requested.items():
-        amounts += rivals.requested(resource)[rows]
-    return load

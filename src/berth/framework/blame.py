@@ -6,9 +6,19 @@ The prefixes are those of pkg/scheduler/framework/runtime, v1.36; a rejection is
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import ParamSpec, Protocol, TypeVar
 
 from berth.framework.status import Status
+
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
+
+
+class Named(Protocol):
+    """A plugin, or what stands for one."""
+
+    @property
+    def name(self) -> str: ...
 
 
 class PluginBrokenError(RuntimeError):
@@ -27,10 +37,12 @@ def prefix(point: str, plugin: str) -> str:
     return f'running {point} plugin "{plugin}": '
 
 
-def ask(point: str, plugin: Any, method: Callable[..., Any], *args: Any) -> Any:
+def ask(
+    point: str, plugin: Named, method: Callable[Arguments, Result], *args: Arguments.args, **named: Arguments.kwargs
+) -> Result:
     """Call a plugin; what it raises comes out as `PluginBrokenError`."""
     try:
-        return method(*args)
+        return method(*args, **named)
     except Exception as bug:
         raise PluginBrokenError(point, plugin.name, bug) from bug
 

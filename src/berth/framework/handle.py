@@ -3,19 +3,16 @@
 import copy
 import random
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from berth.config.feature_gates import FeatureGates
 from berth.framework.effects import EmitEvent
 from berth.framework.evictions import Evictions
 from berth.framework.waiting_pods import WaitingPods
+from berth.framework.what_if import ProfileView
 from berth.state.cache import Cache
 from berth.state.nominator import Nominator
 from berth.state.objects import ObjectStore
 from berth.state.pod_groups import PodGroups
-
-if TYPE_CHECKING:
-    from berth.engine.profile import Profile
 
 
 class Handle:
@@ -70,15 +67,15 @@ class Handle:
         """The members of each pod group."""
         self.evictions = Evictions(cache)
         """Which pods are being evicted for whom."""
-        self.profile: Callable[[], Profile] = _no_profile
+        self.profile: Callable[[], ProfileView] = _no_profile
         """The profile that the plugin belongs to, for what-ifs; not to be called before all plugins are made."""
 
-    def within(self, profile: "Callable[[], Profile]") -> "Handle":
+    def within(self, profile: Callable[[], ProfileView]) -> "Handle":
         """Return the handle that the plugins of one profile get."""
         own = copy.copy(self)
         own.profile = profile
         return own
 
 
-def _no_profile() -> "Profile":
+def _no_profile() -> ProfileView:
     raise LookupError("this plugin was made outside any profile")

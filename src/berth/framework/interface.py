@@ -142,7 +142,7 @@ class RowLoad(NamedTuple):
     requested: Mapping[str, NDArray[np.int64]]
 
 
-class LoadedFilterPlugin(Plugin, Protocol):
+class LoadWhatIfPlugin(Plugin, Protocol):
     """A column filter that looks at how much all pods of a row take together (the promise `filters_under_load`).
 
     It can be asked what it would say were that some other load: `load_limits` are the loads of the rows, int64
@@ -159,7 +159,7 @@ class LoadedFilterPlugin(Plugin, Protocol):
     ) -> FilterColumn: ...
 
 
-class AffectedFilterPlugin(Plugin, Protocol):
+class PodWhatIfPlugin(Plugin, Protocol):
     """A column filter that looks at single pods and names those that count (the promise `filters_by_affecting_pods`).
 
     What it says of a node may change when `other` comes there or leaves only if the pod `is_affected_by` it.
@@ -345,8 +345,9 @@ class PodGroupAssignments(NamedTuple):
 class GroupQuestion(Protocol):
     """The cluster in a what-if about a group: running pods can be taken off and put back, and the group be tried."""
 
-    nodes: Mapping[str, str]
-    """Where `schedule` has found places, by the uid of the member."""
+    @property
+    def nodes(self) -> Mapping[str, str]:
+        """Where `schedule` has found places, by the uid of the member."""
 
     def take(self, pods: Iterable[PodInfo]) -> None: ...
 

@@ -23,7 +23,8 @@ import msgspec
 from berth.config.errors import nearest
 from berth.framework import interface
 from berth.framework.answers import shown
-from berth.framework.registry import COMPANIONS, PluginClass, Registry, RegistryError, Unusable, points_of
+from berth.framework.loaded import contradictions
+from berth.framework.registry import PluginClass, Registry, RegistryError, Unusable, points_of
 
 ENTRY_POINT_GROUP = "berth.plugins"
 
@@ -55,6 +56,20 @@ def plugins_named(names: Sequence[str]) -> Registry:
     if faults:
         raise RegistryError(faults)
     return registry
+
+
+def plugins_given(plugins: Sequence[type | str]) -> dict[str, type]:
+    """Return plugins by name, given as classes or as `plugins_named` takes them. Raises `RegistryError`."""
+    named = plugins_named([plugin for plugin in plugins if isinstance(plugin, str)])
+    found: dict[str, type] = {name: named.factory(name) for name in named.names}
+    faults: list[str] = []
+    for plugin in plugins:
+        if not isinstance(plugin, str):
+            faults += [f"plugin {getattr(plugin, '__qualname__', plugin)} {fault}" for fault in misfits(plugin)]
+            found[getattr(plugin, "name", "")] = plugin
+    if faults:
+        raise RegistryError(faults)
+    return found
 
 
 def origin_of(entry: EntryPoint) -> str:
@@ -170,10 +185,7 @@ def misfits(plugin: Any, registered_as: str | None = None) -> list[str]:
     args_type = getattr(plugin, "args_type", None)
     if args_type is not None and not (isinstance(args_type, type) and issubclass(args_type, msgspec.Struct)):
         faults.append(f"has the args_type {args_type!r}, which is not a msgspec.Struct")
-    for method, companion in COMPANIONS.items():
-        if hasattr(plugin, method) and not hasattr(plugin, companion):
-            faults.append(f"has the method {method} but not {companion}, which goes with it")
-    return faults
+    return [*faults, *contradictions(plugin)]
 
 
 def contract() -> Mapping[str, inspect.Signature]:

@@ -39,9 +39,6 @@ METHODS: Mapping[ExtensionPoint, tuple[str, ...]] = MappingProxyType(
 )
 """A plugin takes part in a point if it has any of these methods."""
 
-COMPANIONS: Mapping[str, str] = MappingProxyType({"reserve": "unreserve", "filter_columns": "filter"})
-"""Methods that are of no use without another: what is taken must be given back; what-ifs ask node by node."""
-
 
 class RegistryError(ConfigError):
     """A plugin that cannot be registered: which one, where it comes from, and what to do."""

@@ -4,17 +4,20 @@ from collections.abc import Callable
 from functools import cmp_to_key
 from typing import Any
 
+from berth.framework.loaded import LoadedPlugin
 from berth.state.queued_pod import QueuedPod
 
 
-def sort_key_of(plugin: Any) -> Callable[[QueuedPod], Any]:
+def sort_key_of(plugin: LoadedPlugin) -> Callable[[QueuedPod], Any]:
     """Return a key by which pods sort as the plugin wants them."""
-    if hasattr(plugin, "sort_key"):
-        return plugin.sort_key  # type: ignore[no-any-return]
+    if plugin.sort_key is not None:
+        return plugin.sort_key.sort_key
+    orders = plugin.queue_sort
+    assert orders is not None, f"{plugin.name} is not a QueueSort plugin"
 
     def compare(a: QueuedPod, b: QueuedPod) -> int:
-        if plugin.less(a, b):
+        if orders.less(a, b):
             return -1
-        return 1 if plugin.less(b, a) else 0
+        return 1 if orders.less(b, a) else 0
 
     return cmp_to_key(compare)

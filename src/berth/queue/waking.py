@@ -6,9 +6,8 @@ that breaks counts as Queue, so that a bug costs an attempt rather than a lost p
 
 from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from berth.config.types import ExtensionPoint
 from berth.engine.profile import Profile
 from berth.framework.events import (
     WILDCARD,
@@ -19,6 +18,7 @@ from berth.framework.events import (
     QueueingHint,
 )
 from berth.framework.extenders import EXTENDER_NAME
+from berth.framework.loaded import LoadedPlugin
 from berth.queue.in_flight import Happened
 from berth.state.pod_info import PodInfo
 from berth.state.queued_pod import QueuedPod
@@ -62,16 +62,12 @@ class WakeTable:
 
         So are pods that extenders rejected, which have no way to say what would help.
         """
-        plugins = {plugin.name: plugin for point in ExtensionPoint for plugin in profile.at(point)}
+        events = {plugin.name: _events(plugin) for plugin in profile.plugins}
         if profile.extenders:
-            plugins[EXTENDER_NAME] = None
+            events[EXTENDER_NAME] = ANY_EVENT
         return cls(
-            (
-                Registered(name, entry.event, entry.hint)
-                for name, plugin in plugins.items()
-                for entry in _events(plugin)
-            ),
-            (plugin.name for plugin in profile.at(ExtensionPoint.POST_FILTER)),
+            (Registered(name, entry.event, entry.hint) for name, entries in events.items() for entry in entries),
+            (plugin.name for plugin in profile.post_filter),
         )
 
     def concerned(self, event: ClusterEvent) -> tuple[Registered, ...]:
@@ -98,10 +94,8 @@ def _names(registered: ClusterEvent, event: ClusterEvent) -> bool:
     return registered.resource in (WILDCARD, event.resource) and bool(registered.action & event.action)
 
 
-def _events(plugin: Any) -> Sequence[ClusterEventWithHint]:
-    if hasattr(plugin, "events_to_register"):
-        return plugin.events_to_register()  # type: ignore[no-any-return]
-    return ANY_EVENT
+def _events(plugin: LoadedPlugin) -> Sequence[ClusterEventWithHint]:
+    return ANY_EVENT if plugin.events is None else plugin.events.events_to_register()
 
 
 def is_of_interest(event: ClusterEvent, tables: Mapping[str, WakeTable]) -> bool:

@@ -12,7 +12,7 @@ import numpy as np
 
 from berth.api.pod_resources import CPU, PODS
 from berth.api.quantity import milli_value, value
-from berth.config.types import ExtensionPoint, SchedulerConfiguration
+from berth.config.types import SchedulerConfiguration
 from berth.core import Core
 from berth.cycle.attempt import Attempt
 from berth.cycle.schedule import Search, schedule_pod
@@ -133,7 +133,7 @@ def _same_nominations(nominator: Nominator) -> Nominator:
 
 
 def _plugins(profile: Profile) -> list[Any]:
-    return list({plugin.name: plugin for point in ExtensionPoint for plugin in profile.at(point)}.values())
+    return [plugin.plugin for plugin in profile.plugins]
 
 
 def _shown(attempt: Attempt) -> dict[str, object]:

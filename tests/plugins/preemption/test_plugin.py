@@ -6,7 +6,6 @@ from types import SimpleNamespace
 
 import pytest
 
-from berth.config.types import ExtensionPoint
 from berth.framework.cycle_state import CycleState
 from berth.framework.events import Action, QueueingHint
 from berth.framework.interface import PostFilterResult
@@ -40,7 +39,7 @@ def diagnosis_of(found, **statuses):
 
 
 def plugin_of(found):
-    plugins = found.core.profiles["default-scheduler"].at(ExtensionPoint.POST_FILTER)
+    plugins = found.core.profiles["default-scheduler"].post_filter
     return next(plugin for plugin in plugins if plugin.name == "DefaultPreemption")
 
 

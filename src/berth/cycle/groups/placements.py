@@ -9,12 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from berth.config.types import ExtensionPoint as Point
 from berth.cycle.groups.trial import Trial, TrialTools
 from berth.engine.profile import Profile
 from berth.framework.blame import ask, blamed
 from berth.framework.interface import Assignment, Placement, PodGroupAssignments, PodGroupInfo
-from berth.framework.status import Status, is_success, unschedulable
+from berth.framework.status import Status, unschedulable
 from berth.state.queued_pod import QueuedPod
 
 ALL_NODES = "all nodes"
@@ -49,7 +48,7 @@ def try_placements(
 def generate(profile: Profile, group: PodGroupInfo, everywhere: Placement) -> Sequence[Placement] | Status:
     """Ask the PlacementGenerate plugins, each about every placement of the one before."""
     placements: Sequence[Placement] = [everywhere]
-    for plugin in profile.at(Point.PLACEMENT_GENERATE):
+    for plugin in profile.placement_generate:
         divided: list[Placement] = []
         for parent in placements:
             answer = ask("PlacementGenerate", plugin, plugin.placement_generate, group, parent)
@@ -65,13 +64,16 @@ def generate(profile: Profile, group: PodGroupInfo, everywhere: Placement) -> Se
 def score(profile: Profile, group: PodGroupInfo, assignments: Sequence[PodGroupAssignments]) -> list[int] | Status:
     """Return the placements' totals: each plugin's scores, normalised and weighted."""
     totals = [0] * len(assignments)
-    for plugin, weight in profile.placement_scorers:
-        raw = [ask("PlacementScore", plugin, plugin.placement_score, group, one) for one in assignments]
-        wrong = next((answer for answer in raw if isinstance(answer, Status) and not is_success(answer)), None)
-        if wrong is not None:
-            return blamed("PlacementScore", plugin.name, wrong)
-        normalize = getattr(plugin, "normalize_placement_scores", None)
-        scores = raw if normalize is None else ask("NormalizePlacementScore", plugin, normalize, group, raw)
+    for plugin, weight, normalize in profile.placement_scorers:
+        raw: list[int] = []
+        for one in assignments:
+            answer = ask("PlacementScore", plugin, plugin.placement_score, group, one)
+            if isinstance(answer, Status):
+                return blamed("PlacementScore", plugin.name, answer)
+            raw.append(answer)
+        scores: Sequence[int] | Status = raw
+        if normalize is not None:
+            scores = ask("NormalizePlacementScore", plugin, normalize.normalize_placement_scores, group, raw)
         if isinstance(scores, Status):
             return blamed("NormalizePlacementScore", plugin.name, scores)
         totals = [total + weight * int(each) for total, each in zip(totals, scores, strict=True)]
@@ -124,5 +126,5 @@ def _none_available(profile: Profile, trials: Sequence[Trial]) -> Trial:
     first.status = unschedulable(NONE_AVAILABLE.format(len(trials)) + FIRST_STATUS.format(first.status.message))
     for trial in trials[1:]:
         first.add_rejectors(*trial.rejectors())
-    first.add_rejectors((plugin.name for plugin in profile.at(Point.PLACEMENT_GENERATE)), ())
+    first.add_rejectors((plugin.name for plugin in profile.placement_generate), ())
     return first

@@ -8,7 +8,6 @@ from collections.abc import Generator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from berth.api.scheduling import PodGroup
-from berth.config.types import ExtensionPoint as Point
 from berth.cycle.groups.trial import TrialTools
 from berth.cycle.groups.what_if import GroupWhatIf
 from berth.engine.profile import Profile
@@ -33,7 +32,7 @@ def room_for_group(
     tools: TrialTools, profile: Profile, group: PodGroupInfo, found: PodGroup | None, queued_pods: Sequence[QueuedPod]
 ) -> Generator[Any, Any, Room | Status]:
     """Ask the plugin that preempts for groups; return the room it can make, or why it cannot."""
-    plugin = next((p for p in profile.at(Point.POST_FILTER) if hasattr(p, "pod_group_post_filter")), None)
+    plugin = next(iter(profile.pod_group_post_filter), None)
     if plugin is None:
         return unschedulable(NO_PLUGIN)
     constraints = found.spec.scheduling_constraints if found is not None else None

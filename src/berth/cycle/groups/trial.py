@@ -54,7 +54,7 @@ class Member:
         """Whether the node has room only when the attempt's victims are gone."""
         self.waits: Status | None = None
         """What Permit said where the member may not go on before others have a place."""
-        self.waits_for: set[str] = set()
+        self.waits_for: frozenset[str] = frozenset()
         """The plugins that said so."""
         self.timeouts_s: Mapping[str, float] = {}
         self.rejection: Status | None = None
@@ -74,7 +74,7 @@ class Member:
             return ({self.rejection.plugin} if self.rejection.plugin else set()), set()
         diagnosis = self.attempt.outcome.diagnosis
         if diagnosis is None:
-            return self.waits_for, set()
+            return set(self.waits_for), set()
         return diagnosis.unschedulable_plugins | self.waits_for, set(diagnosis.pending_plugins)
 
 
@@ -237,9 +237,9 @@ class Trial:
             return permitted
         return permitted.status
 
-    def _waits_for_others(self, permitted: Permitted) -> set[str]:
+    def _waits_for_others(self, permitted: Permitted) -> frozenset[str]:
         """Return the plugins that wait for other members, rather than for something that binding can wait for."""
-        return {plugin.name for plugin in self._profile.plugins_that_permit_groups} & permitted.timeouts_s.keys()
+        return self._profile.plugins_that_permit_groups & permitted.timeouts_s.keys()
 
     def _judge(self) -> None:
         """The group can be placed when a member was let through after enough others had been placed."""

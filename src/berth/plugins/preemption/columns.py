@@ -14,10 +14,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from berth.engine.profile import Profile
-from berth.engine.what_if import WhatIf, WhatIfRows, with_rivals
 from berth.framework.interface import RowLoad
 from berth.framework.status import Status
+from berth.framework.what_if import ColumnWhatIf, FiltersOverRows, ProfileView
 from berth.plugins.preemption.budgets import Budget
 from berth.plugins.preemption.choice import NOT_STARTED, PRIORITY_SHIFT, cost
 from berth.plugins.preemption.dry_run import NO_VICTIMS_FOUND, DryRun
@@ -83,22 +82,22 @@ class ColumnDryRun:
 
     def __init__(
         self,
-        profile: Profile,
-        what_if: WhatIf,
+        profile: ProfileView,
+        what_if: ColumnWhatIf,
         ranked_pods: RankedPods,
         pod: PodInfo,
         budgets: Sequence[Budget],
         plain: DryRun,
     ) -> None:
         self._profile = profile
-        self._table: NodeTable = profile.memos.table
+        self._table: NodeTable = profile.table
         self._what_if = what_if
         self._ranked_pods = ranked_pods
         self._pod = pod
         self._budgets = budgets
         self._plain = plain
-        self._rivals = profile.nominated.against(pod)
-        self.is_possible = profile.memos.enabled and what_if.is_possible
+        self._rivals = profile.rivals(pod)
+        self.is_possible = what_if.is_possible
 
     def on(self, rows: RowArray) -> Tried:
         """Try these rows."""
@@ -117,7 +116,7 @@ class ColumnDryRun:
         return tried
 
     def _refusals(
-        self, filters: WhatIfRows, load: RowLoad, is_lower: Mask, refused: Mask, rows: RowArray
+        self, filters: FiltersOverRows, load: RowLoad, is_lower: Mask, refused: Mask, rows: RowArray
     ) -> Iterator[tuple[Status, RowArray]]:
         if not is_lower.all():
             yield NO_VICTIMS_FOUND, rows[~is_lower]
@@ -131,7 +130,7 @@ class ColumnDryRun:
         and without; as far as only the load counts, whatever fits with them fits without.
         """
         what_if, rows, rivals = self._what_if, potential.rows, self._rivals
-        load = what_if.load(rows) if rivals is None else with_rivals(what_if, rows, rivals)
+        load = what_if.load(rows, rivals)
         load.pods[:] -= np.count_nonzero(potential.lower, axis=0)
         for resource, amounts in load.requested.items():
             amounts -= (potential.requests(resource) * potential.lower).sum(axis=0)
@@ -154,7 +153,7 @@ class ColumnDryRun:
             column[position] = value
 
 
-def reprieve(filters: WhatIfRows, potential: PotentialVictims, load: RowLoad, fits: Mask, violating: Mask) -> Mask:
+def reprieve(filters: FiltersOverRows, potential: PotentialVictims, load: RowLoad, fits: Mask, violating: Mask) -> Mask:
     """Put pods back where the new one still fits; return bool of shape (places, rows): those that must go.
 
     `load` is that of the rows without any of them; `fits` are the rows to work on. Pods whose eviction breaks a budget

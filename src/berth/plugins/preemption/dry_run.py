@@ -7,9 +7,9 @@ time. A pod that cannot be put back is a victim. This is the specification; `col
 
 from collections.abc import Sequence
 
-from berth.engine.profile import Profile
 from berth.framework.cycle_state import CycleState
 from berth.framework.status import Status, error, is_success, unresolvable
+from berth.framework.what_if import ProfileView
 from berth.plugins.preemption.budgets import Budget, split_by_violation
 from berth.plugins.preemption.choice import Candidate, by_importance
 from berth.state.node_view import NodeView
@@ -68,7 +68,7 @@ class DryRun:
 
     __slots__ = ("_budgets", "_pod", "_profile", "_state")
 
-    def __init__(self, profile: Profile, state: CycleState, pod: PodInfo, budgets: Sequence[Budget]) -> None:
+    def __init__(self, profile: ProfileView, state: CycleState, pod: PodInfo, budgets: Sequence[Budget]) -> None:
         self._profile = profile
         self._state = state
         self._pod = pod
@@ -106,7 +106,7 @@ class _Trial:
 
     __slots__ = ("_pod", "_profile", "_state", "node")
 
-    def __init__(self, profile: Profile, state: CycleState, pod: PodInfo, node: WhatIfNode) -> None:
+    def __init__(self, profile: ProfileView, state: CycleState, pod: PodInfo, node: WhatIfNode) -> None:
         self.node = node
         self._profile = profile
         self._state = state
