@@ -180,12 +180,13 @@ def misfits(plugin: Any, registered_as: str | None = None) -> list[str]:
     if not isinstance(plugin, type):
         return [f"is {shown(plugin)}, not a class"]
     faults = [*_wrong_name(plugin, registered_as), *_misspelt(plugin), *_wrong_methods(plugin), *_wrong_init(plugin)]
-    if not points_of(plugin) and not faults:
+    faults += contradictions(plugin)
+    if not faults and not points_of(plugin):
         faults.append("has the method of no extension point (pre_filter, filter, score, …)")
     args_type = getattr(plugin, "args_type", None)
     if args_type is not None and not (isinstance(args_type, type) and issubclass(args_type, msgspec.Struct)):
         faults.append(f"has the args_type {args_type!r}, which is not a msgspec.Struct")
-    return [*faults, *contradictions(plugin)]
+    return faults
 
 
 def contract() -> Mapping[str, inspect.Signature]:

@@ -3,11 +3,12 @@
 Upstream plugin `DefaultBinder`, v1.36.
 """
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from berth.framework.cycle_state import CycleState
 from berth.framework.effects import Bind, PodRef, Steps, call
 from berth.framework.handle import Handle
+from berth.framework.interface import BindPlugin
 from berth.framework.status import Status, error
 from berth.state.pod_info import PodInfo
 
@@ -24,3 +25,9 @@ class DefaultBinder:
         """Ask for the Binding and report what came of it."""
         answer = yield from call(Bind(PodRef.of(pod), node_name))
         return error(f"binding: {answer.error}") if answer.error else None
+
+
+if TYPE_CHECKING:
+
+    def _held(plugin: DefaultBinder) -> BindPlugin:
+        return plugin

@@ -9,12 +9,13 @@ others (upstream has only arrivals), and so may any change of the policy.
 """
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from berth.api.scheduling import GangSchedulingPolicy, PodGroup
 from berth.framework.cycle_state import CycleState
 from berth.framework.events import Action, ClusterEvent, ClusterEventWithHint, QueueingHint, queue_if
 from berth.framework.handle import Handle
+from berth.framework.interface import EventsPlugin, PermitPlugin, PreEnqueuePlugin
 from berth.framework.promises import Promises
 from berth.framework.status import Code, Status, error, unresolvable
 from berth.state.pod_groups import POD_GROUP, GroupKey, group_of
@@ -103,3 +104,12 @@ def _asks_for_less(old: PodGroup, new: PodGroup) -> bool:
 
 def _is_less(after: GangSchedulingPolicy, before: GangSchedulingPolicy) -> bool:
     return after.min_count < before.min_count
+
+
+if TYPE_CHECKING:
+
+    class _Points(PreEnqueuePlugin, PermitPlugin, EventsPlugin, Protocol):
+        """The points and forms that the plugin has; the type checker holds it to these."""
+
+    def _held(plugin: GangScheduling) -> _Points:
+        return plugin

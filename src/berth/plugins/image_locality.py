@@ -6,7 +6,7 @@ Deviation: where nodes report different sizes for one name, each node's own is t
 """
 
 from collections.abc import Iterator
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from berth.api.pod import PodSpec
 from berth.framework.cycle_state import CycleState
 from berth.framework.handle import Handle
-from berth.framework.interface import MAX_NODE_SCORE, Rows, Scores
+from berth.framework.interface import MAX_NODE_SCORE, ColumnScorePlugin, Rows, ScorePlugin, Scores, SignaturePlugin
 from berth.framework.promises import Dependency, Promises
 from berth.plugins.resources.columns import row_count
 from berth.state.node_view import NodeView
@@ -117,3 +117,12 @@ class ImageLocality:
     def _wanted(self, spec: PodSpec) -> tuple[tuple[str, ...], int]:
         """Return the images that count, sorted, and among how many containers."""
         return tuple(sorted(wanted_images(spec))), len(spec.init_containers) + len(spec.containers)
+
+
+if TYPE_CHECKING:
+
+    class _Points(ScorePlugin, ColumnScorePlugin, SignaturePlugin, Protocol):
+        """The points and forms that the plugin has; the type checker holds it to these."""
+
+    def _held(plugin: ImageLocality) -> _Points:
+        return plugin

@@ -5,7 +5,7 @@ search to those. A required term that cannot be read matches no node; a preferre
 """
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from typing import ClassVar, cast
+from typing import TYPE_CHECKING, ClassVar, Protocol, cast
 
 import msgspec
 import numpy as np
@@ -18,7 +18,23 @@ from berth.config.errors import invalid
 from berth.framework.cycle_state import CycleState
 from berth.framework.events import Action, ClusterEvent, ClusterEventWithHint, QueueingHint
 from berth.framework.handle import Handle
-from berth.framework.interface import Codes, FeasibleNodes, FilterColumn, PreFilterResult, Rows, Scores
+from berth.framework.interface import (
+    Codes,
+    ColumnFilterPlugin,
+    ColumnScorePlugin,
+    EventsPlugin,
+    FeasibleNodes,
+    FilterColumn,
+    FilterPlugin,
+    NormalizeScorePlugin,
+    PreFilterPlugin,
+    PreFilterResult,
+    PreScorePlugin,
+    Rows,
+    ScorePlugin,
+    Scores,
+    SignaturePlugin,
+)
 from berth.framework.promises import Dependency, Promises
 from berth.framework.status import SKIP, Status, error, unresolvable
 from berth.plugins.node_matching import (
@@ -197,3 +213,23 @@ def preferences_of(pod: PodInfo) -> tuple[NodePreference, ...]:
         found = compile_preferences(affinity.preferred if affinity is not None else ())
         pod.fragments["NodeAffinity/preferred"] = found
     return cast("tuple[NodePreference, ...]", found)
+
+
+if TYPE_CHECKING:
+
+    class _Points(
+        PreFilterPlugin,
+        FilterPlugin,
+        ColumnFilterPlugin,
+        PreScorePlugin,
+        ScorePlugin,
+        ColumnScorePlugin,
+        NormalizeScorePlugin,
+        SignaturePlugin,
+        EventsPlugin,
+        Protocol,
+    ):
+        """The points and forms that the plugin has; the type checker holds it to these."""
+
+    def _held(plugin: NodeAffinity) -> _Points:
+        return plugin

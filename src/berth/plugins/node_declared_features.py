@@ -6,7 +6,7 @@ wake a pod that declare all it needs.
 """
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 import numpy as np
 
@@ -14,7 +14,15 @@ from berth.api.node import Node
 from berth.framework.cycle_state import CycleState
 from berth.framework.events import Action, ClusterEvent, ClusterEventWithHint, QueueingHint, queue_if
 from berth.framework.handle import Handle
-from berth.framework.interface import FilterColumn, Rows
+from berth.framework.interface import (
+    ColumnFilterPlugin,
+    EventsPlugin,
+    FilterColumn,
+    FilterPlugin,
+    PreFilterPlugin,
+    Rows,
+    SignaturePlugin,
+)
 from berth.framework.promises import Dependency, Promises
 from berth.framework.status import SKIP, Status, unresolvable
 from berth.state.node_view import NodeView
@@ -102,3 +110,12 @@ def after_pod_change(pod: PodInfo, old: PodInfo | None, new: PodInfo | None) -> 
     if old is None or new is None or new.uid != pod.uid:
         return QueueingHint.SKIP
     return queue_if(required_features(old) != required_features(new))
+
+
+if TYPE_CHECKING:
+
+    class _Points(PreFilterPlugin, FilterPlugin, ColumnFilterPlugin, SignaturePlugin, EventsPlugin, Protocol):
+        """The points and forms that the plugin has; the type checker holds it to these."""
+
+    def _held(plugin: NodeDeclaredFeatures) -> _Points:
+        return plugin

@@ -5,14 +5,23 @@ here, skips the plugin for all others.
 """
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 import numpy as np
 
 from berth.framework.cycle_state import CycleState
 from berth.framework.events import Action, ClusterEvent, ClusterEventWithHint
 from berth.framework.handle import Handle
-from berth.framework.interface import Codes, FilterColumn, Rows
+from berth.framework.interface import (
+    Codes,
+    ColumnFilterPlugin,
+    EventsPlugin,
+    FilterColumn,
+    FilterPlugin,
+    PreFilterPlugin,
+    Rows,
+    SignaturePlugin,
+)
 from berth.framework.promises import Dependency, Promises
 from berth.framework.status import SKIP, Status, unresolvable
 from berth.state.node_view import NodeView
@@ -61,3 +70,12 @@ class NodeName:
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         """The named node may come."""
         return (ClusterEventWithHint(ClusterEvent("Node", Action.ADD)),)
+
+
+if TYPE_CHECKING:
+
+    class _Points(PreFilterPlugin, FilterPlugin, ColumnFilterPlugin, SignaturePlugin, EventsPlugin, Protocol):
+        """The points and forms that the plugin has; the type checker holds it to these."""
+
+    def _held(plugin: NodeName) -> _Points:
+        return plugin

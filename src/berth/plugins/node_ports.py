@@ -7,14 +7,25 @@ forgets it in preemption once one of them is taken off.
 """
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 
 from berth.framework.cycle_state import CycleState
 from berth.framework.events import Action, ClusterEvent, ClusterEventWithHint, QueueingHint
 from berth.framework.handle import Handle
-from berth.framework.interface import Codes, FilterColumn, Rows
+from berth.framework.interface import (
+    Codes,
+    ColumnFilterPlugin,
+    EventsPlugin,
+    FilterColumn,
+    FilterPlugin,
+    PodWhatIfPlugin,
+    PreFilterPlugin,
+    RowFilterPlugin,
+    Rows,
+    SignaturePlugin,
+)
 from berth.framework.promises import Dependency, Promises
 from berth.framework.status import SKIP, Status, unschedulable
 from berth.plugins.host_port_index import HostPortIndex
@@ -94,3 +105,21 @@ class NodePorts:
 
 def _describe(_code: int) -> Status:
     return _TAKEN
+
+
+if TYPE_CHECKING:
+
+    class _Points(
+        PreFilterPlugin,
+        FilterPlugin,
+        ColumnFilterPlugin,
+        RowFilterPlugin,
+        PodWhatIfPlugin,
+        SignaturePlugin,
+        EventsPlugin,
+        Protocol,
+    ):
+        """The points and forms that the plugin has; the type checker holds it to these."""
+
+    def _held(plugin: NodePorts) -> _Points:
+        return plugin

@@ -5,7 +5,7 @@ has added the taint that goes with it.
 """
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 import numpy as np
 
@@ -14,7 +14,14 @@ from berth.api.taints import NO_SCHEDULE, UNSCHEDULABLE_KEY, Taint, tolerated
 from berth.framework.cycle_state import CycleState
 from berth.framework.events import Action, ClusterEvent, ClusterEventWithHint, QueueingHint
 from berth.framework.handle import Handle
-from berth.framework.interface import FilterColumn, Rows
+from berth.framework.interface import (
+    ColumnFilterPlugin,
+    EventsPlugin,
+    FilterColumn,
+    FilterPlugin,
+    Rows,
+    SignaturePlugin,
+)
 from berth.framework.promises import Dependency, Promises
 from berth.framework.status import Status, unresolvable
 from berth.state.node_view import NodeView
@@ -78,3 +85,12 @@ class NodeUnschedulable:
 def describe(_code: int) -> Status:
     """Say what a code of the filter means."""
     return _REJECTED
+
+
+if TYPE_CHECKING:
+
+    class _Points(FilterPlugin, ColumnFilterPlugin, SignaturePlugin, EventsPlugin, Protocol):
+        """The points and forms that the plugin has; the type checker holds it to these."""
+
+    def _held(plugin: NodeUnschedulable) -> _Points:
+        return plugin

@@ -6,11 +6,18 @@ difference stays a small one.
 """
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from berth.framework.events import ClusterEventWithHint
 from berth.framework.handle import Handle
-from berth.framework.interface import MAX_NODE_SCORE, PodGroupAssignments, PodGroupInfo
+from berth.framework.interface import (
+    MAX_NODE_SCORE,
+    EventsPlugin,
+    NormalizePlacementScorePlugin,
+    PlacementScorePlugin,
+    PodGroupAssignments,
+    PodGroupInfo,
+)
 from berth.framework.status import Status, error
 
 NONE_PLACED = "no pods from pod group are assigned to any of the candidate placements"
@@ -38,3 +45,12 @@ class PodGroupPodsCount:
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         """It rejects nothing."""
         return ()
+
+
+if TYPE_CHECKING:
+
+    class _Points(PlacementScorePlugin, NormalizePlacementScorePlugin, EventsPlugin, Protocol):
+        """The points and forms that the plugin has; the type checker holds it to these."""
+
+    def _held(plugin: PodGroupPodsCount) -> _Points:
+        return plugin

@@ -6,7 +6,7 @@ out by set and gathered by row.
 """
 
 from collections.abc import Callable, Sequence
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 import numpy as np
 
@@ -15,7 +15,20 @@ from berth.api.taints import NO_EXECUTE, NO_SCHEDULE, PREFER_NO_SCHEDULE, Taint,
 from berth.framework.cycle_state import CycleState
 from berth.framework.events import Action, ClusterEvent, ClusterEventWithHint, QueueingHint
 from berth.framework.handle import Handle
-from berth.framework.interface import FeasibleNodes, FilterColumn, Rows, Scores
+from berth.framework.interface import (
+    ColumnFilterPlugin,
+    ColumnScorePlugin,
+    EventsPlugin,
+    FeasibleNodes,
+    FilterColumn,
+    FilterPlugin,
+    NormalizeScorePlugin,
+    PreScorePlugin,
+    Rows,
+    ScorePlugin,
+    Scores,
+    SignaturePlugin,
+)
 from berth.framework.promises import Dependency, Promises
 from berth.framework.status import Status, unresolvable
 from berth.plugins.normalize import default_normalize
@@ -134,3 +147,22 @@ def after_pod_change(pod: PodInfo, _old: PodInfo | None, new: PodInfo | None) ->
 def describe(_code: int) -> Status:
     """Say what a code of the filter means."""
     return _REJECTED
+
+
+if TYPE_CHECKING:
+
+    class _Points(
+        FilterPlugin,
+        ColumnFilterPlugin,
+        PreScorePlugin,
+        ScorePlugin,
+        ColumnScorePlugin,
+        NormalizeScorePlugin,
+        SignaturePlugin,
+        EventsPlugin,
+        Protocol,
+    ):
+        """The points and forms that the plugin has; the type checker holds it to these."""
+
+    def _held(plugin: TaintToleration) -> _Points:
+        return plugin

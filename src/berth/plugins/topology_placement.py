@@ -7,7 +7,7 @@ Deviations: placements come in the order of their values, upstream's in that of 
 """
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from berth.api.node import Node
 from berth.api.scheduling import PodGroup
 from berth.framework.events import Action, ClusterEvent, ClusterEventWithHint, QueueingHint, queue_if
 from berth.framework.handle import Handle
-from berth.framework.interface import Placement, PodGroupInfo
+from berth.framework.interface import EventsPlugin, Placement, PlacementGeneratePlugin, PodGroupInfo
 from berth.framework.status import Status, error
 from berth.state.pod_groups import POD_GROUP, GroupKey, group_of
 from berth.state.pod_info import PodInfo
@@ -105,3 +105,12 @@ def after_member_gone(pod: PodInfo, old: PodInfo | None, _new: PodInfo | None) -
     """Queue the pod where the one that left was of its group."""
     key = group_of(pod)
     return queue_if(key is not None and old is not None and group_of(old) == key)
+
+
+if TYPE_CHECKING:
+
+    class _Points(PlacementGeneratePlugin, EventsPlugin, Protocol):
+        """The points and forms that the plugin has; the type checker holds it to these."""
+
+    def _held(plugin: TopologyPlacementGenerator) -> _Points:
+        return plugin

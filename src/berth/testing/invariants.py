@@ -21,6 +21,7 @@ from berth.engine.memo import Memos
 from berth.engine.profile import Profile
 from berth.framework.handle import Handle
 from berth.framework.registry import Registry
+from berth.plugins.dra.plugin import DynamicResources
 from berth.queue.queue import SchedulingQueue
 from berth.state.cache import Cache
 from berth.state.label_index import ABSENT
@@ -115,7 +116,7 @@ def rebuilt_profiles(core: Core, config: SchedulerConfiguration, registry: Regis
     profiles = build_profiles(config, registry, handle, Memos(core.cache, core.objects, enabled=False))
     for name, profile in profiles.items():
         for old, new in zip(_plugins(core.profiles[name]), _plugins(profile), strict=True):
-            if hasattr(old, "_ledger"):  # reservations are kept nowhere else
+            if isinstance(old, DynamicResources):  # reservations are kept nowhere else
                 new._ledger._pending, new._ledger._written = dict(old._ledger._pending), dict(old._ledger._written)
                 for claim in old._ledger._pending.values():
                     new._ledger._allocated.add(claim, new._ledger._consumable)

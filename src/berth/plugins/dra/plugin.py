@@ -12,7 +12,7 @@ allocation is whose devices are not ready.
 import time
 import uuid
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import msgspec
 import numpy as np
@@ -28,7 +28,23 @@ from berth.framework.diagnosis import Diagnosis
 from berth.framework.effects import Steps
 from berth.framework.events import ClusterEventWithHint
 from berth.framework.handle import Handle
-from berth.framework.interface import PostFilterAnswer, Rows, Scores
+from berth.framework.interface import (
+    ColumnScorePlugin,
+    EventsPlugin,
+    FilterPlugin,
+    NormalizeScorePlugin,
+    PostFilterAnswer,
+    PostFilterPlugin,
+    PreBindPlugin,
+    PreBindPreFlightPlugin,
+    PreEnqueuePlugin,
+    PreFilterPlugin,
+    ReservePlugin,
+    Rows,
+    ScorePlugin,
+    Scores,
+    SignaturePlugin,
+)
 from berth.framework.promises import Promises
 from berth.framework.status import SKIP, Status, error, unresolvable, unschedulable
 from berth.plugins.dra.allocator import AllocationTimeoutError, Allocator, InvalidPoolsError
@@ -445,3 +461,26 @@ class DynamicResources:
         if pod_state is None or pod_state.is_empty:
             return None
         return self._binder.bind(pod_state, pod, node_name)
+
+
+if TYPE_CHECKING:
+
+    class _Points(
+        PreEnqueuePlugin,
+        PreFilterPlugin,
+        FilterPlugin,
+        PostFilterPlugin,
+        ScorePlugin,
+        ColumnScorePlugin,
+        NormalizeScorePlugin,
+        ReservePlugin,
+        PreBindPreFlightPlugin,
+        PreBindPlugin,
+        SignaturePlugin,
+        EventsPlugin,
+        Protocol,
+    ):
+        """The points and forms that the plugin has; the type checker holds it to these."""
+
+    def _held(plugin: DynamicResources) -> _Points:
+        return plugin

@@ -1,7 +1,7 @@
 """The InterPodAffinity plugin; see the package's docstring."""
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 import msgspec
 
@@ -10,7 +10,27 @@ from berth.config.errors import invalid
 from berth.framework.cycle_state import CycleState
 from berth.framework.events import ClusterEventWithHint
 from berth.framework.handle import Handle
-from berth.framework.interface import FeasibleNodes, FilterColumn, PreFilterResult, Rows, Scores, same_for_all
+from berth.framework.interface import (
+    ColumnFilterPlugin,
+    ColumnScorePlugin,
+    EventsPlugin,
+    FeasibleNodes,
+    FilterColumn,
+    FilterPlugin,
+    NormalizeScorePlugin,
+    PodWhatIfPlugin,
+    PreFilterExtensions,
+    PreFilterPlugin,
+    PreFilterResult,
+    PreScorePlugin,
+    Rows,
+    ScorePlugin,
+    Scores,
+    SignaturePlugin,
+    VersionedPreFilterPlugin,
+    VersionedPreScorePlugin,
+    same_for_all,
+)
 from berth.framework.promises import Dependencies, Dependency, Promises
 from berth.framework.status import SKIP, Status, error, unresolvable
 from berth.plugins.inter_pod_affinity.domains import ByKey, Weighted, summed
@@ -254,3 +274,27 @@ def _signature(pod: PodInfo) -> Hashable | None:
         )
     except SelectorError:
         return None
+
+
+if TYPE_CHECKING:
+
+    class _Points(
+        PreFilterPlugin,
+        VersionedPreFilterPlugin,
+        PreFilterExtensions,
+        FilterPlugin,
+        ColumnFilterPlugin,
+        PodWhatIfPlugin,
+        PreScorePlugin,
+        VersionedPreScorePlugin,
+        ScorePlugin,
+        ColumnScorePlugin,
+        NormalizeScorePlugin,
+        SignaturePlugin,
+        EventsPlugin,
+        Protocol,
+    ):
+        """The points and forms that the plugin has; the type checker holds it to these."""
+
+    def _held(plugin: InterPodAffinity) -> _Points:
+        return plugin

@@ -9,7 +9,7 @@ Source: release-1.20, pkg/scheduler/framework/plugins/nodevolumelimits/non_csi.g
 
 import re
 from collections.abc import Callable, Hashable, Iterable
-from typing import Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
@@ -19,7 +19,16 @@ from berth.config.feature_gates import FeatureGates
 from berth.framework.cycle_state import CycleState
 from berth.framework.events import Action, ClusterEvent, ClusterEventWithHint
 from berth.framework.handle import Handle
-from berth.framework.interface import Codes, FilterColumn, Rows
+from berth.framework.interface import (
+    Codes,
+    ColumnFilterPlugin,
+    EventsPlugin,
+    FilterColumn,
+    FilterPlugin,
+    PodWhatIfPlugin,
+    Rows,
+    SignaturePlugin,
+)
 from berth.framework.promises import Dependency, Objects, Promises
 from berth.framework.status import Status, error, unschedulable
 from berth.plugins.volumes.claims import CLAIM, CLASS, VOLUME
@@ -273,3 +282,12 @@ class CinderLimits(CloudLimits):
     name: ClassVar[str] = "CinderLimits"
     promises: ClassVar[Promises] = CloudLimits.promises
     kind: ClassVar[DiskKind] = CINDER
+
+
+if TYPE_CHECKING:
+
+    class _Points(FilterPlugin, ColumnFilterPlugin, PodWhatIfPlugin, SignaturePlugin, EventsPlugin, Protocol):
+        """The points and forms that the plugins have; the type checker holds them to these."""
+
+    def _held(plugin: EBSLimits | GCEPDLimits | AzureDiskLimits | CinderLimits) -> _Points:
+        return plugin

@@ -1,11 +1,20 @@
 """NodeAffinity of v1.20: Filter and Score only, so that no search is narrowed, and a shorter reason."""
 
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 import msgspec
 
 from berth.config.types import ExtensionPoint
+from berth.framework.interface import (
+    ColumnFilterPlugin,
+    ColumnScorePlugin,
+    EventsPlugin,
+    FilterPlugin,
+    NormalizeScorePlugin,
+    ScorePlugin,
+    SignaturePlugin,
+)
 from berth.framework.promises import Promises
 from berth.framework.status import Status, unresolvable
 from berth.plugins.node_affinity import ENFORCED_CODE, POD_CODE, REASON_ENFORCED, NodeAffinityPlugin
@@ -25,3 +34,21 @@ class LegacyNodeAffinity(NodeAffinityPlugin):
         ENFORCED_CODE: unresolvable(REASON_ENFORCED),
         POD_CODE: unresolvable(REASON_POD),
     }
+
+
+if TYPE_CHECKING:
+
+    class _Points(
+        FilterPlugin,
+        ColumnFilterPlugin,
+        ScorePlugin,
+        ColumnScorePlugin,
+        NormalizeScorePlugin,
+        SignaturePlugin,
+        EventsPlugin,
+        Protocol,
+    ):
+        """The points and forms that the plugin has; the type checker holds it to these."""
+
+    def _held(plugin: LegacyNodeAffinity) -> _Points:
+        return plugin

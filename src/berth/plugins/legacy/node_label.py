@@ -5,7 +5,7 @@ it scores without any preference; here every node then gets 0.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 import msgspec
 import numpy as np
@@ -14,7 +14,18 @@ from berth.config.errors import invalid
 from berth.framework.cycle_state import CycleState
 from berth.framework.events import Action, ClusterEvent, ClusterEventWithHint
 from berth.framework.handle import Handle
-from berth.framework.interface import MAX_NODE_SCORE, FilterColumn, Rows, Scores
+from berth.framework.interface import (
+    MAX_NODE_SCORE,
+    ColumnFilterPlugin,
+    ColumnScorePlugin,
+    EventsPlugin,
+    FilterColumn,
+    FilterPlugin,
+    Rows,
+    ScorePlugin,
+    Scores,
+    SignaturePlugin,
+)
 from berth.framework.promises import Dependency, Promises
 from berth.framework.status import Status, unresolvable
 from berth.plugins.resources.columns import row_count
@@ -113,3 +124,14 @@ class NodeLabel:
 
 def _has(table: NodeTable, rows: Rows, keys: Iterable[str]) -> Iterator[Mask]:
     return (table.label(key).ids[rows] != ABSENT for key in keys)
+
+
+if TYPE_CHECKING:
+
+    class _Points(
+        FilterPlugin, ColumnFilterPlugin, ScorePlugin, ColumnScorePlugin, SignaturePlugin, EventsPlugin, Protocol
+    ):
+        """The points and forms that the plugin has; the type checker holds it to these."""
+
+    def _held(plugin: NodeLabel) -> _Points:
+        return plugin

@@ -5,7 +5,7 @@ of 10,000 outweighs all other plugins together.
 """
 
 from collections.abc import Iterable
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 import msgspec
 import numpy as np
@@ -13,7 +13,7 @@ import numpy as np
 from berth.api.node import Node
 from berth.framework.cycle_state import CycleState
 from berth.framework.handle import Handle
-from berth.framework.interface import MAX_NODE_SCORE, Rows, Scores
+from berth.framework.interface import MAX_NODE_SCORE, ColumnScorePlugin, Rows, ScorePlugin, Scores, SignaturePlugin
 from berth.framework.promises import Dependency, Promises
 from berth.plugins.pod_topology_spread.defaults import controller_of
 from berth.state.follower import RowFollower, RowsByKey
@@ -99,3 +99,12 @@ class NodePreferAvoidPods:
             node = self._table.nodes[row]
             self._avoiding.put(row, frozenset() if node is None else avoided_by(node))
         return self._avoiding.of(wanted)
+
+
+if TYPE_CHECKING:
+
+    class _Points(ScorePlugin, ColumnScorePlugin, SignaturePlugin, Protocol):
+        """The points and forms that the plugin has; the type checker holds it to these."""
+
+    def _held(plugin: NodePreferAvoidPods) -> _Points:
+        return plugin

@@ -5,12 +5,21 @@ away more than it has rejects it.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 import msgspec
 
 from berth.config.types import ExtensionPoint
 from berth.framework.handle import Handle
+from berth.framework.interface import (
+    ColumnFilterPlugin,
+    EventsPlugin,
+    FilterPlugin,
+    LoadWhatIfPlugin,
+    PreFilterPlugin,
+    RowFilterPlugin,
+    SignaturePlugin,
+)
 from berth.framework.promises import Promises
 from berth.framework.status import Status, unschedulable
 from berth.plugins.resources.fit import ResourceNeed, code_reasons, needs_of
@@ -60,3 +69,21 @@ class LegacyNodeResourcesFit(NodeResourcesFit):
 
     def _describe(self, needs: Sequence[ResourceNeed], code: int) -> Status:
         return unschedulable(*code_reasons(needs, code))
+
+
+if TYPE_CHECKING:
+
+    class _Points(
+        PreFilterPlugin,
+        FilterPlugin,
+        ColumnFilterPlugin,
+        RowFilterPlugin,
+        LoadWhatIfPlugin,
+        SignaturePlugin,
+        EventsPlugin,
+        Protocol,
+    ):
+        """The points and forms that the plugin has; the type checker holds it to these."""
+
+    def _held(plugin: LegacyNodeResourcesFit) -> _Points:
+        return plugin

@@ -5,12 +5,27 @@ domain, though their pods count in one that others make. An empty selector selec
 """
 
 from collections.abc import Iterable
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 import msgspec
 import numpy as np
 
 from berth.framework.handle import Handle
+from berth.framework.interface import (
+    ColumnFilterPlugin,
+    ColumnScorePlugin,
+    EventsPlugin,
+    FilterPlugin,
+    NormalizeScorePlugin,
+    PodWhatIfPlugin,
+    PreFilterExtensions,
+    PreFilterPlugin,
+    PreScorePlugin,
+    ScorePlugin,
+    SignaturePlugin,
+    VersionedPreFilterPlugin,
+    VersionedPreScorePlugin,
+)
 from berth.framework.promises import Promises
 from berth.plugins.legacy.matching import MatchingSelectors
 from berth.plugins.pod_topology_spread.args import LIST, SYSTEM, DefaultConstraint, PodTopologySpreadArgs
@@ -69,3 +84,27 @@ class LegacyPodTopologySpread(PodTopologySpread):
         known = min(len(counted), len(pods)) - 1
         pods[:known] = np.where(spread.topology.exists[:known], counted[:known], 0)
         return spread._replace(pods=pods)
+
+
+if TYPE_CHECKING:
+
+    class _Points(
+        PreFilterPlugin,
+        VersionedPreFilterPlugin,
+        PreFilterExtensions,
+        FilterPlugin,
+        ColumnFilterPlugin,
+        PodWhatIfPlugin,
+        PreScorePlugin,
+        VersionedPreScorePlugin,
+        ScorePlugin,
+        ColumnScorePlugin,
+        NormalizeScorePlugin,
+        SignaturePlugin,
+        EventsPlugin,
+        Protocol,
+    ):
+        """The points and forms that the plugin has; the type checker holds it to these."""
+
+    def _held(plugin: LegacyPodTopologySpread) -> _Points:
+        return plugin

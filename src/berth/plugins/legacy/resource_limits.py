@@ -4,7 +4,7 @@ Score is 1 where the node has at least the pod's limit of CPU or of memory, else
 Source: release-1.18, pkg/scheduler/framework/plugins/noderesources/resource_limits.go.
 """
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 import numpy as np
 
@@ -12,7 +12,15 @@ from berth.api.pod_resources import CPU, MEMORY
 from berth.api.quantity import milli_value, value
 from berth.framework.cycle_state import CycleState
 from berth.framework.handle import Handle
-from berth.framework.interface import FeasibleNodes, Rows, Scores
+from berth.framework.interface import (
+    ColumnScorePlugin,
+    FeasibleNodes,
+    PreScorePlugin,
+    Rows,
+    ScorePlugin,
+    Scores,
+    SignaturePlugin,
+)
 from berth.framework.promises import Dependency, Promises
 from berth.framework.status import Status
 from berth.plugins.resources.columns import row_count
@@ -69,3 +77,12 @@ class NodeResourceLimits:
             if limit:
                 enough |= table.allocatable[table.resource_index[name]][rows] >= limit
         return enough.astype(np.int64)
+
+
+if TYPE_CHECKING:
+
+    class _Points(PreScorePlugin, ScorePlugin, ColumnScorePlugin, SignaturePlugin, Protocol):
+        """The points and forms that the plugin has; the type checker holds it to these."""
+
+    def _held(plugin: NodeResourceLimits) -> _Points:
+        return plugin

@@ -4,7 +4,7 @@ A node's raw score is the number of pods there that belong with the incoming one
 own are left to PodTopologySpread.
 """
 
-from typing import ClassVar, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +12,16 @@ from numpy.typing import NDArray
 from berth.api.selectors import Selector
 from berth.framework.cycle_state import CycleState
 from berth.framework.handle import Handle
-from berth.framework.interface import MAX_NODE_SCORE, FeasibleNodes, Rows, Scores
+from berth.framework.interface import (
+    MAX_NODE_SCORE,
+    ColumnScorePlugin,
+    FeasibleNodes,
+    NormalizeScorePlugin,
+    PreScorePlugin,
+    Rows,
+    ScorePlugin,
+    Scores,
+)
 from berth.framework.promises import Dependency, Promises
 from berth.framework.status import Status
 from berth.plugins.legacy.matching import MatchingSelectors
@@ -103,3 +112,12 @@ def _zone_numbers(nodes: FeasibleNodes) -> NDArray[np.intp]:
         zone = NO_ZONE if node is None else zone_of(node.metadata.labels)
         found.append(numbers.setdefault(zone, len(numbers) - 1))
     return np.array(found, dtype=np.intp)
+
+
+if TYPE_CHECKING:
+
+    class _Points(PreScorePlugin, ScorePlugin, ColumnScorePlugin, NormalizeScorePlugin, Protocol):
+        """The points and forms that the plugin has; the type checker holds it to these."""
+
+    def _held(plugin: SelectorSpread) -> _Points:
+        return plugin

@@ -8,7 +8,7 @@ Deviation: pods that are only nominated are passed over; upstream's attempt ende
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 import msgspec
 import numpy as np
@@ -18,7 +18,20 @@ from berth.api.selectors import Requirement, Selector, selector_from_map
 from berth.framework.cycle_state import CycleState
 from berth.framework.events import Action, ClusterEvent, ClusterEventWithHint
 from berth.framework.handle import Handle
-from berth.framework.interface import MAX_NODE_SCORE, FilterColumn, Rows, Scores
+from berth.framework.interface import (
+    MAX_NODE_SCORE,
+    ColumnFilterPlugin,
+    ColumnScorePlugin,
+    EventsPlugin,
+    FilterColumn,
+    FilterPlugin,
+    NormalizeScorePlugin,
+    PreFilterExtensions,
+    PreFilterPlugin,
+    Rows,
+    ScorePlugin,
+    Scores,
+)
 from berth.framework.promises import Dependency, Promises
 from berth.framework.status import SKIP, Status, unschedulable
 from berth.plugins.legacy.matching import services_of
@@ -175,3 +188,22 @@ def anti_affinity_scores(counts: Scores, domains: Sequence[np.ndarray[tuple[int]
             share[labelled] = float(MAX_NODE_SCORE) * ((total - by_domain[ids[labelled]]) / float(total))
         scores[labelled] += share[labelled] / float(len(domains))
     return scores.astype(np.int64)
+
+
+if TYPE_CHECKING:
+
+    class _Points(
+        PreFilterPlugin,
+        PreFilterExtensions,
+        FilterPlugin,
+        ColumnFilterPlugin,
+        ScorePlugin,
+        ColumnScorePlugin,
+        NormalizeScorePlugin,
+        EventsPlugin,
+        Protocol,
+    ):
+        """The points and forms that the plugin has; the type checker holds it to these."""
+
+    def _held(plugin: ServiceAffinity) -> _Points:
+        return plugin

@@ -6,7 +6,7 @@ words for a bound volume out of reach; its checks of claims are that time's basi
 deleted. Deviation: generic ephemeral volumes, which an alpha gate hid then, are taken.
 """
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 import msgspec
 import numpy as np
@@ -14,7 +14,19 @@ import numpy as np
 from berth.api.selectors import Requirement
 from berth.config.types import ExtensionPoint
 from berth.framework.cycle_state import CycleState
-from berth.framework.interface import Codes, FilterColumn, Rows
+from berth.framework.interface import (
+    Codes,
+    ColumnFilterPlugin,
+    EventsPlugin,
+    FilterColumn,
+    FilterPlugin,
+    PodWhatIfPlugin,
+    PreBindPlugin,
+    PreBindPreFlightPlugin,
+    PreFilterPlugin,
+    ReservePlugin,
+    Rows,
+)
 from berth.framework.promises import Dependency, Promises
 from berth.framework.status import Status, error, unresolvable
 from berth.plugins.node_matching import requirement_mask
@@ -109,3 +121,33 @@ class LegacyVolumeBinding(VolumeBinding):
 def _in_old_words(status: Status) -> Status:
     reasons = (REASON_AFFINITY_CONFLICT if each == REASON_NODE_CONFLICT else each for each in status.reasons)
     return Status(status.code, tuple(reasons), status.plugin)
+
+
+if TYPE_CHECKING:
+
+    class _LegacyVolumeRestrictionsPoints(FilterPlugin, ColumnFilterPlugin, PodWhatIfPlugin, EventsPlugin, Protocol):
+        """The points and forms that the plugin has; the type checker holds it to these."""
+
+    def _held_1(plugin: LegacyVolumeRestrictions) -> _LegacyVolumeRestrictionsPoints:
+        return plugin
+
+    class _LegacyVolumeZonePoints(FilterPlugin, ColumnFilterPlugin, EventsPlugin, Protocol):
+        """The points and forms that the plugin has; the type checker holds it to these."""
+
+    def _held_2(plugin: LegacyVolumeZone) -> _LegacyVolumeZonePoints:
+        return plugin
+
+    class _LegacyVolumeBindingPoints(
+        PreFilterPlugin,
+        FilterPlugin,
+        ColumnFilterPlugin,
+        ReservePlugin,
+        PreBindPreFlightPlugin,
+        PreBindPlugin,
+        EventsPlugin,
+        Protocol,
+    ):
+        """The points and forms that the plugin has; the type checker holds it to these."""
+
+    def _held_3(plugin: LegacyVolumeBinding) -> _LegacyVolumeBindingPoints:
+        return plugin

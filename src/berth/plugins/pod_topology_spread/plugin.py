@@ -1,7 +1,7 @@
 """The PodTopologySpread plugin; see the package's docstring."""
 
 from collections.abc import Hashable, Sequence
-from typing import ClassVar, cast
+from typing import TYPE_CHECKING, ClassVar, Protocol, cast
 
 import msgspec
 
@@ -9,7 +9,27 @@ from berth.api.selectors import Selector, SelectorError
 from berth.framework.cycle_state import CycleState
 from berth.framework.events import ClusterEventWithHint
 from berth.framework.handle import Handle
-from berth.framework.interface import FeasibleNodes, FilterColumn, PreFilterResult, Rows, Scores, same_for_all
+from berth.framework.interface import (
+    ColumnFilterPlugin,
+    ColumnScorePlugin,
+    EventsPlugin,
+    FeasibleNodes,
+    FilterColumn,
+    FilterPlugin,
+    NormalizeScorePlugin,
+    PodWhatIfPlugin,
+    PreFilterExtensions,
+    PreFilterPlugin,
+    PreFilterResult,
+    PreScorePlugin,
+    Rows,
+    ScorePlugin,
+    Scores,
+    SignaturePlugin,
+    VersionedPreFilterPlugin,
+    VersionedPreScorePlugin,
+    same_for_all,
+)
 from berth.framework.promises import Dependency, Objects, Promises
 from berth.framework.status import SKIP, Status, error
 from berth.plugins.pod_topology_spread.args import (
@@ -254,3 +274,27 @@ class PodTopologySpread:
     def _score_state_of(self, state: CycleState) -> SpreadScoreState:
         found: SpreadScoreState = state.read(self._SCORE_KEY)
         return found
+
+
+if TYPE_CHECKING:
+
+    class _Points(
+        PreFilterPlugin,
+        VersionedPreFilterPlugin,
+        PreFilterExtensions,
+        FilterPlugin,
+        ColumnFilterPlugin,
+        PodWhatIfPlugin,
+        PreScorePlugin,
+        VersionedPreScorePlugin,
+        ScorePlugin,
+        ColumnScorePlugin,
+        NormalizeScorePlugin,
+        SignaturePlugin,
+        EventsPlugin,
+        Protocol,
+    ):
+        """The points and forms that the plugin has; the type checker holds it to these."""
+
+    def _held(plugin: PodTopologySpread) -> _Points:
+        return plugin

@@ -1,7 +1,7 @@
 """The DefaultPreemption plugin; see the package's docstring."""
 
 from collections.abc import Iterable, Sequence
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 import msgspec
 import numpy as np
@@ -14,7 +14,16 @@ from berth.framework.events import Action, ClusterEvent, ClusterEventWithHint, Q
 from berth.framework.evictions import group_key
 from berth.framework.extenders import Extender, interested
 from berth.framework.handle import Handle
-from berth.framework.interface import GroupQuestion, PodGroupInfo, PostFilterAnswer, PostFilterResult
+from berth.framework.interface import (
+    EventsPlugin,
+    GroupQuestion,
+    PodGroupInfo,
+    PodGroupPostFilterPlugin,
+    PostFilterAnswer,
+    PostFilterPlugin,
+    PostFilterResult,
+    PreEnqueuePlugin,
+)
 from berth.framework.status import Code, Status, error, unresolvable, unschedulable
 from berth.plugins.preemption.budgets import Budgets
 from berth.plugins.preemption.choice import cheapest
@@ -201,3 +210,12 @@ def after_pod_deletion(_pod: PodInfo, _old: PodInfo | None, _new: PodInfo | None
 def _together(messages: Sequence[str]) -> str:
     distinct = list(dict.fromkeys(messages))
     return distinct[0] if len(distinct) == 1 else f"[{', '.join(distinct)}]"
+
+
+if TYPE_CHECKING:
+
+    class _Points(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPlugin, EventsPlugin, Protocol):
+        """The points and forms that the plugin has; the type checker holds it to these."""
+
+    def _held(plugin: DefaultPreemption) -> _Points:
+        return plugin

@@ -8,7 +8,7 @@ scored at all.
 
 from collections.abc import Iterator, Sequence
 from math import sqrt
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 import msgspec
 import numpy as np
@@ -16,7 +16,17 @@ import numpy as np
 from berth.config.errors import duplicate, invalid
 from berth.framework.cycle_state import CycleState
 from berth.framework.handle import Handle
-from berth.framework.interface import MAX_NODE_SCORE, FeasibleNodes, Rows, Scores
+from berth.framework.interface import (
+    MAX_NODE_SCORE,
+    ColumnScorePlugin,
+    FeasibleNodes,
+    PreScorePlugin,
+    Rows,
+    RowScorePlugin,
+    ScorePlugin,
+    Scores,
+    SignaturePlugin,
+)
 from berth.framework.promises import Dependency, Promises
 from berth.framework.status import SKIP, Status
 from berth.plugins.resources.args import DEFAULT_RESOURCES, ResourceSpec, defaulted_resources
@@ -230,3 +240,12 @@ class NodeResourcesBalancedAllocation:
             return float(balance([min(asked / has, 1.0) for has, asked, _ in uses if has]))
 
         return column.of(make, make_row)
+
+
+if TYPE_CHECKING:
+
+    class _Points(PreScorePlugin, ScorePlugin, ColumnScorePlugin, RowScorePlugin, SignaturePlugin, Protocol):
+        """The points and forms that the plugin has; the type checker holds it to these."""
+
+    def _held(plugin: NodeResourcesBalancedAllocation) -> _Points:
+        return plugin

@@ -9,7 +9,7 @@ queueing hints honour ignored resources, which upstream's do not.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import ClassVar, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol
 
 import msgspec
 import numpy as np
@@ -32,7 +32,24 @@ from berth.config.shape import shape_errors
 from berth.framework.cycle_state import CycleState
 from berth.framework.events import Action, ClusterEvent, ClusterEventWithHint, QueueingHint
 from berth.framework.handle import Handle
-from berth.framework.interface import FeasibleNodes, FilterColumn, RowLoad, Rows, Scores
+from berth.framework.interface import (
+    ColumnFilterPlugin,
+    ColumnScorePlugin,
+    EventsPlugin,
+    FeasibleNodes,
+    FilterColumn,
+    FilterPlugin,
+    LoadWhatIfPlugin,
+    PreFilterPlugin,
+    PreScorePlugin,
+    RowFilterPlugin,
+    RowLoad,
+    Rows,
+    RowScorePlugin,
+    ScorePlugin,
+    Scores,
+    SignaturePlugin,
+)
 from berth.framework.promises import Dependency, Objects, Promises
 from berth.framework.status import Status
 from berth.plugins.resources.args import (
@@ -341,3 +358,25 @@ def _grown(needs: Sequence[ResourceNeed], had: Mapping[str, int], has: Mapping[s
 
 def _queue_if(worth_it: bool) -> QueueingHint:
     return QueueingHint.QUEUE if worth_it else QueueingHint.SKIP
+
+
+if TYPE_CHECKING:
+
+    class _Points(
+        PreFilterPlugin,
+        FilterPlugin,
+        ColumnFilterPlugin,
+        RowFilterPlugin,
+        LoadWhatIfPlugin,
+        PreScorePlugin,
+        ScorePlugin,
+        ColumnScorePlugin,
+        RowScorePlugin,
+        SignaturePlugin,
+        EventsPlugin,
+        Protocol,
+    ):
+        """The points and forms that the plugin has; the type checker holds it to these."""
+
+    def _held(plugin: NodeResourcesFit) -> _Points:
+        return plugin

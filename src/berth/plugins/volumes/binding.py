@@ -10,7 +10,7 @@ be provisioned. All classes weigh the same, and their mean is rounded half up.
 
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 import msgspec
 
@@ -22,7 +22,20 @@ from berth.framework.cycle_state import CycleState
 from berth.framework.effects import Steps
 from berth.framework.events import ClusterEventWithHint
 from berth.framework.handle import Handle
-from berth.framework.interface import FeasibleNodes, FilterColumn, Rows
+from berth.framework.interface import (
+    ColumnFilterPlugin,
+    EventsPlugin,
+    FeasibleNodes,
+    FilterColumn,
+    FilterPlugin,
+    PreBindPlugin,
+    PreBindPreFlightPlugin,
+    PreFilterPlugin,
+    PreScorePlugin,
+    ReservePlugin,
+    Rows,
+    ScorePlugin,
+)
 from berth.framework.promises import Dependency, Objects, Promises
 from berth.framework.status import SKIP, Status, error
 from berth.plugins.resources.args import ShapePoint
@@ -238,3 +251,23 @@ class VolumeBinding:
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         """Register upstream's events and a few more; `BindingHints` says why."""
         return BindingHints(self._handle.objects, self._index).events()
+
+
+if TYPE_CHECKING:
+
+    class _Points(
+        PreFilterPlugin,
+        FilterPlugin,
+        ColumnFilterPlugin,
+        PreScorePlugin,
+        ScorePlugin,
+        ReservePlugin,
+        PreBindPreFlightPlugin,
+        PreBindPlugin,
+        EventsPlugin,
+        Protocol,
+    ):
+        """The points and forms that the plugin has; the type checker holds it to these."""
+
+    def _held(plugin: VolumeBinding) -> _Points:
+        return plugin

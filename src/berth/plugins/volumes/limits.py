@@ -11,7 +11,7 @@ node takes any number then), claims and volumes whose change makes two volumes o
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from typing import ClassVar, cast
+from typing import TYPE_CHECKING, ClassVar, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +21,16 @@ from berth.api.storage import CSIDriver, CSINode, PersistentVolume, PersistentVo
 from berth.framework.cycle_state import CycleState
 from berth.framework.events import Action, ClusterEvent, ClusterEventWithHint, QueueingHint, queue_if
 from berth.framework.handle import Handle
-from berth.framework.interface import Codes, FilterColumn, Rows
+from berth.framework.interface import (
+    Codes,
+    ColumnFilterPlugin,
+    EventsPlugin,
+    FilterColumn,
+    FilterPlugin,
+    PodWhatIfPlugin,
+    PreFilterPlugin,
+    Rows,
+)
 from berth.framework.promises import Dependency, Objects, Promises
 from berth.framework.status import SKIP, Status, unschedulable
 from berth.plugins.volumes.attachable import (
@@ -237,3 +246,12 @@ class LimitsHints:
 
 def _drivers_on(csi_node: CSINode | None) -> set[str]:
     return {driver.name for driver in csi_node.spec.drivers} if csi_node is not None else set()
+
+
+if TYPE_CHECKING:
+
+    class _Points(PreFilterPlugin, FilterPlugin, ColumnFilterPlugin, PodWhatIfPlugin, EventsPlugin, Protocol):
+        """The points and forms that the plugin has; the type checker holds it to these."""
+
+    def _held(plugin: NodeVolumeLimits) -> _Points:
+        return plugin

@@ -5,7 +5,7 @@ users of its ReadWriteOncePod claims; upstream goes by the claim's name alone.
 """
 
 from collections.abc import Iterable, Sequence
-from typing import ClassVar, cast
+from typing import TYPE_CHECKING, ClassVar, Protocol, cast
 
 import numpy as np
 
@@ -15,7 +15,17 @@ from berth.api.storage import PersistentVolumeClaim
 from berth.framework.cycle_state import CycleState
 from berth.framework.events import Action, ClusterEvent, ClusterEventWithHint, QueueingHint, queue_if
 from berth.framework.handle import Handle
-from berth.framework.interface import Codes, FilterColumn, Rows
+from berth.framework.interface import (
+    Codes,
+    ColumnFilterPlugin,
+    EventsPlugin,
+    FilterColumn,
+    FilterPlugin,
+    PodWhatIfPlugin,
+    PreFilterExtensions,
+    PreFilterPlugin,
+    Rows,
+)
 from berth.framework.promises import Dependency, Objects, Promises
 from berth.framework.status import SKIP, Status, unresolvable, unschedulable
 from berth.plugins.volumes.claims import CLAIM, CLAIM_NOT_FOUND, has_no_volumes, is_claim_of, named_claims
@@ -212,3 +222,14 @@ class VolumeRestrictions:
             if READ_WRITE_ONCE_POD in claim.spec.access_modes:
                 found.add(name)
         return frozenset(found)
+
+
+if TYPE_CHECKING:
+
+    class _Points(
+        PreFilterPlugin, PreFilterExtensions, FilterPlugin, ColumnFilterPlugin, PodWhatIfPlugin, EventsPlugin, Protocol
+    ):
+        """The points and forms that the plugin has; the type checker holds it to these."""
+
+    def _held(plugin: VolumeRestrictions) -> _Points:
+        return plugin

@@ -5,7 +5,7 @@ that were made for the pod are not looked at; their volumes' node affinity is Vo
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import ClassVar, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
@@ -15,7 +15,14 @@ from berth.api.storage import PersistentVolume, PersistentVolumeClaim, StorageCl
 from berth.framework.cycle_state import CycleState
 from berth.framework.events import Action, ClusterEvent, ClusterEventWithHint, QueueingHint, queue_if
 from berth.framework.handle import Handle
-from berth.framework.interface import FilterColumn, Rows
+from berth.framework.interface import (
+    ColumnFilterPlugin,
+    EventsPlugin,
+    FilterColumn,
+    FilterPlugin,
+    PreFilterPlugin,
+    Rows,
+)
 from berth.framework.promises import Dependency, Objects, Promises
 from berth.framework.status import SKIP, Status, unresolvable
 from berth.plugins.node_matching import requirement_mask
@@ -218,3 +225,12 @@ class VolumeZone:
     def _claims(self, pod: PodInfo) -> Iterator[PersistentVolumeClaim]:
         found = (self._objects.get(CLAIM, name, pod.namespace) for name in named_claims(pod))
         return (claim for claim in found if claim is not None)
+
+
+if TYPE_CHECKING:
+
+    class _Points(PreFilterPlugin, FilterPlugin, ColumnFilterPlugin, EventsPlugin, Protocol):
+        """The points and forms that the plugin has; the type checker holds it to these."""
+
+    def _held(plugin: VolumeZone) -> _Points:
+        return plugin

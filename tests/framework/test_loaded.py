@@ -1,0 +1,126 @@
+"""A plugin is taken apart in one place: which of its forms count, and what contradicts itself there."""
+
+import ast
+from pathlib import Path
+from typing import ClassVar
+
+import msgspec
+import pytest
+
+import berth
+from berth.config.types import ExtensionPoint
+from berth.framework.loaded import FORMS, ContractError, LoadedPlugin, contradictions, forms_of, loaded
+from berth.framework.promises import Dependency, Promises
+from berth.plugins.legacy.registry import with_legacy_plugins
+from berth.plugins.registry import in_tree_registry
+
+SOURCES = Path(berth.__file__).parent
+
+LOADERS = {"framework/loaded.py", "framework/loading.py", "framework/registry.py"}
+
+NOT_ON_PLUGINS = {
+    ("yaml_census.py", "yaml"),
+    ("explain.py", "error"),
+    ("parts.py", "plugins"),  # the plugin sets of a configuration
+    ("client.py", "cause"),
+    ("cycle_state.py", "v"),
+    ("binding.py", "error"),
+    ("binding.py", "trouble"),
+    ("logs.py", "record"),
+    ("timing.py", "result"),
+}
+"""File and first argument of every other look-up by name."""
+
+
+class Base:
+    name: ClassVar[str] = "Base"
+    promises: ClassVar[Promises] = Promises(filter_depends_on=frozenset({Dependency.NODE}), filters_by_row=True)
+
+    def filter(self, state, pod, node):
+        """Plain."""
+
+    def filter_columns(self, state, pod, table, rows):
+        """By column."""
+
+    def filter_row(self, state, pod, table, row):
+        """By row."""
+
+
+class Silent(Base):
+    """Promises nothing."""
+
+
+class Narrower(Base):
+    promises: ClassVar[Promises] = msgspec.structs.replace(Base.promises, points=frozenset({ExtensionPoint.SCORE}))
+
+
+def test_names_are_looked_up_on_plugins_in_the_loader_only():
+    found = set()
+    for path in sorted(SOURCES.rglob("*.py")):
+        where = path.relative_to(SOURCES).as_posix()
+        if where in LOADERS or where.startswith("kube/"):
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            is_call = isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+            if is_call and node.func.id in ("getattr", "hasattr"):
+                found.add((path.name, ast.unparse(node.args[0])))
+    assert found == NOT_ON_PLUGINS
+
+
+def test_every_form_has_its_place_in_the_record():
+    fields = {field.name for field in msgspec.structs.fields(LoadedPlugin)}
+    assert set(FORMS) == fields - {"name", "plugin", "promises"}
+    assert all(form.methods for form in FORMS.values())
+
+
+@pytest.mark.parametrize(
+    ("kind", "counting"),
+    [(Base, {"filter", "filter_columns", "filter_row"}), (Silent, {"filter", "filter_columns"}), (Narrower, set())],
+)
+def test_forms_count_with_their_promise_and_their_point(kind, counting):
+    assert set(forms_of(kind)) == counting
+    record = loaded(kind())
+    assert {name for name in FORMS if getattr(record, name) is not None} == counting
+
+
+@pytest.mark.parametrize(
+    ("members", "fault"),
+    [
+        ({"promises": {}}, "has something else under the name of its promises"),
+        ({"promises": Promises(filters_by_row=True)}, "promises filters_by_row, but has no method filter_row"),
+        ({"promises": Promises(pre_score_has_version=True)}, "but has no method pre_score_version"),
+        ({"reserve": print}, "has the method reserve but not unreserve"),
+        ({"filter_columns": print}, "has the method filter_columns but not filter"),
+        ({"normalize_score": print}, "has the method normalize_score but not score"),
+        (
+            {"pre_filter": print, "pre_filter_version": print},
+            "pre_filter_version, which is not called as its own `promises` does not set pre_filter_has_version=True",
+        ),
+    ],
+)
+def test_what_contradicts_itself_is_told(members, fault):
+    kind = type("Odd", (), {"name": "Odd", **members})
+    (told,) = contradictions(kind)
+    assert fault in told
+    with pytest.raises(ContractError, match="Odd"):
+        loaded(kind())
+
+
+def test_a_class_that_answers_anew_does_not_go_on_answering_as_its_base_in_another_form():
+    def answers(*_):
+        """Answer otherwise."""
+
+    by_node = type("ByNode", (Base,), {"filter": answers})
+    (fault,) = contradictions(by_node)
+    assert fault.startswith("has its own filter, but inherits filter_columns, which answers as its base class does")
+    by_column = type("ByColumn", (Base,), {"filter": answers, "filter_columns": answers, "promises": Base.promises})
+    assert ["inherits filter_row" in fault for fault in contradictions(by_column)] == [True]
+    silent = type("Silent", (Base,), {"filter": answers, "filter_columns": answers})
+    assert not list(contradictions(silent)), "what it inherits by row is not used: it does not promise it"
+
+
+def test_no_plugin_of_ours_contradicts_itself():
+    todays = in_tree_registry()
+    for registry in (todays, with_legacy_plugins(todays)):
+        for name in registry.names:
+            assert not list(contradictions(registry.factory(name))), name
