@@ -6,11 +6,11 @@ The prefixes are those of pkg/scheduler/framework/runtime, v1.36; a rejection is
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import ParamSpec, Protocol, TypeVar
+from typing import Protocol, TypeVar, TypeVarTuple
 
 from berth.framework.status import Status
 
-Arguments = ParamSpec("Arguments")
+Arguments = TypeVarTuple("Arguments")
 Result = TypeVar("Result")
 
 
@@ -37,12 +37,10 @@ def prefix(point: str, plugin: str) -> str:
     return f'running {point} plugin "{plugin}": '
 
 
-def ask(
-    point: str, plugin: Named, method: Callable[Arguments, Result], *args: Arguments.args, **named: Arguments.kwargs
-) -> Result:
+def ask(point: str, plugin: Named, method: Callable[[*Arguments], Result], *args: *Arguments) -> Result:
     """Call a plugin; what it raises comes out as `PluginBrokenError`."""
     try:
-        return method(*args, **named)
+        return method(*args)
     except Exception as bug:
         raise PluginBrokenError(point, plugin.name, bug) from bug
 
