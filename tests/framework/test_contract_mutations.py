@@ -13,6 +13,8 @@ from typing import NamedTuple
 
 import pytest
 
+from tests.test_plugin_forms import code_of_the_page
+
 ROOT = Path(__file__).resolve().parents[2]
 
 LOAD_ALL = """
@@ -29,6 +31,9 @@ for registry in (todays, with_legacy_plugins(todays)):
 """
 
 
+PAGE = "from_the_page.py"
+
+
 class Mutation(NamedTuple):
     """One edit of a plugin's file, and a part of what is said about it."""
 
@@ -39,6 +44,12 @@ class Mutation(NamedTuple):
 
 
 TOLD_BY_THE_TYPE_CHECKER = {
+    "on the page about forms, a load of single rows": Mutation(
+        PAGE,
+        "self, state: CycleState, pod: PodInfo, table: NodeTable, rows: RowArray, load: RowLoad",
+        "self, state: CycleState, pod: PodInfo, table: NodeTable, rows: RowArray, load: int",
+        "filter_loaded_columns",
+    ),
     "a column filter that takes a name": Mutation(
         "node_ports.py",
         "def filter_columns(self, state: CycleState, pod: PodInfo, table: NodeTable, rows: Rows) -> FilterColumn:",
@@ -173,10 +184,11 @@ TOLD_BY_THE_LOADER = {
 
 @pytest.fixture(scope="module")
 def copied(tmp_path_factory):
-    """A copy of the sources."""
+    """A copy of the sources, with the plugins of the page about forms beside the others: it says that they are held."""
     copy = tmp_path_factory.mktemp("copied")
     shutil.copytree(ROOT / "src", copy / "src", ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "pyproject.toml", copy)
+    (copy / "src/berth/plugins" / PAGE).write_text(code_of_the_page())
     return copy
 
 

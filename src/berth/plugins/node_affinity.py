@@ -231,5 +231,5 @@ if TYPE_CHECKING:
     ):
         """The points and forms that the plugin has; the type checker holds it to these."""
 
-    def _held(plugin: NodeAffinity) -> _Points:
+    def _held(plugin: NodeAffinityPlugin) -> _Points:
         return plugin

@@ -1,0 +1,108 @@
+"""The page about the forms of a plugin: its blocks run, all forms say the same, and the promises count."""
+
+import random
+import re
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from berth.framework.cycle_state import CycleState
+from berth.framework.interface import RowLoad
+from berth.framework.loaded import forms_of
+from berth.testing.builders import make_node, make_pod
+from berth.testing.virtual import VirtualCluster
+from tests.plugins.support import handle_of
+from tests.support import document
+
+PAGE = Path(__file__).parent.parent / "docs/plugin-forms.md"
+
+
+def code_of_the_page():
+    """All blocks together: one file."""
+    return "\n\n".join(re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL))
+
+
+@pytest.fixture(scope="module")
+def page():
+    names = {}
+    exec(compile(code_of_the_page(), str(PAGE), "exec"), names)
+    return names
+
+
+def crowded(seed):
+    """Six nodes with pods of two tenants, more or less full."""
+    rng = random.Random(seed)
+    nodes = [make_node(f"n{i}").capacity(cpu=str(rng.randint(1, 4)), memory="8Gi", pods=20) for i in range(6)]
+    pods = [
+        make_pod(f"p{i}").request(cpu=f"{rng.randint(1, 12)}00m").node(f"n{rng.randrange(6)}").labels(whose(rng))
+        for i in range(8)
+    ]
+    new = make_pod("new").request(cpu=f"{rng.randint(1, 20)}00m").labels(whose(rng)).info()
+    return handle_of(*(each.build() for each in (*nodes, *pods))), new
+        cpu=f"{rng.randint(1, 20)}00m"
+    ).labels(whose(rng)).info()
+
+
+def whose(rng):
+    return {"example.com/tenant": rng.choice(["red", "blue"])}
+
+
+@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("kind", ["WhatIfHeadroom", "OneTenant"])
+def test_all_forms_say_the_same(page, kind, seed):
+    handle, pod = crowded(seed)
+    plugin, table, state = page[kind](None, handle), handle.cache.table, CycleState()
+    rows = table.rows()
+    plain = [plugin.filter(state, pod, table.view(row)) for row in rows.tolist()]
+    column = plugin.filter_columns(state, pod, table, rows)
+    assert [column.describe(code) if code else None for code in column.codes.tolist()] == plain
+    whole = plugin.filter_columns(state, pod, table, slice(None))
+    assert whole.codes[rows].tolist() == column.codes.tolist()
+    if kind == "OneTenant":
+        return
+    assert [plugin.filter_row(state, pod, table, row) for row in rows.tolist()] == column.codes.tolist()
+    taken = table.requested[table.resource_index["cpu"]][rows]
+    for change in (0, -300, 500):
+        load = RowLoad(table.pod_count[rows], {"cpu": taken + change})
+        loaded = plugin.filter_loaded_columns(state, pod, table, rows, load).codes == 0
+        within = load.requested["cpu"] <= plugin.load_limits(state, pod, table, rows).requested["cpu"]
+        assert loaded.tolist() == within.tolist()
+        assert change or loaded.tolist() == [status is None for status in plain]
+
+
+def test_both_answers_occur(page):
+    said = set()
+    for seed in range(30):
+        handle, pod = crowded(seed)
+        for kind in ("WhatIfHeadroom", "OneTenant"):
+            codes = page[kind](None, handle).filter_columns(CycleState(), pod, handle.cache.table, slice(None)).codes
+            said |= {(kind, bool(code)) for code in np.unique(codes).tolist()}
+    assert len(said) == 4
+
+
+def test_each_class_has_the_forms_that_it_is_said_to_add(page):
+    steps = ["Headroom", "ColumnHeadroom", "RowHeadroom", "WhatIfHeadroom"]
+    forms = [set(forms_of(page[name])) for name in steps]
+    assert forms[0] == {"filter"}
+    added = [after - before for before, after in pairwise(forms)]
+    assert added == [{"signature", "filter_columns"}, {"filter_row"}, {"filter_under_load"}]
+    assert set(forms_of(page["OneTenant"])) == {"filter", "filter_columns", "signature", "filter_by_pods"}
+
+
+def test_a_subclass_without_promises_has_only_what_needs_none(page):
+    silent = type("Silent", (page["WhatIfHeadroom"],), {})
+    assert set(forms_of(silent)) == {"filter", "filter_columns", "signature"}
+
+
+@pytest.mark.parametrize("kind", ["Headroom", "ColumnHeadroom", "RowHeadroom", "WhatIfHeadroom"])
+def test_the_plugin_decides_the_same_in_every_form(page, kind):
+    nodes = (make_node("n1").capacity(cpu="2", memory="8Gi", pods=20), make_node("n2").capacity(cpu="1", memory="8Gi"))
+    found = VirtualCluster(*nodes, config=document("Headroom"), plugins={"Headroom": page[kind]})
+    for number in range(4):
+        found.put(make_pod(f"p{number}").request(cpu="600m"))
+    found.run()
+    assert [found.core.cache.table.requested[0, row].item() for row in (0, 1)] == [1800, 600]
+    pending = found.core.queue.find("default/p3")
+    assert pending is None or pending.unschedulable_plugins
