@@ -41,8 +41,6 @@ def crowded(seed):
     ]
     new = make_pod("new").request(cpu=f"{rng.randint(1, 20)}00m").labels(whose(rng)).info()
     return handle_of(*(each.build() for each in (*nodes, *pods))), new
-        cpu=f"{rng.randint(1, 20)}00m"
-    ).labels(whose(rng)).info()
 
 
 def whose(rng):

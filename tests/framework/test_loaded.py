@@ -24,6 +24,7 @@ NOT_ON_PLUGINS = {
     ("parts.py", "plugins"),  # the plugin sets of a configuration
     ("client.py", "cause"),
     ("cycle_state.py", "v"),
+    ("__init__.py", "importlib.import_module(homes[name])"),
     ("binding.py", "error"),
     ("binding.py", "trouble"),
     ("logs.py", "record"),

@@ -55,7 +55,7 @@ class LoadedPlugin(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     normalize_placement_scores: interface.NormalizePlacementScorePlugin | None = None
 
 
-class Form(NamedTuple):
+class PluginForm(NamedTuple):
     """A form that a plugin may have: the Protocol that says how it is called, and what it is no use without."""
 
     protocol: type
@@ -73,12 +73,12 @@ class Form(NamedTuple):
 
 def _form(
     protocol: type, point: Point | None = None, promise: str = "", beside: tuple[str, ...] = (), answers_as: str = ""
-) -> Form:
+) -> PluginForm:
     methods = tuple(name for name, value in vars(protocol).items() if inspect.isfunction(value) and name[0] != "_")
-    return Form(protocol, methods, point, promise, beside, answers_as)
+    return PluginForm(protocol, methods, point, promise, beside, answers_as)
 
 
-FORMS: Mapping[str, Form] = MappingProxyType(
+FORMS: Mapping[str, PluginForm] = MappingProxyType(
     {
         "events": _form(interface.EventsPlugin),
         "signature": _form(interface.SignaturePlugin),
@@ -127,7 +127,7 @@ FORMS: Mapping[str, Form] = MappingProxyType(
 """The forms by their field in `LoadedPlugin`."""
 
 
-def forms_of(plugin_class: type) -> dict[str, Form]:
+def forms_of(plugin_class: type) -> dict[str, PluginForm]:
     """Return the forms of a class that count: those whose methods it has, whose promise it makes, and whose point it
     takes part in."""
     points, promises = points_of(plugin_class), promises_of(plugin_class)
@@ -180,7 +180,7 @@ def contradictions(plugin_class: type) -> Iterator[str]:
             yield from _outdated(plugin_class, form)
 
 
-def _outdated(plugin_class: type, form: Form) -> Iterator[str]:
+def _outdated(plugin_class: type, form: PluginForm) -> Iterator[str]:
     """Yield a fault if a class answers anew in the form that counts as the specification, but not in this one.
 
     What it inherits here would go on answering as its base does.
