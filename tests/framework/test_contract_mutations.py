@@ -171,7 +171,10 @@ TOLD_BY_THE_LOADER = {
         "DynamicResources: has the method reserve but not unreserve",
     ),
     "a misspelt method": Mutation(
-        "node_affinity.py", "def normalize_score(", "def normalise_score(", "NodeAffinity: has a method normalise_score"
+        "node_affinity.py",
+        "def normalize_score(",
+        "def normalise_score(",
+        "NodeAffinityPlugin: has a method normalise_score",
     ),
     "a parameter that is gone": Mutation(
         "image_locality.py",

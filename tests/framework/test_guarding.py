@@ -202,7 +202,7 @@ def test_a_guarded_plugin_promises_what_its_own_class_does():
 
 def test_berths_own_plugins_are_not_guarded():
     found = cluster(config=document("Mine"), plugins={"Mine": plugin("Mine", filter=lambda *_: None)})
-    made = {each.name: each for each in found.core.profiles["default-scheduler"].plugins["filter"]}
+    made = {each.name: each.plugin for each in found.core.profiles["default-scheduler"].plugins}
     own = in_tree_registry()
     assert type(made["NodeName"]) is own.factory("NodeName")
     assert type(made["Mine"]) is not found.registry.factory("Mine")

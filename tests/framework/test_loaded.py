@@ -16,7 +16,7 @@ from berth.plugins.registry import in_tree_registry
 
 SOURCES = Path(berth.__file__).parent
 
-LOADERS = {"framework/loaded.py", "framework/loading.py", "framework/registry.py"}
+LOADERS = {"framework/guarding.py", "framework/loaded.py", "framework/loading.py", "framework/registry.py"}
 
 NOT_ON_PLUGINS = {
     ("yaml_census.py", "yaml"),
