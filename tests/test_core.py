@@ -244,9 +244,9 @@ def test_traces_are_kept_for_recent_pods_only():
 def test_a_nomination_ends_with_its_node_even_for_a_pod_that_is_held_back():
     """It would else stand in the status of a pod that is not tried, and a new scheduler would believe it."""
     found = cluster(node("n1"), node("n2"))
-    found.put(pod("held").gate("later"))
     found.put(pod("held").gate("later").nominated("n1"))
     found.run()
+    found.core.nominator.nominate(found.core.queue.find("default/held").pod, "n1")
     assert found.core.nominator.node_of("default/held") == "n1"
     found.delete("Node", "n1")
     found.run()

@@ -22,6 +22,7 @@ from berth.cycle.groups.group_cycle import GroupCycle
 from berth.cycle.groups.outcome import OutcomeTools
 from berth.cycle.groups.trial import TrialTools
 from berth.cycle.instrument import Instrument, Observed
+from berth.cycle.pods_in_pre_bind import PodsInPreBind
 from berth.cycle.reporting import Reporter
 from berth.cycle.schedule import DrawLots, Search, TieBreaker
 from berth.engine.build import build_profiles
@@ -89,6 +90,7 @@ def build_core(
     dispatcher = Dispatcher()
     cache = Cache(rules.assumed_ttl_s, sweep_period_s=rules.assumed_sweep_period_s)
     objects, nominator, waiting = ObjectStore(), Nominator(), WaitingPods()
+    in_pre_bind = PodsInPreBind(dispatcher)
     kept = Memos(cache, objects, enabled=memos)
 
     # Plugins, and the queue that asks them. Plugins may move a pod to the active queue, so each needs the other: the
@@ -124,7 +126,7 @@ def build_core(
     counting = Counting(enabled("PodLevelResources"), enabled("InPlacePodLevelResourcesVerticalScaling"))
     groups = handle.pod_groups if schedules_groups else None
     intake = Intake(cache, objects, queue, frozenset(profiles), counting, groups)
-    inbox = Inbox(intake, nominator, waiting, dispatcher, observer, elapsed)
+    inbox = Inbox(intake, nominator, waiting, in_pre_bind, dispatcher, observer, elapsed)
     tie_breaker = DrawLots(rng) if break_ties is None else break_ties(cache.table)
     search = Search(cache.table, tie_breaker, score_single_node=score_single_node, policy=rules.cycle)
 
@@ -133,7 +135,7 @@ def build_core(
     reporter = Reporter(trace, cache.table, dispatcher, observer)
     missing = MissingNodes(cache.table, dispatcher, inbox.node_is_gone) if rules.forgets_missing_nodes else None
     failing = Failing(queue, nominator, dispatcher, latest=intake.latest, missing_nodes=missing)
-    evictor = Evictor(handle, queue, dispatcher, observer)
+    evictor = Evictor(handle, queue, in_pre_bind, dispatcher, observer)
     binding = BindingCycles(
         cache,
         queue,
@@ -141,6 +143,7 @@ def build_core(
         failing,
         dispatcher,
         reporter,
+        in_pre_bind,
         wording=rules.permit,
         tells_expectation=enabled("NominatedNodeNameForExpectation"),
     )

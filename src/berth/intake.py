@@ -16,6 +16,7 @@ from berth.api.pod import Pod
 from berth.api.pod_resources import ALL_COUNTS, Counting
 from berth.cycle.dispatcher import Dispatcher
 from berth.cycle.instrument import Instrument
+from berth.cycle.pods_in_pre_bind import PodsInPreBind
 from berth.framework.effects import PatchPodStatus, PodRef
 from berth.framework.events import (
     ASSIGNED_POD_ADD,
@@ -207,13 +208,23 @@ class Inbox:
     meanwhile is that another pod's binding fails and gives its room back, and too little room is a safe thing to see.
     """
 
-    __slots__ = ("_dispatcher", "_events", "_instrument", "_intake", "_nominator", "_stopwatch", "_waiting")
+    __slots__ = (
+        "_dispatcher",
+        "_events",
+        "_in_pre_bind",
+        "_instrument",
+        "_intake",
+        "_nominator",
+        "_stopwatch",
+        "_waiting",
+    )
 
     def __init__(
         self,
         intake: Intake,
         nominator: Nominator,
         waiting: WaitingPods,
+        in_pre_bind: PodsInPreBind,
         dispatcher: Dispatcher,
         instrument: Instrument,
         stopwatch: Callable[[], float],
@@ -221,6 +232,7 @@ class Inbox:
         self._intake = intake
         self._nominator = nominator
         self._waiting = waiting
+        self._in_pre_bind = in_pre_bind
         self._dispatcher = dispatcher
         self._instrument = instrument
         self._stopwatch = stopwatch
@@ -248,6 +260,7 @@ class Inbox:
         started = self._stopwatch()
         for uid in self._intake.take(event, self._dispatcher.now()):
             self._waiting.reject(uid, "", "pod was deleted")
+            self._in_pre_bind.cancel(uid, "pod was deleted")
         # At once, not when the pod is tried next: a pod that is held back may not be tried for long.
         for pod in self._nominator.take_pods_without_node():
             if self._intake.latest(pod) is not None:

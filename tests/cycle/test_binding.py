@@ -3,7 +3,7 @@
 import pytest
 
 from berth.cycle.instrument import Instrument
-from berth.framework.effects import Bind, WaitUntil
+from berth.framework.effects import Bind, EvictPod, WaitUntil
 from berth.framework.status import Code, Status, error, unschedulable
 from berth.testing.invariants import check
 from tests.support import boom, cluster, document, node, plugin, pod, requests_of, reserving, with_profiles
@@ -368,4 +368,41 @@ def test_a_pod_that_pre_bind_stops_goes_to_backoff(status, place):
     found.put(pod("a"))
     found.step()
     assert "default/a" in getattr(found.core.queue, place)
+    check(found.core)
+
+
+def slowly(*_):
+    """A PreBind that takes long."""
+    yield WaitUntil(lambda: False, 1000.0)
+
+
+@pytest.mark.parametrize("how", ["deleted", "terminating"])
+def test_a_pod_that_goes_in_pre_bind_gives_its_room_back_at_once(how):
+    keeper = reserving(pre_bind=slowly)
+    found = cluster(node(cpu="1"), config=document("Keeper"), plugins={"Keeper": keeper})
+    found.put(pod("a", cpu="1"))
+    found.run()
+    assert found.core.cache.assumed_count == 1
+    if how == "deleted":
+        found.delete("Pod", "default/a")
+    else:
+        found.put(pod("a", cpu="1").terminating())
+    found.run()
+    assert keeper.calls[-1] == "unreserve"
+    assert (found.core.cache.assumed_count, len(found.core.queue)) == (0, 0)
+    assert found.core.next_deadline() is None, "nobody waits for it any more"
+    check(found.core)
+
+
+def test_a_victim_in_pre_bind_is_called_off_and_not_deleted():
+    """A bare pod that nobody would make again goes back to the queue."""
+    found = cluster(node(cpu="1"), config=document("Slow"), plugins={"Slow": plugin("Slow", pre_bind=slowly)})
+    found.put(pod("a", cpu="1"))
+    found.run()
+    found.put(pod("big", cpu="1").priority(10))
+    found.run()
+    assert found.core.cache.state_of("default/big").assumed
+    assert found.core.queue.find("default/a").consecutive_errors == 1
+    assert not requests_of(found, EvictPod)
+    assert ("Pod", "default/a") in found.objects
     check(found.core)

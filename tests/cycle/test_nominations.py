@@ -10,10 +10,11 @@ from tests.support import cluster, node, plugin, pod, with_profiles
 
 
 def nominating(*objects):
-    """A cluster in which the last of these, a gated pod, is nominated to n1 after it has come."""
-    found = cluster(*objects).run()
-    found.put(objects[-1].copy().nominated("n1"))
-    return found.run()
+    """A cluster in which the last of these, a gated pod, is nominated to n1 all the same, and so stays where it is."""
+    found = cluster(*objects[:-1], objects[-1].copy().nominated("n1")).run()
+    (queued,) = found.core.queue
+    found.core.nominator.nominate(queued.pod, "n1")
+    return found
 
 
 def test_a_gated_pod_that_comes_nominated_reserves_no_room():

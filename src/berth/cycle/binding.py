@@ -10,9 +10,10 @@ from collections.abc import Callable, Generator
 from typing import Any
 
 from berth.cycle.attempt import Attempt
-from berth.cycle.dispatcher import Dispatcher
+from berth.cycle.dispatcher import Dispatcher, Interruption
 from berth.cycle.extending import bind_by_extender
 from berth.cycle.failing import SCHEDULER_ERROR, UNSCHEDULABLE, Failing, pod_event
+from berth.cycle.pods_in_pre_bind import PodsInPreBind
 from berth.cycle.reporting import Reporter
 from berth.engine.profile import Profile
 from berth.framework.blame import Named, PluginBrokenError, ask, blamed
@@ -39,6 +40,7 @@ class BindingCycles:
         "_cache",
         "_dispatcher",
         "_failing",
+        "_in_pre_bind",
         "_queue",
         "_reporter",
         "_tells_expectation",
@@ -54,6 +56,7 @@ class BindingCycles:
         failing: Failing,
         dispatcher: Dispatcher,
         reporter: Reporter,
+        in_pre_bind: PodsInPreBind,
         *,
         wording: PermitWording = TODAYS_WORDING,
         tells_expectation: bool = False,
@@ -65,6 +68,7 @@ class BindingCycles:
         self._failing = failing
         self._dispatcher = dispatcher
         self._reporter = reporter
+        self._in_pre_bind = in_pre_bind
         self._wording = wording
         self._tells_expectation = tells_expectation
 
@@ -141,7 +145,11 @@ class BindingCycles:
         # From here on a failure sends the pod to backoff whatever happens meanwhile: no event need be kept for it.
         self._queue.done(attempt.pod.uid)
         self._reporter.instrument.binding(attempt.pod)
-        status = yield from _pre_bind(attempt, node_name)
+        self._in_pre_bind.begin(attempt.pod.uid)
+        try:
+            status = yield from _pre_bind(attempt, node_name)
+        finally:
+            self._in_pre_bind.end(attempt.pod.uid)
         if status is None:
             status = yield from _bind(attempt, node_name)
         return status
@@ -210,7 +218,10 @@ def _pre_bind(attempt: Attempt, node_name: str) -> BindSteps:
     for plugin in attempt.profile.pre_bind(attempt.state):
         if plugin.name in attempt.state.skip_pre_bind:
             continue
-        status = yield from _run("PreBind", plugin, plugin.pre_bind, attempt, node_name)
+        try:
+            status = yield from _run("PreBind", plugin, plugin.pre_bind, attempt, node_name)
+        except Interruption as called_off:
+            return blamed("PreBind", plugin.name, error(str(called_off)))
         if not is_success(status) and status is not None and status.code is not Code.SKIP:
             return blamed("PreBind", plugin.name, status)
     return None

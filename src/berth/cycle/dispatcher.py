@@ -17,10 +17,14 @@ from berth.framework.effects import Answer, Effect, Request, WaitUntil
 Steps = Generator[Any, Any, Any]
 
 
+class Interruption(BaseException):
+    """Thrown into a generator where it waits, for it to clean up and end."""
+
+
 class Dispatcher:
     """The core's clock, its outgoing effects, and its parked generators."""
 
-    __slots__ = ("_effects", "_now", "_open", "_parked", "_tickets", "_waits")
+    __slots__ = ("_effects", "_interrupted", "_now", "_open", "_parked", "_tickets", "_waits", "running")
 
     def __init__(self) -> None:
         self._now = 0.0
@@ -30,6 +34,9 @@ class Dispatcher:
         """Who waits for an answer, by the ticket of the request."""
         self._waits: list[tuple[WaitUntil, Steps]] = []
         self._tickets = 0
+        self._interrupted: list[tuple[Steps, Interruption]] = []
+        self.running: Steps | None = None
+        """The generator that is running now."""
 
     def __len__(self) -> int:
         """How many generators are parked."""
@@ -73,8 +80,21 @@ class Dispatcher:
         if steps is not None:
             self._advance(steps, answer)
 
+    def interrupt(self, steps: Steps, interruption: Interruption) -> None:
+        """Have a generator that is parked ended by `resume_ready`; an answer that it waits for is dropped."""
+        self._interrupted.append((steps, interruption))
+
     def resume_ready(self) -> bool:
-        """Resume everybody whose condition holds or whose deadline has come; say whether there was anybody."""
+        """Resume everybody whose condition holds or whose deadline has come; say whether there was anybody.
+
+        Those that were interrupted come first.
+        """
+        interrupted, self._interrupted = self._interrupted, []
+        for steps, interruption in interrupted:
+            if self._unpark(steps):
+                self._advance(steps, interruption)
+        if interrupted:
+            return True
         ready = [entry for entry in self._waits if entry[0].deadline <= self._now or _holds(entry[0])]
         for wait, steps in ready:
             self._waits.remove((wait, steps))
@@ -83,17 +103,32 @@ class Dispatcher:
 
     def next_deadline(self) -> float | None:
         """Return when the first wait ends even if nothing happens, or None."""
+        if self._interrupted:
+            return self._now
         return min((wait.deadline for wait, _ in self._waits), default=None)
 
+    def _unpark(self, steps: Steps) -> bool:
+        """Have a generator wait for nothing any more; say whether it did."""
+        tickets = [ticket for ticket, parked in self._parked.items() if parked is steps]
+        for ticket in tickets:
+            del self._parked[ticket]
+        waits = [entry for entry in self._waits if entry[1] is steps]
+        for entry in waits:
+            self._waits.remove(entry)
+        return bool(tickets or waits)
+
     def _advance(self, steps: Steps, value: Any) -> None:
+        outer, self.running = self.running, steps
         try:
-            effect = steps.send(value)
+            effect = steps.throw(value) if isinstance(value, Interruption) else steps.send(value)
         except StopIteration:
             self._ended(steps)
             return
         except Exception:
             self._ended(steps)  # otherwise no cycle would ever start again
             raise
+        finally:
+            self.running = outer
         if isinstance(effect, WaitUntil):
             self._waits.append((effect, steps))
             return

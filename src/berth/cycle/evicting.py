@@ -14,6 +14,7 @@ import msgspec
 from berth.cycle.attempt import Attempt, Outcome
 from berth.cycle.dispatcher import Dispatcher
 from berth.cycle.instrument import Instrument
+from berth.cycle.pods_in_pre_bind import PodsInPreBind
 from berth.framework.effects import Answer, EmitEvent, EvictPod, PatchPodStatus, PodRef
 from berth.framework.handle import Handle
 from berth.framework.status import error
@@ -43,15 +44,23 @@ class Preemptor(NamedTuple):
 class Evictor:
     """Carries out what PostFilter found."""
 
-    __slots__ = ("_begun", "_dispatcher", "_evictions", "_handle", "_instrument", "_queue", "_waits")
+    __slots__ = ("_begun", "_dispatcher", "_evictions", "_handle", "_in_pre_bind", "_instrument", "_queue", "_waits")
 
-    def __init__(self, handle: Handle, queue: SchedulingQueue, dispatcher: Dispatcher, instrument: Instrument) -> None:
+    def __init__(
+        self,
+        handle: Handle,
+        queue: SchedulingQueue,
+        in_pre_bind: PodsInPreBind,
+        dispatcher: Dispatcher,
+        instrument: Instrument,
+    ) -> None:
         self._begun: dict[str, float] = {}
         """When the preemptions began that are under way beside the cycles, by the preemptor's uid."""
         self._instrument = instrument
         self._handle = handle
         self._evictions = handle.evictions
         self._queue = queue
+        self._in_pre_bind = in_pre_bind
         self._dispatcher = dispatcher
         self._waits = not handle.features.enabled("SchedulerAsyncPreemption")
 
@@ -93,9 +102,12 @@ class Evictor:
                 self._queue.retry(other.uid, self._dispatcher.now())
 
     def _evict(self, victim: PodInfo, preemptor: Preemptor, node_name: str) -> Eviction:
-        """Evict one pod, or turn it away where Permit still holds it."""
+        """Evict one pod, or turn it away where Permit still holds it or PreBind is at work on it."""
         scheduler, refusal = preemptor.ref_pod.spec.scheduler_name, ""
-        if not self._handle.waiting.reject(victim.uid, "", "preempted"):
+        called_off = self._handle.waiting.reject(victim.uid, "", "preempted") or self._in_pre_bind.cancel(
+            victim.uid, f"preempted by {preemptor.kind} {preemptor.ref_pod.key}"
+        )
+        if not called_off:
             message = f"{scheduler}: preempting to accommodate a higher priority {preemptor.kind}"
             answer: Answer = yield EvictPod(PodRef.of(victim), message, PodRef.of(preemptor.ref_pod))
             refusal = answer.error

@@ -84,6 +84,8 @@ class Failing:
         queued.pod = latest
         promised = {told, self._nominator.node_of(latest.uid) or "", latest.status.nominated_node_name}
         self._queue.add_unschedulable(queued, plugins, pending, self._dispatcher.now())
+        if nomination and not self._queue.reserves_room(queued):  # PreEnqueue keeps it out
+            nomination = ""
         if nomination is not None:  # after the queue, which goes by what the pod's status says
             self._nominator.nominate(latest, nomination)
         self._dispatcher.tell(pod_event(latest, "Warning", "FailedScheduling", "Scheduling", message))

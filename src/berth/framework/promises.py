@@ -98,6 +98,9 @@ class Promises(msgspec.Struct, frozen=True, kw_only=True):
     """Permit's Wait means that too few members of the pod's group have a place: in the cycle of a group no member goes
     on before it approves one."""
 
+    gates_preemptors: bool = False
+    """PreEnqueue rejects a pod only while room is being made for it: a pod gated so keeps its nomination."""
+
     points: frozenset[ExtensionPoint] | None = None
     """The extension points that the plugin takes part in, where they are fewer than its methods suggest: a plugin of
     an older generation inherits methods that its release did not have."""

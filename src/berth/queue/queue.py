@@ -102,7 +102,8 @@ class SchedulingQueue:
         old, queued.pod = queued.pod, pod
         if old.status.nominated_node_name and not pod.status.nominated_node_name:
             self.nominator.withdraw(pod.uid)
-        self._note_nomination(pod)
+        if self.reserves_room(queued):
+            self._note_nomination(pod)
         for heap in (self.active, self.backoff, self.error_backoff):
             if pod.uid in heap:
                 heap.push(queued)
@@ -212,6 +213,14 @@ class SchedulingQueue:
             self._requeue(queued, Strategy.AFTER_BACKOFF, RETRY.label, now)
         else:
             self.in_flight.note_for(uid, RETRY)
+
+    def reserves_room(self, queued: QueuedPod) -> bool:
+        """Say whether a nomination of a pod counts: one that is gated keeps room only while that is being made for it.
+
+        A gated pod cannot use the room, and nobody knows for how long.
+        """
+        table = self.tables.get(queued.pod.spec.scheduler_name)
+        return not queued.is_gated or (table is not None and queued.gating_plugin in table.makes_room)
 
     def flush(self, now: float) -> None:
         """Move on what has waited long enough: backoffs that are over, and very old unschedulable pods."""
@@ -338,16 +347,16 @@ class SchedulingQueue:
 
     def _passes_pre_enqueue(self, queued: QueuedPod) -> bool:
         """Ask PreEnqueue, first the plugin that kept the pod out before; note which one does so now."""
-        gate = self._pre_enqueue(queued.pod, queued.gating_plugin)
+        gate, reserved = self._pre_enqueue(queued.pod, queued.gating_plugin), self.reserves_room(queued)
         queued.gating_plugin = "" if gate is None else gate.plugin
+        if gate is None and not reserved:
+            self._note_nomination(queued.pod)
         if gate is not None:
             queued.unschedulable_plugins |= {gate.plugin}
         return gate is None
 
     def _gate(self, queued: QueuedPod, event: str) -> None:
-        """Keep a pod out. It keeps the room that it is nominated to only while that is being made for it."""
-        table = self.tables.get(queued.pod.spec.scheduler_name)
-        if table is None or queued.gating_plugin not in table.makes_room:
+        if not self.reserves_room(queued):
             self.nominator.take_back(queued.pod.uid)
         queued.backoff_until = None
         self.unschedulable[queued.pod.uid] = queued

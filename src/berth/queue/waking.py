@@ -52,7 +52,7 @@ class WakeTable:
     def __init__(self, registered: Iterable[Registered], makes_room: Iterable[str] = ()) -> None:
         self.registered = tuple(registered)
         self.makes_room = frozenset(makes_room)
-        """The plugins that gate pods only while room is being made for them."""
+        """The plugins that gate pods only while room is being made for them (`Promises.gates_preemptors`)."""
         self._by_event: dict[ClusterEvent, tuple[Registered, ...]] = {}
         self._ungating: dict[tuple[str, ClusterEvent], bool] = {}
 
@@ -67,7 +67,7 @@ class WakeTable:
             events[EXTENDER_NAME] = ANY_EVENT
         return cls(
             (Registered(name, entry.event, entry.hint) for name, entries in events.items() for entry in entries),
-            (plugin.name for plugin in profile.post_filter),
+            (plugin.name for plugin in profile.plugins if plugin.promises.gates_preemptors),
         )
 
     def concerned(self, event: ClusterEvent) -> tuple[Registered, ...]:

@@ -24,6 +24,7 @@ from berth.framework.interface import (
     PostFilterResult,
     PreEnqueuePlugin,
 )
+from berth.framework.promises import Promises
 from berth.framework.status import Code, Status, error, unresolvable, unschedulable
 from berth.plugins.preemption.budgets import Budgets
 from berth.plugins.preemption.choice import cheapest
@@ -87,6 +88,7 @@ class DefaultPreemption:
 
     name: ClassVar[str] = "DefaultPreemption"
     args_type: ClassVar[type[msgspec.Struct]] = DefaultPreemptionArgs
+    promises: ClassVar[Promises] = Promises(gates_preemptors=True)
 
     def __init__(self, args: DefaultPreemptionArgs, handle: Handle) -> None:
         self._args = args

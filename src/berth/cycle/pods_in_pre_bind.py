@@ -1,0 +1,39 @@
+"""Pods in PreBind, whose binding can still be called off.
+
+PreBind may take minutes (volumes, devices). If the pod is deleted meanwhile, or a pod of higher priority needs its
+room, nothing need be asked of the API server: the binding cycle is interrupted where it waits, and gives the room back.
+A pod that is past PreBind cannot be called off any more; its Binding may be on its way.
+"""
+
+from berth.cycle.dispatcher import Dispatcher, Interruption, Steps
+
+
+class PodsInPreBind:
+    """Binding cycles that are in PreBind, by the pod's uid."""
+
+    __slots__ = ("_dispatcher", "_steps")
+
+    def __init__(self, dispatcher: Dispatcher) -> None:
+        self._dispatcher = dispatcher
+        self._steps: dict[str, Steps] = {}
+
+    def __contains__(self, uid: str) -> bool:
+        return uid in self._steps
+
+    def begin(self, uid: str) -> None:
+        """Note that the generator that is running now is the binding cycle of this pod, and begins its PreBind."""
+        running = self._dispatcher.running
+        if running is not None:
+            self._steps[uid] = running
+
+    def end(self, uid: str) -> None:
+        """Note that PreBind is over, one way or the other."""
+        self._steps.pop(uid, None)
+
+    def cancel(self, uid: str, reason: str) -> bool:
+        """Call a binding off, as soon as nothing else is under way; say whether there was one to call off."""
+        steps = self._steps.pop(uid, None)
+        if steps is None:
+            return False
+        self._dispatcher.interrupt(steps, Interruption(reason))
+        return True
