@@ -3,6 +3,10 @@
 import runpy
 from pathlib import Path
 
+from berth.framework.loading import plugins_named
+from berth.testing.builders import make_node, make_pod
+from berth.testing.virtual import VirtualCluster
+
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
 
@@ -33,3 +37,23 @@ def test_capacity(capsys):
         "one more node in zone b: 0 more replicas",
         "one more node in zone c: 8 more replicas",
     ]
+
+
+def test_the_plugin():
+    """Of two nodes that cost 10 and 40 cents the first is taken; a budget of 5 is met by neither, until one is 4."""
+    registry = plugins_named([f"{EXAMPLES / 'cheapest_node.py'}:CheapestNode"])
+    plugin = registry.factory("CheapestNode")
+
+    def node(name, cents):
+        return make_node(name).capacity(cpu="8", pods="20").label("example.com/cents-per-hour", str(cents))
+
+    cluster = VirtualCluster(node("dear", 40), node("cheap", 10), plugins=[plugin])
+    cluster.put(make_pod("any").request(cpu="1"))
+    cluster.put(make_pod("thrifty").label("example.com/most-cents-per-hour", "5"))
+    cluster.run()
+    assert cluster.nodes_of() == {"any": "cheap", "thrifty": ""}
+    (condition,) = cluster.pod("thrifty").status.conditions
+    assert "2 node(s) were beyond the pod's budget" in condition.message
+    cluster.put(node("cheaper", 4))
+    cluster.run()
+    assert cluster.nodes_of()["thrifty"] == "cheaper"

@@ -16,8 +16,8 @@ from berth.config.durations import format_duration_s
 from berth.config.errors import ConfigError, invalid
 from berth.config.types import ExtenderConfig, ExtenderTLS
 from berth.framework.effects import CallExtender, ExtenderAnswer
+from berth.kube.credentials.proxy import proxy_from_environment
 from berth.kube.credentials.tls import TlsError, TlsSettings, build_context
-from berth.kube.http.proxy import proxy_from_environment
 
 MAX_ANSWER_BYTES = 256 * 1024 * 1024
 """Enough for the nodes of the largest clusters; anything longer is not a sensible answer."""

@@ -16,9 +16,9 @@ import msgspec
 
 from berth.kube.credentials.exec_plugin import ExecPlugin, exec_config_problem
 from berth.kube.credentials.kubeconfig import Cluster, KubeconfigError, Located, Selection, User, load, select
+from berth.kube.credentials.proxy import proxy_from_environment, proxy_problem
 from berth.kube.credentials.sources import ClusterAccess, Credential, CredentialSource, StaticCredential, TokenFile
 from berth.kube.credentials.tls import TlsError, TlsSettings
-from berth.kube.http.proxy import proxy_from_environment, proxy_problem
 
 SERVICE_ACCOUNT_DIR = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 EXEC_EXTENSION = "client.authentication.k8s.io/exec"

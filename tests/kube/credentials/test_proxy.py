@@ -2,7 +2,7 @@
 
 import pytest
 
-from berth.kube.http.proxy import proxy_from_environment, proxy_problem
+from berth.kube.credentials.proxy import proxy_from_environment, proxy_problem
 
 SERVER = "https://api.example.com:6443"
 
