@@ -1,4 +1,4 @@
-"""A core, made of its parts in the order in which they depend on one another. Read `build_core` from top to bottom.
+"""Makes a core, part by part, in the order in which the parts depend on one another. Read `build_core` top down.
 
 Called by whoever drives a core: the live scheduler, the extender's server, `berth bench`, recorded cases, the harness
 of the tests. What differs between them is an argument here; nobody changes a core's parts afterwards.
@@ -54,7 +54,7 @@ TRACED_PODS = 256
 
 
 def no_stopwatch() -> float:
-    """The stopwatch of a core whose durations nobody wants to know."""
+    """The stopwatch of a core that nobody times: every duration is 0."""
     return 0.0
 
 
@@ -74,11 +74,11 @@ def build_core(
 ) -> Core:
     """Return a core that is ready for its first event. Raises `ConfigError`, `RegistryError`.
 
-    `rng` is what lots are drawn from. An instrument that comes with a stopwatch is told how long plugins take; without
-    a stopwatch all its durations are 0. `whole` gives pods and nodes as JSON for extenders, where somebody keeps more
-    of them than the structs. The generation is the configuration's own unless another is given, and so is the age in
-    seconds at which an unschedulable pod is tried again whatever happened. `break_ties` chooses among the best nodes
-    of a table where that is not left to chance; `score_single_node` has a node scored even where it is the only one.
+    `rng` decides between equally good nodes. An instrument that comes with a stopwatch is told how long plugins take;
+    without a stopwatch all its durations are 0. `whole` gives pods and nodes as JSON for extenders, where the caller
+    keeps their full objects beside the structs. The generation is the configuration's own unless another is given, and
+    so is the age in seconds at which an unschedulable pod is tried again whatever happened. `break_ties` replaces the
+    draw among the best nodes of a table; `score_single_node` has a node scored even where it is the only one.
     """
     rules = generation or generation_of(config)
     plugins = rules.registry(registry)
@@ -130,7 +130,7 @@ def build_core(
     tie_breaker = DrawLots(rng) if break_ties is None else break_ties(cache.table)
     search = Search(cache.table, tie_breaker, score_single_node=score_single_node, policy=rules.cycle)
 
-    # What becomes of an attempt: told, queued again, given room, bound.
+    # What follows an attempt: it is reported, and the pod is queued again, given room, or bound.
     trace = Trace(TRACED_PODS)
     reporter = Reporter(trace, cache.table, dispatcher, observer)
     missing = MissingNodes(cache.table, dispatcher, inbox.node_is_gone) if rules.forgets_missing_nodes else None

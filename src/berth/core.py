@@ -102,7 +102,7 @@ class Core:
 
     @property
     def unfinished(self) -> int:
-        """How many cycles are parked, pods wait for Permit, and events wait for a cycle's end."""
+        """How many cycles are parked, pods wait for Permit, and events wait for a cycle to end: one sum."""
         return len(self._dispatcher) + len(self.waiting) + len(self._inbox)
 
     def handle(self, event: ObjectEvent | Answer, now: float) -> list[Effect]:
@@ -152,14 +152,14 @@ class Core:
         try:
             yield from schedule_pod(self.search, attempt)
             yield from self._evictor.make_room(attempt)
-        except Exception as bug:  # one pod's bad luck must not stop the others
+        except Exception as bug:  # a bug ends this attempt only, not the scheduler
             attempt.outcome = attempt.outcome.failed(self._reporter.broke(pod, bug).message)
         self._reporter.record(attempt, queued, self._stopwatch() - attempt.started)
         row = attempt.outcome.chosen_row
         if row is None:
             self._failing.reject(queued, attempt)
             return
-        attempt.found.release_columns()  # it may wait long to be bound
+        attempt.found.release_columns()  # the attempt may be kept for minutes, until the pod is bound
         node_name = self.cache.table.names[row]
         status, timeouts_s = self._binding.reserve(attempt, node_name)
         self.nominator.withdraw(pod.uid)
@@ -169,7 +169,7 @@ class Core:
         self._dispatcher.start(self._binding.run(queued, attempt, node_name, timeouts_s))
 
     def _settle(self) -> None:
-        """Take in what waited for a cycle that has ended, and resume everybody whose wait is over."""
+        """Take in the events that a cycle which has ended held back, and resume every generator whose wait is over."""
         while True:
             self._inbox.empty()
             if len(self.waiting):
@@ -185,7 +185,7 @@ class Core:
             self.queue.move(ASSIGNED_POD_DELETE, pod, None, self.now)
 
     def _announce_room(self) -> None:
-        """Wake those who had to yield to a nominated pod that went elsewhere: its node may suit them now."""
+        """Wake the pods that made way for a nominated pod which then went elsewhere: its node may suit them now."""
         for pod, node_name in self.nominator.take_released():
             state = self.cache.state_of(pod.uid)
             if state is None or self.cache.table.names[state.row] != node_name:

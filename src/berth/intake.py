@@ -81,7 +81,7 @@ class Intake:
         return ()
 
     def info(self, pod: Pod, *, is_placed: bool = False) -> PodInfo:
-        """Return a pod as plugins see it; what has been worked out for pods like it is shared."""
+        """Return a pod as plugins see it; it shares what was computed for pods like it."""
         return PodInfo(pod, self._shapes.of(pod, is_placed=is_placed))
 
     def latest(self, pod: PodInfo) -> PodInfo | None:
@@ -160,7 +160,7 @@ class Intake:
         return [pod.uid]
 
     def _tell_group(self, event: ClusterEvent, old: PodInfo | None, new: PodInfo | None, now: float) -> None:
-        """Tell the queue that a member without a node has come or gone: others of its group may be waiting for that."""
+        """Tell the queue that a member without a node has come or gone: others of its group may wait for that."""
         member = new or old
         if self._groups is not None and member is not None and group_of(member) is not None:
             self._queue.move(event, old, new, now, except_uid=member.uid)
@@ -205,7 +205,7 @@ class Inbox:
 
     A cycle that waits for an answer (of an extender, say) is parked with row numbers, columns and node views in hand.
     They stay true because no node or pod comes, goes or changes before the cycle has ended. All that may happen
-    meanwhile is that another pod's binding fails and gives its room back, and too little room is a safe thing to see.
+    meanwhile is that another pod's binding fails and gives its room back; not seeing that room yet is safe.
     """
 
     __slots__ = (
@@ -252,7 +252,7 @@ class Inbox:
         self.put(ObjectEvent("DELETED", "Node", node))
 
     def empty(self) -> None:
-        """Take in what has come, unless a cycle is open; the core calls this when one may have ended."""
+        """Take in the events that have come, unless a cycle is open; the core calls this when one may have ended."""
         while self._events and not self._dispatcher.is_open:
             self._take(self._events.popleft())
 

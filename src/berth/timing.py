@@ -1,6 +1,6 @@
-"""Profiles that time their extension points: made for an instrument that wants to know, not otherwise.
+"""Profiles that time their extension points; made only for an instrument that asks for durations.
 
-One attempt in ten is timed, so that looking costs next to nothing. A point's status is upstream's name of the code
+One attempt in ten is timed, so that timing costs next to nothing. A point's status is upstream's name of the code
 that it ended with. Of single plugins those of Filter and Score are timed, where they are asked: over all nodes at
 once, or over those that changed. Queueing hints are few, and all timed.
 """
@@ -32,7 +32,7 @@ class TimedProfile(Profile):
     """A profile that tells an instrument how long its points take."""
 
     def __init__(self, *args: Any, instrument: Instrument, stopwatch: Callable[[], float], **options: Any) -> None:
-        """Take a profile's arguments, whom to tell, and the stopwatch to measure by."""
+        """Take a profile's arguments, the instrument to report to, and the stopwatch to measure with."""
         super().__init__(*args, **options)
         self._instrument = instrument
         self._stopwatch = stopwatch
@@ -42,7 +42,7 @@ class TimedProfile(Profile):
         self.scorers = [_TimedScore(runner, self) for runner in self.scorers]
 
     def run_pre_filter(self, *args: Any) -> PreFiltered:
-        """The first point of an attempt decides whether it is timed."""
+        """PreFilter. It is an attempt's first point, so it decides whether the attempt is timed."""
         self._is_timed = next(self._turns)
         return self._timed("PreFilter", super().run_pre_filter, args)
 
@@ -124,12 +124,12 @@ class _TimedScore(ScoreRunner):
 
 
 class TimedWakeTable(WakeTable):
-    """A table whose hints tell an instrument what they said of which event, and how long that took."""
+    """A wake table that reports to an instrument what each hint answered, to which event, and how long it took."""
 
     __slots__ = ("_instrument", "_stopwatch")
 
     def __init__(self, table: WakeTable, instrument: Instrument, stopwatch: Callable[[], float]) -> None:
-        """The same table, timed."""
+        """Take over what is registered in `table`."""
         super().__init__(table.registered, table.makes_room)
         self._instrument = instrument
         self._stopwatch = stopwatch

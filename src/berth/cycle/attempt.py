@@ -32,7 +32,7 @@ def _no_time() -> float:
 
 
 class LeftOut(NamedTuple):
-    """A node that an extender ruled out; `is_silent` where it does not say why, which upstream tells nobody."""
+    """A node that an extender ruled out; `is_silent` where it gave no reason, which upstream then reports nowhere."""
 
     extender: str
     status: Status
@@ -40,7 +40,7 @@ class LeftOut(NamedTuple):
 
 
 class SearchResult:
-    """What the search for a node has found so far; whatever is as long as there are nodes is let go of early.
+    """What the search for a node has found so far. `release_columns` drops the parts that grow with the cluster.
 
     Written by the steps of `berth.cycle.schedule.schedule_pod` alone, each part by the step that finds it.
     """
@@ -61,7 +61,7 @@ class SearchResult:
         """None where nothing had to be scored."""
 
     def release_columns(self) -> None:
-        """Let go of everything that is as long as there are nodes."""
+        """Drop everything that has an element for each node."""
         self.verdicts = self.sampled = self.nodes = self.scored = None
 
 
@@ -79,7 +79,7 @@ class Outcome(msgspec.Struct, frozen=True):
     victims: tuple[PodInfo, ...] = ()
     """The pods on the nominated node that have to go."""
     held_back: str = ""
-    """Why a pod that a node was found for does not go there: its group has too few that do."""
+    """Why a pod does not go to the node found for it: too few members of its group have one."""
 
     @property
     def fits(self) -> bool:
@@ -129,7 +129,7 @@ class Attempt:
         self.stopwatch = stopwatch
         self.started = stopwatch()
         self.laps: list[tuple[str, float]] = []
-        """The steps that are done, and what the stopwatch showed then."""
+        """The steps done so far, each with the stopwatch's reading at its end."""
         self.state = CycleState() if state is None else state
         """What plugins keep from one point to the next."""
         self.found = SearchResult()

@@ -112,7 +112,7 @@ class BindingCycles:
         pod = attempt.pod
         try:
             undo(self._cache, attempt, node_name)
-        except Exception as bug:  # the room is given back all the same
+        except Exception as bug:  # the pod has been forgotten even so; go on to queue it again
             self._reporter.broke(pod, bug)
         rejected = status.code.is_rejection
         self._reporter.instrument.binding_failed(pod, status.message, is_rejection=rejected)
@@ -155,7 +155,7 @@ class BindingCycles:
         return status
 
     def _bound(self, queued: QueuedPod, attempt: Attempt, node_name: str) -> None:
-        """The pod is bound: tell everybody, and run PostBind."""
+        """Report that the pod is bound, and run PostBind."""
         pod, now = attempt.pod, self._dispatcher.now()
         self._cache.finish_binding(pod.uid, now)
         self._reporter.instrument.bound(queued, node_name, now)
@@ -164,7 +164,7 @@ class BindingCycles:
         for plugin in attempt.profile.post_bind:
             try:
                 plugin.post_bind(attempt.state, pod, node_name)
-            except Exception as bug:  # the pod is bound all the same
+            except Exception as bug:  # PostBind cannot undo the binding; the other plugins still hear of it
                 self._reporter.broke(pod, bug)
 
 
@@ -192,7 +192,7 @@ def undo(cache: Cache, attempt: Attempt, node_name: str) -> None:
 
 
 def will_wait(profile: Profile, attempt: Attempt, node_name: str) -> Status | bool:
-    """Say whether any PreBind plugin announces work for this pod, or the status of a pre-flight that failed.
+    """Return whether any PreBind plugin announces work for this pod, or the status of a pre-flight that failed.
 
     Those that have none are noted, and left out of PreBind.
     """

@@ -1,7 +1,7 @@
 """The trace of one attempt: why each node was or was not chosen, kept after the columns have moved on.
 
-Made from an `Attempt` when it ends. Making one must cost nothing: it holds snapshots, and whatever is asked for is
-worked out when it is asked for. Turned into words by `berth.explain`.
+Made from an `Attempt` when it ends. Making one must cost nothing, since most are never read: it holds snapshots, and
+computes an answer only when it is asked for one. `berth.explain` turns it into words.
 
 Rows are those of the node table at the time. Nodes come and go, and a row may hold another node later, so a decision
 keeps the names by row and never asks the table again.
@@ -31,7 +31,7 @@ class Decision:
         self.pod = attempt.pod
         self.profile = attempt.profile.name
         self.laps = attempt.laps
-        """The steps of the cycle, and what the stopwatch showed when each was done."""
+        """The steps of the cycle, each with the stopwatch's reading at its end."""
         self.started = attempt.started
         self.at = at
         self.attempts = attempts

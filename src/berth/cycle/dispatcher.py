@@ -1,4 +1,4 @@
-"""What the parts of the core need of it: the time, a way to have effects carried out, and generators run for them.
+"""What the core's parts need from it: the time, a way to have effects carried out, and one to run generators.
 
 Made before everything else and handed to whoever needs it, so that no part has to know the core. Whatever must wait for
 the outside (PostFilter, PreBind, Bind, an eviction) is a generator: it yields what it asks for and is resumed with the
@@ -85,7 +85,7 @@ class Dispatcher:
         self._interrupted.append((steps, interruption))
 
     def resume_ready(self) -> bool:
-        """Resume everybody whose condition holds or whose deadline has come; say whether there was anybody.
+        """Resume each generator whose condition holds or whose deadline has come; say whether there was any.
 
         Those that were interrupted come first.
         """
@@ -125,7 +125,7 @@ class Dispatcher:
             self._ended(steps)
             return
         except Exception:
-            self._ended(steps)  # otherwise no cycle would ever start again
+            self._ended(steps)  # a cycle that stayed open would keep every later one from starting
             raise
         finally:
             self.running = outer
@@ -145,5 +145,5 @@ def _holds(wait: WaitUntil) -> bool:
     """Say whether what is waited for has come; where that cannot be found out, only the deadline counts."""
     try:
         return wait.predicate()
-    except Exception:  # a plugin's bug must not stop everybody else
+    except Exception:  # a bug in one plugin's condition must not stop the others
         return False

@@ -1,4 +1,4 @@
-"""Making room for a nominated pod: its victims are evicted, pods of lower priority lose their nominations there.
+"""Makes room for a nominated pod: evicts its victims, and takes the node from nominated pods of lower priority.
 
 Called by the core when PostFilter has named victims. Evictions run beside the scheduling cycles that follow, as
 bindings do; the preemptor stays out of the active queue meanwhile (`Evictions`), and is tried again when its victims
@@ -55,7 +55,7 @@ class Evictor:
         instrument: Instrument,
     ) -> None:
         self._begun: dict[str, float] = {}
-        """When the preemptions began that are under way beside the cycles, by the preemptor's uid."""
+        """When each preemption that runs beside the cycles began, by the preemptor's key."""
         self._instrument = instrument
         self._handle = handle
         self._evictions = handle.evictions
@@ -93,7 +93,7 @@ class Evictor:
         return refusals[-1] if refusals else ""
 
     def _clear_nominations(self, preemptor: Preemptor, node_name: str) -> None:
-        """Pods of lower priority that counted on the node must look for another; they are tried again for that."""
+        """Take the node from nominated pods of lower priority, and have them tried again to find another."""
         nominator = self._handle.nominator
         for other in nominator.pods_on(node_name):
             if other.priority < preemptor.priority and other.uid not in preemptor.uids:
@@ -118,7 +118,7 @@ class Evictor:
         return refusal
 
     def _answered(self, victim: PodInfo, preemptor: Preemptor, *, is_refused: bool) -> None:
-        """After the last answer, see to it that the preemptor is not left lying."""
+        """After the last answer, make sure that something wakes the preemptor."""
         has_failed = self._evictions.answered(preemptor.key, victim.uid, is_refused=is_refused)
         begun = None if has_failed is None else self._begun.pop(preemptor.key, None)
         if has_failed is not None and begun is not None:

@@ -64,7 +64,7 @@ def filter_by_extenders(attempt: Attempt, nodes: FeasibleNodes) -> Generator[Any
             break
         left = _narrowed(left_out, extender, found.result, table, left)
         _note(attempt, extender, "filter", note_text=f"{len(left)} of {len(given)} nodes left")
-    for row in left.tolist():  # an extender may have named it failed, and kept it all the same
+    for row in left.tolist():  # an extender may name a node as failed and still return it; then it is kept
         left_out.pop(row, None)
     if len(left) < len(rows):
         mask = np.zeros_like(nodes.mask)
@@ -153,7 +153,7 @@ def bind_by_extender(attempt: Attempt, node_name: str) -> Generator[Any, Any, tu
 
 
 def _is_bound(attempt: Attempt, node_name: str) -> Generator[ApiCall, Answer, bool]:
-    """Look whether an extender that gave no answer bound the pod all the same."""
+    """Find out from the API server whether an extender that gave no answer has bound the pod after all."""
     pod = attempt.pod
     answer = yield ApiCall("get", "Pod", pod.namespace, pod.name)
     if answer.error or not answer.result:

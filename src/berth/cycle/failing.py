@@ -22,7 +22,7 @@ from berth.state.queued_pod import QueuedPod
 from berth.state.table import NodeTable
 
 UNSCHEDULABLE, SCHEDULER_ERROR = "Unschedulable", "SchedulerError"
-"""The reasons of the condition PodScheduled: it fits nowhere as things are, or something went wrong."""
+"""The reasons of the condition PodScheduled: the pod fits nowhere at present, or something went wrong."""
 
 _NOT_FOUND = re.compile(r'\bnodes? "([^"]+)" not found')
 
@@ -86,7 +86,7 @@ class Failing:
         self._queue.add_unschedulable(queued, plugins, pending, self._dispatcher.now())
         if nomination and not self._queue.reserves_room(queued):  # PreEnqueue keeps it out
             nomination = ""
-        if nomination is not None:  # after the queue, which goes by what the pod's status says
+        if nomination is not None:  # after the queue, which nominates by the pod's status
             self._nominator.nominate(latest, nomination)
         self._dispatcher.tell(pod_event(latest, "Warning", "FailedScheduling", "Scheduling", message))
         news = nomination if promised != {nomination} else None

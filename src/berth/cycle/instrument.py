@@ -17,7 +17,7 @@ from berth.state.table import NodeTable
 
 
 class Observed(NamedTuple):
-    """What an observer may read of the core, while it is being told something; it changes nothing of it."""
+    """What an observer may read of the core, from within its own methods only; it must not change any of it."""
 
     generation: str
     """Whose rules apply: `v1.36` or `v1.20`."""
@@ -31,16 +31,16 @@ class Instrument:
     """An observer of the scheduler."""
 
     def attached(self, observed: Observed) -> None:
-        """The core that will be told of is complete; this is what may be read of it."""
+        """The core that this instrument observes is complete; `observed` is what may be read of it."""
 
     def attempting(self, queued: QueuedPod) -> None:
         """A scheduling cycle begins."""
 
     def decided(self, decision: Decision, seconds: float) -> None:
-        """An attempt has ended with a node, a rejection or an error; it took so long."""
+        """An attempt has ended with a node, a rejection or an error."""
 
     def group_decided(self, profile: str, result: str, seconds: float, algorithm_seconds: float) -> None:
-        """The cycle of a pod group has ended with this result; it took so long, trying its pods so much of that."""
+        """A pod group's cycle has ended with this result; of `seconds`, trying its pods took `algorithm_seconds`."""
 
     def extension_point(self, profile: str, point: str, status: str, seconds: float) -> None:
         """A point has been run."""
@@ -70,10 +70,10 @@ class Instrument:
         """A pod was bound."""
 
     def binding_failed(self, pod: PodInfo, reason: str, *, is_rejection: bool = False) -> None:
-        """A pod was chosen a node but not bound, because of an error or since a plugin rejected it after all."""
+        """A node was chosen for a pod, but binding failed: an error, or a plugin that rejected it after all."""
 
     def making_room(self, victims: int) -> None:
-        """So many pods are about to be evicted for another."""
+        """Pods are about to be evicted for another; `victims` is their number."""
 
     def room_made(self, has_failed: bool, seconds: float) -> None:
         """The API server has answered for the last victim of a preemption that ran beside the cycles."""
@@ -82,13 +82,13 @@ class Instrument:
         """A request to the API server is over: a `pod_binding`, `pod_status_patch` or `other`."""
 
     def claim_created(self, *, has_failed: bool) -> None:
-        """A ResourceClaim for a pod's extended resources was created, or was to be."""
+        """Creating a ResourceClaim for a pod's extended resources has succeeded or failed."""
 
     def extender_failed(self, pod: PodInfo, asked: Asked) -> None:
         """A call to an extender about a pod has failed."""
 
     def swept(self, expired: Expired) -> None:
-        """Assumed pods have been looked through; mostly there was nothing to do."""
+        """The cache has looked for assumed pods that have expired; most often there are none."""
 
     def event_handled(self, event: str, seconds: float) -> None:
         """An event from the cluster has been taken in."""
@@ -97,4 +97,4 @@ class Instrument:
         """A bug has ended an attempt; the pod is tried again after a backoff."""
 
     def plugin_broke(self, plugin: str, method: str, bug: Exception) -> None:
-        """A method of somebody's plugin has raised, at a place in its code where it has not before."""
+        """A method of an out-of-tree plugin has raised, for the first time at this place in its code."""

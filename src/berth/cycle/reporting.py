@@ -35,6 +35,6 @@ class Reporter:
                 self.instrument.extender_failed(attempt.pod, asked)
 
     def broke(self, pod: PodInfo, bug: Exception) -> Status:
-        """Tell of a bug, most likely a plugin's, that ended an attempt; return the error that stands for it."""
+        """Report a bug, most likely a plugin's, that ended an attempt; return it as an error status."""
         self.instrument.broke(pod, bug)
         return error(str(bug) if isinstance(bug, PluginBrokenError) else f"{type(bug).__name__}: {bug}")

@@ -16,7 +16,7 @@ MIN_PERCENTAGE = 5
 
 
 class Sampled(NamedTuple):
-    """What a partial search found: rows in order of finding, rows that failed, where it and the next one start."""
+    """What a partial search found: rows in the order found, rows that failed, where it and the next search start."""
 
     start: int
     feasible: NDArray[np.intp]

@@ -41,7 +41,7 @@ TieBreaker = Callable[[BestRows], int]
 
 
 class DrawLots:
-    """The tie breaker of kube-scheduler: among the best, each is as likely."""
+    """The tie breaker of kube-scheduler: each of the best rows is equally likely."""
 
     __slots__ = ("_rng",)
 
@@ -49,12 +49,12 @@ class DrawLots:
         self._rng = rng
 
     def __call__(self, rows: BestRows) -> int:
-        """Return one of the rows; a single one without drawing, so that the lots stay those of ties."""
+        """Return one of the rows. A single row draws no random number, so that the sequence depends on ties alone."""
         return int(rows[0]) if len(rows) == 1 else int(rows[self._rng.randrange(len(rows))])
 
 
 class Search:
-    """Where partial searches start, and how ties are broken: all that one decision leaves to the next."""
+    """Where the next partial search starts, and how ties are broken: all that one attempt leaves to the next."""
 
     __slots__ = ("break_tie", "policy", "score_single_node", "start_index", "table")
 
@@ -142,7 +142,7 @@ def score_nodes(search: Search, attempt: Attempt, nodes: FeasibleNodes) -> Score
     if status is not None:
         return error(f'running PreScore plugin "{status.plugin}": {status.message}')
     verdicts = attempt.found.verdicts
-    # The kept sums are over the rows that pass all filters: of use only where nobody has narrowed these since.
+    # The kept sums cover the rows that pass all filters, so they hold only where nothing has narrowed those rows since.
     as_it_stands = verdicts is not None and verdicts.feasible() is nodes.mask and verdicts.sum_key is not None
     return profile.run_score(state, pod, nodes, verdicts.sum_key if verdicts and as_it_stands else None)
 

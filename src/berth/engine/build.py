@@ -36,7 +36,7 @@ def build_profiles(
 ) -> dict[str, Profile]:
     """Return the profiles by scheduler name, each made by `make_profile`: `Profile`, or a subclass.
 
-    `report` is told of exceptions of other people's plugins, of each the first time that it comes from a place.
+    `report` is called with exceptions of out-of-tree plugins, once for each place in the code that raises.
     Raises `ConfigError`.
     """
     if not config.profiles:

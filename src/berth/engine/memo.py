@@ -2,12 +2,12 @@
 
 A key says whose answer it is (profile, plugin, point, pod fragment). An entry remembers the positions and counters of
 everything that its plugin says it depends on. The invariant: a column is what its plugin would compute from the table
-and the objects as they were at those positions and counters. So rows that either log names since then are computed
-again, as far as the plugin depends on that log; and where a counter has moved, which says nothing of single rows, the
-whole column is. Results never depend on any of this: with `enabled` off every column is computed afresh.
+and the objects as they were at those positions and counters. So the rows that either log names since then are
+computed again, as far as the plugin depends on that log. A counter does not name rows, so where one has moved, the
+whole column is computed again. Decisions never depend on any of this: with `enabled` off every column is fresh.
 
 A column is kept from the second time on that it is asked for: pods of which no two are alike would fill the memory
-with columns that nobody asks for again.
+with columns that are never used.
 """
 
 from collections import OrderedDict
@@ -36,20 +36,20 @@ RowForm = Callable[[CycleState, PodInfo, NodeTable, int], int]
 NEVER_KEPT = frozenset({Dependency.UNKNOWN, Dependency.FEASIBLE_SET})
 
 REPAIR_AT_MOST = 4
-"""Rows are repaired one by one as long as they are less than one in this many of all."""
+"""A column is repaired as long as fewer than one row in this many has changed, and computed as a whole otherwise."""
 
 FEW_ROWS = 2
-"""Up to so many changed rows are asked about one by one, where a plugin can be: arrays have a fixed cost."""
+"""Up to this many changed rows are asked about one by one where a plugin allows it: arrays have a fixed cost."""
 
 SEEN_AT_MOST = 1 << 14
-"""So many keys that were asked for once are remembered."""
+"""How many keys that were asked for only once are remembered."""
 
 SLOTS_AT_MOST = 1 << 12
-"""So many slots of one plugin are remembered; a slot that is made again finds its column all the same."""
+"""How many slots of one plugin are remembered; a slot that is made anew still finds its column by key."""
 
 
 class DependencySet:
-    """What a plugin declared, taken apart once so that checking it for every pod costs little."""
+    """What a plugin declared, as flags that are cheap to check for every pod."""
 
     __slots__ = (
         "all_nodes",
@@ -169,7 +169,7 @@ class Memos:
 
     @contextmanager
     def switched(self, *, on: bool) -> Iterator[None]:
-        """Remember, or work everything out afresh, for as long as this lasts; what is kept stays kept."""
+        """Turn remembering on or off for the length of a `with` block; what is kept stays kept."""
         before, self.enabled = self.enabled, on
         try:
             yield
@@ -192,7 +192,7 @@ class Memos:
     def refresh(self, slots: Sequence[Slot], state: CycleState, pod: PodInfo) -> tuple[list[MemoEntry], bool]:
         """Return an up-to-date entry for each slot, and whether all of them are kept.
 
-        It is the one that the slot had, as it stands, where nothing has happened that its plugin looks at.
+        Where nothing has happened that its plugin looks at, that is the slot's last entry, untouched.
         """
         table = self._cache.table
         nodes, pods = table.node_log.position, table.pod_log.position
@@ -221,7 +221,8 @@ class Memos:
         """Bring a kept entry up to date, row by row where few have changed and the plugin can be asked like that."""
         table, needs, runner = self._cache.table, slot.dependencies, slot.runner
         current = len(entry.column) == table.capacity and (needs.is_by_row or entry.versions == self._versions(needs))
-        # A row's own answer may be asked for only where nothing but rows can have changed.
+        # Single rows may be asked about only where nothing but rows can have changed. The positions move after the last
+        # row, so if the plugin raises, the entry stays stale and the same rows are asked about again.
         if current and runner.row_form is not None:
             rows = self.changed_rows(entry.node_position, entry.pod_position, needs.pods_on_node)
             if rows is not None and len(rows) <= FEW_ROWS:
@@ -258,7 +259,7 @@ class Memos:
         return None if entry is None else entry.extra
 
     def changed_rows(self, node_position: int, pod_position: int, with_pods: bool) -> list[int] | None:
-        """Return the rows changed after these positions; None where that is all of them, or so many that it may be."""
+        """Return the rows changed after these positions; None where the column is better computed as a whole."""
         table = self._cache.table
         asked = (node_position, pod_position, table.node_log.position, table.pod_log.position, int(with_pods))
         # Entries that were brought up to date together stand at the same positions, so one answer serves all of them.
@@ -276,7 +277,7 @@ class Memos:
         return None if changed is None or len(changed) * REPAIR_AT_MOST > table.capacity else changed
 
     def note_reservation(self, plugin: str) -> None:
-        """Tell that a plugin's own reservations have changed."""
+        """Note that a plugin's own reservations have changed."""
         self._reservations[plugin] = self._reservations.get(plugin, 0) + 1
 
     def clear(self) -> None:
@@ -302,7 +303,7 @@ class Memos:
     def _drop_oldest(self, but: MemoEntry) -> None:
         """Drop the entries that were asked for least recently.
 
-        A quarter more than must go, since finding them means sorting all entries.
+        It drops a quarter more than it must, since finding the oldest means sorting all entries.
         """
         for key, entry in sorted(self._entries.items(), key=lambda item: item[1].used):
             if self._bytes <= self._max_bytes * 3 // 4:
@@ -344,7 +345,10 @@ class Memos:
         return True
 
     def _versions(self, dependencies: DependencySet) -> tuple[int, ...]:
-        """Return everything that makes an entry wholly stale when it differs."""
+        """Return the counters that make an entry stale as a whole when one of them has moved.
+
+        The capacity is always among them, as a column has one element for each row of the table.
+        """
         cache = self._cache
         if dependencies.is_by_row:
             return (cache.table.capacity,)

@@ -20,7 +20,7 @@ undo, and a journal is never much larger than its column."""
 NOTHING = np.zeros(0)
 
 Journal = list[tuple[NDArray[np.intp] | int, Any]]
-"""Rows, or one, and what was there before."""
+"""The rows of each repair, or its one row, and the values that were there before."""
 
 
 class ColumnSnapshot(NamedTuple):
@@ -78,10 +78,10 @@ class MemoEntry:
         self._snapshot: ColumnSnapshot | None = None
         self._has_nonzero: bool | None = None
         self.made: Any = None
-        """What its plugin's runner makes of the column as it stands; None once that has changed."""
+        """What the plugin's runner has derived from the column; None once the column has changed."""
 
     def drop(self) -> None:
-        """Let go of the column: whoever still holds the entry must not hold the memory."""
+        """Give up the column, so that plans which still hold the entry do not hold its memory."""
         self.is_kept = False
         self.epoch = 0
         self.set(NOTHING, None)
@@ -109,6 +109,7 @@ class MemoEntry:
         self._journaled += len(rows)
         if len(self._journal) >= JOURNAL_AT_MOST or self._journaled > len(self.column):
             self.column, self._journal, self._journaled = self.column.copy(), [], len(rows)
+        # The old values go to the journal before they are overwritten; snapshots rely on it, as they hold this column.
         self._journal.append((rows, self.column[rows]))
         self.column[rows] = values
         self.extra = extra

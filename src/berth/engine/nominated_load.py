@@ -15,11 +15,11 @@ from berth.state.pod_info import PodInfo
 from berth.state.table import Int64, NodeTable
 
 MAX_PRIORITIES = 64
-"""From so many priorities on, those that nobody has any more are forgotten."""
+"""When this many priorities are known, those that no nominated pod has any more are forgotten."""
 
 
 class RivalLoad:
-    """What the nominated pods that one pod must make way for would take of each row."""
+    """What the nominated pods that one pod must leave room for would take of each row."""
 
     __slots__ = ("_claims", "_own", "_own_row", "_requested", "pods")
 
@@ -29,11 +29,11 @@ class RivalLoad:
         self._own_row = own_row
         self._requested: dict[str, Int64] = {}
         self.pods: Int64 = np.zeros(capacity, dtype=np.int64)
-        """How many there are on each row."""
+        """How many of them are nominated to each row."""
         for claim in claims:
             self.pods += claim.pods
         if own is not None:
-            self.pods[own_row] -= 1
+            self.pods[own_row] -= 1  # a pod need not leave room for its own nomination
 
     def requested(self, resource: str) -> Int64:
         """Return what they request of a resource, int64 (rows of the table,); do not write to it."""
@@ -49,7 +49,7 @@ class RivalLoad:
         return total
 
     def rows(self) -> NDArray[np.intp]:
-        """Return the rows that have any."""
+        """Return the rows that such a pod is nominated to."""
         return np.flatnonzero(self.pods)
 
 
@@ -108,6 +108,8 @@ class NominatedLoad:
         return (own, row) if own is not None and own.priority >= pod.priority else (None, -1)
 
     def _catch_up(self) -> None:
+        # Every row whose node or nominations may have changed is counted anew from the nominator, never adjusted, so it
+        # does not matter what happened in between. A nomination to a node that does not exist yet counts once it comes.
         table = self._table
         changed_nodes = self._follower.changed_rows()
         if changed_nodes is None:

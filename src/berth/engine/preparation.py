@@ -1,9 +1,9 @@
-"""PreFilter and PreScore without asking again what cannot have changed.
+"""Skips those calls of PreFilter and PreScore whose answers cannot have changed.
 
-Many plugins answer from the pod's shape alone (they promise `pre_filter_is_pure`, `pre_score_is_pure`), most of them
-that they have nothing to say. Those are asked once for each shape. Others have nothing to say of most pods until
-something comes along (`pre_filter_version`, `pre_score_version`): they are asked again when that has changed. All
-others are asked for every pod.
+Many plugins answer from the pod's shape alone (they promise `pre_filter_is_pure`, `pre_score_is_pure`), and most of
+them answer that they have nothing to say. They are asked once for each shape. Others have nothing to say of most pods
+until some object exists (`pre_filter_version`, `pre_score_version`): they are asked again when that version changes.
+All others are asked for every pod.
 
 A plugin that never looks at what pods request, or at their labels (`ignores`), is asked once for all pods that differ
 in nothing else: what it has said is kept for the family of shapes.
@@ -69,8 +69,8 @@ class Preparation(Generic[Asked]):
     ) -> None:
         """Ask the pure plugins now; one that rejects or narrows is left to be asked in its turn.
 
-        `promised` is what each plugin promises, by name. The preparation is good for all pods that differ from this one
-        in nothing but what is `ignored`.
+        `promised` is what each plugin promises, by name. The preparation holds for all pods that differ from this one
+        only in what is `ignored`.
         """
         self._promised = promised
         self._ignored = ignored
@@ -88,7 +88,7 @@ class Preparation(Generic[Asked]):
         self._skipped_for_good = frozenset(skipped)
         self._unsettled = tuple(unsettled)
         self._skipping: dict[str, tuple[Version, Hashable]] = {}
-        """Those that skip for the time being, with what they go by and how that stood."""
+        """The plugins that skip for now, each with its version function and the version at which it skipped."""
         self._world = -1
         self._settle()
 

@@ -41,11 +41,11 @@ from berth.state.pod_info import PodFamily, PodInfo
 from berth.state.table import NodeTable
 
 FEW_ROWS = 3
-"""Up to so many rows with rivals are asked about one by one, which is faster than the fixed cost of columns."""
+"""Up to this many rows with rivals are asked about one by one, which is cheaper than the fixed cost of columns."""
 
 
 class PreFiltered(NamedTuple):
-    """What PreFilter left: an optional rejection, and the only nodes worth looking at with who said so."""
+    """What PreFilter left: a rejection, if any, and the only nodes to look at, with the plugins that named them."""
 
     status: Status | None
     node_names: frozenset[str] | None
@@ -55,7 +55,7 @@ class PreFiltered(NamedTuple):
 
     @property
     def absent_status(self) -> Status | None:
-        """What holds of the nodes that Filter does not look at; None where it looks at all of them."""
+        """The status of the nodes that Filter does not look at; None where it looks at all of them."""
         if self.status is not None or self.node_names is None:
             return self.status
         return unresolvable(f"node(s) didn't satisfy plugin(s) [{' '.join(self.narrowing_plugins)}]")
@@ -121,7 +121,7 @@ class Profile:
     ) -> None:
         self.name = name
         self.extenders = tuple(extenders)
-        """Who is asked beside the plugins, in this order; the same for all profiles."""
+        """The extenders, asked after the plugins in this order; the same for all profiles."""
         self.percentage_of_nodes_to_score = percentage_of_nodes_to_score
         self.checks_all_filters = checks_all_filters
         """Whether a node's verdict names all filters that reject it, or the first."""
@@ -166,7 +166,7 @@ class Profile:
         self._pre_score_promises = {plugin.name: Promised.of_pre_score(plugin) for plugin in self.plugins}
 
     def pre_bind(self, state: CycleState) -> tuple[PreBindPlugin, ...]:
-        """Return the PreBind plugins but for those that have nothing to do with the pod."""
+        """Return the PreBind plugins except those that skip this pod."""
         return self._pre_bind.on_duty(state)
 
     def run_pre_enqueue(self, pod: PodInfo, first: str = "") -> Status | None:
@@ -206,7 +206,7 @@ class Profile:
                     prepared.note_skip(plugin, pod)
             elif answer is not None and not is_success(answer):
                 rejection = answer.by(plugin.name)
-                if rejection.code is not Code.UNSCHEDULABLE:  # this plugin alone decides, whoever narrowed before it
+                if rejection.code is not Code.UNSCHEDULABLE:  # ends PreFilter, whoever narrowed before
                     return PreFiltered(rejection, None, ())
         return PreFiltered(rejection, names, tuple(sorted(narrowing)))
 
@@ -274,7 +274,7 @@ class Profile:
         return self.nominated.against(pod)
 
     def rivals_on(self, node_name: str, pod: PodInfo) -> list[PodInfo]:
-        """Return the pods nominated to a node whose claim to it is at least as good as the pod's own."""
+        """Return the pods nominated to a node whose priority is at least the pod's own."""
         nominated = self.nominator.pods_on(node_name)
         return [other for other in nominated if other.priority >= pod.priority and other.uid != pod.uid]
 
@@ -376,7 +376,7 @@ class Profile:
         for plugin in reversed(self._reserve.on_duty(state)):
             try:
                 plugin.unreserve(state, pod, node_name)
-            except Exception as bug:  # the others must give back all the same
+            except Exception as bug:  # the other plugins must still give back what they reserved
                 bugs.append(bug)
             self.memos.note_reservation(plugin.name)
         if bugs:
@@ -407,8 +407,8 @@ class Profile:
     ) -> Preparation[Present] | None:
         """Return which plugins of PreFilter or PreScore are to be asked about this pod; None for all.
 
-        That is all the first time: for a pod like no other it would not pay to find out. Where others of a family were
-        seen before, it is those that look at what these may differ in.
+        The first pod of a shape asks all of them: preparing would not pay for a pod like no other. Where pods of its
+        family were seen before, only those are asked that look at something in which the family's pods may differ.
         """
         if not self.memos.enabled:
             return None
@@ -439,7 +439,7 @@ class Profile:
 
 
 def _pre_filter(plugin: PreFilterPlugin, state: CycleState, pod: PodInfo) -> Answer:
-    try:  # not `ask`: this runs for every pod, and costs nothing while nothing is raised
+    try:  # not `ask`: this runs for every pod, and a plain `try` costs nothing while nothing is raised
         return plugin.pre_filter(state, pod)
     except Exception as bug:
         raise PluginBrokenError("PreFilter", plugin.name, bug) from bug

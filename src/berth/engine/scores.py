@@ -1,7 +1,7 @@
 """Running Score plugins over the feasible nodes: raw scores, normalised, weighted, summed.
 
 Columns that a plugin's row alone decides and that need no normalising are summed once and kept (`sums.py`); the
-others are worked out for the feasible rows of this pod. Who wants to see single scores asks `Scored.by_plugin`.
+others are computed for the feasible rows of this pod. `Scored.by_plugin` gives the single scores.
 """
 
 from collections.abc import Hashable, Sequence, Set
@@ -24,7 +24,7 @@ from berth.state.table import NodeTable
 
 
 class ScoreFacts:
-    """What is known of all rows of a kept raw column; once true, it stays so."""
+    """What is known of all rows of a kept raw column. Repairs only widen it, so it may be too cautious, never wrong."""
 
     __slots__ = ("any_nonzero", "any_out_of_range", "normalized_zero")
 
@@ -32,16 +32,16 @@ class ScoreFacts:
         self.any_nonzero = False
         self.any_out_of_range = False
         self.normalized_zero: int | None = None
-        """What normalising makes of a column of zeros, once that has been asked."""
+        """What normalising turns a column of zeros into; None until it has been asked for."""
 
     def note(self, raw: Scores) -> "ScoreFacts":
-        """Take values into account that have been computed."""
+        """Take newly computed values into account."""
         if len(raw):
             self.note_largest(_largest_unsigned(raw))
         return self
 
     def note_largest(self, value: int) -> None:
-        """Take a single value into account, or the largest of several, read without a sign."""
+        """Take a single value into account, or the largest of several, read as unsigned."""
         if value:
             self.any_nonzero = True
             if not MIN_NODE_SCORE <= value <= MAX_NODE_SCORE:
@@ -49,7 +49,7 @@ class ScoreFacts:
 
 
 def _largest_unsigned(scores: Scores) -> int:
-    """Return the largest score read without a sign: what is below 0 is far above 100, so that one look tells both."""
+    """Return the largest score, read as unsigned: a negative score then exceeds 100, so one check covers both ends."""
     unsigned = scores.view(np.uint64)
     return unsigned.item(unsigned.argmax())  # faster than max()
 
@@ -63,7 +63,7 @@ class PluginScores(NamedTuple):
 
 
 class _Part(NamedTuple):
-    """One plugin's share: a kept column (over all rows), or scores worked out for the feasible rows."""
+    """One plugin's share of the total: a kept column over all rows, or scores computed for the feasible rows."""
 
     plugin: str
     weight: int
@@ -180,7 +180,7 @@ class ScoreRunner:
         extra.note_largest(value)
 
     def broke(self, bug: Exception) -> PluginBrokenError:
-        """Return what stands for a bug of the plugin."""
+        """Return the error that names the plugin as the origin of a bug."""
         return PluginBrokenError("Score", self.name, bug)
 
     def share(self, entry: MemoEntry | None, state: CycleState, pod: PodInfo, nodes: FeasibleNodes) -> _Part | Status:
@@ -197,7 +197,7 @@ class ScoreRunner:
     def _steady_share(
         self, entry: MemoEntry, state: CycleState, pod: PodInfo, nodes: FeasibleNodes
     ) -> _Part | Status | None:
-        """Return the share where it is the same whichever nodes are feasible; it is worked out once."""
+        """Return the share where it does not depend on which nodes are feasible; it is then computed only once."""
         if self._normalize is None:
             entry.made = _Part(self.name, self.weight, entry.snapshot(), 0)
         elif not entry.extra.any_nonzero:
@@ -271,7 +271,7 @@ class ScorePlan:
             for runner in runners
             if runner.name in skipped and runner.when_skipped is not None
         ]
-        """The shares of plugins that skip and give every node the same all the same."""
+        """The shares of plugins that skip but still give every node the same score (`score_when_skipped`)."""
         self._sum_keys: dict[Hashable, MemoKey] = {}
 
     def sum_key(self, summed: int, passing: MemoKey | None) -> MemoKey:
@@ -326,5 +326,5 @@ def run_score(
     totals = sums.total(plan.sum_key(bits, None) if all_kept else None, summed, weights)
     if all_kept or worked_out:
         return Scored(nodes, parts, totals)
-    np.putmask(totals, ~nodes.mask, UNRANKED)  # nobody else has these
+    np.putmask(totals, ~nodes.mask, UNRANKED)  # `_summed` has just made these, so no kept array is written to
     return Scored(nodes, parts, None, Ranking(totals))

@@ -1,9 +1,9 @@
 """Several kept columns taken together: which rows pass them all, and what they sum up to.
 
 For each set of entries that is asked for again and again (the replicas of one workload), the result is kept too, and
-only the rows that changed since are put together again. That is right as long as every entry was only repaired, which
-changes no row that the logs do not name; one that was computed as a whole has another epoch, and so the sums that it
-is part of are put together as a whole too.
+only the rows that have changed since are computed again. That is right as long as every entry was only repaired, which
+changes no row that the logs do not name. An entry that was computed as a whole has another epoch, so the sums that it
+is part of are computed as a whole too.
 """
 
 from bisect import bisect_left, insort
@@ -31,9 +31,10 @@ UNRANKED = -(2**62)
 class Ranking:
     """The totals of all rows, `UNRANKED` where a row is not feasible, and which rows have the highest.
 
-    Of thousands of nodes many are often as good as one another. Those that are best are kept in a list, ascending. A
-    row leaves it when its total falls, and joins it or starts it anew when its total rises that far; only when the
-    list is empty do all totals have to be searched again.
+    Among thousands of nodes many are often equally good. The best are kept in an ascending list. The invariant: the
+    list is either absent or holds exactly the rows whose total is `_highest`, and no row has more. A row leaves it when
+    its total falls, and joins it or starts it anew when its total rises that far. Only when it runs empty is the
+    highest total unknown, and all totals have to be searched again.
     """
 
     __slots__ = ("_best", "_has_changed", "_highest", "totals")
@@ -45,7 +46,7 @@ class Ranking:
         self._has_changed = False
 
     def put(self, row: int, total: int) -> None:
-        """Give a row another total."""
+        """Set the total of a row."""
         before, highest, best = self.totals.item(row), self._highest, self._best
         self.totals[row] = total
         self._has_changed = True
@@ -66,7 +67,7 @@ class Ranking:
         totals = self.totals
         self._highest = highest = totals.item(totals.argmax())
         best: NDArray[np.intp] = (totals == highest).nonzero()[0]
-        if self._has_changed:  # by single rows, so that keeping a list pays
+        if self._has_changed:  # repairs come row by row, so keeping the list will pay
             self._best = best.tolist()
         return best
 
@@ -79,18 +80,18 @@ class _Sum:
     def __init__(self) -> None:
         self.column: NDArray[np.bool_] | NDArray[np.int64] = np.zeros(0, dtype=np.int64)
         self.sources: list[int] = []
-        """The epochs of the entries that it was put together from."""
+        """The epochs of the entries that it was computed from."""
         self.checked = -1
-        """The store's epoch at which these were last compared."""
+        """`Memos.epochs` when these were last compared: while that has not grown, no entry was computed as a whole."""
         self.mask: Mask | None = None
-        """The mask that a ranking was put together from."""
+        """The mask that a ranking was computed with."""
         self.node_position = self.pod_position = -1
 
 
 class Sums:
     """Masks and totals over sets of entries. What is returned must not be written to.
 
-    A key names a set of entries that are all kept; without one, everything is put together afresh.
+    A key names a set of entries that are all kept; without one, everything is computed afresh.
     """
 
     def __init__(self, memos: Memos) -> None:
@@ -134,7 +135,10 @@ class Sums:
         return found.ranking
 
     def _stale_rows(self, key: Hashable | None, entries: Sequence[MemoEntry]) -> tuple[_Sum, list[int] | None]:
-        """Return the kept sum and the rows of it that are out of date; None for all."""
+        """Return the kept sum and the rows of it that are out of date; None for all.
+
+        The sum's positions move at once, so the caller must bring all of these rows up to date before it returns.
+        """
         if key is None or not self._memos.enabled:
             return _Sum(), None
         table, epoch, rows = self._table, self._memos.epochs, None

@@ -1,4 +1,4 @@
-"""Running Filter plugins over all nodes, and reading what they said: the one place that says why a node was ruled out.
+"""Runs Filter plugins over all nodes, and reads what they said: the one place that decides why a node is ruled out.
 
 A plugin answers with a code for each row, 0 where the pod fits, by column where it can and node by node where it
 cannot. `run_filters` asks all of them and returns `Verdicts`, which live as long as the cycle. `Findings` is the part
@@ -145,14 +145,14 @@ class FilterRunner:
         return compute
 
     def note(self, extra: Any, value: int) -> None:
-        """Nothing is known of the column as a whole."""
+        """Do nothing: unlike for scores, nothing is recorded about the column as a whole."""
 
     def broke(self, bug: Exception) -> PluginBrokenError:
-        """Return what stands for a bug of the plugin."""
+        """Return the error that names the plugin as the origin of a bug."""
         return PluginBrokenError("Filter", self.name, bug)
 
     def verdict(self, entry: MemoEntry) -> Verdict:
-        """Make what the plugin says of the entry as it stands, and keep it there."""
+        """Return the plugin's verdict on the entry as it stands; it is kept with the entry until that changes."""
         verdict = entry.made = Verdict(self.name, entry.snapshot(), entry.extra)
         return verdict
 
@@ -199,7 +199,7 @@ class FilterPlan:
 
     @property
     def sum_key(self) -> MemoKey:
-        """Whose mask the columns that are kept make together."""
+        """The name of the mask that the kept columns give together."""
         if self._sum_key is None:
             self._sum_key = MemoKey("passing", self._profile, *[s.key for s in self.slots if s.key is not None])
         return self._sum_key
@@ -296,7 +296,7 @@ class Verdicts:
         self.overlay: Sequence[RejectedNodes] = ()
         """What rejects rows with nominated pods counted in. Filled in by the profile where there are such pods."""
         self.sum_key = sum_key
-        """Whose kept mask (`Sums.passing`) `passing` is, where it is one as it stands."""
+        """The key of the kept mask (`Sums.passing`) that `passing` is; None where it is not a kept one."""
         self._merges = merges
         self._passing = passing
 

@@ -1,9 +1,9 @@
-"""Filters asked about many rows as if other pods ran there: for nominated pods, and for preemption.
+"""Asks filters about many rows as if other pods ran there: for nominated pods, and for preemption.
 
-A pod that comes to or leaves a row changes what a filter says of that row, or it does not: most filters never look at
-pods, some only at those that affect it, and some only at how much all of them take together (`RowLoad`). Where every
-filter that has something to say of a pod is of one of these kinds, what-ifs are worked out by column, and a row with a
-pod that affects some filter is left to the plain forms.
+Most filters never look at the pods on a row, some only at pods that affect them, and some only at how much all pods
+take together (`RowLoad`). Where every filter that has something to say of a pod is of one of these kinds, what-ifs are
+computed by column. That is exact on rows where no pod in question affects a filter: their answers can change only
+through the load. Rows with such a pod are left to the plain forms, node by node.
 """
 
 from collections.abc import Iterator, Sequence
@@ -31,7 +31,7 @@ LOOKS_AT_PODS = frozenset(
 
 
 class _Steady(NamedTuple):
-    """A filter whose answer stays as it is, with the answer for some rows."""
+    """A filter whose answer does not depend on the load, with that answer for some rows."""
 
     name: str
     column: FilterColumn
@@ -52,7 +52,7 @@ class WhatIf:
         self._loaded = [one for runner in runners if (one := runner.plugin.filter_under_load) is not None]
         self._by_pod = [each for runner in runners if (each := runner.plugin.filter_by_pods) is not None]
         self.is_possible = memos.enabled and all(_has_columns(runner.plugin) for runner in runners)
-        """Whether what-ifs about this pod can be worked out by column."""
+        """Whether what-ifs about this pod can be computed by column."""
         self.resources: Sequence[str] = tuple(
             dict.fromkeys(name for plugin in self._loaded for name in plugin.resources_read(pod))
         )
@@ -92,7 +92,7 @@ class WhatIf:
         return WhatIfRows(self, rows, steady)
 
     def limits(self, rows: RowArray) -> list[RowLoad]:
-        """Return the most that pods may take of some rows, as each filter that looks at the load has it."""
+        """Return the most that pods may take of some rows, one `RowLoad` for each filter that looks at the load."""
         return [plugin.load_limits(self._state, self._pod, self._table, rows) for plugin in self._loaded]
 
     def loaded_columns(self, rows: RowArray, load: RowLoad) -> Iterator[tuple[str, FilterColumn]]:
@@ -126,9 +126,9 @@ class WhatIfRows:
         return mask
 
     def refusals(self, load: RowLoad, wanted: Mask) -> Iterator[RejectedNodes]:
-        """Yield what the first failing filter says, with the positions within `rows` of which it says so.
+        """Yield each status of the first failing filter, with the positions within `rows` that it rejects.
 
-        `wanted` is bool of shape (rows,): the positions to be told of. The filters that look at the load are asked only
+        `wanted` is bool of shape (rows,): the positions to answer for. The filters that look at the load are asked only
         when their turn comes, and not at all where those before them reject everything.
         """
         return rejected_rows(wanted, self._said(load))

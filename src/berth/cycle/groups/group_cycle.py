@@ -1,8 +1,8 @@
 """The scheduling cycle of a pod group: all members that wait are popped together, and placed together or not at all.
 
 Read `GroupCycle.run` from top to bottom. The first member popped pulls the others along; all are tried one after the
-other in one state of the cluster (`group_trial`), on one part of the nodes where the group asks for that
-(`group_placements`). If enough of them have a place, all that do are bound; if not, everything is taken back before
+other in one state of the cluster (`trial`), on one part of the nodes where the group asks for that
+(`placements`). If enough of them have a place, all that do are bound; if not, everything is taken back before
 anybody else is scheduled, so that no group ever holds room while it waits for more.
 
 Source: KEP-4671; pkg/scheduler/schedule_one_podgroup.go of v1.36. With the gate GenericWorkload.
@@ -100,7 +100,7 @@ class GroupCycle:
                 return (yield from try_placements(tools, profile, group, queued_pods, makes_room=True))
             trial = Trial(tools, profile)
             yield from trial.run(queued_pods, makes_room=True)
-        except Exception as bug:  # one group's bad luck must not stop the others
+        except Exception as bug:  # a bug ends this group's attempt only, not the scheduler
             trial = Trial(tools, profile)
             trial.status = tools.reporter.broke(queued_pods[0].pod, bug)
         return trial
@@ -118,6 +118,6 @@ class GroupCycle:
 
 
 def _mixed_schedulers(queued_pods: Sequence[QueuedPod]) -> str:
-    """Say so where the members belong to different profiles."""
+    """Return what is wrong where the members belong to different profiles, else an empty text."""
     names = list(dict.fromkeys(queued.pod.spec.scheduler_name for queued in queued_pods))
     return MIXED_SCHEDULERS.format(names[0], names[1]) if len(names) > 1 else ""

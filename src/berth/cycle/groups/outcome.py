@@ -73,7 +73,7 @@ class GroupOutcome:
         self._tell("True", SCHEDULED, "")
         left = [member for member in trial.members if id(member) not in placed]
         if left and self._handle.features.enabled("WorkloadAwarePreemption"):
-            # Room is made for a group that found none, not for single members: those left are now such a group.
+            # Preemption is for a group that found no room, not for single members; those left over now form one.
             self._handle.activate(left[0].pod.uid)
         return "scheduled"
 
@@ -99,7 +99,7 @@ class GroupOutcome:
         return WAITING_ON_PREEMPTION if nodes else "unschedulable"
 
     def _fail_all(self, trial: Trial, room: Room | Status | None) -> str:
-        """Queue all members again because of an error; the one that it is about is told just that."""
+        """Queue all members again because of an error; only the member it is about gets its bare message."""
         status = room if isinstance(room, Status) and not trial.has_failed else trial.status
         summary = status.message if status is not None else ""
         for queued, member in self._with_members(trial):
@@ -195,7 +195,7 @@ def _nodes(trial: Trial) -> Mapping[str, str]:
 
 
 def _message(member: Member | None, trial: Trial) -> str:
-    """Return what one member is told."""
+    """Return the message for one member's condition and event."""
     whole = trial.status.message if trial.status is not None else ""
     if member is None:
         return whole

@@ -41,7 +41,7 @@ def room_for_group(
     question = GroupWhatIf(tools, profile, queued_pods)
     try:
         answer = yield from plugin.pod_group_post_filter(group, question)
-    except Exception as bug:  # one group's bad luck must not stop the others
+    except Exception as bug:  # a bug ends this group's attempt only, not the scheduler
         answer = tools.reporter.broke(queued_pods[0].pod, PluginBrokenError("PodGroupPostFilter", plugin.name, bug))
     finally:
         question.close()

@@ -125,7 +125,7 @@ class Trial:
             member = self._placed.pop()
             try:
                 undo(self._tools.cache, member.attempt, member.node_name)
-            except Exception as bug:  # the others must be taken back all the same
+            except Exception as bug:  # the members placed before it must still be taken back
                 self._tools.reporter.broke(member.pod, bug)
             self._tools.nominator.nominate(member.pod, member.promised)
 
@@ -165,7 +165,7 @@ class Trial:
         self.pending_plugins.update(pending_plugins)
 
     def release_columns(self) -> None:
-        """Let go of what only explains the attempts."""
+        """Drop the columns, which only serve to explain the attempts."""
         for member in self.members:
             member.attempt.found.release_columns()
 
@@ -174,7 +174,7 @@ class Trial:
         attempt = member.attempt
         try:
             yield from schedule_pod(self._tools.search, attempt)
-        except Exception as bug:  # one pod's bad luck must not stop the others
+        except Exception as bug:  # a bug ends this group's trial only, not the scheduler
             attempt.outcome = attempt.outcome.failed(self._tools.reporter.broke(member.pod, bug).message)
         outcome = attempt.outcome
         if outcome.error is not None:

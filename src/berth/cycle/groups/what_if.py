@@ -65,13 +65,13 @@ class GroupWhatIf:
                 undo(self._tools.cache, attempt, node_name)
 
     def close(self) -> None:
-        """Make it as if nothing had been asked."""
+        """Restore the cache to exactly what it was before the question."""
         table = self._tools.cache.table
         for uid in self._lifted:
             self._tools.cache.put_back(uid)
         for row, uids in self._order_of.items():
             pods = table.pods[row]
-            for uid in uids:  # who came first counts where pods are otherwise equal
+            for uid in uids:  # the order of pods on a row decides between otherwise equal victims
                 if uid in pods:
                     pods[uid] = pods.pop(uid)
         for queued in self._queued_pods:
