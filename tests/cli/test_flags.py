@@ -38,6 +38,14 @@ address port
 algorithm-provider policy-config-file policy-configmap policy-configmap-namespace use-legacy-policy-config
 """
 
+# Gates that are on by default and depend on NodeDeclaredFeatures (pkg/features/kube_features.go, v1.36).
+NEED_DECLARED_FEATURES = (
+    "ExtendWebSocketsToKubelet",
+    "InPlacePodLevelResourcesVerticalScaling",
+    "InPlacePodVerticalScalingInitContainers",
+    "RestartAllContainersOnContainerExits",
+)
+
 CONFIG = """
 apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
@@ -187,8 +195,9 @@ def test_the_result_is_validated_again():
 
 
 def test_feature_gates_reach_the_default_profile():
+    off = ",".join(f"{name}=false" for name in ("NodeDeclaredFeatures", *NEED_DECLARED_FEATURES))
     config = load_configuration(
-        parse("--feature-gates=NodeDeclaredFeatures=false", "--feature-gates=GenericWorkload=true,GangScheduling=true")
+        parse(f"--feature-gates={off}", "--feature-gates=GenericWorkload=true,GangScheduling=true")
     )
     assert config.feature_gates.enabled("GangScheduling")
     names = [plugin.name for plugin in config.profiles[0].plugins.multi_point.enabled]

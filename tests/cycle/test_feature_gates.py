@@ -7,16 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from berth.config.feature_gates import KNOWN_GATES
+from berth.config.feature_gates import SWITCHED
+from berth.config.kubernetes_gates import KUBERNETES_GATES
 from berth.framework.status import unschedulable
 from berth.testing.builders import make_pod
 from berth.testing.invariants import check
 from tests.support import cluster, document, node, once, plugin, pod
 
-WITHOUT_EFFECT = {
-    "OpportunisticBatching": "memos serve all pods, batched or not, and change no decision",
-    "SchedulerAsyncAPICalls": "calls never block a cycle here",
-}
 GROUPS = {"GangScheduling", "GenericWorkload", "TopologyAwareWorkloadScheduling", "WorkloadAwarePreemption"}
 
 TESTS = Path(__file__).parents[1]
@@ -24,16 +21,17 @@ TESTS = Path(__file__).parents[1]
 
 def test_every_gate_that_can_be_switched_is_switched_somewhere():
     texts = [path.read_text() for path in TESTS.rglob("test_*.py") if path.parent.name not in ("config", "cli")]
-    switchable = {name for name, gate in KNOWN_GATES.items() if not gate.locked}
+    switchable = {name for name in SWITCHED if not KUBERNETES_GATES[name].locked}
     untested = {name for name in switchable if not any(f'"{name}": ' in text for text in texts)}
-    assert untested <= {*WITHOUT_EFFECT, *GROUPS}
+    assert untested <= GROUPS
 
 
 # KEP-2837: spec.resources of the pod stands in for what its containers ask for.
 @pytest.mark.parametrize(("is_on", "fits"), [(True, False), (False, True)])
 def test_pod_level_resources(is_on, fits):
     asking = make_pod("a").request(cpu="500m").pod_level(cpu="3")
-    found = cluster(node(cpu="2"), asking, gates={"PodLevelResources": is_on}).run()
+    gates = {"PodLevelResources": is_on, "InPlacePodLevelResourcesVerticalScaling": is_on}
+    found = cluster(node(cpu="2"), asking, gates=gates).run()
     assert found.nodes_of() == {"a": "n1" if fits else ""}
     assert found.core.intake.info(asking.build()).requests["cpu"] == (500 if fits else 3000)
 
@@ -73,4 +71,4 @@ def test_nominated_node_name_for_expectation(is_on, told):
 
 
 def test_locked_gates_are_on():
-    assert all(gate.default for gate in KNOWN_GATES.values() if gate.locked)
+    assert all(gate.default for gate in (KUBERNETES_GATES[name] for name in SWITCHED) if gate.locked)

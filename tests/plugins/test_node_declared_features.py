@@ -72,7 +72,14 @@ def test_nodes_must_declare_what_a_pod_needs(pod, fits):
 
 
 def test_with_the_gate_off_no_pod_needs_anything_and_nothing_helps():
-    plugin = NodeDeclaredFeatures(None, handle_of(gates={"NodeDeclaredFeatures": False}))
+    need_it = (  # gates that are on by default and depend on it
+        "ExtendWebSocketsToKubelet",
+        "InPlacePodLevelResourcesVerticalScaling",
+        "InPlacePodVerticalScalingInitContainers",
+        "RestartAllContainersOnContainerExits",
+    )
+    gates = {"NodeDeclaredFeatures": False, **dict.fromkeys(need_it, False)}
+    plugin = NodeDeclaredFeatures(None, handle_of(gates=gates))
     assert plugin.pre_filter(CycleState(), BOTH.info()) is SKIP
     assert registered(plugin) == set()
 

@@ -35,7 +35,6 @@ def test_the_plugins_are_those_of_the_default_profile_in_its_order():
     [
         ("GangScheduling", ["GangScheduling"]),
         ("TopologyAwareWorkloadScheduling", ["TopologyPlacementGenerator", "PodGroupPodsCount"]),
-        ("WorkloadAwarePreemption", []),
     ],
 )
 def test_plugins_of_pod_groups_come_last_and_only_with_their_gate(gate, plugins):

@@ -17,7 +17,14 @@ import msgspec
 from berth.cli.setup import config_enabling
 from berth.config.durations import parse_duration_s
 from berth.config.errors import ConfigError, required, unsupported
-from berth.config.feature_gates import KNOWN_GATES, V1_20_GATES, FeatureGates, parse_bool, parse_feature_gates
+from berth.config.feature_gates import (
+    SWITCHED,
+    V1_20_GATES,
+    FeatureGates,
+    gate_warnings,
+    parse_bool,
+    parse_feature_gates,
+)
 from berth.config.legacy.documents import AlgorithmSource
 from berth.config.legacy.providers import PROVIDERS
 from berth.config.load import checked, legacy_default_config, load_config_file
@@ -125,8 +132,9 @@ FLAGS: Final[tuple[Flag, ...]] = (
     Flag(
         "feature-gates",
         "strings",
-        f"Name=true or Name=false, comma-separated. Known: {', '.join(KNOWN_GATES)}; with a configuration of v1.20's "
-        f"time: {', '.join(V1_20_GATES)}.",
+        "Name=true or Name=false, comma-separated. All gates of Kubernetes v1.36 are accepted; these switch something: "
+        f"{', '.join(sorted(SWITCHED))}. OpportunisticBatching and SchedulerAsyncAPICalls are built in. With a "
+        f"configuration of v1.20's time: {', '.join(V1_20_GATES)}.",
     ),
     *_ignored(_VERSIONS, ("emulated-version", "strings"), ("min-compatibility-version", "strings")),
     *_ignored(
@@ -272,8 +280,9 @@ def apply_flags(config: SchedulerConfiguration, flags: SchedulerFlags) -> Schedu
 
 
 def warnings_of(flags: SchedulerFlags, config: SchedulerConfiguration | None = None) -> list[str]:
-    """A sentence for each flag that was given and has no effect, to be printed before the scheduler starts."""
-    return [warning for flag in FLAGS if flag.name in flags.given for warning in _warnings(flag, flags, config)]
+    """A sentence for each flag or gate that was given and has no effect, to be printed before the scheduler starts."""
+    found = [warning for flag in FLAGS if flag.name in flags.given for warning in _warnings(flag, flags, config)]
+    return [*found, *gate_warnings(config.feature_gates if config else flags.feature_gates)]
 
 
 def _warnings(flag: Flag, flags: SchedulerFlags, config: SchedulerConfiguration | None) -> Iterable[str]:

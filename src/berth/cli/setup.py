@@ -64,7 +64,7 @@ def gates_option(command: Command) -> Command:
 def read_setup(config_file: str = "", plugins: Sequence[str] = (), feature_gates: str = "") -> Setup:
     """Return the configuration of a file, or else the default one, and the plugins. Raises `BadConfigurationError`."""
     from berth.config.errors import ConfigError
-    from berth.config.feature_gates import parse_feature_gates
+    from berth.config.feature_gates import gate_warnings, parse_feature_gates
     from berth.config.load import load_config_file
 
     try:
@@ -74,6 +74,8 @@ def read_setup(config_file: str = "", plugins: Sequence[str] = (), feature_gates
         raise BadConfigurationError(str(error)) from None
     registry, named = read_registry(plugins)
     config = config or config_enabling(named, gates)
+    for warning in gate_warnings(config.feature_gates):
+        warn(warning)
     tell_odd_plugins(config, registry, named)
     return Setup(config, registry)
 

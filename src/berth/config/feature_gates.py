@@ -1,107 +1,87 @@
-"""The feature gates that mean something to this scheduler, and how the command line sets them.
+"""The feature gates of a scheduler: how the command line sets them, and what comes of each.
 
 `--feature-gates A=true,B=false` goes through `parse_feature_gates`; the result rides in
-`SchedulerConfiguration` and decides the default profile, plugin behaviour and queue policies. A gate not
-listed here is an error, since a switch that does nothing is worse than none. Each generation has its own gates; which
-generation applies is known only when the configuration has been read (`FeatureGates.of`).
+`SchedulerConfiguration` and decides the default profile, plugin behaviour and queue policies. As the stock binary, this
+one accepts every gate that Kubernetes knows (`kubernetes_gates`), and refuses one that stands without those it depends
+on. A gate that switches nothing here is told as a warning (`gate_warnings`), since a switch that silently does nothing
+is worse than none. Each generation has its own gates; which generation applies is known only when the configuration
+has been read (`FeatureGates.of`).
 """
 
 from collections.abc import Iterable, Mapping
-from enum import StrEnum
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 
 from berth.config.errors import ConfigError, nearest
-
-
-class Stage(StrEnum):
-    """How far a feature has come; alpha and beta can be switched as a group."""
-
-    ALPHA = "ALPHA"
-    BETA = "BETA"
-    GA = "GA"
-
-
-class FeatureSpec(NamedTuple):
-    """What is known of one gate: its default in v1.36, its stage, and whether it is fixed to that."""
-
-    default: bool
-    stage: Stage
-    locked: bool = False
-
-
-_ALPHA: Final = FeatureSpec(default=False, stage=Stage.ALPHA)
-_BETA: Final = FeatureSpec(default=True, stage=Stage.BETA)
-_BETA_OFF: Final = FeatureSpec(default=False, stage=Stage.BETA)
-_GA: Final = FeatureSpec(default=True, stage=Stage.GA)
-_LOCKED: Final = FeatureSpec(default=True, stage=Stage.GA, locked=True)
-
-KNOWN_GATES: Final[Mapping[str, FeatureSpec]] = MappingProxyType(
-    {
-        "DRAAdminAccess": _LOCKED,
-        "DRAConsumableCapacity": _BETA,
-        "DRADeviceBindingConditions": _BETA,
-        "DRADeviceTaintRules": _BETA_OFF,
-        "DRADeviceTaints": _BETA,
-        "DRAExtendedResource": _BETA,
-        "DRAPartitionableDevices": _BETA,
-        "DRAPrioritizedList": _GA,
-        "DRAResourceClaimDeviceStatus": _BETA,
-        "DRASchedulerFilterTimeout": _BETA,
-        "DynamicResourceAllocation": _LOCKED,
-        "GangScheduling": _ALPHA,
-        "GenericWorkload": _ALPHA,
-        "InPlacePodLevelResourcesVerticalScaling": _BETA,
-        "InPlacePodVerticalScaling": _LOCKED,
-        "MatchLabelKeysInPodTopologySpread": _BETA,
-        "NodeDeclaredFeatures": _BETA,
-        "NodeInclusionPolicyInPodTopologySpread": _LOCKED,
-        "NominatedNodeNameForExpectation": _BETA,
-        "OpportunisticBatching": _BETA,
-        "PodLevelResources": _BETA,
-        "SchedulerAsyncAPICalls": _BETA_OFF,
-        "SchedulerAsyncPreemption": _BETA,
-        "SchedulerPopFromBackoffQ": _BETA,
-        "SchedulerQueueingHints": _LOCKED,
-        "SidecarContainers": _LOCKED,
-        "StorageCapacityScoring": _ALPHA,
-        "TaintTolerationComparisonOperators": _ALPHA,
-        "TopologyAwareWorkloadScheduling": _ALPHA,
-        "VolumeAttributesClass": _LOCKED,
-        "VolumeLimitScaling": _ALPHA,
-        "WorkloadAwarePreemption": _ALPHA,
-    }
+from berth.config.kubernetes_gates import (
+    ALPHA,
+    BETA,
+    BETA_OFF,
+    DEPENDENCIES,
+    KUBERNETES_GATES,
+    FeatureSpec,
+    Stage,
 )
 
 V1_20_GATES: Final[Mapping[str, FeatureSpec]] = MappingProxyType(
     {
-        "BalanceAttachedNodeVolumes": _ALPHA,
-        "CSIMigration": _BETA,
-        "CSIMigrationAWS": _BETA_OFF,
-        "CSIMigrationAzureDisk": _BETA_OFF,
-        "CSIMigrationGCE": _BETA_OFF,
-        "CSIMigrationOpenStack": _BETA_OFF,
-        "DefaultPodTopologySpread": _BETA,
+        "BalanceAttachedNodeVolumes": ALPHA,
+        "CSIMigration": BETA,
+        "CSIMigrationAWS": BETA_OFF,
+        "CSIMigrationAzureDisk": BETA_OFF,
+        "CSIMigrationGCE": BETA_OFF,
+        "CSIMigrationOpenStack": BETA_OFF,
+        "DefaultPodTopologySpread": BETA,
     }
 )
+"""The gates of v1.20 that its scheduler asked; all of them switch something here."""
 
 GATES_BY_GENERATION: Final[Mapping[str, Mapping[str, FeatureSpec]]] = MappingProxyType(
-    {"v1.36": KNOWN_GATES, "v1.20": V1_20_GATES}
+    {"v1.36": KUBERNETES_GATES, "v1.20": V1_20_GATES}
 )
 
-_GROUPS: Final[Mapping[str, Stage]] = MappingProxyType({"AllAlpha": Stage.ALPHA, "AllBeta": Stage.BETA})
-
-
-_NEEDS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+SWITCHED: Final = frozenset(
     {
-        "GangScheduling": ("GenericWorkload",),
-        "TopologyAwareWorkloadScheduling": ("GenericWorkload",),
-        "WorkloadAwarePreemption": ("GenericWorkload",),
+        "DRAAdminAccess",
+        "DRAConsumableCapacity",
+        "DRADeviceBindingConditions",
+        "DRADeviceTaintRules",
+        "DRADeviceTaints",
+        "DRAExtendedResource",
+        "DRAPartitionableDevices",
+        "DRAPrioritizedList",
+        "DRAResourceClaimDeviceStatus",
+        "DRASchedulerFilterTimeout",
+        "DynamicResourceAllocation",
+        "GangScheduling",
+        "GenericWorkload",
+        "InPlacePodLevelResourcesVerticalScaling",
+        "MatchLabelKeysInPodTopologySpread",
+        "NodeDeclaredFeatures",
+        "NominatedNodeNameForExpectation",
+        "PodLevelResources",
+        "SchedulerAsyncPreemption",
+        "SchedulerPopFromBackoffQ",
+        "StorageCapacityScoring",
+        "TaintTolerationComparisonOperators",
+        "TopologyAwareWorkloadScheduling",
+        "VolumeLimitScaling",
+        "WorkloadAwarePreemption",
     }
 )
-"""Gates that mean nothing without others."""
+"""The gates of v1.36 that this scheduler asks; to set any other changes nothing here."""
+
+_BUILT_IN: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "OpportunisticBatching": "what pods of one kind have in common is worked out once and kept, always",
+        "SchedulerAsyncAPICalls": "calls to the API server never hold up scheduling, and never did",
+    }
+)
+"""Gates of the stock scheduler whose gain this one has built in, whatever they say; and how."""
+
+_GROUPS: Final[Mapping[str, Stage]] = MappingProxyType({"AllAlpha": Stage.ALPHA, "AllBeta": Stage.BETA})
 
 
 class FeatureGates(msgspec.Struct, frozen=True):
@@ -135,8 +115,11 @@ def parse_feature_gates(text: str) -> FeatureGates:
     errors: list[str] = []
     for item in filter(None, (part.strip() for part in text.split(","))):
         name, equals, value = item.partition("=")
-        # Upstream also takes `component:Name=value`; the only component here is the one called kube.
-        name = name.strip().removeprefix("kube:")
+        # Upstream takes `component:Name=value`; the only component here is the one called kube.
+        component, colon, name = name.strip().rpartition(":")
+        if colon and component != "kube":
+            errors.append(f"--feature-gates: component is not registered: {component}; the only one is kube")
+            continue
         flag = parse_bool(value.strip())
         if not equals:
             errors.append(f"--feature-gates: missing bool value for {name}: write {name}=true or =false")
@@ -175,7 +158,7 @@ def _faults(settings: Mapping[str, bool], generation: str) -> Iterable[str]:
             continue
         gate = known.get(name)
         if gate is None:
-            hint = nearest(name, (*known, *_GROUPS)) or "; the known ones are in `berth run --help`"
+            hint = nearest(name, (*known, *_GROUPS)) or "; those that switch something are in `berth run --help`"
             others = [other for other, gates in GATES_BY_GENERATION.items() if name in gates]
             if others:
                 hint = f": {', '.join(others)} has it, and the configuration is of {generation}; leave it out"
@@ -189,15 +172,32 @@ def _faults(settings: Mapping[str, bool], generation: str) -> Iterable[str]:
 
 
 def _unmet(gates: FeatureGates) -> Iterable[str]:
-    """Report the gates that are on without those that they need."""
-    for name, needs in _NEEDS.items():
+    """Report the gates that are on, by default too, while one that they depend on is off."""
+    if gates.generation != "v1.36":  # dependencies are younger than the other generation
+        return
+    for name, needs in DEPENDENCIES.items():
         missing = [need for need in needs if not gates.enabled(need)]
         if missing and gates.enabled(name):
             also = ",".join(f"{need}=true" for need in missing)
             yield (
                 f"--feature-gates: {name} is enabled, but depends on features that are disabled: "
-                f"[{' '.join(missing)}]: add {also}"
+                f"[{' '.join(missing)}]: add {also}, or {name}=false"
             )
+
+
+def gate_warnings(gates: FeatureGates) -> Iterable[str]:
+    """Yield a sentence for each gate that was set by name and switches nothing, or will soon not be there to set."""
+    for name, value in gates.overrides.items():
+        spec = GATES_BY_GENERATION[gates.generation].get(name)
+        if spec is None:  # a group
+            continue
+        if name in _BUILT_IN:
+            yield f"--feature-gates: {name} switches nothing in this scheduler, it is built in: {_BUILT_IN[name]}"
+        elif gates.generation == "v1.36" and name not in SWITCHED:
+            yield f"--feature-gates: {name} switches nothing in this scheduler"
+        elif spec.stage in {Stage.GA, Stage.DEPRECATED}:
+            told = f"the feature gate is {spec.stage}, and will be removed in a future release"
+            yield f"--feature-gates: {name}={str(value).lower()}: {told}"
 
 
 def parse_bool(text: str) -> bool | None:

@@ -209,7 +209,7 @@ def test_rules_taint_devices_where_their_gate_is_on(rule, fits):  # dynamic-reso
         "a": None if fits else CANNOT
     }
     assert world(wanted, rule, devices=[device("d")]).messages(pod_with("c")) == {"a": None}
-    without_taints = {**gates, "DRADeviceTaints": False}
+    without_taints = {"DRADeviceTaints": False}  # nor could the rules be on
     assert world(wanted, rule, devices=[device("d")], gates=without_taints).messages(pod_with("c")) == {"a": None}
 
 

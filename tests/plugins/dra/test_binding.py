@@ -221,7 +221,9 @@ def test_people_are_told_that_the_pod_waits():
 
 def test_nobody_waits_where_devices_have_no_status():
     """Without status.devices (DRAResourceClaimDeviceStatus) nobody could say that a device is ready."""
-    w = world(claim("c", finalizers=[FINALIZER]), gates={"DRAResourceClaimDeviceStatus": False})
+    need_it = ("DRADeviceBindingConditions", "DRAResourceClaimGranularStatusAuthorization")
+    gates = {"DRAResourceClaimDeviceStatus": False, **dict.fromkeys(need_it, False)}
+    w = world(claim("c", finalizers=[FINALIZER]), gates=gates)
     pod = pod_with("c")
     w.take(pod)
     (call,), said = bind(w, pod, accepted())

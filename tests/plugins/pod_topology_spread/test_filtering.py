@@ -116,7 +116,7 @@ def test_match_label_keys_narrow_the_selector_to_the_pods_own_values():
 
 
 def test_match_label_keys_mean_nothing_with_the_gate_off():
-    gates = {"MatchLabelKeysInPodTopologySpread": False}
+    gates = {"MatchLabelKeysInPodTopologySpread": False, "MatchLabelKeysInPodTopologySpreadSelectorMerge": False}
     handle = cluster(*NODES, running("old", "a1", app="web", hash="1"), gates=gates)
     pod = make_pod().labels({**WEB, "hash": "2"}).spread(ZONE, WEB, matchLabelKeys=["hash"])
     assert rejected_in(handle, pod) == {"a1", "a2"}
