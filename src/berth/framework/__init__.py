@@ -1,1 +1,1 @@
-"""The scheduling framework: what a plugin is, what it may say, and how a profile's plugins are run."""
+"""The plugin contract: what a plugin is and may answer, and how plugins are found, checked and registered."""

@@ -1,6 +1,6 @@
-"""What a plugin answered, held against what the contract lets it answer; nonsense is told in words.
+"""Checks a plugin's answers against the contract, and puts what is wrong with one into words.
 
-A plugin's author reads these sentences: they say which class and method, where it comes from, what came and what is
+These sentences are for the plugin's author: they name the class, the method, where it comes from, what came and what is
 expected.
 """
 
@@ -23,7 +23,7 @@ def shown(value: Any) -> str:
         return "None"
     try:
         text = repr(value)
-    except Exception:  # a plugin's own class may break here too
+    except Exception:  # the `__repr__` of a plugin's own class may be broken too
         text = "a value"
     if len(text) > MOST_SHOWN:
         text = text[:MOST_SHOWN] + "…"

@@ -1,6 +1,6 @@
-"""Whose fault it was: errors of plugins, and exceptions of theirs, in the words that kube-scheduler has for them.
+"""Names the plugin behind an error status or an exception, in kube-scheduler's words.
 
-The prefixes are those of pkg/scheduler/framework/runtime, v1.36; a rejection is passed on as it is.
+The prefixes are those of pkg/scheduler/framework/runtime, v1.36; a rejection is passed on unchanged.
 """
 
 from collections.abc import Callable
@@ -81,7 +81,7 @@ _IN_TREE = "berth.plugins"
 
 
 def _place(file: str, module: str, line: int) -> str:
-    """Return file and line, the file seen from where its package lies, which is short and the same everywhere."""
+    """Return file and line. The path starts at the package, so it is short and the same on every machine."""
     path = Path(file)
     depth = module.count(".") + (2 if path.stem == "__init__" else 1)
     return f"{'/'.join(path.parts[-depth:])}:{line}"

@@ -1,4 +1,4 @@
-"""What generations of the scheduling cycle differ in, as one value that the cycle asks instead of branching.
+"""Where kube-scheduler's releases schedule a pod differently: one value that the cycle asks instead of branching.
 
 Chosen by `berth.generation`; the defaults are today's meanings.
 """
@@ -16,7 +16,7 @@ class CyclePolicy(msgspec.Struct, frozen=True):
     error_ends_search: bool = False
     """Whether a filter that errs on any node fails the attempt, or only where no other node fits."""
     pre_filter_counts_nodes: bool = False
-    """Whether a rejection by PreFilter is told like one by every node, with their number."""
+    """Whether the message of a PreFilter rejection counts all nodes, as if each had rejected the pod."""
     tells_post_filter: bool = True
     """Whether what PostFilter said is part of the message."""
     filter_error: str = 'running "{plugin}" filter plugin: {message}'

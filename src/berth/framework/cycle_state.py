@@ -1,10 +1,10 @@
-"""What the plugins of one scheduling attempt tell one another and themselves, from PreFilter to PostBind."""
+"""The data that plugins keep or pass on during one scheduling attempt, from PreFilter to PostBind."""
 
 from typing import Any
 
 
 class CycleState:
-    """Data by key, and which plugins have nothing to say of this pod.
+    """Data by key, and which plugins skip this pod.
 
     A value with a `clone()` method is cloned with the state, which happens where nominated pods or preemption victims
     are tried out; others are shared and must not be changed after PreFilter.

@@ -20,7 +20,7 @@ class RejectedNodes(NamedTuple):
     """Nodes that were rejected with the same status."""
 
     status: Status
-    """What counts for them, under the name of the plugin that said so; under an extender's, or none, where one did."""
+    """The status that counts, with the name of the plugin that gave it; an extender's or no name where none did."""
     rows: NDArray[np.intp]
     """Their rows in the node table, ascending, at least one."""
 
@@ -45,9 +45,9 @@ class Diagnosis:
         self.groups: list[RejectedNodes] = []
         """What was said of the nodes that were looked at."""
         self.absent_status: Status | None = None
-        """What holds of every other node: those that PreFilter left out."""
+        """The status of all other nodes: those that PreFilter left out."""
         self.pre_filter_status: Status | None = None
-        """Set where PreFilter rejected the pod outright and its message is told without a count of nodes."""
+        """Set where PreFilter rejected the pod outright, so that its message is shown without a count of nodes."""
         self.unschedulable_plugins: set[str] = set()
         """The plugins whose events may help: each one that is named by a group, by PreFilter, or by extenders."""
         self.pending_plugins: set[str] = set()

@@ -12,18 +12,18 @@ from berth.state.pod_info import PodInfo
 
 
 def group_key(group: GroupKey) -> str:
-    """Return what stands for a group where a preemptor's uid is asked for."""
+    """Return the key under which a group takes the place of a preemptor's uid."""
     return f"PodGroup {group}"
 
 
 class Evictions:
-    """The victims that are asked to go and not yet known to be going, by preemptor: a pod's uid, or a `group_key`."""
+    """Victims whose eviction has no outcome yet, by preemptor: a pod's uid, or a `group_key`."""
 
     __slots__ = ("_cache", "_failed", "_under_way", "searches")
 
     def __init__(self, cache: Cache) -> None:
         self.searches = 0
-        """How often a plugin has looked for victims, whether it found any or not; plugins count."""
+        """How often victims were looked for, found or not. The plugins that look increase it."""
         self._cache = cache
         self._under_way: dict[str, set[str]] = {}
         self._failed: set[str] = set()
@@ -32,21 +32,21 @@ class Evictions:
         return len(self._under_way)
 
     def preemptors(self) -> Iterable[str]:
-        """Return the uids of those for whom an answer is still awaited."""
+        """Return the preemptors that still await an answer about a victim."""
         return self._under_way.keys()
 
     def begin(self, preemptor_uid: str, victims: Iterable[PodInfo]) -> None:
-        """Note that these pods were asked to go."""
+        """Note that the eviction of these pods was requested."""
         uids = {victim.uid for victim in victims}
         if uids:
             self._under_way.setdefault(preemptor_uid, set()).update(uids)
 
     def is_under_way(self, preemptor_uid: str) -> bool:
-        """Say whether any victim has neither been answered for nor been seen to go."""
+        """Say whether for some victim there is no answer yet and the watch has not shown its deletion either."""
         return any(self._is_staying(uid) for uid in self._under_way.get(preemptor_uid, ()))
 
     def answered(self, preemptor_uid: str, victim_uid: str, *, is_refused: bool) -> bool | None:
-        """Note what the API server said of a victim. After the last: whether any was refused, before it: None."""
+        """Note the API server's answer about a victim. Return None before the last, then whether any was a refusal."""
         waiting = self._under_way.get(preemptor_uid, set())
         waiting.discard(victim_uid)
         if is_refused:

@@ -18,7 +18,7 @@ from berth.state.pod_info import PodInfo
 Verb = Literal["filter", "prioritize", "preempt", "bind"]
 
 EXTENDER_NAME = "Extender"
-"""Who rejected a pod, as the queue sees it, where extenders left nodes out; any event may help then."""
+"""The name under which the queue knows extenders as rejectors; any event may help a pod that they rejected."""
 MAX_EXTENDER_PRIORITY = 10
 
 
@@ -27,7 +27,7 @@ class ExtenderError(Exception):
 
 
 class Filtered(NamedTuple):
-    """What an extender left of the nodes it was given, and why not the others, as far as it says."""
+    """The nodes that an extender left of those it was given, and why not the others, as far as it says."""
 
     kept: tuple[str, ...]
     failed: Mapping[str, str]
@@ -36,7 +36,7 @@ class Filtered(NamedTuple):
 
 
 class NodeVictims(NamedTuple):
-    """Who would have to leave a node, and how many of those evictions break a disruption budget."""
+    """The pods that would have to leave a node, and how many of these evictions break a disruption budget."""
 
     pods: tuple[PodInfo, ...]
     violations: int
@@ -94,12 +94,12 @@ class Asked(msgspec.Struct, frozen=True):
 
 
 class Consulted(NamedTuple):
-    """An answer that was read (None where there is none), or the problem; `is_unknown` where nobody can tell."""
+    """An answer that was read, or None and the problem."""
 
     result: Any
     problem: str
     is_unknown: bool = False
-    """Whether the call may have had its effect all the same."""
+    """Whether the call may have had its effect although it failed."""
 
 
 def interested(extenders: Iterable[Extender], verb: Verb, pod: PodInfo) -> list[Extender]:

@@ -1,8 +1,8 @@
-"""Other people's plugins at work: every answer is looked at, and a bug is reported once with its traceback.
+"""Guards out-of-tree plugins: every answer is checked, and a bug is reported once with its traceback.
 
 `guarded` gives a plugin that was just made a class of its own, which overrides the methods of the contract: each calls
 the plugin's, and passes the answer on if it is one that the contract allows. An answer that is not becomes a
-`WrongAnswer`, which the engine treats as any exception of a plugin's, and which says who answered what.
+`WrongAnswer`, which the engine treats like any exception of a plugin, and which says who answered what.
 
 Berth's own plugins are not guarded, so that the main path pays nothing: the type checker holds them to the contract.
 """
@@ -33,15 +33,15 @@ Check = Callable[[Any, tuple[Any, ...]], Fault]
 """`check(answer, arguments)`; the arguments are those that the method was called with, but for `self`."""
 
 
-class WrongAnswer(TypeError):  # noqa: N818 - it is told to people by this name
+class WrongAnswer(TypeError):  # noqa: N818 - messages show people this name
     """A plugin answered what the contract does not allow: who, what, and what was expected."""
 
 
 def guarded(plugin: Any, origin: str, report: Report) -> Any:
-    """Return the plugin itself, of a class that looks at each of its answers; `origin` says where it comes from.
+    """Return the plugin itself, now of a class that checks each of its answers; `origin` says where it comes from.
 
     The class promises what the plugin's own does, and adds no state, which is why an object can change over to it.
-    Where a class does not allow that (a tuple's, a `msgspec.Struct`'s), the plugin works without being looked at.
+    Where a class does not allow that (a tuple's, a `msgspec.Struct`'s), the plugin works unchecked.
     """
     own = type(plugin)
     seen: set[tuple[str, str]] = set()

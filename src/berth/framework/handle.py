@@ -60,9 +60,9 @@ class Handle:
         self.reservation_changed = reservation_changed
         """Tell memos that this plugin's own reservations have changed."""
         self.tell = tell
-        """Send out an Event about a pod; nobody waits for it."""
+        """Send out an effect, such as an Event about a pod, without waiting for it."""
         self.rng = rng if rng is not None else random.Random(0)
-        """What lots are drawn from; the same seed gives the same decisions."""
+        """The source of randomness; the same seed gives the same decisions."""
         self.pod_groups = PodGroups(cache)
         """The members of each pod group."""
         self.evictions = Evictions(cache)

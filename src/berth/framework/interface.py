@@ -160,7 +160,7 @@ class LoadWhatIfPlugin(Plugin, Protocol):
 
 
 class PodWhatIfPlugin(Plugin, Protocol):
-    """A column filter that looks at single pods and names those that count (the promise `filters_by_affecting_pods`).
+    """A column filter that looks at single pods, and says which matter (the promise `filters_by_affecting_pods`).
 
     What it says of a node may change when `other` comes there or leaves only if the pod `is_affected_by` it.
     """
@@ -205,7 +205,7 @@ class FeasibleNodes:
     def rows(self) -> Rows:
         """The rows, ascending: a slice where they lie together, which makes views instead of copies."""
         if self._rows is None and self.count and self.mask[: self.count].all():
-            self._rows = slice(0, self.count)  # mostly: without gaps from the first row on
+            self._rows = slice(0, self.count)  # the usual case: no gaps from the first row on
         if self._rows is None:
             rows = np.flatnonzero(self.mask)
             together = self.count and int(rows[-1]) - int(rows[0]) == self.count - 1
@@ -309,7 +309,7 @@ class BindPlugin(Plugin, Protocol):
 
 
 class PostBindPlugin(Plugin, Protocol):
-    """Is told that the pod was bound."""
+    """Hears that the pod was bound."""
 
     def post_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> None: ...
 
@@ -359,7 +359,7 @@ class GroupQuestion(Protocol):
 
 
 class PodGroupPostFilterPlugin(Plugin, Protocol):
-    """A PostFilter plugin that can also make a whole group schedulable, which it is asked once for the group.
+    """A PostFilter plugin that can also make a whole group schedulable. It is asked once for the group.
 
     It returns the pods that have to go, most important first, or why that does not help; Pending where pods that were
     asked to go before are still on their way.

@@ -1,9 +1,9 @@
-"""Other people's plugins: found, imported, and held against the contract before anything is scheduled.
+"""Finds and imports out-of-tree plugins, and checks them against the contract before anything is scheduled.
 
 `installed_plugins` loads what distributions offer by an entry point in the group `berth.plugins` (the plugin's name =
 its class), `plugins_named` what a command line names as `module:Class` or `FILE.py:Class`. Both return a `Registry`.
 A plugin with faults is not in it; the registry remembers it as `Unusable`, since only a profile that enables it has to
-care. All faults of a plugin are told at once, each with where it comes from, the class and the method.
+care. All faults of a plugin are reported together, each with its origin, the class and the method.
 
 What a method must look like is read off the Protocols of `berth.framework.interface`.
 """
@@ -32,7 +32,7 @@ STEPWISE = frozenset({"post_filter", "pre_bind", "bind", "pod_group_post_filter"
 """The methods that may be generators: they yield an effect and are sent its answer."""
 
 _ATTRIBUTES = ("args_type", "promises")
-"""What a class may say of itself beside its name, and might misspell."""
+"""The class attributes beside `name` that Berth reads, and that might be misspelt."""
 
 
 def installed_plugins(found: Iterable[EntryPoint] | None = None) -> Registry:
@@ -124,7 +124,7 @@ def _module(name: str) -> ModuleType:
 
 
 def _module_of_file(path: Path) -> ModuleType:
-    """Import a file as a module of its own; it may import what lies beside it, as a script may."""
+    """Import a file as a module of its own; it may import its neighbours, as a script may."""
     if not path.is_file():
         raise FileNotFoundError("there is no such file")
     path = path.absolute()
@@ -213,7 +213,7 @@ def _wrong_name(plugin: type, registered_as: str | None) -> Iterable[str]:
 
 
 def _misspelt(plugin: type) -> Iterable[str]:
-    """Methods that look like one of the contract's and are none; a leading underscore says that this is meant so."""
+    """Methods that look like one of the contract's and are none; a leading underscore marks one as intended."""
     methods = contract()
     for name in sorted(set(dir(plugin)) - set(dir(object)) - set(methods)):
         if name.startswith("_"):

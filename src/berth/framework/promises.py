@@ -41,7 +41,7 @@ UNKNOWN: Dependencies = frozenset({Dependency.UNKNOWN})
 """The dependencies of a plugin that declares none: its answers are never kept."""
 
 Purity = bool | Callable[[PodInfo], bool]
-"""Whether an answer is pure: for every pod, for none, or for those of which the function says so."""
+"""Whether an answer is pure: for every pod, for none, or for those for which the function returns True."""
 
 
 class Promises(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,8 +61,8 @@ class Promises(msgspec.Struct, frozen=True, kw_only=True):
     """`score_row` gives a row the score that `score_columns` gives it."""
 
     filters_under_load: bool = False
-    """What the filter says of a row depends on no pod there but by how much all of them take together; it can be asked
-    with such a load (`resources_read`, `load_limits`, `filter_loaded_columns`)."""
+    """What the filter says of a row depends on the pods there only by how much all of them take together, and it can be
+    asked under any such load (`resources_read`, `load_limits`, `filter_loaded_columns`)."""
 
     filters_by_affecting_pods: bool = False
     """What the filter says of a row changes with a pod that comes or goes only where `is_affected_by` names that pod;

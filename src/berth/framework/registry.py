@@ -1,6 +1,6 @@
-"""Which plugins there are: by name, what makes them, and what that says about them.
+"""Which plugins there are: the class behind each name, and what that class says about itself.
 
-A `Registry` is a value: the in-tree one comes from `berth.plugins.registry`, one of other people's plugins from
+A `Registry` is a value: the in-tree one comes from `berth.plugins.registry`, one of out-of-tree plugins from
 `berth.framework.loading`, and `merge` puts them together. The configuration asks it for extension points and args
 types, `build.py` for the classes.
 """
@@ -72,7 +72,7 @@ class Registry:
             name: Registration(plugin, origin) for name, plugin in plugins.items()
         }
         self.unusable: Mapping[str, Unusable] = {}
-        """What was found under names that no usable plugin has; only a profile that enables it has to care."""
+        """Plugins that were found but cannot be used. Only a profile that enables one of them fails because of it."""
 
     @classmethod
     def of(cls, registrations: Mapping[str, Registration], unusable: Mapping[str, Unusable]) -> "Registry":

@@ -1,4 +1,4 @@
-"""What a plugin says of a pod or node: a value, never an exception. `None` stands for success everywhere."""
+"""A plugin's answer about a pod or a node: a value, never an exception. `None` stands for success everywhere."""
 
 from collections.abc import Sequence
 from enum import IntEnum

@@ -13,17 +13,17 @@ from berth.state.pod_info import PodInfo
 
 
 class PermitWording(NamedTuple):
-    """How a rejection by Permit is told; `{pod}`, `{plugin}` and `{message}` are the pod's name and what was said."""
+    """The wording of a rejection by Permit, with placeholders `{pod}`, `{plugin}` and `{message}`."""
 
     rejected: str = "{message}"
     while_waiting: str = "{message}"
 
     def of_rejection(self, status: Status, pod: PodInfo) -> Status:
-        """Return what is told of a pod that Permit turned away at once."""
+        """Return the status of a pod that Permit turned away at once."""
         return _told(self.rejected, status, pod)
 
     def of_wait(self, status: Status, pod: PodInfo) -> Status:
-        """Return what is told of a pod that was turned away while it waited."""
+        """Return the status of a pod that was turned away while it waited."""
         return _told(self.while_waiting, status, pod)
 
 

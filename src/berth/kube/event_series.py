@@ -2,7 +2,7 @@
 
 The Event is created when it happens first; every later write is a merge patch of `series` alone, with the count as it
 is then. Counts only grow, and a patch says the whole count, so a patch that is lost, sent twice or overtaken by
-repetitions does no harm: the next one puts it right.
+repetitions does no harm: the next one corrects it.
 
 `berth.kube.events` keeps an `EventSeries` for each distinct event and asks it for the body of the next request.
 """

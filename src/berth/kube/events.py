@@ -4,7 +4,7 @@ The runtime calls `record` for each `EmitEvent` effect and goes on; workers writ
 bounded: where the API server cannot keep up, the oldest unwritten events are dropped and counted. An event that
 repeats within six minutes is one Event whose `series.count` grows, as with client-go's recorder.
 
-A series is in the queue, being written, or neither, and in the last case it is in `_untold` if the server does not know
+A series is in the queue, being written, or at rest, and at rest it is in `_untold` if the server does not know
 its count yet. A series is queued at most once, so that its requests are never under way beside one another.
 """
 
@@ -22,12 +22,12 @@ from berth.kube.backoff import Backoff
 from berth.kube.event_series import EventKey, EventSeries, EventType
 from berth.kube.transport import MERGE_PATCH, Transport
 
-# client-go: a series is over when it has not been seen for so long.
+# client-go: a series is over when it has not been seen for this long.
 SERIES_WINDOW = timedelta(minutes=6)
 # The second occurrence is written at once; after that the count is brought up to date this often.
 REFRESH_PERIOD_S = 30.0
 QUEUE_CAPACITY = 1000
-# So many series are remembered at most. The one that was not seen for longest goes first, and starts over if it comes.
+# At most this many series are remembered. The one seen least recently goes first, and starts over if it recurs.
 MAX_SERIES = 4096
 MAX_TRIES = 5
 WORKERS = 4
@@ -80,7 +80,7 @@ class EventRecorder:
         self.dropped = 0
         """Events given up unwritten because the queue was full."""
         self.failed = 0
-        """Requests that the server refused for good, or that did not get through in several tries."""
+        """Requests that the server refused finally, or that did not get through in several tries."""
 
     def record(
         self,
@@ -155,7 +155,7 @@ class EventRecorder:
     def _forget_old(self, now: datetime) -> None:
         """End the series that were not seen for a while, and write what the server does not know of them yet.
 
-        They lie in the order in which they were seen last, so the first that is recent enough ends the search.
+        They are in the order in which they were last seen, so the first recent one ends the search.
         """
         while self._series:
             series = next(iter(self._series.values()))
@@ -192,7 +192,7 @@ class EventRecorder:
             self._follow_up(series)
 
     def _follow_up(self, series: EventSeries) -> None:
-        """See to what happened while a request was under way: a second occurrence at once, others at the refresh."""
+        """Handle what happened while a request was under way: a second occurrence at once, others at the refresh."""
         if not series.is_created or series.is_told:
             return
         if series.told_count < 2:
@@ -243,7 +243,7 @@ class EventRecorder:
         if not series.is_created and self._series.get(series.key) is series:
             del self._series[series.key]
         kind = (error.status, error.reason) if isinstance(error, ApiError) else (0, "")
-        if kind not in self._complained:  # once for each sort of trouble: an event is not worth more
+        if kind not in self._complained:  # once for each kind of failure: lost events do not deserve more of the log
             self._complained.add(kind)
             hint = "; the RBAC role needs create and patch on events.events.k8s.io" if kind[0] == 403 else ""
             self._report(f"event {series.key.reason} of {series.namespace}/{series.name} not written: {error}{hint}")

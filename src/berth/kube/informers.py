@@ -116,7 +116,7 @@ class InformerSet:
             await reflector.wait_synced()
 
     def unsynced(self) -> dict[str, str]:
-        """Return the resources whose first list is not through, each with what went wrong last."""
+        """Return the resources whose first list is not complete, each with what went wrong last."""
         return {
             resource.plural: reflector.problem or "no answer yet"
             for resource, reflector in self._reflectors.items()

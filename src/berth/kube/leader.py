@@ -1,4 +1,4 @@
-"""Leader election on a Lease, with client-go's rules: of several schedulers with one name, one is at work.
+"""Leader election on a Lease, with client-go's rules: of several schedulers with one name, one is active.
 
 The runtime awaits `acquire`, starts scheduling, and runs `hold` beside it; when `hold` returns, leadership is lost and
 the process must end without another write.
@@ -53,7 +53,7 @@ class LeaderElectionTimes(msgspec.Struct, frozen=True):
     retry_period_s: float = 2.0
 
     def problem(self) -> str:
-        """Return why these cannot work together; empty where they can."""
+        """Return why these times do not work together; empty where they do."""
         if self.lease_duration_s < 1 or self.renew_deadline_s <= 0 or self.retry_period_s <= 0:
             return "leaseDuration must be at least 1s, renewDeadline and retryPeriod greater than zero"
         if self.lease_duration_s <= self.renew_deadline_s:
@@ -191,6 +191,8 @@ class LeaderElector:
 
     async def _renew_as_known(self, observed: ObservedLease) -> bool:
         """Renew without reading first; return False where the lease is not as we left it."""
+        # Once our lease has expired, another may have taken it unseen, so it is read first. Until then it is safe to
+        # write without reading: the body carries the resourceVersion we saw, and the server refuses it if that is old.
         if observed.record.holder != self._identity or self._has_expired(observed.record):
             return False
         try:
@@ -213,7 +215,7 @@ class LeaderElector:
         return held_record(self._identity, self._times.lease_duration_s, self._wall_clock(), before)
 
     def _note(self, observed: ObservedLease) -> None:
-        """Remember the lease, and since when by our own clock its record has been what it is."""
+        """Remember the lease, and since when, by our own clock, its record has been unchanged."""
         if self._observed is None or self._observed.record != observed.record:
             self._observed_at_s = self._clock()
         self._observed = observed

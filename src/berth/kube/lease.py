@@ -80,7 +80,7 @@ def held_record(identity: str, lease_duration_s: float, now: datetime, before: L
 
 
 def released_record(now: datetime, before: LeaderRecord) -> LeaderRecord:
-    """Return the record of nobody leading, which others may take over at once: it lasts for one second."""
+    """Return a record without a leader, which lasts for one second, so that others may take over almost at once."""
     stamp = micro_time(now.astimezone(UTC))
     return LeaderRecord(
         holder_identity="",

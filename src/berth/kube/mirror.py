@@ -1,4 +1,4 @@
-"""What a reflector knows: the objects of one kind as they were seen last, and what each new sighting changes.
+"""What a reflector knows: the objects of one kind as last seen, and what each new sighting changes.
 
 `berth.kube.reflector` feeds it raw objects from lists and watches, and gets back the changes to hand on. It is plain
 synchronous code: the caller decides when the changes are handed on.
@@ -84,7 +84,7 @@ class Mirror:
         return [] if old is None else [Deleted(old)]
 
     def _set_aside(self, identity: Identity, problem: str) -> Sighting:
-        """Keep an object that cannot be read apart; its last good state stays in force, unless it is another object.
+        """Set an unreadable object aside; its last good state stays in force, unless that was another object's.
 
         Each problem is handed on once, not with every update of the object that still has it.
         """
@@ -104,7 +104,7 @@ class Mirror:
 
 
 def without_managed_fields(raw: msgspec.Raw) -> bytes:
-    """Return an object without managedFields, which are a good part of it and which nobody here reads.
+    """Return an object without managedFields, which take up much of it and are never read here.
 
     It is a copy in any case: raw JSON is a view into the page or line that it came in, which would be kept alive.
     """

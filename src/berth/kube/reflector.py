@@ -1,11 +1,11 @@
-"""Follows one resource of the API server: lists it, then watches it until cancelled, through every fault on the way.
+"""Follows one resource of the API server: lists it, then watches it until cancelled, through every failure.
 
 Pages and watch lines come from a transport. Batches of changes (`berth.kube.changes`) go to one `sink`, which is called
 on the event loop with everything that was at hand. `berth.kube.informers` runs reflectors.
 
 Why nothing is lost: the resourceVersion to resume from advances only past a line that was read in full and taken into
 the mirror. Whatever breaks, the watch starts again from there; and where the server no longer remembers that version
-(410 Gone), a new list is compared with the mirror, so that what was deleted in the meantime is told as well.
+(410 Gone), a new list is compared with the mirror, so that deletions in the meantime are handed on as well.
 """
 
 import asyncio
@@ -33,9 +33,9 @@ Report = Callable[[str], None]
 PAGE_SIZE = 500
 # client-go asks for a watch of five to ten minutes, so that a restarted server's watches spread out.
 MIN_WATCH_TIMEOUT_S = 300.0
-# A server that has not ended a watch so long after the time asked for is not going to end it.
+# A server that has not ended a watch this long after the time asked for is not going to end it.
 WATCH_GRACE_S = 30.0
-# So many changes are handed over at once at most, however many lines are at hand.
+# At most this many changes are handed over at once, however many lines are at hand.
 MAX_BATCH = 2000
 # A watch that broke so often at the same resourceVersion will break there again: list instead.
 MAX_BREAKS_AT_ONE_PLACE = 3
@@ -179,6 +179,7 @@ class Reflector:
                 raise
             # Fetching the pages took longer than the server keeps history. One answer with everything cannot expire.
             version = await self._list_pages(0)
+        # Only now is there a version to resume from: a list that broke off halfway has set none, and is made again.
         self._resource_version = version
         self.problem = ""
         if not self._synced.is_set():

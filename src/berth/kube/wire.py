@@ -1,4 +1,4 @@
-"""Lists and watch lines as they come over the wire, taken apart just far enough to find the objects in them.
+"""Lists and watch lines as they come over the wire, decoded just far enough to find the objects in them.
 
 The objects stay raw here: `berth.kube.mirror` decodes each by itself, so that one bad object spoils no list.
 """

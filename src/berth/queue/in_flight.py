@@ -27,6 +27,8 @@ class InFlight:
     __slots__ = ("_dropped", "_events", "_pods", "_started")
 
     def __init__(self) -> None:
+        # A pod's start is a position among all events ever kept, of which the first `_dropped` have left the list. They
+        # left only once every pod that had started before them was done, so no pod in flight misses one.
         self._started: dict[str, int] = {}
         self._pods: dict[str, PodInfo] = {}
         self._events: list[Happened] = []

@@ -1,7 +1,7 @@
 """Everything the scheduler reads from the API server, followed, including kinds that the server does not serve (yet).
 
 The live scheduler gives a sink for changes and waits for `wait_for_sync`. Servers differ in which optional kinds they
-serve; one that is missing is told once, counts as synced and empty, and is asked for again every few minutes.
+serve; a missing one is reported once, counts as synced and empty, and is asked for again every few minutes.
 """
 
 import asyncio
@@ -90,7 +90,7 @@ class Following:
         self.missing: set[str] = set()
         """Plurals of the kinds that the server does not serve."""
         self.problem = ""
-        """Why the server has not been asked for its kinds yet, if so."""
+        """Why the server could not be asked yet which kinds it serves; empty once it has answered."""
 
     async def run(self) -> None:
         """Follow until cancelled; raises only bugs."""
@@ -105,7 +105,7 @@ class Following:
                 group.create_task(self._await_serving(resource), name=f"informers:{resource.plural}")
 
     async def wait_for_sync(self) -> None:
-        """Return when the first list of every kind that is served is through."""
+        """Return when the first list of every kind that is served is complete."""
         await self._ready.wait()
         await self._main.wait_for_sync()
 
@@ -121,7 +121,7 @@ class Following:
         return None if reflector is None else reflector.mirror.objects.get((namespace, name))
 
     def whole(self, obj: Any) -> bytes:
-        """The JSON of an object, as the server has it where that is kept, else as far as it is read."""
+        """The JSON of an object: the server's own where that is kept, else only the fields that Berth reads."""
         meta, kind = obj.metadata, type(obj).__name__
         reflector = self._main.reflectors.get(RESOURCES[kind])
         key = (meta.namespace, meta.name)

@@ -1,4 +1,4 @@
-"""The live scheduler: one event loop that owns the core, feeds it what the API server says, and acts on what it says.
+"""The live scheduler: one event loop owns the core, feeds it the API server's events, and carries out its effects.
 
 `berth run`, `berth up` and `berth demo` make a `LiveScheduler` over a transport and await `run(stop)`. Everything that
 touches the core runs on that event loop, between two awaits: no locks. The order of events:
@@ -37,13 +37,13 @@ from berth.runtime.observing.call_timer import CallTimer
 from berth.runtime.observing.cycle_log import SchedulerLog
 
 SLICE_S = 0.005
-"""How long cycles run before the event loop gets to its sockets again."""
+"""How long cycles run before the event loop may serve its sockets again."""
 MAX_PENDING_BINDINGS = 1024
-"""Cycles pause while so many bindings are unanswered: what is decided later is decided on fresher facts."""
+"""Cycles pause while this many bindings are unanswered, since later decisions see a fresher state."""
 PAUSE_AFTER_BUG_S = 0.1
-"""A bug that comes back at once must not fill the log, nor the processor."""
+"""The pause after a bug, so that one that recurs at once fills neither the log nor the processor."""
 DRAIN_S = 5.0
-"""How long the end waits for what is under way."""
+"""How long stopping waits for requests under way."""
 
 _log = logging.getLogger("berth.scheduler")
 
@@ -152,7 +152,7 @@ class LiveScheduler:
         return self._clock()
 
     def lease_problem(self) -> str:
-        """What is wrong with leadership: cycles are run although the lease is not ours any more."""
+        """What is wrong with leadership: cycles still run although the lease is no longer ours. Empty if nothing is."""
         elector = self._elector
         is_wrong = self._is_leading and elector is not None and not elector.is_leader
         return "the lease is lost, and the process still runs" if is_wrong else ""
@@ -177,7 +177,7 @@ class LiveScheduler:
         await self._release()
 
     async def _work(self, stop: asyncio.Event) -> None:
-        """Synced, then leading, then scheduling; ends only by losing the lease, or cancelled."""
+        """Wait to be synced, then to lead, then schedule; ends only by losing the lease or by being cancelled."""
         await self.following.wait_for_sync()
         _log.info("caches are synced: %d nodes, %d pending pods", len(self.core.cache.table), len(self.core.queue))
         if self._elector is None:
@@ -206,7 +206,7 @@ class LiveScheduler:
             self._wake.clear()
             try:
                 has_more = self._run_slice()
-            except Exception as error:  # one pod's bad luck must not be everybody's
+            except Exception as error:  # a bug ends one cycle, not the scheduler
                 _bug(error)
                 await asyncio.sleep(PAUSE_AFTER_BUG_S)
                 continue
@@ -275,7 +275,7 @@ class LiveScheduler:
             self._effects.carry_out(effects)
 
     def _set_aside(self, invalid: InvalidObject) -> None:
-        """An object that cannot be read: say so once, and tell the pod's owner where it is a pod."""
+        """Log once that an object cannot be read; for a pod, also emit an event that its owner sees."""
         where = f"{invalid.namespace}/{invalid.name}" if invalid.namespace else invalid.name
         kept = "its last good state is used" if invalid.old is not None else "it is left out"
         _log.warning("%s %s cannot be read, so %s: %s", invalid.resource.kind, where, kept, invalid.problem)
@@ -330,12 +330,12 @@ def _name_of(event: ObjectEvent | Answer) -> str:
 
 
 def _bug(error: Exception, what: str = "a cycle") -> None:
-    """A bug is told with its traceback, and the scheduler goes on."""
+    """Log a bug with its traceback; the scheduler goes on."""
     _log.error("%s broke because of a bug in the scheduler; going on without it", what, exc_info=error)
 
 
 def _raise_failure(tasks: Iterable["asyncio.Task[Any]"]) -> None:
-    """Raise what a task that should still be running ended with."""
+    """Raise the exception of a task that should still be running."""
     for task in tasks:
         if task.done() and not task.cancelled() and (error := task.exception()) is not None:
             raise error

@@ -35,17 +35,17 @@ class Assumptions:
         self._by_kind.get(kind, {}).pop(key, None)
 
     def keys(self, kind: str) -> Iterable[str]:
-        """Return the keys of the objects of a kind that something is assumed of."""
+        """Return the keys of a kind's objects for which there is an assumption."""
         return self._by_kind.get(kind, {}).keys()
 
     def settle(self, kind: str, key: str, stored: Any | None) -> None:
-        """Forget an assumption that what is stored now has overtaken."""
+        """Forget an assumption whose base the store no longer holds: the newer object is right."""
         assumed = self._by_kind.get(kind, {}).get(key)
         if assumed is not None and (stored is None or not _is_same_state(assumed.base, stored)):
             self.drop(kind, key)
 
     def over(self, kind: str, key: str, stored: Any | None) -> Any | None:
-        """Return what to count on where this is stored."""
+        """Return the assumed object where the assumption's base is what is stored, else what is stored."""
         assumed = self._by_kind.get(kind, {}).get(key)
         if assumed is None or stored is None or not _is_same_state(assumed.base, stored):
             return stored

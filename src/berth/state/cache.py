@@ -74,7 +74,7 @@ class Cache:
 
     @property
     def assumed_count(self) -> int:
-        """How many pods are counted on trust."""
+        """How many pods are assumed."""
         return len(self._assumed)
 
     def state_of(self, uid: str) -> PodState | None:
@@ -109,7 +109,7 @@ class Cache:
         self._count(pod, node_name, assumed=True)
 
     def finish_binding(self, uid: str, now: float) -> None:
-        """Note that the binding was sent and answered; from now an assumed pod may expire, if any may."""
+        """Note that the binding was sent and answered; from now on the pod may expire, in generations with expiry."""
         state = self._states.get(uid) or self._lifted.get(uid)
         if state is not None and state.assumed:
             state.binding_finished = True
@@ -164,7 +164,7 @@ class Cache:
         return self._taken_off(uid, state)
 
     def lift(self, uid: str) -> None:
-        """Take a counted pod off for a what-if; `put_back` makes it as if nothing had been. Raises `KeyError`."""
+        """Take a counted pod off for a what-if; `put_back` restores it exactly. Raises `KeyError`."""
         state = self._lifted[uid] = self._states[uid]
         self._uncount(uid, state)
 

@@ -5,7 +5,7 @@ class ChangeLog:
     """An append-only log of row numbers, of which only the recent part is kept.
 
     A position counts every change since the beginning, so it never repeats. A row that one node leaves and another
-    takes is logged both times: nobody can take it for unchanged.
+    takes is logged both times, so nothing derived for the first is mistaken for the second.
     """
 
     __slots__ = ("_dropped", "_keep", "_rows", "position")

@@ -1,8 +1,8 @@
-"""Keeping something that was derived from a node table's rows up to date with them.
+"""Keeps what is derived from a node table's rows up to date with them.
 
-Whoever derives something holds a `RowFollower`, and before each use asks it which rows to look at again. That answer
-and what is then read of the table are all that the derived thing may depend on; so it equals one that is made afresh,
-however often it was asked in between.
+The owner of something derived holds a `RowFollower`, and asks it before each use which rows to look at again. The
+derived thing may depend only on those rows' present contents. Under that rule it always equals one made afresh, no
+matter how often the rows changed or the follower was asked in between.
 """
 
 from collections.abc import Hashable, Iterable, Sequence, Set
@@ -24,12 +24,12 @@ class RowFollower:
 
     def __init__(self, table: NodeTable, *, nodes: bool = False, pods: bool = False) -> None:
         self._table = table
-        # A log that nobody writes to stands for one that is not followed: it never moves.
+        # An empty log of its own stands in for one that is not followed: its position never moves.
         self._node_log = table.node_log if nodes else ChangeLog()
         self._pod_log = table.pod_log if pods else ChangeLog()
         self._capacity = self._node_position = self._pod_position = -1
         self.node_changed = True
-        """Whether a node object was among what the last call of `changed_rows` told of; so at first."""
+        """Whether the last call of `changed_rows` covered a change of a node object; True before the first call."""
 
     def changed_rows(self) -> Sequence[int] | None:
         """Return the rows that have changed since the last call, each once, ascending.
@@ -51,7 +51,7 @@ class RowFollower:
         return rows
 
     def rows_to_look_at(self) -> Iterable[int]:
-        """Return the same with every row of the table spelt out."""
+        """Return the rows of `changed_rows`, with None replaced by every row of the table."""
         rows = self.changed_rows()
         return range(self._table.capacity) if rows is None else rows
 
@@ -67,7 +67,7 @@ def rows_since(node_log: ChangeLog, node_position: int, pod_log: ChangeLog, pod_
 
 
 class RowsByKey(Generic[K]):
-    """Rows by what is found on them; sparse, for what few rows have."""
+    """Rows by the keys found on them; sparse, for keys that few rows have."""
 
     __slots__ = ("_keys_of", "_rows")
 
@@ -76,7 +76,7 @@ class RowsByKey(Generic[K]):
         self._rows: dict[K, set[int]] = {}
 
     def put(self, row: int, keys: frozenset[K]) -> None:
-        """Note all that is on a row now."""
+        """Set all the keys that are on a row now."""
         nothing: frozenset[K] = frozenset()
         before = self._keys_of.get(row, nothing)
         for key in before - keys:
@@ -92,7 +92,7 @@ class RowsByKey(Generic[K]):
             self._keys_of.pop(row, None)
 
     def of(self, key: K) -> Set[int]:
-        """Return the rows where this is; not to be changed."""
+        """Return the rows that have this key; not to be changed."""
         return self._rows.get(key, _NO_ROWS)
 
 

@@ -1,7 +1,7 @@
 """Which nodes have an image, and how large it is there.
 
-An inverted index: images come in by row, as nodes report them; rows come out by image. A question costs as much as
-there are nodes that have the image, not as there are nodes. Written by the node table, read by ImageLocality.
+An inverted index: images come in by row, as nodes report them; rows come out by image. A question costs time in
+proportion to the nodes that have the image, not to all nodes. Written by the node table, read by ImageLocality.
 """
 
 from typing import NamedTuple

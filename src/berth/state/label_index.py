@@ -1,8 +1,8 @@
 """Label values of nodes as columns of small integers.
 
-A key gets a column when somebody asks for it first, which is kept up to date from then on. A value keeps its id for
-good, even when no node has it any more, so that what was worked out by id (`accepted`, topology domains) stays right;
-only new values have to be looked at.
+A key gets a column the first time it is asked for, and the column is kept up to date from then on. The invariant: a
+value keeps its id for ever, even when no node has it any more. So what was computed by id (`accepted`, topology
+domains) stays right, and only new values have to be looked at.
 """
 
 from collections.abc import Callable, Mapping, Sequence

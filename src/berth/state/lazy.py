@@ -1,4 +1,4 @@
-"""An attribute that is worked out when it is first asked for.
+"""An attribute that is computed when it is first read.
 
 `functools.cached_property` takes a lock each first time up to Python 3.11, which costs more than most of what is
 cached here; one thread owns all state, so none is needed.

@@ -1,4 +1,4 @@
-"""Nominated pods: pods that were promised a node which is not free yet.
+"""Nominated pods: pods that were promised room on a node that is not free yet.
 
 A nomination made by this scheduler (or read from `status.nominatedNodeName`) makes other pods of lower or equal
 priority leave that room alone. Written by the queue and the cycle; read by the filters.
@@ -45,7 +45,7 @@ class Nominator:
         self._note(node_name)
 
     def take_back(self, uid: str) -> None:
-        """Withdraw a nomination that the pod's status must not name any longer either."""
+        """Withdraw a nomination, and have it cleared from the pod's status as well."""
         pod = self._by_node.get(self._node_of.get(uid, ""), {}).get(uid)
         if pod is not None:
             self.withdraw(uid)
@@ -61,7 +61,7 @@ class Nominator:
         return pods
 
     def take_pods_without_node(self) -> list[PodInfo]:
-        """Return, once, the pods that have lost their node, with nobody having told the API server.
+        """Return, once, the pods that have lost their node without the API server having been told.
 
         Their node has gone, or what they were nominated for was taken back; those nominated again since are left out.
         """
@@ -74,7 +74,7 @@ class Nominator:
         return [(pod, node_name) for pod, node_name in released if self._node_of.get(pod.uid) != node_name]
 
     def watch(self) -> set[str]:
-        """Return a set to which the names of nodes are added whose nominations change; the caller empties it."""
+        """Return a set that collects the names of nodes whose nominations change; the caller empties it."""
         changed = set(self._by_node)
         self._watchers.append(changed)
         return changed

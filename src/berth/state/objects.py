@@ -1,7 +1,7 @@
 """All other objects the scheduler reads, by kind and key, with a change counter for each kind.
 
 Plugins look claims, services, classes and the like up here; memos remember the counters of the kinds they read.
-What a plugin is about to write it notes in `assumed`, where `latest` looks first.
+A plugin notes what it is about to write in `assumed`, where `latest` looks first.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -11,7 +11,7 @@ from berth.state.assumed import Assumptions
 from berth.state.pod_info import PodInfo
 
 CHANGES_KEPT = 4096
-"""So many changes of each kind are remembered at least."""
+"""At least this many changes of each kind are remembered."""
 
 
 class ObjectStore:
@@ -71,7 +71,7 @@ class ObjectStore:
         return {kind: self.version(kind) for kind in kinds}
 
     def _note(self, kind: str, key: str, stored: Any | None) -> None:
-        """Count a change, and keep what it was to."""
+        """Count a change, and remember which object it was to."""
         self._versions[kind] = self.version(kind) + 1
         self.changes += 1
         self.assumed.settle(kind, key, stored)

@@ -1,7 +1,7 @@
 """How many pods of a kind run on each row, for the questions that plugins ask about other pods.
 
 Two questions, both answered by an int64 column that is kept up to date pod by pod:
-- which pods does this group speak of (`group`): an incoming pod's selectors, counted over running pods;
+- how many running pods belong to this group (`group`): an incoming pod's selectors, counted over running pods;
 - which terms do running pods carry (`terms`, `matching_terms`): their (anti-)affinity terms, and the weights they
   give them.
 Pods of one namespace and one set of labels are one `PodKind`: selectors are matched against kinds, not pods, and only
@@ -28,7 +28,7 @@ Namespaces = Mapping[str, Mapping[str, str]]
 MAX_GROUPS = 1024
 """How many groups are kept; each costs 8 bytes a node."""
 MAX_MATCHES = 4096
-"""For how many kinds of pods it is remembered which carried terms speak of them."""
+"""For how many kinds of pods the carried terms that select them are remembered."""
 NO_LABELS: Mapping[str, str] = {}
 
 
@@ -50,11 +50,11 @@ class SelectorGroup(NamedTuple):
         return self.namespaces if self.namespace_selector.nothing else None
 
     def goes_by_labels(self) -> bool:
-        """Say whether namespaces' labels have a say in which pods are meant."""
+        """Say whether namespaces' labels decide which pods are meant."""
         return not self.namespace_selector.nothing
 
     def selects(self, pod: PodInfo, namespaces: Namespaces) -> bool:
-        """Say whether the pod is one of the set, leaving aside whether it is being deleted."""
+        """Say whether the pod belongs to the set, whether or not it is being deleted."""
         if pod.namespace not in self.namespaces and not _selected(self.namespace_selector, pod.namespace, namespaces):
             return False
         return all(selector.matches(pod.labels) for selector in self.selectors)
@@ -76,7 +76,7 @@ class TermGroup(NamedTuple):
         return listed[0] if listed else None
 
     def goes_by_labels(self) -> bool:
-        """Say whether namespaces' labels have a say in which pods are meant, be it for one term of several."""
+        """Say whether namespaces' labels decide for at least one of the terms which pods are meant."""
         return any(not term.namespace_selector.nothing for term in self.terms)
 
     def selects(self, pod: PodInfo, namespaces: Namespaces) -> bool:
@@ -92,7 +92,7 @@ class TermGroup(NamedTuple):
 
 
 def _selected(selector: Selector, namespace: str, namespaces: Namespaces) -> bool:
-    """Say whether a namespace selector means a namespace; one that is not known only where it means all."""
+    """Say whether a namespace selector selects a namespace; an unknown one only where it selects all."""
     if selector.nothing:
         return False
     labels = namespaces.get(namespace)
@@ -100,7 +100,7 @@ def _selected(selector: Selector, namespace: str, namespaces: Namespaces) -> boo
 
 
 class TermKind(NamedTuple):
-    """One of the four ways in which a running pod can speak of others."""
+    """One of the four kinds of (anti-)affinity terms by which a running pod refers to others."""
 
     name: str
     of: Callable[[PodInfo], Iterable[tuple[AffinityTerm, int]]]
@@ -180,11 +180,11 @@ class CarriedTerm(RowCounts):
 
 
 class _Terms:
-    """The carried terms of one kind, and which of them speak of which kind of pod.
+    """The carried terms of one kind, and which of them select which kind of pod.
 
-    `_log` holds them in order of appearance, so that a remembered match only has to look at what came since. A term
-    that nobody carries any more stays in it, and in remembered matches, until the log is made anew; one that is
-    carried again is another `CarriedTerm`. So whatever is found there counts only while it has carriers.
+    `_log` holds them in order of appearance, so that a remembered match only has to look at the terms that came since.
+    A term that no pod carries any more stays in the log, and in remembered matches, until the log is made anew; if a
+    pod carries it again, it is a new `CarriedTerm`. So a term found there counts only while it has carriers.
     """
 
     __slots__ = ("_by_label", "_log", "_matches", "live")
@@ -192,7 +192,7 @@ class _Terms:
     def __init__(self) -> None:
         self.live: dict[AffinityTerm, CarriedTerm] = {}
         self._by_label: SelectorIndex[CarriedTerm] = SelectorIndex()
-        """Those of `live`."""
+        """The terms of `live`, by a label that they demand."""
         self._log: list[CarriedTerm] = []
         self._matches: dict[Hashable, tuple[int, list[CarriedTerm]]] = {}
 
@@ -265,7 +265,7 @@ class PodIndex:
         return self._terms[kind.name].live.values()
 
     def matching_terms(self, kind: TermKind, pod: PodInfo) -> Sequence[CarriedTerm]:
-        """Return those terms of a kind that running pods carry and that speak of `pod`."""
+        """Return the terms of a kind that running pods carry and that select `pod`."""
         terms = self._terms[kind.name]
         return terms.matching(pod, self.namespace_labels(pod.namespace)) if terms.live else ()
 
@@ -348,7 +348,7 @@ class PodIndex:
             try:
                 carried = list(term_kind.of(pod))
             except SelectorError:
-                continue  # the API server refuses such pods; one that got through says nothing of others
+                continue  # the API server refuses such pods; the terms of one that got through select nothing
             for term, weight in carried:
                 self._terms[term_kind.name].carry(term, row, sign, weight, self.capacity)
 

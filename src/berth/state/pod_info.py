@@ -1,4 +1,4 @@
-"""A pod with what scheduling works out of it once: requests, ports, affinity terms.
+"""A pod with what scheduling derives from it once: requests, ports, affinity terms.
 
 A `PodInfo` is made for each pod object that arrives; plugins receive it as "the pod". Its `metadata`, `spec` and
 `status` are the API object's own; the rest is derived from them, never changes, and is shared by all pods of one
@@ -59,7 +59,7 @@ class AffinityTerm(NamedTuple):
     namespace_selector: Selector
 
     def matches(self, pod: "PodInfo", namespace_labels: Mapping[str, str]) -> bool:
-        """Say whether `pod`, whose namespace has these labels, is one that the term speaks of."""
+        """Say whether `pod`, whose namespace has these labels, is one that the term selects."""
         if pod.namespace not in self.namespaces and not self.namespace_selector.matches(namespace_labels):
             return False
         return self.selector.matches(pod.labels)
@@ -77,9 +77,9 @@ REQUESTS, LABELS = "requests", "labels"
 
 
 class PodFamily:
-    """What profiles have worked out for pods that are alike in all but what is `ignored`, by profile and point.
+    """What profiles have prepared for pods that are equal in all but what is `ignored`, by profile and point.
 
-    Families lie in one another: those of a `wider` one may differ in more.
+    Families are nested: the pods of a `wider` one may differ in more.
     """
 
     __slots__ = ("ignored", "plans", "wider")
@@ -93,20 +93,20 @@ class PodFamily:
 class PodShape(PodFamily):
     """What is derived from a pod's namespace, labels, owners, spec and resizes alone, whichever node it runs on.
 
-    Pods that differ in none of these share one shape, so that all this is worked out once for a workload.
+    Pods that differ in none of these share one shape, so that all this is computed once for a workload.
     """
 
     def __init__(self, pod: Pod, counting: Counting = ALL_COUNTS, wider: PodFamily | None = None) -> None:
         super().__init__(wider=wider)
         self._pod = pod
         self.counting = counting
-        """What counts as requested, as the feature gates have it."""
+        """Which requests count, as the feature gates say."""
         self._spec = pod.spec
         self.fragments: dict[object, Hashable] = {}
         """What plugins read of the pod (`signature`), by plugin."""
 
     def share_parts(self, pod: Pod, spec: PodSpec) -> None:
-        """Have a pod of this shape share its labels and owners, and a spec that is equal but perhaps for the node.
+        """Have a pod of this shape share its labels and owners, and a spec that is equal except perhaps for the node.
 
         This does write to an object that an informer handed out, but puts in place of each part one that is equal, as
         the keys of `PodShapes` are made of all of them: whoever holds the object sees no difference.
@@ -165,7 +165,7 @@ class PodShape(PodFamily):
 
     @lazy
     def label_key(self) -> Hashable:
-        """Namespace and labels as one value: what selectors of other pods can see of this one."""
+        """Namespace and labels as one value: all that other pods' selectors can see of this one."""
         return self._pod.metadata.namespace, frozenset(self._pod.metadata.labels.items())
 
     def _terms(self, terms: tuple[PodAffinityTerm, ...]) -> tuple[AffinityTerm, ...]:
@@ -203,7 +203,7 @@ class PodShapes:
     def of(self, pod: Pod, *, is_placed: bool = False) -> PodShape:
         """Return the shape of a pod: one of its own where its name matters too.
 
-        A pod that is placed shares that of those that wait; else `nodeName` is a demand like others.
+        A placed pod shares the shape of its pending replicas; otherwise `nodeName` would count as part of the shape.
         """
         if not _is_shareable(pod):
             return PodShape(pod, self._counting)
@@ -217,7 +217,7 @@ class PodShapes:
         return shape
 
     def _family(self, pod: Pod, spec: PodSpec) -> PodFamily:
-        """Return the pods that request something else, within those that have other labels as well."""
+        """Return the family of pods that differ in requests only, nested in that of pods that differ in labels too."""
         meta, bare = pod.metadata, _without_requests(spec)
         key = _ENCODER.encode((meta.namespace, meta.labels, meta.owner_references, bare))
 
@@ -239,12 +239,12 @@ def _without_requests(spec: PodSpec) -> PodSpec:
 
 
 def _is_shareable(pod: Pod) -> bool:
-    """Claims made for a pod go by its name."""
+    """Say whether the shape does not depend on the pod's name, by which claims made for a pod are found."""
     return not (pod.spec.volumes or pod.spec.resource_claims)
 
 
 def _counted_status(pod: Pod) -> tuple[object, ...]:
-    """Return what counts of a pod's status as requested: resizes in flight."""
+    """Return what a pod's status adds to its requests: resizes in flight."""
     status = pod.status
     containers = tuple([each for each in status.container_statuses if each != ContainerStatus(each.name)])
     init_containers = tuple([each for each in status.init_container_statuses if each != ContainerStatus(each.name)])
@@ -284,7 +284,7 @@ class PodInfo:
         return self.metadata.deletion_timestamp is not None
 
     def is_told_why(self, reason: str, message: str) -> bool:
-        """Say whether the pod's condition says already that it is not scheduled, and for this reason."""
+        """Say whether the pod's condition already gives this reason and message for its not being scheduled."""
         told = ("PodScheduled", "False", reason, message)
         return any((each.type, each.status, each.reason, each.message) == told for each in self.status.conditions)
 
@@ -325,11 +325,11 @@ class PodInfo:
 
     @property
     def label_key(self) -> Hashable:
-        """Namespace and labels as one value: what selectors of other pods can see of this one."""
+        """Namespace and labels as one value: all that other pods' selectors can see of this one."""
         return self.shape.label_key
 
     @property
     def has_pod_affinity(self) -> bool:
-        """Say whether the pod speaks of other pods at all."""
+        """Say whether the pod has any (anti-)affinity terms."""
         affinity = self.spec.affinity
         return affinity is not None and (affinity.pod_affinity is not None or affinity.pod_anti_affinity is not None)

@@ -26,7 +26,7 @@ class QueuedPod:
         self.timestamp = now
         """When the pod came, or last came back from an attempt."""
         self.initial_attempt: float | None = None
-        """When the pod first entered the active queue: from then on it is the scheduler that it waits for."""
+        """When the pod first entered the active queue: from then on it waits for the scheduler, not for a gate."""
         self.attempts = 0
         self.unschedulable_count = 0
         """How many attempts ended with a rejection."""
@@ -39,7 +39,7 @@ class QueuedPod:
         self.backoff_until: float | None = None
         """When the backoff of the last failed attempt ends, once it has been asked for; None from the next pop on."""
         self.was_flushed = False
-        """Whether it was its age that last brought the pod back, and no event."""
+        """Whether its age, and no event, last brought the pod back."""
         self.token = 0
         """Which heap entry is the pod's present one; older ones are stale."""
 

@@ -1,4 +1,4 @@
-"""Stores that keep what was asked for last: bounded, and what was not asked for longest goes."""
+"""Bounded stores that drop what was asked for least recently."""
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 def recent(store: OrderedDict[K, T], key: K, make: Callable[[], T], at_most: int) -> T:
-    """Return what a store has under a key, made where it has nothing; more than `at_most` are not kept."""
+    """Return what a store has under a key, made where it has nothing. At most `at_most` entries are kept."""
     found = store.get(key)
     if found is not None:
         store.move_to_end(key)

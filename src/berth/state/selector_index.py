@@ -1,7 +1,7 @@
 """Things that select pods by their labels, found by a pod's labels instead of by trying every selector.
 
-Most selectors demand that some label has one certain value (`app=web`). Under that label and value a thing is filed;
-a pod that lacks it cannot be selected. So for a pod only what is filed under its own labels has to be tried, and the
+Most selectors demand one certain value of some label (`app=web`). A thing is filed under that label and value, and
+a pod without it cannot be selected. So for a pod only what is filed under its own labels has to be tried, and the
 few things that demand no such label.
 """
 
@@ -17,7 +17,7 @@ _Label = tuple[str, str]
 
 
 class SelectorIndex(Generic[T]):
-    """Things by one label that every pod has which they select; None where there is no such label."""
+    """Things, each filed under one label that every pod they select has; None where there is no such label."""
 
     __slots__ = ("_by_label", "_label_of")
 
@@ -28,7 +28,7 @@ class SelectorIndex(Generic[T]):
     def add(self, thing: T, selectors: Iterable[Selector]) -> None:
         """File something that selects only pods that each of `selectors` matches."""
         demanded = [label for selector in selectors for label in _demanded(selector)]
-        # Any of them would be right; the one that fewest others demand leaves the fewest to be tried.
+        # Any demanded label would be right; the one with the fewest things under it leaves the fewest to be tried.
         label = min(demanded, key=lambda label: len(self._by_label.get(label, ())), default=None)
         self._by_label.setdefault(label, {})[thing] = None
         self._label_of[thing] = label

@@ -68,7 +68,7 @@ class NodeTable:
     def put_node(self, node: Node) -> int:
         """Add a node or replace what is known of it; return its row. Raises `QuantityError`, changing nothing.
 
-        A node that says what it said before, as at each heartbeat, leaves the log alone: nobody need look again.
+        A heartbeat that changes nothing but the version is not logged, so that nothing derived has to be renewed.
         """
         known = self.row_of.get(node.metadata.name)
         if known is not None and _is_alike(self.nodes[known], node):
@@ -90,7 +90,7 @@ class NodeTable:
         return row
 
     def row_for(self, name: str) -> int:
-        """Return the row of a name; a new one, not yet valid, where only pods have spoken of that node so far."""
+        """Return the row of a name; a new one, not yet valid, where a pod names a node that has not been seen yet."""
         row = self.row_of.get(name)
         if row is None:
             row = self.row_of[name] = self._take_row()
@@ -131,7 +131,7 @@ class NodeTable:
         self._free_if_unused(row)
 
     def replace_pod(self, row: int, pod: PodInfo) -> None:
-        """Put a newer object of a pod in place of the one counted, where nothing that is counted differs."""
+        """Put a newer object of a pod in place of the one counted; nothing that is counted may differ."""
         self.pods[row][pod.uid] = pod
 
     def column_of(self, resource: str) -> int:
@@ -202,6 +202,8 @@ class NodeTable:
     def _free_if_unused(self, row: int) -> None:
         if self.valid[row] or self.pods[row]:
             return
+        # All that was counted on the row has been taken off, and each step was logged. Whoever takes the row next logs
+        # it again, so nothing that was derived for the old node outlives it.
         del self.row_of[self.names[row]]
         self.names[row] = ""
         self._free.append(row)

@@ -65,7 +65,7 @@ class Topology:
 
     @property
     def complete(self) -> bool:
-        """Say whether every node has the label."""
+        """Whether every node has the label."""
         return self._labelled == len(self._table)
 
     def sync(self) -> None:
@@ -107,7 +107,7 @@ class Topology:
         self.size = len(self._column.values) + 1
         self._labelled = int(np.count_nonzero(self.ids != ABSENT))
         self.exists: Mask = np.bincount(self.counted + 1, minlength=self.size)[1:] > 0
-        """By domain, without the absent one: whether any node that counts lies there."""
+        """By domain, without the absent one: whether it has any node that counts."""
         self.domain_count = int(np.count_nonzero(self.exists))
         self.all_exist = self.domain_count == self.size - 1
         self.version += 1
@@ -171,7 +171,12 @@ class RowCounts:
 
 
 class DomainSums:
-    """A column summed by domain: `values`, the absent domain last (do not write to it), and the `total` of the rest."""
+    """A column summed by domain: `values`, the absent domain last (do not write to it), and the `total` of the rest.
+
+    The invariant: while the topology has the version of the last `sync`, `values` is the column summed by domain, since
+    `add` sees every change of a row. At any other version it is stale: `add` leaves it alone, and `sync` sums it
+    afresh.
+    """
 
     __slots__ = ("_topology", "_version", "total", "values")
 
@@ -182,7 +187,7 @@ class DomainSums:
         self.total = 0
 
     def add(self, row: int, amount: int) -> None:
-        """Follow a change of one row; sums whose topology has changed are made afresh later."""
+        """Follow a change of one row, unless the topology has changed: then `sync` sums everything afresh."""
         topology = self._topology
         if self._version == topology.version:
             domain = topology.counted[row]
@@ -191,7 +196,7 @@ class DomainSums:
                 self.total += amount
 
     def sync(self, counts: Int64) -> None:
-        """Follow the topology, given the column."""
+        """Sum the column afresh if the topology has changed since it was last summed."""
         topology = self._topology
         if self._version != topology.version:
             sums = np.bincount(topology.counted + 1, weights=counts, minlength=topology.size)

@@ -1,7 +1,7 @@
 """Makes a `ClusterAccess` from what describes the cluster: kubeconfig files, or the pod that we run in.
 
 `berth run` and the other commands call `load_access` once at the start. Everything that can be checked without
-the server is checked here, so that a wrong path or certificate is told at once and by name, as `KubeconfigError`.
+the server is checked here, so that a wrong path or certificate is reported at once and by name, as `KubeconfigError`.
 """
 
 import base64
@@ -25,7 +25,7 @@ EXEC_EXTENSION = "client.authentication.k8s.io/exec"
 
 
 class _Entry(NamedTuple):
-    """A cluster or user entry: who is to blame in messages, and where its relative paths start."""
+    """A cluster or user entry: its name for error messages, and the directory that its relative paths start from."""
 
     label: str
     path: Path
@@ -163,7 +163,7 @@ def _tls(selection: Selection, entry: _Entry) -> TlsSettings:
 
 
 def _source(selection: Selection) -> CredentialSource:
-    """How the user proves who it is, besides a client certificate."""
+    """How the user authenticates, apart from a client certificate."""
     user, entry = selection.user.value, _user_entry(selection)
     _refuse_unsupported(user, entry)
     if user.exec is not None:
@@ -205,7 +205,7 @@ def _exec_plugin(selection: Selection, entry: _Entry) -> ExecPlugin:
 
 
 def _cluster_info(located: Located[Cluster]) -> dict[str, Any]:
-    """What a plugin that asks for it (`provideClusterInfo`) is told of the cluster."""
+    """The description of the cluster that a plugin with `provideClusterInfo` gets."""
     cluster = located.value
     entry = _Entry("cluster", located.path)
     ca_pem = _pem(cluster.certificate_authority, cluster.certificate_authority_data, "certificate-authority", entry)

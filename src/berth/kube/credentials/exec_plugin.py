@@ -23,7 +23,7 @@ SUPPORTED = (f"{GROUP}/v1", f"{GROUP}/v1beta1")
 INTERACTIVE_MODES = ("Never", "IfAvailable", "Always")
 # A plugin may open a browser and wait for somebody to log in, but not for ever.
 PLUGIN_TIMEOUT_S = 60.0
-# A credential about to expire is renewed before the server can find it expired under way.
+# A credential about to expire is renewed early, so that it does not expire while a request is under way.
 EXPIRY_LEEWAY = timedelta(seconds=10)
 
 
@@ -83,7 +83,7 @@ class ExecPlugin:
             return self._credential
 
     def invalidate(self, refused: Credential) -> bool:
-        """Run the plugin again next time, unless somebody else's refusal already had it run."""
+        """Run the plugin again next time, unless it has already run since the refused credential was issued."""
         if refused == self._credential:
             self._credential = None
         return True
@@ -170,5 +170,5 @@ class ExecPlugin:
 
 
 def _aware(moment: datetime | None) -> datetime | None:
-    """RFC 3339 has an offset always; a plugin that left it out means UTC."""
+    """Return the time with an offset. RFC 3339 always has one; a plugin that leaves it out means UTC."""
     return moment.replace(tzinfo=UTC) if moment is not None and moment.tzinfo is None else moment

@@ -31,7 +31,7 @@ def _setting(environ: Mapping[str, str], name: str) -> str:
 
 
 def _is_local(host: str) -> bool:
-    """Go never sends requests to the machine itself through a proxy."""
+    """Say whether a host is this machine: like Go, Berth never sends such requests through a proxy."""
     if host == "localhost":
         return True
     try:

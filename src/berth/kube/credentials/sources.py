@@ -110,7 +110,7 @@ class TokenFile:
 
 
 class ClusterAccess:
-    """Where the API server is and how to be let in: all that a transport needs to know."""
+    """Where the API server is and how to authenticate: all that a transport needs to know."""
 
     __slots__ = ("_context", "_context_of", "_source", "_tls", "description", "headers", "proxy", "server")
 

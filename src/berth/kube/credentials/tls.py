@@ -1,7 +1,7 @@
 """TLS contexts for talking to an API server, from PEM bytes that a kubeconfig or a plugin gave.
 
 `access.py` reads the bytes and knows which field they came from; here they become an `SSLContext`. What is wrong with
-them is told by `TlsError`, whose `piece` says which input to blame.
+them is raised as `TlsError`, whose `piece` says which input is at fault.
 """
 
 import ssl
@@ -63,7 +63,7 @@ def _identify(context: ssl.SSLContext, certificate_pem: bytes, key_pem: bytes) -
         path.touch(mode=0o600)
         path.write_bytes(certificate_pem.rstrip() + b"\n" + key_pem)
         try:
-            # An encrypted key must fail with words, not wait for somebody to type its password.
+            # An encrypted key must fail with a message, and not wait for somebody to type its password.
             context.load_cert_chain(path, password=_no_password)
         except (ssl.SSLError, ValueError) as error:
             message = f"certificate and key cannot be used together ({_plain(error)})"
@@ -75,6 +75,6 @@ def _no_password() -> str:
 
 
 def _plain(error: Exception) -> str:
-    """The reason in an SSL error without its error-code furniture."""
+    """Return the reason in an SSL error without the error codes around it."""
     reason = getattr(error, "reason", None)
     return str(reason).replace("_", " ").lower() if reason else str(error)

@@ -25,9 +25,9 @@ from berth.kube.http.rate_limit import RateLimit, TokenBucket
 
 # client-go: at most ten tries while the server answers with Retry-After.
 MAX_RETRIES = 10
-# A server that asks for more patience than this gets none: the caller's own backoff is the better judge.
+# Where a server asks for a longer wait than this, the request fails, and the caller's own backoff decides.
 MAX_RETRY_AFTER_S = 30.0
-# A list may be long, and is given so many times the time of other requests.
+# A list may be long, so it is given this many times the time of other requests.
 LIST_PATIENCE = 4
 # A line longer than any object that etcd can store, many times over, is not a watch event.
 MAX_LINE_BYTES = 64 * 1024 * 1024

@@ -1,6 +1,6 @@
 """The HTTP connections of a transport: a bounded pool for requests, and unbounded ones for long or urgent calls.
 
-The HTTP transport takes its aiohttp sessions from here, and has failures of a connection put into words.
+The HTTP transport takes its aiohttp sessions from here, and the messages for failures of a connection.
 """
 
 import socket

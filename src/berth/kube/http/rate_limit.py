@@ -62,7 +62,7 @@ class TokenBucket:
         try:
             await self._sleep(delay_s)
         except asyncio.CancelledError:
-            self._tokens += 1  # those who asked later have their waits fixed already: the next to ask waits less
+            self._tokens += 1  # callers who asked later have fixed waits already, so the next one to ask gains
             raise
 
     def _reserve(self) -> float:

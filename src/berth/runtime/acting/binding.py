@@ -29,7 +29,7 @@ from berth.kube.backoff import Backoff
 from berth.kube.transport import Transport
 
 MAX_SENDS = 5
-"""After so many tries of which none got through, the pod goes back to the queue; another node may do then."""
+"""After this many tries without success the pod goes back to the queue, and may then get another node."""
 FIRST_DELAY_S = 0.1
 LONGEST_DELAY_S = 10.0
 RETRY_AFTER_CAP_S = 60.0
@@ -140,7 +140,7 @@ def _binding(bind: Bind) -> bytes:
 
 
 def _verdict(bind: Bind, seen: _SeenPod, why: TransportError) -> _Outcome | None:
-    """What the pod says of the Binding."""
+    """Return how the Binding ended, as far as the pod tells; None where it is still undecided."""
     if seen.metadata.uid != bind.pod.uid:
         return _Outcome(f"pod {bind.pod.key} was replaced by another of the same name")
     if seen.spec.node_name == bind.node_name:
@@ -149,7 +149,7 @@ def _verdict(bind: Bind, seen: _SeenPod, why: TransportError) -> _Outcome | None
         return _Outcome(f"pod {bind.pod.key} is on node {seen.spec.node_name} already")
     if seen.metadata.deletion_timestamp is not None:
         return _Outcome(f"pod {bind.pod.key} is being deleted")
-    # A conflict over a pod without a node is the server's considered no, not a race with ourselves.
+    # A conflict over a pod without a node is a real refusal by the server, not the trace of an earlier try of ours.
     return _Outcome(str(why)) if _is_conflict(why) else None
 
 
@@ -167,6 +167,6 @@ def _is_passing(error: TransportError) -> bool:
 
 
 def _delay_s(error: Exception, backoff: Backoff) -> float:
-    """What the server asked for, else the next step of the backoff."""
+    """Return the delay that the server asked for, else the next step of the backoff."""
     asked_s = getattr(error, "retry_after_s", None)
     return min(asked_s, RETRY_AFTER_CAP_S) if asked_s else backoff.next_delay_s()

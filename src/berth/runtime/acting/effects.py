@@ -40,7 +40,7 @@ from berth.runtime.observing.call_timer import BINDING, OTHER, STATUS_PATCH, Cal
 BINDINGS_AT_ONCE = 64
 CALLS_AT_ONCE = 16
 EXTENDER_CALLS_AT_ONCE = 64
-"""Pods that extenders bind are many; of the other verbs only one cycle at a time calls."""
+"""Many pods may be bound by extenders at once; the other verbs are called by one cycle at a time."""
 NO_TICKET = 0
 
 _POD = RESOURCES["Pod"]
@@ -88,12 +88,12 @@ class Effects:
 
     @property
     def pending(self) -> dict[str, int]:
-        """What is under way or waits to be, by upstream's names for the calls."""
+        """How many calls are under way or waiting, by upstream's names for them."""
         return {BINDING: len(self._binds), STATUS_PATCH: len(self._statuses), OTHER: len(self._calls)}
 
     @property
     def pending_bindings(self) -> int:
-        """Bindings that are not answered yet, by extenders too."""
+        """How many bindings are not answered yet, those by extenders included."""
         return len(self._binds) + len(self._extender_calls)
 
     def _pool_for(self, effect: Effect) -> WorkerPool[Request]:
@@ -102,7 +102,7 @@ class Effects:
         return self._extender_calls if isinstance(effect, CallExtenders) else self._calls
 
     def carry_out(self, effects: Iterable[Effect]) -> None:
-        """Set about doing these, in order as far as order matters, and return at once."""
+        """Start to carry these out, in order as far as order matters, and return at once."""
         for effect in effects:
             if isinstance(effect, Request):
                 self._pool_for(effect.effect).put(effect)
@@ -172,7 +172,7 @@ class Effects:
             self._report(f"{type(request.effect).__name__} failed: {error}")
 
     def _tell(self, effect: Any, started: float, *, has_failed: bool) -> None:
-        """Extenders are not the API server."""
+        """Report a finished request to the instrument, unless it went to extenders: they are not the API server."""
         if isinstance(effect, CallExtenders):
             return
         self._timer.over(OTHER, started, has_failed=has_failed)
@@ -180,7 +180,7 @@ class Effects:
             self._timer.instrument.claim_created(has_failed=has_failed)
 
     async def _carry_out_one(self, effect: Any) -> Any:
-        """Do what is neither a binding, nor a status patch, nor an event; raises `TransportError`."""
+        """Carry out one of the other effects: not a binding, status patch or event. Raises `TransportError`."""
         if isinstance(effect, EvictPod):
             return await evict(self._transport, effect)
         if isinstance(effect, ApiCall):

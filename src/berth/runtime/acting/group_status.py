@@ -47,7 +47,7 @@ class GroupStatusPatcher:
         self._pool: WorkerPool[str] = WorkerPool(WORKERS, self._work, bug)
         self._waiting: dict[str, SetPodGroupCondition] = {}
         self._attended: set[str] = set()
-        """Groups that a worker looks after."""
+        """Groups that a worker is busy with."""
 
     def __len__(self) -> int:
         """Groups with a condition to write."""
@@ -69,7 +69,7 @@ class GroupStatusPatcher:
         await self._pool.stop()
 
     async def _work(self, uid: str) -> None:
-        """Write what there is for a group until there is nothing more."""
+        """Write a group's conditions until none is waiting."""
         backoff = Backoff(self._rng)
         tries = 0
         try:
@@ -84,7 +84,7 @@ class GroupStatusPatcher:
             self._attended.discard(uid)
 
     async def _is_over(self, effect: SetPodGroupCondition, *, is_last: bool) -> bool:
-        """Send one; say whether there is no more to be done about it. A group that is gone needs no condition."""
+        """Send a condition; say whether it is settled. A group that is gone needs no condition."""
         body = condition_patch(effect, self._clock())
         place = (effect.namespace, effect.name)
         try:

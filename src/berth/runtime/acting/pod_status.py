@@ -73,9 +73,9 @@ class StatusPatcher:
         self._waiting: dict[str, PatchPodStatus] = {}
         self._under_way: dict[str, asyncio.Event] = {}
         self._attended: set[str] = set()
-        """Pods that a worker looks after."""
+        """Pods that a worker is busy with."""
         self._withdrawn: set[str] = set()
-        """Pods of which a request is under way that is not to be repeated."""
+        """Pods with a request under way that must not be repeated."""
 
     def __len__(self) -> int:
         """Pods with a patch to write."""
@@ -106,7 +106,7 @@ class StatusPatcher:
         await self._pool.stop()
 
     async def _work(self, uid: str) -> None:
-        """Write what there is for a pod until there is nothing more."""
+        """Write a pod's patches until none is waiting."""
         backoff = Backoff(self._rng)
         tries = 0
         try:
@@ -116,7 +116,7 @@ class StatusPatcher:
                     tries = 0
                     continue
                 if uid not in self._withdrawn:
-                    # Waiting again, so that a newer patch is merged in and a binding can withdraw it.
+                    # Back among the waiting, so that a newer patch can be merged in and a binding can withdraw it.
                     self._waiting[uid] = merged(patch, self._waiting[uid]) if uid in self._waiting else patch
                     await self._sleep(backoff.next_delay_s())
         finally:
@@ -143,7 +143,7 @@ class StatusPatcher:
         return True
 
     def _is_over(self, pod: PodRef, error: TransportError, *, is_last: bool) -> bool:
-        """Whether there is no point in trying again; if somebody is still there to be told, it is told."""
+        """Whether to give the patch up. The failure is reported unless the pod is gone or another has its name."""
         refused = isinstance(error, ApiError) and not error.is_retryable
         if not (refused or is_last):
             return False

@@ -18,7 +18,7 @@ class WorkerPool(Generic[Job]):
     __slots__ = ("_bug", "_jobs", "_size", "_tasks", "_work")
 
     def __init__(self, size: int, work: Callable[[Job], Awaitable[None]], bug: Callable[[Exception], None]) -> None:
-        """`bug` is told what `work` raised, since nobody awaits a worker."""
+        """`bug` is called with what `work` raises, since no caller awaits a worker."""
         self._size = size
         self._work = work
         self._bug = bug

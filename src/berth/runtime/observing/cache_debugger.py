@@ -25,7 +25,7 @@ _log = logging.getLogger("berth.scheduler")
 
 
 class Mismatch(NamedTuple):
-    """What the API server has and we have not, and the other way round; sorted."""
+    """What the API server has and the cache lacks, and the other way round; sorted."""
 
     missed: list[str]
     redundant: list[str]
@@ -103,7 +103,7 @@ def dump_queue(core: "Core") -> str:
 
 
 def _is_ours(core: "Core", pod: Pod) -> bool:
-    """Say whether a pod should be in cache or queue: others' pending pods and finished ones are not."""
+    """Say whether a pod belongs in cache or queue; finished pods and other schedulers' pending ones do not."""
     if pod.status.phase in FINISHED_PHASES:
         return False
     is_pending_here = pod.spec.scheduler_name in core.profiles and pod.metadata.deletion_timestamp is None

@@ -1,4 +1,4 @@
-"""Tells an instrument of the requests to the API server that are over: of what type, how long, and whether in vain.
+"""Tells an instrument of each finished request to the API server: its type, how long it took, whether it failed.
 
 The parts that carry out effects (`effects`, `status`) share one: they ask it for the time before a request, and tell it
 when the request is over. Types are upstream's names for the calls of its API dispatcher, and `other`.
@@ -13,7 +13,7 @@ BINDING, STATUS_PATCH, OTHER = "pod_binding", "pod_status_patch", "other"
 
 
 class CallTimer:
-    """A stopwatch, and whom to tell."""
+    """A stopwatch, and the instrument to tell."""
 
     __slots__ = ("instrument", "now")
 
@@ -22,5 +22,5 @@ class CallTimer:
         self.now = now
 
     def over(self, call_type: str, started: float, *, has_failed: bool) -> None:
-        """A request that was begun at `started` has been answered, or never will be."""
+        """Report that a request begun at `started` has been answered or given up."""
         self.instrument.api_called(call_type, has_failed=has_failed, seconds=self.now() - started)

@@ -1,8 +1,8 @@
 """What is logged of each cycle: an observer of the core that writes kube-scheduler's lines.
 
 Messages, fields and verbosities are upstream's (pkg/scheduler/scheduler.go, factory.go, core/generic_scheduler.go and
-internal/cache/cache.go of release-1.20, and still its own today). Where a cycle took long, its steps are told; at
-verbosity 10 the v1.20 generation also tells every score (`score_log`).
+internal/cache/cache.go of release-1.20, unchanged today). The steps of a slow cycle are logged; at
+verbosity 10 the v1.20 generation also logs every score (`score_log`).
 """
 
 import logging
@@ -28,7 +28,7 @@ SHORT_CIRCUITED = (
     "chances of other predicates failing as well."
 )
 LONG_S = 0.1
-"""A cycle that takes this long is told with its steps."""
+"""A cycle that takes this long is logged with its steps."""
 
 _log = logging.getLogger("berth.scheduler")
 
@@ -38,10 +38,10 @@ class SchedulerLog(Instrument):
 
     _observed: Observed | None = None
     _told: frozenset[tuple[str, str, str]] = frozenset()
-    """The plugins' exceptions that were told in full: plugin, method and place, and each place alone."""
+    """The plugins' exceptions that were logged in full: plugin, method and place, and each place alone."""
 
     def attached(self, observed: Observed) -> None:
-        """The scores of a cycle are told with what the nodes offer and have given away."""
+        """Keep the core's state at hand: scores are logged with what the nodes offer and have given away."""
         self._observed = observed
 
     def attempting(self, queued: QueuedPod) -> None:
@@ -49,7 +49,7 @@ class SchedulerLog(Instrument):
         structured(_log, STEPS, "Attempting to schedule pod", pod=queued.pod.key)
 
     def decided(self, decision: Decision, seconds: float) -> None:
-        """How the search ended; a node that was found is told when the pod is bound."""
+        """Log how the search ended; a node that was found is logged when the pod is bound."""
         for line in slow_cycle_lines(decision, seconds, in_full=_log.isEnabledFor(WAITS)):
             _log.info("%s", line)
         if self._observed is not None and self._observed.generation == "v1.20":
@@ -84,14 +84,14 @@ class SchedulerLog(Instrument):
         structured(_log, at, "Error scheduling pod; retrying", err=reason, pod=pod.key)
 
     def hint_broke(self, pod: PodInfo, plugin: str, event: str, error: Exception) -> None:
-        """A hint's bug: the plugin's author has to know, though the pod is tried again all the same."""
+        """Log a hint's bug for the plugin's author; the pod is tried again even so."""
         problem = f"{type(error).__name__}: {error}"
         structured(
             _log, logging.ERROR, "QueueingHintFn returns error", err=problem, event=event, plugin=plugin, pod=pod.key
         )
 
     def extender_failed(self, pod: PodInfo, asked: Asked) -> None:
-        """An extender failed: an operator has to know, whether or not the pod was scheduled all the same."""
+        """Log an extender's failure for the operator, even if the pod was scheduled."""
         outcome = "going on without it" if asked.is_ignored else "the pod is tried again"
         _log.warning(
             "extender %s failed to %s pod %s, %s: %s", asked.extender, asked.verb, pod.key, outcome, asked.problem
@@ -105,22 +105,22 @@ class SchedulerLog(Instrument):
             _log.warning("Pod %s expired", pod.key)
 
     def plugin_broke(self, plugin: str, method: str, bug: Exception) -> None:
-        """Tell the author of a plugin in full where it broke, once; what comes of it for each pod takes one line."""
+        """Log in full, once, where a plugin broke; what that means for each pod takes one line."""
         place = place_of(bug)
         known = plugin, method, place or str(bug)
         if known not in self._told:
-            in_full = None if isinstance(bug, WrongAnswer) else bug  # whose place is known without
+            in_full = None if isinstance(bug, WrongAnswer) else bug  # its message names the place already
             _log.error("plugin %s broke in %s: %s", plugin, method, described(bug), exc_info=in_full)
         self._told = self._told | {known, *_alone(place)}
 
     def broke(self, pod: PodInfo, error: Exception) -> None:
-        """Tell of a bug; the pod is tried again later. A plugin's is told in full the first time only."""
+        """Log a bug; the pod is tried again later. A plugin's bug is logged in full the first time only."""
         bug = error.bug if isinstance(error, PluginBrokenError) else error
         place = place_of(bug)
         if not self._told.intersection(_alone(place)) and not isinstance(bug, WrongAnswer):
             _log.error("scheduling pod %s hit a bug", pod.key, exc_info=error)
             self._told = self._told.union(_alone(place))
-        elif not isinstance(error, PluginBrokenError):  # of which a line follows that says what came of it
+        elif not isinstance(error, PluginBrokenError):  # for those, another line says what came of it
             _log.error("scheduling pod %s hit a bug: %s", pod.key, described(error))
 
     def _tell_search(self, observed: Observed, decision: Decision) -> None:
@@ -133,16 +133,16 @@ class SchedulerLog(Instrument):
 
 
 def _alone(place: str) -> set[tuple[str, str, str]]:
-    """Return what stands for a place in some plugin's code; the scheduler's own bugs have none."""
+    """Return the key of a place in a plugin's code; the scheduler's own bugs have none."""
     return {("", "", place)} if place else set()
 
 
 def slow_cycle_lines(
     decision: Decision, seconds: float, *, in_full: bool = False, ended: datetime | None = None
 ) -> Iterator[str]:
-    """Yield the lines about a cycle that took 100 ms or more, none about others; `in_full` tells short steps too.
+    """Yield the lines about a cycle that took 100 ms or more, none about others; `in_full` includes short steps.
 
-    Format and thresholds are those of k8s.io/utils/trace as kube-scheduler uses it: a step is told if it took its
+    Format and thresholds are those of k8s.io/utils/trace as kube-scheduler uses it: a step is included if it took its
     share of the 100 ms.
     """
     if seconds < LONG_S:

@@ -38,7 +38,7 @@ class Metrics(SchedulerLog, Collector):
         self._stopwatch = stopwatch
         self._scheduler: LiveScheduler | None = None
         self._started: dict[str, tuple[float, str]] = {}
-        """When the attempts began whose bindings are under way, and their profiles, by pod uid."""
+        """When each attempt whose binding is under way began, and its profile, by pod uid."""
         self.attempts = counter(
             "schedule_attempts", "Attempts to schedule pods, by result and profile.", "result", "profile"
         )
@@ -178,7 +178,7 @@ class Metrics(SchedulerLog, Collector):
             self.after_flush.add()
 
     def binding_failed(self, pod: PodInfo, reason: str, *, is_rejection: bool = False) -> None:
-        """The attempt was in vain."""
+        """The attempt has failed."""
         super().binding_failed(pod, reason, is_rejection=is_rejection)
         started = self._started.pop(pod.uid, None)
         if started is not None:
@@ -221,7 +221,7 @@ class Metrics(SchedulerLog, Collector):
         self.api_call_duration.observe(seconds, labels)
 
     def claim_created(self, *, has_failed: bool) -> None:
-        """A claim is there, or not."""
+        """Creating a claim has succeeded or failed."""
         self.claims.add(("failure" if has_failed else "success",))
 
     def event_handled(self, event: str, seconds: float) -> None:
@@ -258,7 +258,7 @@ class Metrics(SchedulerLog, Collector):
 
 
 def attempts_label(attempts: int) -> str:
-    """A number of attempts as a label; many are not told apart."""
+    """A number of attempts as a label; large numbers share one."""
     return str(attempts) if attempts < MOST_ATTEMPTS_TOLD_APART else f"{MOST_ATTEMPTS_TOLD_APART}+"
 
 

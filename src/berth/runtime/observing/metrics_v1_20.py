@@ -29,7 +29,7 @@ class MetricsV120(Metrics):
     def __init__(self, stopwatch: Callable[[], float] = time.perf_counter) -> None:
         super().__init__(stopwatch)
         self._binding: dict[str, float] = {}
-        """When PreBind and Bind began of the pods that are being bound, by uid."""
+        """When PreBind and Bind began for each pod that is being bound, by uid."""
         self.e2e = histogram(
             "e2e_scheduling_duration_seconds",
             "E2e scheduling latency in seconds (scheduling algorithm + binding)",
@@ -87,7 +87,7 @@ class MetricsV120(Metrics):
         self._binding[pod.uid] = self._stopwatch()
 
     def bound(self, queued: QueuedPod, node_name: str, now: float) -> None:
-        """The binding is through."""
+        """The binding has succeeded."""
         super().bound(queued, node_name, now)
         begun = self._binding.pop(queued.pod.uid, None)
         if begun is not None:
@@ -96,7 +96,7 @@ class MetricsV120(Metrics):
             self.pod_duration.observe(now - queued.initial_attempt, (attempts_label(queued.attempts),))
 
     def binding_failed(self, pod: PodInfo, reason: str, *, is_rejection: bool = False) -> None:
-        """The binding was in vain."""
+        """The binding has failed."""
         super().binding_failed(pod, reason, is_rejection=is_rejection)
         self._binding.pop(pod.uid, None)
 

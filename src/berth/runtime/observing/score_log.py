@@ -22,7 +22,7 @@ RESOURCE_PRIORITIES = MappingProxyType(
         "RequestedToCapacityRatio": "RequestedToCapacityRatioResourceAllocationPriority",
     }
 )
-"""Plugins that also told what their scores were made of, and what they were called there."""
+"""Plugins that also logged what their scores were made of, and their names in that log."""
 PRIORITIES = MappingProxyType(
     {"SelectorSpread": "SelectorSpreadPriority", "InterPodAffinity": "InterPodAffinityPriority"}
 )

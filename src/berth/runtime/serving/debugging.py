@@ -1,4 +1,4 @@
-"""What a running scheduler tells of itself: its decisions, and what is pending and why. Values ready for JSON.
+"""What a running scheduler shows of itself: its decisions, and what is pending and why. Values ready for JSON.
 
 The health server gives these out under `/debug`; `berth explain` reads them.
 """
@@ -135,5 +135,5 @@ def _rfc3339(timestamp_s: float) -> str:
 
 
 def as_json(value: Any) -> bytes:
-    """Indented: people read these with curl."""
+    """Return indented JSON, since people read it with curl."""
     return msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n"

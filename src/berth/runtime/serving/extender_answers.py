@@ -1,8 +1,8 @@
 """What the plugins of a profile say when a stock kube-scheduler asks them as an extender: documents in, documents out.
 
-`ExtenderServer` owns the core that is looked at and calls these between two events. No pod is scheduled here: filter
+`ExtenderServer` owns the core behind the answers and calls these between two events. No pod is scheduled here: filter
 runs PreFilter and Filter, prioritize PreScore and Score, preempt looks at each node without its victims. The pods that
-kube-scheduler has just placed are known here once the watch tells of them.
+kube-scheduler has just placed are known here once the watch shows them.
 """
 
 from collections.abc import Iterable, Sequence
@@ -95,7 +95,7 @@ class ExtenderAnswers:
         return PodInfo(pod, self._shapes.of(pod))
 
     def _rejected(self, pod: PodInfo, names: Sequence[str]) -> dict[str, Status]:
-        """The nodes that the pod does not fit on, by the first plugin that says so."""
+        """Return the nodes that the pod does not fit on, each with the status of the first plugin that rejects it."""
         table, state = self._core.cache.table, CycleState()
         known = self._mask(names)
         unknown = Status(Code.UNSCHEDULABLE, (UNKNOWN_NODE,))
@@ -128,7 +128,7 @@ class ExtenderAnswers:
         return dict(zip(names, np.rint(share).astype(int).tolist(), strict=True)) if weights else {}
 
     def _victims(self, state: CycleState, pod: PodInfo, name: str, given: MetaVictims) -> MetaVictims | None:
-        """Who must leave a node, beside those given; None where that would not help."""
+        """Return the pods that must leave a node, including those given; None where that would not help."""
         if not self._is_known(name):
             return None
         node, state = WhatIfNode(self._core.cache.table.view(self._core.cache.table.row_of[name])), state.clone()

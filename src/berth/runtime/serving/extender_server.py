@@ -68,12 +68,12 @@ class ExtenderServer:
         self._registry = registry
         self._transport = transport
         self._where = host, port, tls
-        # On loopback a web page must not get in by a name of its own; elsewhere services have names.
+        # On loopback a web page must not get in under its own host name; elsewhere services have names.
         self._middlewares = [refuse_web_pages]
         if ipaddress.ip_address(host).is_loopback:
             self._middlewares.append(refuse_foreign_hosts)
         self._runner: web.AppRunner | None = None
-        self.core = self._make_core()  # also where a configuration that cannot be used is found out
+        self.core = self._make_core()  # raises where the configuration cannot be used
         self._answers = ExtenderAnswers(self.core)
         self._following: Following | None = None
         self._binder: BindingClient | None = None
@@ -168,7 +168,7 @@ class ExtenderServer:
         return web.Response(text="ok") if self.is_ready else web.Response(status=503, text=f"{NOT_SYNCED}\n")
 
     def _advice(self, args: wire.ExtenderArgs) -> ExtenderAnswers:
-        """Who answers: the core that follows the cluster, or one made of the nodes given."""
+        """Return what answers: the core that follows the cluster, or one made of the nodes given."""
         if not self.is_ready:
             raise AnswerError(NOT_SYNCED)
         if self._transport is not None:
@@ -238,7 +238,7 @@ class ExtenderServer:
 
 @web.middleware
 async def refuse_web_pages(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """No web page has a pod bound: a browser says where a request comes from, kube-scheduler does not."""
+    """Refuse web pages, so that none can bind pods. Browsers send such headers; kube-scheduler does not."""
     if "Origin" in request.headers or "Sec-Fetch-Site" in request.headers:
         return web.Response(status=403, text="requests of web pages are not answered here\n")
     return await handler(request)

@@ -42,7 +42,7 @@ def checks_of(scheduler: "LiveScheduler") -> Mapping[str, Mapping[str, Check]]:
 
 
 def answer(endpoint: str, checks: Mapping[str, Check], excluded: Collection[str], *, verbose: bool) -> HealthAnswer:
-    """What the endpoint says; a failure is always told in full."""
+    """Return the endpoint's answer; a failure is always listed in full."""
     lines = []
     is_well = True
     for name, check in checks.items():

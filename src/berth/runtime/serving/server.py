@@ -39,7 +39,7 @@ class Listener(NamedTuple):
     port: int
     flag: str = "--secure-port"
     is_optional: bool = False
-    """Whether a port that is taken is no more than a pity."""
+    """Whether a port that is taken is only worth a warning."""
 
 
 class HealthServer:
@@ -168,7 +168,7 @@ class HealthServer:
 
 @web.middleware
 async def refuse_foreign_hosts(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Only who means this machine is answered: a web page whose name was made to point here is not."""
+    """Answer only requests addressed to this machine: a web page whose host name was made to point here is refused."""
     host = request.headers.get("Host", "")
     try:
         name = urlsplit(f"//{host}").hostname or "localhost"
