@@ -252,3 +252,23 @@ def test_a_nomination_ends_with_its_node_even_for_a_pod_that_is_held_back():
     found.run()
     assert found.core.nominator.node_of("default/held") is None
     assert found.pod("held").status.nominated_node_name == ""
+
+
+def test_skip_schedule_deleting_pod():
+    """TestSchedulerScheduleOne, "deleting pod": who pops a pod that is being deleted tells its owner."""
+    found = cluster(node(), pod("a").terminating())
+    found.run()
+    assert found.events("FailedScheduling") == ["skip schedule deleting pod: default/a"]
+    assert not found.core.queue.find("default/a")
+    assert len(found.core.queue.in_flight) == 0
+    check(found.core)
+
+
+def test_a_queued_pod_that_begins_to_go_is_skipped_when_popped_and_promises_nothing():
+    found = cluster(node())
+    found.put(pod("a").nominated("n1"))
+    found.put(pod("a").nominated("n1").terminating())
+    assert found.core.nominator.node_of("default/a") is None
+    found.run()
+    assert found.events("FailedScheduling") == ["skip schedule deleting pod: default/a"]
+    assert found.nodes_of() == {"a": ""}

@@ -135,7 +135,8 @@ def build_core(
     reporter = Reporter(trace, cache.table, dispatcher, observer)
     missing = MissingNodes(cache.table, dispatcher, inbox.node_is_gone) if rules.forgets_missing_nodes else None
     failing = Failing(queue, nominator, dispatcher, latest=intake.latest, missing_nodes=missing)
-    evictor = Evictor(handle, queue, in_pre_bind, dispatcher, observer)
+    turn_back = in_pre_bind if rules.cancels_bindings else None
+    evictor = Evictor(handle, queue, turn_back, dispatcher, observer)
     binding = BindingCycles(
         cache,
         queue,

@@ -12,7 +12,7 @@ from berth.cycle.attempt import Attempt
 from berth.cycle.binding import BindingCycles
 from berth.cycle.dispatcher import Dispatcher
 from berth.cycle.evicting import Evictor
-from berth.cycle.failing import Failing
+from berth.cycle.failing import Failing, pod_event
 from berth.cycle.groups.group_cycle import GroupCycle
 from berth.cycle.reporting import Reporter
 from berth.cycle.schedule import Search, schedule_pod
@@ -29,6 +29,7 @@ from berth.state.cache import Cache, on_node
 from berth.state.nominator import Nominator
 from berth.state.objects import ObjectStore
 from berth.state.pod_groups import group_of
+from berth.state.pod_info import PodInfo
 from berth.state.queued_pod import QueuedPod
 
 
@@ -145,7 +146,7 @@ class Core:
             yield from self._groups.run(queued, group)
             return
         if not self.intake.is_wanted(pod):
-            self.queue.done(pod.uid)
+            self._skip(pod)
             return
         attempt = Attempt(self.profiles[pod.spec.scheduler_name], pod, self._stopwatch)
         self._instrument.attempting(queued)
@@ -167,6 +168,14 @@ class Core:
             self._binding.undo(queued, attempt, node_name, status)
             return
         self._dispatcher.start(self._binding.run(queued, attempt, node_name, timeouts_s))
+
+    def _skip(self, pod: PodInfo) -> None:
+        """Drop a popped pod that is gone, bound or assumed by now, or being deleted; the latter's owner is told."""
+        self.queue.done(pod.uid)
+        if pod.is_terminating:
+            self.nominator.withdraw(pod.uid)
+            note = f"skip schedule deleting pod: {pod.key}"
+            self._dispatcher.tell(pod_event(pod, "Warning", "FailedScheduling", "Scheduling", note))
 
     def _settle(self) -> None:
         """Take in the events that a cycle which has ended held back, and resume every generator whose wait is over."""

@@ -32,6 +32,8 @@ class Generation(msgspec.Struct, frozen=True):
     """How often overdue assumed pods are looked for; 0: each is found the moment that it is overdue."""
     permit: PermitWording = TODAYS_WORDING
     """How a rejection by Permit is told."""
+    cancels_bindings: bool = True
+    """Whether preemption turns a pod that is being bound back into the queue, rather than have it deleted."""
     forgets_missing_nodes: bool = False
     """Whether a node that an attempt's error says is not found leaves the cache, if the API server agrees."""
 
@@ -62,6 +64,7 @@ V1_20: Final = Generation(
         rejected='rejected pod "{pod}" by permit plugin "{plugin}": {message}',
         while_waiting='pod "{pod}" rejected while waiting on permit: {message}',
     ),
+    cancels_bindings=False,
     forgets_missing_nodes=True,
 )
 """v1.17 to v1.20: pkg/scheduler/scheduler.go (30 s), internal/cache/cache.go (cleanAssumedPeriod), framework.go."""

@@ -137,15 +137,28 @@ class Intake:
         return []
 
     def _queue_pending(self, old: PodInfo | None, pod: PodInfo, now: float) -> None:
-        if pod.is_terminating:
-            self._queue.delete(pod.uid)
+        is_member = self._groups is not None and group_of(pod) is not None
+        if pod.is_terminating and (old is not None or is_member):
+            if not is_member and self._queue.is_to_be_tried(pod.uid):
+                self._queue.update(pod, (), now)  # its owner is told when it is popped
+                self._queue.nominator.withdraw(pod.uid)
+            else:
+                self._queue.delete(pod.uid)
             self._tell_group(UNSCHEDULED_POD_DELETE, pod, None, now)
         elif old is None or old.node_name:
             self._queue.add(pod, now)
+            if pod.is_terminating:
+                self._queue.nominator.withdraw(pod.uid)
             self._tell_group(UNSCHEDULED_POD_ADD, None, pod, now)
         else:
             changes = [] if is_schedulers_own(old, pod) else pod_changes(old, pod)
             self._queue.update(pod, [Happened(change, old, pod) for change in changes], now)
+
+    def give_back(self, uid: str, now: float) -> None:
+        """Count a pod no longer that is being deleted while it is bound; its binding goes on until it is refused."""
+        state = self._cache.state_of(uid)
+        if state is not None and state.assumed and (counted := self._cache.remove_pod(uid)) is not None:
+            self._queue.move(ASSIGNED_POD_DELETE, counted, None, now)
 
     def _remove_pod(self, pod: PodInfo, now: float) -> list[str]:
         del self._pods[pod.key]
@@ -258,9 +271,11 @@ class Inbox:
 
     def _take(self, event: ObjectEvent) -> None:
         started = self._stopwatch()
-        for uid in self._intake.take(event, self._dispatcher.now()):
-            self._waiting.reject(uid, "", "pod was deleted")
-            self._in_pre_bind.cancel(uid, "pod was deleted")
+        now = self._dispatcher.now()
+        for uid in self._intake.take(event, now):
+            is_told = self._waiting.reject(uid, "", "pod was deleted")
+            if not (is_told or self._in_pre_bind.cancel(uid, "pod was deleted")):
+                self._intake.give_back(uid, now)
         # At once, not when the pod is tried next: a pod that is held back may not be tried for long.
         for pod in self._nominator.take_pods_without_node():
             if self._intake.latest(pod) is not None:

@@ -1,6 +1,7 @@
 """From a chosen node to a bound pod: bindings that fail, pods that go meanwhile, Permit, PreBind and Bind."""
 
 import pytest
+from msgspec.structs import replace
 
 from berth.cycle.instrument import Instrument
 from berth.framework.effects import Bind, EvictPod, WaitUntil
@@ -20,7 +21,7 @@ def test_a_binding_that_fails_is_undone_and_tried_again_after_a_backoff():
     assert found.nodes_of() == {"a": ""}
     assert keeper.calls == ["reserve", "unreserve"]
     assert found.core.cache.state_of("default/a") is None
-    assert 'running Bind plugin "DefaultBinder": binding: the server is busy' in found.events("FailedScheduling")[0]
+    assert 'running Bind plugin "DefaultBinder": the server is busy' in found.events("FailedScheduling")[0]
     assert found.patches("a")[0].reason == "SchedulerError"
     check(found.core)
     found.advance(1.9)  # the backoff of 1 s, and the rest of the second in which it ends
@@ -184,8 +185,10 @@ def test_permits_wait_runs_out(asked_s, given_s):
         found.advance(given_s - 0.001)
         assert found.events("FailedScheduling") == []
     found.advance(0.002)
-    assert found.events("FailedScheduling")[0].startswith("rejected due to timeout after waiting ")
-    assert found.events("FailedScheduling")[0].endswith(" at plugin Wait")
+    assert found.events("FailedScheduling")[0].startswith(
+        "0/1 nodes are available: 1 rejected due to timeout after waiting "
+    )
+    assert found.events("FailedScheduling")[0].endswith(" at plugin Wait.")
     assert found.core.cache.state_of("default/a") is None
     assert found.pod("a").status.nominated_node_name == "", "nothing is promised any more"
     assert found.core.queue.find("default/a").unschedulable_plugins == {"Wait"}
@@ -204,7 +207,7 @@ def test_several_plugins_wait_and_one_turns_the_pod_away():
     assert not found.events("FailedScheduling"), "the one that allowed it does not time out"
     one.handle.waiting.reject("default/a", "Two", "changed my mind")
     found.run()
-    assert found.events("FailedScheduling") == ["changed my mind"]
+    assert found.events("FailedScheduling") == ["0/1 nodes are available: 1 changed my mind."]
     assert found.core.queue.find("default/a").unschedulable_plugins == {"Two"}
     check(found.core)
 
@@ -215,7 +218,7 @@ def test_permit_turns_a_pod_away_at_once():
     found.put(pod("a"))
     found.run()
     assert keeper.calls == ["reserve", "permit", "unreserve"]
-    assert found.events("FailedScheduling") == ["not today"]
+    assert found.events("FailedScheduling") == ["0/1 nodes are available: 1 not today."]
     assert "default/a" in found.core.queue.unschedulable
     check(found.core)
 
@@ -296,7 +299,8 @@ def test_a_predicate_that_breaks_ends_at_its_deadline():
 
 
 @pytest.mark.parametrize(
-    ("generation", "message"), [("v1.36", "no"), ("v1.20", 'rejected pod "a" by permit plugin "No": no')]
+    ("generation", "message"),
+    [("v1.36", "0/1 nodes are available: 1 no."), ("v1.20", 'rejected pod "a" by permit plugin "No": no')],
 )
 def test_a_rejection_at_once_is_told_with_pod_and_plugin(generation, message):
     no = plugin("No", permit=lambda *_: (unschedulable("no"), 0.0))
@@ -308,15 +312,19 @@ def test_a_rejection_at_once_is_told_with_pod_and_plugin(generation, message):
 
 
 @pytest.mark.parametrize(
-    ("generation", "before"), [("v1.36", ""), ("v1.20", 'pod "a" rejected while waiting on permit: ')]
+    ("generation", "before", "after"),
+    [
+        ("v1.36", "0/1 nodes are available: 1 ", "."),
+        ("v1.20", 'pod "a" rejected while waiting on permit: ', ""),
+    ],
 )
-def test_a_rejection_while_waiting_is_told_with_the_pod(generation, before):
+def test_a_rejection_while_waiting_is_told_with_the_pod(generation, before, after):
     waits = waiting_for(5.0)
     found = cluster(node(), config=document("Wait"), plugins={"Wait": waits}, generation=generation)
     found.put(pod("a"))
     found.advance(5.001)
     (message,) = found.events("FailedScheduling")[:1]
-    assert message == f"{before}rejected due to timeout after waiting 5s at plugin Wait"
+    assert message == f"{before}rejected due to timeout after waiting 5s at plugin Wait{after}"
 
 
 class Waits(Instrument):
@@ -406,3 +414,33 @@ def test_a_victim_in_pre_bind_is_called_off_and_not_deleted():
     assert not requests_of(found, EvictPod)
     assert ("Pod", "default/a") in found.objects
     check(found.core)
+
+
+# -- pods that are being deleted while they are bound (eventhandlers_test.go, TestUpdatePod, "assumed pod ...") --
+
+
+def test_a_pod_that_begins_to_go_while_its_binding_is_under_way_gives_its_room_back_at_once():
+    found = cluster(node())
+    found.answers_binds = False
+    found.put(pod("a"))
+    found.put(pod("b"))
+    found.run()
+    (binding,) = found.requests
+    found.put(pod("a").terminating())
+    assert found.core.cache.state_of("default/a") is None
+    found.run()
+    assert [request.effect.pod.name for request in found.requests] == ["a", "b"]
+    found.answer(binding, "pod a is being deleted, cannot be assigned to a host")
+    check(found.core)
+    found.answer(found.requests[0])
+    found.advance(20.0)
+    assert found.nodes_of() == {"a": "", "b": "n1"}
+    check(found.core)
+
+
+def test_a_condition_says_which_generation_of_the_pod_it_is_about():
+    found = cluster(node(cpu="0"))
+    old = pod("a").build()
+    found.put(replace(old, metadata=replace(old.metadata, generation=3)))
+    found.run()
+    assert found.pod("a").status.conditions[0].observed_generation == 3

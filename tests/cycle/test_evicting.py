@@ -77,13 +77,12 @@ def test_a_pod_stays_out_until_its_last_eviction_is_answered():
     cluster.answers_evictions = False
     cluster.put(new())
     cluster.run()
-    first, second = cluster.requests
-    cluster.answer(first)
+    cluster.answer(cluster.requests[0])
     cluster.advance(20.0)
     assert attempts(cluster) == 1
     queued = cluster.core.queue.find("default/new")
     assert queued.gating_plugin == DefaultPreemption.name
-    cluster.answer(second)
+    cluster.answer(cluster.requests[0])
     cluster.advance(20.0)
     assert cluster.nodes_of() == {"new": "a"}
 
@@ -94,13 +93,12 @@ def test_a_pod_whose_victims_were_gone_before_the_answers_came_is_not_left_lying
     cluster.answers_evictions = False
     cluster.put(new())
     cluster.run()
-    first, second = cluster.requests
     cluster.delete("Pod", "default/v")
     cluster.put(low("w").terminating())
     cluster.delete("Pod", "default/w")
     cluster.put(low("x", cpu="1").terminating())
-    cluster.answer(first)
-    cluster.answer(second)
+    cluster.answer(cluster.requests[0])
+    cluster.answer(cluster.requests[0])
     cluster.advance(UNFLUSHED_S)
     assert cluster.nodes_of()["new"] == "a"
 

@@ -84,9 +84,12 @@ def test_an_exception_is_an_error_that_names_the_plugin(methods, prefix):
     ("methods", "message"),
     [
         ({"reserve": lambda *_: error("full"), "unreserve": lambda *_: None}, 'running Reserve plugin "P": full'),
-        ({"reserve": lambda *_: unschedulable("full"), "unreserve": lambda *_: None}, "full"),
+        (
+            {"reserve": lambda *_: unschedulable("full"), "unreserve": lambda *_: None},
+            "0/1 nodes are available: 1 full.",
+        ),
         ({"permit": lambda *_: (error("no"), 0.0)}, 'running Permit plugin "P": no'),
-        ({"permit": lambda *_: (unschedulable("no"), 0.0)}, "no"),
+        ({"permit": lambda *_: (unschedulable("no"), 0.0)}, "0/1 nodes are available: 1 no."),
         ({"pre_bind": lambda *_: error("no")}, 'running PreBind plugin "P": no'),
         ({"pre_bind": once(unschedulable("no"))}, "no"),
         (

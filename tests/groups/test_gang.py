@@ -7,8 +7,11 @@ pkg/scheduler/framework/plugins/gangscheduling and pkg/scheduler/schedule_one_po
 import msgspec
 import pytest
 
+from berth.framework.status import Code, Status
 from berth.testing.builders import make_pod, make_pod_group
+from berth.testing.invariants import check
 from tests.groups.support import GANG, bound, cluster, condition, member, members, node, reason, settle
+from tests.support import document, plugin
 
 NO_GROUP = 'waiting for pods\'s pod group "g" to appear in scheduling queue'
 TOO_FEW_PLACED = "waiting for minCount pods from a gang to be scheduled"
@@ -206,3 +209,25 @@ def test_a_bug_in_a_plugin_leaves_nothing_behind():
     assert reason(found, "g-1") == f'running Reserve plugin "Broken": {BOOM}'
     assert reason(found, "g-0") == f"failed to schedule other pod from a pod group: {reason(found, 'g-1')}"
     assert condition(found)[:2] == ("False", "SchedulerError")
+
+
+def test_a_group_whose_members_all_wait_on_another_plugin_waits_in_permit_and_is_bound_or_undone_with_it():
+    """A foreign Permit plugin waits for something that the group cannot bring about: that wait is an ordinary one."""
+    waits = plugin("Wait", permit=lambda *_: (Status(Code.WAIT), 60.0))
+    for ending in ("allowed", "timed out"):
+        found = cluster(node("a"), make_pod_group("g", 2), config=document("Wait"), plugins={"Wait": waits})
+        for pod in members(2):
+            found.put(pod)
+        found.advance(1.0)
+        assert len(found.core.waiting) == 2, "neither undone nor bound"
+        assert found.core.cache.assumed_count == 2
+        if ending == "allowed":
+            for waiting in found.core.waiting:
+                waiting.allow("Wait")
+            settle(found)
+            assert bound(found) == {"g-0": "a", "g-1": "a"}
+        else:
+            found.advance(60.0)
+            timeout = "rejected due to timeout after waiting 1m0s at plugin Wait"
+            assert reason(found, "g-0") == f"0/1 nodes are available: 1 {timeout}."
+            check(found.core)

@@ -27,5 +27,5 @@ def test_the_binding_names_pod_and_node():
 
 def test_a_refused_binding_is_an_error_in_the_servers_words():
     _, status = bind(Answer(1, error='pods "p" not found (NotFound, HTTP 404)'))
-    assert status == error('binding: pods "p" not found (NotFound, HTTP 404)')
+    assert status == error('pods "p" not found (NotFound, HTTP 404)')
     assert status.code is Code.ERROR

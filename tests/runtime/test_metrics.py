@@ -136,8 +136,8 @@ def test_preemption_is_counted_by_upstreams_names(metrics):
     cluster.put(make_pod("new").request(cpu="2").priority(10))
     cluster.run()
     cluster.now += 0.5
-    for request in list(cluster.requests):
-        cluster.answer(request)
+    while cluster.requests:
+        cluster.answer(cluster.requests[0])
     metrics.observe(SimpleNamespace(core=cluster.core, pending_calls={}))
     text = metrics.exposition().decode()
     assert "scheduler_preemption_attempts_total 2.0" in text

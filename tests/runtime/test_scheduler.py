@@ -290,6 +290,11 @@ async def test_the_leader_schedules_and_gives_the_lease_up_at_the_end():
     async with scheduling(world, configuration(leader_elect=True), identity="me"):
         await until(lambda: world.node_of("web"))
         assert lease_of(world)["spec"]["holderIdentity"] == "me"
+    (told,) = world.events("LeaderElection")
+    assert (told["type"], told["message"]) == ("Normal", "me became leader")
+    regarding = told["involvedObject"]
+    assert (regarding["kind"], regarding["namespace"], regarding["name"]) == ("Lease", "kube-system", "kube-scheduler")
+    assert regarding["uid"] == lease_of(world)["metadata"]["uid"]
     assert not lease_of(world)["spec"].get("holderIdentity")
 
 

@@ -63,6 +63,16 @@ def test_the_transition_time_changes_with_the_status_only(pod, has_time):
     assert condition.get("lastTransitionTime") == ("2026-01-02T03:04:05Z" if has_time else None)
     assert (condition["type"], condition["status"], condition["reason"]) == ("PodScheduled", "False", "Unschedulable")
     assert body["metadata"] == {"uid": "uid-1"}
+    assert "observedGeneration" not in condition
+
+
+def test_the_condition_says_which_generation_it_is_about_and_the_newer_one_stands():
+    older = PatchPodStatus(POD, "False", "Unschedulable", "a", observed_generation=1)
+    newer = PatchPodStatus(POD, "False", "Unschedulable", "b", observed_generation=2)
+    body = msgspec.json.decode(patch_body(merged(older, newer), None, NOW))
+    assert body["status"]["conditions"][0]["observedGeneration"] == 2
+    kept = merged(older, PatchPodStatus(POD, nominated_node_name="n1"))
+    assert msgspec.json.decode(patch_body(kept, None, NOW))["status"]["conditions"][0]["observedGeneration"] == 1
 
 
 @pytest.mark.parametrize(("nominated", "expected"), [("node-1", "node-1"), ("", None)])

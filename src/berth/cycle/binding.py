@@ -176,7 +176,7 @@ def reserve_and_permit(
     cache.assume(pod, node_name)
     status = profile.run_reserve(state, pod, node_name)
     if status is not None:
-        return status, {}
+        return wording.of_reserve(status), {}
     permitted = profile.run_permit(state, pod, node_name)
     if permitted.status is None or permitted.status.code is Code.WAIT:
         return None, dict(permitted.timeouts_s)

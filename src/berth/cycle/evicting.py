@@ -6,7 +6,8 @@ have gone, or after a backoff where the API server refused. With the gate Schedu
 for them instead.
 """
 
-from collections.abc import Generator, Mapping, Sequence
+from collections import deque
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -26,6 +27,12 @@ Eviction = Generator[Any, Any, str]
 """One eviction in progress: it yields effects, is sent their answers, and returns why it was refused, if it was."""
 
 
+IN_MEMORY = " (in kube-scheduler memory)."
+"""What the event of a victim ends with that was not deleted."""
+AT_ONCE = 16
+"""How many victims of one preemption are asked to go at the same time: upstream's `parallelism`."""
+
+
 class Preemptor(NamedTuple):
     """For whom room is made: a pod, or a whole group."""
 
@@ -41,6 +48,39 @@ class Preemptor(NamedTuple):
     """The pod, or one of the group."""
 
 
+class Victims:
+    """The victims of one preemption, of which none is asked to go any more once another was refused.
+
+    The last is asked only when all others are known to go, so that at least it never dies in vain.
+    """
+
+    __slots__ = ("_asked", "_left", "refusal")
+
+    def __init__(self, victims: Iterable[tuple[PodInfo, str]]) -> None:
+        """Take the victims, each with its node, in the order in which they are asked."""
+        self._left = deque(victims)
+        self._asked = 0
+        self.refusal = ""
+        """Why the first that was refused was."""
+
+    def take(self) -> tuple[PodInfo, str] | None:
+        """Return the next to be asked, or None where there is none for now."""
+        if not self._left or (len(self._left) == 1 and self._asked):
+            return None
+        self._asked += 1
+        return self._left.popleft()
+
+    def answered(self, refusal: str) -> Sequence[PodInfo]:
+        """Note the answer about one of them; return those that are not asked for it."""
+        self._asked -= 1
+        if not refusal:
+            return ()
+        self.refusal = self.refusal or refusal
+        spared = [victim for victim, _ in self._left]
+        self._left.clear()
+        return spared
+
+
 class Evictor:
     """Carries out what PostFilter found."""
 
@@ -50,10 +90,12 @@ class Evictor:
         self,
         handle: Handle,
         queue: SchedulingQueue,
-        in_pre_bind: PodsInPreBind,
+        in_pre_bind: PodsInPreBind | None,
         dispatcher: Dispatcher,
         instrument: Instrument,
     ) -> None:
+        """Without `in_pre_bind` pods in PreBind are deleted, and those in Permit rejected, as v1.20 does."""
+        self._in_pre_bind = in_pre_bind
         self._begun: dict[str, float] = {}
         """When each preemption that runs beside the cycles began, by the preemptor's key."""
         self._instrument = instrument
@@ -83,14 +125,13 @@ class Evictor:
         self._evictions.begin(preemptor.key, [victim for victim, _ in going])
         if going and not self._waits:
             self._begun[preemptor.key] = self._dispatcher.now()
-        refusals: list[str] = []
-        for victim, node_name in going:
-            eviction = self._evict(victim, preemptor, node_name)
-            if not self._waits:
-                self._dispatcher.start(eviction)
-            elif refusal := (yield from eviction):
-                refusals.append(refusal)
-        return refusals[-1] if refusals else ""
+        left = Victims(going)
+        if self._waits:
+            yield from self._evict_all(left, preemptor)
+        else:
+            for _ in range(min(AT_ONCE, max(1, len(going) - 1))):
+                self._dispatcher.start(self._evict_all(left, preemptor))
+        return left.refusal
 
     def _clear_nominations(self, preemptor: Preemptor, node_name: str) -> None:
         """Take the node from nominated pods of lower priority, and have them tried again to find another."""
@@ -101,21 +142,37 @@ class Evictor:
                 self._dispatcher.tell(PatchPodStatus(PodRef.of(other), nominated_node_name=""))
                 self._queue.retry(other.uid, self._dispatcher.now())
 
+    def _evict_all(self, victims: Victims, preemptor: Preemptor) -> Generator[Any, Any, None]:
+        """Evict one victim after the other, as long as there is one to be asked; several of these run at a time."""
+        while (entry := victims.take()) is not None:
+            victim, node_name = entry
+            refusal = yield from self._evict(victim, preemptor, node_name)
+            self._evictions.spare(preemptor.key, victims.answered(refusal))
+            self._answered(victim, preemptor, is_refused=bool(refusal))
+
     def _evict(self, victim: PodInfo, preemptor: Preemptor, node_name: str) -> Eviction:
-        """Evict one pod, or turn it away where Permit still holds it or PreBind is at work on it."""
-        scheduler, refusal = preemptor.ref_pod.spec.scheduler_name, ""
-        called_off = self._handle.waiting.reject(victim.uid, "", "preempted") or self._in_pre_bind.cancel(
-            victim.uid, f"preempted by {preemptor.kind} {preemptor.ref_pod.key}"
-        )
-        if not called_off:
+        """Evict one pod; where it is still being bound, its binding is called off and it goes back to the queue."""
+        scheduler, refusal, where = preemptor.ref_pod.spec.scheduler_name, "", ""
+        if self._is_called_off(victim, preemptor):
+            where = IN_MEMORY if self._in_pre_bind is not None else ""
+        else:
             message = f"{scheduler}: preempting to accommodate a higher priority {preemptor.kind}"
-            answer: Answer = yield EvictPod(PodRef.of(victim), message, PodRef.of(preemptor.ref_pod))
+            generation = victim.metadata.generation
+            answer: Answer = yield EvictPod(PodRef.of(victim), message, PodRef.of(preemptor.ref_pod), generation)
             refusal = answer.error
         if not refusal:
-            note = f"Preempted by {preemptor.kind} {preemptor.uid} on node {node_name}"
+            note = f"Preempted by {preemptor.kind} {preemptor.uid} on node {node_name}{where}"
             self._dispatcher.tell(EmitEvent(PodRef.of(victim), "Normal", "Preempted", "Preempting", note, scheduler))
-        self._answered(victim, preemptor, is_refused=bool(refusal))
         return refusal
+
+    def _is_called_off(self, victim: PodInfo, preemptor: Preemptor) -> bool:
+        """Turn the victim away if Permit still holds it or PreBind is at work on it; say whether that was so."""
+        if self._in_pre_bind is None:
+            return self._handle.waiting.reject(victim.uid, "", "preempted")
+        waiting = self._handle.waiting.get(victim.uid)
+        if waiting is not None:
+            return waiting.preempt("", "preempted")
+        return self._in_pre_bind.cancel(victim.uid, f"preempted by {preemptor.kind} {preemptor.ref_pod.key}")
 
     def _answered(self, victim: PodInfo, preemptor: Preemptor, *, is_refused: bool) -> None:
         """After the last answer, make sure that something wakes the preemptor."""

@@ -91,7 +91,8 @@ class Failing:
         self._dispatcher.tell(pod_event(latest, "Warning", "FailedScheduling", "Scheduling", message))
         news = nomination if promised != {nomination} else None
         if not latest.is_told_why(reason, message):
-            self._dispatcher.tell(PatchPodStatus(PodRef.of(latest), "False", reason, message, news))
+            generation = latest.metadata.generation
+            self._dispatcher.tell(PatchPodStatus(PodRef.of(latest), "False", reason, message, news, generation))
         elif news is not None:
             self._dispatcher.tell(PatchPodStatus(PodRef.of(latest), nominated_node_name=news))
 

@@ -45,6 +45,8 @@ class PatchPodStatus(msgspec.Struct, frozen=True):
     reason: str = ""
     message: str = ""
     nominated_node_name: str | None = None
+    observed_generation: int = 0
+    """The generation of the pod that the condition is about; 0 where that is not known."""
 
 
 class SetPodGroupCondition(msgspec.Struct, frozen=True):
@@ -77,6 +79,8 @@ class EvictPod(msgspec.Struct, frozen=True):
     pod: PodRef
     message: str
     preemptor: PodRef
+    observed_generation: int = 0
+    """The generation of the pod that is evicted; 0 where that is not known."""
 
 
 class ApiCall(msgspec.Struct, frozen=True):

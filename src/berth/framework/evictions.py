@@ -58,6 +58,10 @@ class Evictions:
         self._failed.discard(preemptor_uid)
         return has_failed
 
+    def spare(self, preemptor_uid: str, victims: Iterable[PodInfo]) -> None:
+        """Note that these pods are not asked to go after all."""
+        self._under_way.get(preemptor_uid, set()).difference_update(victim.uid for victim in victims)
+
     def _is_staying(self, uid: str) -> bool:
         state = self._cache.state_of(uid)
         return state is not None and not state.pod.is_terminating

@@ -8,15 +8,24 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from berth.config.durations import format_duration_s
+from berth.framework.diagnosis import histogram
 from berth.framework.status import Code, Status
 from berth.state.pod_info import PodInfo
 
 
 class PermitWording(NamedTuple):
-    """The wording of a rejection by Permit, with placeholders `{pod}`, `{plugin}` and `{message}`."""
+    """How a rejection by Reserve or Permit is told.
 
-    rejected: str = "{message}"
-    while_waiting: str = "{message}"
+    In the templates `{pod}`, `{plugin}` and `{message}` are the pod's name and what was said. Without templates a
+    rejection is told as that of the one node that had been chosen (v1.36, schedule_one.go).
+    """
+
+    rejected: str = ""
+    while_waiting: str = ""
+
+    def of_reserve(self, status: Status) -> Status:
+        """Return what is told of a pod that Reserve turned away; the templates are not for it."""
+        return status if self.rejected else of_one_node(status)
 
     def of_rejection(self, status: Status, pod: PodInfo) -> Status:
         """Return the status of a pod that Permit turned away at once."""
@@ -30,8 +39,18 @@ class PermitWording(NamedTuple):
 def _told(template: str, status: Status, pod: PodInfo) -> Status:
     if not status.code.is_rejection:
         return status
+    if not template:
+        return of_one_node(status)
     message = template.format(pod=pod.name, plugin=status.plugin, message=status.message)
     return Status(status.code, (message,), status.plugin)
+
+
+def of_one_node(status: Status) -> Status:
+    """Return a rejection as that of the only node there was to choose from; an error stays as it is."""
+    if not status.code.is_rejection:
+        return status
+    reasons = ", ".join(histogram((reason, 1) for reason in status.reasons))
+    return Status(status.code, (f"0/1 nodes are available: {reasons}.",), status.plugin)
 
 
 TODAYS_WORDING = PermitWording()
@@ -67,6 +86,12 @@ class WaitingPod:
         """Turn the pod away; the first rejection counts."""
         if not self.is_settled:
             self.verdict = Status(Code.UNSCHEDULABLE, (reason,), plugin)
+
+    def preempt(self, plugin: str, reason: str) -> bool:
+        """Turn the pod away so that it backs off, unless it was let through; say whether it was not."""
+        if not self.is_settled:
+            self.verdict = Status(Code.ERROR, (f"waiting on permit for pod: {reason}",), plugin)
+        return self.verdict is not None
 
     def time_out(self, now: float) -> None:
         """Turn the pod away if any plugin's time is up."""

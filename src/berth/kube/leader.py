@@ -26,6 +26,7 @@ from typing import TypeVar
 import msgspec
 
 from berth.api.errors import ApiError, TransportError
+from berth.api.meta import ObjectReference
 from berth.api.resources import RESOURCES
 from berth.kube.lease import (
     LeaderRecord,
@@ -112,6 +113,13 @@ class LeaderElector:
     def leader(self) -> str:
         """The identity of the leader as last seen; empty when none is known."""
         return self._observed.record.holder if self._observed is not None else ""
+
+    @property
+    def lease(self) -> ObjectReference:
+        """The lease, as events refer to it."""
+        document = self._observed.document if self._observed is not None else {}
+        uid = str((document.get("metadata") or {}).get("uid", ""))
+        return ObjectReference("coordination.k8s.io/v1", "Lease", self._namespace, self._name, uid)
 
     async def acquire(self) -> None:
         """Return when we lead. Trouble with the server is reported and waited out, however long it lasts."""

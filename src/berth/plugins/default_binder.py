@@ -24,7 +24,7 @@ class DefaultBinder:
     def bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Steps[Status | None]:
         """Ask for the Binding and report what came of it."""
         answer = yield from call(Bind(PodRef.of(pod), node_name))
-        return error(f"binding: {answer.error}") if answer.error else None
+        return error(answer.error) if answer.error else None
 
 
 if TYPE_CHECKING:

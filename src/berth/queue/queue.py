@@ -81,6 +81,10 @@ class SchedulingQueue:
         heaps = (self.active, self.backoff, self.error_backoff)
         return next((found for heap in heaps if (found := heap.get(uid))), self.unschedulable.get(uid))
 
+    def is_to_be_tried(self, uid: str) -> bool:
+        """Say whether a pod will be popped without anything else happening: it is active, or backing off."""
+        return any(uid in heap for heap in (self.active, self.backoff, self.error_backoff))
+
     def add(self, pod: PodInfo, now: float) -> None:
         """Take in a new pod; PreEnqueue decides whether it may be tried."""
         self._take(pod.uid)

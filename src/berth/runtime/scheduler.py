@@ -186,6 +186,13 @@ class LiveScheduler:
         if self._elector.leader not in ("", self.identity):
             _log.info("standing by: the leader is %s", self._elector.leader)
         await self._elector.acquire()
+        self._recorder.record(
+            self._elector.lease,
+            type="Normal",
+            reason="LeaderElection",
+            action="LeaderElection",
+            note=f"{self.identity} became leader",
+        )
         scheduling = asyncio.create_task(self._lead(stop), name="cycles")
         holding = asyncio.create_task(self._elector.hold(), name="lease")
         try:

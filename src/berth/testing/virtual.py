@@ -223,7 +223,11 @@ class VirtualCluster:
         status = pod.status
         if patch.condition_status is not None:
             condition = Condition(
-                type="PodScheduled", status=patch.condition_status, reason=patch.reason, message=patch.message
+                type="PodScheduled",
+                status=patch.condition_status,
+                reason=patch.reason,
+                message=patch.message,
+                observed_generation=patch.observed_generation,
             )
             others = tuple(known for known in status.conditions if known.type != "PodScheduled")
             status = msgspec.structs.replace(status, conditions=(*others, condition))

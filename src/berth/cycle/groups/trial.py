@@ -20,6 +20,7 @@ from berth.cycle.schedule import Search, schedule_pod
 from berth.engine.profile import Permitted, Profile
 from berth.engine.verdicts import Mask
 from berth.framework.status import Code, Status, error, unschedulable
+from berth.framework.waiting_pods import of_one_node
 from berth.state.cache import Cache
 from berth.state.nominator import Nominator
 from berth.state.pod_info import PodInfo
@@ -220,7 +221,8 @@ class Trial:
             status = tools.reporter.broke(member.pod, bug)
         if status is not None:
             self._take_back(member)
-        return status
+            return of_one_node(status)
+        return None
 
     def _take_back(self, member: Member) -> None:
         """Take back the member that was placed last."""
@@ -235,7 +237,7 @@ class Trial:
             return self._tools.reporter.broke(member.pod, bug)
         if permitted.status is None or permitted.status.code is Code.WAIT:
             return permitted
-        return permitted.status
+        return of_one_node(permitted.status)
 
     def _waits_for_others(self, permitted: Permitted) -> frozenset[str]:
         """Return the plugins that wait for other members, rather than for something that binding can wait for."""

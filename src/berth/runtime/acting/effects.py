@@ -202,13 +202,15 @@ class Effects:
 async def evict(transport: Transport, effect: EvictPod) -> None:
     """Note in the victim's status why it goes, then delete it; a victim that is gone already is fine."""
     pod = effect.pod
-    condition = {
+    condition: dict[str, Any] = {
         "type": "DisruptionTarget",
         "status": "True",
         "reason": "PreemptionByScheduler",
         "message": effect.message,
         "lastTransitionTime": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
     }
+    if effect.observed_generation:
+        condition["observedGeneration"] = effect.observed_generation
     patch = msgspec.json.encode({"metadata": {"uid": pod.uid}, "status": {"conditions": [condition]}})
     options = msgspec.json.encode(
         {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": pod.uid}},

@@ -157,19 +157,28 @@ def merged(older: PatchPodStatus, newer: PatchPodStatus) -> PatchPodStatus:
     """Both patches as one: what the newer one says stands."""
     condition = newer if newer.condition_status is not None else older
     nominated = newer.nominated_node_name if newer.nominated_node_name is not None else older.nominated_node_name
-    return PatchPodStatus(newer.pod, condition.condition_status, condition.reason, condition.message, nominated)
+    return PatchPodStatus(
+        newer.pod,
+        condition.condition_status,
+        condition.reason,
+        condition.message,
+        nominated,
+        condition.observed_generation,
+    )
 
 
 def patch_body(patch: PatchPodStatus, known: Pod | None, now: datetime) -> bytes:
     """A strategic merge patch; its uid makes the server refuse it for a later pod of the same name."""
     status: dict[str, Any] = {}
     if patch.condition_status is not None:
-        condition = {
+        condition: dict[str, Any] = {
             "type": CONDITION,
             "status": patch.condition_status,
             "reason": patch.reason,
             "message": patch.message,
         }
+        if patch.observed_generation:
+            condition["observedGeneration"] = patch.observed_generation
         if known is None or _condition_status(known) != patch.condition_status:
             condition["lastTransitionTime"] = now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         status["conditions"] = [condition]
