@@ -1,4 +1,4 @@
-"""One attempt in ten is timed, and timing changes no decision."""
+"""Points are timed in every attempt, plugins in one of ten, and timing changes no decision."""
 
 import random
 from collections import Counter
@@ -8,30 +8,42 @@ from berth.assembly import build_core
 from berth.config.load import default_config
 from berth.cycle.instrument import Instrument
 from berth.framework.events import NODE_ADD, QueueingHint
+from berth.framework.status import unresolvable, unschedulable
 from berth.intake import ObjectEvent
 from berth.plugins.registry import in_tree_registry
 from berth.queue.in_flight import Happened
 from berth.queue.waking import Registered, Strategy, WakeTable, strategy
 from berth.state.queued_pod import QueuedPod
 from berth.testing.builders import make_node, make_pod
+from berth.testing.virtual import VirtualCluster
 from berth.timing import EVERY, TimedWakeTable
+from tests.support import document, plugin
 
 NAME = "default-scheduler"
+
+
+def node(name):
+    return make_node(name).capacity(cpu="4", memory="8Gi", pods="10")
 
 
 class Seen(Instrument):
     def __init__(self):
         self.points = Counter()
         self.plugins = Counter()
+        self.counted = Counter()
         self.chosen = {}
 
     def extension_point(self, profile, point, status, seconds):
-        assert (profile, status) == (NAME, "Success")
+        assert profile == NAME
         assert seconds >= 0
-        self.points[point] += 1
+        self.points[point, status] += 1
 
     def plugin_run(self, plugin, point, status, seconds):
-        self.plugins[plugin, point] += 1
+        self.plugins[plugin, point, status] += 1
+
+    def evaluated(self, profile, point, plugins, times):
+        for name in plugins:
+            self.counted[name, point] += times
 
     def decided(self, decision, seconds):
         self.chosen[decision.pod.key] = decision.chosen
@@ -51,11 +63,89 @@ def run(pods, *, timed):
     return seen
 
 
-def test_one_attempt_in_ten_is_timed_at_every_point():
+def watched(*objects, plugins=None, config=None, **options):
+    seen = Seen()
+    cluster = VirtualCluster(
+        *objects, plugins=plugins, config=config, instrument=seen, stopwatch=iter(range(10_000)).__next__, **options
+    )
+    cluster.run()
+    return seen, cluster
+
+
+def test_points_are_timed_in_every_attempt_and_plugins_in_one_of_ten():
     seen = run(3 * EVERY, timed=True)
     assert len(seen.chosen) == 3 * EVERY
-    assert seen.points == dict.fromkeys(("PreFilter", "Filter", "PreScore", "Score", "Reserve", "Permit"), 3)
-    assert seen.plugins["NodeResourcesFit", "Filter"] == seen.plugins["NodeResourcesFit", "Score"] == 3
+    points = ("PreEnqueue", "PreFilter", "Filter", "PreScore", "Score", "Reserve", "Permit")
+    assert {point: seen.points[point, "Success"] for point in points} == dict.fromkeys(points, 3 * EVERY)
+    assert seen.plugins["NodeResourcesFit", "Filter", "Success"] == 3
+    assert seen.plugins["NodeResourcesFit", "Score", "Success"] == 3
+    assert seen.plugins["SchedulingGates", "PreEnqueue", "Success"] == 3
+
+
+ALWAYS = {
+    "reserve": lambda *_: None,
+    "permit": lambda *_: (None, 0.0),
+    "pre_bind": lambda *_: None,
+    "post_bind": lambda *_: None,
+}
+
+
+def test_every_point_up_to_post_bind_is_timed_and_so_is_each_plugin_there():
+    """runtime/framework.go, schedule_one.go, scheduling_queue.go: where FrameworkExtensionPointDuration is observed."""
+    mine = plugin("Mine", **ALWAYS, unreserve=lambda *_: None)
+    seen, _ = watched(node("n1"), make_pod("a"), plugins={"Mine": mine}, config=document("Mine"))
+    assert {point for point, status in seen.points if status == "Success"} >= {
+        "PreEnqueue", "PreFilter", "Filter", "Reserve", "Permit", "PreBindPreFlight", "PreBind", "Bind", "PostBind",
+    }  # fmt: skip
+    own = {(point, status) for name, point, status in seen.plugins if name == "Mine"}
+    assert own == {(point, "Success") for point in ("Reserve", "Permit", "PreBind", "PostBind")}
+    assert seen.plugins["DefaultBinder", "Bind", "Success"] == 1
+
+
+def test_a_point_counts_under_the_code_it_ended_with():
+    no = plugin("No", **{**ALWAYS, "permit": lambda *_: (unschedulable("no"), 0.0)}, unreserve=lambda *_: None)
+    seen, _ = watched(node("n1"), make_pod("a"), plugins={"No": no}, config=document("No"))
+    assert seen.points["Permit", "Unschedulable"] == 1
+    assert seen.points["Unreserve", "Success"] == 1
+    assert seen.plugins["No", "Permit", "Unschedulable"] == 1
+    assert seen.plugins["No", "Unreserve", "Success"] == 1
+
+
+def test_where_preemption_cannot_help_post_filter_says_so():
+    seen, _ = watched(node("n1"), make_pod("big").request(cpu="9"), make_pod("gated").gate("wait"))
+    assert seen.points["PostFilter", "Unschedulable"] == 1
+    assert seen.plugins["DefaultPreemption", "PostFilter", "Unschedulable"] == 1
+    assert seen.points["PreEnqueue", "UnschedulableAndUnresolvable"] == 1
+
+
+def test_a_binding_that_fails_counts_as_an_error_of_bind():
+    seen, cluster = watched(node("n1"))
+    cluster.answers_binds = False
+    cluster.put(make_pod("a"))
+    cluster.run()
+    cluster.answer(cluster.requests[0], error="refused")
+    assert seen.points["Bind", "Error"] == 1
+
+
+def test_which_plugins_have_their_say_is_counted_as_upstream_counts_its_calls():
+    """instrumented_plugins.go: Filter and Score once a node, PreFilter and PreScore once a pod unless they skip."""
+    nodes = [node(f"n{n}") for n in range(3)] + [node("tainted").taint("x")]
+    seen, _ = watched(*nodes, make_pod("a").request(cpu="1"), make_pod("b").request(cpu="1"))
+    assert seen.counted["TaintToleration", "Filter"] == 2 * 4
+    assert seen.counted["NodeResourcesFit", "Filter"] == 2 * 3, "the tainted node is out before"
+    assert seen.counted["NodeResourcesFit", "PreFilter"] == 2
+    assert ("InterPodAffinity", "PreFilter") not in seen.counted, "it skips"
+    assert seen.counted["NodeResourcesFit", "Score"] == 2 * 3
+
+
+def test_a_plugin_that_ends_pre_filter_is_the_last_that_is_counted():
+    first = plugin("First", pre_filter=lambda *_: None)
+    stops = plugin("Stops", pre_filter=lambda *_: unresolvable("never"))
+    last = plugin("Last", pre_filter=lambda *_: None)
+    plugins = {"First": first, "Stops": stops, "Last": last}
+    seen, _ = watched(node("n1"), make_pod("a"), plugins=plugins, config=document("First", "Stops", "Last"))
+    mine = {name: times for (name, point), times in seen.counted.items() if name in plugins and point == "PreFilter"}
+    assert mine == {"First": 1, "Stops": 1}
 
 
 def test_hints_are_timed_by_what_they_say_of_which_event():

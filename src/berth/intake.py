@@ -6,7 +6,7 @@ pods, and other schedulers' pending ones, are neither counted nor queued.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -27,6 +27,7 @@ from berth.framework.events import (
     UNSCHEDULED_POD_DELETE,
     Action,
     ClusterEvent,
+    label_of,
 )
 from berth.framework.waiting_pods import WaitingPods
 from berth.queue.changes import is_schedulers_own, node_changes, pod_changes
@@ -69,9 +70,11 @@ class Intake:
         self._scheduler_names = scheduler_names
         self._pods: dict[str, PodInfo] = {}
         self._shapes = PodShapes(counting)
+        self._meant: list[str] = []
 
     def take(self, event: ObjectEvent, now: float) -> Iterable[str]:
         """Take an event in; return the uids of pods that are gone, in case they wait somewhere."""
+        self._meant = []
         if event.kind == "Pod":
             return self._take_pod(event, now)
         if event.kind == "Node":
@@ -79,6 +82,19 @@ class Intake:
         else:
             self._take_other(event, now)
         return ()
+
+    @property
+    def meant(self) -> Sequence[str]:
+        """What the last event was taken for, by upstream's names in metrics: an update may be several things, or none.
+
+        Source: pkg/scheduler/eventhandlers.go, where EventHandlingLatency is observed.
+        """
+        return self._meant
+
+    @property
+    def pods(self) -> Iterable[PodInfo]:
+        """All pods that have not finished, bound or pending, whoever schedules them."""
+        return self._pods.values()
 
     def info(self, pod: Pod, *, is_placed: bool = False) -> PodInfo:
         """Return a pod as plugins see it; it shares what was computed for pods like it."""
@@ -120,18 +136,25 @@ class Intake:
     def _put_bound(self, old: PodInfo | None, pod: PodInfo, now: float) -> None:
         known = self._cache.state_of(pod.uid)
         was_bound = known is not None and not known.assumed
+        if not was_bound:
+            self._meant.append(ASSIGNED_POD_ADD.label)
+            if old is not None and self._is_ours(old):
+                self._meant.append(UNSCHEDULED_POD_DELETE.label)
         self._queue.delete(pod.uid)
         self._cache.add_pod(pod)
         if not was_bound:
             self._queue.move(ASSIGNED_POD_ADD, None, pod, now)
         elif old is not None:
-            for change in pod_changes(old, pod):
+            changes = pod_changes(old, pod)
+            self._note_update("AssignedPodUpdate", changes)
+            for change in changes:
                 self._queue.move(change, old, pod, now)
 
     def _put_pending(self, old: PodInfo | None, pod: PodInfo, now: float) -> list[str]:
         if pod.spec.scheduler_name not in self._scheduler_names:
             return []
         if self._cache.state_of(pod.uid) is not None:
+            self._note_update("UnschedulablePodUpdate", () if old is None else pod_changes(old, pod))
             return [pod.uid] if pod.is_terminating else []
         self._queue_pending(old, pod, now)
         return []
@@ -139,6 +162,7 @@ class Intake:
     def _queue_pending(self, old: PodInfo | None, pod: PodInfo, now: float) -> None:
         is_member = self._groups is not None and group_of(pod) is not None
         if pod.is_terminating and (old is not None or is_member):
+            self._meant.append(UNSCHEDULED_POD_DELETE.label)
             if not is_member and self._queue.is_to_be_tried(pod.uid):
                 self._queue.update(pod, (), now)  # its owner is told when it is popped
                 self._queue.nominator.withdraw(pod.uid)
@@ -146,12 +170,14 @@ class Intake:
                 self._queue.delete(pod.uid)
             self._tell_group(UNSCHEDULED_POD_DELETE, pod, None, now)
         elif old is None or old.node_name:
+            self._meant.append(UNSCHEDULED_POD_ADD.label)
             self._queue.add(pod, now)
             if pod.is_terminating:
                 self._queue.nominator.withdraw(pod.uid)
             self._tell_group(UNSCHEDULED_POD_ADD, None, pod, now)
         else:
             changes = [] if is_schedulers_own(old, pod) else pod_changes(old, pod)
+            self._note_update("UnschedulablePodUpdate", changes)
             self._queue.update(pod, [Happened(change, old, pod) for change in changes], now)
 
     def give_back(self, uid: str, now: float) -> None:
@@ -167,10 +193,21 @@ class Intake:
         self._queue.delete(pod.uid)
         counted = self._cache.remove_pod(pod.uid)
         if counted is not None:
+            self._meant.append(ASSIGNED_POD_DELETE.label)
             self._queue.move(ASSIGNED_POD_DELETE, counted, None, now)
             return [pod.uid]
+        if self._is_ours(pod):
+            self._meant.append(UNSCHEDULED_POD_DELETE.label)
         self._tell_group(UNSCHEDULED_POD_DELETE, pod, None, now)
         return [pod.uid]
+
+    def _is_ours(self, pod: PodInfo) -> bool:
+        return pod.spec.scheduler_name in self._scheduler_names and not pod.node_name
+
+    def _note_update(self, label: str, changes: Iterable[ClusterEvent]) -> None:
+        """An update counts under its general name, and under that of each change that has one of its own."""
+        self._meant.append(label)
+        self._meant += [change.label for change in changes if change.label != label]
 
     def _tell_group(self, event: ClusterEvent, old: PodInfo | None, new: PodInfo | None, now: float) -> None:
         """Tell the queue that a member without a node has come or gone: others of its group may wait for that."""
@@ -186,15 +223,18 @@ class Intake:
         if event.type == "DELETED":
             if self._cache.remove_node(node.metadata.name):
                 pods = self._queue.nominator.withdraw_node(node.metadata.name)
+                self._meant.append(NODE_DELETE.label)
                 self._queue.move(NODE_DELETE, old, None, now)
                 for pod in pods:  # what they wait for cannot come any more, so nothing else may ever wake them
                     self._queue.retry(pod.uid, now)
             return
         self._cache.put_node(node)
         if old is None:
+            self._meant.append(NODE_ADD.label)
             self._queue.move(NODE_ADD, None, node, now)
             return
         for change in node_changes(old, node):
+            self._meant.append(change.label)
             self._queue.move(change, old, node, now)
 
     def _take_other(self, event: ObjectEvent, now: float) -> None:
@@ -209,8 +249,9 @@ class Intake:
             self._cache.set_namespace(key_of(obj), None if new is None else obj.metadata.labels)
         if old is None and new is None:
             return
-        name = (action.name or "Update").title()
-        self._queue.move(ClusterEvent(kind, action, f"{kind}{name}"), old, new, now)
+        happened = ClusterEvent(kind, action, label_of(kind, action))
+        self._meant.append(happened.label)
+        self._queue.move(happened, old, new, now)
 
 
 class Inbox:
@@ -280,4 +321,6 @@ class Inbox:
         for pod in self._nominator.take_pods_without_node():
             if self._intake.latest(pod) is not None:
                 self._dispatcher.tell(PatchPodStatus(PodRef.of(pod), nominated_node_name=""))
-        self._instrument.event_handled(f"{event.kind}{event.type.title()}", self._stopwatch() - started)
+        seconds = self._stopwatch() - started
+        for label in self._intake.meant:
+            self._instrument.event_handled(label, seconds)

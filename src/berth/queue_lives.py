@@ -39,15 +39,15 @@ from berth.state.queued_pod import QueuedPod
 MAX_LIFE_S = 1_000_000
 """A life that is longer is refused: the queue has something to do every half minute of it."""
 
-NODE_LABEL = ClusterEvent("Node", Action.UPDATE_NODE_LABEL, "NodeLabelChange")
-NODE_TAINT = ClusterEvent("Node", Action.UPDATE_NODE_TAINT, "NodeTaintChange")
-POD_LABEL = ClusterEvent("Pod", Action.UPDATE_POD_LABEL, "PodLabelChange")
+NODE_LABEL = ClusterEvent("Node", Action.UPDATE_NODE_LABEL, "NodeUpdateNodeLabel")
+NODE_TAINT = ClusterEvent("Node", Action.UPDATE_NODE_TAINT, "NodeUpdateNodeTaint")
+POD_LABEL = ClusterEvent("Pod", Action.UPDATE_POD_LABEL, "UnschedulablePodUpdatePodLabel")
 MOVES: Mapping[str, ClusterEvent] = MappingProxyType(
     {
         "NodeAdd": NODE_ADD,
         "NodeLabel": NODE_LABEL,
         "NodeTaint": NODE_TAINT,
-        "NodeAllocatable": ClusterEvent("Node", Action.UPDATE_NODE_ALLOCATABLE, "NodeAllocatableChange"),
+        "NodeAllocatable": ClusterEvent("Node", Action.UPDATE_NODE_ALLOCATABLE, "NodeUpdateNodeAllocatable"),
         "PVAdd": ClusterEvent("PersistentVolume", Action.ADD, "PersistentVolumeAdd"),
         "Wildcard": ClusterEvent(WILDCARD, Action.ALL, "Wildcard"),
     }

@@ -230,8 +230,8 @@ def test_what_a_change_of_a_node_was_called(old, new, label):
         ("PersistentVolume", Action.DELETE, "PersistentVolumeDelete", None),
         ("PersistentVolumeClaim", Action.UPDATE, "PersistentVolumeClaimUpdate", "PvcUpdate"),
         ("Service", Action.DELETE, "ServiceDelete", "ServiceDelete"),
-        ("CSINode", Action.ADD, "CSINodeAdd", "CSINodeAdd"),
-        ("Pod", Action.UPDATE_POD_LABEL, "PodLabelChange", "AssignedPodUpdate"),
+        ("CSINode", Action.ADD, "storage.k8s.io/CSINodeAdd", "CSINodeAdd"),
+        ("Pod", Action.UPDATE_POD_LABEL, "AssignedPodUpdatePodLabel", "AssignedPodUpdate"),
         ("PodDisruptionBudget", Action.ADD, "PodDisruptionBudgetAdd", None),
     ],
 )
@@ -242,7 +242,7 @@ def test_which_events_were_move_requests(resource, action, today, label):
 @pytest.mark.parametrize(("mode", "label"), [("WaitForFirstConsumer", "StorageClassAdd"), ("Immediate", None)])
 def test_only_a_class_that_waits_for_the_first_consumer_moves_pods(mode, label):
     new = StorageClass(metadata=ObjectMeta(name="slow"), volume_binding_mode=mode)
-    assert move_label(ClusterEvent("StorageClass", Action.ADD, "StorageClassAdd"), None, new) == label
+    assert move_label(ClusterEvent("StorageClass", Action.ADD, "storage.k8s.io/StorageClassAdd"), None, new) == label
 
 
 @given(st.integers(0, 10_000))

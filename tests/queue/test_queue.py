@@ -238,7 +238,7 @@ def test_a_gated_pod_stays_out_until_its_gates_go():
     assert place(found) == "active"
     queued = found.pop(5.0)
     assert (queued.is_gated, queued.rejectors, queued.attempts) == (False, {"Gates"}, 1), "kept for the log"
-    assert [where for where, _ in entries] == ["gated", "gated", "active"]
+    assert [where for where, _ in entries] == ["unschedulable", "unschedulable", "active"]
 
 
 def test_a_gate_counts_on_entering_backoff_and_not_again_on_leaving_it():

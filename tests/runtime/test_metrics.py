@@ -3,12 +3,16 @@
 from types import SimpleNamespace
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
+from berth.framework.events import Action, label_of
+from berth.framework.status import Code, Status, error, unschedulable
 from berth.runtime.observing.logs import as_text
 from berth.runtime.observing.metrics import Metrics
 from berth.state.queued_pod import QueuedPod
 from berth.testing.builders import make_node, make_pod
 from berth.testing.virtual import VirtualCluster
+from tests.support import document, once, plugin
 
 PROFILE = "default-scheduler"
 
@@ -66,11 +70,151 @@ def test_a_binding_that_fails_is_an_error(metrics):
     assert metrics.attempts.value(("scheduled", PROFILE)) == 0
 
 
+def counted(metrics, family):
+    """The values of a family's samples by their labels' values."""
+    text = metrics.exposition().decode()
+    found = next(found for found in text_string_to_metric_families(text) if found.name == f"scheduler_{family}")
+    return {
+        tuple(value for label, value in sorted(sample.labels.items()) if label != "profile"): sample.value
+        for sample in found.samples
+        if sample.name.endswith(("_total", "_count", family))
+    }
+
+
+def small(name="n1"):
+    return make_node(name).capacity(cpu="1", memory="8Gi", pods="10")
+
+
+def test_without_nodes_a_pod_is_unschedulable_and_nothing_went_wrong(metrics):
+    """schedule_one.go, handleSchedulingFailure: ErrNoNodesAvailable comes as a rejection."""
+    VirtualCluster(make_pod("web"), instrument=metrics).run()
+    assert counted(metrics, "schedule_attempts") == {("unschedulable",): 1}
+    assert counted(metrics, "scheduling_attempt_duration_seconds") == {("unschedulable",): 1}
+    assert metrics.algorithm_duration.count() == 1
+
+
+@pytest.mark.parametrize(("answer", "result"), [(unschedulable("no"), "unschedulable"), (error("oh"), "error")])
+def test_a_rejection_by_permit_is_no_error(metrics, answer, result):
+    plugins = {"Says": plugin("Says", permit=lambda *_: (answer, 0.0))}
+    VirtualCluster(small(), make_pod("web"), plugins=plugins, config=document("Says"), instrument=metrics).run()
+    assert counted(metrics, "schedule_attempts") == {(result,): 1}
+    assert counted(metrics, "scheduling_attempt_duration_seconds") == {(result,): 1}
+
+
+def test_a_rejection_while_permit_is_waited_for_is_no_error(metrics):
+    plugins = {"Waits": plugin("Waits", permit=lambda *_: (Status(Code.WAIT), 5.0))}
+    cluster = VirtualCluster(small(), make_pod("web"), plugins=plugins, config=document("Waits"), instrument=metrics)
+    cluster.run()
+    cluster.advance(6.0)
+    assert counted(metrics, "schedule_attempts") == {("unschedulable",): 1}
+
+
+def sli_seconds(metrics):
+    text = metrics.exposition().decode()
+    lines = [line for line in text.splitlines() if line.startswith("scheduler_pod_scheduling_sli_duration_seconds_sum")]
+    return [float(line.split()[-1]) for line in lines]
+
+
+def test_the_wait_before_the_first_attempt_counts(metrics):
+    """scheduling_queue.go, moveToActiveQ: InitialAttemptTimestamp is when the pod first enters the active queue."""
+    cluster = VirtualCluster(small(), instrument=metrics)
+    cluster.put(make_pod("web"))
+    cluster.now += 45.0
+    cluster.run()
+    assert sli_seconds(metrics) == [45.0]
+
+
+def test_the_time_behind_gates_does_not_count(metrics):
+    cluster = VirtualCluster(small(), make_pod("web").gate("wait"), instrument=metrics)
+    cluster.run()
+    cluster.now += 100.0
+    cluster.put(make_pod("web"))
+    cluster.now += 3.0
+    cluster.run()
+    assert sli_seconds(metrics) == [3.0]
+
+
+def incoming(metrics):
+    return {tuple(reversed(labels)): times for labels, times in counted(metrics, "queue_incoming_pods").items()}
+
+
+def test_pods_enter_queues_under_upstreams_names(metrics):
+    """backend/queue/scheduling_queue.go; framework/events.go."""
+    cluster = VirtualCluster(small(), instrument=metrics)
+    cluster.put(make_pod("gated").gate("wait"))
+    cluster.put(make_pod("big").request(cpu="2").node_selector({"disk": "ssd"}))
+    cluster.run()
+    cluster.put(small().label("disk", "ssd"))
+    cluster.run()
+    assert incoming(metrics) == {
+        ("unschedulable", "UnschedulablePodAdd"): 1,
+        ("active", "UnschedulablePodAdd"): 1,
+        ("unschedulable", "ScheduleAttemptFailure"): 2,
+        ("backoff", "NodeUpdateNodeLabel"): 1,
+        ("active", "PopFromBackoffQ"): 1,
+    }
+
+
+def test_a_backoff_that_is_over_is_called_so(metrics):
+    failing = plugin("Fails", reserve=once(error("oh")), unreserve=lambda *_: None)
+    cluster = VirtualCluster(
+        small(), make_pod("web"), plugins={"Fails": failing}, config=document("Fails"), instrument=metrics
+    )
+    cluster.run()
+    cluster.advance(3.0)
+    assert incoming(metrics) == {
+        ("active", "UnschedulablePodAdd"): 1,
+        ("backoff", "ScheduleAttemptFailure"): 1,
+        ("active", "BackoffComplete"): 1,
+    }
+
+
+def test_events_are_handled_under_upstreams_names(metrics):
+    """eventhandlers.go: an update of a pod counts under its general name too, one of a node only by its changes."""
+    cluster = VirtualCluster(instrument=metrics)
+    pod = make_pod("web").node("n1")
+    changes = [
+        (small(), {"NodeAdd"}),
+        (small().label("a", "b").taint("c"), {"NodeUpdateNodeLabel", "NodeUpdateNodeTaint"}),
+        (small().label("a", "b").taint("c"), set()),
+        (make_pod("other").scheduler("another"), set()),
+        (make_pod("gated").gate("wait"), {"UnschedulablePodAdd"}),
+        (make_pod("gated").gate("wait").label("a", "b"), {"UnschedulablePodUpdate", "UnschedulablePodUpdatePodLabel"}),
+        (make_pod("gated").gate("wait").label("a", "b").annotation("c", "d"), {"UnschedulablePodUpdate"}),
+        (pod, {"AssignedPodAdd"}),
+        (make_pod("web").node("n1").label("a", "b"), {"AssignedPodUpdate", "AssignedPodUpdatePodLabel"}),
+    ]
+    for change, expected in changes:
+        before = set(counted(metrics, "event_handling_duration_seconds").items())
+        cluster.put(change)
+        after = counted(metrics, "event_handling_duration_seconds")
+        assert {label for (label,), _ in set(after.items()) - before} == expected
+    cluster.delete("Pod", "default/gated")
+    cluster.delete("Pod", "default/web")
+    cluster.delete("Node", "n1")
+    assert {"UnschedulablePodDelete", "AssignedPodDelete", "NodeDelete"} <= {
+        label for (label,) in counted(metrics, "event_handling_duration_seconds")
+    }
+
+
+@pytest.mark.parametrize(
+    ("kind", "label"),
+    [
+        ("PersistentVolumeClaim", "PersistentVolumeClaimAdd"),
+        ("StorageClass", "storage.k8s.io/StorageClassAdd"),
+        ("CSINode", "storage.k8s.io/CSINodeAdd"),
+        ("ResourceClaim", "resource.k8s.io/ResourceClaimAdd"),
+    ],
+)
+def test_other_kinds_carry_their_groups(kind, label):
+    assert label_of(kind, Action.ADD) == label
+
+
 @pytest.mark.parametrize("outcome", ["unschedulable", "error"])
 def test_an_attempt_without_a_node_ends_at_once(metrics, outcome):
     metrics.decided(decision(make_pod("web").info(), None, outcome), 0.25)
     assert metrics.attempts.value((outcome, PROFILE)) == 1
-    assert metrics.algorithm_duration.count() == 0
+    assert metrics.algorithm_duration.count() == 1, "a search in vain takes its time too"
 
 
 @pytest.mark.parametrize(("attempts", "label"), [(1, "1"), (14, "14"), (15, "15+"), (99, "15+")])
@@ -87,14 +231,14 @@ def test_a_pod_that_a_flush_saved_is_counted(metrics):
 
 
 def test_names_and_buckets_are_upstreams(metrics):
-    metrics.event_handled("NodeAdded", 0.0001)
+    metrics.event_handled("NodeAdd", 0.0001)
     metrics.waited_on_permit("Success", 3.0)
-    metrics.queue_incoming("active", "PodAdd")
+    metrics.queue_incoming("active", "UnschedulablePodAdd")
     text = metrics.exposition().decode()
-    assert 'scheduler_event_handling_duration_seconds_bucket{event="NodeAdded",le="0.0001"} 1.0' in text
-    assert 'scheduler_event_handling_duration_seconds_bucket{event="NodeAdded",le="0.2048"} 1.0' in text
+    assert 'scheduler_event_handling_duration_seconds_bucket{event="NodeAdd",le="0.0001"} 1.0' in text
+    assert 'scheduler_event_handling_duration_seconds_bucket{event="NodeAdd",le="0.2048"} 1.0' in text
     assert 'scheduler_permit_wait_duration_seconds_bucket{le="16.384",result="Success"} 1.0' in text
-    assert 'scheduler_queue_incoming_pods_total{event="PodAdd",queue="active"} 1.0' in text
+    assert 'scheduler_queue_incoming_pods_total{event="UnschedulablePodAdd",queue="active"} 1.0' in text
 
 
 def test_what_has_no_labels_is_there_from_the_start(metrics):

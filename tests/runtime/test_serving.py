@@ -108,7 +108,7 @@ async def test_metrics_count_what_happened(world):
     assert value("schedule_attempts_total", result="scheduled", profile=profile) == 1
     assert value("schedule_attempts_total", result="unschedulable", profile=profile) == 1
     assert value("scheduling_attempt_duration_seconds_count", result="scheduled", profile=profile) == 1
-    assert value("scheduling_algorithm_duration_seconds_count") == 1
+    assert value("scheduling_algorithm_duration_seconds_count") == 2
     assert value("pod_scheduling_attempts_bucket", le="1") == 1
     assert value("pod_scheduling_sli_duration_seconds_count", attempts="1") == 1
     assert value("pending_pods", queue="unschedulable") == 1
@@ -116,9 +116,9 @@ async def test_metrics_count_what_happened(world):
     assert value("cache_size", type="nodes") == 2
     assert value("goroutines", operation="binding") == 0
     assert value("unschedulable_pods", plugin="NodeResourcesFit", profile=profile) == 1
-    assert value("queue_incoming_pods_total", queue="active", event="PodAdd") == 2
+    assert value("queue_incoming_pods_total", queue="active", event="UnschedulablePodAdd") == 2
     point = {"extension_point": "Filter", "status": "Success", "profile": profile}
-    assert value("framework_extension_point_duration_seconds_count", **point) == 1
+    assert value("framework_extension_point_duration_seconds_count", **point) == 2
 
 
 async def test_the_configuration_is_shown_as_a_document(world):

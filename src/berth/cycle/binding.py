@@ -87,7 +87,9 @@ class BindingCycles:
         waiting = self._hold(attempt, node_name, timeouts_s)
         expected = ""
         try:
-            work = self._tells_expectation and will_wait(attempt.profile, attempt, node_name)
+            work = self._tells_expectation and attempt.profile.at_point(
+                "PreBindPreFlight", will_wait, attempt.profile, attempt, node_name
+            )
             status = work if isinstance(work, Status) else None
             if status is None:
                 if self._tells_expectation and (waiting is not None or work):
@@ -147,7 +149,7 @@ class BindingCycles:
         self._reporter.instrument.binding(attempt.pod)
         self._in_pre_bind.begin(attempt.pod.uid)
         try:
-            status = yield from _pre_bind(attempt, node_name)
+            status = yield from attempt.profile.steps_at_point("PreBind", _pre_bind(attempt, node_name))
         finally:
             self._in_pre_bind.end(attempt.pod.uid)
         if status is None:
@@ -161,11 +163,14 @@ class BindingCycles:
         self._reporter.instrument.bound(queued, node_name, now)
         note = f"Successfully assigned {pod.key} to {node_name}"
         self._dispatcher.tell(pod_event(pod, "Normal", "Scheduled", "Binding", note))
+        attempt.profile.at_point("PostBind", self._post_bind, attempt, node_name)
+
+    def _post_bind(self, attempt: Attempt, node_name: str) -> None:
         for plugin in attempt.profile.post_bind:
             try:
-                plugin.post_bind(attempt.state, pod, node_name)
+                plugin.post_bind(attempt.state, attempt.pod, node_name)
             except Exception as bug:  # PostBind cannot undo the binding; the other plugins still hear of it
-                self._reporter.broke(pod, bug)
+                self._reporter.broke(attempt.pod, bug)
 
 
 def reserve_and_permit(
@@ -232,7 +237,7 @@ def _bind(attempt: Attempt, node_name: str) -> BindSteps:
         is_taken, status = yield from bind_by_extender(attempt, node_name)
         if is_taken:
             return status
-    return (yield from bind_by_plugins(attempt, node_name))
+    return (yield from attempt.profile.steps_at_point("Bind", bind_by_plugins(attempt, node_name)))
 
 
 def bind_by_plugins(attempt: Attempt, node_name: str) -> BindSteps:

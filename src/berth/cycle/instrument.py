@@ -46,7 +46,10 @@ class Instrument:
         """A point has been run."""
 
     def plugin_run(self, plugin: str, point: str, status: str, seconds: float) -> None:
-        """One plugin has been run over all nodes."""
+        """One plugin has been run; over all nodes where it is Filter or Score."""
+
+    def evaluated(self, profile: str, point: str, plugins: tuple[str, ...], times: int) -> None:
+        """Each of these plugins had its say on so many nodes (Filter, Score), or once (PreFilter, PreScore)."""
 
     def hinted(self, plugin: str, event: str, hint: str, seconds: float) -> None:
         """A plugin was asked whether an event helps a pod: `Queue`, `QueueSkip`, or `Error` where its hint broke."""
@@ -91,7 +94,7 @@ class Instrument:
         """The cache has looked for assumed pods that have expired; most often there are none."""
 
     def event_handled(self, event: str, seconds: float) -> None:
-        """An event from the cluster has been taken in."""
+        """An event from the cluster has been taken in, under one of the names that upstream's metrics have for it."""
 
     def broke(self, pod: PodInfo, error: Exception) -> None:
         """A bug has ended an attempt; the pod is tried again after a backoff."""

@@ -5,7 +5,7 @@ It is a generator because extenders and PostFilter may need an answer from outsi
 
 import random
 from collections.abc import Callable, Generator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -112,7 +112,7 @@ def find_nodes(search: Search, attempt: Attempt) -> Outcome | None:
     searched = _searched(search, attempt, pre)
     if search.policy.nominated_node_first and _fits_where_promised(search, attempt, searched):
         return None
-    return _look_everywhere(search, attempt, pre, searched)
+    return profile.at_point("Filter", _look_everywhere, search, attempt, pre, searched)
 
 
 def ask_filters(search: Search, attempt: Attempt) -> Generator[Any, Any, Outcome | None]:
@@ -122,7 +122,8 @@ def ask_filters(search: Search, attempt: Attempt) -> Generator[Any, Any, Outcome
     found.nodes, found.left_out, problem = yield from filter_by_extenders(attempt, found.nodes)
     if found.verdicts is None and (problem is not None or not found.nodes.count):
         found.left_out = {}
-        failure = _look_everywhere(search, attempt, pre, _searched(search, attempt, pre))
+        searched = _searched(search, attempt, pre)
+        failure = attempt.profile.at_point("Filter", _look_everywhere, search, attempt, pre, searched)
         if failure is not None:
             return failure
         found.nodes, found.left_out, problem = yield from filter_by_extenders(attempt, found.nodes)
@@ -160,8 +161,23 @@ def run_post_filter(attempt: Attempt, failure: Outcome, *, tells: bool = True) -
     attempt.lap(PREDICATES_DONE)
     diagnosis = failure.diagnosis
     assert diagnosis is not None, "PostFilter runs after a search that found nothing"
-    if attempt.state.skip_post_filter:
+    if attempt.state.skip_post_filter or not attempt.profile.post_filter:
         return failure
+    told, node_name, victims = yield from attempt.profile.steps_at_point("PostFilter", _post_filter(attempt, diagnosis))
+    if told is not None and tells and told.code is not Code.SUCCESS:
+        diagnosis.post_filter_message = told.message
+    return Outcome(diagnosis=diagnosis, post_filter_status=told, nominated_node_name=node_name, victims=victims)
+
+
+class PostFiltered(NamedTuple):
+    """What PostFilter said in the end, and the room that it can make."""
+
+    status: Status | None
+    node_name: str | None
+    victims: tuple[PodInfo, ...]
+
+
+def _post_filter(attempt: Attempt, diagnosis: Diagnosis) -> Generator[Any, Any, PostFiltered]:
     reasons: list[str] = []
     refused_by = ""
     node_name: str | None = None
@@ -176,12 +192,7 @@ def run_post_filter(attempt: Attempt, failure: Outcome, *, tells: bool = True) -
         if result is not None:
             node_name, victims = result.nominated_node_name, result.victims
         if status is None or is_success(status):
-            return Outcome(
-                diagnosis=diagnosis,
-                post_filter_status=Status(Code.SUCCESS),
-                nominated_node_name=node_name,
-                victims=victims,
-            )
+            return PostFiltered(Status(Code.SUCCESS), node_name, victims)
         if status.code is not Code.UNSCHEDULABLE:
             told = status.by(plugin.name)
             break
@@ -189,9 +200,7 @@ def run_post_filter(attempt: Attempt, failure: Outcome, *, tells: bool = True) -
         refused_by = refused_by or plugin.name
     else:
         told = Status(Code.UNSCHEDULABLE, tuple(reasons), refused_by) if refused_by else None
-    if told is not None and tells:
-        diagnosis.post_filter_message = told.message
-    return Outcome(diagnosis=diagnosis, post_filter_status=told, nominated_node_name=node_name, victims=victims)
+    return PostFiltered(told, node_name, victims)
 
 
 def _node_count(search: Search, attempt: Attempt) -> int:

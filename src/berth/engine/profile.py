@@ -4,8 +4,8 @@ Made once from the configuration (`build.py`); called by the cycle. Statuses com
 said them. Points that are run over all nodes live in `verdicts.py` and `scores.py`.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Generic, NamedTuple, TypeVar, cast
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from typing import Any, Generic, NamedTuple, TypeVar, TypeVarTuple, cast
 
 import numpy as np
 
@@ -39,6 +39,10 @@ from berth.state.node_view import NodeView
 from berth.state.nominator import Nominator
 from berth.state.pod_info import PodFamily, PodInfo
 from berth.state.table import NodeTable
+
+Arguments = TypeVarTuple("Arguments")
+Result = TypeVar("Result")
+Steps = Generator[Any, Any, Result]
 
 FEW_ROWS = 3
 """Up to this many rows with rivals are asked about one by one, which is cheaper than the fixed cost of columns."""
@@ -82,16 +86,16 @@ Present = TypeVar("Present", bound=Plugin)
 class Rota(Generic[Present]):
     """The plugins of a point, and who of them is on duty for a pod: not those that are idle once they have skipped."""
 
-    __slots__ = ("_idle", "_on_duty", "plugins")
+    __slots__ = ("_on_duty", "idle_after_skip", "plugins")
 
     def __init__(self, plugins: tuple[Present, ...], idle_after_skip: frozenset[str]) -> None:
         self.plugins = plugins
-        self._idle = idle_after_skip
+        self.idle_after_skip = idle_after_skip
         self._on_duty: dict[frozenset[str], tuple[Present, ...]] = {}
 
     def on_duty(self, state: CycleState) -> tuple[Present, ...]:
         """Return who is to be asked about the pod of this state, in order."""
-        idle = self._idle & state.skip_filter
+        idle = self.idle_after_skip & state.skip_filter
         if not idle:
             return self.plugins
         found = self._on_duty.get(idle)
@@ -164,6 +168,14 @@ class Profile:
         )
         self._pre_filter_promises = {plugin.name: Promised.of_pre_filter(plugin) for plugin in self.plugins}
         self._pre_score_promises = {plugin.name: Promised.of_pre_score(plugin) for plugin in self.plugins}
+
+    def at_point(self, point: str, run: Callable[[*Arguments], Result], *args: *Arguments) -> Result:
+        """Run a point whose loop is elsewhere; `berth.timing` overrides this to see how long that takes."""
+        return run(*args)
+
+    def steps_at_point(self, point: str, steps: Steps[Result]) -> Steps[Result]:
+        """Return the steps of such a point that may have to wait for answers; to be overridden likewise."""
+        return steps
 
     def pre_bind(self, state: CycleState) -> tuple[PreBindPlugin, ...]:
         """Return the PreBind plugins except those that skip this pod."""

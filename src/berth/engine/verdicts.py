@@ -279,7 +279,7 @@ class Findings(NamedTuple):
 class Verdicts:
     """What all Filter plugins say of all rows, for use within the cycle: its masks are the live ones."""
 
-    __slots__ = ("_merges", "_passing", "by_plugin", "overlay", "searched", "sum_key")
+    __slots__ = ("_merges", "by_plugin", "overlay", "passing", "searched", "sum_key")
 
     def __init__(
         self,
@@ -298,7 +298,8 @@ class Verdicts:
         self.sum_key = sum_key
         """The key of the kept mask (`Sums.passing`) that `passing` is; None where it is not a kept one."""
         self._merges = merges
-        self._passing = passing
+        self.passing = passing
+        """The rows that every plugin passes as they are, nominated pods left out; do not write to it."""
 
     @property
     def findings(self) -> Findings:
@@ -308,8 +309,8 @@ class Verdicts:
     def feasible(self) -> Mask:
         """Return the rows that every plugin passes, nominated pods counted in; do not write to it."""
         if not self.overlay:
-            return self._passing
-        mask = self._passing.copy()
+            return self.passing
+        mask = self.passing.copy()
         for _, rows in self.overlay:
             mask[rows] = False
         return mask

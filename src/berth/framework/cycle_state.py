@@ -10,12 +10,14 @@ class CycleState:
     are tried out; others are shared and must not be changed after PreFilter.
     """
 
-    __slots__ = ("_data", "asked", "skip_filter", "skip_post_filter", "skip_pre_bind", "skip_score")
+    __slots__ = ("_data", "asked", "is_timed", "skip_filter", "skip_post_filter", "skip_pre_bind", "skip_score")
 
     def __init__(self) -> None:
         self._data: dict[str, Any] = {}
         self.asked: list[Any] = []
         """The calls to extenders so far (`berth.framework.extenders.Asked`), shared by clones."""
+        self.is_timed = False
+        """Whether an observer is told how long each plugin takes in this attempt."""
         self.skip_filter: set[str] = set()
         self.skip_score: set[str] = set()
         self.skip_pre_bind: set[str] = set()

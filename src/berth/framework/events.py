@@ -6,6 +6,7 @@ the object before and after, and says Queue or Skip. Names are upstream's.
 
 from collections.abc import Callable
 from enum import Enum, IntFlag
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from berth.state.pod_info import PodInfo
@@ -46,6 +47,30 @@ class Action(IntFlag):
 
 
 WILDCARD = "*"
+
+
+_GROUPS = MappingProxyType(
+    {
+        "CSIDriver": "storage.k8s.io/",
+        "CSINode": "storage.k8s.io/",
+        "CSIStorageCapacity": "storage.k8s.io/",
+        "StorageClass": "storage.k8s.io/",
+        "VolumeAttachment": "storage.k8s.io/",
+        "DeviceClass": "resource.k8s.io/",
+        "ResourceClaim": "resource.k8s.io/",
+        "ResourceSlice": "resource.k8s.io/",
+    }
+)
+"""The API groups that upstream's names of resources begin with; nodes, pods and volumes stand without."""
+
+
+def label_of(resource: str, action: Action) -> str:
+    """Return upstream's name of an event in metrics: the resource and the action, as in `NodeUpdateNodeLabel`.
+
+    Source: staging/src/k8s.io/kube-scheduler/framework/types.go, ClusterEvent.Label and ActionType.String.
+    """
+    word = "Update" if action in (Action.UPDATE, Action.UPDATE_OTHER) else (action.name or "").title().replace("_", "")
+    return f"{_GROUPS.get(resource, '')}{resource}{word}"
 
 
 class ClusterEvent(NamedTuple):
@@ -89,9 +114,9 @@ FORCE_ACTIVATE = ClusterEvent(WILDCARD, Action.ALL, "ForceActivate")
 RETRY = ClusterEvent(WILDCARD, Action.ALL, "Retry")
 ASSIGNED_POD_ADD = ClusterEvent("Pod", Action.ADD, "AssignedPodAdd")
 ASSIGNED_POD_DELETE = ClusterEvent("Pod", Action.DELETE, "AssignedPodDelete")
-UNSCHEDULED_POD_ADD = ClusterEvent("UnscheduledPod", Action.ADD, "UnscheduledPodAdd")
+UNSCHEDULED_POD_ADD = ClusterEvent("UnscheduledPod", Action.ADD, "UnschedulablePodAdd")
 """A member of a pod group has come that has no node yet: news for nobody but the others of its group."""
-UNSCHEDULED_POD_DELETE = ClusterEvent("UnscheduledPod", Action.DELETE, "UnscheduledPodDelete")
+UNSCHEDULED_POD_DELETE = ClusterEvent("UnscheduledPod", Action.DELETE, "UnschedulablePodDelete")
 """A member of a pod group has gone that had no node."""
 NODE_ADD = ClusterEvent("Node", Action.ADD, "NodeAdd")
 NODE_DELETE = ClusterEvent("Node", Action.DELETE, "NodeDelete")

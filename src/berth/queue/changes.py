@@ -8,7 +8,7 @@ import msgspec
 from berth.api.meta import ObjectMeta
 from berth.api.node import Node
 from berth.api.pod import PodStatus
-from berth.framework.events import Action, ClusterEvent
+from berth.framework.events import Action, ClusterEvent, label_of
 from berth.state.pod_info import PodInfo
 
 
@@ -23,7 +23,7 @@ def node_changes(old: Node, new: Node) -> list[ClusterEvent]:
         Action.UPDATE_NODE_ANNOTATION: old.metadata.annotations != new.metadata.annotations,
         Action.UPDATE_NODE_DECLARED_FEATURE: old.status.declared_features != new.status.declared_features,
     }
-    return [ClusterEvent("Node", action, _label("Node", action)) for action, differs in changed.items() if differs]
+    return [ClusterEvent("Node", action, label_of("Node", action)) for action, differs in changed.items() if differs]
 
 
 def pod_changes(old: PodInfo, new: PodInfo) -> list[ClusterEvent]:
@@ -38,7 +38,8 @@ def pod_changes(old: PodInfo, new: PodInfo) -> list[ClusterEvent]:
         != new.status.resource_claim_statuses,
     }
     actions = [action for action, differs in changed.items() if differs] or [Action.UPDATE_OTHER]
-    return [ClusterEvent("Pod", action, _label("Pod", action)) for action in actions]
+    kind = "AssignedPod" if new.node_name else "UnschedulablePod"
+    return [ClusterEvent("Pod", action, label_of(kind, action)) for action in actions]
 
 
 def is_schedulers_own(old: PodInfo, new: PodInfo) -> bool:
@@ -66,8 +67,3 @@ def _conditions(node: Node) -> dict[str, str]:
 
 def _asks_for_less(old: PodInfo, new: PodInfo) -> bool:
     return any(new.requests.get(resource, 0) < amount for resource, amount in old.requests.items())
-
-
-def _label(resource: str, action: Action) -> str:
-    words = (action.name or "").removeprefix(f"UPDATE_{resource.upper()}_").removeprefix("UPDATE_")
-    return f"{resource}{words.title().replace('_', '')}Change"

@@ -39,12 +39,12 @@ MOVES = MappingProxyType(
         "PersistentVolumeUpdate": "PvUpdate",
         "PersistentVolumeClaimAdd": "PvcAdd",
         "PersistentVolumeClaimUpdate": "PvcUpdate",
-        "StorageClassAdd": "StorageClassAdd",
+        "storage.k8s.io/StorageClassAdd": "StorageClassAdd",
         "ServiceAdd": "ServiceAdd",
         "ServiceUpdate": "ServiceUpdate",
         "ServiceDelete": "ServiceDelete",
-        "CSINodeAdd": "CSINodeAdd",
-        "CSINodeUpdate": "CSINodeUpdate",
+        "storage.k8s.io/CSINodeAdd": "CSINodeAdd",
+        "storage.k8s.io/CSINodeUpdate": "CSINodeUpdate",
     }
 )
 """Which of today's events were move requests, and what they were called in metrics; others moved nobody."""
@@ -52,6 +52,8 @@ MOVES = MappingProxyType(
 
 class MoveRequestQueue(SchedulingQueue):
     """Pending pods, woken by move requests."""
+
+    pod_add, pod_update = "PodAdd", "PodUpdate"
 
     move_request_cycle: int = -1
     """The scheduling cycle in which the last move request came."""
@@ -83,10 +85,9 @@ class MoveRequestQueue(SchedulingQueue):
 
     def _wake_by_own_change(self, queued: QueuedPod, events: Iterable[Happened], now: float) -> None:
         """A change of the pod itself brings it back at once, whatever its backoff."""
-        for happened in events:
+        if any(True for _ in events):
             del self.unschedulable[queued.pod.uid]
-            self._to_active(queued, happened.event.label, now)
-            return
+            self._to_active(queued, self.pod_update, now)
 
     def _move_to_active_or_backoff(self, pods: Iterable[QueuedPod], event: str, now: float) -> None:
         for queued in pods:

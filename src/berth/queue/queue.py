@@ -37,6 +37,9 @@ IncomingObserver = Callable[[str, str], None]
 class SchedulingQueue:
     """Pending pods. Times are seconds on the core's clock."""
 
+    pod_add, pod_update = "UnschedulablePodAdd", "UnschedulablePodUpdate"
+    """The events of a pod that has come, or is first heard of when it changes."""
+
     def __init__(
         self,
         *,
@@ -85,11 +88,11 @@ class SchedulingQueue:
         """Say whether a pod will be popped without anything else happening: it is active, or backing off."""
         return any(uid in heap for heap in (self.active, self.backoff, self.error_backoff))
 
-    def add(self, pod: PodInfo, now: float) -> None:
-        """Take in a new pod; PreEnqueue decides whether it may be tried."""
+    def add(self, pod: PodInfo, now: float, event: str = "") -> None:
+        """Take in a new pod; PreEnqueue decides whether it may be tried. `event` is what brought it ("": it came)."""
         self._take(pod.uid)
         queued = QueuedPod(pod, now)
-        self._to_active(queued, "PodAdd", now)
+        self._to_active(queued, event or self.pod_add, now)
         if not queued.is_gated:  # a gated pod reserves no room by what its status says
             self._note_nomination(pod)
 
@@ -101,7 +104,7 @@ class SchedulingQueue:
                 for happened in events:
                     self.in_flight.note(happened)
             else:
-                self.add(pod, now)
+                self.add(pod, now, self.pod_update)
             return
         old, queued.pod = queued.pod, pod
         if old.status.nominated_node_name and not pod.status.nominated_node_name:
@@ -129,6 +132,8 @@ class SchedulingQueue:
             queued = self.active.pop()
         if queued is None and self.policy.pop_from_backoff:
             queued = self.backoff.pop()
+            if queued is not None:
+                self._on_incoming("active", "PopFromBackoffQ")
         if queued is None:
             return None
         self._start(queued)
@@ -364,7 +369,7 @@ class SchedulingQueue:
             self.nominator.take_back(queued.pod.uid)
         queued.backoff_until = None
         self.unschedulable[queued.pod.uid] = queued
-        self._on_incoming("gated", event)
+        self._on_incoming("unschedulable", event)
 
     def _start(self, queued: QueuedPod) -> None:
         self.scheduling_cycle += 1

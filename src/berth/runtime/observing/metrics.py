@@ -1,13 +1,13 @@
 """kube-scheduler's metrics, by its names, labels and buckets: an observer of the core, and what is read when scraped.
 
-`Metrics` is the core's instrument; the health server gives out `exposition()`. Of upstream's metrics those are here
-whose mechanism exists. Durations of extension points are taken of one attempt in ten, as upstream takes those of
-plugins: timing everything would cost as much as deciding.
+`Metrics` is the core's instrument; the health server gives out `exposition()`. What the process itself tells (leases,
+feature gates, requests) is in `component`. Families whose mechanism is built otherwise here are there and stay empty:
+opportunistic batching is what the memos of `berth.engine` do for all pods, without hints that can be used or not.
 """
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, generate_latest
@@ -16,6 +16,7 @@ from prometheus_client.registry import Collector
 
 from berth.core import Core
 from berth.cycle.decision import Decision
+from berth.cycle.schedule import NO_NODES
 from berth.runtime.observing.cycle_log import SchedulerLog
 from berth.runtime.observing.tallies import CounterTally, HistogramTally, exponential_buckets
 from berth.state.pod_info import PodInfo
@@ -25,10 +26,14 @@ if TYPE_CHECKING:
     from berth.runtime.scheduler import LiveScheduler
 
 PREFIX = "scheduler_"
+STABLE, BETA, ALPHA = "STABLE", "BETA", "ALPHA"
+"""How far one may rely on a metric, as Kubernetes says it in the help text."""
 MOST_ATTEMPTS_TOLD_APART = 15
 
 CYCLE_BUCKETS = exponential_buckets(0.001, 2, 15)
 EVENT_BUCKETS = exponential_buckets(0.0001, 2, 12)
+PLUGIN_BUCKETS = exponential_buckets(0.00001, 1.5, 20)
+BATCH_BUCKETS = exponential_buckets(0.00001, 2, 12)
 
 
 class Metrics(SchedulerLog, Collector):
@@ -40,9 +45,10 @@ class Metrics(SchedulerLog, Collector):
         self._started: dict[str, tuple[float, str]] = {}
         """When each attempt whose binding is under way began, and its profile, by pod uid."""
         self.attempts = counter(
-            "schedule_attempts", "Attempts to schedule pods, by result and profile.", "result", "profile"
+            STABLE, "schedule_attempts", "Attempts to schedule pods, by result and profile.", "result", "profile"
         )
         self.attempt_duration = histogram(
+            STABLE,
             "scheduling_attempt_duration_seconds",
             "Scheduling attempt latency in seconds (scheduling algorithm + binding).",
             CYCLE_BUCKETS,
@@ -50,67 +56,77 @@ class Metrics(SchedulerLog, Collector):
             "profile",
         )
         self.algorithm_duration = histogram(
-            "scheduling_algorithm_duration_seconds", "Scheduling algorithm latency in seconds.", CYCLE_BUCKETS
+            ALPHA, "scheduling_algorithm_duration_seconds", "Scheduling algorithm latency in seconds.", CYCLE_BUCKETS
         )
         self.event_handling = histogram(
-            "event_handling_duration_seconds", "Event handling latency in seconds.", EVENT_BUCKETS, "event"
+            ALPHA, "event_handling_duration_seconds", "Event handling latency in seconds.", EVENT_BUCKETS, "event"
         )
         self.extension_points = histogram(
+            STABLE,
             "framework_extension_point_duration_seconds",
-            "Latency of all plugins of an extension point, of one attempt in ten.",
+            "Latency of running all plugins of an extension point.",
             EVENT_BUCKETS,
             "extension_point",
             "status",
             "profile",
         )
         self.plugins = histogram(
+            ALPHA,
             "plugin_execution_duration_seconds",
-            "Duration of running a plugin over all nodes, of one attempt in ten.",
-            exponential_buckets(0.00001, 1.5, 20),
+            "Duration of running a plugin at an extension point, of one attempt in ten.",
+            PLUGIN_BUCKETS,
             "plugin",
             "extension_point",
             "status",
         )
+        self.evaluations: Counter[tuple[str, str, tuple[str, ...]]] = Counter()
+        """How often plugins had their say: by profile, extension point, and all plugins that had it together."""
         self.sli_duration = histogram(
+            BETA,
             "pod_scheduling_sli_duration_seconds",
-            "Latency of a pod from its first attempt to its binding, which may take several attempts.",
+            "Latency of a pod from when it first enters the active queue to its binding, by the attempts that it took.",
             exponential_buckets(0.01, 2, 20),
             "attempts",
         )
         self.pod_attempts = histogram(
-            "pod_scheduling_attempts", "Attempts until a pod was scheduled.", exponential_buckets(1, 2, 5)
+            STABLE, "pod_scheduling_attempts", "Attempts until a pod was scheduled.", exponential_buckets(1, 2, 5)
         )
         self.incoming = counter(
-            "queue_incoming_pods", "Pods added to scheduling queues, by event and queue.", "queue", "event"
+            STABLE, "queue_incoming_pods", "Pods added to scheduling queues, by event and queue.", "queue", "event"
         )
         self.hints = histogram(
+            ALPHA,
             "queueing_hint_execution_duration_seconds",
             "Latency of a plugin's queueing hint, by the event and what it said.",
-            exponential_buckets(0.00001, 1.5, 20),
+            PLUGIN_BUCKETS,
             "plugin",
             "event",
             "hint",
         )
         self.permit_wait = histogram(
-            "permit_wait_duration_seconds", "Duration of waiting on permit.", CYCLE_BUCKETS, "result"
+            BETA, "permit_wait_duration_seconds", "Duration of waiting on permit.", CYCLE_BUCKETS, "result"
         )
         self.after_flush = counter(
-            "pod_scheduled_after_flush", "Pods scheduled after a flush of the unschedulable by age."
+            ALPHA, "pod_scheduled_after_flush", "Pods scheduled after a flush of the unschedulable by age."
         )
-        self.victims = histogram("preemption_victims", "Pods chosen to be preempted.", exponential_buckets(1, 2, 7))
+        self.victims = histogram(
+            STABLE, "preemption_victims", "Pods chosen to be preempted.", exponential_buckets(1, 2, 7)
+        )
         self.preemption_duration = histogram(
+            ALPHA,
             "preemption_goroutines_duration_seconds",
             "Duration of preemptions beside the scheduling cycles, until the last victim is asked to go.",
             exponential_buckets(0.01, 2, 20),
             "result",
         )
         self.preemptions = counter(
-            "preemption_goroutines_execution", "Preemptions beside the scheduling cycles, by result.", "result"
+            ALPHA, "preemption_goroutines_execution", "Preemptions beside the scheduling cycles, by result.", "result"
         )
         self.api_calls = counter(
-            "async_api_call_execution", "Requests to the API server, by type and result.", "call_type", "result"
+            ALPHA, "async_api_call_execution", "Requests to the API server, by type and result.", "call_type", "result"
         )
         self.api_call_duration = histogram(
+            ALPHA,
             "async_api_call_execution_duration_seconds",
             "Duration of requests to the API server, with their retries, by type and result.",
             CYCLE_BUCKETS,
@@ -118,12 +134,17 @@ class Metrics(SchedulerLog, Collector):
             "result",
         )
         self.claims = counter(
-            "resourceclaim_creates", "ResourceClaims created for pods' extended resources, by status.", "status"
+            ALPHA, "resourceclaim_creates", "ResourceClaims created for pods' extended resources, by status.", "status"
         )
         self.group_attempts = counter(
-            "podgroup_schedule_attempts", "Attempts to schedule pod groups, by result and profile.", "result", "profile"
+            ALPHA,
+            "podgroup_schedule_attempts",
+            "Attempts to schedule pod groups, by result and profile.",
+            "result",
+            "profile",
         )
         self.group_attempt_duration = histogram(
+            ALPHA,
             "podgroup_scheduling_attempt_duration_seconds",
             "Pod group scheduling attempt latency in seconds.",
             CYCLE_BUCKETS,
@@ -131,10 +152,12 @@ class Metrics(SchedulerLog, Collector):
             "profile",
         )
         self.group_algorithm_duration = histogram(
+            ALPHA,
             "podgroup_scheduling_algorithm_duration_seconds",
             "Pod group scheduling algorithm latency in seconds.",
             CYCLE_BUCKETS,
         )
+        self._without_mechanism = without_mechanism()
         self.registry = CollectorRegistry(auto_describe=False)
         self.registry.register(self)
 
@@ -151,11 +174,17 @@ class Metrics(SchedulerLog, Collector):
     def decided(self, decision: Decision, seconds: float) -> None:
         """A chosen node is half an attempt: the binding is the rest."""
         super().decided(decision, seconds)
+        self.algorithm_took(decision, seconds)
         if decision.chosen is not None:
-            self.algorithm_duration.observe(seconds)
             self._started[decision.pod.uid] = (self._stopwatch() - seconds, decision.profile)
         else:
-            self._ended(decision.outcome, decision.profile, seconds)
+            # A cluster without nodes is no error, although the attempt ends where errors do.
+            result = "unschedulable" if decision.message == NO_NODES else decision.outcome
+            self._ended(result, decision.profile, seconds)
+
+    def algorithm_took(self, decision: Decision, seconds: float) -> None:
+        """The search for a node is over, whatever it found (schedule_one.go, schedulingAlgorithm)."""
+        self.algorithm_duration.observe(seconds)
 
     def group_decided(self, profile: str, result: str, seconds: float, algorithm_seconds: float) -> None:
         """The cycle of a group has ended."""
@@ -182,15 +211,20 @@ class Metrics(SchedulerLog, Collector):
         super().binding_failed(pod, reason, is_rejection=is_rejection)
         started = self._started.pop(pod.uid, None)
         if started is not None:
-            self._ended("error", started[1], self._stopwatch() - started[0])
+            result = "unschedulable" if is_rejection else "error"
+            self._ended(result, started[1], self._stopwatch() - started[0])
 
     def extension_point(self, profile: str, point: str, status: str, seconds: float) -> None:
-        """A point of a sampled attempt."""
+        """A point has been run."""
         self.extension_points.observe(seconds, (point, status, profile))
 
     def plugin_run(self, plugin: str, point: str, status: str, seconds: float) -> None:
         """A plugin of a sampled attempt."""
         self.plugins.observe(seconds, (plugin, point, status))
+
+    def evaluated(self, profile: str, point: str, plugins: tuple[str, ...], times: int) -> None:
+        """Plugins had their say."""
+        self.evaluations[profile, point, plugins] += times
 
     def hinted(self, plugin: str, event: str, hint: str, seconds: float) -> None:
         """A hint was asked."""
@@ -243,9 +277,10 @@ class Metrics(SchedulerLog, Collector):
             self.plugins, self.sli_duration, self.pod_attempts, self.incoming, self.hints, self.permit_wait,
             self.after_flush, self.victims, self.preemption_duration, self.preemptions,
             self.api_calls, self.api_call_duration, self.claims,
-            self.group_attempts, self.group_attempt_duration, self.group_algorithm_duration,
+            self.group_attempts, self.group_attempt_duration, self.group_algorithm_duration, *self._without_mechanism,
         ):  # fmt: skip
             yield from tally.collect()
+        yield plugin_evaluations(self.evaluations)
         if self._scheduler is not None:
             core = self._scheduler.core
             yield goroutines(len(self._started))
@@ -262,22 +297,77 @@ def attempts_label(attempts: int) -> str:
     return str(attempts) if attempts < MOST_ATTEMPTS_TOLD_APART else f"{MOST_ATTEMPTS_TOLD_APART}+"
 
 
-def counter(name: str, help_text: str, *labels: str) -> CounterTally:
-    """A counter with the scheduler's prefix."""
-    return CounterTally(PREFIX + name, help_text, labels)
+def counter(stability: str, name: str, help_text: str, *labels: str) -> CounterTally:
+    """A counter with the scheduler's prefix; `name` is without `_total`."""
+    return CounterTally(PREFIX + name, f"[{stability}] {help_text}", labels)
 
 
-def histogram(name: str, help_text: str, bounds: Iterable[float], *labels: str) -> HistogramTally:
+def histogram(stability: str, name: str, help_text: str, bounds: Iterable[float], *labels: str) -> HistogramTally:
     """A histogram with the scheduler's prefix."""
-    return HistogramTally(PREFIX + name, help_text, tuple(bounds), labels)
+    return HistogramTally(PREFIX + name, f"[{stability}] {help_text}", tuple(bounds), labels)
+
+
+def without_mechanism() -> tuple[CounterTally | HistogramTally, ...]:
+    """The families whose mechanism is built otherwise here, so that nothing is ever counted in them."""
+    return (
+        counter(ALPHA, "batch_attempts", "Attempts to use the results of an equal pod.", "profile", "result"),
+        counter(ALPHA, "batch_cache_flushed", "Results of equal pods thrown away, by reason.", "profile", "reason"),
+        histogram(
+            ALPHA,
+            "get_node_hint_duration_seconds",
+            "Latency of getting a node hint.",
+            BATCH_BUCKETS,
+            "hinted",
+            "profile",
+        ),
+        histogram(
+            ALPHA,
+            "store_schedule_results_duration_seconds",
+            "Latency of storing scheduling results.",
+            BATCH_BUCKETS,
+            "profile",
+        ),
+        counter(
+            ALPHA,
+            "dra_bindingconditions_allocations",
+            "Allocations of devices with binding conditions, by driver and how they ended.",
+            "profile",
+            "driver",
+            "status",
+        ),
+        histogram(
+            ALPHA,
+            "dra_bindingconditions_wait_duration_seconds",
+            "Time that PreBind waited for binding conditions.",
+            exponential_buckets(0.1, 2, 14),
+            "profile",
+            "driver",
+            "status",
+        ),
+        counter(ALPHA, "volume_binder_cache_requests", "Requests to the cache of volume bindings.", "operation"),
+        counter(ALPHA, "volume_scheduling_stage_error", "Errors of stages of volume scheduling.", "operation"),
+    )
+
+
+def plugin_evaluations(evaluations: Mapping[tuple[str, str, tuple[str, ...]], int]) -> Metric:
+    """How often each plugin had its say at the points where pods are matched with nodes."""
+    text = f"[{BETA}] Times that a plugin had its say in an attempt, at PreFilter, Filter, PreScore and Score."
+    counts: Counter[tuple[str, str, str]] = Counter()
+    for (profile, point, plugins), times in evaluations.items():
+        for plugin in plugins:
+            counts[plugin, point, profile] += times
+    family = CounterMetricFamily(PREFIX + "plugin_evaluation", text, labels=("plugin", "extension_point", "profile"))
+    for labels, count in counts.items():
+        family.add_metric(labels, count)
+    return family
 
 
 # -- how many there are of what, now -------------------------------------------------------------------------------
 
 
-def gauge(name: str, help_text: str, label: str, values: Iterable[tuple[str, float]]) -> Metric:
+def gauge(stability: str, name: str, help_text: str, label: str, values: Iterable[tuple[str, float]]) -> Metric:
     """A gauge with the scheduler's prefix, of these values now."""
-    family = GaugeMetricFamily(PREFIX + name, help_text, labels=(label,))
+    family = GaugeMetricFamily(PREFIX + name, f"[{stability}] {help_text}", labels=(label,))
     for value, amount in values:
         family.add_metric((value,), amount)
     return family
@@ -286,11 +376,11 @@ def gauge(name: str, help_text: str, label: str, values: Iterable[tuple[str, flo
 def goroutines(bindings: int) -> Metric:
     """Binding cycles: they run beside the scheduling cycles, if not as goroutines."""
     text = "Number of binding cycles and the like that run beside the scheduling cycles, by operation."
-    return gauge("goroutines", text, "operation", [("binding", bindings)])
+    return gauge(BETA, "goroutines", text, "operation", [("binding", bindings)])
 
 
 def preemption_attempts(core: Core) -> Metric:
-    text = "Attempts to preempt other pods in the cluster till now."
+    text = f"[{STABLE}] Attempts to preempt other pods in the cluster till now."
     return CounterMetricFamily(f"{PREFIX}preemption_attempts", text, value=core.evictions.searches)
 
 
@@ -303,14 +393,14 @@ def pending_pods(core: Core) -> Metric:
         "unschedulable": len(queue.unschedulable) - gated,
         "gated": gated,
     }
-    return gauge("pending_pods", "Pending pods, by the queue they are in.", "queue", counts.items())
+    return gauge(STABLE, "pending_pods", "Pending pods, by the queue they are in.", "queue", counts.items())
 
 
 def cache_size(core: Core, name: str = "cache_size") -> Metric:
     """How many nodes and pods the cache holds."""
     assumed = core.cache.assumed_count
     sizes = {"nodes": len(core.cache.table), "pods": len(core.cache), "assumed_pods": assumed}
-    return gauge(name, "Number of nodes, pods, and assumed (bound) pods in the cache.", "type", sizes.items())
+    return gauge(ALPHA, name, "Number of nodes, pods, and assumed (bound) pods in the cache.", "type", sizes.items())
 
 
 def unschedulable_pods(core: Core) -> Metric:
@@ -319,7 +409,7 @@ def unschedulable_pods(core: Core) -> Metric:
     for pods in (queue.active, queue.backoff, queue.error_backoff, queue.unschedulable.values()):
         for queued in pods:
             counts.update((plugin, queued.pod.spec.scheduler_name) for plugin in queued.unschedulable_plugins)
-    text = "Unschedulable pods, by the plugin that rejected them."
+    text = f"[{BETA}] Unschedulable pods, by the plugin that rejected them."
     family = GaugeMetricFamily(PREFIX + "unschedulable_pods", text, labels=("plugin", "profile"))
     for labels, count in counts.items():
         family.add_metric(labels, count)
@@ -327,10 +417,12 @@ def unschedulable_pods(core: Core) -> Metric:
 
 
 def inflight_events(core: Core) -> Metric:
-    counts = core.queue.in_flight.counts().items()
-    return gauge("inflight_events", "Events kept because pods are being scheduled.", "event", counts)
+    """Upstream keeps the pods in flight in the same list, so they count as events too."""
+    counts = core.queue.in_flight.counts()
+    counts["PodPopped"] = len(core.queue.in_flight)
+    return gauge(ALPHA, "inflight_events", "Events kept because pods are being scheduled.", "event", counts.items())
 
 
 def pending_calls(pending: dict[str, int]) -> Metric:
     text = "Requests to the API server that are under way or wait, by kind of call."
-    return gauge("pending_async_api_calls", text, "call_type", pending.items())
+    return gauge(ALPHA, "pending_async_api_calls", text, "call_type", pending.items())

@@ -12,7 +12,16 @@ from prometheus_client.core import Metric
 from berth.config.types import SchedulerConfiguration
 from berth.cycle.attempt import PRE_FILTER_DONE, PREDICATES_DONE, PRIORITIZING_DONE, SNAPSHOT_DONE
 from berth.cycle.decision import Decision
-from berth.runtime.observing.metrics import CYCLE_BUCKETS, PREFIX, Metrics, attempts_label, cache_size, gauge, histogram
+from berth.runtime.observing.metrics import (
+    ALPHA,
+    CYCLE_BUCKETS,
+    PREFIX,
+    Metrics,
+    attempts_label,
+    cache_size,
+    gauge,
+    histogram,
+)
 from berth.runtime.observing.tallies import CounterTally, HistogramTally, SummaryTally, exponential_buckets
 from berth.state.pod_info import PodInfo
 from berth.state.queued_pod import QueuedPod
@@ -31,6 +40,7 @@ class MetricsV120(Metrics):
         self._binding: dict[str, float] = {}
         """When PreBind and Bind began for each pod that is being bound, by uid."""
         self.e2e = histogram(
+            ALPHA,
             "e2e_scheduling_duration_seconds",
             "E2e scheduling latency in seconds (scheduling algorithm + binding)",
             CYCLE_BUCKETS,
@@ -38,28 +48,34 @@ class MetricsV120(Metrics):
             "profile",
         )
         self.predicates = histogram(
+            ALPHA,
             "scheduling_algorithm_predicate_evaluation_seconds",
             "Scheduling algorithm predicate evaluation duration in seconds",
             CYCLE_BUCKETS,
         )
         self.priorities = histogram(
+            ALPHA,
             "scheduling_algorithm_priority_evaluation_seconds",
             "Scheduling algorithm priority evaluation duration in seconds",
             CYCLE_BUCKETS,
         )
         self.preemption = histogram(
+            ALPHA,
             "scheduling_algorithm_preemption_evaluation_seconds",
             "Scheduling algorithm preemption evaluation duration in seconds",
             CYCLE_BUCKETS,
         )
-        self.binding_duration = histogram("binding_duration_seconds", "Binding latency in seconds", CYCLE_BUCKETS)
+        self.binding_duration = histogram(
+            ALPHA, "binding_duration_seconds", "Binding latency in seconds", CYCLE_BUCKETS
+        )
         self.parts = SummaryTally(
             PREFIX + "scheduling_duration_seconds",
-            "Scheduling latency in seconds split by sub-parts of the scheduling operation",
+            f"[{ALPHA}] Scheduling latency in seconds split by sub-parts of the scheduling operation",
             ("operation",),
         )
-        self.victims = histogram("preemption_victims", "Number of selected preemption victims", VICTIM_BUCKETS)
+        self.victims = histogram(ALPHA, "preemption_victims", "Number of selected preemption victims", VICTIM_BUCKETS)
         self.pod_duration = histogram(
+            ALPHA,
             "pod_scheduling_duration_seconds",
             "E2e latency for a pod being scheduled which may include multiple scheduling attempts.",
             exponential_buckets(0.01, 2, 20),
@@ -80,6 +96,11 @@ class MetricsV120(Metrics):
             self._part(self.priorities.observe, PRIORITY_EVALUATION, scored - predicates_done)
         elif decision.outcome == "unschedulable":
             self._part(self.preemption.observe, PREEMPTION_EVALUATION, decision.started + seconds - predicates_done)
+
+    def algorithm_took(self, decision: Decision, seconds: float) -> None:
+        """At that time only a search that found a node counted."""
+        if decision.chosen is not None:
+            super().algorithm_took(decision, seconds)
 
     def binding(self, pod: PodInfo) -> None:
         """The binding begins."""
@@ -108,6 +129,7 @@ class MetricsV120(Metrics):
         asked = 0 if self._scheduler is None else self._scheduler.prioritizing_extenders
         goroutines = {BINDING: len(self._binding), PRIORITIZING_EXTENDER: asked}
         yield gauge(
+            ALPHA,
             "scheduler_goroutines",
             "Number of running goroutines split by the work they do such as binding.",
             "work",
