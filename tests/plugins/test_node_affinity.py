@@ -228,7 +228,7 @@ def test_a_node_outside_the_added_affinity_does_not_wake():
     [
         (
             {"requiredDuringSchedulingIgnoredDuringExecution": required(expression("zone", "Near", "a"))},
-            "args.addedAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[0]",
+            "requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[0].matchExpressions[0].operator",
         ),
         (
             {
@@ -236,14 +236,14 @@ def test_a_node_outside_the_added_affinity_does_not_wake():
                     {"weight": 1, "preference": {"matchExpressions": [expression("zone", "In")]}}
                 ]
             },
-            "args.addedAffinity.preferredDuringSchedulingIgnoredDuringExecution[0].preference",
+            "preferredDuringSchedulingIgnoredDuringExecution[0].matchExpressions[0].values",
         ),
     ],
 )
 def test_added_affinity_that_cannot_be_read_is_refused(added, place):
     with pytest.raises(ConfigError) as raised:
         decode_plugin_args("NodeAffinity", {"addedAffinity": added}, NodeAffinityArgs, "args")
-    assert raised.value.errors[0].startswith(place + ":")
+    assert raised.value.errors[0].startswith(f"args.addedAffinity.{place}:")
 
 
 def test_added_affinity_without_terms_is_read_and_lets_no_node_pass():

@@ -6,7 +6,9 @@ is accepted, so that an existing command line or manifest works, and those of v1
 upstream's.
 """
 
+import csv
 import ipaddress
+import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
@@ -14,6 +16,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 import click
 import msgspec
 
+from berth.api import quantity
+from berth.api.quantity import QuantityError
 from berth.cli.setup import config_enabling
 from berth.config.durations import parse_duration_s
 from berth.config.errors import ConfigError, required, unsupported
@@ -78,11 +82,11 @@ FLAGS: Final[tuple[Flag, ...]] = (
         ("permit-address-sharing", "bool"),
         ("permit-port-sharing", "bool"),
         ("tls-cert-file", "string"),
-        ("tls-cipher-suites", "strings"),
-        ("tls-curve-preferences", "strings"),
-        ("tls-min-version", "string"),
+        ("tls-cipher-suites", "ciphers"),
+        ("tls-curve-preferences", "int32s"),
+        ("tls-min-version", "tls version"),
         ("tls-private-key-file", "string"),
-        ("tls-sni-cert-key", "strings"),
+        ("tls-sni-cert-key", "cert,key"),
     ),
     *_ignored(
         _AUTHENTICATION,
@@ -103,7 +107,7 @@ FLAGS: Final[tuple[Flag, ...]] = (
         ("authorization-webhook-cache-unauthorized-ttl", "duration"),
     ),
     Flag("kubeconfig", "string", "The kubeconfig file, unless the configuration file names one."),
-    Flag("kube-api-burst", "int", "Burst of requests to the API server.", deprecated=True),
+    Flag("kube-api-burst", "int32", "Burst of requests to the API server.", deprecated=True),
     Flag("kube-api-content-type", "string", "Content type of requests to the API server.", deprecated=True),
     Flag("kube-api-qps", "float", "Requests a second to the API server.", deprecated=True),
     Flag("profiling", "bool", "Enable profiling.", deprecated=True),
@@ -136,24 +140,24 @@ FLAGS: Final[tuple[Flag, ...]] = (
         f"{', '.join(sorted(SWITCHED))}. OpportunisticBatching and SchedulerAsyncAPICalls are built in. With a "
         f"configuration of v1.20's time: {', '.join(V1_20_GATES)}.",
     ),
-    *_ignored(_VERSIONS, ("emulated-version", "strings"), ("min-compatibility-version", "strings")),
+    *_ignored(_VERSIONS, ("emulated-version", "versions"), ("min-compatibility-version", "versions")),
     *_ignored(
         _METRICS,
-        ("allow-metric-labels", "strings"),
+        ("allow-metric-labels", "pairs"),
         ("allow-metric-labels-manifest", "string"),
         ("disabled-metrics", "strings"),
-        ("show-hidden-metrics-for-version", "string"),
+        ("show-hidden-metrics-for-version", "last minor"),
     ),
     Flag("logging-format", "format", "text or json (default text)."),
-    Flag("v", "int", "How much to log; 0 is least (default 0)."),
+    Flag("v", "level", "How much to log; 0 is least (default 0)."),
     *_ignored(
         _LOGS,
         ("log-flush-frequency", "duration"),
-        ("log-json-info-buffer-size", "string"),
+        ("log-json-info-buffer-size", "quantity"),
         ("log-json-split-stream", "bool"),
-        ("log-text-info-buffer-size", "string"),
+        ("log-text-info-buffer-size", "quantity"),
         ("log-text-split-stream", "bool"),
-        ("vmodule", "strings"),
+        ("vmodule", "pattern=N"),
     ),
 )
 
@@ -346,7 +350,7 @@ def _option(flag: Flag) -> Callable[[Any], Any]:
     if flag.kind == "bool":
         # `--flag` alone means true, `--flag=false` is how Go's flags say no.
         extra = {"is_flag": False, "flag_value": "true"}
-    if flag.kind == "strings":
+    if flag.kind in _REPEATED:
         extra = {"multiple": True}
     text = flag.help + (" Ignored with --config." if flag.deprecated else "")
     return click.option(*names, type=_TYPES[flag.kind], default=None, help=text, hidden=bool(flag.ignored), **extra)
@@ -382,10 +386,131 @@ def _bool(text: str) -> bool:
     return flag
 
 
+def _int(bits: int) -> Callable[[str], int]:
+    """Read an integer as Go's flags do: a prefix says the base, underscores may group digits, and it has to fit."""
+
+    def parse(text: str) -> int:
+        digits = text.lstrip("+-")
+        is_octal = len(digits) > 1 and digits[0] == "0" and digits[1:].isdigit()
+        try:
+            if text != text.strip():
+                raise ValueError
+            number = int(text, 8 if is_octal else 0)
+        except ValueError:
+            raise ValueError(f'"{text}" is not an integer') from None
+        if not -(2 ** (bits - 1)) <= number < 2 ** (bits - 1):
+            raise ValueError(f"{text} is out of range, it has to fit in {bits} bits")
+        return number
+
+    return parse
+
+
+def _level(text: str) -> int:
+    if not (text.isascii() and text.isdigit()) or int(text) >= 2**31:
+        raise ValueError(f'"{text}" is not a verbosity: write a number of 0 or more')
+    return int(text)
+
+
+def _each(parse: Callable[[str], Any]) -> Callable[[str], str]:
+    """Check every part of a comma-separated list."""
+
+    def checked_list(text: str) -> str:
+        for part in text.split(","):
+            parse(part)
+        return text
+
+    return checked_list
+
+
+def _pairs(text: str) -> str:
+    """Check `key=value` pairs. One pair alone may hold commas; of several, those with commas have to be quoted."""
+    for pair in [text] if text.count("=") < 2 else next(csv.reader([text])):
+        if "=" not in pair:
+            raise ValueError(f"{pair} must be formatted as key=value")
+    return text
+
+
+def _quantity(text: str) -> str:
+    try:
+        quantity.parse(text)
+    except QuantityError as error:
+        raise ValueError(str(error)) from None
+    return text
+
+
+def _pattern(text: str) -> None:
+    pattern, equals, level = text.partition("=")
+    if text and not (pattern and equals):
+        raise ValueError(f'"{text}" does not have the pattern=N format')
+    if text:
+        _level(level)
+
+
+def _cipher(text: str) -> None:
+    if text not in _CIPHERS:
+        raise ValueError(f"Cipher suite {text} not supported or doesn't exist")
+
+
+def _cert_and_key(text: str) -> str:
+    if len(text.split(":")[0].split(",")) != 2:
+        raise ValueError(f'"{text}": expected comma separated certificate and key file paths')
+    return text
+
+
+def _version(text: str) -> None:
+    """Check a version of the stock scheduler that v1.36 can emulate: `1.35` or `kube=1.35`."""
+    component, equals, version = text.rpartition("=")
+    if equals and component != "kube":
+        raise ValueError(f"component not registered: {component}; the only one is kube")
+    if not re.fullmatch(r"v?\d+\.\d+", version, re.ASCII):
+        raise ValueError(f'"{version}" is not a version: write major.minor, as in 1.36')
+    if version.removeprefix("v") not in _EMULATED:
+        raise ValueError(f"version {version} is not between [{_EMULATED[0]}, {_EMULATED[-1]}]")
+
+
+def _last_minor(text: str) -> str:
+    if text and text != _EMULATED[-2]:
+        previous = _EMULATED[-2]
+        raise ValueError(f"must be omitted or have the value '{previous}': only the previous minor version is allowed")
+    return text
+
+
+_EMULATED: Final = ("1.33", "1.34", "1.35", "1.36")
+"""The versions that kube-scheduler v1.36 can be told to behave as."""
+
+_CIPHER_NAMES: Final = """
+    TLS_AES_128_GCM_SHA256 TLS_AES_256_GCM_SHA384 TLS_CHACHA20_POLY1305_SHA256 TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA
+    TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA256 TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256
+    TLS_ECDHE_ECDSA_WITH_AES_256_CBC_SHA TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384
+    TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305 TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256
+    TLS_ECDHE_ECDSA_WITH_RC4_128_SHA TLS_ECDHE_RSA_WITH_3DES_EDE_CBC_SHA TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA
+    TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA256 TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256 TLS_ECDHE_RSA_WITH_AES_256_CBC_SHA
+    TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384 TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305
+    TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256 TLS_ECDHE_RSA_WITH_RC4_128_SHA TLS_RSA_WITH_3DES_EDE_CBC_SHA
+    TLS_RSA_WITH_AES_128_CBC_SHA TLS_RSA_WITH_AES_128_CBC_SHA256 TLS_RSA_WITH_AES_128_GCM_SHA256
+    TLS_RSA_WITH_AES_256_CBC_SHA TLS_RSA_WITH_AES_256_GCM_SHA384 TLS_RSA_WITH_RC4_128_SHA
+"""
+_CIPHERS: Final = frozenset(_CIPHER_NAMES.split())
+"""The cipher suites that kube-scheduler v1.36 knows, insecure ones included."""
+
+_REPEATED: Final = frozenset({"strings", "ciphers", "pairs", "int32s", "cert,key", "versions", "pattern=N"})
+"""The kinds that may be given more than once."""
+
 _TYPES: Final[Mapping[str, _ParamType]] = {
     "string": click.STRING,
     "strings": click.STRING,
-    "int": click.INT,
+    "int": _Parsed("int", _int(64)),
+    "int32": _Parsed("int32", _int(32)),
+    "int32s": _Parsed("int32s", _each(_int(32))),
+    "level": _Parsed("level", _level),
+    "pairs": _Parsed("pairs", _pairs),
+    "pattern=N": _Parsed("pattern=N", _each(_pattern)),
+    "quantity": _Parsed("quantity", _quantity),
+    "ciphers": _Parsed("strings", _each(_cipher)),
+    "cert,key": _Parsed("cert,key", _cert_and_key),
+    "versions": _Parsed("versions", _each(_version)),
+    "last minor": _Parsed("version", _last_minor),
+    "tls version": click.Choice(["VersionTLS10", "VersionTLS11", "VersionTLS12", "VersionTLS13"]),
     "float": click.FLOAT,
     "port": click.IntRange(0, 65535),
     "format": click.Choice(["text", "json"]),

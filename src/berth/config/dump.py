@@ -93,13 +93,13 @@ def _profile(profile: KubeSchedulerProfile, args_types: ArgsTypes, path: str, ga
 def _plugin_config(
     profile: KubeSchedulerProfile, args_types: ArgsTypes, path: str, gates: FeatureGates
 ) -> list[dict[str, Any]]:
-    """The args by plugin name: of the enabled plugins, and of any other the document configures."""
+    """The args by plugin: what the document configures in its order, then other enabled plugins by name."""
     plugins = profile.plugins
     enabled = {
         plugin.name for plugin_set in (plugins.multi_point, *plugins.points.values()) for plugin in plugin_set.enabled
     }
     decoded = decode_profile_args(profile, args_types, path, enabled & set(args_types), gates)
-    return [{"name": name, "args": _args(name, args)} for name, args in sorted(decoded.items())]
+    return [{"name": name, "args": _args(name, args)} for name, args in decoded.items()]
 
 
 def _args(name: str, args: Any) -> Any:

@@ -74,7 +74,7 @@ def _leader_election(election: LeaderElection) -> Iterable[str]:
         yield invalid(f"{path}.resourceLock", election.resource_lock, 'resourceLock value must be "leases"')
     for name, value in (("Namespace", election.resource_namespace), ("Name", election.resource_name)):
         if not value:
-            yield required(f"{path}.resource{name}")
+            yield invalid(f"{path}.resource{name}", value, f"resource{name} is required")
 
 
 def _percentage(path: str, value: int | None) -> Iterable[str]:

@@ -11,9 +11,9 @@ import msgspec
 import numpy as np
 
 from berth.api.node import Node
-from berth.api.node_selector import NAME_FIELD, NodeSelectorTerm
+from berth.api.node_selector import NAME_FIELD, NodeSelectorRequirement, NodeSelectorTerm
 from berth.api.pod import NodeAffinity
-from berth.api.selectors import SelectorError
+from berth.api.selectors import OPERATORS, SelectorError, is_label_key
 from berth.config.errors import invalid
 from berth.framework.cycle_state import CycleState
 from berth.framework.events import Action, ClusterEvent, ClusterEventWithHint, QueueingHint
@@ -79,14 +79,28 @@ class NodeAffinityArgs(msgspec.Struct, frozen=True, rename="camel", forbid_unkno
                 yield from _faults(term, f"{where}[{index}]")
         for index, preference in enumerate(self.added_affinity.preferred):
             where = f"{here}.preferredDuringSchedulingIgnoredDuringExecution[{index}]"
-            yield from _faults(preference.preference, f"{where}.preference")
+            yield from _faults(preference.preference, where)  # upstream leaves out `.preference` here
 
 
 def _faults(term: NodeSelectorTerm, path: str) -> Iterable[str]:
-    try:
-        compile_term(term)
-    except SelectorError as unreadable:
-        yield invalid(path, msgspec.to_builtins(term), str(unreadable))
+    """Name the requirements of a term that cannot be read, and which part of them."""
+    alone = [(f"matchExpressions[{i}]", r, NodeSelectorTerm((r,))) for i, r in enumerate(term.match_expressions)]
+    alone += [(f"matchFields[{i}]", r, NodeSelectorTerm((), (r,))) for i, r in enumerate(term.match_fields)]
+    for where, requirement, single in alone:
+        try:
+            compile_term(single)
+        except SelectorError as unreadable:
+            part = _unreadable_part(requirement, is_field=bool(single.match_fields))
+            yield invalid(f"{path}.{where}.{part}", getattr(requirement, part), str(unreadable))
+
+
+def _unreadable_part(requirement: NodeSelectorRequirement, *, is_field: bool) -> str:
+    """Return the field of a requirement that makes it unreadable."""
+    if requirement.operator not in (("In", "NotIn") if is_field else OPERATORS):
+        return "operator"
+    if requirement.key != NAME_FIELD if is_field else not is_label_key(requirement.key):
+        return "key"
+    return "values"
 
 
 def named_nodes(terms: Iterable[NodeSelectorTerm]) -> frozenset[str] | None:
