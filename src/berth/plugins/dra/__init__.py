@@ -1,1 +1,1 @@
-"""Dynamic resource allocation: devices for pods. `plugin.py` is where to begin, `allocator.py` the heart of it."""
+"""Dynamic resource allocation: devices for pods. Start with `plugin.py`; the search itself is in `allocator.py`."""

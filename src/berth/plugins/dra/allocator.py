@@ -1,9 +1,9 @@
-"""The search for devices: the first that will do, claim by claim, request by request, device by device.
+"""The search for devices: the first solution in order, claim by claim, request by request, device by device.
 
 Claims without an allocation, a node, and what is taken elsewhere go in; what to take comes out, or None. Candidates
-are tried in the order of the pools and devices (`devices.py`); where a later one cannot be had, earlier ones are given
-back and the next is tried. Which device is taken decides what is left for later pods, so the order is upstream's.
-Called by the plugin for each node. Source: k8s.io/dynamic-resource-allocation/structured, v1.36.
+are tried in the order of the pools and devices (`devices.py`). Where a later request finds no device, the last one
+taken is given back and the next candidate is tried. Which device is taken decides what is left for later pods, so the
+order is upstream's. Called by the plugin for each node. Source: k8s.io/dynamic-resource-allocation/structured, v1.36.
 """
 
 import time
@@ -29,7 +29,7 @@ class AllocationTimeoutError(Exception):
 
 
 class InvalidPoolsError(Exception):
-    """There was no solution, but there might have been one in a pool that is broken."""
+    """There was no solution, but a pool that is broken might have had one."""
 
 
 class TakenDevice(NamedTuple):
@@ -99,7 +99,12 @@ class Allocator:
 
 
 class _Search:
-    """The search on one node."""
+    """The search on one node, by backtracking.
+
+    The methods that find the next claim, request or device call one another and return whether everything from there on
+    was found. The invariant: one that returns False or raises has given back all that it took, in reverse order, so the
+    caller can try its next candidate from the state it had before (but for what `_take` keeps as upstream does).
+    """
 
     def __init__(self, common: Allocator, node: Node, pools: Pools, claims: Sequence[ResourceClaim]) -> None:
         self._common, self._gates, self._allocated = common, common.gates, common.allocated
@@ -142,7 +147,7 @@ class _Search:
         return asks_of(claim, claim.spec.devices.requests[request_index], self._gates, self._common.class_of)
 
     def _check_size(self, claim_index: int) -> None:
-        """Work out which devices "all" means, and refuse a claim that cannot but get too many."""
+        """List the devices that "all" means, and refuse a claim that would get too many in any case."""
         least = 0
         for request_index, asks in enumerate(self._asks[claim_index]):
             counts = []
@@ -178,7 +183,7 @@ class _Search:
         return self._next_request(claim_index, 0)
 
     def _next_request(self, claim_index: int, request_index: int) -> bool:
-        """Allocate a request, and all that come after it."""
+        """Allocate a request and all that come after it; say whether that worked."""
         self._check_time()
         if request_index >= len(self._asks[claim_index]):
             try:
@@ -203,7 +208,7 @@ class _Search:
         return False
 
     def _next_device(self, claim: int, request: int, number: int, count: int, start: int) -> bool:
-        """Allocate the remaining devices of a request, `count` of which it has, then the next request."""
+        """Allocate a request's devices beyond the `count` it has, from candidate `start` on, then the next request."""
         self._check_time()
         ask = self._asks[claim][request][number]
         wanted = self._wanted(claim, request, number)
@@ -233,7 +238,7 @@ class _Search:
         return False
 
     def _take_next_of_all(self, claim: int, request: int, number: int, count: int) -> bool:
-        """All devices are wanted: only one order needs trying."""
+        """Take the next of all devices: since all are wanted, only one order needs trying."""
         pool, device = self._all[claim, request, number][count]
         undo = self._take(claim, self._asks[claim][request][number], pool, device, must=True)
         if undo is None:
@@ -247,7 +252,7 @@ class _Search:
         return done
 
     def _is_candidate(self, claim: int, ask: Ask, device: PublishedDevice) -> bool:
-        """Say whether a device is free and selected; what is cheap is asked first."""
+        """Say whether a device is free and selected; the cheap check comes first."""
         if self._is_in_use(claim, ask, device):
             return False
         return self._is_selectable(ask, device) and self._has_capacity(ask, device)
@@ -296,9 +301,9 @@ class _Search:
         if consumes and not self._gates.partitionable_devices:
             return None
         if shared and (device.id in self._allocated.capacity or device.id in self._consuming):
-            consumes = {}  # whoever came first has paid for the device
-        # As upstream: counters that a device was granted stay taken, for this node's search, where it is then found
-        # to be tainted, to break a constraint or to lack capacity; in the last case constraints count it from then on.
+            consumes = {}  # the first consumer of a shared device has paid its counters
+        # As upstream: where a device gets its counters but turns out to be tainted, to break a constraint or to lack
+        # capacity, the counters stay taken for this node's search. In the last case constraints go on counting it too.
         if consumes and not self._take_counters(pool, consumes):
             return None
         if self._gates.device_taints and prevents(device.spec.taints, ask.spec.tolerations):

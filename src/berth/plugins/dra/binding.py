@@ -1,4 +1,4 @@
-"""What is written about claims: allocations and reservations before a pod is bound, and taking them back.
+"""Writes claims: allocations and reservations before a pod is bound, and their removal afterwards.
 
 Generators that yield calls to the API server and are sent the answers; PreBind and PostFilter of the plugin run them.
 Every write names the state of the claim that it was decided on, so that a newer one refuses it; then the claim is
@@ -27,7 +27,7 @@ from berth.state.pod_info import PodInfo
 
 FINALIZER = "resource.kubernetes.io/delete-protection"
 ATTEMPTS = 5
-"""So often a write is tried that meets a newer state of the claim."""
+"""How often a write is tried that meets a newer state of the claim."""
 
 DELETED_MEANWHILE = "claim {claim} got deleted in the meantime"
 ALLOCATED_ELSEWHERE = "claim {claim} got allocated elsewhere in the meantime"
@@ -64,7 +64,7 @@ class ClaimBinder:
         self._wall_clock = wall_clock
 
     def bind(self, state: StateData, pod: PodInfo, node_name: str) -> Steps[Status | None]:
-        """Write what Reserve has taken, enter the pod as a user of its claims, wait for the devices."""
+        """Write what Reserve has taken, enter the pod as a user of its claims, and wait for the devices."""
         done: list[ResourceClaim] = []
         try:
             for index, claim in enumerate(state.claims):
@@ -131,7 +131,7 @@ class ClaimBinder:
         return _decoded(answer, f"create claim for extended resources {meta.namespace}/")
 
     def _write(self, claim: ResourceClaim, allocation: AllocationResult | None, pod: PodInfo) -> Steps[ResourceClaim]:
-        """Write allocation and reservation, again where somebody else was faster."""
+        """Write allocation and reservation; retry where another writer was faster."""
         what = "allocation and reservation" if allocation is not None else "reservation"
         for attempt in range(ATTEMPTS):
             if attempt:

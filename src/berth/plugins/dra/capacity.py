@@ -1,4 +1,4 @@
-"""Consumable capacity: how much of a device a request takes, and whether that is still to be had.
+"""Consumable capacity: how much of a device a request takes, and whether that much is left.
 
 What a request asks for and what a device's policy makes of it go in, amounts in 1e-9 units come out; `allocator.py`
 asks. Source: k8s.io/dynamic-resource-allocation/structured, v1.36.
@@ -30,7 +30,7 @@ def fits(
     allocated: Mapping[str, int],
     allocating: Mapping[str, int],
 ) -> bool:
-    """Say whether a request is within a device's policies, and beside what others take within what it has."""
+    """Say whether a request keeps to a device's policies, and fits into its capacity with what others take."""
     if request is not None and not request.requests.keys() <= capacities.keys():
         return False
     for name, consumed in consumed_by(request, capacities).items():
@@ -84,7 +84,7 @@ def _is_outside(consumed: int, valid_range: Mapping[str, Any]) -> bool:
 
 
 def consume(consuming: dict[Device, Consumed], device: Device, consumed: Consumed, sign: int) -> None:
-    """Note that so much of a device is being taken, or with a sign of -1 given back."""
+    """Note that `consumed` is taken of a device, or, with a sign of -1, given back."""
     kept = consuming.setdefault(device, {})
     for name, amount in consumed.items():
         kept[name] = kept.get(name, 0) + sign * amount

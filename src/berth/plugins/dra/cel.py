@@ -5,7 +5,7 @@ by cel-expr-python, the CEL project's own library, to which Kubernetes' quantiti
 here. Values of the two are passed to CEL as maps of one entry, since it knows no types of ours.
 Source: k8s.io/dynamic-resource-allocation/cel, v1.36. Deviations: what is wrong with a capacity's or version's type is
 found when an expression runs, not when it is compiled; costs are limited by the library's count of iterations and not
-by Kubernetes' units, which the API server has seen to.
+by Kubernetes' cost units, which the API server has already checked.
 """
 
 from collections import OrderedDict
@@ -68,7 +68,7 @@ class DeviceView:
         return self._matches_with_domains(selector, result)
 
     def _matches_with_domains(self, selector: CompiledSelector, result: Any) -> bool:
-        """Evaluate again with the domains that were missed taken for empty, as upstream does from the start."""
+        """Evaluate again with each missing domain as an empty one, as upstream does from the start."""
         data = {**self._data, "attributes": {**self._data["attributes"]}, "capacity": {**self._data["capacity"]}}
         while (missed := _missing_key(result)) is not None and missed not in data["attributes"].keys() & data[
             "capacity"

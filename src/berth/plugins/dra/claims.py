@@ -17,7 +17,7 @@ NOT_OWNER = "ResourceClaim {claim} was not created for pod {pod} (pod is not own
 
 
 class ClaimsMissingError(Exception):
-    """A claim of the pod is not there, or is not the pod's: which one, and why."""
+    """A claim of the pod does not exist or is not the pod's; the text says which one and why."""
 
 
 def claims_of(pod: PodInfo, ledger: Ledger) -> list[ResourceClaim]:
@@ -26,7 +26,7 @@ def claims_of(pod: PodInfo, ledger: Ledger) -> list[ResourceClaim]:
     for use in pod.spec.resource_claims:
         name = claim_name(pod, use)
         if name is None:
-            continue  # it was decided that this pod needs none
+            continue  # the claim controller decided that this pod needs none
         claim = ledger.get(pod.namespace, name)
         if claim is None:
             raise ClaimsMissingError(NOT_FOUND.format(claim=f"{pod.namespace}/{name}"))
@@ -39,7 +39,7 @@ def claims_of(pod: PodInfo, ledger: Ledger) -> list[ResourceClaim]:
 
 
 def claim_name(pod: PodInfo, use: PodResourceClaim) -> str | None:
-    """Return the name of a claim; None where none was made on purpose. Raises `ClaimsMissingError`."""
+    """Return the name of a claim; None where the pod deliberately has none. Raises `ClaimsMissingError`."""
     if use.resource_claim_name is not None:
         return use.resource_claim_name
     if use.resource_claim_template_name is None:

@@ -1,4 +1,4 @@
-"""Constraints across the devices of a claim: all the same in one attribute, or no two.
+"""Constraints across the devices of a claim: all have the same value of an attribute, or no two have.
 
 `allocator.py` adds each device it tries and takes it off again where it must try another. A constraint never becomes
 satisfied by adding devices. Source: k8s.io/dynamic-resource-allocation/structured, v1.36. Deviation: distinctAttribute
@@ -20,7 +20,7 @@ class ConstraintCheck(Protocol):
     """One constraint, with the devices that it counts at the moment."""
 
     def add(self, request: str, subrequest: str, driver: str, attributes: Mapping[str, DeviceAttribute]) -> bool:
-        """Count a device; False where that is not possible, and then it is not counted."""
+        """Count a device; False, with nothing counted, where it breaks the constraint."""
         ...
 
     def remove(self, request: str, subrequest: str) -> None:
@@ -47,7 +47,7 @@ class _AttributeConstraint:
         self._values: list[Value] = []
 
     def add(self, request: str, subrequest: str, driver: str, attributes: Mapping[str, DeviceAttribute]) -> bool:
-        """Count a device where its value goes with the others'."""
+        """Count a device where its value agrees with the constraint."""
         if not self._applies(request, subrequest):
             return True
         value = attribute_value(self._attribute, driver, attributes)

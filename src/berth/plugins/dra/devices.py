@@ -43,7 +43,7 @@ class PoolId(NamedTuple):
 
 
 class PublishedDevice:
-    """A device with what is worked out of it once for as long as its slice stays the same."""
+    """A device with what is derived from it, once for as long as its slice stays the same."""
 
     __slots__ = ("consumes", "id", "is_shared", "slice", "spec", "verdicts", "view")
 
@@ -61,7 +61,7 @@ class PublishedDevice:
         }
 
     def is_reachable(self, node: Node) -> bool:
-        """Say whether the device itself, where its slice leaves that to it, can be used on a node."""
+        """Say whether the device can be used on a node, where its slice leaves that to each device."""
         if not self.slice.spec.per_device_node_selection:
             return True
         return node_matches(node, self.spec.node_name, self.spec.all_nodes, self.spec.node_selector)
@@ -197,7 +197,7 @@ class Inventory:
         return self._partitionable or not (spec.per_device_node_selection is not None or spec.shared_counters)
 
     def _build(self, pool_id: PoolId, reachable: list[PublishedSlice]) -> Pool | None:
-        """Return a pool; None where a newer generation of it, without devices for the node, is on its way."""
+        """Return a pool; None where a newer generation of it, without devices for the node, is being published."""
         first = reachable[0]
         others: list[PublishedSlice] = []
         wanted = first.obj.spec.pool.resource_slice_count
@@ -282,7 +282,7 @@ def _counters_missed(devices: tuple[PublishedDevice, ...], counters: Mapping[str
 
 
 def add_counters(counters: Counters, consumed: Counters, sign: int) -> None:
-    """Add amounts to counters, or with a sign of -1 take them off."""
+    """Add amounts to counters or, with a sign of -1, subtract them."""
     for name, amounts in consumed.items():
         kept = counters.setdefault(name, {})
         for counter, amount in amounts.items():

@@ -1,4 +1,4 @@
-"""Extended resources that devices stand behind: requests like `example.com/gpu: 2` turned into a claim.
+"""Extended resources backed by devices: requests like `example.com/gpu: 2` become a claim.
 
 A pod and the device classes go in, a claim for one node comes out, with a note of which container gets which of its
 requests. The claim exists only here until PreBind creates it. Called by the plugin. Source: the plugin's
@@ -53,7 +53,7 @@ class NodeClaim(NamedTuple):
 
 
 class ResourceClasses:
-    """Which device class stands behind an extended resource, as of now."""
+    """Which device class backs an extended resource, as of now."""
 
     __slots__ = ("_by_resource", "_enabled", "_objects", "_version")
 
@@ -76,7 +76,7 @@ class ResourceClasses:
         return self._by_resource.get(resource)
 
     def backed(self, pod: PodInfo) -> Mapping[str, int]:
-        """Return what the pod requests of resources that may be devices; empty where no class stands behind any."""
+        """Return what the pod requests of resources that may be devices; empty where no class backs any."""
         if not self._enabled:
             return NOTHING
         names = cast("tuple[str, ...] | None", pod.fragments.get(MAY_BE_DEVICES))
@@ -115,7 +115,7 @@ def is_in_memory(claim: ResourceClaim) -> bool:
 
 
 def unfit_reason(wanted: Mapping[str, int], classes: ResourceClasses, node: NodeView) -> str:
-    """Return why a node cannot have the pod whatever devices it has, or the empty string."""
+    """Return why a node cannot run the pod whatever devices it has, or the empty string."""
     for resource in wanted:
         by_devices = classes.get(resource) is not None and not node.allocatable.get(resource, 0)
         if not by_devices and resource not in node.allocatable:

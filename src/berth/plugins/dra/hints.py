@@ -1,7 +1,7 @@
 """Which cluster events may make devices available to a rejected pod.
 
-Events go in, Queue or Skip comes out. At least upstream's registrations (v1.36); beyond them claims that are deleted,
-since their devices are free then, and the pods whose devices their going frees.
+Events go in, Queue or Skip comes out. Registered are upstream's events (v1.36) and, beyond them, deleted claims,
+whose devices are then free, and deleted pods that may have held devices of which nothing was written.
 """
 
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ class ClaimHints:
         """Return the events with their hints."""
         node = Action.ADD | Action.UPDATE_NODE_LABEL | Action.UPDATE_NODE_ALLOCATABLE
         changed = Action.ADD | Action.UPDATE
-        # Upstream sees changed slices in rules that change; a new one can only take devices away.
+        # Upstream treats a changed rule as changed slices. A new rule can only take devices away, so it helps no pod.
         rules = ClusterEventWithHint(ClusterEvent("DeviceTaintRule", Action.UPDATE | Action.DELETE), self.after_rule)
         return (
             *((rules,) if self._has_rules else ()),
@@ -58,13 +58,13 @@ class ClaimHints:
         return _queue_if(new.uid == pod.uid and self._has_all_claims(new))
 
     def after_pod_gone(self, pod: PodInfo, old: PodInfo | None, new: Any) -> QueueingHint:
-        """Queue where a pod went whose allocation may never have been written: what it had reserved is free again."""
+        """Queue where a deleted pod's allocation may never have been written: what it had reserved is free again."""
         if old is None or not self._has_all_claims(pod):
             return QueueingHint.SKIP
         return _queue_if(bool(old.spec.resource_claims) or any("/" in resource for resource in old.requests))
 
     def after_rule(self, pod: PodInfo, old: DeviceTaintRule | None, new: DeviceTaintRule | None) -> QueueingHint:
-        """Queue where a rule went or says something else now; its status does not matter."""
+        """Queue where a rule was deleted or its spec changed; its status does not matter."""
         return _queue_if(old is None or new is None or old.spec != new.spec)
 
     def _has_all_claims(self, pod: PodInfo) -> bool:

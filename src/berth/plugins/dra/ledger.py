@@ -16,7 +16,7 @@ from berth.state.objects import ObjectStore
 CLAIM = "ResourceClaim"
 
 TOUCHES_KEPT = 4096
-"""So many changes to pools are remembered at least."""
+"""At least this many changes to pools are remembered."""
 
 
 class Allocated:
@@ -33,7 +33,7 @@ class Allocated:
         self.capacity: dict[DeviceId, dict[str, int]] = {}
 
     def is_allocated(self, device: DeviceId) -> bool:
-        """Say whether anybody uses the device, alone or with others."""
+        """Say whether the device is in use, by one claim alone or shared."""
         return device in self.devices or device in self.shared
 
     def touched_since(self, position: int) -> set[PoolId] | None:
@@ -42,11 +42,11 @@ class Allocated:
         return None if ago > len(self._touched) else set(self._touched[len(self._touched) - ago :])
 
     def add(self, claim: ResourceClaim, consumable: bool, sign: int = 1) -> None:
-        """Count the devices of a claim, or with a sign of -1 count them no more."""
+        """Count the devices of a claim or, with a sign of -1, stop counting them."""
         if claim.status.allocation is None:
             return
         for result in claim.status.allocation.devices.results:
-            if not result.admin_access:  # who only looks takes nothing
+            if not result.admin_access:  # admin access observes a device without taking it
                 self._add_device(result, consumable, sign)
 
     def _add_device(self, result: DeviceRequestAllocationResult, consumable: bool, sign: int) -> None:
@@ -127,14 +127,14 @@ class Ledger:
         return claim is not None
 
     def written(self, reserved_uid: str, claim: ResourceClaim) -> None:
-        """Note a claim as the API server has answered it; count on it until the watch has brought it."""
-        self._sync()  # so that it is known whether the claim was there before
+        """Note a claim as the API server returned it; it counts until the watch has brought it."""
+        self._sync()  # first, to know whether the claim existed before
         self._written[claim.metadata.uid] = claim
         self.release(reserved_uid)
         self._version = -1
 
     def forget(self, uid: str) -> None:
-        """Count no more on a claim that was written: it has been deleted."""
+        """Stop counting a claim that was written: it has been deleted."""
         if self._written.pop(uid, None) is not None:
             self._version = -1
 
@@ -156,7 +156,7 @@ class Ledger:
         self._counted = now
 
     def _effective(self) -> dict[str, ResourceClaim]:
-        """Return all claims by uid: as they were written, where the watch has not come as far yet."""
+        """Return all claims by uid: as they were written, where the watch has not caught up yet."""
         now: dict[str, ResourceClaim] = {}
         for claim in self._objects.list(CLAIM):
             uid = claim.metadata.uid or f"{claim.metadata.namespace}/{claim.metadata.name}"

@@ -2,7 +2,7 @@
 
 Kept by what the claims ask for, then by node; dropped for the nodes that see a pool of which something was taken or
 given back since, and altogether where slices or classes have changed. Asked by the plugin. Decisions never depend on
-it: what is kept is what the search would find again.
+it: what is kept is what the same search would find again.
 """
 
 from collections import OrderedDict
@@ -33,7 +33,7 @@ class _Kept:
 
 
 class Outcomes:
-    """Outcomes by what was asked for, the most recently asked for kept."""
+    """Outcomes by what was asked for; the most recently used are kept."""
 
     __slots__ = ("_kept", "_max")
 

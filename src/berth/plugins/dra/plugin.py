@@ -106,7 +106,7 @@ def _binds_conditions(gates: FeatureGates) -> bool:
 
 
 class DynamicResourcesArgs(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """How long one node may be looked at (0: as long as it takes), and how long devices may take to be bound.
+    """How long the search on one node may take (0: no limit), and how long devices may take to be bound.
 
     Each exists only while its feature gates are on, and is None while they are off.
     """
@@ -184,7 +184,7 @@ class DynamicResources:
         self._clock, self._wall_clock = clock, wall_clock
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
-        """Return what may make devices available, or bring a claim that was missed."""
+        """Return the events that may make devices available, or bring a missing claim."""
         return self._hints.registrations()
 
     def signature(self, pod: PodInfo) -> Hashable | None:
@@ -200,7 +200,7 @@ class DynamicResources:
         return None
 
     def pre_filter(self, state: CycleState, pod: PodInfo) -> Status | None:
-        """Collect the pod's claims; skip pods without, reject those that cannot run anywhere as things are."""
+        """Collect the pod's claims; skip pods without claims, reject pods that cannot run anywhere at present."""
         pod_state = StateData()
         state.write(self.name, pod_state)
         try:
@@ -274,7 +274,7 @@ class DynamicResources:
         return Allocator(self._gates, allocated, self._class_of, self._selectors, self._timeout_s, self._clock)
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeView) -> Status | None:
-        """Reject a node that cannot reach the allocated claims, or has not the devices for the others."""
+        """Reject a node that cannot reach the allocated claims, or lacks devices for the others."""
         pod_state: StateData | None = state.get(self.name)
         if pod_state is None:
             return error(NOT_FOUND)
@@ -348,7 +348,7 @@ class DynamicResources:
         try:
             found = pod_state.allocator.allocate(node, self._inventory.pools(node), claims)
         except AllocationTimeoutError:
-            return (), error(TIMED_OUT.format(node=node.metadata.name))  # to be tried again, whatever happens
+            return (), error(TIMED_OUT.format(node=node.metadata.name))  # as an error it needs no event for a retry
         except InvalidPoolsError as broken:
             return (), unresolvable(str(broken))
         except AllocationError as fault:
@@ -376,7 +376,7 @@ class DynamicResources:
         return None, unschedulable(STILL_NOT_SCHEDULABLE)
 
     def _in_the_way(self, pod_state: StateData, diagnosis: Diagnosis) -> list[int]:
-        """Return the allocated claims that nothing but their place keeps from being used somewhere.
+        """Return the allocated claims that a node rejected by this plugin cannot reach, or whose devices have failed.
 
         All nodes were asked about them; upstream asks where no earlier filter has refused the pod.
         """
@@ -390,7 +390,7 @@ class DynamicResources:
         return None, error(problem) if problem else unschedulable(done)
 
     def score(self, state: CycleState, pod: PodInfo, node: NodeView) -> int:
-        """Prefer nodes where early alternatives of lists were to be had."""
+        """Prefer nodes that can satisfy early alternatives of lists."""
         pod_state: StateData | None = state.get(self.name)
         if pod_state is None or not self._gates.prioritized_list:
             return 0

@@ -1,4 +1,4 @@
-"""What claims ask for, taken apart for the search: one `Ask` for each request, or for each alternative of a list.
+"""What claims ask for, in the form the search needs: one `Ask` for each request, or for each alternative of a list.
 
 Claims, classes and the pools that a node sees go in; asks come out, or an `AllocationError` where a claim makes no
 sense. Called by `allocator.py`. Source: k8s.io/dynamic-resource-allocation/structured, v1.36.
@@ -12,11 +12,11 @@ from berth.api.dra import DeviceClass, DeviceRequest, ExactDeviceRequest, Resour
 EXACT_COUNT = "ExactCount"
 ALL = "All"
 MAX_RESULTS = 32
-"""So many devices at most can be allocated for one claim."""
+"""At most this many devices can be allocated for one claim."""
 
 
 class AllocationError(Exception):
-    """Something is wrong with a claim, a class or a selector; until it is right the pod cannot run anywhere."""
+    """Something is wrong with a claim, a class or a selector; until it is corrected the pod cannot run anywhere."""
 
 
 class Gates(NamedTuple):
@@ -52,7 +52,7 @@ class Ask(NamedTuple):
 
     @property
     def selectors(self) -> tuple[tuple[str, str], ...]:
-        """Each selector's text, with who says so and which one it is."""
+        """Each selector's text, preceded by where it stands: the class or request, and the selector's index."""
         told = [(f"class {self.device_class.metadata.name}", self.device_class.spec.selectors)]
         told.append((f"claim {claim_key(self.claim)}", self.spec.selectors))
         return tuple(

@@ -1,4 +1,4 @@
-"""How good a node's devices are: the earlier the alternative of a list that was to be had, the better.
+"""How good a node's devices are: the earlier the alternative of a list that was available, the better.
 
 Claims and what was found for them go in, a number comes out; the plugin scales it. Source: the plugin's
 computeScore, v1.36.
@@ -10,7 +10,7 @@ from berth.api.dra import ResourceClaim
 from berth.plugins.dra.allocator import ClaimDevices
 
 MAX_ALTERNATIVES = 8
-"""A list has so many alternatives at most; the first counts as much."""
+"""The longest list of alternatives; the first alternative scores this much, each later one a point less."""
 
 
 def allocation_score(claims: Iterable[ResourceClaim], found: Sequence[ClaimDevices]) -> int:

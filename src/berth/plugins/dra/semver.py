@@ -16,7 +16,7 @@ _VERSION = re.compile(
 
 
 class SemverError(ValueError):
-    """A text that is no semantic version."""
+    """The text is not a semantic version."""
 
 
 @total_ordering

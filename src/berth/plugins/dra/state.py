@@ -46,7 +46,7 @@ class StateData:
         self.allocator: Allocator | None = None
         self.by_node: dict[str, NodeAllocation] = {}
         self.outcomes: dict[str, Outcome] | None = None
-        """What is known of nodes from pods that asked for the same; None where nothing can be known."""
+        """What searches for the same have found on nodes; None where no outcomes are shared."""
         self.node_claims: dict[tuple[tuple[str, str], ...], NodeClaim] = {}
         """The claim for extended resources by what of them a node has not itself."""
         self.unavailable: dict[str, list[int]] = {}

@@ -7,7 +7,7 @@ from berth.state.topology import Int64, RowCounts, Topologies, Topology
 
 
 class Domains(NamedTuple):
-    """Sums by domain of one label key, the absent one (always last) to be passed over."""
+    """Sums by domain of one label key; the last one, of nodes without the label, is not part of the result."""
 
     topology: Topology
     sums: Int64

@@ -23,7 +23,7 @@ REASON_ANTI_AFFINITY = "node(s) didn't match pod anti-affinity rules"
 REASON_EXISTING = "node(s) didn't satisfy existing pods anti-affinity rules"
 
 EXISTING_CODE, ANTI_AFFINITY_CODE, AFFINITY_CODE = 1, 2, 3
-"""Of several that apply to a node the largest is said."""
+"""Where several apply to a node, the largest counts."""
 STATUS_BY_CODE = {
     AFFINITY_CODE: unresolvable(REASON_AFFINITY),
     ANTI_AFFINITY_CODE: unschedulable(REASON_ANTI_AFFINITY),
@@ -31,7 +31,7 @@ STATUS_BY_CODE = {
 }
 
 ByDomain = NDArray[np.int8]
-"""Codes by domain; bytes, since four times as many fit through the gather."""
+"""Codes by domain, as bytes: gathering them by row moves a quarter of the memory of int32."""
 
 Changes = dict[tuple[str, str], int]
 """What a what-if adds to a sum, by label key and value."""
@@ -69,7 +69,7 @@ class CountsByDomain:
         return CountsByDomain(self._domains, dict(self._changes))
 
     def change(self, labels: Mapping[str, str], key: str, amount: int) -> None:
-        """Add to the domain of a node of these labels, if it lies in one."""
+        """Add to the domain of a node with these labels, if it is in one."""
         value = labels.get(key)
         if value is not None:
             self._changes[key, value] = self._changes.get((key, value), 0) + amount
@@ -80,7 +80,7 @@ class CountsByDomain:
         return (domains.of_value(value) if domains is not None else 0) + self._changes.get((key, value), 0)
 
     def any_on(self, labels: Mapping[str, str]) -> bool:
-        """Say whether a node of these labels lies in any domain that holds something."""
+        """Say whether a node with these labels is in any domain whose sum is positive."""
         keys = {*self._domains, *(key for key, _ in self._changes)} if self._changes else self._domains
         return any(key in labels and self.of(key, labels[key]) > 0 for key in keys)
 
@@ -100,7 +100,7 @@ class CountsByDomain:
 
     @property
     def is_empty(self) -> bool:
-        """Say whether no domain holds anything."""
+        """Say whether every sum is zero."""
         if not self._changes:
             return not self._domains
         changed = {key for key, _ in self._changes}
@@ -193,7 +193,7 @@ class AffinityFilterState:
         for key, by_domain in by_key.items():
             codes = self._topologies.get(key).gather_codes(by_domain, rows)
             found = codes if found is None else np.maximum(found, codes)
-        if found is None:  # a what-if took away all that there was
+        if found is None:  # a what-if took away everything that was counted
             return np.zeros(len(self._topologies.table.valid[rows]), dtype=np.int32)
         return found
 
@@ -204,7 +204,7 @@ class AffinityFilterState:
         return all(self._affinity.of(key, labels[key]) > 0 for key in keys) or self._is_first()
 
     def _is_first(self) -> bool:
-        """Say whether the pod may start a series: no pod anywhere is what it wants, except the pod itself."""
+        """Say whether the pod may be the first of its kind: its terms match no running pod, but the pod itself."""
         return self._affinity.is_empty and self._demands.matches_itself()
 
     def _affinity_codes(self) -> dict[str, ByDomain]:
@@ -216,7 +216,7 @@ class AffinityFilterState:
         return {key: self._needed(key, by_key.get(key), everywhere) for key in keys}
 
     def _needed(self, key: str, domains: Domains | None, everywhere: bool) -> ByDomain:
-        """Return int8 codes by domain: where none of the pods that are wanted runs."""
+        """Return int8 codes by domain: the domains where none of the wanted pods runs."""
         if everywhere or domains is None:
             size = self._topologies.get(key).size
             codes: ByDomain = np.full(size, 0 if everywhere else AFFINITY_CODE, dtype=np.int8)
@@ -227,7 +227,7 @@ class AffinityFilterState:
 
 
 def avoided(domains: Domains, code: int) -> ByDomain:
-    """Return int8 by domain: `code` where anything is held, 0 for nodes without the label."""
+    """Return int8 by domain: `code` where the sum is positive, 0 for nodes without the label."""
     codes = (domains.sums > 0).view(np.int8)
     codes[-1] = 0
     return codes * np.int8(code)

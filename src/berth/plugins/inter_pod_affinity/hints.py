@@ -55,7 +55,7 @@ class AffinityHints:
             watched = needed | {term.topology_key for term in self._repelling(pod)}
         except SelectorError:
             return QueueingHint.QUEUE
-        if new is None:  # the pods that still run there are in no domain any more
+        if new is None:  # the pods that still run there are no longer in any domain
             starts = TermGroup(pod.required_affinity_terms).selects(pod, self._index.namespaces)
             freed = watched if starts else {term.topology_key for term in self._repelling(pod)}
             return _hint(old is not None and any(key in old.metadata.labels for key in freed))
@@ -78,7 +78,7 @@ class AffinityHints:
         wanted = TermGroup(pod.required_affinity_terms)
         if wanted.terms:
             was, now = (other is not None and wanted.selects(other, namespaces) for other in (old, new))
-            # One match less helps only a pod that may then start the series itself.
+            # One match less helps only a pod that may then be the first of its kind.
             if (now and not was) or (was and not now and wanted.selects(pod, namespaces)):
                 return True
         if old is None:

@@ -71,9 +71,9 @@ class InterPodAffinityArgs(msgspec.Struct, frozen=True, rename="camel", forbid_u
 
 
 NOT_PREPARED = 'failed to read "PreScoreInterPodAffinity" from cycleState: not found'
-"""What Score says in a profile that enables the plugin there and not at PreScore."""
+"""Score's error in a profile that enables the plugin there and not at PreScore."""
 UNFILTERED = 'reading "PreFilterInterPodAffinity" from cycleState: not found'
-"""What Filter says in a profile that enables the plugin there and not at PreFilter."""
+"""Filter's error in a profile that enables the plugin there and not at PreFilter."""
 
 
 _TERMS_AND_DOMAINS: Dependencies = frozenset({Dependency.NODE, Dependency.PODS_ANYWHERE, Dependency.ALL_NODES})
@@ -150,7 +150,7 @@ class InterPodAffinity:
         return self._change(state, removed, node, -1)
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeView) -> Status | None:
-        """Reject a node outside the domains that are wanted, or inside one that either side does not want."""
+        """Reject a node outside the domains that the pod needs, or inside one excluded by anti-affinity of either side."""
         prepared: AffinityFilterState | None = state.get(self._FILTER_KEY)
         if prepared is None:
             return error(UNFILTERED)
@@ -242,7 +242,7 @@ class InterPodAffinity:
         yield from self._matching(PREFERRED_ANTI_AFFINITY, pod, -1)
 
     def _silence(self, pod: PodInfo, kinds: Iterable[TermKind]) -> int | None:
-        """Return how long no term will speak of the pod; None where one does, if only about nodes without the label."""
+        """Return the version for which no term selects the pod; None if one does, even only on nodes without the label."""
         if pod.has_pod_affinity or any(self._index.matching_terms(kind, pod) for kind in kinds):
             return None
         return self._index.terms_version

@@ -33,7 +33,7 @@ class AffinityScoreState:
 def normalized(scores: Scores, *, from_zero: bool = False) -> Scores:
     """Scale int64 `scores` of shape (n,), which may be negative, so that the least is 0 and the most 100.
 
-    `from_zero` has the scale reach to 0 where all scores lie on one side of it, as it did until v1.20.
+    `from_zero` makes the scale include 0 even if all scores are on one side of it, as it did until v1.20.
     """
     if not len(scores):
         return scores.copy()

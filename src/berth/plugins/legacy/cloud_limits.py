@@ -1,9 +1,9 @@
 """EBSLimits, GCEPDLimits, AzureDiskLimits and CinderLimits of v1.20: how many disks of a cloud a node takes.
 
-One class a kind over one base. Volumes count once each, whoever uses them; a claim counts by the disk that it is bound
-to, and unbound where its class's provisioner makes such disks. The limit is what the node reports under
-`attachable-volumes-…`, else that of the kind. A kind that CSINode says is migrated, under the gates for that, is left
-to NodeVolumeLimits. Deviation: the environment variable KUBE_MAX_PD_VOLS is not read.
+There is one class for each kind, over one base. A volume counts once, however many pods use it. A claim counts by the
+disk that it is bound to or, unbound, where its class's provisioner makes such disks. The limit is what the node reports
+under `attachable-volumes-…`, else that of the kind. A kind that CSINode says is migrated, under the gates for that, is
+left to NodeVolumeLimits. Deviation: the environment variable KUBE_MAX_PD_VOLS is not read.
 Source: release-1.20, pkg/scheduler/framework/plugins/nodevolumelimits/non_csi.go, pkg/volume/util/attach_limit.go.
 """
 
@@ -50,7 +50,7 @@ _EXCEEDED = unschedulable(REASON)
 
 
 class DiskKind(NamedTuple):
-    """What tells the disks of one cloud from others, and how many a node takes where it does not say."""
+    """How to recognise the disks of one cloud, and how many a node takes where it does not report that."""
 
     limit_key: str
     provisioner: str
@@ -193,7 +193,7 @@ class CloudLimits:
         self._uses = VolumeUses(handle.cache.table)
 
     def signature(self, pod: PodInfo) -> Hashable:
-        """Nothing counts but volumes, and answers for pods that have some are not kept."""
+        """Return one value for all pods without volumes, as only volumes count; None for others, so nothing is kept."""
         return None if pod.spec.volumes else ()
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeView) -> Status | None:
@@ -243,7 +243,7 @@ class CloudLimits:
         return None if fits else _EXCEEDED
 
     def events_to_register(self) -> tuple[ClusterEventWithHint, ...]:
-        """Pods go; nodes, claims and volumes come or change."""
+        """Register pods that go, and nodes, claims and volumes that come or change."""
         return (
             ClusterEventWithHint(ClusterEvent("Pod", Action.DELETE)),
             ClusterEventWithHint(ClusterEvent("Node", Action.ADD | Action.UPDATE_NODE_ALLOCATABLE)),

@@ -1,4 +1,4 @@
-"""NodeLabel of v1.20: nodes must, or had better, have or not have labels, whatever their values.
+"""NodeLabel of v1.20: nodes must have or lack certain labels, or are preferred if they do, whatever the values.
 
 The policy arguments labelsPresence (Filter) and labelPreference (Score) configure it. Upstream divides by zero where
 it scores without any preference; here every node then gets 0.
@@ -40,7 +40,7 @@ _REJECTED = unresolvable(REASON)
 
 
 class NodeLabelArgs(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """Label keys: demanded to be there or not, and preferred to be there or not."""
+    """Label keys: required to be present or absent, and preferred to be present or absent."""
 
     present_labels: tuple[str, ...] = ()
     absent_labels: tuple[str, ...] = ()
@@ -88,7 +88,7 @@ class NodeLabel:
         self._args = args
 
     def signature(self, pod: PodInfo) -> tuple[()]:
-        """All pods are alike."""
+        """Return the same for all pods: nothing of the pod is read."""
         return ()
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeView) -> Status | None:
@@ -118,7 +118,7 @@ class NodeLabel:
         return met * MAX_NODE_SCORE // max(_preferences(self._args), 1)
 
     def events_to_register(self) -> tuple[ClusterEventWithHint, ...]:
-        """A node comes or its labels change."""
+        """Register nodes that come or change their labels."""
         return (ClusterEventWithHint(ClusterEvent("Node", Action.ADD | Action.UPDATE_NODE_LABEL)),)
 
 

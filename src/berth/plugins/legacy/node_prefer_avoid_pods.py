@@ -79,7 +79,7 @@ class NodePreferAvoidPods:
         self._avoiding: RowsByKey[Controller] = RowsByKey()
 
     def signature(self, pod: PodInfo) -> Controller | tuple[()]:
-        """Only the controller counts."""
+        """Return the controller, which is all that is read of the pod."""
         return controller(pod) or ()
 
     def score(self, state: CycleState, pod: PodInfo, node: NodeView) -> int:

@@ -42,24 +42,24 @@ class AllocatedArgs(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_
 
 
 def least_requested_score(requested: int, capacity: int) -> int:
-    """Return how many percent are left; 0 where there is nothing, or less than is asked."""
+    """Return the percentage left; 0 where there is no capacity, or less than is requested."""
     return 0 if capacity == 0 or requested > capacity else (capacity - requested) * MAX_NODE_SCORE // capacity
 
 
 def most_requested_score(requested: int, capacity: int) -> int:
-    """Return how many percent are asked for, at most 100; 0 where there is nothing."""
+    """Return the percentage requested, at most 100; 0 where there is no capacity."""
     return min(requested, capacity) * MAX_NODE_SCORE // capacity if capacity else 0
 
 
 def utilization(requested: int, capacity: int) -> int:
-    """Return how many percent are used, counting from what is left; 100 where there is nothing, or less than asked."""
+    """Return 100 less the percentage left; 100 where there is no capacity, or less than is requested."""
     if capacity == 0 or requested > capacity:
         return MAX_UTILIZATION
     return MAX_UTILIZATION - (capacity - requested) * MAX_UTILIZATION // capacity
 
 
 def _percent(part: Int64, use: LegacyUseColumn) -> Int64:
-    """Return `part` in whole percent of the capacity; 0 where `utilization` and its like make an exception."""
+    """Return `part` in whole percent of the capacity; 0 where there is no capacity, or less than is requested."""
     fits = (use.allocatable != 0) & (use.requested <= use.allocatable)
     return np.where(fits, part * MAX_NODE_SCORE // np.maximum(use.allocatable, 1), 0)
 

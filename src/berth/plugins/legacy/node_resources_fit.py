@@ -1,7 +1,7 @@
-"""NodeResourcesFit of v1.20: Filter only, preemption may always help, and a pod that asks for anything asks for all.
+"""NodeResourcesFit of v1.20: Filter only; preemption may always help; a pod that requests one resource is held to all.
 
-Of a pod with any request CPU, memory and storage are checked even where it asks for none of them: a node that has given
-away more than it has rejects it.
+For a pod with any request, CPU, memory and storage are checked even if it requests none of them, so an overcommitted
+node rejects it.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

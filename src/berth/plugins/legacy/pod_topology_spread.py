@@ -1,7 +1,7 @@
-"""PodTopologySpread of v1.20: simpler constraints, other rounding, and a say for pods without any.
+"""PodTopologySpread of v1.20: simpler constraints, other rounding, and scores also for pods without constraints.
 
 Constraints had no minDomains, matchLabelKeys or inclusion policies: nodes outside the pod's node affinity make no
-domain, though their pods count in one that others make. An empty selector selects all pods.
+domain, but their pods count in a domain that other nodes make. An empty selector selects all pods.
 """
 
 from collections.abc import Iterable

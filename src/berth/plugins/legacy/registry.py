@@ -1,4 +1,4 @@
-"""All plugins of the v1.20 generation by name, and what a registry of today's becomes in it."""
+"""All plugins of the v1.20 generation by name, and how today's registry is turned into one of that generation."""
 
 from berth.framework.registry import Registry
 from berth.plugins.default_binder import DefaultBinder

@@ -54,7 +54,7 @@ class NodeResourceLimits:
         pass
 
     def signature(self, pod: PodInfo) -> Limits:
-        """Only limits count."""
+        """Return the limits, which are all that is read of the pod."""
         found = pod.fragments.get(self.name)
         if found is None:
             found = pod.fragments[self.name] = limits_of(pod)
@@ -62,7 +62,7 @@ class NodeResourceLimits:
         return found
 
     def pre_score(self, state: CycleState, pod: PodInfo, nodes: FeasibleNodes) -> Status | None:
-        """Work out the limits, once."""
+        """Compute the limits once for the pod."""
         self.signature(pod)
         return None
 

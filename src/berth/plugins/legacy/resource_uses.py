@@ -72,7 +72,7 @@ class ResourceScore:
         raise NotImplementedError
 
     def signature(self, pod: PodInfo) -> tuple[int, ...] | None:
-        """Only what the pod adds counts."""
+        """Return what the pod adds to each resource, which is all that is read of it."""
         return self.added(pod)
 
     def added(self, pod: PodInfo) -> tuple[int, ...]:

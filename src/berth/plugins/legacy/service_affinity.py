@@ -2,8 +2,8 @@
 
 The policy arguments serviceAffinity (Filter) and serviceAntiAffinity (Score) configure it. Filter: labels that the
 pod's nodeSelector does not fix are taken from the node of the first running pod with all labels of this one, in the
-order of nodes and of arrival, if a service selects the pod. Score: the fewer of the service's pods in a label's domain,
-the better. Where several services select a pod, Score goes by the first to have come.
+order of nodes and then of arrival, if a service selects the pod. Score: the fewer of the service's pods in a label's
+domain, the better. Where several services select a pod, Score uses the one that came first.
 Deviation: pods that are only nominated are passed over; upstream's attempt ended in an error there.
 """
 
@@ -101,7 +101,7 @@ class ServiceAffinity:
         return None
 
     def remove_pod(self, state: CycleState, pod: PodInfo, removed: PodInfo, node: NodeView) -> Status | None:
-        """Pass over a pod in a what-if."""
+        """Leave a pod out in a what-if."""
         prepared: _Prepared = state.read(self.name)
         prepared.removed |= {removed.uid}
         return None
@@ -144,7 +144,7 @@ class ServiceAffinity:
         return anti_affinity_scores(scores, domains)
 
     def events_to_register(self) -> tuple[ClusterEventWithHint, ...]:
-        """Pods come, go or change; nodes and services come or change."""
+        """Register pods that come, go or change, and nodes and services that come or change."""
         return (
             ClusterEventWithHint(ClusterEvent("Pod", Action.ALL)),
             ClusterEventWithHint(ClusterEvent("Node", Action.ADD | Action.UPDATE_NODE_LABEL)),

@@ -1,9 +1,9 @@
-"""VolumeRestrictions, VolumeZone and VolumeBinding of v1.20: fewer points, and what was not known then left out.
+"""VolumeRestrictions, VolumeZone and VolumeBinding of v1.20: fewer points, and without later features.
 
-VolumeRestrictions looked at disks only, for claims of one pod only came later. VolumeZone had no PreFilter, knew the
-old and the new zone labels as different ones, and called what is wrong with a claim an error. VolumeBinding had other
-words for a bound volume out of reach; its checks of claims are that time's basic checks: they exist and are not being
-deleted. Deviation: generic ephemeral volumes, which an alpha gate hid then, are taken.
+VolumeRestrictions looked at disks only, as ReadWriteOncePod claims came later. VolumeZone had no PreFilter, treated the
+old and the new zone labels as different ones, and reported a faulty claim as an error. VolumeBinding had another
+message for a bound volume out of reach, and checked only that claims exist and are not being deleted. Deviation:
+generic ephemeral volumes, which were behind an alpha gate then, are supported.
 """
 
 from typing import TYPE_CHECKING, ClassVar, Protocol
@@ -70,7 +70,7 @@ class LegacyVolumeZone(VolumeZone):
     )
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeView) -> Status | None:
-        """Refuse a node elsewhere; one without any zone label is never asked."""
+        """Refuse a node elsewhere; one without any zone label passes."""
         demands = self._demands(pod)
         if not any(key in node.labels for key in TOPOLOGY_LABELS):
             return None

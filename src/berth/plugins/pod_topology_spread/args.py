@@ -65,7 +65,7 @@ class DefaultConstraint(msgspec.Struct, frozen=True, rename="camel", forbid_unkn
 
 
 class PodTopologySpreadArgs(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """`System` applies built-in constraints to pods without any, `List` those of `default_constraints`."""
+    """`System` applies built-in constraints to pods without any, `List` applies `default_constraints` to them."""
 
     default_constraints: tuple[DefaultConstraint, ...] = ()
     defaulting_type: str = SYSTEM

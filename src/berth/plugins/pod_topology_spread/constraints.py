@@ -64,7 +64,7 @@ def compile_constraints(
 def _selector(constraint: TopologySpreadConstraint, labels: Mapping[str, str]) -> Selector:
     selector = compile_selector(constraint.label_selector)
     own = [Requirement(key, "In", (labels[key],)) for key in constraint.match_label_keys if key in labels]
-    # Without a selector the keys select on their own, odd as that is beside "no selector selects nothing".
+    # As upstream, the keys select on their own where there is no selector, although no selector alone selects nothing.
     return Selector(tuple(sorted({*selector.requirements, *own}))) if own else selector
 
 

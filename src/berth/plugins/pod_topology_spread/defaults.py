@@ -35,7 +35,7 @@ class DefaultSelectors:
     def selector_of(self, pod: PodInfo) -> Selector | None:
         """Return the selector of the pods that belong with `pod`, or None where nothing claims it.
 
-        It is the very same one as long as nothing has changed that it is made from.
+        It is the same object as long as nothing has changed that it is made from.
         """
         services, controllers = self._services(pod.namespace), self._controllers(pod)
         known: Any = pod.fragments.get(self)

@@ -1,7 +1,7 @@
 """DoNotSchedule constraints: no domain may exceed the emptiest by more than maxSkew.
 
-The state of one cycle holds, for each constraint, the matching pods by domain. A what-if keeps its changes beside
-them, by label value, so that cloning it is cheap.
+The state of one cycle holds, for each constraint, the matching pods by domain. These counts are the pod index's own and
+are never written to, so clones share them. A what-if keeps its changes beside them, by label value.
 """
 
 from typing import NamedTuple
@@ -84,7 +84,7 @@ class SpreadFilterState:
         return SpreadFilterState(self._spreads, tuple(dict(changes) for changes in self._changes))
 
     def counts(self, pod: PodInfo, other: PodInfo) -> bool:
-        """Say whether `other` may count on any node."""
+        """Say whether `other` matches a constraint, so that it counts on some nodes."""
         if other.namespace != pod.namespace:
             return False
         return any(spread.constraint.selector.matches(other.labels) for spread in self._spreads)

@@ -17,7 +17,7 @@ from berth.state.pod_info import PodInfo
 ConstraintsOf = Callable[[PodInfo], tuple[SpreadConstraint, ...]]
 
 POD_EVENT = ClusterEvent("Pod", Action.ADD | Action.UPDATE | Action.DELETE)
-"""Any update, since a pod counts no more once it is being deleted."""
+"""Any update, since a pod no longer counts once it is being deleted."""
 NODE_EVENT = ClusterEvent("Node", Action.ADD | Action.DELETE | Action.UPDATE_NODE_LABEL | Action.UPDATE_NODE_TAINT)
 ANY_CHANGE = Action.ADD | Action.UPDATE | Action.DELETE
 
@@ -87,7 +87,7 @@ def _counts(constraint: SpreadConstraint, other: PodInfo | None) -> bool:
 
 
 def _place(node: Node | None, keys: tuple[str, ...], included: list[Inclusion]) -> object:
-    """Return the domains that a node lies in and which constraints count it; None where it lacks a label."""
+    """Return the domains that a node is in and which constraints count it; None where it lacks a label."""
     if node is None or not all(key in node.metadata.labels for key in keys):
         return None
     return [node.metadata.labels[key] for key in keys], [which.includes(node) for which in included]

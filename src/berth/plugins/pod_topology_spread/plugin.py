@@ -64,12 +64,12 @@ from berth.state.table import NodeTable
 from berth.state.topology import Topologies, Topology
 
 NOT_PREPARED = 'error reading "PreScorePodTopologySpread" from cycleState: not found'
-"""What Score says in a profile that enables the plugin there and not at PreScore."""
+"""Score's error in a profile that enables the plugin there and not at PreScore."""
 UNFILTERED = 'reading "PreFilterPodTopologySpread" from cycleState: not found'
-"""What Filter says in a profile that enables the plugin there and not at PreFilter."""
+"""Filter's error in a profile that enables the plugin there and not at PreFilter."""
 
 DEFAULTING = "defaulting"
-"""Stands in the names under which a pod keeps the default constraints that were chosen for it."""
+"""Part of the keys under which a pod keeps the default constraints chosen for it."""
 
 
 class PodTopologySpread:
@@ -102,7 +102,7 @@ class PodTopologySpread:
         self._compare_numbers = handle.features.enabled("TaintTolerationComparisonOperators")
 
     def signature(self, pod: PodInfo) -> Hashable:
-        """What hard constraints are made from: the pod's own, or what the default ones are chosen by."""
+        """Return what hard constraints depend on: the pod's own, or what the default ones are chosen by."""
         found = pod.fragments.get(self)
         if found is None:
             found = pod.fragments[self] = self._signature(pod)
@@ -148,7 +148,7 @@ class PodTopologySpread:
         return None
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeView) -> Status | None:
-        """Reject a node whose domain would have too many matching pods, or that lies in none."""
+        """Reject a node whose domain would have too many matching pods, or that is in no domain."""
         prepared: SpreadFilterState | None = state.get(self._FILTER_KEY)
         return error(UNFILTERED) if prepared is None else prepared.status(node)
 
@@ -189,11 +189,11 @@ class PodTopologySpread:
         return error(NOT_PREPARED) if prepared is None else prepared.column(rows)
 
     def normalize_score(self, state: CycleState, pod: PodInfo, scores: Scores) -> Scores:
-        """Turn the scale round; nodes that lack a label get 0."""
+        """Reverse the scale, so that fewer pods score higher; nodes that lack a label get 0."""
         return normalized(scores, self._score_state_of(state).ignored)
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
-        """Matching pods come, go or change; nodes enter, leave or move between domains."""
+        """Register matching pods that come, go or change, and nodes that enter, leave or move between domains."""
         return SpreadHints(self._hard_constraints, self._has_defaults(DO_NOT_SCHEDULE), self._compare_numbers).events()
 
     def _requires_all_labels(self, pod: PodInfo) -> bool:

@@ -1,7 +1,7 @@
 """ScheduleAnyway constraints: the fewer matching pods in a node's domains, the better.
 
-A domain's pods weigh more the more domains there are (`log(domains + 2)`), so that a count by zone does not drown one
-by host. A host's own pods are counted for themselves, without regard to which nodes count elsewhere.
+A domain's pods weigh more the more domains there are (`log(domains + 2)`), so that counts by zone do not outweigh those
+by host. Pods on a host are counted on each node directly, whether or not the node counts for other keys.
 """
 
 from math import floor, log
@@ -23,7 +23,7 @@ Float64 = NDArray[np.float64]
 
 
 def domain_weight(domain_count: int) -> float:
-    """Return how much one pod in a domain weighs where there are so many domains."""
+    """Return how much one pod in a domain weighs, given the number of domains."""
     return log(domain_count + 2)
 
 
@@ -33,18 +33,18 @@ def score_of_count(count: int, max_skew: int, weight: float) -> float:
 
 
 HALF_UP = 0.5
-"""Added before the fraction is cut off, to round as Go's math.Round does with what is not negative."""
+"""Added before the fraction is cut off, which rounds non-negative numbers as Go's math.Round does."""
 
 
 def rounded(scores: Float64, rounding: float) -> Scores:
-    """Make whole numbers of an array of what is not negative, overwriting it; int64 of the same shape."""
+    """Round an array of non-negative numbers, overwriting it; return int64 of the same shape."""
     if rounding:
         scores += rounding
     return scores.astype(np.int64)
 
 
 def normalized(scores: Scores, ignored: Mask | None) -> Scores:
-    """Turn raw int64 scores of shape (n,) round to 0 to 100; ignored nodes get 0."""
+    """Reverse raw int64 scores of shape (n,) to the scale of 0 to 100; ignored nodes get 0."""
     counted = scores if ignored is None else scores[~ignored]
     if not len(counted):
         return np.zeros(len(scores), dtype=np.int64)
@@ -165,9 +165,9 @@ def missing_labels(labelled: list[Topology], rows: Rows) -> Mask | None:
 
 
 def candidate_domains(labelled: Topology, nodes: FeasibleNodes, ignored: Mask | None) -> int:
-    """Return how many domains the feasible nodes that are not ignored lie in.
+    """Return how many domains the feasible nodes that are not ignored are in.
 
-    Nodes without the label are a domain too; they are left only where they are not ignored.
+    Nodes without the label count as one domain too, if they are not ignored.
     """
     if labelled.key == HOSTNAME_KEY:
         return nodes.count - (int(np.count_nonzero(ignored)) if ignored is not None else 0)

@@ -1,11 +1,11 @@
-"""DefaultPreemption: when a pod fits nowhere, would it fit if pods of lower priority left?
+"""DefaultPreemption: when a pod fits nowhere, which pods of lower priority could be evicted so that it fits?
 
 Upstream plugin `DefaultPreemption`, v1.36. In comes the diagnosis of a search that found nothing; out goes the node to
 free and the pods that must leave it, or one sentence over all nodes that says why there is none. `eligibility.py` says
 who may preempt and which nodes are worth trying, `dry_run.py` tries one node through the plain filters, `columns.py`
 many at once, `choice.py` picks among the nodes that can be freed. The core evicts (`berth.cycle.evicting`).
 
-Deviations: the nomination made last counts, whether or not the API server has it yet; of nodes that are equally good
+Deviations: the latest nomination counts, whether or not the API server has it yet; of equally good nodes
 the first after a random offset is taken, where upstream's order is that of a map.
 """
 

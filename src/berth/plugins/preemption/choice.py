@@ -15,7 +15,7 @@ NOT_STARTED = math.inf
 """The start of a pod that has not started: later than all others."""
 
 PRIORITY_SHIFT = 2**31
-"""Makes every priority positive, so that more victims are never a smaller sum."""
+"""Added to each priority to make it positive, so that one more victim always means a larger sum."""
 
 
 class Candidate(NamedTuple):
@@ -56,7 +56,7 @@ def by_importance(pods: Iterable[PodInfo]) -> list[PodInfo]:
 
     Priority counts first, then how long they have run, then their names, which is the order of the API server's lists.
     Of pods that have not started the one that came last is the most important: upstream takes the time of the
-    comparison for their start, so that the order depends on who is compared first.
+    comparison as their start, so that its order depends on which pods are compared first.
     """
     latest_first = list(pods)
     latest_first.reverse()

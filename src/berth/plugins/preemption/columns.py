@@ -1,10 +1,11 @@
-"""The dry run over many rows at once: the same what-if as `dry_run.py`, place by place instead of pod by pod.
+"""The dry run over many rows at once: the same what-if as `dry_run.py`, but for the pods in the same place of all rows.
 
 The load that pods of lower priority put on the rows is taken off. Where the pod then fits, their load is put back, the
 most important pod of every row at once, then the second, and so on, on those rows where the pod still fits with it.
 
-A row is worked out this way only if filters look at nothing of the pods there but their load. Rows where some filter
-looks at a single pod that would leave, or at a nominated pod, are left to the plain dry run.
+A row is tried this way only if filters look at nothing of the pods there but their load. Then the load alone decides,
+rows are independent of one another, and the pods of one place can be put back on all rows in one step. Rows where some
+filter looks at a single pod that would leave, or at a nominated pod, are left to the plain dry run.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -51,7 +52,7 @@ class Costs(NamedTuple):
 
 
 class Tried(NamedTuple):
-    """What came of some rows: which can be freed and at what cost, and why the others cannot."""
+    """The result for some rows: which can be freed and at what cost, and why the others cannot."""
 
     rows: RowArray
     freed: Mask
@@ -162,6 +163,7 @@ def reprieve(filters: FiltersOverRows, potential: PotentialVictims, load: RowLoa
     victims: Mask = np.zeros_like(potential.lower)
     for wave in (violating, potential.lower & ~violating) if violating.any() else (potential.lower,):
         for place in range(len(wave)):
+            # `load` is always that of the rows with the pods spared so far, and the pod fits under it on all of `fits`.
             asked = wave[place] & fits
             if asked.any():
                 stays = asked & filters.passing(potential.loaded(load, place, asked))

@@ -1,4 +1,4 @@
-"""Trying out one node through the plain filters: who would have to leave for the pod to fit there?
+"""Tries out one node through the plain filters: which pods would have to leave for the new one to fit there?
 
 All pods of lower priority are taken off the node. If the pod then fits, they are put back one by one as long as it
 still does: first those whose eviction would break a disruption budget, then the others, the most important first each
@@ -123,7 +123,7 @@ class _Trial:
         self._follow(self._profile.run_add_pod(self._state, self._pod, other, self.node))
 
     def spares(self, other: PodInfo) -> bool:
-        """Put a pod back if the new one fits all the same; say whether it does."""
+        """Put a pod back if the new one still fits with it; say whether it does."""
         self.put(other)
         if self.status() is None:
             return True
@@ -131,7 +131,7 @@ class _Trial:
         return False
 
     def status(self) -> Status | None:
-        """Return why the pod does not fit as things are, with the pods nominated to the node and without."""
+        """Return why the pod does not fit in the node's present state, with and without the pods nominated to it."""
         return self._profile.run_filter_beside_nominated(self._state, self._pod, self.node)
 
     def _follow(self, status: Status | None) -> None:

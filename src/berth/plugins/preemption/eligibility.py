@@ -37,7 +37,7 @@ def is_being_preempted(pod: PodInfo) -> bool:
 
 
 def code_of(diagnosis: Diagnosis, row: int) -> Code | None:
-    """Return the code that a node was rejected with. What PreFilter said holds of every node it left out."""
+    """Return the code that a node was rejected with: PreFilter's for every node that it left out."""
     status = next((group.status for group in diagnosis.groups if row in group.rows), None)
     status = status or diagnosis.absent_status or diagnosis.pre_filter_status
     return None if status is None else status.code

@@ -1,4 +1,4 @@
-"""Preemption for a whole group: who must go, anywhere in the cluster, for the group to fit?
+"""Preemption for a whole group: which pods must go, anywhere in the cluster, for the group to fit?
 
 All that may be preempted is taken off at once; if the group fits then, units are put back one by one, the most
 important first and those whose eviction would break a disruption budget before the others, as long as the group still
@@ -124,7 +124,7 @@ class GroupPreemption:
 
 
 def _spares(question: GroupQuestion, unit: Unit) -> bool:
-    """Put a unit back if the group fits all the same; say whether it does."""
+    """Put a unit back if the group still fits with it; say whether it does."""
     question.put_back(unit.pods)
     if question.still_fits():
         return True

@@ -46,7 +46,7 @@ from berth.state.pod_info import PodInfo
 
 
 class DefaultPreemptionArgs(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """On how many nodes preemption is tried out: a percentage of those where it may help, and at least so many."""
+    """On how many nodes preemption is tried out: a percentage of those where it may help, and a minimum number."""
 
     min_candidate_nodes_percentage: int = 10
     min_candidate_nodes_absolute: int = 100
@@ -64,7 +64,7 @@ class DefaultPreemptionArgs(msgspec.Struct, frozen=True, rename="camel", forbid_
             yield invalid(absolute_path, 0, "cannot be zero at the same time as minCandidateNodesPercentage")
 
     def wanted_candidates(self, node_count: int) -> int:
-        """Return how many candidates are enough, of so many nodes where preemption may help."""
+        """Return how many candidates are enough, given the number of nodes where preemption may help."""
         share = node_count * self.min_candidate_nodes_percentage // 100
         return min(max(share, self.min_candidate_nodes_absolute), node_count)
 
@@ -112,7 +112,7 @@ class DefaultPreemption:
     def post_filter(
         self, state: CycleState, pod: PodInfo, diagnosis: Diagnosis
     ) -> PostFilterAnswer | Steps[PostFilterAnswer]:
-        """Name the node to free and who must go, or say why none can be; who may not ask keeps its nomination."""
+        """Name the node to free and the victims, or say why there is none; an ineligible pod keeps its nomination."""
         barred = self._bar_of_groups(pod)
         if barred:
             return None, unschedulable(barred)
@@ -136,7 +136,7 @@ class DefaultPreemption:
     def pod_group_post_filter(
         self, group: PodGroupInfo, question: GroupQuestion
     ) -> Steps[tuple[PodInfo, ...] | Status]:
-        """Name who must go for a whole group, or say why that would not help."""
+        """Name the victims for a whole group, or say why preemption would not help."""
         handle = self._handle
         preemption = GroupPreemption(handle.cache, handle.objects, handle.nominator, self._budgets.all(), group)
         return (yield from preemption.victims(question))
@@ -161,7 +161,7 @@ class DefaultPreemption:
         return row if row is not None and self._table.valid[row] else None
 
     def _search(self, state: CycleState, pod: PodInfo, rows: RowArray) -> BestCandidate:
-        """Try the rows, from a random one on, until there are candidates enough."""
+        """Try the rows, starting at a random one, until there are enough candidates."""
         rows = np.roll(rows, -self._handle.rng.randrange(len(rows)))
         wanted = self._args.wanted_candidates(len(rows))
         profile, budgets = self._handle.profile(), self._budgets.all()
@@ -200,12 +200,12 @@ class DefaultPreemption:
         return PostFilterResult(""), unschedulable(f"preemption: {outcome.message()}")
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
-        """The departure of a victim; what it helps is for the plugins to say whom it stood in the way of."""
+        """Register the deletion of a pod; the plugins that rejected a pod decide whether it helps."""
         return (ClusterEventWithHint(ClusterEvent("Pod", Action.DELETE), after_pod_deletion),)
 
 
 def after_pod_deletion(_pod: PodInfo, _old: PodInfo | None, _new: PodInfo | None) -> QueueingHint:
-    """Leave the decision to the plugins that rejected the pod for what the victim had."""
+    """Skip: the plugins that rejected the pod decide whether a victim's going helps it."""
     return QueueingHint.SKIP
 
 

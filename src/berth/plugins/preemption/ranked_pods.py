@@ -4,7 +4,7 @@
 Arrays are int64 or float64 of shape (places, rows of the table): place 0 holds the most important pod of each row, and
 places after the last pod have a priority above all others, so that no pod ever finds a victim there.
 
-A row is ranked again only when it is asked for and its version in the table has changed. That is enough: whatever
+A row is ranked again only when it is asked for and its version in the table has changed. That is enough, since whatever
 comes to a node or leaves it, or changes there, raises the version.
 """
 
@@ -24,10 +24,10 @@ Mask = NDArray[np.bool_]
 Ids = NDArray[np.intp]
 
 EMPTY_PRIORITY = 2**31
-"""What an empty place has: more than any priority that a pod can have."""
+"""The priority of an empty place: higher than any that a pod can have."""
 MIN_PLACES = 4
 MAX_KINDS = 20_000
-"""After so many kinds of pods everything is ranked anew, since most of them will be gone by then."""
+"""When this many kinds of pods are known, everything is ranked anew, since most of them will be gone by then."""
 
 
 class RankedPods:
@@ -155,7 +155,7 @@ class PotentialVictims:
         return held
 
     def violating(self, budgets: Sequence[Budget]) -> Mask:
-        """Return bool of shape (places, rows): whose eviction breaks a budget if all before it were evicted too.
+        """Return bool of shape (places, rows): pods whose eviction breaks a budget if all before them are evicted too.
 
         Source: pkg/scheduler/framework/plugins/defaultpreemption, filterPodsWithPDBViolation.
         """

@@ -17,7 +17,7 @@ from berth.plugins.preemption.eligibility import RowArray
 from berth.state.table import NodeTable
 
 MIN_STEP = 64
-"""At least so many rows are tried together: the fixed cost of a trial is that of dozens of rows."""
+"""At least this many rows are tried together, since a trial's fixed cost equals that of dozens of rows."""
 
 Refusals = Iterable[tuple[Status, RowArray]]
 
@@ -76,7 +76,7 @@ def search_by_columns(
 
 
 def _count(tried: Tried, clean: int, violating: int, wanted: int) -> tuple[int, int]:
-    """Leave only as many candidates as `Shortlist` would take; return how many of both sorts there are now."""
+    """Leave only as many candidates as `Shortlist` would take; return how many of each kind there are now."""
     breaks = tried.costs.violations > 0
     if not violating and not breaks.any():
         return _count_clean(tried, clean, wanted), 0
@@ -101,7 +101,7 @@ def _count_clean(tried: Tried, clean: int, wanted: int) -> int:
 def _confirmed(parts: list[Tried], plain: DryRun, table: NodeTable) -> Candidate | None:
     """Return the cheapest row as the plain dry run has it; None where the two disagree.
 
-    They should not. But a victim is a running pod, so nothing is evicted on the word of the columns alone.
+    They should not. But a victim is a running pod, so no pod is evicted because of the columns' result alone.
     """
     costs = Costs(*(np.concatenate(columns) for columns in zip(*(tried.costs for tried in parts), strict=True)))
     freed = np.flatnonzero(np.concatenate([tried.freed for tried in parts]))

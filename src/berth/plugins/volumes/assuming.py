@@ -70,7 +70,7 @@ def take(objects: ObjectStore, volumes: PodVolumes, node_name: str) -> AssumedVo
 
 
 def give_back(objects: ObjectStore, taken: AssumedVolumes) -> None:
-    """Count on the stored objects again, where this pod and no other since has said otherwise."""
+    """Drop this pod's assumptions, so that the stored objects count again; those of later pods stay."""
     for promise in taken.promises:
         if promise.is_news:
             _restore(objects, VOLUME, promise.after)
@@ -80,7 +80,7 @@ def give_back(objects: ObjectStore, taken: AssumedVolumes) -> None:
 
 
 def promised(volume: PersistentVolume, claim: PersistentVolumeClaim) -> PersistentVolume:
-    """Return a volume as it is once it is promised to a claim; the same one where it says so already."""
+    """Return a volume as it is once promised to a claim; the same object where it already is."""
     meta, ref = claim.metadata, volume.spec.claim_ref
     spec, annotations = volume.spec, volume.metadata.annotations
     if ref is None or (ref.name, ref.namespace, ref.uid) != (meta.name, meta.namespace, meta.uid):
@@ -93,7 +93,7 @@ def promised(volume: PersistentVolume, claim: PersistentVolumeClaim) -> Persiste
 
 
 def ordered(claim: PersistentVolumeClaim, node_name: str) -> PersistentVolumeClaim:
-    """Return a claim as it is once it asks to be provisioned for a node; the same one where it does already."""
+    """Return a claim as it is once it asks to be provisioned for a node; the same object where it already does."""
     if claim.metadata.annotations.get(SELECTED_NODE) == node_name:
         return claim
     annotations = {**claim.metadata.annotations, SELECTED_NODE: node_name}

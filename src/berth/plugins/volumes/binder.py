@@ -121,7 +121,7 @@ def _fault(pod: PodInfo, claim: PersistentVolumeClaim, *, made_for_pod: bool) ->
 
 
 def claims_of(objects: ObjectStore, index: VolumeIndex, pod: PodInfo) -> PodClaims | Status:
-    """Sort a pod's claims; a rejection where one should have been bound already."""
+    """Divide a pod's claims into bound and unbound; a rejection where one should have been bound already."""
     bound: list[PersistentVolumeClaim] = []
     waiting: list[PersistentVolumeClaim] = []
     immediate = False
@@ -266,7 +266,7 @@ def _term_matches(term: TopologySelectorTerm, labels: Mapping[str, str]) -> bool
 
 
 def tells_capacity(objects: ObjectStore, storage_class: StorageClass, claim: PersistentVolumeClaim) -> bool:
-    """Say whether it is known how much storage is left for such a claim."""
+    """Say whether the driver publishes how much storage is left for such a claim."""
     if STORAGE not in claim.spec.resources.requests:
         return False
     driver = objects.get("CSIDriver", storage_class.provisioner)

@@ -1,7 +1,7 @@
 """VolumeBinding: finds volumes for claims, or a place where they can be provisioned, and binds them.
 
-Upstream plugin `VolumeBinding`, v1.36. Deviations: what a pod would get on the chosen node is worked out again in
-Reserve, from the same state, instead of being kept for every node; a claim is waited for by its events, not by polling.
+Upstream plugin `VolumeBinding`, v1.36. Deviations: what a pod would get on the chosen node is computed again in
+Reserve, from the same state, instead of being kept for every node; waiting for a claim follows events, not polls.
 
 With the feature gate StorageCapacityScoring nodes are scored by how much of their storage would be in use, by storage
 class, as upstream's `volumebinding` scorer does: static volumes count where the pod would get any, otherwise what is to

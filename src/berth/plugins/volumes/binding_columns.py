@@ -163,7 +163,7 @@ class _Given:
             number = self._number(volume.metadata.name)
             free = undecided & ~self._is_taken(number)
             given[free & usable] = number
-            undecided &= ~free  # a promised volume that cannot be used leaves the claim without
+            undecided &= ~free  # where a promised volume cannot be used, the claim gets none
         self._give_free(offer, nodes, given, undecided)
         self._by_claim.append(given)
         without: Mask = given == NOTHING

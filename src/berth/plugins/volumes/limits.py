@@ -6,7 +6,7 @@ nodes where it is missing; of several such drivers upstream names any, here it i
 ephemeral volume of a pod on a node is not that pod's own, attempts of others do not end in an error; it is not counted.
 
 Registered are upstream's events, and more that liveness needs: a node that comes with room, a CSINode that goes (its
-node takes any number then), claims and volumes whose change makes two volumes one or takes one away, and drivers.
+node then takes any number), drivers, and claims and volumes whose change turns two volumes into one or removes one.
 """
 
 from collections import Counter

@@ -47,7 +47,7 @@ def claim_key(namespace: str, name: str) -> Key:
 
 
 def use_of(pod: PodInfo) -> PodUse:
-    """Return what a pod uses; worked out once a pod."""
+    """Return what a pod uses; computed once for each pod."""
     if not pod.spec.volumes:
         return _NOTHING
     found = pod.fragments.get("volumes/use")

@@ -1,4 +1,4 @@
-"""PreBind of VolumeBinding: what was taken is written to the API server, then the volume controller is waited for.
+"""PreBind of VolumeBinding: writes what was taken to the API server, then waits for the volume controller.
 
 Promised volumes and claims with a chosen node are written as merge patches that carry the resourceVersion they are
 made from, so that a conflict is an error and nothing is lost. What another pod with the same claim is writing already
@@ -33,7 +33,7 @@ TIMED_OUT = "binding volumes: context deadline exceeded"
 
 
 Verdict = bool | str
-"""Whether all is bound, or what makes it pointless to wait."""
+"""Whether everything is bound, or why waiting is pointless."""
 
 
 def bind_volumes(
@@ -96,7 +96,7 @@ def _metadata(obj: PersistentVolume | PersistentVolumeClaim) -> dict[str, Any]:
 
 
 class Waiting:
-    """Looks, whenever something has happened, whether the volume controller is done, or never will be."""
+    """Checks after each event whether the volume controller has finished, or never will."""
 
     __slots__ = ("_handle", "_node_name", "_pod", "_taken")
 
