@@ -76,7 +76,7 @@ def command(
 
 
 def _ask(server: str, namespace: str, pod: str, nodes: tuple[str, ...], all_nodes: bool) -> Json:
-    """What the scheduler knows; ends the command with a sentence where that is nothing."""
+    """Ask what the scheduler knows; if it knows nothing, end the command with a sentence."""
     query = [("node", node) for node in nodes] + ([("allNodes", "true")] if all_nodes else [])
     base = server if "://" in server else f"http://{server}"
     path = f"/debug/decisions/{quote(namespace, safe='')}/{quote(pod, safe='')}?{urlencode(query)}"
@@ -95,7 +95,7 @@ def _ask(server: str, namespace: str, pod: str, nodes: tuple[str, ...], all_node
 
 
 def _tell_record(kubeconfig: str, namespace: str, pod: str, why: str, as_json: bool) -> None:
-    """The second best: what the cluster has on record."""
+    """Print what the cluster has on record instead."""
     from berth.cli.pod_record import NoRecord, read_record, sentences
 
     try:
@@ -110,7 +110,7 @@ def _tell_record(kubeconfig: str, namespace: str, pod: str, why: str, as_json: b
 
 
 def _opener() -> urllib.request.OpenerDirector:
-    """Without proxies: the scheduler is on this machine."""
+    """Return an opener without proxies, as the scheduler is on this machine."""
     return urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
@@ -126,7 +126,7 @@ def _refusal(refusal: urllib.error.HTTPError, namespace: str, pod: str) -> str:
 
 
 def show(report: Json, console: "Console") -> None:
-    """Print a report: the outcome, the scores, who was ruled out, and what is waited for."""
+    """Print a report: the outcome, the scores, the nodes ruled out, and what the pod waits for."""
     report = _legible(report)
     decision, pending = report["decision"], report["pending"]
     if decision is not None:
@@ -140,7 +140,7 @@ def show(report: Json, console: "Console") -> None:
 
 
 def _legible(value: Any) -> Any:
-    """A report without what would steer the terminal: messages quote what whoever may create pods wrote into them."""
+    """A report without control characters for the terminal: anyone who may create pods can put some into messages."""
     if isinstance(value, dict):
         return {name: _legible(part) for name, part in value.items()}
     if isinstance(value, list):
@@ -190,7 +190,7 @@ def _show_scores(decision: Json, console: "Console") -> None:
 
 
 def _show_rejected(decision: Json, console: "Console") -> None:
-    """Why not the others."""
+    """Why the other nodes were rejected."""
     if not decision["rejected"]:
         return
     from rich.markup import escape

@@ -147,7 +147,7 @@ def _tls(certificate: Path | None, key: Path | None, client_ca: Path | None) -> 
 
 
 def is_open(host: str, tls: ssl.SSLContext | None) -> bool:
-    """Say whether anybody from other machines is answered."""
+    """Say whether requests from other machines are answered without a client certificate."""
     asks_who = tls is not None and tls.verify_mode == ssl.CERT_REQUIRED
     return not asks_who and not ipaddress.ip_address(host).is_loopback
 

@@ -1,7 +1,7 @@
 """kube-scheduler's command-line flags: which there are, what becomes of each, and what they change.
 
 `berth run` carries the `scheduler_flags` decorator and gets one `SchedulerFlags`; `load_configuration` turns
-it into the configuration, and `warnings_of` says what was given in vain. Every flag of kube-scheduler v1.36
+it into the configuration, and `warnings_of` names the given flags without effect. Every flag of kube-scheduler v1.36
 is accepted, so that an existing command line or manifest works, and those of v1.20 about policies; names and kinds are
 upstream's.
 """
@@ -247,7 +247,7 @@ def load_configuration(flags: SchedulerFlags, named: Iterable[str] = ()) -> Sche
 
 
 def algorithm_source(flags: SchedulerFlags) -> AlgorithmSource | None:
-    """Where the algorithm comes from, where flags say so: v1.20's, in its order of precedence. Raises ConfigError."""
+    """The provider or Policy that v1.20's flags name, in its order of precedence; None without. Raises ConfigError."""
     file, config_map = flags.get("policy-config-file"), flags.get("policy-configmap")
     uses_file = flags.get("use-legacy-policy-config", False)
     if uses_file and not file:
@@ -320,7 +320,7 @@ def _leader_election(election: LeaderElection, flags: SchedulerFlags) -> LeaderE
 
 
 def _client_connection(client: ClientConnection, flags: SchedulerFlags) -> ClientConnection:
-    """The client connection with what the flags say, as far as they may."""
+    """The client connection with what the flags set, as far as they apply."""
     fields = {"kube-api-content-type": "content_type", "kube-api-qps": "qps", "kube-api-burst": "burst"}
     changes = {} if flags.get("config") else _changes(fields, flags)
     kubeconfig = client.kubeconfig or flags.get("kubeconfig", "")
@@ -358,7 +358,7 @@ def _option(flag: Flag) -> Callable[[Any], Any]:
 
 if TYPE_CHECKING:
     _ParamType = click.ParamType[Any]
-else:  # not generic at run time in every click that we take
+else:  # not generic at run time in every supported version of click
     _ParamType = click.ParamType
 
 

@@ -1,7 +1,7 @@
 """The live scheduler beside an embedded cluster, in the same process and event loop, without sockets.
 
 `berth up` and `berth demo` start and stop it here. It is the scheduler that `berth run` runs, except that
-it needs no election: nobody else can reach this store from inside.
+it needs no leader election: no other process can reach this store from inside.
 """
 
 import asyncio
@@ -59,7 +59,7 @@ class InProcessScheduler:
         return self.task
 
     async def wait_until_ready(self) -> None:
-        """Until it has seen the whole cluster and schedules, or has failed."""
+        """Return when it has seen the whole cluster and schedules, or has failed."""
         while not self._live.is_leading and not (self.task is not None and self.task.done()):
             await asyncio.sleep(READY_POLL_S)
 
@@ -77,7 +77,7 @@ class InProcessScheduler:
 
 
 def _usual_or_free_port() -> int:
-    """The port where `berth explain` looks by itself, or another where that is taken."""
+    """The port where `berth explain` looks by default, or another if that is taken."""
     for port in (USUAL_PORT, 0):
         with socket.socket() as probe:
             try:

@@ -1,4 +1,4 @@
-"""`berth new-plugin NAME`: a package with a plugin in it that works, to be made into what is wanted.
+"""`berth new-plugin NAME`: a package with a working plugin, to be changed into the one that is wanted.
 
 A name in; a directory out, with a pyproject.toml that offers the plugin, its module, a test, a sample configuration and
 a README. Nothing that exists is overwritten.
@@ -26,7 +26,7 @@ class UnfitNameError(click.ClickException):
 
 
 class Names(NamedTuple):
-    """How a plugin is called as a distribution, as a module and as a class."""
+    """A plugin's names as a distribution, as a module and as a class."""
 
     distribution: str
     module: str
@@ -57,7 +57,7 @@ def command(name: str) -> None:
 
 
 def names_of(name: str) -> Names:
-    """Return what a plugin's names are made from; raises a click exception where the name is no good."""
+    """Return what a plugin's names are made from; raises a click exception where the name cannot be used."""
     if not _NAME.fullmatch(name):
         raise UnfitNameError(
             f"{name!r} is no name for a package: letters and digits, with - between words, like quiet-rack"

@@ -1,6 +1,6 @@
 """Where pods went and why, as a table for people.
 
-In go pods as JSON and the scheduler's explanations by pod key; out comes a rich table. Used by `berth demo`.
+Pods as JSON and the scheduler's explanations by pod key go in; a rich table comes out. Used by `berth demo`.
 """
 
 from collections.abc import Mapping, Sequence

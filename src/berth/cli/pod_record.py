@@ -1,6 +1,6 @@
 """What the cluster itself has on record of a pod's scheduling: node, PodScheduled condition, the scheduler's events.
 
-`berth explain --kubeconfig` falls back on it when the scheduler does not remember the pod, or is not to be reached.
+`berth explain --kubeconfig` falls back on it when the scheduler does not remember the pod or cannot be reached.
 """
 
 import asyncio
@@ -71,5 +71,5 @@ def sentences(record: Json) -> list[str]:
 
 
 def printable(text: str) -> str:
-    """Return text that anyone may have written without what a terminal would take as a command."""
+    """Return text, which anyone may have written, without the characters that control a terminal."""
     return "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in text)

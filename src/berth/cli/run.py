@@ -1,7 +1,7 @@
 """`berth run`: the scheduler as a process, against the API server of a kubeconfig or of the pod it runs in.
 
 kube-scheduler's flags and configuration file in; exit code out: 0 when told to stop, 1 when it cannot go on or has lost
-its lease, 2 when the configuration cannot be used. What is wrong is said in words, not in tracebacks.
+its lease, 2 when the configuration cannot be used. Faults are reported in words, not with tracebacks.
 """
 
 import asyncio
@@ -75,7 +75,7 @@ class _Unusable(Exception):  # noqa: N818 - it is only ever shown
     """The cluster access cannot be used."""
 
 
-class _Ended(Exception):  # noqa: N818 - likewise
+class _Ended(Exception):  # noqa: N818 - it is only ever shown
     """The scheduler cannot go on."""
 
 
@@ -92,7 +92,7 @@ def _write_configuration(config: SchedulerConfiguration, registry: "Registry", t
 
     if config.generation != "v1.36":
         raise _Unusable(f"--write-config-to: the configuration is of {config.generation}, only v1.36's can be written")
-    build_core(config, registry, rng=random.Random(0))  # which refuses whatever `run` would refuse
+    build_core(config, registry, rng=random.Random(0))  # raises for whatever `run` would refuse
     text = yaml.safe_dump(dump_config(config, registry.args_types()), sort_keys=True)
     try:
         target.write_text(text, encoding="utf-8")
@@ -112,7 +112,7 @@ def _access(config: SchedulerConfiguration, flags: SchedulerFlags, context: str)
 
 
 def _warnings(config: SchedulerConfiguration) -> list[str]:
-    """What the configuration asks for and does not get."""
+    """Return a sentence for each setting that has no effect."""
     found = []
     if config.delay_cache_until_active:
         found.append("delayCacheUntilActive has no effect: a standby keeps its caches filled, to take over at once")
@@ -130,7 +130,7 @@ def _event_loop() -> asyncio.AbstractEventLoop:
 
 
 async def _run(setup: Setup, access: "ClusterAccess", flags: SchedulerFlags) -> None:
-    """Everything that lives in the event loop, from the first connection to the last."""
+    """Run everything that lives in the event loop, from the first connection to the last."""
     from berth.kube.http.client import HttpTransport
     from berth.kube.http.rate_limit import RateLimit
     from berth.runtime.observing import logs
@@ -179,7 +179,7 @@ async def _schedule(
 
 
 def _debug_on_signal(scheduler: "LiveScheduler") -> None:
-    """SIGUSR2 asks what is in cache and queue, and whether the API server agrees."""
+    """On SIGUSR2, log what is in cache and queue, and where the API server disagrees."""
     from berth.runtime.observing.cache_debugger import debug
 
     asyncio.get_running_loop().add_signal_handler(signal.SIGUSR2, debug, scheduler)

@@ -2,7 +2,7 @@
 
 `@plugin_option`, `@config_option` and `@gates_option` are their flags, in the same words everywhere. `read_setup` turns
 what was typed into a `Setup`: the configuration and the registry. What cannot be used is raised as
-`BadConfigurationError`, which click prints, with exit code 2; what is merely odd is told on standard error.
+`BadConfigurationError`, which click prints, with exit code 2; warnings go to standard error.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -94,10 +94,10 @@ def read_registry(plugins: Sequence[str] = ()) -> "tuple[Registry, tuple[str, ..
 
 
 def tell_odd_plugins(config: "SchedulerConfiguration", registry: "Registry", named: Iterable[str]) -> None:
-    """Tell of plugins that cannot be used, and of those that `--plugin` has named, where no profile enables them."""
+    """Warn of unusable plugins, and of those that `--plugin` has named, where no profile enables them."""
     enabled = names_enabled(config)
     for name, unusable in registry.unusable.items():
-        if name not in enabled:  # else it is an error, which tells as much
+        if name not in enabled:  # else it is an error that says as much
             warn(f"{unusable.told(name)[0]}; no profile enables it")
     for name in named:
         if name not in enabled:
@@ -118,5 +118,5 @@ def config_enabling(named: Iterable[str], gates: "FeatureGates | None" = None) -
 
 
 def warn(message: str) -> None:
-    """Tell of something odd on standard error."""
+    """Print a warning on standard error."""
     click.echo(f"warning: {message}", err=True)

@@ -1,6 +1,6 @@
 """`berth up`: an embedded cluster with hollow nodes and the scheduler, until Ctrl-C.
 
-Options in; a kubeconfig in the directory and one block of text out. What is heavy to import is imported when the
+Options in; a kubeconfig in the directory and one block of text out. Heavy modules are imported only when the
 command runs.
 """
 

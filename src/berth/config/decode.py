@@ -1,7 +1,7 @@
 """Strict decoding: JSON values into msgspec structs, with every fault named by its field path.
 
 `v1` decodes whole documents with it, `plugin_args` the args of plugins. It differs from `msgspec.convert` in
-three ways: it goes on after a fault so that all are reported together, a field that a struct does not have
+three ways: it continues after a fault so that all are reported together, a field that a struct does not have
 is a fault that suggests near names, and null counts as absent, as it does in Go.
 """
 
@@ -30,7 +30,7 @@ _WORDS: Final = {
 
 
 class Decoder:
-    """Decodes values and gathers the faults; `hints` adds a sentence to unknown fields that once meant something."""
+    """Decodes values and gathers the faults; `hints` adds a sentence about unknown fields that once had a meaning."""
 
     __slots__ = ("_hints", "errors")
 
@@ -115,7 +115,7 @@ class Decoder:
         self.errors.append(invalid(path or "document", value, detail))
 
     def _unknown(self, path: str, key: str, fields: Mapping[str, Any]) -> str:
-        """Say that a field does not exist, and what may have been meant."""
+        """Report that a field does not exist, and which one may have been meant."""
         if key in self._hints:
             return f'{path}: unknown field "{key}": {self._hints[key]}'
         if hint := nearest(key, fields):

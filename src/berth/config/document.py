@@ -70,7 +70,7 @@ class _Converter:
         return [self.value(item, f"{path}[{index}]") for index, item in enumerate(node.value)]
 
     def _mapping(self, node: yaml.MappingNode, path: str) -> dict[str, Any]:
-        """A mapping with string keys, each once; what `<<` merges in may be overridden."""
+        """A mapping with string keys, each only once; keys that `<<` merges in may be overridden."""
         self._refuse_repeated_keys(node, path)
         self._loader.flatten_mapping(node)
         found: dict[str, Any] = {}

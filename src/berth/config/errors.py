@@ -41,12 +41,12 @@ def shown(value: object) -> str:
 
 
 def invalid(path: str, value: object, detail: str) -> str:
-    """The value has the right type but is not allowed."""
+    """A sentence for a value of the right type that is not allowed."""
     return f"{path}: Invalid value: {shown(value)}: {detail}"
 
 
 def required(path: str, detail: str = "") -> str:
-    """A field that must be set is not."""
+    """A sentence for a field that must be set and is not."""
     return f"{path}: Required value" + (f": {detail}" if detail else "")
 
 
@@ -56,12 +56,12 @@ def forbidden(path: str, detail: str) -> str:
 
 
 def duplicate(path: str, value: object) -> str:
-    """The value may appear only once, and appears elsewhere already."""
+    """A sentence for a value that may appear only once and appears again."""
     return f"{path}: Duplicate value: {shown(value)}"
 
 
 def unsupported(path: str, value: object, supported: Iterable[str]) -> str:
-    """The value is not one of a closed set."""
+    """A sentence for a value that is not one of a closed set."""
     return f"{path}: Unsupported value: {shown(value)}: supported values: " + ", ".join(map(shown, supported))
 
 

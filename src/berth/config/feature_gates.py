@@ -151,7 +151,7 @@ def _generation_that_knows(settings: Mapping[str, bool]) -> str:
 
 
 def _faults(settings: Mapping[str, bool], generation: str) -> Iterable[str]:
-    """Say what is wrong with the names, and which gates cannot be switched any more."""
+    """Report unknown names, and gates that can no longer be switched."""
     known = GATES_BY_GENERATION[generation]
     for name, value in settings.items():
         if name in _GROUPS:

@@ -49,7 +49,7 @@ _FIT: Final = "NodeResourcesFit"
 
 
 def default_config(gates: FeatureGates | None = None) -> SchedulerConfiguration:
-    """Return what applies without a configuration file."""
+    """Return the configuration that applies without a file."""
     return load_config({"apiVersion": v1.API_VERSION, "kind": v1.KIND}, gates=gates)
 
 
@@ -92,7 +92,7 @@ def load_config(
 ) -> SchedulerConfiguration:
     """Convert, default and validate a parsed document; raises ConfigError that names `source`.
 
-    `algorithm` is what flags say of providers and policies, which documents of v1.20's time leave to them.
+    `algorithm` is the provider or Policy given by flags, to which documents of v1.20's time leave the choice.
     """
     try:
         config = _converter(document)(document, gates or FeatureGates(), algorithm)
@@ -102,7 +102,7 @@ def load_config(
 
 
 def checked(config: SchedulerConfiguration) -> SchedulerConfiguration:
-    """Return the configuration with the resources that extenders take over ignored by plugins; raises ConfigError."""
+    """Return the validated configuration, with extenders' resources ignored by plugins; raises ConfigError."""
     if errors := tuple(validate(config)):
         raise ConfigError(errors)
     return _with_ignored_resources(config)

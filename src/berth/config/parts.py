@@ -130,7 +130,7 @@ def plugins_of(plugins: Doc | None) -> Plugins | None:
 
 
 def repeated_plugin_config(configs: Iterable[PluginConfigDoc], path: str) -> Iterable[str]:
-    """Args given twice for one plugin of a profile."""
+    """Report args given twice for one plugin of a profile."""
     seen: set[str] = set()
     for place, config in enumerate(configs):
         if config.name in seen:
@@ -139,7 +139,7 @@ def repeated_plugin_config(configs: Iterable[PluginConfigDoc], path: str) -> Ite
 
 
 def _plugin_set(plugin_set: PluginSetDoc) -> PluginSet:
-    """One set; the weight of a disabled plugin means nothing."""
+    """Convert one set; the weight of a disabled plugin has no meaning."""
     return PluginSet(
         enabled=tuple(PluginRef(plugin.name, plugin.weight) for plugin in plugin_set.enabled),
         disabled=tuple(PluginRef(plugin.name) for plugin in plugin_set.disabled),

@@ -48,7 +48,7 @@ class DefaultedArgs(Protocol):
 class GatedArgs(Protocol):
     """An args struct with fields that only exist while some feature gate is on.
 
-    Setting such a field while its gate is off is an error: otherwise the value would take effect, to somebody's
+    Setting such a field while its gate is off is an error: otherwise the value would take effect, to the user's
     surprise, when the gate is turned on later.
     """
 

@@ -1,4 +1,4 @@
-"""Expands all profiles of a configuration, and checks what they must have in common then.
+"""Expands all profiles of a configuration, and checks what the expanded profiles must have in common.
 
 The engine calls `resolve_profiles` with the registry's extension points when it starts.
 """

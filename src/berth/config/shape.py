@@ -14,7 +14,7 @@ MAX_SHAPE_SCORE: Final = 10
 
 
 class Point(Protocol):
-    """The score, 0 to 10, of a node used to so many percent."""
+    """The score, 0 to 10, of a node at a utilization in percent."""
 
     @property
     def utilization(self) -> int:

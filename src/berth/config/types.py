@@ -18,7 +18,7 @@ from berth.config.feature_gates import FeatureGates
 DEFAULT_SCHEDULER_NAME: Final = "default-scheduler"
 
 GenerationName = Literal["v1.36", "v1.20"]
-"""Which kube-scheduler's meanings apply; the document's apiVersion decides it."""
+"""The kube-scheduler release whose rules apply; the document's apiVersion decides it."""
 
 
 class ExtensionPoint(StrEnum):
@@ -96,7 +96,7 @@ class ExtenderTLS(msgspec.Struct, frozen=True):
 
 
 class ManagedResource(msgspec.Struct, frozen=True):
-    """An extended resource that an extender looks after."""
+    """An extended resource that an extender manages."""
 
     name: str
     ignored_by_scheduler: bool = False

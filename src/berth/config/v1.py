@@ -33,7 +33,7 @@ from berth.config.types import DEFAULT_SCHEDULER_NAME, KubeSchedulerProfile, Sch
 API_VERSION: Final = "kubescheduler.config.k8s.io/v1"
 KIND: Final = "KubeSchedulerConfiguration"
 
-# Fields of older versions that people bring along.
+# Fields of older versions that people still write.
 _HINTS: Final = MappingProxyType(
     {
         "algorithmSource": "v1 has no policies and providers; list plugins under profiles[].plugins",

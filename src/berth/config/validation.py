@@ -1,7 +1,7 @@
 """Checks the values of a configuration beyond their types. Called by `load`, and again once flags have been applied.
 
 `validate` yields a sentence for each fault. The rules and the wording are those of kube-scheduler v1.36, and of
-client-go's leader election, which refuses such values later. A few sentences add what would be right.
+client-go's leader election, which refuses such values later. Some sentences also say what would be right.
 """
 
 import re

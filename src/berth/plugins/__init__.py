@@ -1,1 +1,1 @@
-"""The in-tree plugins of today's generation, one file a plugin; `registry` names them all."""
+"""The in-tree plugins of today's generation, one file or package for each; `registry` names them all."""

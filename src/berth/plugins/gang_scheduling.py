@@ -1,8 +1,8 @@
-"""GangScheduling: of a group with a gang policy, `minCount` pods get a node at once, or none does.
+"""GangScheduling: of a group with a gang policy, at least `minCount` pods get a node together, or none does.
 
 Upstream plugin `GangScheduling`, v1.36 (KEP-4671); in the default profile while the gate GangScheduling is on.
-PreEnqueue holds members back until their PodGroup exists and has pods enough; Permit says Wait until pods enough have
-a place, which in the group's cycle means that nothing is bound before. Members that run already count.
+PreEnqueue holds members back until their PodGroup exists and has enough pods; Permit says Wait until enough pods have
+a place, so that in the group's cycle none is bound before. Members that run already count.
 
 Deviations: a pod that is deleted while it waits is not counted; the departure of a member that waits may help the
 others (upstream has only arrivals), and so may any change of the policy.
@@ -69,7 +69,7 @@ class GangScheduling:
         return None, 0.0
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
-        """Members that come or go, with a node or without, and the group itself."""
+        """Register members that come or go, with or without a node, and the group itself."""
         unscheduled = ClusterEvent("UnscheduledPod", Action.ADD | Action.DELETE)
         return (
             ClusterEventWithHint(ClusterEvent("Pod", Action.ADD), self.after_member),

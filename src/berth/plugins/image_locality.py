@@ -1,4 +1,4 @@
-"""ImageLocality: prefer nodes that already have the pod's images, the more so the larger these are.
+"""ImageLocality: prefer nodes that already have the pod's images; large images count more.
 
 Upstream plugin ImageLocality, v1.36: init containers, regular containers and image volumes count. An image counts by
 its size, scaled by the share of nodes that have it, so that pods are not all drawn to the few nodes that do.

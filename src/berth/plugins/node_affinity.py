@@ -138,7 +138,7 @@ class NodeAffinityPlugin:
         self._always_scores = bool(added.preferred)
 
     def signature(self, pod: PodInfo) -> Hashable:
-        """nodeSelector and node affinity count."""
+        """Return the nodeSelector and node affinity, which are all that is read of the pod."""
         found = pod.fragments.get(self.name)
         if found is None:
             found = (frozenset(pod.spec.node_selector.items()), node_affinity_of(pod.pod))
@@ -194,7 +194,7 @@ class NodeAffinityPlugin:
         return default_normalize(scores)
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
-        """A node comes, or its labels change."""
+        """Register nodes that come or change their labels."""
         event = ClusterEvent("Node", Action.ADD | Action.UPDATE_NODE_LABEL)
         return (ClusterEventWithHint(event, self.after_node_change),)
 
@@ -212,7 +212,7 @@ class NodeAffinityPlugin:
 
 
 def required_of(pod: PodInfo) -> RequiredNodeAffinity:
-    """Return the pod's compiled demands; compiled once a pod."""
+    """Return the pod's compiled demands; compiled once for each pod."""
     found = pod.fragments.get("NodeAffinity/required")
     if found is None:
         found = pod.fragments["NodeAffinity/required"] = required_affinity(pod.pod)
@@ -220,7 +220,7 @@ def required_of(pod: PodInfo) -> RequiredNodeAffinity:
 
 
 def preferences_of(pod: PodInfo) -> tuple[NodePreference, ...]:
-    """Return the pod's compiled preferences; compiled once a pod. Raises `SelectorError`."""
+    """Return the pod's compiled preferences; compiled once for each pod. Raises `SelectorError`."""
     found = pod.fragments.get("NodeAffinity/preferred")
     if found is None:
         affinity = node_affinity_of(pod.pod)

@@ -1,8 +1,8 @@
 """NodeDeclaredFeatures: pods that need a feature of the kubelet go to nodes that declare it.
 
 Upstream plugin `NodeDeclaredFeatures`, v1.36 (KEP-5328). What a pod needs is inferred from its spec; of the features
-that nodes of that version declare, the others matter to updates of running pods only. Deviation: of nodes only those
-wake a pod that declare all it needs.
+that nodes of that version declare, the others matter to updates of running pods only. Deviation: only nodes that
+declare everything a pod needs wake it.
 """
 
 from collections.abc import Sequence
@@ -62,7 +62,7 @@ class NodeDeclaredFeatures:
         self._is_on = handle.features.enabled("NodeDeclaredFeatures")
 
     def signature(self, pod: PodInfo) -> frozenset[str]:
-        """What the pod needs is all that counts."""
+        """Return the features that the pod needs, which are all that is read of it."""
         return self._needed(pod)
 
     def pre_filter(self, state: CycleState, pod: PodInfo) -> Status | None:
@@ -81,7 +81,7 @@ class NodeDeclaredFeatures:
         return FilterColumn(np.array(lacking, dtype=np.int32), lambda _: _REJECTED)
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
-        """A node that declares what is needed, or a pod that needs less; with the gate off nothing helps."""
+        """Register nodes that declare what is needed, and pods that need less; nothing with the gate off."""
         if not self._is_on:
             return ()
         node = ClusterEvent("Node", Action.ADD | Action.UPDATE_NODE_DECLARED_FEATURE)

@@ -23,7 +23,7 @@ from berth.state.table import NodeTable
 Mask = NDArray[np.bool_]
 
 LOOP_AT_MOST = 4
-"""So few rows are faster to match one by one than by column."""
+"""Up to this many rows are faster to match one by one than by column."""
 
 
 class Term(NamedTuple):
@@ -54,21 +54,21 @@ class RequiredNodeAffinity(NamedTuple):
 
     @property
     def is_empty(self) -> bool:
-        """Say whether every node will do."""
+        """Say whether every node matches."""
         return self.labels is None and self.terms is None
 
     def matches(self, labels: Mapping[str, str], node_name: str) -> bool:
-        """Say whether a node of these labels and name will do."""
+        """Say whether a node with these labels and this name matches."""
         if self.labels is not None and not self.labels.matches(labels, node_name):
             return False
         return self.terms is None or any(term.matches(labels, node_name) for term in self.terms)
 
     def matches_node(self, node: Node) -> bool:
-        """Say whether a node will do."""
+        """Say whether a node matches."""
         return self.matches(node.metadata.labels, node.metadata.name)
 
     def mask(self, table: NodeTable, rows: Rows) -> Mask:
-        """Return bool of shape (len(rows),): whether each node will do. Rows without a node hold no meaning."""
+        """Return bool of shape (len(rows),): whether each node matches. Rows without a node may hold anything."""
         if not isinstance(rows, slice) and len(rows) <= LOOP_AT_MOST:
             return np.array([_row_matches(self, table, row) for row in rows.tolist()], dtype=np.bool_)
         found: Mask = self.labels.mask(table, rows) if self.labels is not None else _all(table, rows)

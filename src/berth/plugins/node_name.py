@@ -42,13 +42,13 @@ class NodeName:
     )
 
     rejected: ClassVar[Status] = unresolvable(REASON)
-    """What is said of every node but the named one."""
+    """The status of every node but the named one."""
 
     def __init__(self, args: None, handle: Handle) -> None:
         pass
 
     def signature(self, pod: PodInfo) -> str:
-        """Only the wanted name counts."""
+        """Return the wanted name, which is all that is read of the pod."""
         return pod.spec.node_name
 
     def pre_filter(self, state: CycleState, pod: PodInfo) -> Status | None:
@@ -68,7 +68,7 @@ class NodeName:
         return FilterColumn(codes[rows], lambda _code: self.rejected)
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
-        """The named node may come."""
+        """Register nodes that come: one may be the named one."""
         return (ClusterEventWithHint(ClusterEvent("Node", Action.ADD)),)
 
 

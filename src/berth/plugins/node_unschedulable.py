@@ -47,7 +47,7 @@ class NodeUnschedulable:
         self._compare_numbers = handle.features.enabled("TaintTolerationComparisonOperators")
 
     def signature(self, pod: PodInfo) -> bool:
-        """Whether the pod tolerates cordoned nodes is all that counts."""
+        """Return whether the pod tolerates cordoned nodes, which is all that is read of it."""
         return bool(pod.spec.tolerations) and self._tolerates(pod)
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeView) -> Status | None:
@@ -62,7 +62,7 @@ class NodeUnschedulable:
         return FilterColumn(codes, describe)
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
-        """A node that is not cordoned comes, or the pod learns to tolerate."""
+        """Register nodes that come or change their taints, and tolerations that the pod gets."""
         return (
             ClusterEventWithHint(ClusterEvent("Node", Action.ADD | Action.UPDATE_NODE_TAINT), self.after_node_change),
             ClusterEventWithHint(ClusterEvent("Pod", Action.UPDATE_POD_TOLERATION), self.after_pod_change),

@@ -1,4 +1,4 @@
-"""What the `normalize_score` of plugins is made of: bringing the raw scores of the feasible nodes to 0 to 100.
+"""Helpers for the `normalize_score` of plugins, which brings the raw scores of the feasible nodes to 0 to 100.
 
 Source of `default_normalize`: pkg/scheduler/framework/plugins/helper, v1.36.
 """
@@ -14,7 +14,7 @@ EXACT_BELOW = 2**52 // MAX_NODE_SCORE
 
 
 def default_normalize(scores: Scores, reverse: bool = False) -> Scores:
-    """Scale int64 `scores` of shape (n,) so that the largest becomes 100; `reverse` turns the scale round.
+    """Scale int64 `scores` of shape (n,) so that the largest becomes 100; `reverse` reverses the scale.
 
     Quotients are truncated, as in Go. Where no score is above 0 all stay as they are, or become 100 reversed.
     Returns a new array.
@@ -32,9 +32,9 @@ def default_normalize(scores: Scores, reverse: bool = False) -> Scores:
 def mapped(scores: Scores, least: int, most: int, formula: Callable[[Scores], Scores]) -> Scores:
     """Return `formula` of int64 `scores` of shape (n,), element by element.
 
-    Raw scores of thousands of nodes take few distinct values, so the formula is worked out once for each value between
+    Raw scores of thousands of nodes take few distinct values, so the formula is computed once for each value between
     `least` and `most` and looked up for each row, which is several times faster than dividing in every row. The formula
-    must work element by element. Scores outside the range come out as anything.
+    must work element by element. Scores outside the range may give any result.
     """
     if most - least >= len(scores):
         return formula(scores)

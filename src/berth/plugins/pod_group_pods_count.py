@@ -1,7 +1,7 @@
 """PodGroupPodsCount: of the placements that have room for a group, the one that takes most of its pods is best.
 
 Upstream plugin `PodGroupPodsCount`, v1.36 (KEP-5732); in the default profile, with weight 1, while the gate
-TopologyAwareWorkloadScheduling is on. Members that have a node already count with every placement, so that a small
+TopologyAwareWorkloadScheduling is on. Members that already have a node count in every placement, so that a small
 difference stays a small one.
 """
 
@@ -43,7 +43,7 @@ class PodGroupPodsCount:
         return [score * MAX_NODE_SCORE // highest for score in scores]
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
-        """It rejects nothing."""
+        """Register nothing: the plugin rejects no pod."""
         return ()
 
 

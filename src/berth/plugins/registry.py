@@ -1,4 +1,4 @@
-"""All in-tree plugins of today's generation by name, and together with what is installed beside them."""
+"""All in-tree plugins of today's generation by name, alone or together with those that are installed."""
 
 from berth.framework.loading import installed_plugins
 from berth.framework.registry import Registry
@@ -59,7 +59,7 @@ def in_tree_registry() -> Registry:
 
 
 def full_registry(named: Registry | None = None) -> Registry:
-    """Return these, the plugins that installed distributions offer, and those that somebody has named beside them.
+    """Return the in-tree plugins, those that installed distributions offer, and those in `named`.
 
     Raises `RegistryError` where two have one name. Of the installed ones, those that cannot be used are in `unusable`.
     """

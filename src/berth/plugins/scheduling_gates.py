@@ -29,7 +29,7 @@ class SchedulingGates:
         return unresolvable(f"waiting for scheduling gates: [{' '.join(gate.name for gate in gates)}]")
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
-        """Only the removal of the pod's own last gate helps."""
+        """Register the removal of the pod's last gate; nothing else helps."""
         event = ClusterEvent("Pod", Action.UPDATE_POD_SCHEDULING_GATES_ELIMINATED)
         return (ClusterEventWithHint(event, after_gates_eliminated),)
 

@@ -1,8 +1,8 @@
-"""TaintToleration: nodes keep off pods that do not tolerate their taints, strictly or as a preference.
+"""TaintToleration: a node's taints keep off pods that do not tolerate them, strictly or as a preference.
 
 Upstream plugin `TaintToleration`, v1.36. NoSchedule and NoExecute taints filter; each PreferNoSchedule taint that the
-pod does not tolerate makes a node less attractive. Nodes share few distinct sets of taints, so verdicts are worked
-out by set and gathered by row.
+pod does not tolerate makes a node less attractive. Nodes share few distinct sets of taints, so verdicts are computed
+by set and gathered by row.
 """
 
 from collections.abc import Callable, Sequence
@@ -84,7 +84,7 @@ class TaintToleration:
         self._compare_numbers = handle.features.enabled("TaintTolerationComparisonOperators")
 
     def signature(self, pod: PodInfo) -> Tolerations:
-        """Only tolerations count."""
+        """Return the tolerations, which are all that is read of the pod."""
         return pod.spec.tolerations
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeView) -> Status | None:
@@ -115,7 +115,7 @@ class TaintToleration:
         return default_normalize(scores, reverse=True)
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
-        """A node comes or loses taints, or the pod gets tolerations."""
+        """Register nodes that come or lose taints, and tolerations that the pod gets."""
         return (
             ClusterEventWithHint(ClusterEvent("Node", Action.ADD | Action.UPDATE_NODE_TAINT), self.after_node_change),
             ClusterEventWithHint(ClusterEvent("Pod", Action.UPDATE_POD_TOLERATION), after_pod_change),

@@ -79,7 +79,7 @@ class TopologyPlacementGenerator:
         return None if node is None else node.metadata.labels.get(key)
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
-        """Nodes that come with the label or get it, and the departure of a member that tied the group to a domain."""
+        """Register nodes that have or get the label, and the end of a member that tied the group to a domain."""
         nodes = ClusterEvent("Node", Action.ADD | Action.UPDATE_NODE_LABEL)
         return (
             ClusterEventWithHint(nodes, self.after_node_change),

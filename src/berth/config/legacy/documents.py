@@ -1,6 +1,6 @@
 """Converts `KubeSchedulerConfiguration` of v1alpha1, v1alpha2 and v1beta1 to the internal configuration.
 
-Called by `load`. Each version is first brought to profiles; a field that a version does not have is unknown in it.
+Called by `load`. Each version is first converted to profiles; a field that a version does not have is unknown in it.
 v1alpha1 has one profile, at the top level, and says where the algorithm comes from, which the other versions leave to
 flags. What v1alpha1 calls postFilter was called preScore later.
 Source: release-1.18 and release-1.20, staging/src/k8s.io/kube-scheduler/config and pkg/scheduler/apis/config.

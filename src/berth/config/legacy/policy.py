@@ -201,7 +201,7 @@ def _redeclared(doc: PolicyDoc) -> Iterable[str]:
 
 
 def _ratios(doc: PolicyDoc) -> Iterable[str]:
-    """Refuse here what the plugin would refuse in its args: here the message can name the entry."""
+    """Refuse what the plugin would refuse in its args; here the message can name the Policy's entry."""
     for index, priority in enumerate(doc.priorities or ()):
         ratio = priority.argument.requested_to_capacity_ratio_arguments if priority.argument is not None else None
         if ratio is None:

@@ -65,7 +65,7 @@ _SCORE: Final = (
 
 
 def provider_plugins(name: str, gates: FeatureGates, path: str = "algorithmSource.provider") -> Plugins:
-    """Return the plugins of a provider; raises ConfigError that lists the known ones where there is no such."""
+    """Return the plugins of a provider; raises ConfigError with the known ones if there is none of that name."""
     if name not in PROVIDERS:
         raise ConfigError([f"{unsupported(path, name, PROVIDERS)}: algorithm provider {name!r} is not registered"])
     pre_score = [PluginRef(plugin) for plugin in _UNWEIGHTED[Point.PRE_SCORE]]

@@ -150,7 +150,7 @@ class InterPodAffinity:
         return self._change(state, removed, node, -1)
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeView) -> Status | None:
-        """Reject a node outside the domains that the pod needs, or inside one excluded by anti-affinity of either side."""
+        """Reject a node outside the domains that the pod needs, or inside one that anti-affinity of a side excludes."""
         prepared: AffinityFilterState | None = state.get(self._FILTER_KEY)
         if prepared is None:
             return error(UNFILTERED)
@@ -242,7 +242,7 @@ class InterPodAffinity:
         yield from self._matching(PREFERRED_ANTI_AFFINITY, pod, -1)
 
     def _silence(self, pod: PodInfo, kinds: Iterable[TermKind]) -> int | None:
-        """Return the version for which no term selects the pod; None if one does, even only on nodes without the label."""
+        """Return the version at which no term selects the pod; None if one does, even on nodes without the label."""
         if pod.has_pod_affinity or any(self._index.matching_terms(kind, pod) for kind in kinds):
             return None
         return self._index.terms_version

@@ -25,10 +25,10 @@ Number = TypeVar("Number", np.int32, np.int64)
 EXACT_BELOW = 2.0**46
 
 GATHER_UNDER = 8
-"""Below one row in so many, rows are picked out of the columns before anything is computed."""
+"""Below one row in this many, rows are picked out of the columns before anything is computed."""
 
 REBUILD_FROM = 64
-"""From so many changed rows on, kept arrays are made anew."""
+"""From this many changed rows on, kept arrays are made anew."""
 
 
 RESOURCES_WITH_DEFAULTS = 2
@@ -99,8 +99,8 @@ class ResourceColumns:
     def worth_computing(self, rows: Rows, table: NodeTable) -> Rows:
         """Return the rows to compute where `rows` are meant; `picked` makes the answer of it.
 
-        Tables grow by doubling, so that almost half of the rows may lie idle behind the last node. And where many
-        rows are meant, picking them out of several columns costs more than computing those between as well.
+        Tables grow ahead of need, so that up to half of the rows may be unused behind the last node. And where many
+        rows are meant, picking them out of several columns costs more than also computing those in between.
         """
         if isinstance(rows, slice):
             return self._used if rows == slice(None) else rows
@@ -139,7 +139,7 @@ class ResourceColumns:
 
 
 def _described(table: NodeTable, column: ResourceColumn) -> ResourceColumn:
-    """Work out what holds of all rows."""
+    """Return the column with what holds of all rows filled in."""
     has = column.amounts != 0
     everywhere = bool((has | ~table.valid).all())
     exact = bool(column.amounts.max(initial=0) < EXACT_BELOW)
@@ -147,7 +147,7 @@ def _described(table: NodeTable, column: ResourceColumn) -> ResourceColumn:
 
 
 class KeptColumn:
-    """A column of the caller's own making, kept up to date in the same way."""
+    """A column that the caller defines, kept up to date in the same way."""
 
     __slots__ = ("_column", "_follower")
 
@@ -177,7 +177,7 @@ class Scratch:
         self._zeros = self._ones = np.empty(0)
 
     def floats(self, count: int, size: int) -> list[Floats]:
-        """Return `count` float64 arrays (size,) with anything in them."""
+        """Return `count` uninitialised float64 arrays (size,)."""
         kept = self._floats
         if len(kept) < count or len(kept[0]) < size:
             kept = self._floats = [np.empty(size) for _ in range(max(count, len(kept)))]
@@ -219,7 +219,7 @@ def row_count(table: NodeTable, rows: Rows) -> int:
 
 
 def any_true(mask: Mask) -> bool:
-    """Say whether a row is marked; several times as fast as `mask.any()`."""
+    """Say whether any row is marked; several times as fast as `mask.any()`."""
     return len(mask) > 0 and bool(mask.item(mask.argmax()))
 
 

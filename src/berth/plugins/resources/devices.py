@@ -24,7 +24,7 @@ class DeviceResources:
         self._names: frozenset[str] = frozenset()
 
     def offers(self, resource: str) -> bool:
-        """Say whether some device class stands behind a resource."""
+        """Say whether some device class backs a resource."""
         if not self._enabled or resource in PLAIN_RESOURCES or not may_be_devices(resource):
             return False
         version = self._objects.version(KIND)

@@ -1,6 +1,6 @@
 """Whether a node has room for a pod's requests: the filter of NodeResourcesFit, without the plugin around it.
 
-In goes what the pod wants and what a node (or every row) has and has given away; out come reasons, or a code for each
+What the pod wants and what a node (or every row) has and has given away go in; reasons come out, or a code for each
 row. A code is a set of bits: one for too many pods, one for each resource that is short, one where removing pods
 would not help. Called by the plugin, and by its hints with nodes that run nothing.
 """
@@ -32,11 +32,11 @@ TOO_MANY_PODS_BIT = 1
 UNRESOLVABLE_BIT = 1 << 30
 NO_LIMIT = 2**62
 MAX_RESOURCES = 29
-"""How many different resources a code has bits for. No pod comes near; one that did would share the last bit."""
+"""How many resources a code has bits for. A pod with more, which is unheard of, would share the last bit."""
 
 
 class ResourceNeed(NamedTuple):
-    """How much a pod wants of one resource; where devices may stand in, nodes without any of it are let pass."""
+    """How much a pod wants of one resource; where devices may stand in, nodes without any of it pass."""
 
     resource: str
     amount: int

@@ -43,5 +43,5 @@ def is_scalar(name: str) -> bool:
 
 
 def may_be_devices(name: str) -> bool:
-    """Say whether a device class may stand behind a resource."""
+    """Say whether a device class may back a resource."""
     return is_extended(name) or name.startswith(DEVICE_CLASS_PREFIX)

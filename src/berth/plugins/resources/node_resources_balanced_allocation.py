@@ -39,7 +39,7 @@ from berth.state.table import NodeTable
 HALF = MAX_NODE_SCORE // 2
 
 KEPT_SETS = 16
-"""For how many sets of resources the balance of nodes as they are is kept."""
+"""For how many sets of resources the nodes' present balance is kept."""
 
 
 class NodeResourcesBalancedAllocationArgs(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
@@ -69,7 +69,7 @@ def balance(fractions: Sequence[float]) -> int:
     elif count == 2:
         deviation = abs((fractions[0] - fractions[1]) / 2)
     else:
-        # Not sum(): it compensates rounding in newer Pythons, and the very same floats must come out everywhere.
+        # Not sum(): newer Pythons compensate its rounding, and the same floats must come out everywhere.
         total = squares = 0.0
         for fraction in fractions:
             total += fraction
@@ -81,7 +81,7 @@ def balance(fractions: Sequence[float]) -> int:
 
 
 def balance_gain(before: int, after: int) -> int:
-    """Return the score of a node whose balance the pod changes so."""
+    """Return the score of a node whose balance the pod changes from `before` to `after`."""
     return HALF + (HALF + after - before) // 2
 
 
@@ -149,7 +149,7 @@ def _write_deviation(uses: Sequence[UseColumn], fractions: Sequence[Floats], roo
         np.add(out, fraction, out=out)
     np.divide(out, counted, out=out)
     np.sqrt(out, out=out)
-    # Two are the common case, which upstream works out without the detour over squares: the floats differ.
+    # Upstream computes the common case of two without squares, which gives other floats in the last digits.
     np.copyto(out, half_distance, where=count == 2)
     np.copyto(out, 0, where=count < 2)
 

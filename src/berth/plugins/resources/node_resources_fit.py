@@ -1,8 +1,8 @@
-"""NodeResourcesFit: a node must have room for what the pod requests, and may be liked for how full it then is.
+"""NodeResourcesFit: a node must have room for what the pod requests, and is scored by how full it would then be.
 
 Upstream plugin NodeResourcesFit, v1.36. Filter says "Too many pods" and "Insufficient <resource>" for each resource
 that is short, and that removing pods would not help where the request exceeds what the node has at all
-(`resource_fit.py`). Score follows the configured strategy (`resource_scoring.py`).
+(`fit.py`). Score follows the configured strategy (`scoring.py`).
 A resource that a DeviceClass offers is left to DynamicResources on nodes that have none of it themselves.
 Deviations: reasons name plain resources first and the others by name, where upstream's order of the latter is random;
 queueing hints honour ignored resources, which upstream's do not.
@@ -206,7 +206,7 @@ class NodeResourcesFit:
         return found
 
     def pre_filter(self, state: CycleState, pod: PodInfo) -> None:
-        """Work out what the pod needs, once."""
+        """Compute what the pod needs, once."""
         self.signature(pod)
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeView) -> Status | None:
@@ -240,7 +240,7 @@ class NodeResourcesFit:
         return FilterColumn(loaded_codes(needs, table, rows, load), lambda code: self._describe(needs, code))
 
     def pre_score(self, state: CycleState, pod: PodInfo, nodes: FeasibleNodes) -> None:
-        """Work out what the pod adds to a node, once."""
+        """Compute what the pod adds to a node, once."""
         self.signature(pod)
 
     def score(self, state: CycleState, pod: PodInfo, node: NodeView) -> int:
@@ -312,7 +312,7 @@ class NodeResourcesFit:
         return tuple([need._replace(devices=need.resource in offered) for need in checked])
 
     def _amounts(self, node: Node) -> Mapping[str, int]:
-        """Return a node's allocatable amounts; one event is put to many pods, so the last node's are kept."""
+        """Return a node's allocatable amounts; the last node's are kept, since one event is checked for many pods."""
         if self._hinted[0] is not node:
             self._hinted = node, allocatable_amounts(node)
         return self._hinted[1]

@@ -1,4 +1,4 @@
-"""How full a node may be and still be liked: what the resource plugins score, and the strategies of NodeResourcesFit.
+"""Scores by how full a node would be: what the resource plugins read, and the strategies of NodeResourcesFit.
 
 A `ResourceScorer` is made from the `resources` of a plugin's args. It turns a pod into what that pod adds to each
 resource (`WeightedRequest`), and nodes, single or by column, into what a strategy takes. A resource other than CPU,
@@ -45,12 +45,12 @@ class ScoringFormula(Protocol):
 
 
 def least_allocated_score(allocatable: int, requested: int) -> int:
-    """Return how many percent of a resource are left; 0 where more is asked than there is."""
+    """Return the percentage of a resource that is left; 0 where more is requested than there is."""
     return 0 if requested > allocatable else (allocatable - requested) * MAX_NODE_SCORE // allocatable
 
 
 def most_allocated_score(allocatable: int, requested: int) -> int:
-    """Return how many percent of a resource are in use, at most 100."""
+    """Return the percentage of a resource that is in use, at most 100."""
     return min(requested, allocatable) * MAX_NODE_SCORE // allocatable
 
 
