@@ -124,15 +124,17 @@ def _with_extenders(core: Core, effects: list[Effect], answer_call: AnswerCall) 
     return effects
 
 
-def _let_go(core: Core, effects: Iterable[Effect]) -> list[str]:
-    """Let evicted pods leave at once; return their keys, sorted."""
-    evictions = [effect for effect in effects if isinstance(effect, Request) and isinstance(effect.effect, EvictPod)]
-    for request in evictions:
-        state = core.cache.state_of(request.effect.pod.uid)
-        if state is not None:
-            core.handle(ObjectEvent("DELETED", "Pod", state.pod.pod), 0.0)
-        core.handle(Answer(request.ticket), 0.0)
-    return sorted(request.effect.pod.key for request in evictions)
+def _let_go(core: Core, effects: list[Effect]) -> list[str]:
+    """Let evicted pods leave at once; return their keys, sorted. The last victim is asked once the others have gone."""
+    evicted = []
+    for effect in effects:  # the list grows in the loop
+        if isinstance(effect, Request) and isinstance(effect.effect, EvictPod):
+            evicted.append(effect.effect.pod.key)
+            state = core.cache.state_of(effect.effect.pod.uid)
+            if state is not None:
+                effects += core.handle(ObjectEvent("DELETED", "Pod", state.pod.pod), 0.0)
+            effects += core.handle(Answer(effect.ticket), 0.0)
+    return sorted(evicted)
 
 
 def _without_memos(core: Core, rng: random.Random, answer_call: AnswerCall) -> Attempt:

@@ -262,7 +262,7 @@ def test_reserve_goes_forward_and_unreserve_back_through_all():
 
     found = run(keeper("A"), keeper("B", unschedulable("full")), keeper("C"))
     assert order == ["+A", "+B", "-C", "-B", "-A"]
-    assert message(found) == "full"
+    assert message(found) == "0/1 nodes are available: 1 full.", "told as the rejection by the one node that was chosen"
     assert found.core.queue.find("default/a").unschedulable_plugins == {"B"}
     assert found.core.cache.assumed_count == 0
 

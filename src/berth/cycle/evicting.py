@@ -48,7 +48,7 @@ class Preemptor(NamedTuple):
     """The pod, or one of the group."""
 
 
-class Victims:
+class PendingVictims:
     """The victims of one preemption, of which none is asked to go any more once another was refused.
 
     The last is asked only when all others are known to go, so that at least it never dies in vain.
@@ -125,7 +125,7 @@ class Evictor:
         self._evictions.begin(preemptor.key, [victim for victim, _ in going])
         if going and not self._waits:
             self._begun[preemptor.key] = self._dispatcher.now()
-        left = Victims(going)
+        left = PendingVictims(going)
         if self._waits:
             yield from self._evict_all(left, preemptor)
         else:
@@ -142,7 +142,7 @@ class Evictor:
                 self._dispatcher.tell(PatchPodStatus(PodRef.of(other), nominated_node_name=""))
                 self._queue.retry(other.uid, self._dispatcher.now())
 
-    def _evict_all(self, victims: Victims, preemptor: Preemptor) -> Generator[Any, Any, None]:
+    def _evict_all(self, victims: PendingVictims, preemptor: Preemptor) -> Generator[Any, Any, None]:
         """Evict one victim after the other, as long as there is one to be asked; several of these run at a time."""
         while (entry := victims.take()) is not None:
             victim, node_name = entry
