@@ -6,10 +6,11 @@ pods that are evicted leave at once, and the pod that preempted them is tried ag
 """
 
 import contextlib
+import gc
 import random
 import resource
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
@@ -87,7 +88,8 @@ def run(
     core = build_core(config or default_config(), registry, rng=rng, memos=memos)
     pods = load(core, lines)
     checks = set(random.Random(seed).sample(range(pods), min(check, pods)))
-    seconds = _drive(core, checks, rng, answer_call)
+    with long_lived():
+        seconds = _drive(core, checks, rng, answer_call)
     used = {state.row for state in core.cache.states().values() if state.assumed}
     failed = len(core.queue)
     return Figures(
@@ -101,6 +103,17 @@ def run(
         rss_mb=round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1),
         checked=len(checks),
     )
+
+
+@contextlib.contextmanager
+def long_lived() -> Iterator[None]:
+    """Leave all that is there now out of garbage collections, as `berth run` does once it has read the cluster."""
+    gc.collect()
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
 
 
 def _drive(core: Core, checks: set[int], rng: random.Random, answer_call: AnswerCall) -> float:

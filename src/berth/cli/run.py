@@ -5,6 +5,7 @@ its lease, 2 when the configuration cannot be used. Faults are reported in words
 """
 
 import asyncio
+import gc
 import logging
 import random
 import signal
@@ -167,6 +168,7 @@ async def _schedule(
     insecure = Listener(flags.insecure_address, flags.insecure_port(config), "--port", is_optional=is_default)
     server = HealthServer(scheduler, metrics, config, host=flags.bind_address, port=flags.secure_port, also=insecure)
     _debug_on_signal(scheduler)
+    settling = asyncio.create_task(_settle(scheduler), name="settling")
     try:
         await server.start()
         where = " and ".join(server.addresses) or "no port"
@@ -175,7 +177,15 @@ async def _schedule(
     except (LeadershipLost, PortTaken) as error:
         raise _Ended(str(error)) from None
     finally:
+        settling.cancel()
         await server.stop()
+
+
+async def _settle(scheduler: "LiveScheduler") -> None:
+    """Leave what was read at the start out of garbage collections, which would pause the scheduler to walk it all."""
+    await scheduler.following.wait_for_sync()
+    gc.collect()
+    gc.freeze()
 
 
 def _debug_on_signal(scheduler: "LiveScheduler") -> None:
