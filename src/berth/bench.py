@@ -80,7 +80,7 @@ def run(
     memos: bool = True,
     answer_call: AnswerCall = nobody,
 ) -> Figures:
-    """Schedule a workload and return the figures; `answer_call` takes the part of extenders, within the clock.
+    """Schedule a workload and return the figures; `answer_call` plays the extenders, and its time is measured.
 
     Raises `CheckError`, `WorkloadError`.
     """

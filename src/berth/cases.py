@@ -29,7 +29,7 @@ from berth.state.table import NodeTable
 Json = dict[str, Any]
 
 _OF_ONE_GENERATION = frozenset({"config", "policy", "provider", "featureGates", "decisions"})
-"""The keys of a case that only its own generation understands."""
+"""The keys of a case that have a meaning in its own generation only."""
 
 
 class CaseError(ValueError):
@@ -132,5 +132,5 @@ def _kind_of(document: Mapping[str, Any]) -> str:
 
 
 def smallest_name(table: NodeTable) -> Callable[[BestRows], int]:
-    """Return what breaks ties as the records do."""
+    """Return a tie breaker that chooses as the records do."""
     return lambda rows: min(map(int, rows), key=table.names.__getitem__)

@@ -30,7 +30,7 @@ Manifest = Mapping[str, Any]
 Outcome = Literal["scheduled", "waiting", "unschedulable", "error", "gated"]
 
 RETRY_S = 60.0
-"""How long virtual time goes on for a pod that has made others leave, longer than any backoff."""
+"""How long virtual time goes on for a pod whose victims have to leave; longer than any backoff."""
 
 _CLUSTER_WIDE = frozenset(
     {"Node", "Namespace", "PriorityClass", "PersistentVolume", "StorageClass", "CSINode", "CSIDriver"}
@@ -46,19 +46,19 @@ class ScheduleResult(msgspec.Struct, frozen=True):
     outcome: Outcome
     """`waiting`: a Permit plugin holds the pod back; `gated`: a PreEnqueue plugin keeps it out of the queue."""
     node: str | None
-    """Where the pod runs now, or, where it waits, is to run."""
+    """The node that the pod runs on or, while it waits, is to run on."""
     message: str
     """Why it has no node, in the words of its condition and event; empty where it has one."""
     summary: str
     """One sentence: where it went and why, or why it went nowhere."""
     reasons: dict[str, tuple[Said, ...]] = {}
-    """What each plugin that rejects a node says of it, by the node's name."""
+    """The reasons of each plugin that rejects a node, by the node's name."""
     scores: dict[str, dict[str, int]] = {}
     """The weighted scores of each node that fits, by plugin; empty where there was only one such node."""
     totals: dict[str, int] = {}
     """Their sums, by node."""
     victims: tuple[str, ...] = ()
-    """The pods that were made to leave for this one, as `namespace/name`."""
+    """The pods that were evicted for this one, as `namespace/name`."""
 
 
 class Scheduler:
@@ -204,7 +204,7 @@ def _configuration(
 
 
 def _structs(obj: Any) -> list[Any]:
-    """Return the objects that somebody means, as structs."""
+    """Return what was given, in any of the accepted forms, as structs."""
     if isinstance(obj, ObjectBuilder):
         return [obj.build()]  # type: ignore[attr-defined]
     if not isinstance(obj, Mapping):

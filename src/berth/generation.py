@@ -1,4 +1,4 @@
-"""Which kube-scheduler's meanings apply, as one value that the engine asks instead of branching.
+"""Which kube-scheduler's rules apply, as one value that is asked instead of branching on the release.
 
 A generation is its in-tree plugins and the policies of queue, cache and cycle. Its default profile and feature gates
 live in `berth.config`, which names it in `SchedulerConfiguration.generation`: the document's apiVersion decides.
@@ -23,7 +23,7 @@ class Generation(msgspec.Struct, frozen=True):
 
     name: str
     registry: Callable[[Registry], Registry]
-    """What a registry of today's plugins, and of out-of-tree ones, becomes. Raises `RegistryError`."""
+    """Turns a registry of today's plugins and out-of-tree ones into this generation's. Raises `RegistryError`."""
     queue: QueuePolicy
     cycle: CyclePolicy
     assumed_ttl_s: float | None
@@ -31,11 +31,11 @@ class Generation(msgspec.Struct, frozen=True):
     assumed_sweep_period_s: float = 0.0
     """How often overdue assumed pods are looked for; 0: each is found the moment that it is overdue."""
     permit: PermitWording = TODAYS_WORDING
-    """How a rejection by Permit is told."""
+    """The wording of a rejection by Permit."""
     cancels_bindings: bool = True
     """Whether preemption turns a pod that is being bound back into the queue, rather than have it deleted."""
     forgets_missing_nodes: bool = False
-    """Whether a node that an attempt's error says is not found leaves the cache, if the API server agrees."""
+    """Whether a node leaves the cache that an attempt's error names as not found, if the API server confirms it."""
 
 
 V1_36: Final = Generation(

@@ -3,7 +3,7 @@
 A case (see `berth.cases`) goes in, one `PlacementChange` comes out for each pod that the two place differently. Both
 decide about the same cluster: after each pod, v1.20's choice is what stands in both. Ties go to the smallest name.
 
-The cause of a change is found by exchange. Each generation's decision is taken apart by plugin: the nodes that a plugin
+The cause of a change is found by exchange. Each generation's decision is divided by plugin: the nodes that a plugin
 rejects, and what it adds to a node's score. A plugin is named if v1.20's decision, with that plugin's part taken from
 v1.36, is v1.36's; if no plugin does that alone, all whose parts differ are named. Plugins that took over the work of
 others are counted with them (`SUCCESSORS`). Called by `berth impact`.
@@ -72,7 +72,7 @@ class CaseImpact(msgspec.Struct, frozen=True):
 
 
 class _Side:
-    """One generation's decision about one pod, taken apart by plugin."""
+    """One generation's decision about one pod, divided by plugin."""
 
     def __init__(self, core: Core, pod: PodInfo) -> None:
         self.core = core
@@ -109,7 +109,7 @@ class _Side:
         self.rejects[part] = rejected | self.rejects[part] if part in self.rejects else rejected
 
     def scores(self, mask: Mask) -> dict[str, Scores] | None:
-        """Return by plugin the weighted scores of these rows, were they the feasible ones; None after an error."""
+        """Return by plugin the weighted scores of these rows as if they were the feasible ones; None after an error."""
         self.state.skip_score.clear()
         nodes = FeasibleNodes(self.table, mask)
         if self.profile.run_pre_score(self.state, self.pod, nodes) is not None:

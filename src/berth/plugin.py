@@ -1,6 +1,6 @@
-"""Everything that a plugin imports: the one module of Berth, beside `berth.testing`, that stays as it is for them.
+"""Everything that a plugin imports: with `berth.testing`, the only module that is kept stable for plugins.
 
-`docs/plugins.md` is the tutorial, and has a line for each name in `__all__`; a test holds both together. What is not
+`docs/plugins.md` is the tutorial, and has a line for each name in `__all__`, which a test checks. What is not
 here may change from release to release.
 """
 

@@ -178,7 +178,7 @@ def uid_of(name: str) -> str:
 
 
 class LifePlugin:
-    """A plugin of a life: its hints say what a step says of them. It takes part in Filter, and rejects nothing."""
+    """A plugin of a life: its hints answer what a step prescribes. It takes part in Filter, and rejects nothing."""
 
     name: str
     wakers: Sequence[ClusterEvent]

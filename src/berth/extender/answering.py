@@ -5,11 +5,11 @@ from collections.abc import Callable
 from berth.framework.effects import Answer, CallExtender, CallExtenders, ExtenderAnswer
 
 AnswerCall = Callable[[CallExtender], ExtenderAnswer]
-"""Takes the part of every extender; `CallExtender.extender` says which one is meant."""
+"""Plays every extender; `CallExtender.extender` says which one a call is for."""
 
 
 def nobody(_call: CallExtender) -> ExtenderAnswer:
-    """Take the part of extenders that cannot be reached."""
+    """Answer like extenders that cannot be reached."""
     return ExtenderAnswer(error="extenders are called by a running scheduler only")
 
 

@@ -22,7 +22,7 @@ Whole = Callable[[Pod | Node], bytes]
 
 
 def as_known(obj: Pod | Node) -> bytes:
-    """Return what the scheduler reads of the object, where nothing keeps it whole."""
+    """Return the fields that the scheduler reads, for when the whole object is not kept."""
     return msgspec.json.encode(obj)
 
 
@@ -45,7 +45,7 @@ class HttpExtender:
 
     @property
     def name(self) -> str:
-        """Its URL, which is what tells extenders apart."""
+        """Its URL, by which extenders are identified."""
         return self._config.url_prefix
 
     @property
@@ -98,7 +98,7 @@ class HttpExtender:
         return self._call("prioritize", self._args(pod, nodes))
 
     def read_prioritize(self, answer: bytes) -> Sequence[tuple[str, int]]:
-        """Return names and scores, as they are said."""
+        """Return names and scores as the extender gave them."""
         found: list[wire.HostPriority] = self._read(answer, list[wire.HostPriority])
         return [(one.host, one.score) for one in found or ()]
 
@@ -168,7 +168,7 @@ def build_extenders(configured: Sequence[ExtenderConfig], whole: Whole = as_know
 
 
 def kinds_sent_whole(configured: Sequence[ExtenderConfig]) -> frozenset[str]:
-    """Return the kinds of objects that have to be kept whole: pods if anybody is sent any, nodes where wanted."""
+    """Return the kinds of objects to keep whole: pods if any extender is sent them, nodes where one asks for them."""
     asked = [one for one in configured if one.filter_verb or one.prioritize_verb or one.preempt_verb]
     nodes = any(not one.node_cache_capable for one in asked)
     return frozenset((("Pod",) if asked else ()) + (("Node",) if nodes else ()))

@@ -92,7 +92,7 @@ class ExtenderPreemptionArgs(GoStruct, frozen=True):
 
 
 class ExtenderPreemptionResult(GoStruct, frozen=True):
-    """What preempt answers, always by uid: the nodes that are left, and who must go there."""
+    """What preempt answers, always by uid: the nodes that are left, and the victims on each."""
 
     node_name_to_meta_victims: dict[str, MetaVictims] = {}
 
@@ -142,7 +142,7 @@ def object_name(raw: msgspec.Raw) -> str:
 
 
 def _read(raw: msgspec.Raw, wanted: Any) -> Any:
-    """Return what stands there, None for null; API objects stay as they are."""
+    """Return the value as `wanted`, None for null; API objects stay raw."""
     wanted = _not_none(wanted)
     if bytes(memoryview(raw)[:4]) == b"null":
         return None

@@ -13,7 +13,7 @@ from berth.state.pod_info import PodInfo
 
 
 def node_changes(old: Node, new: Node) -> list[ClusterEvent]:
-    """Return what changed in a node; nothing where no plugin could care."""
+    """Return what changed in a node; nothing where no plugin could be interested."""
     changed = {
         Action.UPDATE_NODE_ALLOCATABLE: old.status.allocatable != new.status.allocatable,
         Action.UPDATE_NODE_LABEL: old.metadata.labels != new.metadata.labels,
@@ -27,7 +27,7 @@ def node_changes(old: Node, new: Node) -> list[ClusterEvent]:
 
 
 def pod_changes(old: PodInfo, new: PodInfo) -> list[ClusterEvent]:
-    """Return what changed in a pod; `UPDATE_OTHER` where it is nothing that has a name."""
+    """Return what changed in a pod; `UPDATE_OTHER` where the change has no name of its own."""
     changed = {
         Action.UPDATE_POD_LABEL: old.labels != new.labels,
         Action.UPDATE_POD_SCALE_DOWN: _asks_for_less(old, new),
@@ -43,7 +43,7 @@ def pod_changes(old: PodInfo, new: PodInfo) -> list[ClusterEvent]:
 
 
 def is_schedulers_own(old: PodInfo, new: PodInfo) -> bool:
-    """Say whether nothing differs but what a scheduler itself notes in a pending pod's status.
+    """Say whether only the parts of a pending pod's status differ that a scheduler itself writes.
 
     Such a change must not wake the pod: a plugin that any update wakes would have it tried without end.
     """

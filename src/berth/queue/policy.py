@@ -14,9 +14,9 @@ class QueuePolicy(msgspec.Struct, frozen=True):
     initial_backoff_s: float = 1.0
     max_backoff_s: float = 10.0
     unschedulable_age_s: float = 300.0
-    """How long a pod may lie among the unschedulable before it is tried again whatever happened."""
+    """How long a pod may stay unschedulable before it is tried again whatever happened."""
     flush_period_s: float = 30.0
-    """How often the unschedulable are looked through for that."""
+    """How often the unschedulable pods are checked for that."""
     backoff_flush_period_s: float = 1.0
     """How often finished backoffs are looked for."""
     pop_from_backoff: bool = True
@@ -31,7 +31,7 @@ class QueuePolicy(msgspec.Struct, frozen=True):
         return floor(time / BACKOFF_WINDOW_S) * BACKOFF_WINDOW_S if self.pop_from_backoff else time
 
     def backoff_s(self, attempts: int) -> float:
-        """Return the backoff after so many failed attempts: doubling from the initial to the maximum."""
+        """Return the backoff after a number of failed attempts: it doubles from the initial to the maximum."""
         if attempts <= 0:
             return 0.0
         return float(min(self.initial_backoff_s * 2.0 ** min(attempts - 1, 1000), self.max_backoff_s))

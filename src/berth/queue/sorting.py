@@ -9,7 +9,7 @@ from berth.state.queued_pod import QueuedPod
 
 
 def sort_key_of(plugin: LoadedPlugin) -> Callable[[QueuedPod], Any]:
-    """Return a key by which pods sort as the plugin wants them."""
+    """Return a key that sorts pods in the plugin's order."""
     if plugin.sort_key is not None:
         return plugin.sort_key.sort_key
     orders = plugin.queue_sort

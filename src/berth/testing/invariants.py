@@ -1,8 +1,8 @@
-"""Checks what must hold of a core between any two events, by working everything out again from the objects.
+"""Checks what must hold of a core between any two events, by computing everything again from the objects.
 
 `check(core)` raises an AssertionError that says what differs. It is slow; tests call it after each step.
 """
-# ruff: noqa: SLF001 - to check what is kept, one must look at it
+# ruff: noqa: SLF001 - checking what is kept means reading private state
 
 import random
 from collections import Counter
@@ -103,7 +103,7 @@ def check_plugins(core: Core, pod: PodInfo, config: SchedulerConfiguration, regi
 
 
 def rebuilt_profiles(core: Core, config: SchedulerConfiguration, registry: Registry) -> dict[str, Profile]:
-    """Return the core's profiles with plugins made anew, which of the past know only reservations still under way."""
+    """Return the core's profiles with plugins made anew, which take over only the reservations still under way."""
     handle = Handle(
         cache=core.cache,
         objects=core.objects,
@@ -125,7 +125,7 @@ def rebuilt_profiles(core: Core, config: SchedulerConfiguration, registry: Regis
 
 
 def _same_nominations(nominator: Nominator) -> Nominator:
-    """Return another nominator that promises the same, for plugins that would otherwise watch the core's for good."""
+    """Return a copy of the nominator, so that these plugins do not become watchers of the core's own."""
     same = Nominator()
     for node_name in nominator.nodes():
         for pod in nominator.pods_on(node_name):

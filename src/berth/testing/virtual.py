@@ -40,7 +40,7 @@ from berth.plugins.registry import in_tree_registry
 from berth.testing.builders import NodeBuilder, PodBuilder
 
 MAX_STEPS = 10_000
-"""After so many steps without an end a core is taken to be stuck."""
+"""A core that is still busy after this many steps is taken to be stuck."""
 
 
 class VirtualCluster:
@@ -75,7 +75,7 @@ class VirtualCluster:
         loaded = config
         self.now = 0.0
         self.rng = random.Random(seed)
-        """What the core draws lots from."""
+        """The core's source of randomness."""
         self.config, self.registry = loaded, registry
         self.core = build_core(
             loaded,
@@ -100,7 +100,7 @@ class VirtualCluster:
         self.evicts_at_once = True
         """Whether a victim is gone when its eviction is answered, or only on its way."""
         self.answer_call: AnswerCall | None = None
-        """Who takes the part of the extenders; None leaves their calls in `requests`."""
+        """What plays the extenders; None leaves their calls in `requests`."""
         self._refusals: deque[str] = deque()
         for obj in objects:
             self.put(obj)
