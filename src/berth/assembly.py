@@ -74,7 +74,7 @@ def build_core(
 ) -> Core:
     """Return a core that is ready for its first event. Raises `ConfigError`, `RegistryError`.
 
-    `rng` decides between equally good nodes. An instrument that comes with a stopwatch is told how long plugins take;
+    `rng` decides between equally good nodes. With a stopwatch, the instrument hears how long plugins take;
     without a stopwatch all its durations are 0. `whole` gives pods and nodes as JSON for extenders, where the caller
     keeps their full objects beside the structs. The generation is the configuration's own unless another is given, and
     so is the age in seconds at which an unschedulable pod is tried again whatever happened. `break_ties` replaces the

@@ -1,8 +1,8 @@
 """Recorded lives of a scheduling queue replayed: what `berth decide` prints for a line that has a `queue`.
 
 A life is a list of steps (pods come, are popped, fail, are woken) on a clock of its own; after each comes a state:
-which pods lie where. Steps go through the queue of a `Core` and through its intake, as in `berth run`, and the four
-plugins that a life speaks of are ordinary plugins of its profile. The records' README in `tests/conformance/` says
+which pods are where. Steps go through the queue of a `Core` and through its intake, as in `berth run`, and the four
+plugins that a life names are ordinary plugins of its profile. The records' README in `tests/conformance/` says
 what each key means.
 """
 

@@ -266,7 +266,7 @@ class _TimedFilter(FilterRunner):
 
 
 class _TimedScore(ScoreRunner):
-    """One Score plugin, timed where it works out its raw scores."""
+    """One Score plugin, timed where it computes its raw scores."""
 
     __slots__ = ("_profile",)
 

@@ -18,7 +18,7 @@ class TransportError(Exception):
 
     @property
     def outcome_unknown(self) -> bool:
-        """Whether a write that failed in this way may have happened all the same: then read the object first."""
+        """Whether a write that failed in this way may have taken effect: if so, read the object first."""
         return False
 
 

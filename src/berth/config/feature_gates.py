@@ -3,7 +3,7 @@
 `--feature-gates A=true,B=false` goes through `parse_feature_gates`; the result rides in
 `SchedulerConfiguration` and decides the default profile, plugin behaviour and queue policies. As the stock binary, this
 one accepts every gate that Kubernetes knows (`kubernetes_gates`), and refuses one that stands without those it depends
-on. A gate that switches nothing here is told as a warning (`gate_warnings`), since a switch that silently does nothing
+on. A gate that switches nothing here causes a warning (`gate_warnings`), since a switch that silently does nothing
 is worse than none. Each generation has its own gates; which generation applies is known only when the configuration
 has been read (`FeatureGates.of`).
 """

@@ -1,7 +1,7 @@
 """What the documents of all configuration versions have in common: structs, and how they are converted.
 
 `v1`, `legacy.documents` and `legacy.policy` decode with the structs here. None means that the document leaves a field
-out, which is how defaults are told from explicit zeros.
+out, which distinguishes a default from an explicit zero.
 """
 
 from collections.abc import Iterable

@@ -1,7 +1,7 @@
 """`kubescheduler.config.k8s.io/v1`: the document as written in, the internal configuration with defaults out.
 
 Called by `load`. The structs are the document's schema, field by field; None means that the document leaves
-a field out, which is how defaults are told from explicit zeros. Values are checked afterwards, by
+a field out, which distinguishes a default from an explicit zero. Values are checked afterwards, by
 `validation`.
 """
 

@@ -5,7 +5,7 @@ the outside (PostFilter, PreBind, Bind, an eviction) is a generator: it yields w
 answer. The dispatcher runs each of them until it yields, and keeps it parked until its answer or its time has come.
 
 At most one of the generators is the scheduling cycle, which `open` starts. While it is parked no object may change
-under it: `is_open` says so, and `berth.intake.Inbox` holds events back until it has ended. All others run beside it and
+under it: `is_open` is true, and `berth.intake.Inbox` holds events back until it has ended. All others run beside it and
 touch only what is theirs (a binding: its own assumed pod).
 """
 

@@ -39,7 +39,7 @@ class Preemptor(NamedTuple):
     key: str
     """What stands for it in `Evictions`."""
     kind: str
-    """`pod` or `podgroup`, as the victims are told."""
+    """`pod` or `podgroup`, for the message to the victims."""
     uid: str
     priority: int
     uids: tuple[str, ...]

@@ -103,13 +103,13 @@ class MissingNodes:
     __slots__ = ("_dispatcher", "_forget", "_table")
 
     def __init__(self, table: NodeTable, dispatcher: Dispatcher, forget: Callable[[Node], None]) -> None:
-        """`forget` is told of a node that is gone; it must do as if the watch had said so."""
+        """`forget` is called with a node that is gone; it must act as if the watch had reported the deletion."""
         self._table = table
         self._dispatcher = dispatcher
         self._forget = forget
 
     def look_for(self, message: str) -> None:
-        """Ask the API server for the node that an error says is missing, if it speaks of one."""
+        """Ask the API server for the node that an error names as missing, if it names one."""
         if (name := missing_node(message)) is not None:
             self._dispatcher.start(self._ask(name))
 

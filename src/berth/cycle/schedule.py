@@ -157,7 +157,7 @@ def select_node(search: Search, attempt: Attempt, nodes: FeasibleNodes, scored: 
 
 
 def run_post_filter(attempt: Attempt, failure: Outcome, *, tells: bool = True) -> Generator[Any, Any, Outcome]:
-    """Let PostFilter plugins try to make room; the first success ends it, refusals add up, and are told if `tells`."""
+    """Let PostFilter plugins try to make room, up to the first success; with `tells` the message has their refusals."""
     attempt.lap(PREDICATES_DONE)
     diagnosis = failure.diagnosis
     assert diagnosis is not None, "PostFilter runs after a search that found nothing"

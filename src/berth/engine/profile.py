@@ -261,7 +261,7 @@ class Profile:
     def _overlay_by_column(
         self, found: list[RejectedNodes], rivals: RivalLoad, what_if: WhatIf, rows: RowArray, pod: PodInfo
     ) -> RowArray:
-        """Add to `found` what can be worked out by column; return the rows that cannot.
+        """Add to `found` what can be computed by column; return the rows that are left.
 
         Those are the rows where a rival affects some filter itself, and not only by what it requests.
         """

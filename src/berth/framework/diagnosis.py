@@ -2,7 +2,7 @@
 
 Made by the search for nodes of the groups that `berth.engine.verdicts.rejected_rows` yields; read by PostFilter, by the
 queue, which asks the plugins named here whether an event may help, and by people. Nodes rejected for the same reason
-are one group of rows, so that 5,000 of them cost no more than one until somebody asks node by node.
+are one group of rows, so that 5,000 of them cost as little as one until node by node reasons are asked for.
 Source of the message: pkg/scheduler/framework/types.go, FitError.
 """
 

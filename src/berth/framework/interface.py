@@ -203,7 +203,7 @@ class FeasibleNodes:
 
     @property
     def rows(self) -> Rows:
-        """The rows, ascending: a slice where they lie together, which makes views instead of copies."""
+        """The rows, ascending: a slice where there are no gaps, which gives views instead of copies."""
         if self._rows is None and self.count and self.mask[: self.count].all():
             self._rows = slice(0, self.count)  # the usual case: no gaps from the first row on
         if self._rows is None:

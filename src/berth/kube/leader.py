@@ -6,8 +6,8 @@ the process must end without another write.
 Why two never lead at once, though their clocks differ: a candidate takes the lease only when its record has not changed
 for the whole lease duration by the candidate's own clock, whatever times are written in it, and a leader stops when it
 could not renew for the renew deadline, which is shorter. So the leader has stopped before anybody may take over. Two
-who try at the same moment are told apart by the server: both send the resourceVersion that they read, and one of the
-two writes is refused. (Clocks may differ in what they show; that they run at about the same speed is assumed.)
+who try at the same moment are kept apart by the server: both send the resourceVersion that they read, and one of the
+two writes is refused. (Clocks may show different times, but are assumed to run at about the same speed.)
 
     candidate ── acquire ──> leader ── hold: renewed every retry period ──┐
         ^                      │                                         │

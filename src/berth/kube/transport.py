@@ -47,7 +47,7 @@ class Transport(Protocol):
         """Changes after `resource_version`, one `{"type", "object"}` event an item, until the server ends it.
 
         An item is one line as the server sent it, without the newline; a last line that broke off is yielded
-        as it came, so that the reader can say so. `timeout_s` is asked of the server; a clean end raises
+        as it came, so that the reader can report it. The server is asked for `timeout_s`; a clean end raises
         nothing. An iterator that has more lines at hand must not yield to the event loop between them.
         Close the iterator (`aclose`) to give the connection back.
         """

@@ -152,7 +152,7 @@ def _is_about_another(obj: Any, queued: QueuedPod) -> bool:
 
 
 def _concerns(label: str, queued: QueuedPod, new: Any) -> bool:
-    """Say whether a move request moves this pod: an assigned pod helps only those whose affinity speaks of it."""
+    """Say whether a move request moves this pod: an assigned pod helps only pods whose affinity terms match it."""
     if label not in (ASSIGNED_POD_ADD, ASSIGNED_POD_UPDATE) or not isinstance(new, PodInfo):
         return True
     return any(term.matches(new, {}) for term in queued.pod.required_affinity_terms)

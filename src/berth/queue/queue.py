@@ -7,7 +7,7 @@
        │          └───── event, no backoff ───┤       └──→ unschedulable ──┐
        └── gated by PreEnqueue ──→ unschedulable ─────── event or age ─────┘
 
-PreEnqueue is asked whenever a pod enters active or backoff from elsewhere; what lies in backoff has passed it, so an
+PreEnqueue is asked whenever a pod enters active or backoff from elsewhere; pods in backoff have passed it, so an
 idle scheduler may pop from there. Errors and rejections back off apart: only rejected pods are popped before their
 time. Called by the core with the time; decides nothing about nodes. Every pod is in at most one place.
 Source: pkg/scheduler/backend/queue of release-1.36.

@@ -120,7 +120,7 @@ def strategy(queued: QueuedPod, happened: Happened, tables: Mapping[str, WakeTab
         is_for_another = isinstance(happened.new, PodInfo) and happened.new.uid != queued.pod.uid
         return Strategy.SKIP if is_for_another else Strategy.AFTER_BACKOFF
     table = tables.get(queued.pod.spec.scheduler_name)
-    if table is None:  # no such profile: better a try in vain than a pod that nothing wakes
+    if table is None:  # no such profile: a wasted attempt is better than a pod that nothing wakes
         return Strategy.AFTER_BACKOFF
     best = Strategy.SKIP
     for registered in table.concerned(happened.event):

@@ -1,4 +1,4 @@
-"""What follows from the trial of a group: bindings, or pods back in the queue that are told why; the group's condition.
+"""What follows from a group's trial: bindings, or pods back in the queue with the reason; the group's condition.
 
 Source of reasons, messages and conditions: pkg/scheduler/schedule_one_podgroup.go of v1.36,
 submitPodGroupAlgorithmResult. Deviations: victims are evicted once it is known that the whole group fits without them,

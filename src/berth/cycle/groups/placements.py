@@ -120,7 +120,7 @@ def _refused(tools: TrialTools, profile: Profile, status: Status) -> Trial:
 
 
 def _none_available(profile: Profile, trials: Sequence[Trial]) -> Trial:
-    """Return the first trial, which speaks for all: its pods are told why, and woken by what helps in any placement."""
+    """Return the first trial to stand for all: it gives the message; whatever helps in any placement wakes the pods."""
     first = trials[0]
     assert first.status is not None, "no placement has room"
     first.status = unschedulable(NONE_AVAILABLE.format(len(trials)) + FIRST_STATUS.format(first.status.message))
