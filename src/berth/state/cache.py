@@ -164,7 +164,10 @@ class Cache:
         return self._taken_off(uid, state)
 
     def lift(self, uid: str) -> None:
-        """Take a counted pod off for a what-if; `put_back` restores it exactly. Raises `KeyError`."""
+        """Take a counted pod off for a what-if; `put_back` restores it exactly. Raises `KeyError`.
+
+        Only for pods on a node that exists: a row without one is freed with its last pod, and could not be found again.
+        """
         state = self._lifted[uid] = self._states[uid]
         self._uncount(uid, state)
 
@@ -191,7 +194,7 @@ class Cache:
             self._assumed[pod.uid] = state
 
     def _taken_off(self, uid: str, state: PodState) -> PodInfo:
-        pod = on_node(state.pod, self.table.names[state.row])
+        pod = on_node(state.pod, self.table.names[state.row])  # first: with its last pod a row may lose its name
         self._uncount(uid, state)
         return pod
 

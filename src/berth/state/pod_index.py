@@ -215,6 +215,7 @@ class _Terms:
         if not self.live:
             return ()
         remembered = self._matches.get(pod.label_key)
+        # The remembered list holds every term of `_log[:position]` that matches the pod; only later ones are untried.
         position, matching = (0, []) if remembered is None else remembered
         if position < len(self._log):
             is_known = remembered is not None
