@@ -7,7 +7,6 @@ from berth.cycle.attempt import Attempt
 from berth.cycle.schedule import Search, find_nodes
 from berth.testing.invariants import check, check_plugins, decide
 from berth.testing.virtual import VirtualCluster
-from tests.liveness import objects as made
 
 ATTRACTED = frozenset({"InterPodAffinity", "PodTopologySpread"})
 """Plugins for which one pod more may help another."""
@@ -73,7 +72,7 @@ def check_memory(life):
     if is_quiet(core):
         # Pods come last: one that is gated because its claim is not known yet would lose the room it was promised.
         objects = sorted(life.cluster.objects.values(), key=lambda obj: isinstance(obj, Pod))
-        fresh = VirtualCluster(*objects, config=made.CONFIG, gates=life.gates).core
+        fresh = VirtualCluster(*objects, **life.options).core
         for pod in pods:
             again = fresh.queue.find(pod.uid)
             assert again is not None, f"pod {pod.key} is not queued by a new scheduler"
@@ -91,8 +90,11 @@ def is_quiet(core):
     """Whether all that the scheduler knows is what the API server knows.
 
     A nomination that ended with its node is taken back when the pod is tried next: until then it stands in its status.
+    So does that of a gated pod, which counts for nothing.
     """
-    told = all(q.pod.status.nominated_node_name == (core.nominator.node_of(q.pod.uid) or "") for q in core.queue)
+    told = all(
+        q.is_gated or q.pod.status.nominated_node_name == (core.nominator.node_of(q.pod.uid) or "") for q in core.queue
+    )
     return told and not (
         core.is_cycle_open or core.cache.assumed_count or len(core.queue.in_flight) or len(core.objects.assumed)
     )

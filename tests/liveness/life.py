@@ -9,7 +9,7 @@ import random
 from msgspec.structs import replace
 
 from berth.api.codec import decode
-from berth.framework.effects import ApiCall, Request
+from berth.framework.effects import ApiCall, EvictPod, Request
 from berth.plugins.dra.binding import plain
 from berth.plugins.volumes.claims import SELECTED_NODE
 from berth.testing.builders import make_namespace, make_replica_set, make_service
@@ -31,10 +31,14 @@ class Life:
         self.rng = random.Random(seed)
         self.nodes = made.NODES[:2] if crowded else made.NODES
         self.gates = {name: is_on for name, is_on in made.GATES.items() if self.rng.random() < 0.2}
+        if "NodeDeclaredFeatures" in self.gates:
+            self.gates |= dict.fromkeys(made.BUILT_ON_DECLARED_FEATURES, False)
         # A flush by age would rescue a pod that waits in vain, and hide it.
-        self.cluster = VirtualCluster(config=made.CONFIG, memos=memos, gates=self.gates, unschedulable_age_s=math.inf)
+        self.options = {"config": made.CROWDED if crowded else made.CONFIG, "gates": self.gates,
+                        "plugins": {made.SlowPreBind.name: made.SlowPreBind}}  # fmt: skip
+        self.cluster = VirtualCluster(memos=memos, unschedulable_age_s=math.inf, **self.options)
         self.cluster.answers_binds = self.cluster.answers_evictions = self.cluster.evicts_at_once = False
-        self.number = 0
+        self.number = self.refused_evictions = 0
         for namespace in made.NAMESPACES:
             self.put(make_namespace(namespace))
         self.acts = {
@@ -253,6 +257,7 @@ class Life:
                 self.cluster.answer(request, error, result)
             return
         self.number += 1
+        self.refused_evictions += bool(error) and isinstance(call, EvictPod)
         self.cluster.answer(request, error)
 
     def _call(self, call):

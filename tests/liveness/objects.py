@@ -1,5 +1,7 @@
 """Random objects of every kind that scheduling looks at: few names and values, so that they meet often."""
 
+from berth.framework.effects import WaitUntil
+from berth.framework.status import error
 from berth.testing.builders import expression, make_node, make_pod
 from tests.plugins.dra import support as dra
 from tests.plugins.volumes import world as storage
@@ -40,6 +42,44 @@ CONFIG = {
         },
     ],
 }
+
+
+class SlowPreBind:
+    """A plugin whose PreBind takes so long for some pods that others have time to want their room."""
+
+    name = "SlowPreBind"
+
+    def __init__(self, args, handle):
+        self._handle = handle
+        self._tried = set()
+
+    def events_to_register(self):
+        """It rejects nobody."""
+        return ()
+
+    def pre_bind(self, state, pod, node_name):
+        """Wait 30 seconds for two pods of three; half of these fail then, the first time."""
+        number = int(pod.uid[1:])
+        return self._steps(number) if number % 3 else None
+
+    def _steps(self, number):
+        yield WaitUntil(lambda: False, self._handle.now() + 30.0)
+        fails = number % 2 and number not in self._tried
+        self._tried.add(number)
+        return error("it took too long") if fails else None
+
+
+WITH_SLOW = {"plugins": {"preBind": {"enabled": [{"name": SlowPreBind.name}]}}}
+CROWDED = {**CONFIG, "profiles": [{**profile, **WITH_SLOW} for profile in CONFIG["profiles"]]}
+"""The same with `SlowPreBind`."""
+
+BUILT_ON_DECLARED_FEATURES = (
+    "ExtendWebSocketsToKubelet",
+    "InPlacePodLevelResourcesVerticalScaling",
+    "InPlacePodVerticalScalingInitContainers",
+    "RestartAllContainersOnContainerExits",
+)
+"""The gates that must be off where NodeDeclaredFeatures is."""
 
 GATES = {
     "DRAConsumableCapacity": False,
