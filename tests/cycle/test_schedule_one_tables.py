@@ -4,6 +4,7 @@ import pytest
 
 from berth.framework.effects import Bind, WaitUntil
 from berth.framework.status import SKIP, Code, Status, error, unresolvable, unschedulable
+from berth.intake import ObjectEvent
 from berth.testing.builders import make_node, make_pod, make_pod_group
 from berth.testing.invariants import check
 from tests.support import cluster, document, node, plugin, pod, requests_of
@@ -219,3 +220,70 @@ def test_permit_that_rejects_a_member_is_told_in_the_same_words():
     found.put(make_pod("foo").request(cpu="1").group("g"))
     found.step()
     assert found.events("FailedScheduling") == [ONE_NODE.format("rejected on permit")]
+
+
+# TestScheduleOneMarksPodAsProcessedBeforePreBind; whether the pod is in flight when it begins to wait in Permit and
+# when PreBind begins, None where it does not come so far.
+@pytest.mark.parametrize(
+    ("methods", "ending", "at_wait", "at_pre_bind"),
+    [
+        pytest.param(permit(error("permit")), "", None, None, id="error on permit"),
+        pytest.param(permit(unschedulable("on permit")), "", None, None, id="pod rejected on permit"),
+        pytest.param(permit(Status(Code.WAIT)), "preempted", True, None, id="error on wait on permit"),
+        pytest.param(permit(Status(Code.WAIT)), "rejected", True, None, id="pod rejected while wait on permit"),
+        pytest.param(permit(Status(Code.WAIT)), "allowed", True, False, id="error prebind pod"),
+        pytest.param({}, "", None, False, id="bind assumed pod scheduled"),
+        pytest.param({"pre_filter": lambda *_: error("scheduler")}, "", None, None, id="error pod failed scheduling"),
+    ],
+)
+def test_schedule_one_marks_pod_as_processed_before_pre_bind(methods, ending, at_wait, at_pre_bind):
+    seen = []
+
+    def notes(*_):
+        seen.append("default/foo" in found.core.queue.in_flight)
+        return unschedulable("on PreBind") if ending else None
+
+    found, acting = made({**methods, "pre_bind": notes})
+    found.step()
+    if at_wait is not None:
+        assert ("default/foo" in found.core.queue.in_flight) is at_wait
+        waiting = acting.handle.waiting.get("default/foo")
+        if ending == "allowed":
+            waiting.allow("Fake")
+        elif ending == "rejected":
+            waiting.reject("Fake", "wait on permit")
+        else:
+            waiting.preempt("Fake", "wait on permit")
+        found.handle(ObjectEvent("ADDED", "Node", node("n2", cpu="0").build()))
+    assert seen == ([] if at_pre_bind is None else [at_pre_bind])
+    assert len(found.core.queue.in_flight) == 0
+    told = {
+        "allowed": "on PreBind",
+        "rejected": ONE_NODE.format("wait on permit"),
+        "preempted": "waiting on permit for pod: wait on permit",
+    }
+    if ending:
+        assert found.events("FailedScheduling")[0] == told[ending]
+        assert place(found) == ("unschedulable" if ending == "rejected" else "backoff")
+    check(found.core)
+
+
+def test_scheduler_no_phantom_pod_after_delete():
+    found = cluster(make_node("node1").capacity(cpu="4", memory="8Gi", pods="9"))
+    found.put(make_pod("foo").host_port(8080))
+    found.run()
+    found.put(make_pod("bar").host_port(8080))
+    found.run()
+    free = "0/1 nodes are available: 1 node(s) didn't have free ports for the requested pod ports."
+    assert found.pod("bar").status.conditions[0].message.startswith(free)
+    found.delete("Pod", "default/foo")
+    found.advance(20.0)
+    assert found.nodes_of() == {"bar": "node1"}
+
+
+def test_scheduler_failed_scheduling_reasons():
+    found = cluster(*[make_node(f"node{n}").capacity(cpu="2", memory="100", pods="10") for n in range(100)])
+    found.put(make_pod("bar").request(cpu="4", memory="500").priority(0, "Never"))
+    found.step()
+    (message,) = found.events("FailedScheduling")
+    assert message.startswith("0/100 nodes are available: 100 Insufficient cpu, 100 Insufficient memory. ")
