@@ -16,7 +16,7 @@ def test_every_pod_that_could_run_does_run(seed):
 
 
 def test_every_pod_that_could_run_does_run_where_all_crowd_one_another_out():
-    life = live(1, 300, memory_every=20, crowded=True)
+    life = live(7, 300, memory_every=20, crowded=True)
     assert life.cluster.core.evictions.searches > 50
     assert any("in kube-scheduler memory" in note for note in life.cluster.events("Preempted")), "none was being bound"
     assert life.refused_evictions > 0
