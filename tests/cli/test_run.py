@@ -6,6 +6,7 @@ from click.testing import CliRunner
 
 from berth.cli.run import command
 from berth.config.load import load_config
+from tests.config.documents import v1_document
 
 KUBECONFIG = """
 apiVersion: v1
@@ -109,9 +110,10 @@ def test_without_a_cluster_it_says_what_to_give(invoke):
     assert "--kubeconfig" in result.output
 
 
-def test_the_version_is_told_without_a_cluster(invoke):
+@pytest.mark.parametrize("flag", ["--version", "--version=true", "--version=raw"])
+def test_the_version_is_told_without_a_cluster(invoke, flag):
     """kube-scheduler --version: probes of an image ask for it."""
-    result = invoke("--version")
+    result = invoke(flag)
     assert result.exit_code == 0
     assert result.output.startswith("berth ")
 
@@ -151,3 +153,20 @@ def test_the_configuration_can_be_written_down_and_read_again(invoke, tmp_path):
     assert result.exit_code == 0, result.output
     config = load_config(yaml.safe_load(target.read_text()), "out.yaml")
     assert config.leader_election.leader_elect is False
+
+
+def test_gates_that_switch_nothing_are_told_once(invoke, tmp_path):
+    kubeconfig = tmp_path / "kubeconfig"
+    kubeconfig.write_text(KUBECONFIG)
+    taken = tmp_path / "config.yaml"
+    binding = {
+        "plugins": {"bind": {"enabled": [{"name": "Nope"}]}}
+    }  # refused after the warnings, before any connection
+    taken.write_text(yaml.safe_dump(v1_document(profiles=[binding])))
+    gates = "--feature-gates=KubeletInUserNamespace=true,OpportunisticBatching=false"
+    told = invoke("--config", taken, "--kubeconfig", kubeconfig, gates).stderr.splitlines()
+    assert told[0] == "warning: --feature-gates: KubeletInUserNamespace switches nothing in this scheduler"
+    assert told[1].startswith(
+        "warning: --feature-gates: OpportunisticBatching switches nothing in this scheduler, it is"
+    )
+    assert sum("switches nothing" in line for line in told) == 2

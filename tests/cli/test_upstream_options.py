@@ -172,7 +172,8 @@ def test_high_throughput_profile(load):
         ("tls-min-version", ["VersionTLS12", "VersionTLS13"], ["1.2", "TLS12"]),
         ("tls-cipher-suites", ["TLS_AES_128_GCM_SHA256,TLS_RSA_WITH_RC4_128_SHA"], ["TLS_AES_128_GCM_SHA256,NULL"]),
         ("tls-sni-cert-key", ["a.crt,a.key", "a.crt,a.key:*.foo.com"], ["a.crt", "a,b,c"]),
-        ("allow-metric-labels", ["metric,label=value", "k=v,w=x", '"m,l=a","n,k=b"'], ["metric", "m,l=a,n,k=b"]),
+        ("allow-metric-labels", ["metric,label=value", '"m,l=a","n,k=b"'], ["metric", "m,l=a,n,k=b", "m=a"]),
+        ("disabled-metrics", ["a_total,b:c"], ["a-b"]),
         ("show-hidden-metrics-for-version", ["1.35", ""], ["1.34", "1.36"]),
         ("logging-format", ["text", "json"], ["xml"]),
         ("log-json-info-buffer-size", ["64Ki", "0"], ["much", "64KB"]),
@@ -189,3 +190,35 @@ def test_values_of_flags(flag, good, bad):
         assert isinstance(of_flags(f"--{flag}={value}"), SchedulerFlags), value
     for value in bad:
         assert f"--{flag}" in str(of_flags(f"--{flag}={value}")), value
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (["--log-json-split-stream"], "--log-json-split-stream: Forbidden: feature LoggingAlphaOptions is disabled"),
+        (["--log-text-info-buffer-size=1Ki"], "--log-text-info-buffer-size: Forbidden: feature LoggingAlphaOptions is"),
+        (["--vmodule=a=1", "--logging-format=json"], "--vmodule: Forbidden: only supported for text log format"),
+        (
+            ["--requestheader-uid-headers=X-Uid", "--feature-gates=RemoteRequestHeaderUID=false"],
+            "--requestheader-uid-headers: Forbidden: feature RemoteRequestHeaderUID is disabled",
+        ),
+    ],
+)
+def test_flags_that_do_not_go_together(args, words):
+    """component-base/logs/api/v1/options.go, apiserver/pkg/server/options/authentication.go, v1.36."""
+    with pytest.raises(ConfigError) as caught:
+        load_configuration(of_flags(*args))
+    assert words in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["--log-json-split-stream", "--feature-gates=LoggingAlphaOptions=true"],
+        ["--log-json-split-stream=false", "--log-text-info-buffer-size=0"],
+        ["--vmodule=a=1"],
+        ["--requestheader-uid-headers=X-Uid"],
+    ],
+)
+def test_flags_that_do_go_together(args):
+    assert load_configuration(of_flags(*args)).profiles == default_config().profiles

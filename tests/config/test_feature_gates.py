@@ -189,7 +189,7 @@ def test_a_gate_whose_gain_is_built_in_says_so(name):
 
 def test_switched_gates_are_those_that_the_sources_ask():
     sources = Path(berth.__file__).parent
-    own = {"feature_gates.py", "kubernetes_gates.py"}
+    own = {"feature_gates.py", "kubernetes_gates.py", "flags.py"}  # flags that are ignored may still be refused
     text = "".join(path.read_text() for path in sources.rglob("*.py") if path.name not in own)
     assert {name for name in KUBERNETES_GATES if f'"{name}"' in text} - NAMESAKES == SWITCHED - NAMESAKES
 

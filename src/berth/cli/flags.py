@@ -20,7 +20,7 @@ from berth.api import quantity
 from berth.api.quantity import QuantityError
 from berth.cli.setup import config_enabling
 from berth.config.durations import parse_duration_s
-from berth.config.errors import ConfigError, required, unsupported
+from berth.config.errors import ConfigError, forbidden, required, unsupported
 from berth.config.feature_gates import (
     SWITCHED,
     V1_20_GATES,
@@ -41,6 +41,7 @@ DEFAULT_SECURE_PORT: Final = 10259
 DEFAULT_POLICY_NAMESPACE: Final = "kube-system"
 DEFAULT_INSECURE_PORT: Final = 10251
 V1_20: Final = "v1.20"
+V1_36: Final = "v1.36"
 
 
 class Flag(NamedTuple):
@@ -145,7 +146,7 @@ FLAGS: Final[tuple[Flag, ...]] = (
         _METRICS,
         ("allow-metric-labels", "pairs"),
         ("allow-metric-labels-manifest", "string"),
-        ("disabled-metrics", "strings"),
+        ("disabled-metrics", "metrics"),
         ("show-hidden-metrics-for-version", "last minor"),
     ),
     Flag("logging-format", "format", "text or json (default text)."),
@@ -238,12 +239,29 @@ def load_configuration(flags: SchedulerFlags, named: Iterable[str] = ()) -> Sche
     Plugins in `named` are enabled in today's default profile, where no file says which plugins are.
     """
     gates, source = flags.feature_gates, algorithm_source(flags)
+    if faults := list(_combination_faults(flags, gates)):
+        raise ConfigError(faults)
     path = flags.get("config")
     if path:
         config = load_config_file(path, gates, source)
     else:
         config = config_enabling(named, gates) if source is None else legacy_default_config(gates, source)
     return apply_flags(config, flags)
+
+
+def _combination_faults(flags: SchedulerFlags, gates: FeatureGates) -> Iterable[str]:
+    """Report what upstream refuses of flags together, although each of them can be read and none has an effect here."""
+    alpha = [f"log-{form}-split-stream" for form in ("json", "text") if flags.get(f"log-{form}-split-stream")]
+    sizes = [f"log-{form}-info-buffer-size" for form in ("json", "text")]
+    alpha += [name for name in sizes if quantity.parse(flags.get(name, "0"))]
+    if alpha and gates.generation == V1_36 and not gates.enabled("LoggingAlphaOptions"):
+        for name in alpha:
+            yield forbidden(f"--{name}", "feature LoggingAlphaOptions is disabled: leave the flag out")
+    if any(flags.get("vmodule", ())) and flags.get("logging-format") == "json":
+        yield forbidden("--vmodule", "only supported for text log format")
+    headers = flags.get("requestheader-uid-headers")
+    if headers and gates.generation == V1_36 and not gates.enabled("RemoteRequestHeaderUID"):
+        yield forbidden("--requestheader-uid-headers", "feature RemoteRequestHeaderUID is disabled: leave the flag out")
 
 
 def algorithm_source(flags: SchedulerFlags) -> AlgorithmSource | None:
@@ -425,9 +443,17 @@ def _each(parse: Callable[[str], Any]) -> Callable[[str], str]:
 def _pairs(text: str) -> str:
     """Check `key=value` pairs. One pair alone may hold commas; of several, those with commas have to be quoted."""
     for pair in [text] if text.count("=") < 2 else next(csv.reader([text])):
-        if "=" not in pair:
+        key, equals, _ = pair.partition("=")
+        if not equals:
             raise ValueError(f"{pair} must be formatted as key=value")
+        if not _METRIC_AND_LABEL.fullmatch(key):
+            raise ValueError(f'"{key}" does not have the format metricName,labelName')
     return text
+
+
+def _metric(text: str) -> None:
+    if text and not _METRIC.fullmatch(text):
+        raise ValueError(f'"{text}" is not the name of a metric')
 
 
 def _quantity(text: str) -> str:
@@ -478,6 +504,9 @@ def _last_minor(text: str) -> str:
 _EMULATED: Final = ("1.33", "1.34", "1.35", "1.36")
 """The versions that kube-scheduler v1.36 can be told to behave as."""
 
+_METRIC: Final = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
+_METRIC_AND_LABEL: Final = re.compile(rf"{_METRIC.pattern},[a-zA-Z_][a-zA-Z0-9_]*")
+
 _CIPHER_NAMES: Final = """
     TLS_AES_128_GCM_SHA256 TLS_AES_256_GCM_SHA384 TLS_CHACHA20_POLY1305_SHA256 TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA
     TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA256 TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256
@@ -493,7 +522,7 @@ _CIPHER_NAMES: Final = """
 _CIPHERS: Final = frozenset(_CIPHER_NAMES.split())
 """The cipher suites that kube-scheduler v1.36 knows, insecure ones included."""
 
-_REPEATED: Final = frozenset({"strings", "ciphers", "pairs", "int32s", "cert,key", "versions", "pattern=N"})
+_REPEATED: Final = frozenset({"strings", "ciphers", "metrics", "pairs", "int32s", "cert,key", "versions", "pattern=N"})
 """The kinds that may be given more than once."""
 
 _TYPES: Final[Mapping[str, _ParamType]] = {
@@ -504,6 +533,7 @@ _TYPES: Final[Mapping[str, _ParamType]] = {
     "int32s": _Parsed("int32s", _each(_int(32))),
     "level": _Parsed("level", _level),
     "pairs": _Parsed("pairs", _pairs),
+    "metrics": _Parsed("strings", _each(_metric)),
     "pattern=N": _Parsed("pattern=N", _each(_pattern)),
     "quantity": _Parsed("quantity", _quantity),
     "ciphers": _Parsed("strings", _each(_cipher)),

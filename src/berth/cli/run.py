@@ -35,7 +35,14 @@ EXIT_FAILURE = 1
 @click.command("run", short_help="The scheduler, against a real API server.")
 @click.option("--context", default="", metavar="NAME", help="The kubeconfig context to use.")
 @click.option(
-    "--version", is_flag=True, expose_value=False, is_eager=True, callback=print_version, help="Show the version."
+    "--version",
+    is_flag=False,
+    flag_value="true",
+    type=click.Choice(["true", "false", "raw"]),
+    expose_value=False,
+    is_eager=True,
+    callback=lambda ctx, param, value: print_version(ctx, param, value in ("true", "raw")),
+    help="Show the version.",
 )
 @plugin_option
 @scheduler_flags
