@@ -28,7 +28,6 @@ NOT_ON_PLUGINS = {
     ("binding.py", "error"),
     ("binding.py", "trouble"),
     ("logs.py", "record"),
-    ("node_affinity.py", "requirement"),
     ("timing.py", "result"),
 }
 """File and first argument of every other look-up by name."""

@@ -91,7 +91,7 @@ def _faults(term: NodeSelectorTerm, path: str) -> Iterable[str]:
             compile_term(single)
         except SelectorError as unreadable:
             part = _unreadable_part(requirement, is_field=bool(single.match_fields))
-            yield invalid(f"{path}.{where}.{part}", getattr(requirement, part), str(unreadable))
+            yield invalid(f"{path}.{where}.{part}", msgspec.structs.asdict(requirement)[part], str(unreadable))
 
 
 def _unreadable_part(requirement: NodeSelectorRequirement, *, is_field: bool) -> str:
