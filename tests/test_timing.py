@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 from berth.assembly import build_core
 from berth.config.load import default_config
-from berth.cycle.instrument import Instrument
+from berth.cycle.instrument import Instrument, Times
 from berth.framework.events import NODE_ADD, QueueingHint
 from berth.framework.status import unresolvable, unschedulable
 from berth.intake import ObjectEvent
@@ -30,7 +30,7 @@ class Seen(Instrument):
     def __init__(self):
         self.points = Counter()
         self.plugins = Counter()
-        self.counted = Counter()
+        self.times = {}
         self.chosen = {}
 
     def extension_point(self, profile, point, status, seconds):
@@ -41,9 +41,15 @@ class Seen(Instrument):
     def plugin_run(self, plugin, point, status, seconds):
         self.plugins[plugin, point, status] += 1
 
-    def evaluated(self, profile, point, plugins, times):
-        for name in plugins:
-            self.counted[name, point] += times
+    def evaluations(self, profile, point, plugins):
+        return self.times.setdefault((point, plugins), Times())
+
+    @property
+    def counted(self):
+        counted = Counter()
+        for (point, plugins), times in self.times.items():
+            counted.update({(name, point): times.count for name in plugins if times.count})
+        return counted
 
     def decided(self, decision, seconds):
         self.chosen[decision.pod.key] = decision.chosen

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, TypeVar, TypeVarTuple
 import numpy as np
 
 from berth.cycle.attempt import Outcome
-from berth.cycle.instrument import Instrument
+from berth.cycle.instrument import Instrument, Times
 from berth.engine.memo import Compute, RowForm
 from berth.engine.profile import Permitted, PreFiltered, Profile, Rota
 from berth.engine.scores import Scored, ScoreRunner
@@ -59,7 +59,10 @@ class TimedProfile(Profile):
         self._enqueue_turns = cycle([True] + [False] * (EVERY - 1))
         self._is_timed = False
         self._left: dict[str, _Left] = {}
-        self._counted: dict[tuple[str, frozenset[str], str], tuple[str, ...]] = {}
+        self._counted: dict[tuple[str, frozenset[str], str], Times] = {}
+        self._filtered = {
+            runner.name: instrument.evaluations(self.name, "Filter", (runner.name,)) for runner in self.filters
+        }
         self.filters = [_TimedFilter(runner, self) for runner in self.filters]
         self.scorers = [_TimedScore(runner, self) for runner in self.scorers]
         self.pre_enqueue = self._timed_forms(self.pre_enqueue, lambda p: {"pre_enqueue": p.pre_enqueue})
@@ -188,12 +191,12 @@ class TimedProfile(Profile):
     ) -> None:
         """Tell which plugins had their say: those that did not skip, up to the one that ended it, if any did."""
         key = (point, frozenset(skipped), stopper)
-        names = self._counted.get(key)
-        if names is None:
+        found = self._counted.get(key)
+        if found is None:
             asked = [plugin.name for plugin in plugins if plugin.name not in skipped]
             upto = asked.index(stopper) + 1 if stopper in asked else len(asked)
-            names = self._counted[key] = tuple(asked[:upto])
-        self._instrument.evaluated(self.name, point, names, times)
+            found = self._counted[key] = self._instrument.evaluations(self.name, point, tuple(asked[:upto]))
+        found.count += times
 
     def _count_nodes(self, verdicts: Verdicts, nodes: int) -> None:
         """Tell about how many nodes each Filter plugin had its say: those that no plugin before it rejected.
@@ -202,17 +205,10 @@ class TimedProfile(Profile):
         """
         left = verdicts.searched
         reached, passing = int(np.count_nonzero(left)), int(np.count_nonzero(verdicts.passing))
-        waiting: list[str] = []
         for verdict in verdicts.by_plugin:
-            waiting.append(verdict.plugin)
-            if reached == passing:
-                continue  # nobody from here on rejects a node that is left
-            left, after = self._left_after(verdict, left, reached, nodes)
-            if after != reached:
-                self._instrument.evaluated(self.name, "Filter", tuple(waiting), reached)
-                waiting, reached = [], after
-        if waiting:
-            self._instrument.evaluated(self.name, "Filter", tuple(waiting), reached)
+            self._filtered[verdict.plugin].count += reached
+            if reached != passing:  # else nobody from here on rejects a node that is left
+                left, reached = self._left_after(verdict, left, reached, nodes)
 
     def _left_after(self, verdict: Verdict, before: Mask, reached: int, nodes: int) -> tuple[Mask, int]:
         """Return the nodes of a mask that one plugin passes, and how many they are.
@@ -323,6 +319,8 @@ class TimedWakeTable(WakeTable):
 
 def status_of(result: Any) -> str:
     """The status that the result of a point or plugin stands for; a plain False is a point that nobody had work for."""
+    if result is None:
+        return SUCCESS
     if result is False:
         return SKIP
     if isinstance(result, Status):

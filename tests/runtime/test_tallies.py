@@ -4,7 +4,7 @@ import pytest
 from prometheus_client import CollectorRegistry, Histogram, generate_latest
 from prometheus_client.registry import Collector
 
-from berth.runtime.observing.tallies import CounterTally, HistogramTally, exponential_buckets
+from berth.runtime.observing.tallies import NEW_AT_MOST, CounterTally, HistogramTally, exponential_buckets
 
 
 class Collecting(Collector):
@@ -42,6 +42,19 @@ def test_a_histogram_reads_like_the_librarys_own():
     }
     assert ours == theirs
     assert tally.count(("b",)) == 5
+
+
+def test_a_histogram_keeps_count_however_many_values_come_before_it_is_read():
+    tally = HistogramTally("x_seconds", "Help.", (1.0, 2.0), ("a",))
+    for _ in range(NEW_AT_MOST + 1):
+        tally.observe(1.5, ("b",))
+    assert tally.count(("b",)) == NEW_AT_MOST + 1
+    exposition(tally)
+    tally.observe(0.5, ("b",))
+    text = exposition(tally)
+    assert 'x_seconds_bucket{a="b",le="1"} 1.0' in text
+    assert f'x_seconds_bucket{{a="b",le="2"}} {NEW_AT_MOST + 2}.0' in text
+    assert f'x_seconds_sum{{a="b"}} {1.5 * (NEW_AT_MOST + 1) + 0.5}' in text
 
 
 def test_a_counter_counts_by_label():

@@ -27,6 +27,15 @@ class Observed(NamedTuple):
     """The last decision about each of the latest pods."""
 
 
+class Times:
+    """A number that whoever counts keeps at hand and adds to, since it changes too often to be told of each time."""
+
+    __slots__ = ("count",)
+
+    def __init__(self) -> None:
+        self.count = 0
+
+
 class Instrument:
     """An observer of the scheduler."""
 
@@ -48,8 +57,9 @@ class Instrument:
     def plugin_run(self, plugin: str, point: str, status: str, seconds: float) -> None:
         """One plugin has been run; over all nodes where it is Filter or Score."""
 
-    def evaluated(self, profile: str, point: str, plugins: tuple[str, ...], times: int) -> None:
-        """Each of these plugins had its say on so many nodes (Filter, Score), or once (PreFilter, PreScore)."""
+    def evaluations(self, profile: str, point: str, plugins: tuple[str, ...]) -> "Times":
+        """Return where to count how often these plugins have their say: on a node (Filter, Score), or on a pod."""
+        return Times()
 
     def hinted(self, plugin: str, event: str, hint: str, seconds: float) -> None:
         """A plugin was asked whether an event helps a pod: `Queue`, `QueueSkip`, or `Error` where its hint broke."""

@@ -16,6 +16,7 @@ from prometheus_client.registry import Collector
 
 from berth.core import Core
 from berth.cycle.decision import Decision
+from berth.cycle.instrument import Times
 from berth.cycle.schedule import NO_NODES
 from berth.runtime.observing.cycle_log import SchedulerLog
 from berth.runtime.observing.tallies import CounterTally, HistogramTally, exponential_buckets
@@ -79,8 +80,7 @@ class Metrics(SchedulerLog, Collector):
             "extension_point",
             "status",
         )
-        self.evaluations: Counter[tuple[str, str, tuple[str, ...]]] = Counter()
-        """How often plugins had their say: by profile, extension point, and all plugins that had it together."""
+        self._evaluations: dict[tuple[str, str, tuple[str, ...]], Times] = {}
         self.sli_duration = histogram(
             BETA,
             "pod_scheduling_sli_duration_seconds",
@@ -222,9 +222,9 @@ class Metrics(SchedulerLog, Collector):
         """A plugin of a sampled attempt."""
         self.plugins.observe(seconds, (plugin, point, status))
 
-    def evaluated(self, profile: str, point: str, plugins: tuple[str, ...], times: int) -> None:
-        """Plugins had their say."""
-        self.evaluations[profile, point, plugins] += times
+    def evaluations(self, profile: str, point: str, plugins: tuple[str, ...]) -> Times:
+        """Return the number of these plugins, which is read when scraped."""
+        return self._evaluations.setdefault((profile, point, plugins), Times())
 
     def hinted(self, plugin: str, event: str, hint: str, seconds: float) -> None:
         """A hint was asked."""
@@ -280,7 +280,7 @@ class Metrics(SchedulerLog, Collector):
             self.group_attempts, self.group_attempt_duration, self.group_algorithm_duration, *self._without_mechanism,
         ):  # fmt: skip
             yield from tally.collect()
-        yield plugin_evaluations(self.evaluations)
+        yield plugin_evaluations(self._evaluations)
         if self._scheduler is not None:
             core = self._scheduler.core
             yield goroutines(len(self._started))
@@ -349,13 +349,13 @@ def without_mechanism() -> tuple[CounterTally | HistogramTally, ...]:
     )
 
 
-def plugin_evaluations(evaluations: Mapping[tuple[str, str, tuple[str, ...]], int]) -> Metric:
+def plugin_evaluations(evaluations: Mapping[tuple[str, str, tuple[str, ...]], Times]) -> Metric:
     """How often each plugin had its say at the points where pods are matched with nodes."""
     text = f"[{BETA}] Times that a plugin had its say in an attempt, at PreFilter, Filter, PreScore and Score."
     counts: Counter[tuple[str, str, str]] = Counter()
     for (profile, point, plugins), times in evaluations.items():
         for plugin in plugins:
-            counts[plugin, point, profile] += times
+            counts[plugin, point, profile] += times.count
     family = CounterMetricFamily(PREFIX + "plugin_evaluation", text, labels=("plugin", "extension_point", "profile"))
     for labels, count in counts.items():
         family.add_metric(labels, count)

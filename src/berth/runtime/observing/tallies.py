@@ -5,13 +5,18 @@ The library's own take locks for threads that we do not have; the scheduler coun
 a rate over it must not begin with its first rise.
 """
 
-from bisect import bisect_left
+import math
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
 
+import numpy as np
+from numpy.typing import NDArray
 from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, Metric, SummaryMetricFamily
 
 Labels = tuple[str, ...]
+
+NEW_AT_MOST = 1024
+"""So many values of a histogram wait to be sorted into buckets, at most."""
 
 
 def exponential_buckets(start: float, factor: float, count: int) -> tuple[float, ...]:
@@ -73,38 +78,50 @@ class SummaryTally:
 class HistogramTally:
     """A histogram by label values, with cumulative buckets made only when scraped."""
 
-    __slots__ = ("_bounds", "_help", "_labels", "_name", "_rows", "_sums")
+    __slots__ = ("_bounds", "_help", "_labels", "_name", "_new", "_rows", "_sums")
 
     def __init__(self, name: str, help_text: str, bounds: Sequence[float], labels: Sequence[str] = ()) -> None:
         self._name = name
         self._help = help_text
         self._labels = tuple(labels)
         self._bounds = tuple(bounds)
-        self._rows: dict[Labels, list[int]] = {}
+        self._rows: dict[Labels, NDArray[np.intp]] = {}
         self._sums: dict[Labels, float] = {}
+        self._new: dict[Labels, list[float]] = {}
+        """Values that are not sorted into buckets yet: one by one that costs more than to note them."""
         if not labels:
-            self._row(())
+            self._new[()] = []
 
     def observe(self, value: float, labels: Labels = ()) -> None:
         """Count a value."""
-        row = self._rows.get(labels) or self._row(labels)
-        row[bisect_left(self._bounds, value)] += 1
-        self._sums[labels] += value
+        new = self._new.get(labels)
+        if new is None:
+            new = self._new[labels] = []
+        new.append(value)
+        if len(new) >= NEW_AT_MOST:
+            self._sort(labels, new)
 
-    def _row(self, labels: Labels) -> list[int]:
-        row = self._rows[labels] = [0] * (len(self._bounds) + 1)
-        self._sums[labels] = 0.0
-        return row
+    def _sort(self, labels: Labels, new: list[float]) -> None:
+        """Sort new values into their buckets. A value that is a bound belongs below it."""
+        counts = np.bincount(np.searchsorted(self._bounds, new), minlength=len(self._bounds) + 1)
+        before = self._rows.get(labels)
+        self._rows[labels] = counts if before is None else before + counts
+        self._sums[labels] = self._sums.get(labels, 0.0) + math.fsum(new)
+        new.clear()
 
     def count(self, labels: Labels = ()) -> int:
         """How many values there were."""
-        return sum(self._rows.get(labels, ()))
+        row = self._rows.get(labels)
+        return (0 if row is None else int(row.sum())) + len(self._new.get(labels, ()))
 
     def collect(self) -> Iterable[Metric]:
         """For the scrape."""
+        for labels, new in self._new.items():
+            if new or labels not in self._rows:
+                self._sort(labels, new)
         family = HistogramMetricFamily(self._name, self._help, labels=self._labels)
         names = [*(f"{bound:.12g}" for bound in self._bounds), "+Inf"]
         for labels, row in self._rows.items():
-            buckets = list(zip(names, map(float, accumulate(row)), strict=True))
+            buckets = list(zip(names, map(float, accumulate(row.tolist())), strict=True))
             family.add_metric(labels, buckets, self._sums[labels])
         yield family
