@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from berth.framework.registry import Registry
     from berth.kube.credentials.sources import ClusterAccess
     from berth.kube.transport import Transport
+    from berth.runtime.observing.rest_client import RestClientMetrics
     from berth.runtime.scheduler import LiveScheduler
 
 _log = logging.getLogger("berth.run")
@@ -142,6 +143,7 @@ async def _run(setup: Setup, access: "ClusterAccess", flags: SchedulerFlags) -> 
     from berth.kube.http.client import HttpTransport
     from berth.kube.http.rate_limit import RateLimit
     from berth.runtime.observing import logs
+    from berth.runtime.observing.rest_client import RestClientMetrics
     from berth.runtime.policy_map import with_policy_of_cluster
 
     stop = _stop_on_signals()
@@ -150,16 +152,24 @@ async def _run(setup: Setup, access: "ClusterAccess", flags: SchedulerFlags) -> 
         _log.log(
             logs.level(2), "requests are sent as JSON, not as %s; every API server takes both", client.content_type
         )
-    transport = HttpTransport(access, rate_limit=RateLimit(client.qps, client.burst), user_agent="berth-scheduler")
+    requests = RestClientMetrics()
+    transport = HttpTransport(
+        access, rate_limit=RateLimit(client.qps, client.burst), user_agent="berth-scheduler", watcher=requests
+    )
     try:
         setup = setup._replace(config=await with_policy_of_cluster(setup.config, transport))
-        await _schedule(setup, transport, access.description, flags, stop)
+        await _schedule(setup, transport, access.description, flags, stop, requests)
     finally:
         await transport.close()
 
 
 async def _schedule(
-    setup: Setup, transport: "Transport", description: str, flags: SchedulerFlags, stop: asyncio.Event
+    setup: Setup,
+    transport: "Transport",
+    description: str,
+    flags: SchedulerFlags,
+    stop: asyncio.Event,
+    requests: "RestClientMetrics",
 ) -> None:
     """Schedule and serve until told to stop."""
     from berth.runtime.observing.metrics_v1_20 import metrics_for
@@ -173,7 +183,9 @@ async def _schedule(
     metrics.observe(scheduler)
     is_default = "port" not in flags.given
     insecure = Listener(flags.insecure_address, flags.insecure_port(config), "--port", is_optional=is_default)
-    server = HealthServer(scheduler, metrics, config, host=flags.bind_address, port=flags.secure_port, also=insecure)
+    server = HealthServer(
+        scheduler, metrics, config, host=flags.bind_address, port=flags.secure_port, also=insecure, requests=requests
+    )
     _debug_on_signal(scheduler)
     settling = asyncio.create_task(_settle(scheduler), name="settling")
     try:

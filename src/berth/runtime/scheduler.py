@@ -35,6 +35,7 @@ from berth.runtime.following import Following, event_of
 from berth.runtime.grouped_report import GroupedReport
 from berth.runtime.observing.call_timer import CallTimer
 from berth.runtime.observing.cycle_log import SchedulerLog
+from berth.runtime.observing.work_queues import WorkQueues
 
 SLICE_S = 0.005
 """How long cycles run before the event loop may serve its sockets again."""
@@ -136,6 +137,11 @@ class LiveScheduler:
     def pending_calls(self) -> dict[str, int]:
         """Requests to the API server that are under way or wait, by kind of call."""
         return self._effects.pending
+
+    @property
+    def work_queues(self) -> WorkQueues:
+        """The queues in which those requests wait."""
+        return self._effects.work_queues
 
     @property
     def prioritizing_extenders(self) -> int:

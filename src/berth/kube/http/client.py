@@ -9,6 +9,7 @@ and leases have token buckets of their own, so that a flood of events delays nei
 """
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import NamedTuple
 from urllib.parse import urlencode
@@ -22,6 +23,7 @@ from berth.api.resources import RESOURCES, Resource
 from berth.kube.credentials.sources import ClusterAccess, Credential
 from berth.kube.http.connections import Connections, connection_problem
 from berth.kube.http.rate_limit import RateLimit, TokenBucket
+from berth.kube.http.watcher import RequestWatcher
 
 # client-go: at most ten tries while the server answers with Retry-After.
 MAX_RETRIES = 10
@@ -50,7 +52,10 @@ class _Request(NamedTuple):
 class HttpTransport:
     """A `berth.kube.transport.Transport` over aiohttp; make it inside the event loop that uses it."""
 
-    __slots__ = ("_access", "_buckets", "_connections", "_headers", "_idle_s", "_main_bucket", "_sleep", "_timeout_s")
+    __slots__ = (
+        "_access", "_buckets", "_connections", "_headers", "_host", "_idle_s", "_main_bucket", "_sleep", "_timeout_s",
+        "_watcher",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -61,8 +66,11 @@ class HttpTransport:
         request_timeout_s: float = 30.0,
         watch_idle_s: float = WATCH_IDLE_S,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        watcher: RequestWatcher | None = None,
     ) -> None:
         limit = rate_limit or RateLimit()
+        self._watcher = watcher or RequestWatcher()
+        self._host = URL(access.server).authority
         self._access = access
         self._main_bucket = TokenBucket(limit, sleep=sleep)
         self._buckets = {plural: TokenBucket(limit, sleep=sleep) for plural in ("events", "leases")}
@@ -157,7 +165,7 @@ class HttpTransport:
             "allowWatchBookmarks": "true" if allow_bookmarks else "",
             "timeoutSeconds": str(max(1, round(timeout_s))),
         }
-        await self._bucket(resource).acquire()
+        await self._take_turn("GET", resource)
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=self._timeout_s, sock_read=self._idle_s)
         url = self._url(resource.path(namespace), query)
         request = _Request("GET", resource, url, timeout=timeout)
@@ -194,7 +202,7 @@ class HttpTransport:
         may_renew = True
         retries = 0
         while True:
-            await self._bucket(resource).acquire()
+            await self._take_turn(method, resource)
             credential = await self._access.credential()
             try:
                 return await self._once(request, credential)
@@ -202,10 +210,11 @@ class HttpTransport:
                 if error.is_unauthorized and may_renew and self._access.invalidate(credential):
                     may_renew = False
                     continue
-                delay_s = _retry_delay_s(error, request.url)
+                delay_s, status = _retry_delay_s(error, request.url), error.status
                 if delay_s is None or retries >= MAX_RETRIES:
                     raise
             retries += 1
+            self._watcher.retried(method, self._host, str(status))
             await self._sleep(delay_s)
 
     async def _once(self, request: _Request, credential: Credential) -> bytes:
@@ -215,7 +224,9 @@ class HttpTransport:
             async with await self._send(session, request, credential) as response:
                 if response.status >= 300:
                     raise await _refusal(response)
-                return await response.read()
+                body = await response.read()
+                self._watcher.sized(request.method, self._host, len(request.body), len(body))
+                return body
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             action = f"{request.method} {request.url.path}"
             raise connection_problem(error, action, self._access.description) from error
@@ -228,6 +239,21 @@ class HttpTransport:
             headers["Authorization"] = f"Bearer {credential.token}"
         if request.body:
             headers["Content-Type"] = request.content_type
+        started, code = time.perf_counter(), "<error>"
+        try:
+            response = await self._sent(session, request, credential, headers)
+            code = str(response.status)
+        finally:
+            self._watcher.answered(request.method, self._host, code, time.perf_counter() - started)
+        return response
+
+    async def _sent(
+        self,
+        session: aiohttp.ClientSession,
+        request: _Request,
+        credential: Credential,
+        headers: "CIMultiDict[str]",
+    ) -> aiohttp.ClientResponse:
         return await session.request(
             request.method,
             request.url,
@@ -239,6 +265,12 @@ class HttpTransport:
             proxy=self._access.proxy or None,
             allow_redirects=False,  # a redirect would carry the token to wherever it points
         )
+
+    async def _take_turn(self, method: str, resource: Resource) -> None:
+        """Wait for the client-side rate limit."""
+        started = time.perf_counter()
+        await self._bucket(resource).acquire()
+        self._watcher.throttled(method, self._host, time.perf_counter() - started)
 
     def _bucket(self, resource: Resource) -> TokenBucket:
         return self._buckets.get(resource.plural, self._main_bucket)

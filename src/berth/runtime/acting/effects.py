@@ -36,6 +36,7 @@ from berth.runtime.acting.group_status import GroupStatusPatcher
 from berth.runtime.acting.pod_status import Lookup, StatusPatcher
 from berth.runtime.acting.worker_pool import WorkerPool
 from berth.runtime.observing.call_timer import BINDING, OTHER, STATUS_PATCH, CallTimer
+from berth.runtime.observing.work_queues import WorkQueues
 
 BINDINGS_AT_ONCE = 64
 CALLS_AT_ONCE = 16
@@ -51,7 +52,7 @@ class Effects:
 
     __slots__ = (
         "_answer", "_binder", "_binds", "_bug", "_calls", "_extender_calls", "_extenders", "_groups", "_recorder",
-        "_report", "_statuses", "_timer", "_transport", "prioritizing",
+        "_report", "_statuses", "_timer", "_transport", "prioritizing", "work_queues",
     )  # fmt: skip
 
     def __init__(
@@ -78,13 +79,27 @@ class Effects:
         self._bug = bug
         self._timer = timer or CallTimer()
         self._binder = BindingClient(transport, report=report, rng=rng, sleep=sleep)
-        self._binds: WorkerPool[Request] = WorkerPool(BINDINGS_AT_ONCE, self._bind, bug)
-        self._calls: WorkerPool[Request] = WorkerPool(CALLS_AT_ONCE, self._call, bug)
-        self._extender_calls: WorkerPool[Request] = WorkerPool(EXTENDER_CALLS_AT_ONCE, self._call, bug)
-        self._statuses = StatusPatcher(
-            transport, lookup=lookup, report=report, bug=bug, rng=rng, sleep=sleep, timer=self._timer
+        self.work_queues = WorkQueues()
+        """What waits for the API server or for extenders, and what is under way."""
+        self._binds: WorkerPool[Request] = WorkerPool(
+            BINDINGS_AT_ONCE, self._bind, bug, self.work_queues.queue(BINDING)
         )
-        self._groups = GroupStatusPatcher(transport, report=report, bug=bug, rng=rng, sleep=sleep)
+        self._calls: WorkerPool[Request] = WorkerPool(CALLS_AT_ONCE, self._call, bug, self.work_queues.queue(OTHER))
+        self._extender_calls: WorkerPool[Request] = WorkerPool(
+            EXTENDER_CALLS_AT_ONCE, self._call, bug, self.work_queues.queue("extender_call")
+        )
+        self._statuses = StatusPatcher(
+            transport, lookup=lookup, report=report, bug=bug, rng=rng, sleep=sleep, timer=self._timer,
+            queue=self.work_queues.queue(STATUS_PATCH),
+        )  # fmt: skip
+        self._groups = GroupStatusPatcher(
+            transport,
+            report=report,
+            bug=bug,
+            rng=rng,
+            sleep=sleep,
+            queue=self.work_queues.queue("pod_group_status_patch"),
+        )
 
     @property
     def pending(self) -> dict[str, int]:

@@ -16,6 +16,7 @@ from berth.framework.effects import SetPodGroupCondition
 from berth.kube.backoff import Backoff
 from berth.kube.transport import STRATEGIC_MERGE_PATCH, Transport
 from berth.runtime.acting.worker_pool import WorkerPool
+from berth.runtime.observing.work_queues import QueueWatch
 
 WORKERS = 2
 MAX_TRIES = 5
@@ -38,13 +39,14 @@ class GroupStatusPatcher:
         rng: random.Random,
         sleep: Callable[[float], Awaitable[None]],
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+        queue: QueueWatch | None = None,
     ) -> None:
         self._transport = transport
         self._report = report
         self._rng = rng
         self._clock = clock
         self._sleep = sleep
-        self._pool: WorkerPool[str] = WorkerPool(WORKERS, self._work, bug)
+        self._pool: WorkerPool[str] = WorkerPool(WORKERS, self._work, bug, queue)
         self._waiting: dict[str, SetPodGroupCondition] = {}
         self._attended: set[str] = set()
         """Groups that a worker is busy with."""

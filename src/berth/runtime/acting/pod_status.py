@@ -21,6 +21,7 @@ from berth.kube.backoff import Backoff
 from berth.kube.transport import STRATEGIC_MERGE_PATCH, Transport
 from berth.runtime.acting.worker_pool import WorkerPool
 from berth.runtime.observing.call_timer import STATUS_PATCH, CallTimer
+from berth.runtime.observing.work_queues import QueueWatch
 
 WORKERS = 4
 MAX_TRIES = 5
@@ -61,6 +62,7 @@ class StatusPatcher:
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         timer: CallTimer | None = None,
+        queue: QueueWatch | None = None,
     ) -> None:
         self._transport = transport
         self._lookup = lookup
@@ -69,7 +71,7 @@ class StatusPatcher:
         self._clock = clock
         self._sleep = sleep
         self._timer = timer or CallTimer()
-        self._pool: WorkerPool[str] = WorkerPool(WORKERS, self._work, bug)
+        self._pool: WorkerPool[str] = WorkerPool(WORKERS, self._work, bug, queue)
         self._waiting: dict[str, PatchPodStatus] = {}
         self._under_way: dict[str, asyncio.Event] = {}
         self._attended: set[str] = set()

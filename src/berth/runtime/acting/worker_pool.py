@@ -9,20 +9,29 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar
 
+from berth.runtime.observing.work_queues import QueueWatch, WorkQueues
+
 Job = TypeVar("Job")
 
 
 class WorkerPool(Generic[Job]):
     """Up to `size` workers who do `work(job)` for each job put in."""
 
-    __slots__ = ("_bug", "_jobs", "_size", "_tasks", "_work")
+    __slots__ = ("_bug", "_jobs", "_queue", "_size", "_tasks", "_work")
 
-    def __init__(self, size: int, work: Callable[[Job], Awaitable[None]], bug: Callable[[Exception], None]) -> None:
-        """`bug` is called with what `work` raises, since no caller awaits a worker."""
+    def __init__(
+        self,
+        size: int,
+        work: Callable[[Job], Awaitable[None]],
+        bug: Callable[[Exception], None],
+        queue: QueueWatch | None = None,
+    ) -> None:
+        """`bug` is called with what `work` raises, since no caller awaits a worker; `queue` counts the jobs."""
+        self._queue = queue or WorkQueues().queue("")
         self._size = size
         self._work = work
         self._bug = bug
-        self._jobs: deque[Job] = deque()
+        self._jobs: deque[tuple[Job, float]] = deque()
         self._tasks: set[asyncio.Task[None]] = set()
 
     def __len__(self) -> int:
@@ -31,7 +40,7 @@ class WorkerPool(Generic[Job]):
 
     def put(self, job: Job) -> None:
         """Have a job done, at once if a worker is free."""
-        self._jobs.append(job)
+        self._jobs.append((job, self._queue.put()))
         if len(self._tasks) < self._size:
             task = asyncio.get_running_loop().create_task(self._work_off())
             self._tasks.add(task)
@@ -50,6 +59,7 @@ class WorkerPool(Generic[Job]):
     async def stop(self) -> None:
         """Drop what waits, and break off what is under way."""
         self._jobs.clear()
+        self._queue.drop_waiting()
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
@@ -57,7 +67,11 @@ class WorkerPool(Generic[Job]):
 
     async def _work_off(self) -> None:
         while self._jobs:
+            job, put_at = self._jobs.popleft()
+            number = self._queue.begin(put_at)
             try:
-                await self._work(self._jobs.popleft())
+                await self._work(job)
             except Exception as error:  # a bug must cost one job, not a worker
                 self._bug(error)
+            finally:
+                self._queue.end(number)

@@ -15,7 +15,11 @@ from aiohttp import web
 
 from berth.config.dump import dump_config
 from berth.config.types import SchedulerConfiguration
+from berth.runtime.observing.component import ComponentMetrics, LeaseState
+from berth.runtime.observing.health_slis import HealthSlis
 from berth.runtime.observing.metrics import Metrics
+from berth.runtime.observing.pod_resources import PodResources
+from berth.runtime.observing.rest_client import RestClientMetrics
 from berth.runtime.scheduler import LiveScheduler
 from berth.runtime.serving.debugging import Debugging, as_json
 from berth.runtime.serving.health import answer, checks_of
@@ -45,7 +49,19 @@ class Listener(NamedTuple):
 class HealthServer:
     """Serves one live scheduler; with port 0 it serves nothing, as kube-scheduler's flag says."""
 
-    __slots__ = ("_checks", "_config", "_debugging", "_listeners", "_metrics", "_runner", "addresses")
+    __slots__ = (
+        "_checks",
+        "_component",
+        "_config",
+        "_debugging",
+        "_listeners",
+        "_metrics",
+        "_resources",
+        "_runner",
+        "_scheduler",
+        "_slis",
+        "addresses",
+    )
 
     def __init__(
         self,
@@ -56,11 +72,20 @@ class HealthServer:
         host: str = "127.0.0.1",
         port: int = 10259,
         also: Listener | None = None,
+        requests: RestClientMetrics | None = None,
     ) -> None:
-        """`also` is a second address for the same things."""
-        self._checks = checks_of(scheduler)
+        """`also` is a second address for the same things; `requests` counts the requests to the API server."""
         self._debugging = Debugging(scheduler)
         self._metrics = metrics
+        self._scheduler = scheduler
+        self._component = ComponentMetrics(config.feature_gates)
+        self._component.add(requests or RestClientMetrics())
+        self._resources = PodResources(lambda: scheduler.core.intake.pods)
+        self._slis = HealthSlis()
+        self._checks = {
+            endpoint: {name: self._slis.watched(endpoint, name, check) for name, check in checks.items()}
+            for endpoint, checks in checks_of(scheduler).items()
+        }
         self._config = config
         wanted = (Listener(host, port), also)
         self._listeners = [listener for listener in wanted if listener is not None and listener.port]
@@ -111,6 +136,8 @@ class HealthServer:
         routes: dict[str, Handler] = {
             "/": self._index,
             "/metrics": self._get_metrics,
+            "/metrics/resources": self._get_resources,
+            "/metrics/slis": self._get_slis,
             "/configz": self._get_configuration,
             "/debug/decisions": self._get_decisions,
             "/debug/decisions/{namespace}/{name}": self._get_decision,
@@ -141,7 +168,16 @@ class HealthServer:
         return web.Response(status=500, text=f"{problem}\n") if problem else web.Response(text="ok")
 
     async def _get_metrics(self, _request: web.Request) -> web.Response:
-        return web.Response(body=self._metrics.exposition(), headers={"Content-Type": METRICS_TYPE})
+        election, scheduler = self._config.leader_election, self._scheduler
+        lease = LeaseState(election.resource_name, scheduler.is_leading) if scheduler.elects_leader else None
+        component = self._component.exposition(lease, scheduler.work_queues)
+        return _metrics(self._metrics.exposition() + component)
+
+    async def _get_resources(self, _request: web.Request) -> web.Response:
+        return _metrics(self._resources.exposition())
+
+    async def _get_slis(self, _request: web.Request) -> web.Response:
+        return _metrics(self._slis.exposition())
 
     async def _get_configuration(self, _request: web.Request) -> web.Response:
         return _json({"componentconfig": dump_config(self._config)})
@@ -178,6 +214,10 @@ async def refuse_foreign_hosts(request: web.Request, handler: Handler) -> web.St
     if not is_meant:
         return web.Response(status=403, text=f"this is not {host!r}: ask for localhost, or for an address\n")
     return await handler(request)
+
+
+def _metrics(text: bytes) -> web.Response:
+    return web.Response(body=text, headers={"Content-Type": METRICS_TYPE})
 
 
 def _json(value: Any, status: int = 200) -> web.Response:
