@@ -174,7 +174,7 @@ class Profile:
         return run(*args)
 
     def steps_at_point(self, point: str, steps: Steps[Result]) -> Steps[Result]:
-        """Return the steps of such a point that may have to wait for answers; to be overridden likewise."""
+        """Return the steps of such a point, which may have to wait for answers; `berth.timing` overrides this too."""
         return steps
 
     def pre_bind(self, state: CycleState) -> tuple[PreBindPlugin, ...]:

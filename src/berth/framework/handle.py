@@ -60,7 +60,7 @@ class Handle:
         self.reservation_changed = reservation_changed
         """Tell memos that this plugin's own reservations have changed."""
         self.tell = tell
-        """Send out an effect, such as an Event about a pod, without waiting for it."""
+        """Send out an Event, without waiting for it."""
         self.rng = rng if rng is not None else random.Random(0)
         """The source of randomness; the same seed gives the same decisions."""
         self.pod_groups = PodGroups(cache)
