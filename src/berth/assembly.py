@@ -13,6 +13,7 @@ import msgspec
 from berth.api.pod_resources import Counting
 from berth.config.types import SchedulerConfiguration
 from berth.core import Core, CoreParts
+from berth.cycle.attempt import no_stopwatch
 from berth.cycle.binding import BindingCycles
 from berth.cycle.decision import Trace
 from berth.cycle.dispatcher import Dispatcher
@@ -51,11 +52,6 @@ Stopwatch = Callable[[], float]
 
 TRACED_PODS = 256
 """How many recent pods' decisions are kept for explaining."""
-
-
-def no_stopwatch() -> float:
-    """The stopwatch of a core that nobody times: every duration is 0."""
-    return 0.0
 
 
 def build_core(

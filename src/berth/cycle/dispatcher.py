@@ -89,6 +89,8 @@ class Dispatcher:
 
         Those that were interrupted come first.
         """
+        if not (self._interrupted or self._waits):
+            return False
         interrupted, self._interrupted = self._interrupted, []
         for steps, interruption in interrupted:
             if self._unpark(steps):
