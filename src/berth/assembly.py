@@ -105,6 +105,7 @@ def build_core(
         reservation_changed=kept.note_reservation,
         rng=rng,
         tell=dispatcher.tell,
+        observe=observer.plugin_observed,
     )
     make_profile: Callable[..., Profile] = Profile
     if instrument is not None and stopwatch is not None:

@@ -5,6 +5,8 @@ from types import SimpleNamespace
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from berth.api.codec import decode
+from berth.framework.effects import ApiCall
 from berth.framework.events import Action, label_of
 from berth.framework.status import Code, Status, error, unschedulable
 from berth.runtime.observing.logs import as_text
@@ -12,6 +14,9 @@ from berth.runtime.observing.metrics import Metrics
 from berth.state.queued_pod import QueuedPod
 from berth.testing.builders import make_node, make_pod
 from berth.testing.virtual import VirtualCluster
+from tests.plugins.dra.support import claim, device, device_class, resource_slice
+from tests.plugins.volumes.world import claim as volume_claim
+from tests.plugins.volumes.world import storage_class
 from tests.support import document, once, plugin
 
 PROFILE = "default-scheduler"
@@ -289,3 +294,34 @@ def test_preemption_is_counted_by_upstreams_names(metrics):
     assert 'scheduler_preemption_victims_bucket{le="64"} 1.0' in text
     assert 'scheduler_preemption_goroutines_execution_total{result="success"} 1.0' in text
     assert 'scheduler_preemption_goroutines_duration_seconds_sum{result="success"} 0.5' in text
+
+
+def test_waits_for_devices_are_counted_by_driver(metrics):
+    """KEP-5007, Monitoring: both metrics by profile, driver and status."""
+    meta = {"name": "p", "namespace": "default", "uid": "uid-p"}
+    uses = [{"name": "c", "resourceClaimName": "c"}]
+    pod = decode("Pod", {"metadata": meta, "spec": {"containers": [{"name": "c0"}], "resourceClaims": uses}})
+    slow = resource_slice("s", device("d0", bindingConditions=["Ready"]), node="n1")
+    stored = claim("c", finalizers=["resource.kubernetes.io/delete-protection"])
+    cluster = VirtualCluster(small(), device_class(), slow, stored, pod, instrument=metrics).run()
+    (write,) = [request for request in cluster.requests if isinstance(request.effect, ApiCall)]
+    given = {"metadata": {"name": "c", "namespace": "default", "uid": "uid-c"}, "spec": {"devices": {}}}
+    status = {key: value for key, value in write.effect.body["status"].items() if value is not None}
+    cluster.answer(write, result={**given, "status": status})
+    cluster.advance(599.0)
+    assert counted(metrics, "dra_bindingconditions_allocations") == {}
+    cluster.advance(1.0)
+    assert counted(metrics, "dra_bindingconditions_allocations") == {("gpu.example.com", "timeout"): 1}
+    labels = f'driver="gpu.example.com",profile="{PROFILE}",status="timeout"'
+    text = metrics.exposition().decode()
+    assert f"scheduler_dra_bindingconditions_wait_duration_seconds_sum{{{labels}}} 600.0" in text
+
+
+def test_volumes_that_could_not_be_bound_are_counted(metrics):
+    """BindPodVolumes counts an error under `bind`."""
+    pod = make_pod("p").volume("d", persistentVolumeClaim={"claimName": "d"})
+    cluster = VirtualCluster(small(), storage_class("wait"), volume_claim("d"), pod, instrument=metrics).run()
+    (write,) = [request for request in cluster.requests if isinstance(request.effect, ApiCall)]
+    assert counted(metrics, "volume_scheduling_stage_error") == {}
+    cluster.answer(write, error="no")
+    assert counted(metrics, "volume_scheduling_stage_error") == {("bind",): 1}

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from berth.cycle.decision import Decision, Trace
 from berth.engine.profile import Profile
 from berth.framework.extenders import Asked
+from berth.framework.observations import Observation
 from berth.state.cache import Expired
 from berth.state.pod_info import PodInfo
 from berth.state.queued_pod import QueuedPod
@@ -108,6 +109,9 @@ class Instrument:
 
     def broke(self, pod: PodInfo, error: Exception) -> None:
         """A bug has ended an attempt; the pod is tried again after a backoff."""
+
+    def plugin_observed(self, observation: Observation) -> None:
+        """A plugin tells of something that only it sees."""
 
     def plugin_broke(self, plugin: str, method: str, bug: Exception) -> None:
         """A method of an out-of-tree plugin has raised, for the first time at this place in its code."""

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from berth.config.feature_gates import FeatureGates
 from berth.framework.effects import EmitEvent
 from berth.framework.evictions import Evictions
+from berth.framework.observations import Observation
 from berth.framework.waiting_pods import WaitingPods
 from berth.framework.what_if import ProfileView
 from berth.state.cache import Cache
@@ -26,6 +27,7 @@ class Handle:
         "nominator",
         "now",
         "objects",
+        "observe",
         "pod_groups",
         "profile",
         "reservation_changed",
@@ -47,6 +49,7 @@ class Handle:
         reservation_changed: Callable[[str], None] = lambda _plugin: None,
         rng: random.Random | None = None,
         tell: Callable[[EmitEvent], None] = lambda _event: None,
+        observe: Callable[[Observation], None] = lambda _observation: None,
     ) -> None:
         self.cache = cache
         self.objects = objects
@@ -61,6 +64,8 @@ class Handle:
         """Tell memos that this plugin's own reservations have changed."""
         self.tell = tell
         """Send out an Event, without waiting for it."""
+        self.observe = observe
+        """Tell metrics, and whoever else observes the core, what only the plugin sees."""
         self.rng = rng if rng is not None else random.Random(0)
         """The source of randomness; the same seed gives the same decisions."""
         self.pod_groups = PodGroups(cache)

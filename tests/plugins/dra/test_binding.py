@@ -8,8 +8,11 @@ import msgspec
 import pytest
 
 from berth.api.codec import decode
+from berth.cycle.dispatcher import Interruption
 from berth.framework.effects import Answer, ApiCall, WaitUntil
+from berth.framework.observations import DevicesAwaited
 from berth.framework.status import error
+from berth.plugins.dra.readiness import drivers_to_await
 from berth.testing.builders import make_node, make_pod
 from tests.plugins.dra.support import World, allocation, answered, claim, device, device_class, pod_with, resource_slice
 
@@ -217,6 +220,53 @@ def test_people_are_told_that_the_pod_waits():
         "p", "Normal", "BindingConditionsPending", "Scheduling",
     )  # fmt: skip
     assert event.note == "waiting for binding conditions for device on node a"
+
+
+def observed(end):
+    """What observers hear of a wait that this ends after 7 s; the steps go on until they are over."""
+    w, steps, wait, document = waiting()
+    heard = []
+    w.plugin._handle.observe = heard.append
+    w.now = 7.0
+    end(w, document)
+    answer = wait.predicate()
+    try:
+        while True:
+            steps.send(answer)
+            answer = gave({})
+    except StopIteration:
+        return heard
+
+
+def test_observers_hear_how_a_wait_ended_and_how_long_it_took():
+    """KEP-5007, Monitoring: success, failure and timeout; kubernetes/kubernetes#137284: anything else is an error."""
+    ends = {
+        "success": lambda w, document: report(w, document, 10, Ready="True"),
+        "failure": lambda w, document: report(w, document, 10, Failed="True"),
+        "timeout": lambda w, document: report(w, document, 10, Ready="False"),
+        "error": lambda w, document: w.objects.remove("ResourceClaim", decode("ResourceClaim", document)),
+    }
+    for status, end in ends.items():
+        assert observed(end) == [DevicesAwaited("default-scheduler", ("gpu.example.com",), status, 7.0)]
+
+
+def test_a_wait_that_is_called_off_counts_as_an_error():
+    w, steps, _, _ = waiting()
+    heard = []
+    w.plugin._handle.observe = heard.append
+    with pytest.raises(Interruption):
+        steps.throw(Interruption("the pod is gone"))
+    assert heard == [DevicesAwaited("default-scheduler", ("gpu.example.com",), "error", 0.0)]
+
+
+def test_drivers_count_once_and_only_those_that_have_something_to_make_ready():
+    ready = {"bindingConditions": ["Ready"]}
+    results = [
+        {"request": "r0", "driver": driver, "pool": "a", "device": name, **conditions}
+        for driver, name, conditions in [("x", "d0", ready), ("y", "d0", {}), ("x", "d1", ready), ("z", "d0", ready)]
+    ]
+    status = {"allocation": {"devices": {"results": results}}}
+    assert drivers_to_await([claim("free"), claim("c", status=status), claim("d", status=status)]) == ("x", "z")
 
 
 def test_nobody_waits_where_devices_have_no_status():

@@ -2,9 +2,11 @@
 
 import pytest
 
+from berth.cycle.dispatcher import Interruption
 from berth.framework.cycle_state import CycleState
 from berth.framework.effects import Answer, ApiCall, WaitUntil
-from berth.framework.status import error
+from berth.framework.observations import VolumeStageFailed
+from berth.framework.status import Code, error
 from berth.plugins.volumes.binding import VolumeBinding, VolumeBindingArgs
 from berth.testing.builders import make_node, make_pod
 from tests.plugins.volumes.world import BOUND, SELECTED, ZONE, claim, on, storage_class, volume, world
@@ -25,6 +27,8 @@ class Binding:
         for name in claims:
             pod.volume(name, persistentVolumeClaim={"claimName": name})
         self.pod = pod.info()
+        self.heard = []
+        self.handle.observe = self.heard.append
         self.plugin = VolumeBinding(VolumeBindingArgs(bind_timeout_seconds=timeout_s), self.handle)
         self.state = CycleState()
         assert self.plugin.pre_filter(self.state, self.pod) is None
@@ -105,6 +109,35 @@ def test_a_conflict_gives_back_and_says_so(kind):
     binding.answer(Answer(1, error='Operation cannot be fulfilled on x "y" (Conflict, HTTP 409)'))
     assert binding.status == error('Operation cannot be fulfilled on x "y" (Conflict, HTTP 409)')
     assert not len(binding.handle.objects.assumed)
+
+
+def test_observers_hear_of_errors_only():
+    """FindPodVolumes, AssumePodVolumes and BindPodVolumes of upstream's binder each count their own errors."""
+    refused, late, bound = static(), written("static"), written("static")
+    refused.answer(Answer(1, error="no"))
+    assert refused.heard == [VolumeStageFailed("bind")]
+    assert late.finish() is not None
+    assert late.heard == [VolumeStageFailed("bind")]
+    bound.see(PROMISED, CLAIM_BOUND)
+    assert bound.finish() is None
+    assert bound.heard == []
+
+
+def test_observers_hear_of_a_binding_that_is_called_off():
+    binding = written("dynamic")
+    with pytest.raises(Interruption):
+        binding.steps.throw(Interruption("the pod is gone"))
+    assert binding.heard == [VolumeStageFailed("bind")]
+
+
+def test_observers_hear_where_a_volume_is_gone_before_it_is_taken():
+    binding = static()
+    binding.plugin.unreserve(binding.state, binding.pod, "a")
+    binding.handle.objects.remove("PersistentVolume", STATIC_VOLUME)
+    other = CycleState()
+    assert binding.plugin.pre_filter(other, binding.pod) is None
+    assert binding.plugin.reserve(other, binding.pod, "a").code is Code.ERROR
+    assert binding.heard == [VolumeStageFailed("assume")]
 
 
 def test_what_was_written_stays_taken_when_a_later_write_fails():

@@ -16,11 +16,12 @@ from berth.api.codec import ObjectError, decode
 from berth.api.dra import AllocationResult, ResourceClaim
 from berth.framework.effects import Answer, ApiCall, EmitEvent, PodRef, Steps, call, wait_until
 from berth.framework.handle import Handle
+from berth.framework.observations import DevicesAwaited, DevicesStatus
 from berth.framework.status import Status, error
 from berth.plugins.dra.claims import NOT_FOUND, is_reserved_for
 from berth.plugins.dra.extended import NodeClaim, is_in_memory
 from berth.plugins.dra.ledger import CLAIM, Ledger
-from berth.plugins.dra.readiness import failure, is_ready, needs_binding
+from berth.plugins.dra.readiness import drivers_to_await, failure, is_ready
 from berth.plugins.dra.requests import claim_key
 from berth.plugins.dra.state import StateData
 from berth.state.pod_info import PodInfo
@@ -176,7 +177,8 @@ class ClaimBinder:
             raise _WriteError(f"update pod {pod.key} ExtendedResourceClaimStatus: {answer.error}")
 
     def _await_devices(self, state: StateData, pod: PodInfo, node_name: str) -> Steps[None]:
-        if not self._binding_conditions or not any(needs_binding(claim) for claim in state.claims):
+        drivers = drivers_to_await(state.claims) if self._binding_conditions else ()
+        if not drivers:
             return
         names = [(claim.metadata.namespace, claim.metadata.name) for claim in state.claims if not is_in_memory(claim)]
 
@@ -191,18 +193,27 @@ class ClaimBinder:
         self._handle.tell(
             EmitEvent(reference, "Normal", "BindingConditionsPending", "Scheduling", note, pod.spec.scheduler_name)
         )
-        yield from wait_until(is_settled, self._handle.now() + self._timeout_s)
-        for index, name in enumerate(names):
-            claim = self._ledger.get(*name)
-            if claim is None:
-                raise _WriteError(NOT_FOUND.format(claim="/".join(name)))
-            state.claims[index] = claim
-            failed = failure(claim)
-            if failed is not None:
-                message = json.dumps(failed.message, ensure_ascii=False)
-                raise _WriteError(BINDING_FAILED.format(claim=name[1], reason=failed.reason, message=message))
-            if not is_ready(claim):
-                raise _WriteError(BINDING_TIMED_OUT)
+        began = self._handle.now()
+        outcome: DevicesStatus = "error"  # also where the binding is called off, which raises from within the wait
+        try:
+            yield from wait_until(is_settled, began + self._timeout_s)
+            for index, name in enumerate(names):
+                claim = self._ledger.get(*name)
+                if claim is None:
+                    raise _WriteError(NOT_FOUND.format(claim="/".join(name)))
+                state.claims[index] = claim
+                failed = failure(claim)
+                if failed is not None:
+                    outcome = "failure"
+                    message = json.dumps(failed.message, ensure_ascii=False)
+                    raise _WriteError(BINDING_FAILED.format(claim=name[1], reason=failed.reason, message=message))
+                if not is_ready(claim):
+                    outcome = "timeout"
+                    raise _WriteError(BINDING_TIMED_OUT)
+            outcome = "success"
+        finally:
+            waited = self._handle.now() - began
+            self._handle.observe(DevicesAwaited(pod.spec.scheduler_name, drivers, outcome, waited))
 
     def _take_back(self, state: StateData, pod: PodInfo, done: list[ResourceClaim]) -> Steps[None]:
         """Undo what was written for a pod that will not be bound: its reservations, the claim made for it."""

@@ -4,6 +4,7 @@ A claim goes in, a verdict comes out; Filter, PreBind and PostFilter go by it. S
 isClaimReadyForBinding and isClaimTimeout, v1.36.
 """
 
+from collections.abc import Iterable
 from datetime import datetime
 
 from berth.api.dra import AllocatedDeviceStatus, DeviceRequestAllocationResult, ResourceClaim
@@ -13,6 +14,12 @@ from berth.api.meta import Condition
 def needs_binding(claim: ResourceClaim) -> bool:
     """Say whether any device of the claim must be made ready."""
     return any(result.binding_conditions for result in _results(claim))
+
+
+def drivers_to_await(claims: Iterable[ResourceClaim]) -> tuple[str, ...]:
+    """Return the drivers that must make devices of these claims ready, each once, in the order of the claims."""
+    results = (result for claim in claims for result in _results(claim))
+    return tuple(dict.fromkeys(result.driver for result in results if result.binding_conditions))
 
 
 def failure(claim: ResourceClaim) -> Condition | None:

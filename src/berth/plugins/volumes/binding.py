@@ -36,6 +36,7 @@ from berth.framework.interface import (
     Rows,
     ScorePlugin,
 )
+from berth.framework.observations import VolumeStageFailed
 from berth.framework.promises import Dependency, Objects, Promises
 from berth.framework.status import SKIP, Status, error
 from berth.plugins.resources.args import ShapePoint
@@ -225,6 +226,7 @@ class VolumeBinding:
         labels = table.node(table.row_of[node_name]).metadata.labels
         found = volumes_on(self._handle.objects, prepared.claims, NodeForVolumes(node_name, labels))
         if isinstance(found, Status):
+            self._handle.observe(VolumeStageFailed("assume"))
             return error(found.message)
         prepared.taken = take(self._handle.objects, found, node_name)
         return None

@@ -14,6 +14,7 @@ import msgspec
 from berth.api.storage import PersistentVolume, PersistentVolumeClaim
 from berth.framework.effects import ApiCall, Steps, call, wait_until
 from berth.framework.handle import Handle
+from berth.framework.observations import VolumeStageFailed
 from berth.framework.status import Status, error
 from berth.plugins.volumes.assuming import AssumedVolumes, Order, Promise, give_back
 from berth.plugins.volumes.binder import affinity_of, is_usable
@@ -39,7 +40,20 @@ Verdict = bool | str
 def bind_volumes(
     handle: Handle, pod: PodInfo, node_name: str, taken: AssumedVolumes, timeout_s: float
 ) -> Steps[Status | None]:
-    """Write what was taken, wait until it is bound, and return a status."""
+    """Write what was taken, wait until it is bound, and return a status. Observers are told of a failure."""
+    is_bound = False
+    try:
+        status = yield from _bind(handle, pod, node_name, taken, timeout_s)
+        is_bound = status is None
+    finally:  # a binding that is called off raises from within the wait
+        if not is_bound:
+            handle.observe(VolumeStageFailed("bind"))
+    return status
+
+
+def _bind(
+    handle: Handle, pod: PodInfo, node_name: str, taken: AssumedVolumes, timeout_s: float
+) -> Steps[Status | None]:
     fault = yield from _write(handle.objects, taken)
     if fault:
         return error(fault)

@@ -1,14 +1,15 @@
 """kube-scheduler's metrics, by its names, labels and buckets: an observer of the core, and what is read when scraped.
 
 `Metrics` is the core's instrument; the health server gives out `exposition()`. What the process itself tells (leases,
-feature gates, requests) is in `component`. Families whose mechanism is built otherwise here are there and stay empty:
-opportunistic batching is what the memos of `berth.engine` do for all pods, without hints that can be used or not.
+feature gates, requests) is in `component`. Families without a mechanism behind them are there and stay empty:
+opportunistic batching is what the memos of `berth.engine` do for all pods, without hints that can be used or not, and
+the requests to the volume binder's cache are counted by no code upstream since its cache of decisions has gone.
 """
 
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, assert_never
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -18,6 +19,7 @@ from berth.core import Core
 from berth.cycle.decision import Decision
 from berth.cycle.instrument import Times
 from berth.cycle.schedule import NO_NODES
+from berth.framework.observations import DevicesAwaited, Observation, VolumeStageFailed
 from berth.runtime.observing.cycle_log import SchedulerLog
 from berth.runtime.observing.tallies import CounterTally, HistogramTally, exponential_buckets
 from berth.state.pod_info import PodInfo
@@ -157,6 +159,26 @@ class Metrics(SchedulerLog, Collector):
             "Pod group scheduling algorithm latency in seconds.",
             CYCLE_BUCKETS,
         )
+        self.device_waits = counter(
+            ALPHA,
+            "dra_bindingconditions_allocations",
+            "Attempts that waited for devices with binding conditions, by driver and how they ended.",
+            "profile",
+            "driver",
+            "status",
+        )
+        self.device_wait_duration = histogram(
+            ALPHA,
+            "dra_bindingconditions_wait_duration_seconds",
+            "Time that PreBind waited for binding conditions.",
+            exponential_buckets(0.1, 2, 14),
+            "profile",
+            "driver",
+            "status",
+        )
+        self.volume_errors = counter(
+            ALPHA, "volume_scheduling_stage_error", "Errors of stages of volume scheduling.", "operation"
+        )
         self._without_mechanism = without_mechanism()
         self.registry = CollectorRegistry(auto_describe=False)
         self.registry.register(self)
@@ -258,6 +280,18 @@ class Metrics(SchedulerLog, Collector):
         """Creating a claim has succeeded or failed."""
         self.claims.add(("failure" if has_failed else "success",))
 
+    def plugin_observed(self, observation: Observation) -> None:
+        """Devices were waited for, or volumes were not bound."""
+        match observation:
+            case DevicesAwaited(profile=profile, drivers=drivers, status=status, seconds=seconds):
+                for driver in drivers:
+                    self.device_waits.add((profile, driver, status))
+                    self.device_wait_duration.observe(seconds, (profile, driver, status))
+            case VolumeStageFailed(stage=stage):
+                self.volume_errors.add((stage,))
+            case _:
+                assert_never(observation)
+
     def event_handled(self, event: str, seconds: float) -> None:
         """An event was taken in."""
         self.event_handling.observe(seconds, (event,))
@@ -277,7 +311,8 @@ class Metrics(SchedulerLog, Collector):
             self.plugins, self.sli_duration, self.pod_attempts, self.incoming, self.hints, self.permit_wait,
             self.after_flush, self.victims, self.preemption_duration, self.preemptions,
             self.api_calls, self.api_call_duration, self.claims,
-            self.group_attempts, self.group_attempt_duration, self.group_algorithm_duration, *self._without_mechanism,
+            self.group_attempts, self.group_attempt_duration, self.group_algorithm_duration,
+            self.device_waits, self.device_wait_duration, self.volume_errors, *self._without_mechanism,
         ):  # fmt: skip
             yield from tally.collect()
         yield plugin_evaluations(self._evaluations)
@@ -308,7 +343,7 @@ def histogram(stability: str, name: str, help_text: str, bounds: Iterable[float]
 
 
 def without_mechanism() -> tuple[CounterTally | HistogramTally, ...]:
-    """The families whose mechanism is built otherwise here, so that nothing is ever counted in them."""
+    """The families in which nothing is ever counted, since there is no mechanism behind them."""
     return (
         counter(ALPHA, "batch_attempts", "Attempts to use the results of an equal pod.", "profile", "result"),
         counter(ALPHA, "batch_cache_flushed", "Results of equal pods thrown away, by reason.", "profile", "reason"),
@@ -327,25 +362,7 @@ def without_mechanism() -> tuple[CounterTally | HistogramTally, ...]:
             BATCH_BUCKETS,
             "profile",
         ),
-        counter(
-            ALPHA,
-            "dra_bindingconditions_allocations",
-            "Allocations of devices with binding conditions, by driver and how they ended.",
-            "profile",
-            "driver",
-            "status",
-        ),
-        histogram(
-            ALPHA,
-            "dra_bindingconditions_wait_duration_seconds",
-            "Time that PreBind waited for binding conditions.",
-            exponential_buckets(0.1, 2, 14),
-            "profile",
-            "driver",
-            "status",
-        ),
         counter(ALPHA, "volume_binder_cache_requests", "Requests to the cache of volume bindings.", "operation"),
-        counter(ALPHA, "volume_scheduling_stage_error", "Errors of stages of volume scheduling.", "operation"),
     )
 
 
