@@ -75,6 +75,20 @@ def test_the_group_goes_to_the_only_rack_with_room():
     assert racks(found) == {"b"}
 
 
+# TestEvaluateNominatedNode (schedule_one_test.go of a later release): a member goes where it is nominated if that is in
+# the placement, and is no worse off otherwise.
+@pytest.mark.parametrize(
+    ("nominated", "goes_to"), [("b1", {"b1"}), ("b2", {"b2"}), ("a1", {"b1", "b2"}), ("gone", {"b1", "b2"})]
+)
+def test_a_member_is_tried_where_it_is_nominated_first(nominated, goes_to):
+    nominee, *others = members(4)
+    group = make_pod_group("g", 4, topology=RACK)
+    found = settle(cluster(*NODES, group, nominee.nominated(nominated), *others, gates=PLACING))
+    assert len(bound(found)) == 4
+    assert racks(found) == {"b"}
+    assert found.nodes_of()["g-0"] in goes_to
+
+
 def test_it_waits_where_no_rack_alone_has_room():
     found = settle(cluster(*NODES, make_pod_group("g", 5, topology=RACK), *members(5), gates=PLACING))
     assert bound(found) == {}

@@ -325,3 +325,22 @@ def test_volumes_that_could_not_be_bound_are_counted(metrics):
     assert counted(metrics, "volume_scheduling_stage_error") == {}
     cluster.answer(write, error="no")
     assert counted(metrics, "volume_scheduling_stage_error") == {("bind",): 1}
+
+
+# The rows and modes of TestPreemptionExecutionDurationMetric (preemption/executor_test.go of a later release),
+# asked of the metrics of v1.36, which count only what happens beside the cycles.
+@pytest.mark.parametrize(("result", "refusal"), [("success", ""), ("error", "delete failed")])
+@pytest.mark.parametrize("is_async", [True, False])
+def test_preemption_execution_duration_metric(metrics, result, refusal, is_async):
+    victim = make_pod("victim").request(cpu="2").node("node1").priority(100)
+    gates = {"SchedulerAsyncPreemption": is_async}
+    cluster = VirtualCluster(
+        make_node("node1").capacity(cpu="2", memory="8Gi"), victim, instrument=metrics, gates=gates
+    )
+    cluster.answers_evictions = False
+    cluster.put(make_pod("preemptor").request(cpu="2").priority(1000))
+    cluster.run()
+    (asked,) = cluster.requests
+    cluster.answer(asked, refusal)
+    for each in ("success", "error"):
+        assert metrics.preemptions.value((each,)) == (is_async and each == result)
