@@ -16,8 +16,8 @@ from berth.api.codec import decode
 from berth.api.selectors import parse_label_selector
 from berth.engine.nominated_load import NominatedLoad
 from berth.framework.cycle_state import CycleState
-from berth.plugins.host_port_index import HostPortIndex
 from berth.plugins.legacy.node_prefer_avoid_pods import ANNOTATION, NodePreferAvoidPods
+from berth.plugins.node_ports import HostPortIndex
 from berth.plugins.resources.columns import KeptColumn, ResourceColumns
 from berth.plugins.volumes.limit_columns import ATTACHMENT, CSI_NODE, LimitColumns
 from berth.plugins.volumes.node_rows import NodeRows
@@ -80,7 +80,7 @@ def topology(handle):
 
     def ask():
         topology.sync()
-        exists = {topology.value_of(domain) for domain in np.flatnonzero(topology.exists).tolist()}
+        exists = {topology._column.values[domain] for domain in np.flatnonzero(topology.exists).tolist()}
         return topology.ids.tolist(), topology.counted.tolist(), exists, topology.complete, topology.domain_count
 
     return ask

@@ -33,7 +33,7 @@ def test_every_row_has_a_domain_and_those_without_the_label_the_last():
     assert topology.gather(np.array([10, 20, -1]), slice(0, 4)).tolist() == [10, 20, -1, 10]
     assert topology.gather(np.array([10, 20, -1]), np.array([3, 2])).tolist() == [10, -1]
     assert topology.id_of("nowhere") == topology.id_of(None) == -1
-    assert topology.value_of(topology.id_of("b")) == "b"
+    assert topology._column.values[topology.id_of("b")] == "b"
 
 
 def test_a_heartbeat_changes_nothing_and_a_new_zone_does():

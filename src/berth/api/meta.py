@@ -57,12 +57,6 @@ class LabelSelector(Struct, frozen=True):
     match_expressions: tuple[LabelSelectorRequirement, ...] = ()
 
 
-class LocalObjectReference(Struct, frozen=True):
-    """A reference to an object by name."""
-
-    name: str = ""
-
-
 class ObjectReference(Struct, frozen=True):
     """A reference to an object anywhere."""
 

@@ -102,7 +102,6 @@ class Evictor:
         self._handle = handle
         self._evictions = handle.evictions
         self._queue = queue
-        self._in_pre_bind = in_pre_bind
         self._dispatcher = dispatcher
         self._waits = not handle.features.enabled("SchedulerAsyncPreemption")
 

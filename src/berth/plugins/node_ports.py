@@ -6,7 +6,7 @@ Deviation: a port that two pods of a node hold is taken until both are gone; ups
 forgets it in preemption once one of them is taken off.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
@@ -28,9 +28,9 @@ from berth.framework.interface import (
 )
 from berth.framework.promises import Dependency, Promises
 from berth.framework.status import SKIP, Status, unschedulable
-from berth.plugins.host_port_index import HostPortIndex
+from berth.state.follower import RowFollower, RowsByKey
 from berth.state.node_view import NodeView
-from berth.state.pod_info import LABELS, REQUESTS, HostPort, PodInfo
+from berth.state.pod_info import LABELS, REQUESTS, WILDCARD_IP, HostPort, PodInfo
 from berth.state.table import NodeTable
 
 NO_FREE_PORTS = "node(s) didn't have free ports for the requested pod ports"
@@ -41,6 +41,42 @@ _TAKEN = unschedulable(NO_FREE_PORTS)
 def in_conflict(wanted: Sequence[HostPort], held: Sequence[HostPort]) -> bool:
     """Say whether any wanted port is held already."""
     return any(port.conflicts_with(other) for port in wanted for other in held)
+
+
+_Key = tuple[str, int, str | None]
+"""Protocol, port and address; None in place of the address stands for any."""
+
+
+class HostPortIndex:
+    """Rows by the host ports that pods on them hold, each filed under its own address and under any.
+
+    It spares the plugin a look at every pod of every node: when it is asked, it looks again only at the rows where pods
+    came or went since. It is sparse, since few pods hold ports.
+    """
+
+    __slots__ = ("_follower", "_rows", "_table")
+
+    def __init__(self, table: NodeTable) -> None:
+        self._table = table
+        self._follower = RowFollower(table, pods=True)
+        self._rows: RowsByKey[_Key] = RowsByKey()
+
+    def rows_in_conflict(self, wanted: Iterable[HostPort]) -> set[int]:
+        """Return the rows where a pod holds a port that conflicts with one of `wanted`."""
+        for row in self._follower.rows_to_look_at():
+            self._rows.put(row, frozenset(self._keys_of(row)))
+        found: set[int] = set()
+        for ip, protocol, port in wanted:
+            # The wildcard conflicts with every address, any other address with itself and the wildcard.
+            for address in (None,) if ip == WILDCARD_IP else (ip, WILDCARD_IP):
+                found |= self._rows.of((protocol, port, address))
+        return found
+
+    def _keys_of(self, row: int) -> Iterator[_Key]:
+        for pod in self._table.pods[row].values():
+            for ip, protocol, port in pod.host_ports:
+                yield protocol, port, ip
+                yield protocol, port, None
 
 
 class NodePorts:

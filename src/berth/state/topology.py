@@ -92,10 +92,6 @@ class Topology:
         """Return the number of a domain; `ABSENT` for a value that no node ever had, or for none."""
         return ABSENT if value is None else self._column.id_of(value)
 
-    def value_of(self, domain: int) -> str:
-        """Return the label value of a domain."""
-        return self._column.values[domain]
-
     def _are_as_before(self, rows: Sequence[int]) -> bool:
         changed = np.array(rows, dtype=np.intp)
         ids = self._column.ids[changed]
