@@ -7,6 +7,7 @@ set, and is raised from `run` and from `wait_for_sync`.
 
 import asyncio
 import random
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
@@ -21,7 +22,7 @@ POD_FIELD_SELECTOR = "status.phase!=Succeeded,status.phase!=Failed"
 class InformerSet:
     """Reflectors by resource, with one report function and one source of jitter."""
 
-    __slots__ = ("_ended", "_random", "_reflectors", "_report", "_sleep", "_transport")
+    __slots__ = ("_clock", "_ended", "_random", "_reflectors", "_report", "_sleep", "_transport")
 
     def __init__(
         self,
@@ -29,11 +30,13 @@ class InformerSet:
         *,
         report: Report = _log,
         rng: random.Random | None = None,
+        clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._transport = transport
         self._report = report
         self._random = rng or random.Random()
+        self._clock = clock
         self._sleep = sleep
         self._reflectors: dict[Resource, Reflector] = {}
         self._ended: asyncio.Future[None] | None = None
@@ -68,6 +71,7 @@ class InformerSet:
             keep_raw=keep_raw,
             report=self._report,
             rng=self._random,
+            clock=self._clock,
             sleep=self._sleep,
         )
         self._reflectors[resource] = reflector

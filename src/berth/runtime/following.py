@@ -6,6 +6,7 @@ serve; a missing one is reported once, counts as synced and empty, and is asked 
 
 import asyncio
 import random
+import time
 from collections.abc import Awaitable, Callable, Container, Iterable
 from typing import Any
 
@@ -60,8 +61,8 @@ class Following:
     """Informers for all kinds; `run` is a task of its own."""
 
     __slots__ = (
-        "_keep_raw", "_late", "_main", "_optional", "_ready", "_report", "_rng", "_sink", "_sleep", "_transport",
-        "missing", "problem",
+        "_clock", "_keep_raw", "_late", "_main", "_optional", "_ready", "_report", "_rng", "_sink", "_sleep",
+        "_transport", "missing", "problem",
     )  # fmt: skip
 
     def __init__(
@@ -72,6 +73,7 @@ class Following:
         report: Report,
         rng: random.Random,
         features: FeatureGates | None = None,
+        clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         keep_raw: Container[str] = (),
     ) -> None:
@@ -81,6 +83,7 @@ class Following:
         self._sink = sink
         self._report = report
         self._rng = rng
+        self._clock = clock
         self._sleep = sleep
         gates = features or FeatureGates()
         self._optional = (*OPTIONAL_KINDS, *(kind for kind, gate in GATED_KINDS if gates.enabled(gate)))
@@ -136,7 +139,7 @@ class Following:
         return [] if reflector is None else list(reflector.mirror.objects.values())
 
     def _informers(self) -> InformerSet:
-        return InformerSet(self._transport, report=self._report, rng=self._rng, sleep=self._sleep)
+        return InformerSet(self._transport, report=self._report, rng=self._rng, clock=self._clock, sleep=self._sleep)
 
     async def _unserved(self) -> list[Resource]:
         """Ask for the optional kinds, for as long as it takes to get an answer; return those that are not served."""

@@ -14,6 +14,7 @@ import socket
 import time
 import uuid
 from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
 from typing import Any
 
 from berth.api.meta import ObjectReference
@@ -81,8 +82,11 @@ class LiveScheduler:
         identity: str = "",
         rng: random.Random | None = None,
         clock: Callable[[], float] = time.monotonic,
+        wall_clock: Callable[[], datetime] = lambda: datetime.now(UTC),
         unschedulable_age_s: float | None = None,
+        extenders: ExtenderClient | None = None,
     ) -> None:
+        """`extenders` calls those of the configuration, over HTTP unless something else is given."""
         self.identity = identity or f"{socket.gethostname()}_{uuid.uuid4()}"
         self._clock = clock
         self._rng = rng or random.Random()
@@ -105,18 +109,25 @@ class LiveScheduler:
             self._take_in,
             report=GroupedReport(_log.warning),
             rng=self._rng,
+            clock=clock,
             keep_raw=kinds_sent_whole(config.extenders),
             features=config.feature_gates,
         )
         names = tuple(self.core.profiles)
         self._recorder = EventRecorder(
-            transport, reporting_controller=names[0], reporting_instance=f"{names[0]}-{socket.gethostname()}"
+            transport,
+            reporting_controller=names[0],
+            reporting_instance=f"{names[0]}-{socket.gethostname()}",
+            clock=wall_clock,
+            rng=self._rng,
         )
         self._effects = Effects(
             transport, self._recorder, answer=self._answer, lookup=self._known_pod, report=_log.warning, bug=_bug,
-            rng=self._rng, extenders=ExtenderClient(config.extenders), timer=CallTimer(observer),
+            rng=self._rng, extenders=extenders or ExtenderClient(config.extenders), timer=CallTimer(observer),
         )  # fmt: skip
-        self._elector = _elector(config, transport, self.identity) if config.leader_election.leader_elect else None
+        self._elector = None
+        if config.leader_election.leader_elect:
+            self._elector = _elector(config, transport, self.identity, clock, wall_clock, self._rng)
 
     @property
     def is_leading(self) -> bool:
@@ -323,7 +334,14 @@ def _installed_plugins() -> Registry:
     return full_registry()
 
 
-def _elector(config: SchedulerConfiguration, transport: Transport, identity: str) -> LeaderElector:
+def _elector(
+    config: SchedulerConfiguration,
+    transport: Transport,
+    identity: str,
+    clock: Callable[[], float],
+    wall_clock: Callable[[], datetime],
+    rng: random.Random,
+) -> LeaderElector:
     election = config.leader_election
     return LeaderElector(
         transport,
@@ -332,6 +350,9 @@ def _elector(config: SchedulerConfiguration, transport: Transport, identity: str
         identity=identity,
         times=LeaderElectionTimes(election.lease_duration_s, election.renew_deadline_s, election.retry_period_s),
         on_new_leader=lambda leader: _log.info("the leader is %s", leader),
+        clock=clock,
+        wall_clock=wall_clock,
+        rng=rng,
     )
 
 
