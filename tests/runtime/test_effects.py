@@ -139,10 +139,10 @@ async def test_evicting_a_pod_that_is_gone_is_fine(status):
 
 async def test_any_other_call_gives_the_object_or_why_not():
     bench = Bench()
-    good = ApiCall("patch", "Pod", "default", "web-0", {"metadata": {"labels": {"a": "b"}}})
+    good = ApiCall("patch", "Pod", "default", "web-0", {"status": {"reason": "Tried"}}, "status")
     await bench.do(Request(1, good), Request(2, ApiCall("get", "Pod", "default", "nobody")))
     by_ticket = {answer.ticket: answer for answer in bench.answers}
-    assert by_ticket[1].result["metadata"]["labels"] == {"a": "b"}
+    assert by_ticket[1].result["status"]["reason"] == "Tried"
     assert "not found" in by_ticket[2].error
 
 

@@ -16,17 +16,22 @@ from berth_cluster.embedded import create_nodes
 from berth_cluster.hollow.template import NodeTemplate
 from berth_cluster.serving.transport import StoreTransport
 from berth_cluster.storage.store import Store
+from tests.rbac import Authorizer
 
 POD, NODE, EVENT = RESOURCES["Pod"], RESOURCES["Node"], RESOURCES["Event"]
 WAIT_S = 60.0
 
 
 class FaultyTransport:
-    """A store's transport; `refuse` fails calls before they happen, `lose` after they did."""
+    """A store's transport; `refuse` fails calls before they happen, `lose` after they did.
+
+    A call that deploy/rbac.yaml does not grant fails the test.
+    """
 
     def __init__(self, store):
         self._inner = StoreTransport(store)
         self.calls = []
+        self._rbac = Authorizer()
         self._refusals = defaultdict(list)
         self._losses = defaultdict(list)
         self.gates = {}
@@ -68,13 +73,20 @@ class FaultyTransport:
             data = data.replace(good, bad)
         return data
 
+    def _authorize(self, verb, resource, namespace="", name="", subresource=""):
+        what = f"{resource.plural}/{subresource}" if subresource else resource.plural
+        granted = self._rbac.allows(verb, resource.group, what, namespace, name)
+        assert granted, f"deploy/rbac.yaml does not grant: {verb} {what} {namespace}/{name}"
+
     async def bind(self, namespace, name, body):
+        self._authorize("create", POD, namespace, name, "binding")
         return await self._call("bind", "pods", lambda: self._inner.bind(namespace, name, body))
 
     async def close(self):
         pass
 
     async def watch(self, resource, **options):
+        self._authorize("watch", resource)
         self.calls.append(("watch", resource.plural))
         cuts = self.cuts.get(resource.plural, [])
         async for line in self._inner.watch(resource, **options):
@@ -86,6 +98,8 @@ class FaultyTransport:
 
     def __getattr__(self, verb):
         def call(resource, *arguments, **options):
+            place = (options.get("namespace", ""), "") if verb == "list" else arguments[: 1 if verb == "create" else 2]
+            self._authorize(verb, resource, *place, subresource=options.get("subresource", ""))
             return self._call(
                 verb, resource.plural, lambda: getattr(self._inner, verb)(resource, *arguments, **options)
             )
