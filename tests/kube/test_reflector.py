@@ -221,7 +221,7 @@ async def test_an_impossible_quantity_is_set_aside_and_the_rest_goes_on():
 
 
 async def test_a_lost_connection_resumes_with_growing_delays():
-    lost = ConnectionLost("watching nodes: the connection broke")
+    lost = ConnectionLost("watching nodes: connection refused", sent=False)
     async with following([page(10)], [[lost]] * 7) as case:
         await case.clock.advance(1000)
         assert case.watched_from == ["10"] * 8 and len(case.transport.list_calls) == 1
@@ -231,8 +231,89 @@ async def test_a_lost_connection_resumes_with_growing_delays():
         assert len(case.reports) == 7
 
 
+async def test_watches_that_break_before_they_bring_anything_are_replaced_by_lists():
+    lost = ConnectionLost("watching nodes: the connection was reset")
+    lists = [page(10 + number, *(node(str(index), 5) for index in range(number))) for number in range(30)]
+    async with following(lists, [[lost]] * 30) as case:
+        await case.clock.advance(60)
+        assert case.watched_from[:4] == ["10", "10", "11", "12"]  # one that breaks may be chance, two are not
+        assert case.told[:4] == ["synced", "added 0@5", "added 1@5", "added 2@5"]
+        assert len(case.transport.list_calls) >= 60 / 5
+        assert max(case.clock.slept) <= 5
+        assert case.reflector.stale_s <= 5
+        assert "watches do not work, so listing instead" in case.reports[-1]
+
+
+async def test_what_takes_long_to_list_is_listed_rarely():
+    lost = ConnectionLost("watching nodes: the connection was reset")
+    async with following([page(10)] * 30, [[lost]] * 30) as case:
+        answer = case.transport.list
+
+        async def slow(resource, **options):
+            await case.clock.sleep(2)
+            return await answer(resource, **options)
+
+        case.transport.list = slow
+        await case.clock.advance(300)
+        delays = [delay for delay in case.clock.slept if delay > 2]
+        assert 15 < delays[-1] <= 20
+
+
+async def test_a_watch_that_works_again_ends_the_listing():
+    lost = ConnectionLost("watching nodes: the connection was reset")
+    watches = [[lost], [lost], [bookmark(20), lost], [lost], [HANG]]
+    async with following([page(10), page(11)], watches) as case:
+        await case.clock.advance(60)
+        assert case.watched_from == ["10", "10", "11", "20", "20"]
+        assert len(case.transport.list_calls) == 2
+
+
+async def test_a_server_that_is_away_for_long_is_not_listed_when_it_is_back():
+    lost = ConnectionLost("watching nodes: connection refused", sent=False)
+    async with following([page(10)], [[lost]] * 9 + [[line("ADDED", node("a", 11)), HANG]]) as case:
+        await case.clock.advance(600)
+        assert case.told == ["synced", "added a@11"] and len(case.transport.list_calls) == 1
+
+
+async def test_a_list_that_fails_lets_the_watch_try_again():
+    lost = ConnectionLost("reset")
+    async with following([page(10), lost], [[lost], [lost], [line("ADDED", node("a", 11)), HANG]]) as case:
+        await case.clock.advance(60)
+        assert case.watched_from == ["10", "10", "10"] and case.told == ["synced", "added a@11"]
+
+
+async def test_watches_that_are_refused_are_replaced_by_lists_in_time():
+    refused = ApiError(500, "InternalError", "no watch here")
+    async with following([page(10), page(11, node("a", 3))], [[refused]] * 5 + [[HANG]]) as case:
+        await case.clock.advance(100)
+        assert case.watched_from == ["10"] * 5 + ["11"] and case.told == ["synced", "added a@3"]
+
+
+async def test_how_stale_it_is():
+    async with following([page(10)], [[bookmark(20), HANG]]) as case:
+        assert case.reflector.stale_s == 0
+        await case.clock.advance(90)
+        assert case.reflector.stale_s == 90
+    async with following([ConnectionLost("down")]) as case:
+        assert case.reflector.stale_s is None
+
+
+async def test_a_watch_that_ends_as_agreed_shows_that_nothing_has_happened():
+    async with following([page(10)], [[]]) as case:
+
+        async def quiet(*_, **__):
+            await case.clock.sleep(400)
+            return
+            yield
+
+        case.transport.watch = quiet
+        await case.clock.advance(450)
+        assert len(case.transport.list_calls) == 1
+        assert 45 < case.reflector.stale_s < 50
+
+
 async def test_an_event_ends_the_trouble():
-    lost = ConnectionLost("broke")
+    lost = ConnectionLost("connection refused", sent=False)
     async with following([page(10)], [[lost], [lost], [line("ADDED", node("a", 11)), lost], [HANG]]) as case:
         await case.clock.advance(30)
         assert case.clock.slept[2] <= 1.6

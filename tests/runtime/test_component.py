@@ -136,8 +136,8 @@ async def test_a_live_scheduler_exposes_upstreams_families_as_they_are():
         bounds = {float(sample.labels["le"]) for sample in family.samples if "le" in sample.labels}
         if told.buckets and bounds:
             assert sorted(bounds) == pytest.approx([*told.buckets, float("inf")]), name
-    unknown = {name for name in found if not name.startswith("process_")} - FAMILIES.keys()
-    assert unknown == set(), "families that upstream does not have"
+    unknown = {name for name in found if not name.startswith(("process_", "berth_"))} - FAMILIES.keys()
+    assert unknown == set(), "families that upstream does not have, and that do not say they are ours"
     assert {"process_cpu_seconds_total", "process_resident_memory_bytes", "process_start_time_seconds"} <= found.keys()
 
 
@@ -189,6 +189,15 @@ async def test_checks_count_when_they_are_asked():
     assert found["kubernetes_healthchecks_total", "informer-sync", "success", "readyz"] == 2
     assert found["kubernetes_healthchecks_total", "ping", "success", "readyz"] == 1
     assert "# HELP kubernetes_healthcheck [STABLE] " in text
+
+
+async def test_each_informer_tells_how_stale_it_is_and_how_often_it_listed():
+    async with at_work(World()) as client:
+        _, text = await client.text("/metrics")
+    found = values(text)
+    assert 0 <= found["berth_informer_staleness_seconds", "pods"] < 60
+    assert found["berth_informer_lists_total", "pods"] == 1
+    assert found["berth_informer_lists_total", "resourceclaims.resource.k8s.io"] == 1
 
 
 async def test_resources_of_pods_are_served_by_pod_and_node():

@@ -8,7 +8,14 @@ import pytest
 from berth.api.errors import ApiError, ConnectionLost
 from berth.config.feature_gates import feature_gates
 from berth.kube.changes import Added, Synced
-from berth.runtime.following import ASK_AGAIN_S, OPTIONAL_KINDS, REQUIRED_KINDS, Following
+from berth.runtime.following import (
+    ASK_AGAIN_S,
+    OPTIONAL_KINDS,
+    REQUIRED_KINDS,
+    SILENT_S,
+    STALE_S,
+    Following,
+)
 from tests.kube.fakes import VirtualClock, settle
 from tests.runtime.world import World
 
@@ -20,7 +27,7 @@ class Bench:
         self.changes, self.said = [], []
         self.following = Following(
             self.world.transport, self.changes.extend, report=self.said.append, rng=random.Random(1),
-            features=features, sleep=self.clock.sleep,
+            features=features, sleep=self.clock.sleep, clock=self.clock,
         )  # fmt: skip
         self.task = None
 
@@ -97,3 +104,42 @@ async def test_until_the_server_answers_it_is_asked_again(bench, error):
     assert bench.following.problem == ""
     assert [str(error) in line for line in bench.said] == [True, True]
     assert any(isinstance(change, Added) for change in bench.changes)
+
+
+async def broken_watch(_resource, **_options):
+    raise ConnectionLost("watching: the connection was reset by a proxy")
+    yield
+
+
+async def test_lists_keep_it_going_where_every_watch_breaks(bench):
+    bench.world.transport.watch = broken_watch
+    await bench.start()
+    await asyncio.wait_for(bench.following.wait_for_sync(), 5)
+    await bench.clock.advance(60)
+    for number in range(20):
+        bench.world.add_pod(f"late-{number}")
+    await bench.clock.advance(6)
+    names = {change.object.metadata.name for change in bench.changes if isinstance(change, Added)}
+    assert {f"late-{number}" for number in range(20)} <= names
+    assert bench.following.stale() == {}
+
+
+async def test_what_is_heard_of_no_more_is_stale(bench):
+    await bench.start()
+    await asyncio.wait_for(bench.following.wait_for_sync(), 5)
+    bench.world.transport.watch = broken_watch
+    bench.world.transport.refuse("list", *[ConnectionLost("no route to host")] * 10_000)
+    await bench.clock.advance(STALE_S)
+    assert bench.following.stale() == {}, "watches that are open may be silent for long"
+    await bench.clock.advance(SILENT_S)
+    stale = bench.following.stale()
+    assert stale["pods"].startswith("nothing heard for 10")
+
+
+async def test_a_watch_known_to_be_broken_is_stale_sooner(bench):
+    bench.world.transport.watch = broken_watch
+    await bench.start()
+    await asyncio.wait_for(bench.following.wait_for_sync(), 5)
+    bench.world.transport.refuse("list", *[ConnectionLost("no route to host")] * 10_000)
+    await bench.clock.advance(STALE_S + 1)
+    assert bench.following.stale()["nodes"].endswith("no route to host") or "reset" in bench.following.stale()["nodes"]

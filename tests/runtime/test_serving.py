@@ -67,7 +67,7 @@ async def test_healthy_and_ready_once_synced(world):
         for endpoint in ("healthz", "livez", "readyz"):
             assert await client.text(f"/{endpoint}") == (200, "ok")
         _, verbose = await client.text("/readyz?verbose")
-        assert "[+]informer-sync ok" in verbose
+        assert "[+]informer-sync ok" in verbose and "[+]informer-freshness ok" in verbose
         assert verbose.endswith("readyz check passed\n")
 
 

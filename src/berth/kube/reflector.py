@@ -4,8 +4,9 @@ Pages and watch lines come from a transport. Batches of changes (`berth.kube.cha
 on the event loop with everything that was at hand. `berth.kube.informers` runs reflectors.
 
 Why nothing is lost: the resourceVersion to resume from advances only past a line that was read in full and taken into
-the mirror. Whatever breaks, the watch starts again from there; and where the server no longer remembers that version
-(410 Gone), a new list is compared with the mirror, so that deletions in the meantime are handed on as well.
+the mirror. Whatever breaks, the watch starts again from there. Where the server no longer remembers that version
+(410 Gone), or where watches break again and again before they bring anything, a new list is compared with the mirror,
+so that deletions in the meantime are handed on as well. Lists alone keep the mirror going, should no watch ever work.
 """
 
 import asyncio
@@ -41,6 +42,14 @@ MAX_BATCH = 2000
 MAX_BREAKS_AT_ONE_PLACE = 3
 # A watch that ends sooner, and without an event, did not work even though it ended without an error.
 SHORT_WATCH_S = 1.0
+# So many watches in a row that were sent off and brought nothing: something on the way breaks watches, so list instead.
+# client-go lists after the first; but one broken connection is routine, and a list of a large cluster is not.
+MAX_FRUITLESS_WATCHES = 2
+# A server that refuses a watch with 429 or 5xx has mostly too much to do already, and a list is more work than a watch.
+MAX_REFUSED_WATCHES = 5
+# Where only lists work, they are made this often at most, and take at most one part in LIST_SHARE of the time.
+LIST_PERIOD_S = 5.0
+LIST_SHARE = 10
 
 
 def _log(message: str) -> None:
@@ -51,9 +60,10 @@ class Reflector:
     """Follows one resource until cancelled; only a bug, here or in the sink, makes `run` raise."""
 
     __slots__ = (
-        "_backoff", "_breaks", "_bug", "_clock", "_expirations", "_field_selector", "_flush_due",
-        "_label_selector", "_namespace", "_page_size", "_pending", "_random", "_reader", "_report", "_resource_version",
-        "_sink", "_sleep", "_synced", "_task", "_transport", "mirror", "problem", "resource",
+        "_backoff", "_breaks", "_bug", "_clock", "_current_at", "_expirations", "_field_selector", "_flush_due",
+        "_fruitless", "_is_quiet", "_is_watching", "_label_selector", "_list_took_s", "_namespace", "_page_size",
+        "_pending", "_random", "_reader", "_refusals", "_report", "_resource_version", "_sink", "_sleep", "_synced",
+        "_task", "_transport", "_wants_list", "lists", "mirror", "problem", "resource",
     )  # fmt: skip
 
     def __init__(
@@ -90,8 +100,17 @@ class Reflector:
         self._backoff = Backoff(self._random, clock=clock)
         self._synced = asyncio.Event()
         self._resource_version = ""
+        self._wants_list = True
         self._breaks = 0
         self._expirations = 0
+        self._fruitless = 0
+        self._refusals = 0
+        self._is_watching = False
+        self._is_quiet = False
+        self._list_took_s = 0.0
+        self._current_at: float | None = None
+        self.lists = 0
+        """How many lists were read in full."""
         self._pending: list[Change] = []
         self._flush_due = False
         self._bug: Exception | None = None
@@ -104,8 +123,16 @@ class Reflector:
 
     @property
     def resource_version(self) -> str:
-        """The version to resume the watch from; empty where the next step is to list."""
+        """The version to resume the watch from; empty where nothing was listed yet."""
         return self._resource_version
+
+    @property
+    def stale_s(self) -> float | None:
+        """Seconds since the mirror was last known to be the server's state; None before the first list.
+
+        It is known by a list, by an event or a bookmark, and by the regular end of a watch.
+        """
+        return None if self._current_at is None else max(0.0, self._clock() - self._current_at)
 
     async def wait_synced(self) -> None:
         """Return once the first list has been handed on in full."""
@@ -125,17 +152,22 @@ class Reflector:
             self._flush()
 
     async def _round(self) -> None:
-        """List if there is nothing to resume from, then watch; report a failure and wait before the next round."""
+        """List if a watch would not do, then watch; report a failure and wait before the next round."""
         try:
-            if not self._resource_version:
+            if self._wants_list:
                 await self._list_all()
+            self._is_watching = self._is_quiet = True
             await self._watch_once()
         except ApiError as error:
             await self._refused(error)
         except TransportError as error:
+            if self._is_quiet and error.outcome_unknown:  # else there was no connection, and a list gets none either
+                self._count_fruitless()
             await self._failed(str(error))
         except MalformedError as error:
             await self._broke_off(str(error))
+        finally:
+            self._is_watching = self._is_quiet = False
 
     async def _refused(self, error: ApiError) -> None:
         if error.is_ahead_of_server:
@@ -144,12 +176,15 @@ class Reflector:
         if error.is_expired or error.is_ahead_of_server:
             # Routine after a long disconnect, so it is not reported. Only where it happens again before any event has
             # come through do we wait: a server that forgets faster than we can list would be asked without a pause.
-            self._resource_version = ""
+            self._wants_list = True
             self._expirations += 1
             await self._sleep(0 if self._expirations == 1 else self._backoff.next_delay_s())
             return
         if not error.is_retryable:
-            self._resource_version = ""
+            self._wants_list = True
+        elif self._is_watching:
+            self._refusals += 1
+            self._wants_list = self._refusals >= MAX_REFUSED_WATCHES
         hint = _REMEDIES.get(error.status, "").format(plural=self.resource.plural)
         await self._failed(f"{error}{hint}")
 
@@ -158,13 +193,22 @@ class Reflector:
         self._breaks += 1
         if self._breaks >= MAX_BREAKS_AT_ONE_PLACE:
             message = f"{message}; the same place failed {self._breaks} times, so listing again"
-            self._resource_version = ""
+            self._wants_list = True
             self._breaks = 0
         await self._failed(message)
+
+    def _count_fruitless(self) -> None:
+        """Count a watch that broke before it brought anything; after some of them, list before the next."""
+        self._fruitless += 1
+        self._wants_list = self._fruitless >= MAX_FRUITLESS_WATCHES
 
     async def _failed(self, message: str) -> None:
         self.problem = message
         delay_s = self._backoff.next_delay_s()
+        if self._is_watching and self._wants_list:
+            # Lists are all that keeps the mirror going, so we list about as often as that is cheap.
+            delay_s = min(delay_s, max(LIST_PERIOD_S, LIST_SHARE * self._list_took_s))
+            message = f"{message}; watches do not work, so listing instead"
         self._report(f"{self.resource.plural}: {message}; trying again in {delay_s:.1f} s")
         await self._sleep(delay_s)
 
@@ -172,6 +216,9 @@ class Reflector:
 
     async def _list_all(self) -> None:
         """Bring the mirror to the server's state, and hand on every difference."""
+        started_s = self._clock()
+        # Should the list fail, the next round tries to resume the watch: it may be lists that do not work now.
+        self._wants_list = not self._resource_version
         try:
             version = await self._list_pages(self._page_size)
         except ApiError as error:
@@ -181,6 +228,10 @@ class Reflector:
             version = await self._list_pages(0)
         # Only now is there a version to resume from: a list that broke off halfway has set none, and is made again.
         self._resource_version = version
+        self._wants_list = False
+        self._list_took_s = self._clock() - started_s
+        self._current_at = started_s
+        self.lists += 1
         self.problem = ""
         if not self._synced.is_set():
             self._pending.append(Synced(self.resource))
@@ -245,8 +296,12 @@ class Reflector:
             raise ConnectionLost(f"the server did not end a watch of {timeout_s:.0f} s") from error
         finally:
             self._flush()
-        if self._resource_version == started_at and self._clock() - started_s < SHORT_WATCH_S:
-            await self._failed("the server ended the watch at once, without an event")
+        if self._resource_version != started_at or self._clock() - started_s >= SHORT_WATCH_S:
+            self._current_at = self._clock()
+            self._fruitless = self._refusals = 0
+            return
+        self._count_fruitless()
+        await self._failed("the server ended the watch at once, without an event")
 
     def _handle_line(self, line: bytes) -> None:
         """Take one event in; the version to resume from moves last, when nothing can fail any more."""
@@ -264,6 +319,8 @@ class Reflector:
             raise MalformedError(f"a watch line has the unknown type {kind!r}: {excerpt(line)}")
         if version:
             self._resource_version = version
+        self._current_at = self._clock()
+        self._is_quiet = False
         if self._is_troubled:
             self._recovered()
         if changes:
@@ -271,11 +328,11 @@ class Reflector:
 
     @property
     def _is_troubled(self) -> bool:
-        return bool(self._breaks or self._expirations or self.problem)
+        return bool(self._breaks or self._expirations or self._fruitless or self._refusals or self.problem)
 
     def _recovered(self) -> None:
         """Start counting failures anew: an event came through. A list alone would not prove that the watch works."""
-        self._breaks = self._expirations = 0
+        self._breaks = self._expirations = self._fruitless = self._refusals = 0
         self.problem = ""
         self._backoff.reset()
 

@@ -19,7 +19,7 @@ from berth.intake import ObjectEvent
 from berth.kube.backoff import Backoff
 from berth.kube.changes import Added, Change, Deleted, Modified
 from berth.kube.informers import InformerSet
-from berth.kube.reflector import Report, Sink
+from berth.kube.reflector import Reflector, Report, Sink
 from berth.kube.transport import Transport
 
 REQUIRED_KINDS = ("Pod", "Node")
@@ -44,6 +44,10 @@ OPTIONAL_KINDS = (
 GATED_KINDS = (("DeviceTaintRule", "DRADeviceTaintRules"), ("PodGroup", "GenericWorkload"))
 """Kinds that are followed only where their feature gate is on."""
 ASK_AGAIN_S = 300.0
+STALE_S = 120.0
+"""A kind that nothing was heard of for so long is stale where its watch is known not to work…"""
+SILENT_S = 900.0
+"""…and after so long in any case. Not all servers send bookmarks, so a watch that works may be silent for minutes."""
 
 
 def event_of(change: Change) -> ObjectEvent | None:
@@ -117,6 +121,19 @@ class Following:
         if not self._ready.is_set():
             return {"everything": self.problem or "no answer yet"}
         return self._main.unsynced()
+
+    def stale(self) -> dict[str, str]:
+        """The kinds that are not kept up to date any more, and why."""
+        found = {}
+        for resource, reflector in self.reflectors().items():
+            age_s, problem = reflector.stale_s, reflector.problem
+            if age_s is not None and age_s > (STALE_S if problem else SILENT_S):
+                found[resource.plural] = f"nothing heard for {age_s:.0f} s{': ' if problem else ''}{problem}"
+        return found
+
+    def reflectors(self) -> dict[Resource, Reflector]:
+        """Everything that is followed."""
+        return {key: value for informers in (self._main, *self._late) for key, value in informers.reflectors.items()}
 
     def find(self, kind: str, namespace: str, name: str) -> Any | None:
         """An object as last seen, or None."""

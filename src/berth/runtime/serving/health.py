@@ -1,7 +1,8 @@
 """Health checks as Kubernetes answers them: named checks, `?verbose`, `?exclude=`, 200 or 500 with the reasons.
 
 `serving` asks for the answer of `/healthz`, `/livez` and `/readyz`. Healthy and alive: the process answers and, where
-leaders are elected, does not hold on to a lease it has lost. Ready: informers synced; a standby is ready too.
+leaders are elected, does not hold on to a lease it has lost. Ready: informers synced and up to date; a standby is ready
+too.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -31,13 +32,22 @@ def checks_of(scheduler: "LiveScheduler") -> Mapping[str, Mapping[str, Check]]:
         waiting = scheduler.following.unsynced()
         return "; ".join(f"{plural}: {why}" for plural, why in waiting.items())
 
+    def fresh() -> str:
+        stale = scheduler.following.stale()
+        return "; ".join(f"{plural}: {why}" for plural, why in stale.items())
+
     def not_shutting_down() -> str:
         return "the process is ending" if scheduler.is_stopping else ""
 
     health: dict[str, Check] = {"ping": nothing_wrong}
     if scheduler.elects_leader:
         health["leaderElection"] = scheduler.lease_problem
-    ready: dict[str, Check] = {"ping": nothing_wrong, "informer-sync": synced, "shutdown": not_shutting_down}
+    ready: dict[str, Check] = {
+        "ping": nothing_wrong,
+        "informer-sync": synced,
+        "informer-freshness": fresh,
+        "shutdown": not_shutting_down,
+    }
     return {"healthz": health, "livez": {"ping": nothing_wrong}, "readyz": ready}
 
 

@@ -17,6 +17,7 @@ from berth.config.dump import dump_config
 from berth.config.types import SchedulerConfiguration
 from berth.runtime.observing.component import ComponentMetrics, LeaseState
 from berth.runtime.observing.health_slis import HealthSlis
+from berth.runtime.observing.informers import InformerMetrics
 from berth.runtime.observing.metrics import Metrics
 from berth.runtime.observing.pod_resources import PodResources
 from berth.runtime.observing.rest_client import RestClientMetrics
@@ -80,6 +81,7 @@ class HealthServer:
         self._scheduler = scheduler
         self._component = ComponentMetrics(config.feature_gates)
         self._component.add(requests or RestClientMetrics())
+        self._component.add(InformerMetrics(scheduler.following))
         self._resources = PodResources(lambda: scheduler.core.intake.pods)
         self._slis = HealthSlis()
         self._checks = {

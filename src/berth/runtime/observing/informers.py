@@ -1,0 +1,29 @@
+"""Metrics of the informers: how stale each is, and how often it had to list. Read when scraped; names are ours."""
+
+from collections.abc import Iterator
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from berth.runtime.following import Following
+
+
+class InformerMetrics(Collector):
+    """One sample for each resource that is followed; the health server gives them out."""
+
+    def __init__(self, following: Following) -> None:
+        self._following = following
+
+    def collect(self) -> Iterator[Metric]:
+        """The families; a resource that was never listed has no staleness yet."""
+        text = "Seconds since what is known of a resource was last known to be what the API server has."
+        stale = GaugeMetricFamily("berth_informer_staleness_seconds", text, labels=("resource",))
+        text = "Lists of a resource that were read in full: one at the start, and one wherever a watch could not go on."
+        lists = CounterMetricFamily("berth_informer_lists", text, labels=("resource",))
+        for resource, reflector in self._following.reflectors().items():
+            name = f"{resource.plural}.{resource.group}" if resource.group else resource.plural
+            if (age_s := reflector.stale_s) is not None:
+                stale.add_metric((name,), age_s)
+            lists.add_metric((name,), reflector.lists)
+        yield stale
+        yield lists
