@@ -15,6 +15,7 @@ from berth.config.types import SchedulerConfiguration
 from berth.core import Core, CoreParts
 from berth.cycle.attempt import no_stopwatch
 from berth.cycle.binding import BindingCycles
+from berth.cycle.confirming import Confirming
 from berth.cycle.decision import Trace
 from berth.cycle.dispatcher import Dispatcher
 from berth.cycle.evicting import Evictor
@@ -134,6 +135,7 @@ def build_core(
     failing = Failing(queue, nominator, dispatcher, latest=intake.latest, missing_nodes=missing)
     turn_back = in_pre_bind if rules.cancels_bindings else None
     evictor = Evictor(handle, queue, turn_back, dispatcher, observer)
+    confirming = Confirming(cache, dispatcher, observer, inbox.put_pod, rules.confirm_after_s)
     binding = BindingCycles(
         cache,
         queue,
@@ -142,6 +144,7 @@ def build_core(
         dispatcher,
         reporter,
         in_pre_bind,
+        confirming,
         wording=rules.permit,
         tells_expectation=enabled("NominatedNodeNameForExpectation"),
     )
@@ -155,7 +158,7 @@ def build_core(
     return Core(
         CoreParts(
             rules, dispatcher, cache, objects, nominator, waiting, kept, handle.evictions, profiles, queue, intake,
-            inbox, search, reporter, failing, evictor, binding, group_cycle, elapsed,
+            inbox, search, reporter, failing, evictor, binding, confirming, group_cycle, elapsed,
         )
     )  # fmt: skip
 

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from berth.cycle.attempt import Attempt
 from berth.cycle.binding import BindingCycles
+from berth.cycle.confirming import Confirming
 from berth.cycle.dispatcher import Dispatcher
 from berth.cycle.evicting import Evictor
 from berth.cycle.failing import Failing, pod_event
@@ -53,6 +54,7 @@ class CoreParts(NamedTuple):
     failing: Failing
     evictor: Evictor
     binding: BindingCycles
+    confirming: Confirming
     groups: GroupCycle | None
     """None where pod groups mean nothing to this scheduler."""
     stopwatch: Callable[[], float]
@@ -81,6 +83,7 @@ class Core:
         self._failing = parts.failing
         self._evictor = parts.evictor
         self._binding = parts.binding
+        self._confirming = parts.confirming
         self._groups = parts.groups
         self._stopwatch = parts.stopwatch
 
@@ -121,6 +124,7 @@ class Core:
         """Do what is due, then run one scheduling cycle if a pod is ready; return what is to be done."""
         self._dispatcher.set_time(now)
         self._settle()
+        self._confirming.begin(self._binding.undo)
         if not self._dispatcher.is_open:
             self.queue.flush(now)
             self._expire()
@@ -133,7 +137,7 @@ class Core:
 
     def next_deadline(self) -> float | None:
         """Return when `step` will have something to do even if nothing happens, or None."""
-        times = [self.waiting.next_deadline(), self._dispatcher.next_deadline()]
+        times = [self.waiting.next_deadline(), self._dispatcher.next_deadline(), self._confirming.next_deadline()]
         if not self._dispatcher.is_open:  # otherwise what is due in the queue must wait for the cycle's end
             times += [self.queue.next_deadline(), self.cache.next_expiry()]
         return min((time for time in times if time is not None), default=None)

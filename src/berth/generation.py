@@ -30,6 +30,8 @@ class Generation(msgspec.Struct, frozen=True):
     """How long an assumed pod is counted after its binding finished; None: until the watch says otherwise."""
     assumed_sweep_period_s: float = 0.0
     """How often overdue assumed pods are looked for; 0: each is found the moment that it is overdue."""
+    confirm_after_s: float | None = None
+    """How long the watch may take to confirm an assumed pod before it is read from the API server; None: for good."""
     permit: PermitWording = TODAYS_WORDING
     """The wording of a rejection by Permit."""
     cancels_bindings: bool = True
@@ -44,6 +46,7 @@ V1_36: Final = Generation(
     queue=QueuePolicy(),
     cycle=CyclePolicy(),
     assumed_ttl_s=None,
+    confirm_after_s=30.0,  # a watch that is so far behind is most likely broken; v1.20 gave pods up after this time
 )
 
 V1_20: Final = Generation(

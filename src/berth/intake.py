@@ -301,6 +301,10 @@ class Inbox:
         self._events.append(event)
         self.empty()
 
+    def put_pod(self, type_: Literal["MODIFIED", "DELETED"], pod: Pod) -> None:
+        """Take in a pod as the API server has it, or that it is gone, as if the watch had said so."""
+        self.put(ObjectEvent(type_, "Pod", pod))
+
     def node_is_gone(self, node: Node) -> None:
         """Take in that a node was deleted, as if the watch had said so."""
         self.put(ObjectEvent("DELETED", "Node", node))

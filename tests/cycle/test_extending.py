@@ -5,7 +5,7 @@ import random
 import pytest
 
 from berth.explain import explain, waits_for
-from berth.framework.effects import ApiCall, Bind, CallExtenders, ExtenderAnswer
+from berth.framework.effects import Bind, CallExtenders, ExtenderAnswer, PodRead, PodRef, ReadPod
 from berth.framework.extenders import EXTENDER_NAME
 from berth.framework.status import unschedulable
 from berth.plugins.registry import in_tree_registry
@@ -300,14 +300,72 @@ LOST = ExtenderAnswer(error="no answer within 5s (httpTimeout)", is_unknown=True
 @pytest.mark.parametrize("is_bound", [True, False])
 def test_after_a_lost_answer_the_pod_says_what_happened(is_bound):
     found, _ = cluster({(0, "bind"): LOST}, listed(A, "bind"))
+    found.answers_reads = False
     scheduled(found)
-    (request,) = (request for request in found.requests if isinstance(request.effect, ApiCall))
-    assert (request.effect.verb, request.effect.name) == ("get", "p")
-    node = next(iter(found.core.cache.states().values())).row
-    spec = {"nodeName": found.core.cache.table.names[node]} if is_bound else {}
-    found.answer(request, result={"metadata": {"uid": "default/p"}, "spec": spec})
+    (request,) = (request for request in found.requests if isinstance(request.effect, ReadPod))
+    assert request.effect.pod == PodRef("default", "p", "default/p")
+    node = found.core.cache.table.names[next(iter(found.core.cache.states().values())).row]
+    found.answer(
+        request, result=PodRead(node_name=node, pod=make_pod("p").node(node).build()) if is_bound else PodRead()
+    )
     assert len(found.events("Scheduled")) == is_bound
     assert [LOST.error in note for note in found.events("FailedScheduling")] == ([] if is_bound else [True])
+
+
+@pytest.mark.parametrize("ignorable", [False, True])
+def test_a_binder_that_reports_success_and_did_not_bind_is_not_believed(ignorable):
+    found, told = cluster({(0, "bind"): {"Error": ""}}, listed(A, "bind", ignorable=ignorable))
+    scheduled(found)
+    found.advance(2.0)
+    if ignorable:
+        assert found.nodes_of()["p"] != "" and len(requests_of(found, Bind)) == 1
+        return
+    assert found.core.cache.assumed_count == 0 and found.events("Scheduled") == []
+    assert "reports success, but pod default/p is on no node" in found.events("FailedScheduling")[0]
+    told.answers[0, "bind"] = bound_by_extender(found)
+    found.advance(10.0)
+    assert found.nodes_of()["p"] != "" and len(found.events("Scheduled")) == 1
+
+
+def test_a_binder_may_answer_before_the_pod_is_seen_on_its_node():
+    found, _ = cluster({(0, "bind"): {"Error": ""}}, listed(A, "bind"))
+    scheduled(found)
+    node = found.core.cache.table.names[found.core.cache.state_of("default/p").row]
+    found.put(make_pod("p").node(node))
+    found.advance(2.0)
+    assert len(found.events("Scheduled")) == 1 and found.events("FailedScheduling") == []
+
+
+def test_a_binder_that_bound_to_another_node_is_told_and_the_pod_counted_there():
+    def bind(document):
+        other = next(name for name in ("n1", "n2", "n3") if name != document["Node"])
+        found.objects["Pod", "default/p"] = make_pod("p").node(other).build()  # the watch does not show it yet
+        return {"Error": ""}
+
+    found, told = cluster({}, listed(A, "bind"))
+    told.answers[0, "bind"] = bind
+    node = scheduled(found)
+    found.advance(10.0)
+    state = found.core.cache.state_of("default/p")
+    assert found.core.cache.table.names[state.row] == node and not state.assumed
+    assert [(call.verb, call.problem) for call in explained(found).extenders] == [
+        ("bind", f"the pod is on node {node} instead")
+    ]
+    assert len(told.calls) == 1 and found.events("Scheduled") == []
+
+
+def test_a_lost_answer_and_an_api_server_that_cannot_be_asked_keep_the_room_until_it_can():
+    found, _ = cluster({(0, "bind"): LOST}, listed(A, "bind"))
+    found.answers_reads = False
+    scheduled(found)
+    for _ in range(5):
+        (request,) = (request for request in found.requests if isinstance(request.effect, ReadPod))
+        found.answer(request, error="connection refused")
+        assert found.core.cache.assumed_count == 1
+        found.advance(30.0)
+    (request,) = (request for request in found.requests if isinstance(request.effect, ReadPod))
+    found.answer(request, result=PodRead())
+    assert found.core.cache.assumed_count == 0 and LOST.error in found.events("FailedScheduling")[0]
 
 
 # -- while a call is under way --

@@ -139,3 +139,19 @@ async def test_a_conflict_over_a_pod_without_a_node_is_a_refusal(bench):
     bench.transport.refuse("bind", ApiError(409, "Conflict", "pod web has non-empty .spec.schedulingGates"))
     assert "schedulingGates" in await bench.bind()
     assert bench.transport.count("bind") == 1
+
+
+@pytest.mark.parametrize(
+    "odd", [b"", b"{}", b"<html>ok</html>", b'{"kind":"Pod"}', b'{"kind":"Status","status":"Failure"}']
+)
+@pytest.mark.parametrize("is_done", [True, False])
+async def test_an_answer_that_is_no_success_of_an_api_server_confirms_nothing(bench, odd, is_done):
+    bench.transport.lie("bind", odd, is_done=is_done)
+    assert await bench.bind() == ""
+    assert bench.world.node_of("web") == "node-0" and len(bench.world.accepted()) == 1
+    assert bench.transport.calls == [("bind", "pods"), ("get", "pods")] + [("bind", "pods")] * (not is_done)
+
+
+async def test_answers_that_stay_odd_end_in_a_failure(bench):
+    bench.transport.lie("bind", *[b"{}"] * MAX_SENDS, is_done=False)
+    assert "not the Status of a success: '{}'" in await bench.bind()

@@ -16,7 +16,9 @@ from berth.framework.effects import (
     EmitEvent,
     EvictPod,
     PatchPodStatus,
+    PodRead,
     PodRef,
+    ReadPod,
     Request,
 )
 from berth.kube.events import EventRecorder
@@ -144,6 +146,29 @@ async def test_any_other_call_gives_the_object_or_why_not():
     by_ticket = {answer.ticket: answer for answer in bench.answers}
     assert by_ticket[1].result["status"]["reason"] == "Tried"
     assert "not found" in by_ticket[2].error
+
+
+async def test_where_a_pod_is():
+    bench = Bench(3)
+    free, bound, _ = bench.pods
+    bench.world.store.bind("default", "web-1", {"target": {"name": "node-0"}, "metadata": {"name": "web-1"}})
+    await bench.do(Request(1, ReadPod(free)), Request(2, ReadPod(bound)))
+    await bench.do(
+        Request(3, ReadPod(PodRef("default", "nobody", "u"))), Request(4, ReadPod(PodRef("default", "web-2", "u")))
+    )
+    found = {answer.ticket: answer.result for answer in bench.answers}
+    assert (found[1].node_name, found[1].is_gone, found[1].pod.metadata.uid) == ("", False, free.uid)
+    assert (found[2].node_name, found[2].pod.spec.node_name) == ("node-0", "node-0")
+    assert found[3] == found[4] == PodRead(is_gone=True)
+
+
+@pytest.mark.parametrize("odd", [b"", b"{}", b'{"kind":"Status"}'])
+async def test_an_answer_that_is_no_pod_says_nothing_about_where_it_is(odd):
+    bench = Bench()
+    bench.transport.lie("get", odd, is_done=False)
+    bench.transport.refuse("get")
+    await bench.do(Request(1, ReadPod(bench.pods[0])))
+    assert bench.answers[0].result is None and "cannot be read" in bench.answers[0].error
 
 
 async def test_what_cannot_be_done_is_answered_too():

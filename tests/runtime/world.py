@@ -34,6 +34,7 @@ class FaultyTransport:
         self._rbac = Authorizer()
         self._refusals = defaultdict(list)
         self._losses = defaultdict(list)
+        self._lies = defaultdict(list)
         self.gates = {}
         self.unserved = set()
         self.garbled = {}
@@ -45,6 +46,10 @@ class FaultyTransport:
 
     def lose(self, verb, *errors):
         self._losses[verb] += errors
+
+    def lie(self, verb, *answers, is_done):
+        """Give these answers in place of the true ones, to calls that were carried out or not."""
+        self._lies[verb] += [(answer, is_done) for answer in answers]
 
     def hold(self, verb):
         """Calls of this verb wait until the returned event is set."""
@@ -62,9 +67,12 @@ class FaultyTransport:
             await self.gates[verb].wait()
         if self._refusals[verb]:
             raise self._refusals[verb].pop(0)
-        answer = await act()
+        lie, is_done = self._lies[verb].pop(0) if self._lies[verb] else (None, True)
+        answer = await act() if is_done else None
         if self._losses[verb]:
             raise self._losses[verb].pop(0)
+        if lie is not None:
+            return lie
         return self._garble(answer) if verb == "list" else answer
 
     def _garble(self, data):

@@ -3,15 +3,17 @@
 `BindingCycles.run` is one pod's binding cycle: a generator that yields what it must wait for (Permit, PreBind's writes,
 the Binding). The pod is *assumed* all the while: the cache counts it on its node although the API server knows nothing
 of it, so that the pods decided next see the room as taken. An assumed pod is left in exactly one of two ways: the
-Binding succeeds and the watch confirms it, or `undo` unreserves it and makes the cache forget it.
+Binding succeeds and the watch confirms it (or, where the watch does not, `Confirming` finds out), or `undo` unreserves
+it and makes the cache forget it.
 """
 
 from collections.abc import Callable, Generator
 from typing import Any
 
 from berth.cycle.attempt import Attempt
+from berth.cycle.confirming import Bound, Confirming
 from berth.cycle.dispatcher import Dispatcher, Interruption
-from berth.cycle.extending import bind_by_extender
+from berth.cycle.extender_binding import bind_by_extender
 from berth.cycle.failing import SCHEDULER_ERROR, UNSCHEDULABLE, Failing, pod_event
 from berth.cycle.pods_in_pre_bind import PodsInPreBind
 from berth.cycle.reporting import Reporter
@@ -38,6 +40,7 @@ class BindingCycles:
 
     __slots__ = (
         "_cache",
+        "_confirming",
         "_dispatcher",
         "_failing",
         "_in_pre_bind",
@@ -57,6 +60,7 @@ class BindingCycles:
         dispatcher: Dispatcher,
         reporter: Reporter,
         in_pre_bind: PodsInPreBind,
+        confirming: Confirming,
         *,
         wording: PermitWording = TODAYS_WORDING,
         tells_expectation: bool = False,
@@ -69,6 +73,7 @@ class BindingCycles:
         self._dispatcher = dispatcher
         self._reporter = reporter
         self._in_pre_bind = in_pre_bind
+        self._confirming = confirming
         self._wording = wording
         self._tells_expectation = tells_expectation
 
@@ -153,13 +158,14 @@ class BindingCycles:
         finally:
             self._in_pre_bind.end(attempt.pod.uid)
         if status is None:
-            status = yield from _bind(attempt, node_name)
+            status = yield from _bind(attempt, node_name, self._confirming)
         return status
 
     def _bound(self, queued: QueuedPod, attempt: Attempt, node_name: str) -> None:
         """Report that the pod is bound, and run PostBind."""
         pod, now = attempt.pod, self._dispatcher.now()
         self._cache.finish_binding(pod.uid, now)
+        self._confirming.note(pod.uid, Bound(queued, attempt, node_name))
         self._reporter.instrument.bound(queued, node_name, now)
         note = f"Successfully assigned {pod.key} to {node_name}"
         self._dispatcher.tell(pod_event(pod, "Normal", "Scheduled", "Binding", note))
@@ -232,9 +238,9 @@ def _pre_bind(attempt: Attempt, node_name: str) -> BindSteps:
     return None
 
 
-def _bind(attempt: Attempt, node_name: str) -> BindSteps:
+def _bind(attempt: Attempt, node_name: str, confirming: Confirming) -> BindSteps:
     if attempt.profile.extenders:
-        is_taken, status = yield from bind_by_extender(attempt, node_name)
+        is_taken, status = yield from bind_by_extender(attempt, node_name, confirming)
         if is_taken:
             return status
     return (yield from attempt.profile.steps_at_point("Bind", bind_by_plugins(attempt, node_name)))

@@ -1,8 +1,8 @@
-"""Where extenders come in: after Filter, beside Score, and instead of the Bind plugins.
+"""Where extenders come in: after Filter and beside Score.
 
 Filter extenders are asked one after the other, each about the nodes that those before it left; prioritizers all at
 once. An extender that fails ends the attempt, unless it is ignorable or only prioritises. Preemption has its own module
-(`berth.plugins.preemption.extending`). Source of the rules: pkg/scheduler/schedule_one.go.
+(`berth.plugins.preemption.extending`), and so has binding. Source of the rules: pkg/scheduler/schedule_one.go.
 """
 
 from collections.abc import Generator, Mapping, Sequence
@@ -15,7 +15,6 @@ from berth.api.node import Node
 from berth.cycle.attempt import Attempt, LeftOut
 from berth.engine.scores import PluginScores, Scored
 from berth.framework.diagnosis import Diagnosis, RejectedNodes, overruled
-from berth.framework.effects import Answer, ApiCall
 from berth.framework.extenders import (
     EXTENDER_NAME,
     MAX_EXTENDER_PRIORITY,
@@ -28,7 +27,7 @@ from berth.framework.extenders import (
     note,
 )
 from berth.framework.interface import MAX_NODE_SCORE, FeasibleNodes, RowArray
-from berth.framework.status import Status, error, unresolvable, unschedulable
+from berth.framework.status import unresolvable, unschedulable
 from berth.state.table import NodeTable
 
 LARGEST_SCORE = 2**53
@@ -134,32 +133,6 @@ def _weighted(extender: Extender, said: Sequence[tuple[str, int]], nodes: Feasib
             sums[place_of[name]] += score * extender.weight * (MAX_NODE_SCORE // MAX_EXTENDER_PRIORITY)
     weighted = np.array([max(-LARGEST_SCORE, min(LARGEST_SCORE, total)) for total in sums], dtype=np.int64)
     return PluginScores(extender.name, extender.weight, weighted)
-
-
-def bind_by_extender(attempt: Attempt, node_name: str) -> Generator[Any, Any, tuple[bool, Status | None]]:
-    """Have the pod bound by an extender that binds such pods. Return whether one took it, and why it failed."""
-    pod = attempt.pod
-    for extender in interested(attempt.profile.extenders, "bind", pod):
-        found = yield from consult(extender.bind_call(pod, node_name), extender.read_bind)
-        problem = found.problem
-        if found.is_unknown and (yield from _is_bound(attempt, node_name)):
-            problem = ""
-        _note(attempt, extender, "bind", problem, is_ignored=extender.is_ignorable)
-        if not problem:
-            return True, None
-        if not extender.is_ignorable:
-            return True, error(problem)
-    return False, None
-
-
-def _is_bound(attempt: Attempt, node_name: str) -> Generator[ApiCall, Answer, bool]:
-    """Find out from the API server whether an extender that gave no answer has bound the pod after all."""
-    pod = attempt.pod
-    answer = yield ApiCall("get", "Pod", pod.namespace, pod.name)
-    if answer.error or not answer.result:
-        return False
-    meta, spec = answer.result.get("metadata", {}), answer.result.get("spec", {})
-    return bool(meta.get("uid") == pod.uid and spec.get("nodeName") == node_name)
 
 
 def _nodes(nodes: FeasibleNodes) -> list[Node]:

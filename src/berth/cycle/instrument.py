@@ -104,6 +104,9 @@ class Instrument:
     def swept(self, expired: Expired) -> None:
         """The cache has looked for assumed pods that have expired; most often there are none."""
 
+    def looked_for(self, pod: PodInfo, found: str, detail: str) -> None:
+        """A bound pod that no watch confirmed was read: `bound`, `elsewhere`, `unbound`, `gone` or `unreadable`."""
+
     def event_handled(self, event: str, seconds: float) -> None:
         """An event from the cluster has been taken in, under one of the names that upstream's metrics have for it."""
 

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from berth.api.pod import Pod
 from berth.state.pod_info import PodInfo
 
 
@@ -83,6 +84,22 @@ class EvictPod(msgspec.Struct, frozen=True):
     """The generation of the pod that is evicted; 0 where that is not known."""
 
 
+class ReadPod(msgspec.Struct, frozen=True):
+    """Ask the API server where a pod is. Answered with a `PodRead`, or an error text where it could not be read."""
+
+    pod: PodRef
+
+
+class PodRead(msgspec.Struct, frozen=True):
+    """What the API server says of a pod: gone, on a node, or on none."""
+
+    is_gone: bool = False
+    """Whether there is no such pod, or another of the same name."""
+    node_name: str = ""
+    pod: Pod | None = None
+    """The pod itself; None where it is gone or cannot be read in full."""
+
+
 class ApiCall(msgspec.Struct, frozen=True):
     """Any other call to the API server: a verb of the transport on one object."""
 
@@ -141,9 +158,11 @@ class Answer(msgspec.Struct, frozen=True):
     error: str = ""
 
 
-Effect = Bind | PatchPodStatus | SetPodGroupCondition | EmitEvent | EvictPod | ApiCall | CallExtenders | Request
+Effect = (
+    Bind | PatchPodStatus | SetPodGroupCondition | EmitEvent | EvictPod | ReadPod | ApiCall | CallExtenders | Request
+)
 
-Awaited = Bind | ApiCall | CallExtenders | EvictPod | WaitUntil
+Awaited = Bind | ReadPod | ApiCall | CallExtenders | EvictPod | WaitUntil
 """What a cycle, or a plugin's method in progress, may wait for."""
 
 Result = TypeVar("Result")
@@ -152,7 +171,7 @@ Steps = Generator[Awaited, Answer | bool, Result]
 """A method in progress: it yields what it waits for, is sent what came of that, and returns its result."""
 
 
-def call(effect: Bind | ApiCall | CallExtenders | EvictPod) -> Steps[Answer]:
+def call(effect: Bind | ReadPod | ApiCall | CallExtenders | EvictPod) -> Steps[Answer]:
     """Wait for a call to the outside; return its answer."""
     answer = yield effect
     assert isinstance(answer, Answer), f"{effect} was answered with {answer!r}"

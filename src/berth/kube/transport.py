@@ -86,8 +86,11 @@ class Transport(Protocol):
         """DELETE; `body` is an optional DeleteOptions (preconditions, grace period, propagation)."""
         ...
 
-    async def bind(self, namespace: str, name: str, body: bytes) -> None:
-        """POST a Binding to the pod's `binding` subresource; after `ConnectionLost` read the pod to know."""
+    async def bind(self, namespace: str, name: str, body: bytes) -> bytes:
+        """POST a Binding to the pod's `binding` subresource; after `ConnectionLost` read the pod to know.
+
+        The answer is a `Status`. One that says anything but `Success` confirms nothing, whatever its HTTP status.
+        """
         ...
 
     async def close(self) -> None:

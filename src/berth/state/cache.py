@@ -13,12 +13,12 @@ table and the pod index are what comes out. A pod's states:
 
 `add` of a pod nobody assumed goes straight to added; `add` on another node than assumed moves it there: the API
 server is right. An assumed pod whose binding has not finished never expires. Only a generation whose `assumed_ttl_s`
-is set expires anything (that of v1.20 does, after 30 s, in a sweep every second); today's waits for the watch,
-however long that takes.
+is set expires anything (that of v1.20 does, after 30 s, in a sweep every second); today's waits for the watch, or for
+what the API server says when it is asked (`berth.cycle.confirming`).
 """
 
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -35,7 +35,7 @@ class CacheError(RuntimeError):
 class PodState:
     """Where a pod is counted, and how sure that is."""
 
-    __slots__ = ("assumed", "binding_finished", "deadline", "pod", "row")
+    __slots__ = ("assumed", "binding_finished", "bound", "deadline", "look_at", "pod", "row")
 
     def __init__(self, pod: PodInfo, row: int, assumed: bool) -> None:
         self.pod = pod
@@ -43,6 +43,10 @@ class PodState:
         self.assumed = assumed
         self.binding_finished = False
         self.deadline: float | None = None
+        self.bound: Any = None
+        """What undoing the binding takes, kept by `berth.cycle.confirming` until the watch has confirmed the pod."""
+        self.look_at: float | None = None
+        """When the API server will be asked for the pod if the watch has not confirmed it by then."""
 
 
 class Expired(NamedTuple):
@@ -80,6 +84,11 @@ class Cache:
     def state_of(self, uid: str) -> PodState | None:
         """Return where a pod is counted, or None."""
         return self._states.get(uid)
+
+    def assumed_state(self, uid: str) -> PodState | None:
+        """Return where an assumed pod is counted, or would be but for a what-if; None where it is not assumed."""
+        state = self._states.get(uid) or self._lifted.get(uid)
+        return state if state is not None and state.assumed else None
 
     def states(self) -> Mapping[str, PodState]:
         """Return all counted pods by uid."""
@@ -147,7 +156,7 @@ class Cache:
         if state is None:
             self._count(pod, pod.node_name, assumed=False)
             return
-        state.assumed, state.deadline = False, None
+        state.assumed, state.deadline, state.bound = False, None, None
         self._assumed.pop(pod.uid, None)
         if self.table.names[state.row] == pod.node_name and same_for_scheduling(state.pod, pod):
             self.table.replace_pod(state.row, pod)

@@ -30,6 +30,8 @@ from berth.framework.effects import (
     EmitEvent,
     EvictPod,
     PatchPodStatus,
+    PodRead,
+    ReadPod,
     Request,
     SetPodGroupCondition,
 )
@@ -99,6 +101,8 @@ class VirtualCluster:
         self.answers_evictions = True
         self.evicts_at_once = True
         """Whether a victim is gone when its eviction is answered, or only on its way."""
+        self.answers_reads = True
+        """Whether the core is told at once where a pod is that it asks for."""
         self.answer_call: AnswerCall | None = None
         """What plays the extenders; None leaves their calls in `requests`."""
         self._refusals: deque[str] = deque()
@@ -167,6 +171,13 @@ class VirtualCluster:
             self._evict(request.effect)
         self.handle(Answer(request.ticket, result, error))
 
+    def read(self, asked: ReadPod) -> PodRead:
+        """Return where a pod is, as the API server would say."""
+        pod: Pod | None = self.objects.get(("Pod", asked.pod.key))
+        if pod is None or pod.metadata.uid != asked.pod.uid:
+            return PodRead(is_gone=True)
+        return PodRead(node_name=pod.spec.node_name, pod=pod)
+
     def events(self, reason: str) -> list[str]:
         """Return the notes of the Events with this reason, oldest first."""
         return [effect.note for effect in self.effects if isinstance(effect, EmitEvent) and effect.reason == reason]
@@ -184,6 +195,8 @@ class VirtualCluster:
                     self.answer(effect, self._refusals.popleft() if self._refusals else "")
                 if isinstance(effect.effect, EvictPod) and self.answers_evictions:
                     self.answer(effect)
+                if isinstance(effect.effect, ReadPod) and self.answers_reads:
+                    self.answer(effect, result=self.read(effect.effect))
                 if isinstance(effect.effect, CallExtenders) and self.answer_call is not None:
                     self.answer(effect, result=answered(0, effect.effect, self.answer_call).result)
             elif isinstance(effect, PatchPodStatus):

@@ -6,7 +6,7 @@ over HTTP.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any, TypeVar
 
 import msgspec
@@ -21,6 +21,9 @@ from berth_cluster.serving.responses import encode, encoded_list, list_meta
 from berth_cluster.storage.store import Store
 
 Result = TypeVar("Result")
+
+SUCCESS: Mapping[str, Any] = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
+"""The answer to a Binding or an eviction."""
 
 
 class StoreTransport:
@@ -98,7 +101,7 @@ class StoreTransport:
             raise ApiError(404, "NotFound", f"{resource.plural} have no subresource {subresource!r} to create")
         act = self._store.bind if subresource == "binding" else self._store.evict
         _call(lambda: act(namespace, name, obj))
-        return encode({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201})
+        return encode(SUCCESS)
 
     async def update(
         self, resource: Resource, namespace: str, name: str, body: bytes, *, subresource: str = ""
@@ -126,10 +129,11 @@ class StoreTransport:
         options = _decoded(body) if body else None
         return _call(lambda: encode(self._store.delete(resource, namespace, name, options)))
 
-    async def bind(self, namespace: str, name: str, body: bytes) -> None:
+    async def bind(self, namespace: str, name: str, body: bytes) -> bytes:
         """Assign a pod to a node."""
         binding = _decoded(body)
         _call(lambda: self._store.bind(namespace, name, binding))
+        return encode(SUCCESS)
 
     async def close(self) -> None:
         """Nothing has to be released."""

@@ -141,9 +141,9 @@ class HttpTransport:
         """DELETE the object."""
         return await self._call("DELETE", resource, resource.path(namespace, name), body)
 
-    async def bind(self, namespace: str, name: str, body: bytes) -> None:
+    async def bind(self, namespace: str, name: str, body: bytes) -> bytes:
         """POST a Binding of the pod."""
-        await self.create(RESOURCES["Pod"], namespace, body, name=name, subresource="binding")
+        return await self.create(RESOURCES["Pod"], namespace, body, name=name, subresource="binding")
 
     async def watch(
         self,

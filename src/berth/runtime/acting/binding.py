@@ -1,14 +1,14 @@
 """Bindings: the one write that must happen exactly once, and whose outcome must be known before anything is undone.
 
 A `Bind` comes in from `effects`; out comes None when the pod is on the node, or why it is not. Where the answer to a
-Binding was lost (the connection broke, a proxy or the server answered 5xx) or was a conflict, the pod itself says what
-happened: on our node, the Binding, or an earlier try of it, got through; on none, it did not; elsewhere or gone, it
-never will.
+Binding was lost (the connection broke, a proxy or the server answered 5xx), was a conflict, or was no answer that an
+API server gives, the pod itself says what happened: on our node, the Binding, or an earlier try of it, got through; on
+none, it did not; elsewhere or gone, it never will.
 
     send ──ok──────────────────────────────────────→ bound
      │ ├──refused for good───────────────────────────→ failed
      │ └──not now (429, 503, no connection)── wait ──→ send, a few times, then failed
-     └──lost, or 409 ──→ look ──on our node──────────→ bound
+     └──lost, odd, 409 → look ──on our node──────────→ bound
                           ├──elsewhere, other, gone──→ failed
                           ├──on none────────── wait ─→ send
                           └──cannot be read ── wait ─→ look, for as long as it takes
@@ -21,12 +21,13 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from berth.api.errors import ApiError, TransportError
-from berth.api.resources import RESOURCES
-from berth.api.untrusted import UNREADABLE, read_deep
-from berth.framework.effects import Bind
+from berth.api.errors import ApiError, ConnectionLost, TransportError
+from berth.api.untrusted import UNREADABLE
+from berth.framework.effects import Bind, PodRef
 from berth.kube.backoff import Backoff
 from berth.kube.transport import Transport
+from berth.kube.wire import excerpt
+from berth.runtime.acting.pod_reading import SeenPod, get_pod
 
 MAX_SENDS = 5
 """After this many tries without success the pod goes back to the queue, and may then get another node."""
@@ -34,21 +35,10 @@ FIRST_DELAY_S = 0.1
 LONGEST_DELAY_S = 10.0
 RETRY_AFTER_CAP_S = 60.0
 
-_POD = RESOURCES["Pod"]
 
-
-class _SeenMeta(msgspec.Struct, rename="camel"):
-    uid: str = ""
-    deletion_timestamp: str | None = None
-
-
-class _SeenSpec(msgspec.Struct, rename="camel"):
-    node_name: str = ""
-
-
-class _SeenPod(msgspec.Struct):
-    metadata: _SeenMeta = msgspec.field(default_factory=_SeenMeta)
-    spec: _SeenSpec = msgspec.field(default_factory=_SeenSpec)
+class _Status(msgspec.Struct):
+    kind: str = ""
+    status: str = ""
 
 
 class _Outcome(NamedTuple):
@@ -79,10 +69,16 @@ class BindingClient:
         """Bind the pod; the empty string when it is bound, else why not. May take long, but is always known."""
         pod, body = bind.pod, _binding(bind)
         try:
-            await self._transport.bind(pod.namespace, pod.name, body)
+            await self._send(pod, body)
         except TransportError as error:
             return await self._settle(bind, body, error)
         return ""
+
+    async def _send(self, pod: PodRef, body: bytes) -> None:
+        """Create the Binding; raises `TransportError` unless the answer says that it was created."""
+        answer = await self._transport.bind(pod.namespace, pod.name, body)
+        if not says_success(answer):
+            raise ConnectionLost(f"the answer to a Binding is not the Status of a success: {excerpt(answer)}")
 
     async def _settle(self, bind: Bind, body: bytes, error: TransportError) -> str:
         """Go on after a first try that failed."""
@@ -100,7 +96,7 @@ class BindingClient:
             await self._sleep(_delay_s(error, backoff))
             sends += 1
             try:
-                await self._transport.bind(bind.pod.namespace, bind.pod.name, body)
+                await self._send(bind.pod, body)
             except TransportError as again:
                 error = again
             else:
@@ -110,8 +106,7 @@ class BindingClient:
         """Read the pod until it can be read; None when it is bound to no node, so that trying again makes sense."""
         while True:
             try:
-                body = await self._transport.get(_POD, bind.pod.namespace, bind.pod.name)
-                seen = read_deep(msgspec.json.decode, body, type=_SeenPod)
+                seen, _ = await get_pod(self._transport, bind.pod)
                 return _verdict(bind, seen, why)
             except ApiError as error:
                 if error.is_not_found:
@@ -139,7 +134,20 @@ def _binding(bind: Bind) -> bytes:
     return msgspec.json.encode(document)
 
 
-def _verdict(bind: Bind, seen: _SeenPod, why: TransportError) -> _Outcome | None:
+def says_success(answer: bytes) -> bool:
+    """Say whether an answer is what API servers give to a Binding that they created.
+
+    Every release answers 201 with a `Status` of `Success`; the same status with another body comes from something else
+    on the way. Source: the binding subresource in pkg/registry/core/pod/storage/storage.go.
+    """
+    try:
+        found = msgspec.json.decode(answer, type=_Status)
+    except UNREADABLE:
+        return False
+    return found.kind == "Status" and found.status == "Success"
+
+
+def _verdict(bind: Bind, seen: SeenPod, why: TransportError) -> _Outcome | None:
     """Return how the Binding ended, as far as the pod tells; None where it is still undecided."""
     if seen.metadata.uid != bind.pod.uid:
         return _Outcome(f"pod {bind.pod.key} was replaced by another of the same name")

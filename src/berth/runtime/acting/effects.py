@@ -15,7 +15,7 @@ import msgspec
 from berth.api.errors import ApiError, TransportError
 from berth.api.meta import ObjectReference
 from berth.api.resources import RESOURCES
-from berth.api.untrusted import read_deep
+from berth.api.untrusted import UNREADABLE, problem_of, read_deep
 from berth.extender.client import ExtenderClient
 from berth.framework.effects import (
     Answer,
@@ -26,6 +26,7 @@ from berth.framework.effects import (
     EmitEvent,
     EvictPod,
     PatchPodStatus,
+    ReadPod,
     Request,
     SetPodGroupCondition,
 )
@@ -33,6 +34,7 @@ from berth.kube.events import EventRecorder
 from berth.kube.transport import MERGE_PATCH, STRATEGIC_MERGE_PATCH, Transport
 from berth.runtime.acting.binding import BindingClient
 from berth.runtime.acting.group_status import GroupStatusPatcher
+from berth.runtime.acting.pod_reading import read_pod
 from berth.runtime.acting.pod_status import Lookup, StatusPatcher
 from berth.runtime.acting.worker_pool import WorkerPool
 from berth.runtime.observing.call_timer import BINDING, OTHER, STATUS_PATCH, CallTimer
@@ -177,6 +179,8 @@ class Effects:
             result = await self._carry_out_one(request.effect)
         except TransportError as refused:
             error = str(refused)
+        except UNREADABLE as odd:
+            error = f"the answer cannot be read: {problem_of(odd)}"
         except Exception as bug:
             self._bug(bug)
             error = f"{type(bug).__name__}: {bug}"
@@ -198,6 +202,8 @@ class Effects:
         """Carry out one of the other effects: not a binding, status patch or event. Raises `TransportError`."""
         if isinstance(effect, EvictPod):
             return await evict(self._transport, effect)
+        if isinstance(effect, ReadPod):
+            return await read_pod(self._transport, effect.pod)
         if isinstance(effect, ApiCall):
             return await call(self._transport, effect)
         if isinstance(effect, CallExtenders):

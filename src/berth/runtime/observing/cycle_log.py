@@ -104,6 +104,12 @@ class SchedulerLog(Instrument):
         for pod in expired.pods:
             _log.warning("Pod %s expired", pod.key)
 
+    def looked_for(self, pod: PodInfo, found: str, detail: str) -> None:
+        """A bound pod that the watch has not shown; the outcome says what was wrong with watch or binding."""
+        _log.warning(
+            "the watch has not shown pod %s on its node; by the API server it is %s: %s", pod.key, found, detail
+        )
+
     def plugin_broke(self, plugin: str, method: str, bug: Exception) -> None:
         """Log in full, once, where a plugin broke; what that means for each pod takes one line."""
         place = place_of(bug)

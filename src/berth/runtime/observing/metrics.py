@@ -179,6 +179,11 @@ class Metrics(SchedulerLog, Collector):
         self.volume_errors = counter(
             ALPHA, "volume_scheduling_stage_error", "Errors of stages of volume scheduling.", "operation"
         )
+        self.lookups = CounterTally(
+            "berth_unconfirmed_bindings",
+            "Bound pods that no watch confirmed in time and that were read, by where they were found.",
+            ("found",),
+        )
         self._without_mechanism = without_mechanism()
         self.registry = CollectorRegistry(auto_describe=False)
         self.registry.register(self)
@@ -292,6 +297,11 @@ class Metrics(SchedulerLog, Collector):
             case _:
                 assert_never(observation)
 
+    def looked_for(self, pod: PodInfo, found: str, detail: str) -> None:
+        """A bound pod was read, since no watch confirmed it."""
+        super().looked_for(pod, found, detail)
+        self.lookups.add((found,))
+
     def event_handled(self, event: str, seconds: float) -> None:
         """An event was taken in."""
         self.event_handling.observe(seconds, (event,))
@@ -312,7 +322,7 @@ class Metrics(SchedulerLog, Collector):
             self.after_flush, self.victims, self.preemption_duration, self.preemptions,
             self.api_calls, self.api_call_duration, self.claims,
             self.group_attempts, self.group_attempt_duration, self.group_algorithm_duration,
-            self.device_waits, self.device_wait_duration, self.volume_errors, *self._without_mechanism,
+            self.device_waits, self.device_wait_duration, self.volume_errors, self.lookups, *self._without_mechanism,
         ):  # fmt: skip
             yield from tally.collect()
         yield plugin_evaluations(self._evaluations)
