@@ -331,15 +331,19 @@ def test_the_limits():
     from berth_cluster.apimachinery import patches
     from berth_cluster.controllers import events
     from berth_cluster.serving.bodies import MAX_BODY_BYTES
-    from berth_cluster.storage import collection, store
+    from berth_cluster.storage import collection, store, watch
 
     told = dict(rows("Limits"))
     mebibyte = 1024 * 1024
     assert told["request body"] == f"{MAX_BODY_BYTES // mebibyte} MiB"
     copied = f"{patches.MAX_OPERATIONS:,}, which may copy {patches.MAX_COPIED_BYTES // mebibyte} MiB in all"
     assert told["operations in a JSON patch"] == copied
-    assert f"{store.DEFAULT_HISTORY:,} changes" in told["history for watches and paged lists"]
-    assert told["events that a watcher may lag behind"].startswith(f"{collection.WATCH_QUEUE_LIMIT:,};")
+    history = told["history for watches and paged lists"]
+    assert f"{store.DEFAULT_HISTORY:,} changes" in history
+    assert f"{collection.MAX_HISTORY_BYTES // mebibyte} MiB" in history
+    assert told["events that a watcher may lag behind"].startswith(
+        f"{watch.MAX_WATCH_EVENTS:,}, or {watch.MAX_WATCH_BYTES // mebibyte} MiB"
+    )
     assert told["nodes of `berth up`"] == f"{up.MAX_NODES:,}"
     assert told["devices of each node"] == f"{up.MAX_DEVICES}"
     assert told["Events on one object"].startswith(f"{events.BURST}, ")

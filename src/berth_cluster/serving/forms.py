@@ -19,8 +19,6 @@ Clock = Callable[[], datetime]
 class ResponseForm(Protocol):
     """One form of answers: how single objects, lists and the events of watches are encoded."""
 
-    is_table: bool
-
     def one(self, kind: ResourceType, entry: Entry, query: Query, now: datetime) -> bytes:
         """A single object."""
         ...
@@ -35,10 +33,12 @@ class ResponseForm(Protocol):
         """A function that encodes the events of one watch."""
         ...
 
+    def bookmark(self, kind: ResourceType) -> Object:
+        """The object of a bookmark, all but its metadata."""
+        ...
+
 
 class _Whole:
-    is_table = False
-
     def one(self, _kind: ResourceType, entry: Entry, _query: Query, _now: datetime) -> bytes:
         return entry.encoded
 
@@ -50,10 +50,11 @@ class _Whole:
     def liner(self, _kind: ResourceType, _query: Query, _clock: Clock) -> Liner:
         return plain_line
 
+    def bookmark(self, kind: ResourceType) -> Object:
+        return {"kind": kind.kind, "apiVersion": kind.api_version}
+
 
 class _Table:
-    is_table = True
-
     def one(self, kind: ResourceType, entry: Entry, query: Query, now: datetime) -> bytes:
         meta = {"resourceVersion": entry.obj["metadata"].get("resourceVersion", "")}
         return self.many(kind, (entry,), meta, query, now)
@@ -79,10 +80,11 @@ class _Table:
 
         return line
 
+    def bookmark(self, _kind: ResourceType) -> Object:
+        return {"kind": "Table", "apiVersion": "meta.k8s.io/v1", "columnDefinitions": [], "rows": []}
+
 
 class _MetadataOnly:
-    is_table = False
-
     def one(self, _kind: ResourceType, entry: Entry, _query: Query, _now: datetime) -> bytes:
         return encode(metadata_only(entry.obj))
 
@@ -96,6 +98,9 @@ class _MetadataOnly:
 
     def liner(self, _kind: ResourceType, _query: Query, _clock: Clock) -> Liner:
         return lambda event: encode({"type": event.type, "object": metadata_only(event.object)})
+
+    def bookmark(self, _kind: ResourceType) -> Object:
+        return {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1"}
 
 
 def metadata_only(obj: Object) -> Object:

@@ -3,6 +3,7 @@
 The application (`app`) has done authentication and routing; what is refused here is raised as `StoreError`.
 """
 
+import asyncio
 from typing import Any
 
 from aiohttp import web
@@ -11,9 +12,9 @@ from berth_cluster.apimachinery.errors import StoreError, bad_request, method_no
 from berth_cluster.apimachinery.meta import Object
 from berth_cluster.apimachinery.patches import STRATEGIC_MERGE_PATCH
 from berth_cluster.apimachinery.resource_types import PODS, ResourceType
-from berth_cluster.serving import continuation
 from berth_cluster.serving.bodies import delete_options, read_body, read_patch, read_typed
 from berth_cluster.serving.forms import FORMS, ResponseForm
+from berth_cluster.serving.listing import Listing, refuse_future
 from berth_cluster.serving.negotiation import wanted_form
 from berth_cluster.serving.requests import ListOptions, Target, is_dry_run, list_options, no_such_path
 from berth_cluster.serving.responses import add_warnings, bytes_response, json_response, list_meta, success
@@ -26,7 +27,6 @@ from berth_cluster.storage.watch import Entry
 _RETURNED_WHEN_DELETED = frozenset(
     {"pods", "services", "serviceaccounts", "persistentvolumes", "persistentvolumeclaims", "resourcequotas"}
 )
-_TOO_LARGE_RETRY_S = 1
 # Subresources of pods that a kubelet serves from containers.
 _NEED_CONTAINERS = frozenset({"attach", "exec", "log", "portforward", "proxy"})
 
@@ -77,7 +77,7 @@ class Handlers:
         return (
             await self._watch(kind, target, options, request)
             if options.watch
-            else self._list(kind, target, options, request)
+            else await self._list(kind, target, options, request)
         )
 
     def _no_subresource(self, kind: ResourceType, target: Target) -> StoreError:
@@ -99,43 +99,32 @@ class Handlers:
         entry = self._store.shown_entry(kind, target.namespace, target.name)
         return bytes_response(form.one(kind, entry, request.query, self._store.clock()))
 
-    def _list(self, kind: ResourceType, target: Target, options: ListOptions, request: web.BaseRequest) -> web.Response:
-        after = continuation.decode_token(options.continue_token) if options.continue_token else None
-        revision = after.revision if after else self._list_revision(options)
-        entries = self._store.entries(kind, target.namespace, options.label_selector, options.field_selector, revision)
-        page = continuation.cut(entries, revision, options.limit, after)
-        # Upstream says how many objects remain only if no selector is in use.
-        remaining = None if options.label_selector or options.field_selector else page.remaining
-        meta = list_meta(revision, page.continue_token, remaining)
+    async def _list(
+        self, kind: ResourceType, target: Target, options: ListOptions, request: web.BaseRequest
+    ) -> web.Response:
+        listing = Listing(self._store, kind, target.namespace, options)
+        for _ in listing.slices():
+            await asyncio.sleep(0)
+        page = listing.page
+        assert page is not None
+        meta = list_meta(page.revision, page.continue_token, page.remaining)
         return bytes_response(_form(request).many(kind, page.entries, meta, request.query, self._store.clock()))
-
-    def _list_revision(self, options: ListOptions) -> int:
-        asked = _revision_in(options)
-        self._refuse_future(asked)
-        if options.resource_version_match == "Exact":
-            return asked
-        return self._store.revision
-
-    def _refuse_future(self, asked: int) -> None:
-        current = self._store.revision
-        if asked <= current:
-            return
-        message = f"Too large resource version: {asked}, current: {current}"
-        cause = {"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}
-        raise StoreError(504, "Timeout", message, {"causes": [cause], "retryAfterSeconds": _TOO_LARGE_RETRY_S})
 
     async def _watch(
         self, kind: ResourceType, target: Target, options: ListOptions, request: web.BaseRequest
     ) -> web.StreamResponse:
-        self._refuse_future(_revision_in(options))
+        asked = parse_revision(options.resource_version)
+        refuse_future(self._store.revision, asked)
         form = _form(request)
         fields = options.field_selector
         if target.name:
             fields = ",".join(part for part in (fields, f"metadata.name={target.name}") if part)
-        since = "" if options.send_initial_events else options.resource_version
+        since = options.resource_version
+        if options.send_initial_events is not None and (options.send_initial_events or not asked):
+            since = "" if options.send_initial_events else str(self._store.revision)
         watch = self._store.watch(kind, target.namespace, options.label_selector, fields, since)
         liner = form.liner(kind, request.query, self._store.clock)
-        stream = WatchStream(kind, watch, options, request, lambda: self._store.revision, liner, form.is_table)
+        stream = WatchStream(watch, options, request, lambda: self._store.revision, liner, form.bookmark(kind))
         self._streams.add(stream)
         try:
             return await stream.run()
@@ -239,7 +228,3 @@ class Handlers:
 
 def _form(request: web.BaseRequest) -> ResponseForm:
     return FORMS[wanted_form(request.headers.get("Accept", ""))]
-
-
-def _revision_in(options: ListOptions) -> int:
-    return parse_revision(options.resource_version)

@@ -6,10 +6,14 @@
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from berth_cluster.apimachinery.errors import StoreError, bad_request
+from berth_cluster.apimachinery.errors import FieldErrors, StoreError, bad_request
 
 # Parts of a namespace that are subresources, not resources inside it.
 _NAMESPACE_SUBRESOURCES = ("status", "finalize")
+
+EXACT = "Exact"
+NOT_OLDER_THAN = "NotOlderThan"
+_MATCH = "resourceVersionMatch"
 
 
 class Target(NamedTuple):
@@ -58,7 +62,7 @@ class ListOptions(NamedTuple):
     watch: bool
     timeout_s: float | None
     allow_bookmarks: bool
-    send_initial_events: bool
+    send_initial_events: bool | None
 
 
 def list_options(query: Mapping[str, str]) -> ListOptions:
@@ -73,29 +77,37 @@ def list_options(query: Mapping[str, str]) -> ListOptions:
         watch=flag(query, "watch"),
         timeout_s=float(whole(query, "timeoutSeconds")) if query.get("timeoutSeconds") else None,
         allow_bookmarks=flag(query, "allowWatchBookmarks"),
-        send_initial_events=flag(query, "sendInitialEvents"),
+        send_initial_events=flag(query, "sendInitialEvents") if "sendInitialEvents" in query else None,
     )
     _check_match(options)
     return options
 
 
 def _check_match(options: ListOptions) -> None:
-    match, why = options.resource_version_match, ""
-    if match and match not in ("Exact", "NotOlderThan"):
-        why = f'Unsupported value: "{match}": supported values: "Exact", "NotOlderThan", ""'
-    elif options.watch and options.send_initial_events != bool(match):
-        why = (
-            "Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
-            if options.send_initial_events
-            else "Forbidden: resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
-        )
-    elif match and not options.watch and not options.resource_version:
-        why = "Forbidden: resourceVersionMatch is forbidden unless resourceVersion is provided"
-    elif match and options.continue_token:
-        why = "Forbidden: resourceVersionMatch is forbidden when continue is provided"
-    if why:
-        message = f'ListOptions.meta.k8s.io "" is invalid: resourceVersionMatch: {why}'
-        raise StoreError(422, "Invalid", message)
+    """Refuse combinations that make no sense, as upstream's ValidateListOptions does."""
+    errors = FieldErrors()
+    match, has_initial = options.resource_version_match, options.send_initial_events is not None
+    if options.watch:
+        if has_initial and match != NOT_OLDER_THAN:
+            why = f"sendInitialEvents requires setting resourceVersionMatch to {NOT_OLDER_THAN}"
+            errors.forbidden(_MATCH, why)
+        if match and not has_initial:
+            why = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
+            errors.forbidden(_MATCH, why)
+        if match and match != NOT_OLDER_THAN:
+            errors.unsupported(_MATCH, match, (NOT_OLDER_THAN,))
+    else:
+        if match and not options.resource_version:
+            errors.forbidden(_MATCH, "resourceVersionMatch is forbidden unless resourceVersion is provided")
+        if match and match not in (EXACT, NOT_OLDER_THAN):
+            errors.unsupported(_MATCH, match, (EXACT, NOT_OLDER_THAN))
+        if match == EXACT and options.resource_version == "0":
+            errors.forbidden(_MATCH, 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"')
+        if has_initial:
+            errors.forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list")
+    if match and options.continue_token:
+        errors.forbidden(_MATCH, "resourceVersionMatch is forbidden when continue is provided")
+    errors.raise_for("ListOptions", "meta.k8s.io", "")
 
 
 def flag(query: Mapping[str, str], name: str) -> bool:

@@ -16,7 +16,8 @@ from berth.api.resources import Resource
 from berth_cluster.apimachinery.errors import StoreError
 from berth_cluster.apimachinery.meta import Object
 from berth_cluster.apimachinery.resource_types import PODS, ResourceType, resource_type
-from berth_cluster.serving import continuation
+from berth_cluster.serving.listing import Listing
+from berth_cluster.serving.requests import list_options
 from berth_cluster.serving.responses import encode, encoded_list, list_meta
 from berth_cluster.storage.store import Store
 
@@ -49,12 +50,16 @@ class StoreTransport:
 
         def page() -> bytes:
             kind = resource_type(resource)
-            after = continuation.decode_token(continue_token) if continue_token else None
-            revision = after.revision if after else self._store.revision
-            entries = self._store.entries(kind, namespace, label_selector, field_selector, revision)
-            cut = continuation.cut(entries, revision, limit, after)
-            meta = list_meta(revision, cut.continue_token)
-            return encoded_list(kind, meta, (entry.encoded for entry in cut.entries))
+            query = {
+                "labelSelector": label_selector,
+                "fieldSelector": field_selector,
+                "limit": str(limit),
+                "continue": continue_token,
+                "resourceVersion": resource_version,
+            }
+            found = Listing(self._store, kind, namespace, list_options(query)).whole()
+            meta = list_meta(found.revision, found.continue_token)
+            return encoded_list(kind, meta, (entry.encoded for entry in found.entries))
 
         return _call(page)
 
@@ -145,12 +150,13 @@ class StoreTransport:
 
 
 async def _woken(wake: asyncio.Event, deadline: float) -> bool:
-    """Wait for the next event; False at the deadline."""
+    """Wait for the next event; False at the deadline, when none has come."""
     try:
         async with asyncio.timeout_at(deadline):
             await wake.wait()
     except TimeoutError:
-        return False
+        if not wake.is_set():
+            return False
     wake.clear()
     return True
 

@@ -1,7 +1,11 @@
 """Streams the changes of a resource to one client, one line of JSON per event, until one of the two ends it.
 
-The lines come ready-made from the store's watch. This module adds bookmarks, timeouts, and the ERROR event that tells a
-client which was too slow to list again.
+The lines come ready-made from the store's watch. This module adds bookmarks and timeouts. A client that is too slow is
+sent what is queued for it, and its watch ends like any other: it may begin again with the last event that it has read.
+
+With `sendInitialEvents` a watch serves as a list: the present objects come first, in slices between which others have
+their turn, then a bookmark that says so and carries the revision at which the objects were taken, and then the changes
+after that revision.
 """
 
 import asyncio
@@ -11,9 +15,7 @@ from typing import Any
 
 from aiohttp import web
 
-from berth_cluster.apimachinery.errors import expired
 from berth_cluster.apimachinery.meta import Object
-from berth_cluster.apimachinery.resource_types import ResourceType
 from berth_cluster.serving.requests import ListOptions
 from berth_cluster.serving.responses import encode
 from berth_cluster.storage.watch import Watch, WatchEvent
@@ -21,6 +23,7 @@ from berth_cluster.storage.watch import Watch, WatchEvent
 BOOKMARK_PERIOD_S = 60.0
 MIN_TIMEOUT_S = 1800.0
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
+SLICE = 200  # events that are encoded and written before others have their turn
 
 Liner = Callable[[WatchEvent], bytes]
 
@@ -33,37 +36,24 @@ def plain_line(event: WatchEvent) -> bytes:
 class WatchStream:
     """One watch request being answered."""
 
-    __slots__ = (
-        "_kind",
-        "_liner",
-        "_now",
-        "_options",
-        "_request",
-        "_response",
-        "_stopping",
-        "_table",
-        "_wake",
-        "_watch",
-    )
+    __slots__ = ("_bookmarked", "_liner", "_now", "_options", "_request", "_response", "_stopping", "_wake", "_watch")
 
     def __init__(
         self,
-        kind: ResourceType,
         watch: Watch,
         options: ListOptions,
         request: web.BaseRequest,
         now: Callable[[], int],
-        liner: Liner = plain_line,
-        table: bool = False,
+        liner: Liner,
+        bookmarked: Object,
     ) -> None:
-        self._kind = kind
         self._watch = watch
         self._options = options
         self._request = request
         self._now = now  # the store's revision, up to which everything has been offered to the watch
         self._stopping = False
         self._liner = liner
-        self._table = table
+        self._bookmarked = bookmarked  # the object of a bookmark, all but its metadata
         self._wake = asyncio.Event()
         self._response = web.StreamResponse(headers={"Content-Type": "application/json"})
         watch.wake = self._wake.set
@@ -91,56 +81,54 @@ class WatchStream:
         loop = asyncio.get_running_loop()
         timeout_s = self._options.timeout_s or random.uniform(MIN_TIMEOUT_S, 2 * MIN_TIMEOUT_S)
         deadline = loop.time() + timeout_s
-        await self._send_waiting()
+        while not self._stopping and (present := self._watch.initial_events(SLICE)):
+            await self._send(present)
+            if loop.time() >= deadline:
+                return
         if self._options.send_initial_events:
-            await self._bookmark({INITIAL_EVENTS_END: "true"})
-        while not self._stopping:
-            if await self._woken(min(deadline - loop.time(), BOOKMARK_PERIOD_S)):
-                if not await self._send_waiting():
-                    return
-            elif loop.time() >= deadline:
-                break
-            else:
-                await self._bookmark()
-        await self._bookmark()
+            await self._bookmark(self._watch.start_revision, {INITIAL_EVENTS_END: "true"})
+        next_bookmark = loop.time() + BOOKMARK_PERIOD_S
+        while not self._stopping and loop.time() < deadline:
+            if events := self._watch.events(SLICE):
+                await self._send(events)
+            elif self._watch.overflowed:
+                return
+            elif not await self._woken(min(deadline, next_bookmark) - loop.time()) and loop.time() < deadline:
+                await self._bookmark(self._now())
+                next_bookmark = loop.time() + BOOKMARK_PERIOD_S
+        await self._end()
+
+    async def _end(self) -> None:
+        """Send what is queued, and say up to where the client has now seen everything."""
+        now = self._now()
+        self._watch.close()
+        while events := self._watch.events(SLICE):
+            await self._send(events)
+        if not self._watch.overflowed:
+            await self._bookmark(now)
 
     async def _woken(self, timeout_s: float) -> bool:
+        """Wait for events; False when none have come, so that everything up to the present revision has been sent."""
         try:
             async with asyncio.timeout(timeout_s):
                 await self._wake.wait()
         except TimeoutError:
-            return False
+            if not self._wake.is_set():
+                return False
         self._wake.clear()
         return True
 
-    async def _send_waiting(self) -> bool:
-        """Send what has come; False when the watch is over because the client was too slow."""
-        events = self._watch.events()
-        if events:
-            liner = self._liner
-            await self._response.write(b"".join([liner(event) + b"\n" for event in events]))
-        if self._watch.overflowed:
-            error = expired("the watch fell too far behind; list again")
-            await self._write({"type": "ERROR", "object": error.to_status()})
-            return False
-        return True
+    async def _send(self, events: list[WatchEvent]) -> None:
+        liner = self._liner
+        await self._response.write(b"".join([liner(event) + b"\n" for event in events]))
+        if len(events) == SLICE:
+            await asyncio.sleep(0)  # a reader that keeps up never makes `write` wait
 
-    async def _bookmark(self, annotations: dict[str, str] | None = None) -> None:
-        if not self._options.allow_bookmarks or self._watch.overflowed:
+    async def _bookmark(self, revision: int, annotations: dict[str, str] | None = None) -> None:
+        if not self._options.allow_bookmarks:
             return
-        meta: dict[str, Any] = {"resourceVersion": str(self._now()), "creationTimestamp": None}
+        meta: dict[str, Any] = {"resourceVersion": str(revision), "creationTimestamp": None}
         if annotations:
             meta["annotations"] = annotations
-        obj: Object = {"kind": self._kind.kind, "apiVersion": self._kind.api_version, "metadata": meta}
-        if self._table:
-            obj = {
-                "kind": "Table",
-                "apiVersion": "meta.k8s.io/v1",
-                "metadata": meta,
-                "columnDefinitions": [],
-                "rows": [],
-            }
-        await self._write({"type": "BOOKMARK", "object": obj})
-
-    async def _write(self, event: Object) -> None:
+        event = {"type": "BOOKMARK", "object": {**self._bookmarked, "metadata": meta}}
         await self._response.write(encode(event) + b"\n")

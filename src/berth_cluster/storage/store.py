@@ -43,9 +43,9 @@ from berth_cluster.apimachinery.resource_types import (
 )
 from berth_cluster.apimachinery.selection import Matcher, make_matcher
 from berth_cluster.storage import binding, bootstrap, deletion, eviction, metadata, scale
-from berth_cluster.storage.collection import Collection
+from berth_cluster.storage.collection import MAX_HISTORY_BYTES, Collection, Place
 from berth_cluster.storage.event_views import from_new, new_view
-from berth_cluster.storage.watch import ChangeType, Entry, StoreChange, Watch
+from berth_cluster.storage.watch import ChangeType, Entry, StoreChange, Watch, WatchLimits
 from berth_cluster.strategies.registry import strategy_of
 
 Objects = list[Object]  # named here because `list` is a method inside the class
@@ -67,6 +67,7 @@ class Store:
         "_dispatching",
         "_subscribers",
         "_undelivered",
+        "_watch_limits",
         "bindings",
         "clock",
         "new_suffix",
@@ -81,6 +82,8 @@ class Store:
         uid_factory: Callable[[], str] | None = None,
         rng: random.Random | None = None,
         history: int = DEFAULT_HISTORY,
+        history_bytes: int = MAX_HISTORY_BYTES,
+        watch_limits: WatchLimits | None = None,
         system_objects: bool = True,
     ) -> None:
         """An empty store; `system_objects` adds the namespaces and priority classes that every cluster has."""
@@ -90,9 +93,10 @@ class Store:
         self.revision = 0
         self.bindings: BindingLog = []
         self._collections: dict[ResourceKey, Collection] = {
-            kind.key: Collection(kind, history) for kind in RESOURCE_TYPES if kind is not NEW_EVENTS
+            kind.key: Collection(kind, history, history_bytes) for kind in RESOURCE_TYPES if kind is not NEW_EVENTS
         }
         self._collections[NEW_EVENTS.key] = self._collections["", "events"]
+        self._watch_limits = watch_limits or WatchLimits()
         self._subscribers: list[Subscriber] = []
         self._undelivered: deque[StoreChange] = deque()
         self._dispatching = False
@@ -141,14 +145,22 @@ class Store:
     ) -> Entries:
         """As `list`, but with the shared encodings, and as of a past revision if one is given."""
         matches = make_matcher(kind, label_selector, field_selector)
-        collection = self.collection(kind)
-        if revision is None or revision >= self.revision:
-            found = collection.sorted_entries(namespace)
-        else:
-            found = collection.entries_at(revision, namespace)
+        found = self.snapshot(kind, namespace, revision)
         if kind is NEW_EVENTS:
             found = [new_view(entry) for entry in found]
         return found if matches is None else [entry for entry in found if matches(entry.obj)]
+
+    def snapshot(
+        self, kind: ResourceType, namespace: str = "", revision: int | None = None, after: Place | None = None
+    ) -> Entries:
+        """The stored entries in order, as of a revision, those behind a place only; they are not filtered.
+
+        This is the part of a list that has to be done in one go. The entries never change, so that a reader may filter
+        and encode them at leisure.
+        """
+        if revision is None or revision >= self.revision:
+            return self.collection(kind).sorted_entries(namespace, after)
+        return self.collection(kind).entries_at(revision, namespace, after)
 
     def watch(
         self,
@@ -162,10 +174,10 @@ class Store:
         kind = resource_type(resource)
         matches = make_matcher(kind, label_selector, field_selector)
         since = metadata.parse_revision(resource_version) or None
-        if kind is not NEW_EVENTS:
-            return self.collection(kind).watch(namespace, matches, since)
-        on_stored = None if matches is None else _through_view(matches)
-        return self.collection(kind).watch(namespace, on_stored, since, new_view)
+        view = None
+        if kind is NEW_EVENTS:
+            view, matches = new_view, None if matches is None else _through_view(matches)
+        return self.collection(kind).watch(namespace, matches, since, self.revision, self._watch_limits, view)
 
     def subscribe(self, callback: Subscriber) -> None:
         """Call back after each change with (type, resource, object, the object before it or None).

@@ -3,10 +3,16 @@
 The store makes one `StoreChange` per write and offers it to every open `Watch` of the resource. A `Watch` keeps what
 its selectors let through until its reader drains it with `events()`. An object is encoded at most once, however many
 watchers there are: lists and events share the bytes of its `Entry`.
+
+A watch that begins with the present objects holds references to their entries, which cost next to nothing, and makes
+events of them as its reader asks. Only what comes after that is queued, and the queue is bounded: a reader that falls
+behind is given what is queued, and then its watch ends (`overflowed`). It may resume from the last event that it has
+read, as long as the history reaches back so far; upstream's watch cache ends slow watches in the same way.
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from typing import Literal
 
 import msgspec
@@ -17,17 +23,23 @@ from berth_cluster.apimachinery.selection import Matcher
 
 ChangeType = Literal["ADDED", "MODIFIED", "DELETED"]
 
+MAX_WATCH_EVENTS = 10_000  # that a watcher may lag behind; half of the history from which it can resume
+MAX_WATCH_BYTES = 32 * 1024 * 1024  # of events that a watcher may lag behind
+_UNLIMITED = 2**63
+
 _encode = msgspec.json.Encoder().encode
 
 
 class Entry:
     """One version of one object; never edited, only replaced."""
 
-    __slots__ = ("_encoded", "obj", "revision")
+    __slots__ = ("_encoded", "obj", "place", "revision")
 
     def __init__(self, obj: Object, revision: int) -> None:
         self.obj = obj
         self.revision = revision
+        meta = obj["metadata"]
+        self.place: tuple[str, str] = (meta.get("namespace", ""), meta["name"])  # where lists show it
         self._encoded: bytes | None = None
 
     @property
@@ -36,6 +48,11 @@ class Entry:
         if self._encoded is None:
             self._encoded = _encode(self.obj)
         return self._encoded
+
+    @property
+    def size(self) -> int:
+        """The object's size as JSON, in bytes."""
+        return len(self.encoded)
 
 
 EntryView = Callable[[Entry], Entry]
@@ -103,54 +120,113 @@ class StoreChange:
         return self._left
 
 
+class WatchLimits(msgspec.Struct, frozen=True):
+    """How far a watcher may lag behind before its watch is ended."""
+
+    events: int = MAX_WATCH_EVENTS
+    size: int = MAX_WATCH_BYTES  # of the queued objects as JSON
+
+
 class Watch:
     """The changes that one watcher asked for; `wake` is called when the first one arrives in an empty queue."""
 
-    __slots__ = ("_close", "_limit", "_matches", "_namespace", "_queue", "_view", "overflowed", "wake")
+    __slots__ = (
+        "_close",
+        "_initial",
+        "_limits",
+        "_matches",
+        "_namespace",
+        "_queue",
+        "_queued_bytes",
+        "_view",
+        "overflowed",
+        "start_revision",
+        "wake",
+    )
 
     def __init__(
         self,
         namespace: str,
         matches: Matcher | None,
-        limit: int,
+        limits: WatchLimits,
         close: Callable[["Watch"], None],
+        start_revision: int,
         view: EntryView | None = None,
     ) -> None:
         self._namespace = namespace
         self._matches = matches
+        self._initial: Iterator[WatchEvent] | None = None
         self._queue: deque[WatchEvent] = deque()
-        self._limit = limit
+        self._queued_bytes = 0
+        self._limits = limits
         self._close = close
         self._view = view  # shows stored objects in another version of the API
-        self.overflowed = False  # the reader was too slow: the watch has ended, and the reader has to list again
+        self.start_revision = start_revision  # of the store when the watch was opened
+        self.overflowed = False  # the reader was too slow: after what is queued the watch has ended
         self.wake: Callable[[], None] | None = None
+
+    def begin_with(self, entries: list[Entry]) -> None:
+        """Show these objects first, those of them that match, as ADDED."""
+        self._initial = self._matching(entries)
+
+    def catch_up(self, missed: Iterable[StoreChange]) -> None:
+        """Take the changes that the watcher has missed.
+
+        They are not limited, since the history that they come from is, and a watch that could not even be resumed
+        would never get anywhere.
+        """
+        limits, self._limits = self._limits, WatchLimits(_UNLIMITED, _UNLIMITED)
+        for change in missed:
+            self.offer(change)
+        self._limits = limits
 
     def offer(self, change: StoreChange) -> None:
         """Take a change if it passes the filter; called by the store."""
-        if self._namespace and change.entry.obj["metadata"].get("namespace") != self._namespace:
+        if self._namespace and change.entry.place[0] != self._namespace:
             return
         event = change.seen_through(self._matches)
         if event is not None:
-            self.push(event)
+            self._push(event)
 
-    def push(self, event: WatchEvent) -> None:
-        """Queue one event for the reader."""
-        if self._view is not None:
-            event = WatchEvent(event.type, self._view(event.entry))
-        if len(self._queue) >= self._limit:
+    def _push(self, event: WatchEvent) -> None:
+        size = event.entry.size
+        if self._queue and (len(self._queue) >= self._limits.events or self._queued_bytes + size > self._limits.size):
             self.overflowed = True
-            self._queue.clear()
             self.close()
         else:
             self._queue.append(event)
+            self._queued_bytes += size
         if self.wake is not None and (self.overflowed or len(self._queue) == 1):
             self.wake()
 
-    def events(self) -> list[WatchEvent]:
-        """Everything that has come since the last call."""
-        drained = list(self._queue)
-        self._queue.clear()
-        return drained
+    def initial_events(self, at_most: int) -> list[WatchEvent]:
+        """The next objects that were there when the watch was opened; an empty list when all have been shown."""
+        if self._initial is None:
+            return []
+        found = list(islice(self._initial, at_most))
+        if not found:
+            self._initial = None
+        return found
+
+    def events(self, at_most: int | None = None) -> list[WatchEvent]:
+        """The next events, all that there are unless told otherwise; an empty list when there are none now."""
+        found = list(islice(self._initial, at_most)) if self._initial is not None else []
+        if at_most is not None and len(found) == at_most:
+            return found
+        self._initial = None
+        take = len(self._queue) if at_most is None else min(len(self._queue), at_most - len(found))
+        view = self._view
+        for _ in range(take):
+            event = self._queue.popleft()
+            self._queued_bytes -= event.entry.size
+            found.append(event if view is None else WatchEvent(event.type, view(event.entry)))
+        return found
+
+    def _matching(self, entries: list[Entry]) -> Iterator[WatchEvent]:
+        matches, view = self._matches, self._view
+        for entry in entries:
+            if matches is None or matches(entry.obj):
+                yield WatchEvent("ADDED", entry if view is None else view(entry))
 
     def close(self) -> None:
         """Stop receiving."""

@@ -103,6 +103,32 @@ async def test_lists_in_pages_and_by_selector(client, store):
 
 
 @pytest.mark.parametrize(
+    ("query", "expected", "more"),
+    [
+        ("limit=2", ["a", "b"], True),
+        ("limit=2&resourceVersion=0", ["a", "b", "d"], False),
+        ("resourceVersion=0", ["a", "b", "d"], False),
+        ("resourceVersion={then}", ["a", "b", "d"], False),
+        ("resourceVersion={then}&resourceVersionMatch=NotOlderThan", ["a", "b", "d"], False),
+        ("resourceVersion={then}&resourceVersionMatch=Exact", ["a", "b", "c"], False),
+        ("resourceVersion={then}&limit=2", ["a", "b"], True),
+        ("resourceVersion={then}&limit=3", ["a", "b", "c"], False),
+    ],
+)
+async def test_the_version_that_a_list_shows(client, store, query, expected, more):
+    for name in ("a", "b", "c"):
+        store.create(CONFIG_MAPS, "default", config_map(name))
+    then = store.revision
+    store.delete(CONFIG_MAPS, "default", "c")
+    store.create(CONFIG_MAPS, "default", config_map("d"))
+    _, listed = await client.get(f"{MAPS_PATH}?{query.format(then=then)}")
+    assert [item["metadata"]["name"] for item in listed["items"]] == expected
+    assert ("continue" in listed["metadata"]) is more
+    shows_the_past = "Exact" in query or ("{then}" in query and "limit" in query)
+    assert listed["metadata"]["resourceVersion"] == str(then if shows_the_past else store.revision)
+
+
+@pytest.mark.parametrize(
     ("query", "status", "reason"),
     [
         ("continue=nonsense", 400, "BadRequest"),
@@ -112,7 +138,12 @@ async def test_lists_in_pages_and_by_selector(client, store):
         ("fieldSelector=spec.color%3Dred", 400, "BadRequest"),
         ("labelSelector=a%3D%3D%3Db", 400, "BadRequest"),
         ("resourceVersionMatch=Exact", 422, "Invalid"),
+        ("resourceVersionMatch=Exact&resourceVersion=0", 422, "Invalid"),
+        ("resourceVersionMatch=Sometimes&resourceVersion=1", 422, "Invalid"),
+        ("sendInitialEvents=true", 422, "Invalid"),
         ("watch=1&sendInitialEvents=true", 422, "Invalid"),
+        ("watch=1&sendInitialEvents=true&resourceVersionMatch=Exact", 422, "Invalid"),
+        ("watch=1&resourceVersionMatch=NotOlderThan", 422, "Invalid"),
     ],
 )
 async def test_lists_that_are_refused(client, query, status, reason):

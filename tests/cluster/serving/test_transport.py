@@ -81,7 +81,7 @@ async def test_a_waiting_watch_wakes(store, transport):
     store.create(PODS, "default", pod())
     assert decode(await waiting)["object"]["metadata"]["name"] == "web"
     await watch.aclose()
-    assert store.collection(PODS).watches == []
+    assert store.collection(PODS).watches == {}
 
 
 async def test_a_watch_from_too_long_ago_is_gone():

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from berth_cluster.serving import watching
-from berth_cluster.storage import collection as table
+from berth_cluster.storage.watch import WatchLimits
 from tests.cluster.objects import CONFIG_MAPS, PODS, config_map, make_store, pod
 
 MAPS_PATH = "/api/v1/namespaces/default/configmaps"
@@ -84,6 +84,80 @@ async def test_initial_events_end_with_a_marked_bookmark(client, store):
     assert marker["object"]["metadata"]["annotations"] == {"k8s.io/initial-events-end": "true"}
 
 
+async def test_a_streaming_list_shows_one_moment_and_then_what_follows(client, store, monkeypatch):
+    monkeypatch.setattr(watching, "SLICE", 1)
+    for name in ("a", "b", "c"):
+        store.create(CONFIG_MAPS, "default", config_map(name))
+    then = store.revision
+    # Taken when the request comes, whatever is written while the objects are being sent.
+    open_watch = store.watch
+
+    def watch(*arguments):
+        opened = open_watch(*arguments)
+        store.delete(CONFIG_MAPS, "default", "c")
+        store.create(CONFIG_MAPS, "default", config_map("d"))
+        return opened
+
+    monkeypatch.setattr(type(store), "watch", lambda _, *arguments: watch(*arguments))
+    query = "sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true&resourceVersion="
+    async with watching_maps(client, query) as response:
+        events = Events(response)
+        seen = [await events.next() for _ in range(6)]
+    assert [(event["type"], event["object"]["metadata"].get("name", "")) for event in seen] == [
+        ("ADDED", "a"),
+        ("ADDED", "b"),
+        ("ADDED", "c"),
+        ("BOOKMARK", ""),
+        ("DELETED", "c"),
+        ("ADDED", "d"),
+    ]
+    meta = seen[3]["object"]["metadata"]
+    assert (meta["resourceVersion"], meta["annotations"]) == (str(then), {"k8s.io/initial-events-end": "true"})
+
+
+async def test_a_streaming_list_of_what_matches_nothing(client, store):
+    store.create(CONFIG_MAPS, "default", config_map("a"))
+    query = "sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true&labelSelector=x%3Dy"
+    async with watching_maps(client, query) as response:
+        assert (await Events(response).next())["type"] == "BOOKMARK"
+
+
+@pytest.mark.parametrize("version", ["", "0"])
+async def test_without_initial_events_only_changes_come(client, store, version):
+    store.create(CONFIG_MAPS, "default", config_map("a"))
+    query = f"sendInitialEvents=false&resourceVersionMatch=NotOlderThan&resourceVersion={version}"
+    async with watching_maps(client, query) as response:
+        store.create(CONFIG_MAPS, "default", config_map("b"))
+        assert (await Events(response).next())["object"]["metadata"]["name"] == "b"
+
+
+async def test_a_watch_of_metadata(client, store):
+    store.create(CONFIG_MAPS, "default", config_map("a", color="red"))
+    query = "sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true"
+    headers = {"Accept": "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"}
+    async with watching_maps(client, query, headers=headers) as response:
+        events = Events(response)
+        first, marker = (await events.next())["object"], (await events.next())["object"]
+    for obj in (first, marker):
+        assert (obj["kind"], obj["apiVersion"]) == ("PartialObjectMetadata", "meta.k8s.io/v1")
+    assert first["metadata"]["name"] == "a" and "data" not in first
+    assert marker["metadata"]["annotations"] == {"k8s.io/initial-events-end": "true"}
+
+
+async def test_the_timeout_is_kept_while_changes_keep_coming(client, store):
+    async def write():
+        number = 0
+        while True:
+            number += 1
+            store.create(CONFIG_MAPS, "default", config_map(f"a{number}"))
+            await asyncio.sleep(0)
+
+    writing = asyncio.ensure_future(write())
+    async with watching_maps(client, f"resourceVersion={store.revision}&timeoutSeconds=1") as response:
+        assert await Events(response).rest()
+    writing.cancel()
+
+
 async def test_one_object_can_be_watched_by_name(client, store):
     store.create(CONFIG_MAPS, "default", config_map("a"))
     store.create(CONFIG_MAPS, "default", config_map("b"))
@@ -102,13 +176,29 @@ async def test_a_watch_of_tables(client, store):
     assert second["columnDefinitions"] is None and second["rows"][0]["cells"][0] == "b"
 
 
-async def test_a_reader_that_is_too_slow_is_sent_away(client, store, monkeypatch):
-    monkeypatch.setattr(table, "WATCH_QUEUE_LIMIT", 3)
-    async with watching_maps(client, f"resourceVersion={store.revision}") as response:
-        for number in range(5):
-            store.create(CONFIG_MAPS, "default", config_map(f"a{number}"))
-        (error,) = await Events(response).rest()
-    assert (error["type"], error["object"]["code"], error["object"]["reason"]) == ("ERROR", 410, "Expired")
+class TestSlowReaders:
+    """A reader that falls behind is given what is queued, and its watch ends; it resumes from there."""
+
+    @pytest.fixture
+    def store(self):
+        return make_store(watch_limits=WatchLimits(events=3))
+
+    async def test_it_is_ended_and_resumes(self, client, store):
+        async with watching_maps(client, f"resourceVersion={store.revision}&allowWatchBookmarks=true") as response:
+            for number in range(5):
+                store.create(CONFIG_MAPS, "default", config_map(f"a{number}"))
+            events = await Events(response).rest()
+        # No bookmark, which would say that nothing was missed.
+        assert [(event["type"], event["object"]["metadata"]["name"]) for event in events] == [
+            ("ADDED", "a0"),
+            ("ADDED", "a1"),
+            ("ADDED", "a2"),
+        ]
+        last = events[-1]["object"]["metadata"]["resourceVersion"]
+        async with watching_maps(client, f"resourceVersion={last}&timeoutSeconds=1") as response:
+            events = Events(response)
+            rest = [(await events.next())["object"]["metadata"]["name"] for _ in range(2)]
+        assert rest == ["a3", "a4"]
 
 
 async def test_a_client_that_leaves_is_forgotten(client, store):
@@ -125,7 +215,7 @@ async def test_a_stopping_server_ends_its_watches(client, store, server):
         stopping = asyncio.ensure_future(server.stop())
         assert await Events(response).rest() == []
         await stopping
-    assert store.collection(CONFIG_MAPS).watches == []
+    assert store.collection(CONFIG_MAPS).watches == {}
 
 
 class TestForgottenVersions:

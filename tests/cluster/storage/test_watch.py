@@ -1,11 +1,13 @@
 """Watches: what they see, from when on, and through which filter."""
 
+import random
+
 import msgspec
 import pytest
 
 from berth_cluster.apimachinery.errors import StoreError
-from berth_cluster.storage import collection as table
-from tests.cluster.objects import CONFIG_MAPS, EVENTS, NEW_EVENTS, PODS, config_map, make_store, pod
+from berth_cluster.storage.watch import WatchLimits
+from tests.cluster.objects import CONFIG_MAPS, EVENTS, NAMESPACES, NEW_EVENTS, PODS, config_map, make_store, pod
 
 
 def seen(watch):
@@ -106,13 +108,93 @@ def test_a_closed_watch_hears_nothing():
     assert watch.events() == []
 
 
-def test_a_reader_that_is_too_slow_is_told_so(monkeypatch):
-    monkeypatch.setattr(table, "WATCH_QUEUE_LIMIT", 2)
-    store = make_store()
+def test_a_reader_that_is_too_slow_gets_what_is_queued_and_no_more():
+    store = make_store(watch_limits=WatchLimits(events=2))
     watch = store.watch(CONFIG_MAPS, resource_version=str(store.revision))
     for name in ("a", "b", "c", "d"):
         store.create(CONFIG_MAPS, "default", config_map(name))
-    assert watch.overflowed and watch.events() == []
+    assert watch.overflowed and store.collection(CONFIG_MAPS).watches == {}
+    assert seen(watch) == [("ADDED", "a"), ("ADDED", "b")]
+
+
+def test_a_slow_reader_is_measured_in_bytes_too():
+    store = make_store(watch_limits=WatchLimits(size=10_000))
+    watch = store.watch(CONFIG_MAPS, resource_version=str(store.revision))
+    for name in ("a", "b"):
+        store.create(CONFIG_MAPS, "default", config_map(name, text="x" * 4000))
+    assert len(watch.events(1)) == 1
+    store.create(CONFIG_MAPS, "default", config_map("c", text="x" * 4000))
+    assert not watch.overflowed
+    store.create(CONFIG_MAPS, "default", config_map("d", text="x" * 4000))
+    assert watch.overflowed and seen(watch) == [("ADDED", "b"), ("ADDED", "c")]
+
+
+def test_one_object_larger_than_the_limit_still_arrives():
+    store = make_store(watch_limits=WatchLimits(size=100))
+    watch = store.watch(CONFIG_MAPS, resource_version=str(store.revision))
+    store.create(CONFIG_MAPS, "default", config_map("a", text="x" * 4000))
+    assert seen(watch) == [("ADDED", "a")] and not watch.overflowed
+
+
+def test_a_resumed_watch_is_not_cut_off_by_what_it_has_missed():
+    store = make_store(watch_limits=WatchLimits(events=2))
+    then = str(store.revision)
+    for number in range(9):
+        store.create(CONFIG_MAPS, "default", config_map(f"a{number}"))
+    watch = store.watch(CONFIG_MAPS, resource_version=then)
+    assert len(seen(watch)) == 9 and not watch.overflowed
+
+
+def test_history_is_bounded_by_bytes():
+    store = make_store(history_bytes=50_000)
+    for name in ("big", "small"):
+        store.create(CONFIG_MAPS, "default", config_map(name))
+    for number in range(100):
+        store.update(CONFIG_MAPS, "default", "big", config_map("big", text=f"{number}" + "x" * 10_000))
+    collection = store.collection(CONFIG_MAPS)
+    assert 20_000 < collection.history_bytes <= 50_000
+    # What is left of it still works.
+    assert len(seen(store.watch(CONFIG_MAPS, resource_version=str(store.revision - 3)))) == 3
+    with pytest.raises(StoreError, match="too old resource version"):
+        store.watch(CONFIG_MAPS, resource_version=str(store.revision - 10))
+
+
+def test_namespaces_and_names_that_came_and_went_leave_nothing():
+    store = make_store(history=5)
+    collection = store.collection(CONFIG_MAPS)
+    for number in range(5000):
+        store.create(CONFIG_MAPS, "default", config_map(f"a{number}"))
+        store.delete(CONFIG_MAPS, "default", f"a{number}")
+        if number == 0:
+            store.create(CONFIG_MAPS, "default", config_map("kept"))
+    assert len(collection._namespaces["default"]._names) < 2000
+    assert seen(store.watch(CONFIG_MAPS)) == [("ADDED", "kept")]
+    store.delete(CONFIG_MAPS, "default", "kept")
+    assert collection._namespaces == {}
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_lists_are_right_at_every_revision_and_from_every_place(seed):
+    rng, store = random.Random(seed), make_store()
+    store.create(NAMESPACES, "", {"metadata": {"name": "apart"}})
+    states = {}
+    for _ in range(60):
+        namespace, name = rng.choice(("default", "apart")), rng.choice("abcdefgh")
+        if store.find(CONFIG_MAPS, namespace, name) is None:
+            store.create(CONFIG_MAPS, namespace, config_map(name))
+        elif rng.random() < 0.6:
+            store.delete(CONFIG_MAPS, namespace, name)
+        else:
+            store.update(CONFIG_MAPS, namespace, name, config_map(name, n=str(rng.random())))
+        present = store.collection(CONFIG_MAPS).entries()
+        states[store.revision] = sorted((entry.place, entry.revision) for entry in present)
+    for revision, state in states.items():
+        after = rng.choice([None, ("apart", "d"), ("default", "c"), ("default", "z")])
+        for namespace in ("", "apart", "default"):
+            shown = store.snapshot(CONFIG_MAPS, namespace, revision, after)
+            assert [(entry.place, entry.revision) for entry in shown] == [
+                one for one in state if (not namespace or one[0][0] == namespace) and (after is None or one[0] > after)
+            ]
 
 
 def test_all_watchers_share_one_encoding():
