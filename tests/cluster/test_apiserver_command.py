@@ -48,3 +48,21 @@ def test_a_directory_that_cannot_be_made(tmp_path):
     said, _ = process.communicate(timeout=END_S)
     assert process.returncode == 1
     assert "choose another --host, --port or --dir" in said and "Traceback" not in said
+
+
+def test_a_second_server_in_one_directory_is_refused_in_one_line(tmp_path):
+    first = start("--dir", tmp_path)
+    try:
+        assert first.stdout.readline().startswith("API server ready")
+        before = (tmp_path / "kubeconfig").read_bytes()
+        for command in (["apiserver"], ["up", "--nodes", "1"]):
+            second = subprocess.run(
+                [BERTH, *command, "--dir", tmp_path], capture_output=True, text=True, timeout=END_S, check=False
+            )
+            assert second.returncode == 1
+            assert f"{tmp_path} is in use: process {first.pid} runs a server there" in second.stderr
+            assert "Traceback" not in second.stderr
+        assert (tmp_path / "kubeconfig").read_bytes() == before
+    finally:
+        first.terminate()
+        first.communicate(timeout=END_S)

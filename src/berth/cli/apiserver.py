@@ -18,15 +18,20 @@ import click
     type=click.Path(path_type=Path, file_okay=False),
     default=Path(".berth"),
     show_default=True,
-    help="Where the kubeconfig is written.",
+    help="Where kubeconfig and CA are kept.",
 )
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option("--port", type=click.IntRange(0, 65535), default=0, show_default=True, help="Port; 0 takes a free one.")
 @click.option("--token", default="", envvar="BERTH_TOKEN", help="Bearer token for clients; by default a random one.")
 def command(directory: Path, host: str, port: int, token: str) -> None:
     """Run an API server with an empty cluster, kept in memory."""
+    from berth_cluster.serving.certificates import ClusterAuthorityError
+    from berth_cluster.serving.directory_lock import DirectoryInUseError
+
     try:
         asyncio.run(_serve(directory, host, port, token))
+    except (DirectoryInUseError, ClusterAuthorityError) as error:
+        raise click.ClickException(str(error)) from None
     except OSError as error:
         raise click.ClickException(
             f"cannot serve on {host}:{port} with files in {directory}: {error.strerror or error}; "

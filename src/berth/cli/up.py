@@ -33,7 +33,7 @@ MAX_DEVICES = 128  # what one ResourceSlice holds
     default=Path(".berth"),
     show_default=True,
     type=click.Path(file_okay=False, path_type=Path),
-    help="Where the kubeconfig is written.",
+    help="Where kubeconfig and CA are kept.",
 )
 @click.option("--no-scheduler", is_flag=True, help="Leave the scheduler out, to run one yourself.")
 @click.option("--node-cpu", default="8", show_default=True, metavar="QUANTITY", help="CPUs of each node.")
@@ -85,6 +85,8 @@ def command(
     from berth.runtime.serving.server import PortTaken
     from berth_cluster.embedded import ClusterSettings, EmbeddedCluster
     from berth_cluster.hollow.template import NodeTemplate
+    from berth_cluster.serving.certificates import ClusterAuthorityError
+    from berth_cluster.serving.directory_lock import DirectoryInUseError
 
     if no_scheduler and (config_file or plugins or feature_gates):
         raise click.UsageError("--no-scheduler leaves nobody to obey --config, --plugin or --feature-gates")
@@ -100,6 +102,8 @@ def command(
         raise BadConfigurationError(str(error.located(config_file or "the default configuration"))) from error
     except PortTaken as error:
         raise click.ClickException(f"{error}".replace("--secure-port", "--scheduler-port")) from None
+    except (DirectoryInUseError, ClusterAuthorityError) as error:
+        raise click.ClickException(str(error)) from None
     except OSError as error:
         raise click.ClickException(
             f"cannot serve on {host}:{port} with files in {directory}: {error.strerror or error}; "

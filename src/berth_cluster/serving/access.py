@@ -1,20 +1,26 @@
-"""Authentication and authorization: one bearer token, whose holder may do everything. Health checks need none.
+"""Authentication, and the review resources by which clients ask who somebody is and what they may do.
 
-Also the review resources, by which clients ask what they may do (`kubectl auth can-i`, `whoami`), and the token
-reviews, by which others ask whose a token is.
+The holder of the server's own token is the administrator, who may do everything. Further identities come from client
+certificates that the server's CA has signed (common name and organizations, as kubeadm's are) and from tokens that
+whoever runs the server names; what these may do, the stored RBAC objects say (`rbac`). Nobody is anonymous: a request
+without a credential is 401, health checks apart, and in reviews `system:anonymous` has what RBAC gives it.
 """
 
+import hashlib
 import hmac
+from collections.abc import Mapping
 from typing import Any
 
-from berth_cluster.apimachinery.errors import StoreError, bad_request
-from berth_cluster.apimachinery.meta import Object
+import msgspec
 
-USER: dict[str, Any] = {
-    "username": "berth-admin",
-    "uid": "berth-admin",
-    "groups": ["system:masters", "system:authenticated"],
-}
+from berth_cluster.apimachinery.errors import FieldErrors, StoreError, bad_request
+from berth_cluster.apimachinery.meta import Object
+from berth_cluster.serving.rbac import ClusterUser, RbacAttributes, RbacAuthorizer
+
+AUTHENTICATED = "system:authenticated"
+MASTERS = "system:masters"
+ADMINISTRATOR = ClusterUser("berth-admin", (MASTERS, AUTHENTICATED), "berth-admin")
+MAX_TOKEN_CHARACTERS = 16 * 1024
 
 # Kinds that can only be posted and are never stored: group -> plural -> kind.
 REVIEWS = {
@@ -31,28 +37,78 @@ REVIEWS = {
 }
 
 
-class TokenAuthenticator:
-    """Checks the bearer token of a request."""
+class ClusterAuthenticator:
+    """Says whose a request is, by its bearer token or its client certificate."""
 
-    __slots__ = ("_expected", "token")
+    __slots__ = ("_known", "token")
 
-    def __init__(self, token: str) -> None:
+    def __init__(self, token: str, others: Mapping[str, ClusterUser] | None = None) -> None:
         self.token = token
-        self._expected = f"Bearer {token}".encode()
+        # Tokens are kept and compared as digests of one length, so that the time a comparison takes says nothing.
+        known = {**(others or {}), token: ADMINISTRATOR}
+        self._known = [(_digest(text), _authenticated(user)) for text, user in known.items()]
 
-    def admit(self, authorization: str) -> None:
-        """Raise 401 unless the Authorization header holds the token."""
-        # Headers may hold bytes that are no UTF-8, which aiohttp gives as surrogates.
-        if not hmac.compare_digest(authorization.encode(errors="surrogateescape"), self._expected):
+    def admit(self, authorization: str, certificate: Mapping[str, Any] | None = None) -> ClusterUser:
+        """Whose the request is; raises 401 for a wrong token, or where there is no credential at all."""
+        if authorization:
+            scheme, _, token = authorization.partition(" ")
+            found = self.user_of(token.strip()) if scheme.lower() == "bearer" else None
+        else:
+            found = certified_user(certificate) if certificate else None
+        if found is None:
             raise StoreError(401, "Unauthorized", "Unauthorized")
+        return found
 
-    def knows(self, token: str) -> bool:
-        """Whether this is the token."""
-        return hmac.compare_digest(token.encode(errors="surrogatepass"), self.token.encode())
+    def user_of(self, token: str) -> ClusterUser | None:
+        """Whose a token is; None for one that nobody has."""
+        if not token or len(token) > MAX_TOKEN_CHARACTERS:
+            return None
+        given, found = _digest(token), None
+        for digest, user in self._known:
+            if hmac.compare_digest(digest, given):
+                found = user
+        return found
 
 
-def review(authenticator: TokenAuthenticator, group: str, plural: str, body: Object) -> Object:
-    """The answer to one review."""
+def _digest(token: str) -> bytes:
+    # Headers may hold bytes that are no UTF-8, which aiohttp gives as surrogates.
+    return hashlib.sha256(token.encode(errors="surrogatepass")).digest()
+
+
+def _authenticated(user: ClusterUser) -> ClusterUser:
+    """The user with the group of all who have been authenticated."""
+    if AUTHENTICATED in user.groups:
+        return user
+    return ClusterUser(user.name, (*user.groups, AUTHENTICATED), user.uid)
+
+
+def certified_user(certificate: Mapping[str, Any]) -> ClusterUser | None:
+    """Whom a client certificate (as `ssl` shows a verified one) names; None if it has no common name."""
+    names = [pair for part in certificate.get("subject", ()) for pair in part]
+    common = [value for key, value in names if key == "commonName"]
+    if not common:
+        return None
+    return _authenticated(ClusterUser(common[0], tuple(value for key, value in names if key == "organizationName")))
+
+
+class _AccessSpec(msgspec.Struct, rename="camel"):
+    """The part of the specs of all access reviews that is read."""
+
+    user: str = ""
+    groups: list[str] = []
+    resource_attributes: dict[str, Any] | None = None
+    non_resource_attributes: dict[str, Any] | None = None
+
+
+def review(
+    authenticator: ClusterAuthenticator,
+    authorizer: RbacAuthorizer,
+    user: ClusterUser,
+    group: str,
+    plural: str,
+    body: Object,
+) -> Object:
+    """The answer to one review that `user` has posted."""
     kind = REVIEWS[group][plural]
     spec = body.get("spec") or {}
     if not isinstance(spec, dict):
@@ -64,18 +120,42 @@ def review(authenticator: TokenAuthenticator, group: str, plural: str, body: Obj
     }
     if "spec" in body:
         answer["spec"] = body["spec"]
-    answer["status"] = _status(authenticator, kind, spec)
+    if kind == "SelfSubjectReview":
+        answer["status"] = {"userInfo": user.to_info()}
+    elif kind == "TokenReview":
+        known = authenticator.user_of(str(spec.get("token", "")))
+        answer["status"] = (
+            {"authenticated": True, "user": known.to_info()} if known else {"user": {}, "error": "invalid bearer token"}
+        )
+    elif kind == "SelfSubjectRulesReview":
+        answer["status"] = authorizer.rules(user, str(spec.get("namespace", "")))
+    else:
+        answer["status"] = _decision(authorizer, user, kind, group, spec)
     return answer
 
 
-def _status(authenticator: TokenAuthenticator, kind: str, spec: Object) -> Object:
-    if kind == "SelfSubjectReview":
-        return {"userInfo": USER}
-    if kind == "TokenReview":
-        known = authenticator.knows(str(spec.get("token", "")))
-        return {"authenticated": True, "user": USER} if known else {"user": {}, "error": "invalid bearer token"}
-    if kind == "SelfSubjectRulesReview":
-        everything = {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}
-        anywhere = {"verbs": ["*"], "nonResourceURLs": ["*"]}
-        return {"resourceRules": [everything], "nonResourceRules": [anywhere], "incomplete": False}
-    return {"allowed": True, "reason": "every authenticated user may do everything in this cluster"}
+def _decision(authorizer: RbacAuthorizer, poster: ClusterUser, kind: str, group: str, spec: Object) -> Object:
+    try:
+        asked = msgspec.convert(spec, _AccessSpec)
+    except msgspec.ValidationError as error:
+        raise bad_request(f"{kind}: spec: {error}") from None
+    errors = FieldErrors()
+    if (asked.resource_attributes is None) == (asked.non_resource_attributes is None):
+        why = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
+        errors.invalid("spec.resourceAttributes", asked.resource_attributes, why)
+    is_own = kind == "SelfSubjectAccessReview"
+    if not is_own and not asked.user and not asked.groups:
+        errors.invalid("spec.user", asked.user, "at least one of user or group must be specified")
+    errors.raise_for(kind, group, "")
+    about = poster if is_own else ClusterUser(asked.user, tuple(asked.groups))
+    allowed, reason = authorizer.decide(about, _attributes(asked))
+    return {"allowed": allowed, "reason": reason} if reason else {"allowed": allowed}
+
+
+def _attributes(asked: _AccessSpec) -> RbacAttributes:
+    if asked.non_resource_attributes is not None:
+        given = asked.non_resource_attributes
+        return RbacAttributes(verb=str(given.get("verb", "")), path=str(given.get("path", "")))
+    given = asked.resource_attributes or {}
+    names = ("verb", "group", "resource", "subresource", "namespace", "name")
+    return RbacAttributes(**{name: str(given.get(name, "")) for name in names})

@@ -5,18 +5,21 @@ regular, and a request that binds a pod should take little longer than the bindi
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from http import HTTPStatus
+from types import MappingProxyType
+from typing import Any
 
 import msgspec
 from aiohttp import web
 
-from berth_cluster.apimachinery.errors import StoreError, method_not_allowed
+from berth_cluster.apimachinery.errors import StoreError, forbidden, method_not_allowed, qualified
 from berth_cluster.apimachinery.resource_types import BY_KEY
 from berth_cluster.serving import access, discovery, openapi
 from berth_cluster.serving.bodies import read_object, read_typed
 from berth_cluster.serving.handlers import Handlers
-from berth_cluster.serving.requests import Target, is_dry_run, no_such_path, parse_path
+from berth_cluster.serving.rbac import ClusterUser, RbacAttributes, RbacAuthorizer
+from berth_cluster.serving.requests import Target, flag, is_dry_run, no_such_path, parse_path
 from berth_cluster.serving.responses import error_response, json_response, success
 from berth_cluster.storage.store import Store
 
@@ -29,11 +32,12 @@ HEALTH_PATHS = tuple(f"/{name}" for name in HEALTH_NAMES)
 class Application:
     """Answers requests on one store."""
 
-    __slots__ = ("_authenticator", "_handlers", "_store", "address", "extra_paths")
+    __slots__ = ("_authenticator", "_authorizer", "_handlers", "_store", "address", "extra_paths")
 
-    def __init__(self, store: Store, token: str) -> None:
+    def __init__(self, store: Store, authenticator: access.ClusterAuthenticator) -> None:
         self._store = store
-        self._authenticator = access.TokenAuthenticator(token)
+        self._authenticator = authenticator
+        self._authorizer = RbacAuthorizer(store)
         self._handlers = Handlers(store)
         self.address = ""
         # Further paths for GET (debug views) that whoever runs the server may add; each returns a JSON value.
@@ -63,19 +67,27 @@ class Application:
         path = request.path
         if path.startswith(HEALTH_PATHS) and path.split("/")[1] in HEALTH_NAMES:
             return web.Response(text="ok")
-        self._authenticator.admit(request.headers.get("Authorization", ""))
+        user = self._authenticator.admit(request.headers.get("Authorization", ""), _certificate(request))
         if path.startswith(("/api/v1/", "/apis/")):
             resource = _resource_path(path)
             if resource is not None:
-                return await self._on_resource(resource, request)
+                return await self._on_resource(resource, user, request)
+        self._authorize(user, RbacAttributes(request.method.lower(), path=path))
         if request.method not in ("GET", "HEAD"):
             raise method_not_allowed()
         return self._on_other(path.rstrip("/") or "/", request)
 
-    async def _on_resource(self, target: Target, request: web.BaseRequest) -> web.StreamResponse:
+    def _authorize(self, user: ClusterUser, asked: RbacAttributes) -> None:
+        """Raise 403 unless the user may."""
+        if access.MASTERS not in user.groups and not self._authorizer.decide(user, asked)[0]:
+            raise refused(user, asked)
+
+    async def _on_resource(self, target: Target, user: ClusterUser, request: web.BaseRequest) -> web.StreamResponse:
+        self._authorize(user, _asked(target, request))
         if target.plural in access.REVIEWS.get(target.group, {}) and request.method == "POST":
             body = await read_object(request, access.REVIEWS[target.group][target.plural])
-            return json_response(access.review(self._authenticator, target.group, target.plural, body), 201)
+            answer = access.review(self._authenticator, self._authorizer, user, target.group, target.plural, body)
+            return json_response(answer, 201)
         if (target.group, target.plural) == ("", "bindings") and request.method == "POST":
             return await self._post_binding(target, request)
         kind = BY_KEY.get((target.group, target.plural))
@@ -115,6 +127,48 @@ class Application:
 
     def _bindings(self) -> object:
         return {"kind": "BindingRecordList", "items": msgspec.to_builtins(self._store.bindings)}
+
+
+# HTTP method -> verb, for a collection and for one object
+_VERBS = MappingProxyType(
+    {
+        "GET": ("list", "get"),
+        "HEAD": ("list", "get"),
+        "POST": ("create", "create"),
+        "PUT": ("update", "update"),
+        "PATCH": ("patch", "patch"),
+        "DELETE": ("deletecollection", "delete"),
+    }
+)
+
+
+def _asked(target: Target, request: web.BaseRequest) -> RbacAttributes:
+    """What a request wants to do, in the words of RBAC."""
+    verb = _VERBS.get(request.method, ("", ""))[bool(target.name)]
+    if request.method == "GET" and flag(request.query, "watch"):
+        verb = "watch"
+    return RbacAttributes(verb, target.group, target.plural, target.subresource, target.namespace, target.name)
+
+
+def refused(user: ClusterUser, asked: RbacAttributes) -> StoreError:
+    """403, in upstream's words."""
+    if asked.path:
+        message = f'forbidden: User "{user.name}" cannot {asked.verb} path "{asked.path}"'
+        return StoreError(403, "Forbidden", message)
+    resource = f"{asked.resource}/{asked.subresource}" if asked.subresource else asked.resource
+    scope = f'in the namespace "{asked.namespace}"' if asked.namespace else "at the cluster scope"
+    why = f'User "{user.name}" cannot {asked.verb} resource "{resource}" in API group "{asked.group}" {scope}'
+    if asked.name:
+        return forbidden(asked.resource, asked.group, asked.name, why)
+    details = {"kind": asked.resource, **({"group": asked.group} if asked.group else {})}
+    message = f"{qualified(asked.resource, asked.group)} is forbidden: {why}"
+    return StoreError(403, "Forbidden", message, details)
+
+
+def _certificate(request: web.BaseRequest) -> Mapping[str, Any] | None:
+    """The verified client certificate of the request's connection, if it has one."""
+    transport = request.transport
+    return None if transport is None else transport.get_extra_info("peercert")
 
 
 def _resource_path(path: str) -> Target | None:

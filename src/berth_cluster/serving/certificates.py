@@ -1,11 +1,15 @@
-"""A certificate authority made on the spot, and the server certificate it signs.
+"""The cluster's certificate authority, which outlives the process, and the certificates that it signs.
 
-The CA's key lives only as long as this call; what is kept is the CA certificate, which goes into the kubeconfig.
+The authority is kept in a directory as kubeadm keeps it, `ca.crt` and `ca.key`; the key can be read by its owner only.
+So clients go on trusting a server that was started again. The server's own certificate is made at each start and its
+key is not kept. Client certificates name a user and groups, as those in kubeadm's kubeconfigs do.
 """
 
 import ipaddress
+import os
 import ssl
 import tempfile
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import NamedTuple
@@ -15,64 +19,153 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+CA_VALID_DAYS = 3650
 VALID_DAYS = 365
 _LOCAL_NAMES = ("localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc")
 _LOCAL_ADDRESSES = ("127.0.0.1", "::1")
 
 
-class ServerIdentity(NamedTuple):
-    """What the server needs to speak TLS and what a client needs to trust it."""
-
-    context: ssl.SSLContext
-    ca_pem: bytes
+class ClusterAuthorityError(Exception):
+    """The files of the certificate authority cannot be used; the message says which and what to do."""
 
 
-def make_identity(host: str) -> ServerIdentity:
-    """A fresh CA and a server certificate for `host` and the usual local names."""
-    ca_key, ca = _authority()
-    key, certificate = _server_certificate(host, ca_key, ca)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    _load(context, key, certificate)
-    return ServerIdentity(context, ca.public_bytes(serialization.Encoding.PEM))
+class IssuedKeyPair(NamedTuple):
+    """A certificate and its key, both as PEM."""
+
+    certificate_pem: bytes
+    key_pem: bytes
 
 
-def _authority() -> tuple[ec.EllipticCurvePrivateKey, x509.Certificate]:
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "berth-ca")])
-    builder = _builder(name, name, key).add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-    usage = x509.KeyUsage(
-        digital_signature=True,
-        key_cert_sign=True,
-        crl_sign=True,
-        content_commitment=False,
-        key_encipherment=False,
-        data_encipherment=False,
-        key_agreement=False,
-        encipher_only=False,
-        decipher_only=False,
+class ClusterAuthority:
+    """A certificate authority: signs the server's certificate and those of clients."""
+
+    __slots__ = ("_certificate", "_key")
+
+    def __init__(self, key: ec.EllipticCurvePrivateKey, certificate: x509.Certificate) -> None:
+        self._key = key
+        self._certificate = certificate
+
+    @classmethod
+    def kept_in(cls, directory: Path) -> "ClusterAuthority":
+        """The authority whose files are in the directory; a new one is made, and written, where there is none."""
+        certificate_file, key_file = directory / "ca.crt", directory / "ca.key"
+        if not certificate_file.exists() and not key_file.exists():
+            made = cls.new()
+            directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+            write_private(key_file, made.key_pem)
+            certificate_file.write_bytes(made.certificate_pem)
+            return made
+        try:
+            certificate = x509.load_pem_x509_certificate(certificate_file.read_bytes())
+            key = serialization.load_pem_private_key(key_file.read_bytes(), password=None)
+        except (OSError, ValueError, TypeError) as error:
+            raise ClusterAuthorityError(
+                f"{directory}: the cluster's CA cannot be read ({error}); {_START_OVER}"
+            ) from None
+        if not isinstance(key, ec.EllipticCurvePrivateKey) or key.public_key() != certificate.public_key():
+            raise ClusterAuthorityError(f"{directory}: ca.key is not the key of ca.crt; {_START_OVER}")
+        if certificate.not_valid_after_utc < datetime.now(UTC) + timedelta(days=1):
+            ended = certificate.not_valid_after_utc.date()
+            raise ClusterAuthorityError(f"{directory}: ca.crt is valid until {ended} only; {_START_OVER}")
+        key_file.chmod(0o600)
+        return cls(key, certificate)
+
+    @classmethod
+    def new(cls) -> "ClusterAuthority":
+        """A fresh authority."""
+        key = ec.generate_private_key(ec.SECP256R1())
+        name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "berth-ca")])
+        builder = _builder(name, name, key, CA_VALID_DAYS)
+        builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        usage = x509.KeyUsage(
+            digital_signature=True,
+            key_cert_sign=True,
+            crl_sign=True,
+            content_commitment=False,
+            key_encipherment=False,
+            data_encipherment=False,
+            key_agreement=False,
+            encipher_only=False,
+            decipher_only=False,
+        )
+        builder = builder.add_extension(usage, critical=True)
+        subject = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
+        return cls(key, builder.add_extension(subject, critical=False).sign(key, hashes.SHA256()))
+
+    @property
+    def certificate_pem(self) -> bytes:
+        """The authority's certificate, by which clients know the server and servers know clients."""
+        return self._certificate.public_bytes(serialization.Encoding.PEM)
+
+    @property
+    def key_pem(self) -> bytes:
+        """The authority's key."""
+        return _pem_of(self._key)
+
+    def server_context(self, host: str) -> ssl.SSLContext:
+        """What a server at `host` needs to speak TLS. Client certificates are asked for, and not required."""
+        pair = self._sign(
+            x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "berth-apiserver")]),
+            ExtendedKeyUsageOID.SERVER_AUTH,
+            _alternative_names(host),
+        )
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context.verify_mode = ssl.CERT_OPTIONAL
+        context.load_verify_locations(cadata=self.certificate_pem.decode())
+        _load(context, pair)
+        return context
+
+    def client_certificate(self, user: str, groups: Sequence[str] = ()) -> IssuedKeyPair:
+        """A certificate with which a client is that user, in those groups."""
+        organizations = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, group) for group in groups]
+        subject = x509.Name([*organizations, x509.NameAttribute(NameOID.COMMON_NAME, user)])
+        return self._sign(subject, ExtendedKeyUsageOID.CLIENT_AUTH)
+
+    def server_certificate(self, host: str) -> IssuedKeyPair:
+        """A certificate for a server at `host`, and at the usual local names."""
+        name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, host)])
+        return self._sign(name, ExtendedKeyUsageOID.SERVER_AUTH, _alternative_names(host))
+
+    def _sign(
+        self, subject: x509.Name, usage: x509.ObjectIdentifier, names: Sequence[x509.GeneralName] = ()
+    ) -> IssuedKeyPair:
+        key = ec.generate_private_key(ec.SECP256R1())
+        issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
+        builder = (
+            _builder(subject, self._certificate.subject, key, VALID_DAYS)
+            .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+            .add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
+            .add_extension(issuer, critical=False)
+        )
+        if names:
+            builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
+        signed = builder.sign(self._key, hashes.SHA256())
+        return IssuedKeyPair(signed.public_bytes(serialization.Encoding.PEM), _pem_of(key))
+
+
+_START_OVER = "remove the directory to have a new CA made, which clients then have to be told of"
+
+
+def write_private(path: Path, content: bytes) -> None:
+    """Write a file that only its owner can read, all at once."""
+    unfinished = path.with_name(path.name + ".new")
+    unfinished.unlink(missing_ok=True)
+    descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(content)
+    unfinished.replace(path)
+
+
+def _pem_of(key: ec.EllipticCurvePrivateKey) -> bytes:
+    return key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
-    builder = builder.add_extension(usage, critical=True)
-    subject = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
-    return key, builder.add_extension(subject, critical=False).sign(key, hashes.SHA256())
 
 
-def _server_certificate(
-    host: str, ca_key: ec.EllipticCurvePrivateKey, ca: x509.Certificate
-) -> tuple[ec.EllipticCurvePrivateKey, x509.Certificate]:
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "berth-apiserver")])
-    builder = (
-        _builder(name, ca.subject, key)
-        .add_extension(x509.SubjectAlternativeName(_alternative_names(host)), critical=False)
-        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
-        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(ca_key.public_key()), critical=False)
-    )
-    return key, builder.sign(ca_key, hashes.SHA256())
-
-
-def _builder(subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey) -> x509.CertificateBuilder:
+def _builder(
+    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey, days: int
+) -> x509.CertificateBuilder:
     now = datetime.now(UTC)
     return (
         x509.CertificateBuilder()
@@ -81,7 +174,7 @@ def _builder(subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivate
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - timedelta(minutes=5))
-        .not_valid_after(now + timedelta(days=VALID_DAYS))
+        .not_valid_after(now + timedelta(days=days))
     )
 
 
@@ -95,11 +188,9 @@ def _alternative_names(host: str) -> list[x509.GeneralName]:
     return list(names.values())
 
 
-def _load(context: ssl.SSLContext, key: ec.EllipticCurvePrivateKey, certificate: x509.Certificate) -> None:
+def _load(context: ssl.SSLContext, pair: IssuedKeyPair) -> None:
     """Load the key from a temporary file that only this user can read, since `ssl` reads keys from files only."""
-    pem = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "server.pem"
-        path.touch(mode=0o600)
-        path.write_bytes(pem + certificate.public_bytes(serialization.Encoding.PEM))
+        write_private(path, pair.key_pem + pair.certificate_pem)
         context.load_cert_chain(path)

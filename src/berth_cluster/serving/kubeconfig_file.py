@@ -1,12 +1,21 @@
-"""Writes the kubeconfig with which kubectl and any client reach the embedded API server."""
+"""The kubeconfig with which kubectl and any client reach the embedded API server: written, and read again."""
 
 import base64
-import os
 from pathlib import Path
+from typing import NamedTuple
 
 import yaml
 
+from berth_cluster.serving.certificates import write_private
+
 CLUSTER_NAME = "berth"
+
+
+class Remembered(NamedTuple):
+    """What an earlier server wrote, so that its clients need no new kubeconfig; empty and 0 where it is not known."""
+
+    token: str
+    port: int
 
 
 def write_kubeconfig(path: Path, url: str, ca_pem: bytes, token: str) -> None:
@@ -24,9 +33,15 @@ def write_kubeconfig(path: Path, url: str, ca_pem: bytes, token: str) -> None:
         "contexts": [{"name": CLUSTER_NAME, "context": {"cluster": CLUSTER_NAME, "user": CLUSTER_NAME}}],
         "current-context": CLUSTER_NAME,
     }
-    unfinished = path.with_name(path.name + ".new")
-    unfinished.unlink(missing_ok=True)
-    descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        yaml.safe_dump(config, file, sort_keys=False)
-    unfinished.replace(path)
+    write_private(path, yaml.safe_dump(config, sort_keys=False).encode())
+
+
+def read_remembered(path: Path) -> Remembered:
+    """Token and port of the file; whatever is not as `write_kubeconfig` writes it counts as not known."""
+    try:
+        config = yaml.safe_load(path.read_bytes())
+        token = config["users"][0]["user"]["token"]
+        port = int(str(config["clusters"][0]["cluster"]["server"]).rpartition(":")[2])
+    except (OSError, ValueError, LookupError, TypeError, yaml.YAMLError):
+        return Remembered("", 0)
+    return Remembered(token if isinstance(token, str) else "", port if 0 < port < 2**16 else 0)

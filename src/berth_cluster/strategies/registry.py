@@ -3,7 +3,7 @@
 from types import MappingProxyType
 
 from berth_cluster.apimachinery.resource_types import ResourceKey, ResourceType
-from berth_cluster.strategies import core, policy, resource, scheduling, workloads
+from berth_cluster.strategies import core, policy, rbac, resource, scheduling, workloads
 from berth_cluster.strategies.base import DefaultsStrategy, RequiredFieldsStrategy, RESTStrategy
 from berth_cluster.strategies.pods import PodStrategy
 
@@ -27,6 +27,10 @@ _STRATEGIES: MappingProxyType[ResourceKey, RESTStrategy] = MappingProxyType(
         ("batch", "jobs"): workloads.JobStrategy(),
         ("batch", "cronjobs"): workloads.CronJobStrategy(),
         ("policy", "poddisruptionbudgets"): policy.PodDisruptionBudgetStrategy(),
+        ("rbac.authorization.k8s.io", "clusterrolebindings"): rbac.AccessStrategy(),
+        ("rbac.authorization.k8s.io", "clusterroles"): rbac.AccessStrategy(),
+        ("rbac.authorization.k8s.io", "rolebindings"): rbac.AccessStrategy(),
+        ("rbac.authorization.k8s.io", "roles"): rbac.AccessStrategy(),
         ("resource.k8s.io", "resourceclaimtemplates"): RequiredFieldsStrategy("spec.spec"),
         ("resource.k8s.io", "resourceslices"): resource.DeviceTaintStrategy("spec.driver", "spec.pool.name"),
         ("resource.k8s.io", "devicetaintrules"): resource.DeviceTaintStrategy("spec.taint.key", "spec.taint.effect"),

@@ -1,0 +1,120 @@
+"""The access objects that a cluster has from the start, as far as a scheduler and those who ask about it need them.
+
+Besides the roles and bindings (plugin/pkg/auth/authorizer/rbac/bootstrappolicy) there is the ConfigMap in which
+components that delegate authentication find the CA of client certificates. Made by the server when it starts; what is
+there already stays as it is, but for the ConfigMap.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from berth_cluster.apimachinery.meta import Object
+from berth_cluster.apimachinery.resource_types import BY_KEY, ResourceType
+from berth_cluster.serving.rbac import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, GROUP, ROLE_BINDINGS, ROLES
+from berth_cluster.storage.store import Store
+
+AUTHENTICATION_CONFIG = "extension-apiserver-authentication"
+_CONFIG_MAPS = BY_KEY["", "configmaps"]
+_READ = ("get", "list", "watch")
+_HEALTH = ("/healthz", "/livez", "/readyz", "/version", "/version/")
+_LABELS = {"kubernetes.io/bootstrapping": "rbac-defaults"}
+
+
+def create_access_objects(store: Store, client_ca_pem: bytes) -> None:
+    """Create what is missing, and tell of the CA."""
+    for kind, namespace, obj in _objects():
+        if store.find(kind, namespace, obj["metadata"]["name"]) is None:
+            store.create(kind, namespace, obj)
+    published = {"metadata": {"name": AUTHENTICATION_CONFIG}, "data": {"client-ca-file": client_ca_pem.decode()}}
+    if store.find(_CONFIG_MAPS, "kube-system", AUTHENTICATION_CONFIG) is None:
+        store.create(_CONFIG_MAPS, "kube-system", published)
+    else:
+        store.update(_CONFIG_MAPS, "kube-system", AUTHENTICATION_CONFIG, published)
+
+
+def _objects() -> Iterator[tuple[ResourceType, str, Object]]:
+    yield _cluster_role("cluster-admin", [_rule("*", ["*"], ["*"]), {"verbs": ["*"], "nonResourceURLs": ["*"]}])
+    yield _bound("cluster-admin", "Group", "system:masters")
+    paths = [*_HEALTH, "/api", "/api/*", "/apis", "/apis/*", "/openapi", "/openapi/*"]
+    yield _cluster_role("system:discovery", [{"verbs": ["get"], "nonResourceURLs": paths}])
+    yield _bound("system:discovery", "Group", "system:authenticated")
+    yield _cluster_role("system:public-info-viewer", [{"verbs": ["get"], "nonResourceURLs": list(_HEALTH)}])
+    yield _bound("system:public-info-viewer", "Group", "system:authenticated", "system:unauthenticated")
+    reviews = [
+        _rule("authentication.k8s.io", ["selfsubjectreviews"], ["create"]),
+        _rule("authorization.k8s.io", ["selfsubjectaccessreviews", "selfsubjectrulesreviews"], ["create"]),
+    ]
+    yield _cluster_role("system:basic-user", reviews)
+    yield _bound("system:basic-user", "Group", "system:authenticated")
+    yield _cluster_role("system:auth-delegator", list(_delegating()))
+    yield _cluster_role("system:monitoring", [{"verbs": ["get"], "nonResourceURLs": [*_HEALTH, "/metrics"]}])
+    yield _bound("system:monitoring", "Group", "system:monitoring")
+    yield _cluster_role("system:kube-scheduler", list(_scheduling()))
+    yield _bound("system:kube-scheduler", "User", "system:kube-scheduler")
+    reader = f"{AUTHENTICATION_CONFIG}-reader"
+    rule = {**_rule("", ["configmaps"], _READ), "resourceNames": [AUTHENTICATION_CONFIG]}
+    yield ROLES, "kube-system", {"metadata": _meta(reader), "rules": [rule]}
+    yield (
+        ROLE_BINDINGS,
+        "kube-system",
+        {
+            "metadata": _meta(f"system::{reader}"),
+            "roleRef": {"apiGroup": GROUP, "kind": "Role", "name": reader},
+            "subjects": [_subject("User", "system:kube-scheduler"), _subject("User", "system:kube-controller-manager")],
+        },
+    )
+
+
+def _delegating() -> Iterator[Object]:
+    yield _rule("authentication.k8s.io", ["tokenreviews"], ["create"])
+    yield _rule("authorization.k8s.io", ["subjectaccessreviews"], ["create"])
+
+
+def _scheduling() -> Iterator[Object]:
+    yield _rule("", ["events"], ["create", "patch", "update"])
+    yield _rule("events.k8s.io", ["events"], ["create", "patch", "update"])
+    leases = _rule("coordination.k8s.io", ["leases"], ["get", "update", "list", "watch"])
+    yield _rule("coordination.k8s.io", ["leases"], ["create"])
+    yield {**leases, "resourceNames": ["kube-scheduler"]}
+    yield _rule("", ["nodes", "namespaces", "services", "replicationcontrollers"], _READ)
+    yield _rule("", ["pods"], [*_READ, "delete"])
+    yield _rule("", ["pods/binding", "bindings"], ["create"])
+    yield _rule("", ["pods/status"], ["patch", "update"])
+    yield _rule("apps", ["replicasets", "statefulsets"], _READ)
+    yield _rule("policy", ["poddisruptionbudgets"], _READ)
+    yield _rule("", ["persistentvolumeclaims", "persistentvolumes"], [*_READ, "patch", "update"])
+    yield _rule("storage.k8s.io", ["*"], _READ)
+    yield from _delegating()
+    yield _rule("resource.k8s.io", ["deviceclasses", "resourceslices", "devicetaintrules"], _READ)
+    yield _rule("resource.k8s.io", ["resourceclaims"], [*_READ, "create", "delete", "patch", "update"])
+    yield _rule("resource.k8s.io", ["resourceclaims/status"], ["patch", "update"])
+    yield _rule("", ["pods/finalizers"], ["update"])
+    yield _rule("scheduling.k8s.io", ["podgroups", "workloads"], _READ)
+    yield _rule("scheduling.k8s.io", ["podgroups/status"], ["patch", "update"])
+
+
+def _rule(group: str, resources: list[str], verbs: Sequence[str]) -> Object:
+    return {"verbs": list(verbs), "apiGroups": [group], "resources": resources}
+
+
+def _meta(name: str) -> Object:
+    return {"name": name, "labels": _LABELS}
+
+
+def _cluster_role(name: str, rules: list[Object]) -> tuple[ResourceType, str, Object]:
+    return CLUSTER_ROLES, "", {"metadata": _meta(name), "rules": rules}
+
+
+def _bound(role: str, kind: str, *names: str) -> tuple[ResourceType, str, Object]:
+    return (
+        CLUSTER_ROLE_BINDINGS,
+        "",
+        {
+            "metadata": _meta(role),
+            "roleRef": {"apiGroup": GROUP, "kind": "ClusterRole", "name": role},
+            "subjects": [_subject(kind, name) for name in names],
+        },
+    )
+
+
+def _subject(kind: str, name: str) -> Object:
+    return {"kind": kind, "apiGroup": GROUP, "name": name}
