@@ -40,9 +40,16 @@ bench: setup
 	$(BIN)/python benchmarks/run.py
 
 # Needs uv (pip install uv); run it after changing a dependency.
+COMPILE = uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-emit-find-links \
+          --python-version 3.11 --custom-compile-command "make lock" pyproject.toml
 lock:
-	uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-emit-find-links --python-version 3.11 \
-	  --group dev --extra uvloop pyproject.toml --output-file requirements-dev.lock
+	$(COMPILE) --group dev --extra uvloop --output-file requirements-dev.lock
+	$(COMPILE) --extra uvloop --extra otel --constraint requirements-dev.lock --output-file requirements.lock
+	uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-emit-find-links \
+	  --python-version 3.11 --custom-compile-command "make lock" --group build \
+	  --constraint requirements-dev.lock --output-file requirements-build.lock
+	uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-emit-find-links \
+	  --python-version 3.11 --custom-compile-command "make lock" --group supply --output-file requirements-supply.lock
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .berth
