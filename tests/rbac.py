@@ -1,11 +1,12 @@
-"""What deploy/rbac.yaml grants, read as the API server's RBAC authorizer reads it."""
+"""What the roles under deploy/ grant, read as the API server's RBAC authorizer reads it."""
 
 from pathlib import Path
 from typing import NamedTuple
 
 import yaml
 
-MANIFEST = Path(__file__).parents[1] / "deploy" / "rbac.yaml"
+KUSTOMIZE = Path(__file__).parents[1] / "deploy/kustomize"
+MANIFESTS = (KUSTOMIZE / "base/rbac.yaml", KUSTOMIZE / "components/policy/role.yaml")
 
 
 class Grant(NamedTuple):
@@ -19,13 +20,18 @@ class Grant(NamedTuple):
 
 
 def documents():
-    return list(yaml.safe_load_all(MANIFEST.read_text()))
+    """The base, with the lease that configurations name by default, as `deploy/kustomize/components/instead` has it."""
+    found = [each for manifest in MANIFESTS for each in yaml.safe_load_all(manifest.read_text())]
+    for rule in (rule for each in found for rule in each.get("rules", ())):
+        if rule.get("resourceNames") == ["berth"]:
+            rule["resourceNames"] = ["kube-scheduler"]
+    return found
 
 
-def granted():
-    """Everything that the roles in the manifest allow, one combination each."""
+def granted(manifests):
+    """Everything that the roles among these manifests allow, one combination each."""
     found = set()
-    for role in documents():
+    for role in manifests:
         if role["kind"] not in ("ClusterRole", "Role"):
             continue
         namespace = role["metadata"].get("namespace", "")
@@ -33,8 +39,8 @@ def granted():
             found |= {
                 Grant(verb, group, resource, namespace, name)
                 for verb in rule["verbs"]
-                for group in rule["apiGroups"]
-                for resource in rule["resources"]
+                for group in rule.get("apiGroups", ())
+                for resource in rule.get("resources", ())
                 for name in rule.get("resourceNames", [""])
             }
     return found
@@ -43,8 +49,8 @@ def granted():
 class Authorizer:
     """Says whether the service account may do something."""
 
-    def __init__(self):
-        self._granted = granted()
+    def __init__(self, manifests=None):
+        self._granted = granted(documents() if manifests is None else manifests)
 
     def allows(self, verb, group, resource, namespace="", name=""):
         wanted = {(place, one) for place in ("", namespace) for one in ("", name)}

@@ -25,7 +25,7 @@ WAIT_S = 60.0
 class FaultyTransport:
     """A store's transport; `refuse` fails calls before they happen, `lose` after they did.
 
-    A call that deploy/rbac.yaml does not grant fails the test.
+    A call that the roles under deploy/ do not grant fails the test.
     """
 
     def __init__(self, store):
@@ -84,7 +84,7 @@ class FaultyTransport:
     def _authorize(self, verb, resource, namespace="", name="", subresource=""):
         what = f"{resource.plural}/{subresource}" if subresource else resource.plural
         granted = self._rbac.allows(verb, resource.group, what, namespace, name)
-        assert granted, f"deploy/rbac.yaml does not grant: {verb} {what} {namespace}/{name}"
+        assert granted, f"the roles under deploy/ do not grant: {verb} {what} {namespace}/{name}"
 
     async def bind(self, namespace, name, body):
         self._authorize("create", POD, namespace, name, "binding")

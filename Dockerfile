@@ -1,0 +1,23 @@
+# The scheduler's image: Python, the locked dependencies, and Berth; no compiler, no pip of its own, no development tools.
+# It runs as an unprivileged numeric user, and writes nowhere but to /tmp, so that its root file system may be read-only.
+ARG PYTHON_IMAGE=python:3.13-slim-bookworm
+
+FROM ${PYTHON_IMAGE} AS build
+WORKDIR /src
+COPY requirements.lock requirements-build.lock ./
+RUN python -m venv --without-pip /opt/berth
+RUN python -m pip --python /opt/berth/bin/python install --no-cache-dir --require-hashes --only-binary :all: --requirement requirements.lock
+RUN python -m pip install --no-cache-dir --require-hashes --only-binary :all: --requirement requirements-build.lock
+COPY pyproject.toml README.md LICENSE ./
+COPY src ./src
+RUN python -m pip wheel --no-cache-dir --no-deps --no-build-isolation --wheel-dir /wheels .
+RUN python -m pip --python /opt/berth/bin/python install --no-cache-dir --no-deps --no-index --find-links /wheels berth-scheduler
+COPY --chmod=755 deploy/image/kube-scheduler /opt/berth/bin/kube-scheduler
+
+FROM ${PYTHON_IMAGE}
+COPY --from=build /opt/berth /opt/berth
+ENV PATH=/opt/berth/bin:$PATH PYTHONDONTWRITEBYTECODE=1
+USER 65532:65532
+EXPOSE 10259
+ENTRYPOINT ["berth"]
+CMD ["run"]

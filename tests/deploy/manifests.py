@@ -1,0 +1,47 @@
+"""The manifests under deploy/, built as people build them, and questions about them."""
+
+import subprocess
+
+import yaml
+
+from tests.deploy.chart import ROOT
+
+KUSTOMIZE = ROOT / "deploy/kustomize"
+MANAGED = ("app.kubernetes.io/managed-by", "app.kubernetes.io/version", "helm.sh/chart")
+"""The labels that Helm adds."""
+
+
+def kustomized(directory, kubectl="kubectl"):
+    answer = subprocess.run([kubectl, "kustomize", directory], capture_output=True, text=True, check=False)
+    assert answer.returncode == 0, answer.stderr
+    return [document for document in yaml.safe_load_all(answer.stdout) if document is not None]
+
+
+def static_pod():
+    return yaml.safe_load((ROOT / "deploy/kubeadm/kube-scheduler.yaml").read_text())
+
+
+def identity(document):
+    meta = document["metadata"]
+    return (document["apiVersion"], document["kind"], meta.get("namespace", ""), meta["name"])
+
+
+def by_identity(documents):
+    found = {identity(document): document for document in documents}
+    assert len(found) == len(documents)
+    return found
+
+
+def one(documents, kind, name="berth"):
+    (found,) = [each for each in documents if each["kind"] == kind and each["metadata"]["name"] == name]
+    return found
+
+
+def without_helm_labels(document):
+    """What the object is, whoever installed it. Texts of YAML or JSON in a ConfigMap are compared by what they say."""
+    meta = dict(document["metadata"])
+    meta["labels"] = {name: value for name, value in meta.get("labels", {}).items() if name not in MANAGED}
+    rest = {**document, "metadata": meta}
+    if document["kind"] == "ConfigMap":
+        rest["data"] = {name: yaml.safe_load(text) for name, text in document["data"].items()}
+    return rest
