@@ -99,6 +99,17 @@ def method_not_allowed() -> StoreError:
     return StoreError(405, "MethodNotAllowed", message)
 
 
+def too_many_requests() -> StoreError:
+    """429: there is no room for the request now."""
+    message = "Too many requests, please try again later."
+    return StoreError(429, "TooManyRequests", message, {"retryAfterSeconds": 1})
+
+
+def too_large(message: str) -> StoreError:
+    """413: more than this server takes at once."""
+    return StoreError(413, "RequestEntityTooLarge", message)
+
+
 def unsupported_media_type(message: str) -> StoreError:
     """415: a body in a format that this server does not read."""
     return StoreError(415, "UnsupportedMediaType", message)

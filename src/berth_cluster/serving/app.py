@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from berth_cluster.apimachinery.errors import StoreError, forbidden, method_not_allowed, qualified
+from berth_cluster.apimachinery.errors import StoreError, forbidden, method_not_allowed, qualified, too_many_requests
 from berth_cluster.apimachinery.resource_types import BY_KEY
 from berth_cluster.serving import access, discovery, openapi
 from berth_cluster.serving.bodies import read_object, read_typed
@@ -25,6 +25,8 @@ from berth_cluster.storage.store import Store
 
 _log = logging.getLogger(__name__)
 
+MAX_IN_FLIGHT = 400  # requests that are no watches, as upstream's --max-requests-inflight
+
 HEALTH_NAMES = ("healthz", "livez", "readyz")
 HEALTH_PATHS = tuple(f"/{name}" for name in HEALTH_NAMES)
 
@@ -32,10 +34,24 @@ HEALTH_PATHS = tuple(f"/{name}" for name in HEALTH_NAMES)
 class Application:
     """Answers requests on one store."""
 
-    __slots__ = ("_authenticator", "_authorizer", "_handlers", "_store", "address", "extra_paths")
+    __slots__ = (
+        "_authenticator",
+        "_authorizer",
+        "_handlers",
+        "_in_flight",
+        "_let_in",
+        "_store",
+        "address",
+        "extra_paths",
+    )
 
-    def __init__(self, store: Store, authenticator: access.ClusterAuthenticator) -> None:
+    def __init__(
+        self, store: Store, authenticator: access.ClusterAuthenticator, let_in: Callable[[web.BaseRequest], bool]
+    ) -> None:
+        """`let_in` is told of each request with a credential, and may refuse it for want of room."""
         self._store = store
+        self._let_in = let_in
+        self._in_flight = 0
         self._authenticator = authenticator
         self._authorizer = RbacAuthorizer(store)
         self._handlers = Handlers(store)
@@ -49,6 +65,7 @@ class Application:
 
     async def __call__(self, request: web.BaseRequest) -> web.StreamResponse:
         """Answer one request; whatever goes wrong becomes a Status."""
+        self._in_flight += 1
         try:
             return await self._answer(request)
         except StoreError as error:
@@ -62,12 +79,16 @@ class Application:
         except Exception:
             _log.exception("%s %s failed because of a bug in the API server", request.method, request.path)
             return error_response(StoreError(500, "InternalError", "an error on the server prevented the request"))
+        finally:
+            self._in_flight -= 1
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
         path = request.path
         if path.startswith(HEALTH_PATHS) and path.split("/")[1] in HEALTH_NAMES:
             return web.Response(text="ok")
         user = self._authenticator.admit(request.headers.get("Authorization", ""), _certificate(request))
+        if not self._let_in(request) or self._in_flight - self._handlers.watches > MAX_IN_FLIGHT:
+            raise too_many_requests()
         if path.startswith(("/api/v1/", "/apis/")):
             resource = _resource_path(path)
             if resource is not None:

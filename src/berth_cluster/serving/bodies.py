@@ -1,33 +1,39 @@
 """Request bodies: read, decoded, and checked to be what the path says they are."""
 
+import asyncio
 import json
 from collections import Counter
 from typing import Any
 
+import aiohttp
 from aiohttp import web
 
-from berth_cluster.apimachinery.errors import StoreError, bad_request
+from berth_cluster.apimachinery.errors import StoreError, bad_request, too_large
 from berth_cluster.apimachinery.field_checks import FieldCheck
 from berth_cluster.apimachinery.meta import Object
 from berth_cluster.apimachinery.resource_types import ResourceType
 from berth_cluster.apimachinery.schema import message_of, messages
+from berth_cluster.serving.connections import limits_of
 from berth_cluster.serving.negotiation import decode_body
 from berth_cluster.serving.requests import whole
 
 MAX_BODY_BYTES = 3 * 1024 * 1024
 
 
-async def read_json(request: web.BaseRequest, what: str) -> Any:
-    """The body as JSON values."""
+async def _read_json(request: web.BaseRequest, what: str) -> tuple[Any, bytes]:
+    """The body as JSON values, and as it came."""
     body = await _read(request)
     if not body:
         raise bad_request(f"{what}: the request has no body")
-    return decode_body(body, request.headers.get("Content-Type", ""), what)
+    return decode_body(body, request.headers.get("Content-Type", ""), what), body
 
 
 async def read_object(request: web.BaseRequest, what: str) -> Object:
     """The body as a JSON object."""
-    value = await read_json(request, what)
+    return _object((await _read_json(request, what))[0], what)
+
+
+def _object(value: Any, what: str) -> Object:
     if not isinstance(value, dict):
         raise bad_request(f"{what}: expected a JSON object, not {type(value).__name__}")
     return value
@@ -45,23 +51,24 @@ def _checked(obj: Object, type_name: str) -> Object:
 
 async def read_body(kind: ResourceType, request: web.BaseRequest, subresource: str = "") -> tuple[Object, list[str]]:
     """An object of a kind, and warnings about fields that it does not have."""
-    obj = await read_object(request, kind.kind)
+    value, body = await _read_json(request, kind.kind)
+    obj = _object(value, kind.kind)
     if subresource == "scale":
         return obj, []
     _check_type(kind, obj)
-    return obj, await _check_fields(kind, obj, request)
+    return obj, _check_fields(kind, obj, body, request)
 
 
 async def read_patch(kind: ResourceType, request: web.BaseRequest, subresource: str = "") -> tuple[Any, list[str]]:
     """A patch, and warnings about fields that the kind does not have."""
-    patch = await read_json(request, "patch")
+    patch, body = await _read_json(request, "patch")
     if subresource == "scale" or not isinstance(patch, dict):
         return patch, []
-    return patch, await _check_fields(kind, patch, request, partial=True)
+    return patch, _check_fields(kind, patch, body, request, partial=True)
 
 
-async def _check_fields(
-    kind: ResourceType, obj: Object, request: web.BaseRequest, *, partial: bool = False
+def _check_fields(
+    kind: ResourceType, obj: Object, body: bytes, request: web.BaseRequest, *, partial: bool = False
 ) -> list[str]:
     """Unknown and duplicate fields: an error, a warning or nothing, as the request's `fieldValidation` says."""
     wanted = request.query.get("fieldValidation", "Warn")
@@ -76,7 +83,7 @@ async def _check_fields(
         f'unknown field "{path}"' for path in FieldCheck(kind.kind, kind.version, partial=partial).run(message, obj)
     ]
     if "fieldValidation" in request.query and wanted != "Ignore":
-        found.extend(f'duplicate field "{path}"' for path in duplicates(await _read(request)))
+        found.extend(f'duplicate field "{path}"' for path in duplicates(body))
     if found and wanted == "Strict":
         why = f"strict decoding error: {', '.join(found)}"
         raise bad_request(f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}: {why}')
@@ -114,11 +121,25 @@ async def delete_options(request: web.BaseRequest) -> Object:
 
 
 async def _read(request: web.BaseRequest) -> bytes:
+    """The whole body; 413 as soon as it is known to be too long, 408 when it takes too long."""
+    if (request.content_length or 0) > MAX_BODY_BYTES:
+        raise _too_long()
+    body = bytearray()
     try:
-        return await request.read()
-    except web.HTTPRequestEntityTooLarge:
-        message = f"Request entity too large: limit is {MAX_BODY_BYTES}"
-        raise StoreError(413, "RequestEntityTooLarge", message) from None
+        async with asyncio.timeout(limits_of(request).body_s):
+            async for chunk in request.content.iter_any():
+                body += chunk
+                if len(body) > MAX_BODY_BYTES:
+                    raise _too_long()
+    except TimeoutError:
+        raise StoreError(408, "Timeout", "the body of the request did not arrive in time") from None
+    except (web.RequestPayloadError, aiohttp.ClientPayloadError, ValueError) as error:
+        raise bad_request(f"the body of the request is broken: {error}") from None
+    return bytes(body)
+
+
+def _too_long() -> StoreError:
+    return too_large(f"Request entity too large: limit is {MAX_BODY_BYTES}")
 
 
 def _check_type(kind: ResourceType, obj: Object) -> None:

@@ -1,19 +1,20 @@
 """The three forms in which objects leave the server: whole, as table rows, or as metadata only."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from types import MappingProxyType
 from typing import Any, Protocol
 
 from berth_cluster.apimachinery.meta import Object
 from berth_cluster.apimachinery.resource_types import ResourceType
-from berth_cluster.serving.responses import encode, encoded_list
+from berth_cluster.serving.responses import encode
 from berth_cluster.serving.tables.table import make_table
 from berth_cluster.serving.watching import Liner, plain_line
 from berth_cluster.storage.watch import Entry, WatchEvent
 
 Query = Mapping[str, str]
 Clock = Callable[[], datetime]
+SLICE = 200  # objects that are encoded before others have their turn
 
 
 class ResponseForm(Protocol):
@@ -24,9 +25,9 @@ class ResponseForm(Protocol):
         ...
 
     def many(
-        self, kind: ResourceType, entries: Iterable[Entry], meta: dict[str, Any], query: Query, now: datetime
-    ) -> bytes:
-        """A list."""
+        self, kind: ResourceType, entries: Sequence[Entry], meta: dict[str, Any], query: Query, now: datetime
+    ) -> Iterator[bytes]:
+        """A list, in pieces each of which is soon made."""
         ...
 
     def liner(self, kind: ResourceType, query: Query, clock: Clock) -> Liner:
@@ -43,9 +44,10 @@ class _Whole:
         return entry.encoded
 
     def many(
-        self, kind: ResourceType, entries: Iterable[Entry], meta: dict[str, Any], _query: Query, _now: datetime
-    ) -> bytes:
-        return encoded_list(kind, meta, (entry.encoded for entry in entries))
+        self, kind: ResourceType, entries: Sequence[Entry], meta: dict[str, Any], _query: Query, _now: datetime
+    ) -> Iterator[bytes]:
+        head = {"kind": f"{kind.kind}List", "apiVersion": kind.api_version, "metadata": meta}
+        return in_slices(head, "items", entries, lambda part: [entry.encoded for entry in part])
 
     def liner(self, _kind: ResourceType, _query: Query, _clock: Clock) -> Liner:
         return plain_line
@@ -57,12 +59,19 @@ class _Whole:
 class _Table:
     def one(self, kind: ResourceType, entry: Entry, query: Query, now: datetime) -> bytes:
         meta = {"resourceVersion": entry.obj["metadata"].get("resourceVersion", "")}
-        return self.many(kind, (entry,), meta, query, now)
+        return b"".join(self.many(kind, (entry,), meta, query, now))
 
     def many(
-        self, kind: ResourceType, entries: Iterable[Entry], meta: dict[str, Any], query: Query, now: datetime
-    ) -> bytes:
-        return encode(make_table(kind, [entry.obj for entry in entries], meta, query.get("includeObject", ""), now))
+        self, kind: ResourceType, entries: Sequence[Entry], meta: dict[str, Any], query: Query, now: datetime
+    ) -> Iterator[bytes]:
+        include = query.get("includeObject", "")
+
+        def rows(part: Sequence[Entry]) -> list[bytes]:
+            return [encode(row) for row in make_table(kind, [entry.obj for entry in part], meta, include, now)["rows"]]
+
+        head = make_table(kind, [], meta, include, now)
+        del head["rows"]
+        return in_slices(head, "rows", entries, rows)
 
     def liner(self, kind: ResourceType, query: Query, clock: Clock) -> Liner:
         include = query.get("includeObject", "")
@@ -89,18 +98,27 @@ class _MetadataOnly:
         return encode(metadata_only(entry.obj))
 
     def many(
-        self, _kind: ResourceType, entries: Iterable[Entry], meta: dict[str, Any], _query: Query, _now: datetime
-    ) -> bytes:
-        items = [metadata_only(entry.obj) for entry in entries]
-        return encode(
-            {"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": meta, "items": items}
-        )
+        self, _kind: ResourceType, entries: Sequence[Entry], meta: dict[str, Any], _query: Query, _now: datetime
+    ) -> Iterator[bytes]:
+        head = {"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": meta}
+        return in_slices(head, "items", entries, lambda part: [encode(metadata_only(entry.obj)) for entry in part])
 
     def liner(self, _kind: ResourceType, _query: Query, _clock: Clock) -> Liner:
         return lambda event: encode({"type": event.type, "object": metadata_only(event.object)})
 
     def bookmark(self, _kind: ResourceType) -> Object:
         return {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1"}
+
+
+def in_slices(
+    head: Object, field: str, entries: Sequence[Entry], encoded: Callable[[Sequence[Entry]], list[bytes]]
+) -> Iterator[bytes]:
+    """`head` as JSON, with a further field that lists what `encoded` makes of a slice of entries at a time."""
+    yield b'%s,"%s":[' % (encode(head)[:-1], field.encode())
+    for start in range(0, len(entries), SLICE):
+        part = b",".join(encoded(entries[start : start + SLICE]))
+        yield b"," + part if start else part
+    yield b"]}"
 
 
 def metadata_only(obj: Object) -> Object:

@@ -8,25 +8,35 @@ from typing import Any
 
 from aiohttp import web
 
-from berth_cluster.apimachinery.errors import StoreError, bad_request, method_not_allowed, not_found
+from berth_cluster.apimachinery.errors import StoreError, bad_request, method_not_allowed, not_found, too_many_requests
 from berth_cluster.apimachinery.meta import Object
 from berth_cluster.apimachinery.patches import STRATEGIC_MERGE_PATCH
 from berth_cluster.apimachinery.resource_types import PODS, ResourceType
 from berth_cluster.serving.bodies import delete_options, read_body, read_patch, read_typed
 from berth_cluster.serving.forms import FORMS, ResponseForm
-from berth_cluster.serving.listing import Listing, refuse_future
+from berth_cluster.serving.listing import Listing, Page, refuse_future
 from berth_cluster.serving.negotiation import wanted_form
 from berth_cluster.serving.requests import ListOptions, Target, is_dry_run, list_options, no_such_path
-from berth_cluster.serving.responses import add_warnings, bytes_response, json_response, list_meta, success
+from berth_cluster.serving.responses import (
+    add_warnings,
+    bytes_response,
+    json_response,
+    list_meta,
+    streamed_response,
+    success,
+)
 from berth_cluster.serving.watching import WatchStream
 from berth_cluster.storage.metadata import parse_revision
 from berth_cluster.storage.store import Store
 from berth_cluster.storage.watch import Entry
 
+MAX_WATCHES = 2000  # every write is offered to each of its resource
 # Kinds whose deletion answers with the object rather than with a Status.
 _RETURNED_WHEN_DELETED = frozenset(
     {"pods", "services", "serviceaccounts", "persistentvolumes", "persistentvolumeclaims", "resourcequotas"}
 )
+_DELETED_AT_ONCE = 50  # objects of a collection, before others have their turn
+NOT_FOUND = 404
 # Subresources of pods that a kubelet serves from containers.
 _NEED_CONTAINERS = frozenset({"attach", "exec", "log", "portforward", "proxy"})
 
@@ -39,6 +49,11 @@ class Handlers:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._streams: set[WatchStream] = set()
+
+    @property
+    def watches(self) -> int:
+        """How many watches are open."""
+        return len(self._streams)
 
     def stop(self) -> None:
         """End all watches."""
@@ -101,18 +116,24 @@ class Handlers:
 
     async def _list(
         self, kind: ResourceType, target: Target, options: ListOptions, request: web.BaseRequest
-    ) -> web.Response:
+    ) -> web.StreamResponse:
+        form = _form(request)
+        page = await self._page(kind, target, options)
+        meta = list_meta(page.revision, page.continue_token, page.remaining)
+        return await streamed_response(request, form.many(kind, page.entries, meta, request.query, self._store.clock()))
+
+    async def _page(self, kind: ResourceType, target: Target, options: ListOptions) -> Page:
         listing = Listing(self._store, kind, target.namespace, options)
         for _ in listing.slices():
             await asyncio.sleep(0)
-        page = listing.page
-        assert page is not None
-        meta = list_meta(page.revision, page.continue_token, page.remaining)
-        return bytes_response(_form(request).many(kind, page.entries, meta, request.query, self._store.clock()))
+        assert listing.page is not None
+        return listing.page
 
     async def _watch(
         self, kind: ResourceType, target: Target, options: ListOptions, request: web.BaseRequest
     ) -> web.StreamResponse:
+        if len(self._streams) >= MAX_WATCHES:
+            raise too_many_requests()
         asked = parse_revision(options.resource_version)
         refuse_future(self._store.revision, asked)
         form = _form(request)
@@ -191,19 +212,23 @@ class Handlers:
             return json_response(gone)
         return success(kind, gone["metadata"])
 
-    async def _delete_collection(self, kind: ResourceType, target: Target, request: web.BaseRequest) -> web.Response:
+    async def _delete_collection(
+        self, kind: ResourceType, target: Target, request: web.BaseRequest
+    ) -> web.StreamResponse:
         options = list_options(request.query)
-        gone = self._store.delete_collection(
-            kind,
-            target.namespace,
-            options.label_selector,
-            options.field_selector,
-            await delete_options(request),
-            dry_run=is_dry_run(request.query),
-        )
+        delete, dry_run = await delete_options(request), is_dry_run(request.query)
+        gone = []
+        for number, entry in enumerate((await self._page(kind, target, options)).entries):
+            if number % _DELETED_AT_ONCE == 0:
+                await asyncio.sleep(0)
+            try:
+                gone.append(self._store.delete(kind, *entry.place, delete, dry_run=dry_run))
+            except StoreError as error:
+                if error.status_code != NOT_FOUND:  # somebody else was faster
+                    raise
         entries = [Entry(obj, 0) for obj in gone]
         meta = list_meta(self._store.revision)
-        return bytes_response(FORMS["object"].many(kind, entries, meta, {}, self._store.clock()))
+        return await streamed_response(request, FORMS["object"].many(kind, entries, meta, {}, self._store.clock()))
 
     async def _act(self, kind: ResourceType, target: Target, request: web.BaseRequest) -> web.Response:
         """POST to a pod's binding or eviction."""

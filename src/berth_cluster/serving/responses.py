@@ -1,16 +1,18 @@
 """Answers as bytes: JSON objects, lists built from shared encodings, `metav1.Status`."""
 
-from collections.abc import Iterable
+import asyncio
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
-from aiohttp import web
+from aiohttp import HttpVersion11, web
 
 from berth_cluster.apimachinery.errors import StoreError
 from berth_cluster.apimachinery.resource_types import ResourceType
 
 encode = msgspec.json.Encoder().encode
 
+MAX_WHOLE_BYTES = 256 * 1024  # of an answer that is sent in one piece
 _JSON = "application/json"
 # Clients accept only so many headers (Python's own a hundred), hence the first limit; the other two are upstream's.
 _MAX_WARNINGS = 50
@@ -26,6 +28,31 @@ def json_response(body: Any, status: int = 200, content_type: str = _JSON) -> we
 def bytes_response(body: bytes, status: int = 200) -> web.Response:
     """JSON that is already encoded."""
     return web.Response(body=body, status=status, headers={"Content-Type": _JSON})
+
+
+async def streamed_response(request: web.BaseRequest, parts: Iterator[bytes]) -> web.StreamResponse:
+    """JSON that comes in pieces: sent as they come if it is long, so that neither memory nor others pay for it."""
+    begun = bytearray()
+    for part in parts:
+        begun += part
+        if len(begun) > MAX_WHOLE_BYTES:
+            break
+    else:
+        return bytes_response(bytes(begun))
+    response = web.StreamResponse(headers={"Content-Type": _JSON})
+    begin_chunks(response, request)
+    await response.prepare(request)
+    await response.write(bytes(begun))
+    for part in parts:
+        await response.write(part)
+        await asyncio.sleep(0)  # a client that reads fast never makes `write` wait
+    return response
+
+
+def begin_chunks(response: web.StreamResponse, request: web.BaseRequest) -> None:
+    """Send the answer in chunks, where the client knows them; else it ends with the connection."""
+    if request.version >= HttpVersion11:
+        response.enable_chunked_encoding()
 
 
 def error_response(error: StoreError) -> web.Response:

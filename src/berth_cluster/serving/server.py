@@ -7,7 +7,6 @@ port, so that a kubeconfig handed out before goes on working. Only one server at
 
 import contextlib
 import secrets
-import ssl
 from asyncio import Task
 from collections.abc import Mapping
 from pathlib import Path
@@ -23,6 +22,7 @@ from berth_cluster.serving.app import Application
 from berth_cluster.serving.bodies import MAX_BODY_BYTES
 from berth_cluster.serving.bootstrap_access import create_access_objects
 from berth_cluster.serving.certificates import ClusterAuthority
+from berth_cluster.serving.connections import ConnectionLimits, Door, GuardedProtocol
 from berth_cluster.serving.directory_lock import DirectoryLock
 from berth_cluster.serving.kubeconfig_file import read_remembered, write_kubeconfig
 from berth_cluster.serving.rbac import ClusterUser
@@ -34,7 +34,8 @@ SHUTDOWN_TIMEOUT_S = 1.0
 class ApiServer:
     """Serves a store; with `port` 0 it takes its former one or any free one, which is in `url` after `start`."""
 
-    __slots__ = ("_app", "_host", "_lock", "_port", "_runner", "_users", "authority", "directory", "store", "token")
+    __slots__ = ("_app", "_door", "_host", "_http", "_limits", "_lock", "_port", "_users",
+                 "authority", "directory", "store", "token")  # fmt: skip
 
     def __init__(
         self,
@@ -45,6 +46,7 @@ class ApiServer:
         port: int = 0,
         token: str = "",
         users: Mapping[str, ClusterUser] | None = None,
+        limits: ConnectionLimits | None = None,
     ) -> None:
         """`token` is the administrator's; `users` says whose further tokens are, to which RBAC applies."""
         self.store = store
@@ -56,7 +58,9 @@ class ApiServer:
         self._port = port
         self._users = users or {}
         self._lock = DirectoryLock(directory)
-        self._runner: web.ServerRunner | None = None
+        self._limits = limits or ConnectionLimits()
+        self._http: web.Server | None = None
+        self._door: Door | None = None
 
     @property
     def url(self) -> str:
@@ -85,37 +89,56 @@ class ApiServer:
         self.token = self.token or remembered.token or secrets.token_urlsafe(32)
         self.authority = ClusterAuthority.kept_in(self.directory / "pki")
         create_access_objects(self.store, self.authority.certificate_pem)
-        self._app = Application(self.store, ClusterAuthenticator(self.token, self._users))
+        self._app = Application(self.store, ClusterAuthenticator(self.token, self._users), _let_in)
         # Cancel the handler of a client that disconnects; else its watches would live on until the next event.
-        server = web.Server(self._app, request_factory=_make_request, handler_cancellation=True)
-        runner = web.ServerRunner(server, handle_signals=False, access_log=None, shutdown_timeout=SHUTDOWN_TIMEOUT_S)
-        self._runner = runner
-        await runner.setup()
-        await self._listen(runner, self.authority.server_context(self._host), remembered.port)
-        self._port = runner.addresses[0][1]
+        self._http = web.Server(self._handle, request_factory=_make_request, handler_cancellation=True)
+        self._door = Door(self._http, self.authority.server_context(self._host), self._limits)
+        await self._open(self._door, remembered.port)
+        self._port = self._door.port
         self._app.address = _authority(self._host, self._port)
         write_kubeconfig(self.kubeconfig, self.url, self.authority.certificate_pem, self.token)
 
-    async def _listen(self, runner: web.ServerRunner, context: ssl.SSLContext, former_port: int) -> None:
+    async def _open(self, door: Door, former_port: int) -> None:
         """Listen at the port that was asked for; else at the former one, or if somebody has taken that at any."""
         if not self._port and former_port:
             with contextlib.suppress(OSError):
-                await web.TCPSite(runner, self._host, former_port, ssl_context=context, backlog=1024).start()
+                await door.open(self._host, former_port)
                 return
-        await web.TCPSite(runner, self._host, self._port, ssl_context=context, backlog=1024).start()
+        await door.open(self._host, self._port)
+
+    async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        assert self._app is not None
+        response = await self._app(request)
+        protocol = request.protocol
+        if isinstance(protocol, GuardedProtocol):
+            has_unread_body = not request.content.is_eof()
+            protocol.answered(has_unread_body=has_unread_body)
+            if has_unread_body or not protocol.connection.is_let_in:
+                response.force_close()
+        return response
 
     async def stop(self) -> None:
         """End all watches and stop listening; safe to call twice."""
         if self._app is not None:
             self._app.stop()
-        if self._runner is not None:
-            await self._runner.cleanup()
-            self._runner = None
+        if self._door is not None:
+            await self._door.close()
+            self._door = None
+        if self._http is not None:
+            self._http.pre_shutdown()
+            await self._http.shutdown(SHUTDOWN_TIMEOUT_S)
+            self._http = None
         self._lock.release()
 
 
 def _authority(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _let_in(request: web.BaseRequest) -> bool:
+    """A request has shown a credential; whether its connection gets a place among those that have."""
+    protocol = request.protocol
+    return not isinstance(protocol, GuardedProtocol) or protocol.let_in_now()
 
 
 def _make_request(

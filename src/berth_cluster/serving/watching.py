@@ -17,7 +17,7 @@ from aiohttp import web
 
 from berth_cluster.apimachinery.meta import Object
 from berth_cluster.serving.requests import ListOptions
-from berth_cluster.serving.responses import encode
+from berth_cluster.serving.responses import begin_chunks, encode
 from berth_cluster.storage.watch import Watch, WatchEvent
 
 BOOKMARK_PERIOD_S = 60.0
@@ -66,7 +66,7 @@ class WatchStream:
     async def run(self) -> web.StreamResponse:
         """Send events until the timeout, the client's departure, or the server's end."""
         response = self._response
-        response.enable_chunked_encoding()
+        begin_chunks(response, self._request)
         try:
             await response.prepare(self._request)
             await self._pump()

@@ -1,0 +1,415 @@
+"""The server's door: accepts connections, bounds how many there are and how long they may dawdle, and closes them.
+
+Every connection is on trial until one of its requests has been let in by a credential. Those on trial are few: when one
+more comes than there may be, the one of the busiest peer that has waited longest is dropped. So whoever opens
+connections and sends nothing only pushes out connections of its own kind, and a client with a credential, which is on
+trial for milliseconds, always gets in. The rest of the places is for those let in.
+
+What may not take longer than it should: the TLS handshake, the head of a request from its first byte to its last (and
+of the first request from the moment of connecting), its body (`bodies`), idling between requests, and reading an
+answer. None of it is worth a line in the log by itself; what went wrong is counted, and told now and then.
+"""
+
+import asyncio
+import contextlib
+import logging
+import resource
+import socket
+import ssl
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
+
+import msgspec
+from aiohttp import web
+from aiohttp.web_protocol import RequestHandler
+
+from berth_cluster.apimachinery.errors import bad_request
+from berth_cluster.serving.responses import error_response
+
+_log = logging.getLogger(__name__)
+
+BACKLOG = 1024
+COMPLAINT_PERIOD_S = 10.0
+_ACCEPT_PAUSE_S = 0.1  # after the system has refused to accept
+_SPARE_DESCRIPTORS = 128  # left to everything else in the process
+_LINGER_S = 1.0  # for the rest of a body that nobody wants, so that the client gets to read the answer
+_MAX_SHOWN = 200
+
+
+class ConnectionLimits(msgspec.Struct, frozen=True):
+    """How many connections there may be, and how long each step may take (upstream's values where it has them)."""
+
+    total: int = 4096
+    on_trial: int = 256  # of the total: those of which no request has been let in yet
+    on_trial_per_peer: int = 128
+    handshake_s: float = 10.0
+    head_s: float = 10.0
+    body_s: float = 30.0
+    idle_s: float = 90.0
+    stalled_s: float = 30.0  # that a client may leave an answer, or the next part of one, unread
+    head_bytes: int = 64 * 1024
+
+
+class Complaints:
+    """Counts what peers do wrong, and logs a line about it at most once in a while."""
+
+    __slots__ = ("_counts", "_last", "_next_s", "_now")
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+        self._counts: Counter[str] = Counter()
+        self._last = ""
+        self._next_s = 0.0
+
+    def note(self, what: str, peer: str, detail: str = "") -> None:
+        """Count one; `what` is one of a few phrases in the plural, `detail` is shown of the last one only."""
+        self._counts[what] += 1
+        self._last = f"{peer}: {detail[:_MAX_SHOWN]}" if detail else peer
+        if self._now() >= self._next_s:
+            self.tell()
+
+    def tell(self) -> None:
+        """Log what has been counted, if anything."""
+        if not self._counts:
+            return
+        told = ", ".join(f"{count} {what}" for what, count in self._counts.most_common())
+        _log.warning(
+            "connections: %s; the last from %s", told, "".join(c if c.isprintable() else "?" for c in self._last)
+        )
+        self._counts.clear()
+        self._next_s = self._now() + COMPLAINT_PERIOD_S
+
+
+class ServerConnection:
+    """One connection, from the moment it is accepted."""
+
+    __slots__ = ("_close", "is_let_in", "is_open", "peer")
+
+    def __init__(self, peer: str) -> None:
+        self.peer = peer
+        self.is_open = False  # the TLS handshake is done
+        self.is_let_in = False  # a request has shown a credential
+        self._close: Callable[[], object] | None = None
+
+    def closes_by(self, close: Callable[[], object]) -> None:
+        """Say how the connection is dropped in the state that it is in now."""
+        self._close = close
+
+    def drop(self) -> None:
+        """Close it at once."""
+        if self._close is not None:
+            self._close()
+
+
+class Places:
+    """Who has a place, and who loses it when there are not enough."""
+
+    __slots__ = ("_complaints", "_let_in", "_limits", "_on_trial")
+
+    def __init__(self, limits: ConnectionLimits, complaints: Complaints) -> None:
+        self._limits = limits
+        self._complaints = complaints
+        self._on_trial: dict[str, dict[ServerConnection, None]] = {}  # peer -> connections, the oldest first
+        self._let_in: set[ServerConnection] = set()
+
+    @property
+    def on_trial(self) -> int:
+        """How many have not been let in yet."""
+        return sum(map(len, self._on_trial.values()))
+
+    @property
+    def let_in(self) -> int:
+        """How many have been."""
+        return len(self._let_in)
+
+    def enter(self, connection: ServerConnection) -> None:
+        """Give a new connection a place on trial, if need be somebody else's."""
+        own = self._on_trial.setdefault(connection.peer, {})
+        own[connection] = None
+        if len(own) > self._limits.on_trial_per_peer:
+            self._drop_oldest(connection.peer, "dropped to make room for others of the same peer")
+        elif self.on_trial > self._limits.on_trial:
+            busiest = max(self._on_trial, key=lambda peer: len(self._on_trial[peer]))
+            self._drop_oldest(busiest, "dropped to make room for others")
+
+    def let_in_now(self, connection: ServerConnection) -> bool:
+        """A request of the connection has been let in; False when there are too many of these already."""
+        if connection.is_let_in:
+            return True
+        if self.let_in >= self._limits.total - self._limits.on_trial:
+            return False
+        self.leave(connection)
+        connection.is_let_in = True
+        self._let_in.add(connection)
+        return True
+
+    def leave(self, connection: ServerConnection) -> None:
+        """The connection is closed, or no longer on trial; safe to call twice."""
+        self._let_in.discard(connection)
+        own = self._on_trial.get(connection.peer)
+        if own is not None:
+            own.pop(connection, None)
+            if not own:
+                del self._on_trial[connection.peer]
+
+    def _drop_oldest(self, peer: str, why: str) -> None:
+        oldest = next(iter(self._on_trial[peer]))
+        self.leave(oldest)
+        self._complaints.note(why, peer)
+        oldest.drop()
+
+
+class GuardedProtocol(RequestHandler):
+    """aiohttp's side of one connection, with limits on the heads of requests and on the reading of answers."""
+
+    __slots__ = (
+        "_complaints",
+        "_head_bytes",
+        "_head_timer",
+        "_limits",
+        "_places",
+        "_stall_timer",
+        "_unanswered",
+        "connection",
+    )
+
+    def __init__(
+        self,
+        server: web.Server,
+        connection: ServerConnection,
+        limits: ConnectionLimits,
+        places: Places,
+        complaints: Complaints,
+    ) -> None:
+        super().__init__(
+            server,
+            loop=asyncio.get_running_loop(),
+            keepalive_timeout=limits.idle_s,
+            access_log=None,  # type: ignore[arg-type]  # aiohttp takes None for "no access log", which it does not declare
+            max_line_size=limits.head_bytes,
+            max_field_size=limits.head_bytes,
+            lingering_time=_LINGER_S,
+            auto_decompress=False,  # upstream reads no compressed bodies either
+        )
+        self.connection = connection
+        self._limits = limits
+        self._places = places
+        self._complaints = complaints
+        self._head_bytes = 0
+        self._unanswered = 0  # requests whose head is complete and whose handler has not returned
+        self._head_timer: asyncio.TimerHandle | None = None
+        self._stall_timer: asyncio.TimerHandle | None = None
+
+    @property
+    def limits(self) -> ConnectionLimits:
+        """What holds for the connection."""
+        return self._limits
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """The handshake is done; the first head is due."""
+        super().connection_made(transport)
+        self.connection.closes_by(self._abort)
+        self._expect_head()
+
+    def data_received(self, data: bytes) -> None:
+        """Feed aiohttp's parser, and see whether it has got a whole head yet."""
+        before = self._request_count
+        super().data_received(data)
+        complete = self._request_count - before
+        if complete:
+            self._unanswered += complete
+            self._head_bytes = 0
+            self._head_timer = _without(self._head_timer)
+        elif not self._unanswered and data:
+            self._head_bytes += len(data)
+            if self._head_bytes > self._limits.head_bytes:
+                self._give_up("dropped with heads that are too long")
+            elif self._head_timer is None:
+                self._expect_head()
+
+    def let_in_now(self) -> bool:
+        """A request has shown a credential; False when too many connections have that already."""
+        return self._places.let_in_now(self.connection)
+
+    def answered(self, *, has_unread_body: bool) -> None:
+        """The handler of a request has returned. What is left of its body is none of the next head."""
+        if not has_unread_body:
+            self._unanswered -= 1
+
+    def pause_writing(self) -> None:
+        """The client does not read as fast as it is written to."""
+        super().pause_writing()
+        loop, stalled_s = asyncio.get_running_loop(), self._limits.stalled_s
+        self._stall_timer = loop.call_later(stalled_s, self._give_up, "dropped that did not read their answer")
+
+    def resume_writing(self) -> None:
+        """The client has read what was waiting for it."""
+        super().resume_writing()
+        self._stall_timer = _without(self._stall_timer)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """Free the place."""
+        self._head_timer = _without(self._head_timer)
+        self._stall_timer = _without(self._stall_timer)
+        self._places.leave(self.connection)
+        super().connection_lost(exc)
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        """What is not HTTP is the peer's fault, and no reason for a traceback."""
+        self._complaints.note("sent what is not HTTP", self.connection.peer, type(exc).__name__)
+        if request.writer.output_size > 0:
+            raise ConnectionError("the answer has begun already")
+        response = error_response(bad_request("the request is not HTTP as this server understands it"))
+        response.force_close()
+        return response
+
+    def _expect_head(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._head_timer = loop.call_later(self._limits.head_s, self._give_up, "dropped that did not finish a head")
+
+    def _give_up(self, why: str) -> None:
+        self._complaints.note(why, self.connection.peer)
+        self._abort()
+
+    def _abort(self) -> None:
+        transport = self.transport
+        self.force_close()
+        if transport is not None:
+            transport.abort()
+
+
+def _without(timer: asyncio.TimerHandle | None) -> asyncio.TimerHandle | None:
+    """What to keep of a timer that has to go."""
+    if timer is not None:
+        timer.cancel()
+    return None
+
+
+def limits_of(request: web.BaseRequest) -> ConnectionLimits:
+    """What holds for the connection of a request."""
+    protocol = request.protocol
+    return protocol.limits if isinstance(protocol, GuardedProtocol) else ConnectionLimits()
+
+
+class Door:
+    """Listens, and hands each connection that has shaken hands to a `GuardedProtocol`."""
+
+    __slots__ = ("_accepting", "_complaints", "_context", "_handshakes", "_limits", "_listeners", "_server", "places")
+
+    def __init__(self, server: web.Server, context: ssl.SSLContext, limits: ConnectionLimits) -> None:
+        """`server` is aiohttp's, which knows the handler of requests."""
+        self._server = server
+        self._context = context
+        self._limits = within_descriptors(limits, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+        self._complaints = Complaints(asyncio.get_running_loop().time)
+        self.places = Places(self._limits, self._complaints)
+        self._listeners: list[socket.socket] = []
+        self._accepting: list[asyncio.Task[None]] = []
+        self._handshakes: set[asyncio.Task[None]] = set()
+
+    @property
+    def port(self) -> int:
+        """The port that is listened at."""
+        return int(self._listeners[0].getsockname()[1])
+
+    async def open(self, host: str, port: int) -> None:
+        """Listen at every address of the host; OSError where that cannot be done."""
+        loop = asyncio.get_running_loop()
+        found = await loop.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        try:
+            for family, address in dict.fromkeys((entry[0], entry[4][0]) for entry in found):
+                self._listeners.append(_listener(family, str(address), port))
+                port = port or self.port
+        except OSError:
+            await self.close()
+            raise
+        self._accepting = [loop.create_task(self._accept(listener)) for listener in self._listeners]
+
+    async def close(self) -> None:
+        """Stop listening; connections that are open stay, those that are not yet are dropped."""
+        tasks = [*self._accepting, *self._handshakes]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._accepting = []
+        for listener in self._listeners:
+            listener.close()
+        self._complaints.tell()
+
+    async def _accept(self, listener: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                accepted, address = await loop.sock_accept(listener)
+            except OSError as error:
+                # Out of descriptors, most likely. Those that wait stay in the kernel's queue.
+                self._complaints.note("could not be accepted", "the system", str(error))
+                await asyncio.sleep(_ACCEPT_PAUSE_S)
+                continue
+            connection = ServerConnection(str(address[0]))
+            task = loop.create_task(self._shake_hands(accepted, connection))
+            self._handshakes.add(task)
+            task.add_done_callback(partial(self._shaken, accepted, connection))
+            connection.closes_by(task.cancel)
+            self.places.enter(connection)
+            await asyncio.sleep(0)  # a flood of connections must not keep the loop
+
+    async def _shake_hands(self, accepted: socket.socket, connection: ServerConnection) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            await loop.connect_accepted_socket(
+                lambda: GuardedProtocol(self._server, connection, self._limits, self.places, self._complaints),
+                accepted,
+                ssl=self._context,
+                ssl_handshake_timeout=self._limits.handshake_s,
+                ssl_shutdown_timeout=_LINGER_S,
+            )
+            connection.is_open = True
+        except OSError as error:  # TLS errors and timeouts are of this kind
+            self._complaints.note("did not finish the TLS handshake", connection.peer, _reason(error))
+
+    def _shaken(self, accepted: socket.socket, connection: ServerConnection, task: asyncio.Task[None]) -> None:
+        """Called however the handshake ended, even if it was dropped before it began."""
+        self._handshakes.discard(task)
+        if not connection.is_open:
+            self.places.leave(connection)
+            with contextlib.suppress(OSError):
+                accepted.close()
+
+
+def _reason(error: OSError) -> str:
+    if isinstance(error, ssl.SSLError):
+        return error.reason or "TLS error"
+    return error.strerror or str(error)
+
+
+def _listener(family: int, address: str, port: int) -> socket.socket:
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        listener.bind((address, port))
+        listener.listen(BACKLOG)
+        listener.setblocking(False)
+    except OSError:
+        listener.close()
+        raise
+    return listener
+
+
+def within_descriptors(limits: ConnectionLimits, descriptors: int) -> ConnectionLimits:
+    """The limits, lowered to what the process may open; no accept fails then for want of a descriptor."""
+    most = max(8, descriptors - _SPARE_DESCRIPTORS)
+    if limits.total <= most:
+        return limits
+    on_trial = min(limits.on_trial, most // 2)
+    per_peer = min(limits.on_trial_per_peer, on_trial)
+    return msgspec.structs.replace(limits, total=most, on_trial=on_trial, on_trial_per_peer=per_peer)
