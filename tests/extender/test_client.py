@@ -11,7 +11,9 @@ from berth.config.errors import ConfigError
 from berth.config.load import load_config
 from berth.extender.client import ExtenderClient
 from berth.framework.effects import CallExtender, ExtenderAnswer
+from berth.kube.fence import Fence
 from tests.extender.support import configured, listed
+from tests.kube.fakes import VirtualClock
 from tests.kube.servers import Certificates, serving
 
 CALL = CallExtender(0, "filter", b'{"Pod":null}')
@@ -189,3 +191,90 @@ def test_certificates_that_cannot_be_used_are_said_at_the_start(tls, message):
     with pytest.raises(ConfigError) as caught:
         client("https://127.0.0.1:1", tlsConfig=tls)
     assert f"extenders[0].{message}" in str(caught.value)
+
+
+# The fence: a call to bind is a write
+
+
+BIND = CallExtender(0, "bind", b"{}", writes_in="team")
+
+
+@pytest.fixture
+def clock():
+    return VirtualClock()
+
+
+@pytest.fixture
+def fence(clock):
+    return Fence("ns/lease", clock)
+
+
+def fenced_client(url, fence):
+    config = load_config(configured(listed(url, "filter", "bind")), "a test")
+    return ExtenderClient(config.extenders, {"team": fence}.__getitem__)
+
+
+@pytest.mark.parametrize(("is_held", "verbs"), [(True, ["filter", "bind"]), (False, ["filter"])])
+async def test_only_who_holds_the_lease_has_pods_bound(fence, is_held, verbs):
+    asked = []
+
+    async def handler(request):
+        asked.append(request.path.strip("/"))
+        return web.Response(text="{}")
+
+    if is_held:
+        fence.extend(10.0)
+    async with serving(handler) as url:
+        found = fenced_client(url, fence)
+        assert (await found.call(CALL)).body == b"{}"
+        answer = await found.call(BIND)
+        await found.close()
+    assert asked == verbs and bool(answer.error) != is_held and not answer.is_unknown
+
+
+async def test_a_binding_by_an_extender_is_cut_off_with_the_lease(fence):
+    arrived = asyncio.Event()
+
+    async def handler(_request):
+        arrived.set()
+        await asyncio.sleep(5)
+
+    fence.extend(10.0)
+    async with serving(handler) as url:
+        found = fenced_client(url, fence)
+        calling = asyncio.create_task(found.call(BIND))
+        await asyncio.wait_for(arrived.wait(), 5)
+        fence.shut("it was taken over")
+        answer = await asyncio.wait_for(calling, 2)
+        await found.close()
+    assert answer.is_unknown and "cut off: the lease ns/lease is not held: it was taken over" in answer.error
+
+
+async def test_the_fence_is_asked_when_the_call_goes_to_the_socket(clock, fence, monkeypatch):
+    asked, connected = [], asyncio.Event()
+
+    async def handler(request):
+        asked.append(request.path)
+        return web.Response(text="{}")
+
+    fence.extend(10.0)
+    async with serving(handler) as url:
+        found = fenced_client(url, fence)
+        session = found._session(0)
+        connect = session.connector.connect
+
+        async def slowly(*given, **named):
+            made = await connect(*given, **named)
+            clock.now_s = 40.0  # it stood still while it waited for its connection
+            connected.set()
+            return made
+
+        monkeypatch.setattr(session.connector, "connect", slowly)
+        calling = asyncio.create_task(found.call(BIND))
+        await asyncio.wait_for(connected.wait(), 5)
+        while not fence.refused:
+            await asyncio.sleep(0)
+        fence.shut("it was taken over")
+        answer = await calling
+        await found.close()
+    assert asked == [] and not answer.is_unknown and "not sent" in answer.error

@@ -7,7 +7,8 @@ import pytest
 
 from berth.api.errors import ApiError, ConnectionLost
 from berth.kube.leader import LeaderElectionTimes, LeaderElector
-from tests.kube.fakes import MemoryTransport, VirtualClock, settle
+from berth.kube.lease import held_record
+from tests.kube.fakes import START, MemoryTransport, VirtualClock, settle
 
 KEY = ("leases", "kube-system", "kube-scheduler")
 
@@ -212,6 +213,99 @@ async def test_two_at_once_and_only_one_wins(cluster):
         cluster.start(candidate.acquire())
     await cluster.clock.advance(10)
     assert sum(candidate.is_leader for candidate in candidates) == 1
+
+
+async def test_the_fence_is_open_until_the_renew_deadline_from_before_the_renewal_was_sent(cluster):
+    one = cluster.candidate("one")
+    assert not one.fence.is_open
+    await one.acquire()
+    assert one.held_until == 10.0 and one.fence.is_open
+    cluster.start(one.hold())
+    cluster.transport.gate.clear()  # the answer to the renewal of 2 s takes three seconds
+    await cluster.clock.advance(5)
+    cluster.transport.gate.set()
+    await settle()
+    assert one.held_until == 12.0
+    cluster.transport.fault = ConnectionLost("down")
+    await cluster.clock.advance(6.9)
+    assert one.fence.is_open
+    await cluster.clock.advance(0.2)
+    assert not one.fence.is_open
+
+
+async def test_the_fence_is_shut_when_the_lease_is_lost_given_up_or_left(cluster):
+    one = cluster.candidate("one")
+    await one.acquire()
+    one.abandon("requests are under way")
+    assert not one.fence.is_open and not one.is_leader and cluster.spec["holderIdentity"] == "one"
+    assert "not released, but left to expire: requests are under way" in cluster.reports[-1]
+    two = cluster.candidate("two")
+    waiting = cluster.start(two.acquire())
+    await cluster.clock.advance(17)
+    assert waiting.done() and two.fence.is_open
+    await two.release()
+    assert not two.fence.is_open and cluster.spec["holderIdentity"] == ""
+
+
+async def test_a_leader_that_was_stopped_reads_the_lease_before_it_takes_it_for_its_own(cluster):
+    one = cluster.candidate("one")
+    await one.acquire()
+    holding = cluster.start(one.hold())
+    await settle()
+    cluster.clock.now_s += 30.0
+    lease = cluster.transport.objects[KEY]
+    taken = {**lease["spec"], "holderIdentity": "two"}
+    cluster.transport.objects[KEY] = {**lease, "spec": taken, "metadata": {**lease["metadata"], "resourceVersion": "x"}}
+    cluster.transport.calls.clear()
+    assert not one.fence.is_open
+    await cluster.clock.advance(0)
+    assert cluster.transport.calls == [("get", "kube-scheduler")]
+    assert holding.done() and "taken over by two" in holding.result()
+
+
+async def test_a_leader_that_was_stopped_and_whom_nobody_followed_goes_on(cluster):
+    one = cluster.candidate("one")
+    await one.acquire()
+    holding = cluster.start(one.hold())
+    await settle()
+    cluster.clock.now_s += 30.0
+    assert not one.fence.is_open
+    await cluster.clock.advance(0)
+    assert not holding.done() and one.fence.is_open
+
+
+async def test_a_renewal_on_a_dead_connection_leaves_time_for_another(cluster):
+    one = cluster.candidate("one")
+    await one.acquire()
+    holding = cluster.start(one.hold())
+    cluster.transport.hang = True
+    await cluster.clock.advance(6)
+    cluster.transport.hang = False
+    await cluster.clock.advance(30)
+    assert not holding.done() and one.fence.is_open
+
+
+@pytest.mark.parametrize("phase_s", [0.0, 0.3, 0.7, 1.1, 1.5, 1.9])
+async def test_a_standby_leads_soon_after_the_leases_end(cluster, phase_s):
+    """However the two are set off against one another. The lease ends its duration after the last renewal."""
+    one, two = cluster.candidate("one"), cluster.candidate("two")
+    await one.acquire()
+    holding = cluster.start(one.hold())
+    await cluster.clock.advance(phase_s)
+    waiting = cluster.start(two.acquire())
+    await cluster.clock.advance(20.9)
+    holding.cancel()  # killed; it renewed at 20 s, or at 22 s
+    renewed_at_s = one.held_until - 10.0
+    await cluster.clock.advance(renewed_at_s + 15.0 - cluster.clock.now_s - 0.01)
+    assert not waiting.done()
+    await cluster.clock.advance(1.6)
+    assert waiting.done() and two.fence.is_open
+
+
+def test_a_lease_lasts_no_shorter_in_the_record_than_in_the_configuration():
+    """The record has whole seconds: rounded down, another would take over before our renew deadline."""
+    times = LeaderElectionTimes(lease_duration_s=1.4, renew_deadline_s=1.3, retry_period_s=0.1)
+    assert held_record("one", times.lease_duration_s, START, None).lease_duration_seconds == 2
 
 
 async def test_fields_that_we_do_not_know_are_kept(cluster):

@@ -25,7 +25,7 @@ from berth.kube.events import EventRecorder
 from berth.runtime.acting.effects import BINDINGS_AT_ONCE, Effects
 from berth.runtime.observing.call_timer import CallTimer
 from berth.runtime.observing.metrics import Metrics
-from tests.runtime.world import World, at_once, until
+from tests.runtime.world import POD, World, at_once, until
 
 
 class SlowExtenders:
@@ -129,6 +129,21 @@ async def test_an_evicted_pod_is_told_why_and_deleted():
     await bench.do(Request(3, EvictPod(victim, "default-scheduler: preempting", preemptor)))
     assert bench.answers == [Answer(3)]
     assert bench.transport.calls[:2] == [("patch", "pods"), ("delete", "pods")]
+
+
+async def test_a_pod_of_the_victims_name_that_comes_while_it_is_evicted_stays():
+    bench = Bench(2)
+    victim, preemptor = bench.pods
+    gate = bench.transport.hold("delete")
+    bench.effects.carry_out([Request(3, EvictPod(victim, "preempting", preemptor))])
+    await until(lambda: bench.transport.count("delete"))
+    bench.world.store.delete(POD, "default", victim.name, {"gracePeriodSeconds": 0})
+    newcomer = bench.world.add_pod(victim.name)
+    gate.set()
+    assert await bench.effects.drain(2)
+    assert bench.answers == [Answer(3)]
+    assert bench.world.pod(victim.name)["metadata"]["uid"] == newcomer["metadata"]["uid"]
+    assert "deletionTimestamp" not in bench.world.pod(victim.name)["metadata"]
 
 
 @pytest.mark.parametrize("status", [404, 409])

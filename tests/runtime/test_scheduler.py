@@ -330,6 +330,58 @@ async def test_a_lost_lease_ends_the_process_without_another_write():
     assert lease_of(world)["spec"]["holderIdentity"] == "another"
 
 
+async def test_the_lease_is_released_only_when_what_was_under_way_has_ended():
+    world = World()
+    world.add_pod("web")
+    gate = world.transport.hold("bind")
+    scheduler = LiveScheduler(configuration(leader_elect=True), world.transport, identity="me")
+    stop = asyncio.Event()
+    task = asyncio.create_task(scheduler.run(stop))
+    await until(lambda: world.transport.count("bind"))
+    stop.set()
+    for _ in range(100):
+        await asyncio.sleep(0)
+    assert lease_of(world)["spec"]["holderIdentity"] == "me"
+    gate.set()
+    await asyncio.wait_for(task, 5)
+    assert world.node_of("web") and not lease_of(world)["spec"].get("holderIdentity")
+
+
+async def test_a_binding_that_does_not_end_keeps_the_lease_until_it_expires(caplog, monkeypatch):
+    monkeypatch.setattr("berth.runtime.scheduler.DRAIN_S", 0.02)
+    caplog.set_level(logging.INFO)
+    world = World()
+    world.add_pod("web")
+    world.transport.hold("bind")
+    scheduler = LiveScheduler(configuration(leader_elect=True), world.transport, identity="me")
+    stop = asyncio.Event()
+    task = asyncio.create_task(scheduler.run(stop))
+    await until(lambda: world.transport.count("bind"))
+    stop.set()
+    await asyncio.wait_for(task, 5)
+    assert lease_of(world)["spec"]["holderIdentity"] == "me"
+    (told,) = [record.getMessage() for record in caplog.records if "not released" in record.getMessage()]
+    assert told.startswith("the lease kube-system/kube-scheduler is not released, but left to expire: requests under")
+
+
+async def test_a_scheduler_that_was_stopped_for_long_writes_nothing_before_it_has_looked_at_the_lease():
+    """It stood still from the cycle on; when it goes on, another leads, and its own pods are there to be bound."""
+    world = World(nodes=4, cpu="4")
+    now = [1000.0]
+    scheduler = LiveScheduler(configuration(leader_elect=True), world.transport, identity="me", clock=lambda: now[0])
+    task = asyncio.create_task(scheduler.run(asyncio.Event()))
+    await until(lambda: scheduler.is_leading)
+    for number in range(60):
+        world.add_pod(f"web-{number}", cpu="10m")
+    now[0] += 30.0  # before any of them is seen
+    spec = {**lease_of(world)["spec"], "holderIdentity": "another"}
+    world.store.patch(LEASE, "kube-system", "kube-scheduler", {"spec": spec}, "application/merge-patch+json")
+    with pytest.raises(LeadershipLost, match="taken over by another"):
+        await asyncio.wait_for(task, 10)
+    assert world.transport.count("bind") == 0 and world.accepted() == []
+    assert world.events("Scheduled") == []
+
+
 async def test_an_unreachable_server_is_told_and_tried_again(caplog):
     world = World()
     world.add_pod("web")

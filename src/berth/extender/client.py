@@ -7,17 +7,20 @@ answers, good or bad. Every call ends within the extender's `httpTimeout`, waiti
 import asyncio
 import os
 import ssl
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import aiohttp
 
+from berth.api.errors import TransportError
 from berth.config.durations import format_duration_s
 from berth.config.errors import ConfigError, invalid
 from berth.config.types import ExtenderConfig, ExtenderTLS
 from berth.framework.effects import CallExtender, ExtenderAnswer
 from berth.kube.credentials.proxy import proxy_from_environment
 from berth.kube.credentials.tls import TlsError, TlsSettings, build_context
+from berth.kube.fence import Fence
+from berth.kube.http.guarded_body import Guard, GuardedBody
 
 MAX_ANSWER_BYTES = 256 * 1024 * 1024
 """Enough for the nodes of the largest clusters; anything longer is not a sensible answer."""
@@ -29,9 +32,11 @@ _FIELDS = {"certificate-authority": "caFile", "client-certificate": "certFile"}
 class ExtenderClient:
     """The connections to all configured extenders. Raises `ConfigError` where certificates cannot be used."""
 
-    __slots__ = ("_extenders", "_sessions")
+    __slots__ = ("_extenders", "_fence_of", "_sessions")
 
-    def __init__(self, extenders: Sequence[ExtenderConfig]) -> None:
+    def __init__(self, extenders: Sequence[ExtenderConfig], fence_of: Callable[[str], Fence] | None = None) -> None:
+        """`fence_of` says which fence a call to bind must pass, by the pod's namespace; None: none."""
+        self._fence_of = fence_of
         self._extenders = tuple(
             (extender, _tls(f"extenders[{place}].tlsConfig", extender)) for place, extender in enumerate(extenders)
         )
@@ -42,27 +47,43 @@ class ExtenderClient:
         return tuple(await asyncio.gather(*map(self.call, calls)))
 
     async def call(self, call: CallExtender) -> ExtenderAnswer:
-        """Make one call."""
-        extender, _ = self._extenders[call.extender]
-        url = f"{extender.url_prefix.rstrip('/')}/{call.verb}"
-        where = f"failed {call.verb} with extender at URL {url}"
+        """Make one call; one that binds is a write, and passes the fence."""
+        if not call.writes_in or self._fence_of is None:
+            return await self._call(call, None)
+        fence = self._fence_of(call.writes_in)
+        try:
+            return await fence.carry_out(lambda: self._call(call, fence))
+        except TransportError as shut:
+            return ExtenderAnswer(error=f"{self._where(call)}: {shut}", is_unknown=shut.outcome_unknown)
+
+    def _where(self, call: CallExtender) -> str:
+        return f"failed {call.verb} with extender at URL {self._url(call)}"
+
+    def _url(self, call: CallExtender) -> str:
+        return f"{self._extenders[call.extender][0].url_prefix.rstrip('/')}/{call.verb}"
+
+    async def _call(self, call: CallExtender, guard: Guard | None) -> ExtenderAnswer:
+        extender, where = self._extenders[call.extender][0], self._where(call)
+        body = call.body if guard is None else GuardedBody(call.body, guard)
         try:
             async with asyncio.timeout(extender.http_timeout_s):
-                return await self._post(call, url, where)
+                return await self._post(call, body, where)
         except TimeoutError:
             limit = format_duration_s(extender.http_timeout_s)
             return ExtenderAnswer(error=f"{where}: no answer within {limit} (httpTimeout)", is_unknown=True)
         except aiohttp.ClientConnectorError as unreachable:
             return ExtenderAnswer(error=f"{where}: cannot connect: {_reason(unreachable)}")
         except (aiohttp.ClientError, OSError, ValueError) as broken:
+            if isinstance(body, GuardedBody) and body.refusal is not None:
+                raise body.refusal from None
             problem = str(broken) or type(broken).__name__
             return ExtenderAnswer(error=f"{where}: {problem}", is_unknown=not isinstance(broken, ValueError))
 
-    async def _post(self, call: CallExtender, url: str, where: str) -> ExtenderAnswer:
-        tls = self._extenders[call.extender][0].tls
+    async def _post(self, call: CallExtender, body_sent: bytes | GuardedBody, where: str) -> ExtenderAnswer:
+        tls, url = self._extenders[call.extender][0].tls, self._url(call)
         async with self._session(call.extender).post(
             url,
-            data=call.body,
+            data=body_sent,
             headers={"Content-Type": "application/json", "Accept-Encoding": "identity"},
             proxy=proxy_from_environment(url, os.environ) or None,
             server_hostname=tls.server_name if tls is not None and tls.server_name else None,

@@ -124,7 +124,8 @@ class HttpExtender:
 
     def bind_call(self, pod: PodInfo, node_name: str) -> CallExtender:
         """Have it bind the pod."""
-        return self._call("bind", wire.ExtenderBindingArgs(pod.name, pod.namespace, pod.uid, node_name))
+        asked = self._call("bind", wire.ExtenderBindingArgs(pod.name, pod.namespace, pod.uid, node_name))
+        return msgspec.structs.replace(asked, writes_in=pod.namespace)
 
     def read_bind(self, answer: bytes) -> None:
         """Return where the pod is bound; raises where the extender refused."""

@@ -117,6 +117,8 @@ class CallExtender(msgspec.Struct, frozen=True):
     extender: int
     verb: str
     body: bytes
+    writes_in: str = ""
+    """The namespace of the pod that the call is to bind; empty for calls that only ask."""
 
 
 class CallExtenders(msgspec.Struct, frozen=True):

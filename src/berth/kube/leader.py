@@ -4,10 +4,14 @@ The runtime awaits `acquire`, starts scheduling, and runs `hold` beside it; when
 the process must end without another write.
 
 Why two never lead at once, though their clocks differ: a candidate takes the lease only when its record has not changed
-for the whole lease duration by the candidate's own clock, whatever times are written in it, and a leader stops when it
-could not renew for the renew deadline, which is shorter. So the leader has stopped before anybody may take over. Two
-who try at the same moment are kept apart by the server: both send the resourceVersion that they read, and one of the
-two writes is refused. (Clocks may show different times, but are assumed to run at about the same speed.)
+for the whole lease duration by the candidate's own clock, whatever times are written in it, and the elector's `fence`
+lets a leader's writes pass for the renew deadline only, which is shorter, counted from before the renewal was sent. So
+the leader writes no more when anybody may take over, even if it was stopped meanwhile and knows nothing of it. Two who
+try at the same moment are kept apart by the server: both send the resourceVersion that they read, and one of the two
+writes is refused. (Clocks may show different times, but are assumed to run at about the same speed.)
+
+A candidate looks twice as often as a leader renews, and at the very moment when the lease runs out, so that it leads
+within a retry period from then.
 
     candidate ── acquire ──> leader ── hold: renewed every retry period ──┐
         ^                      │                                         │
@@ -18,7 +22,6 @@ two writes is refused. (Clocks may show different times, but are assumed to run 
 import asyncio
 import logging
 import random
-import time
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from typing import TypeVar
@@ -28,6 +31,7 @@ import msgspec
 from berth.api.errors import ApiError, TransportError
 from berth.api.meta import ObjectReference
 from berth.api.resources import RESOURCES
+from berth.kube.fence import Fence, lease_clock
 from berth.kube.lease import (
     LeaderRecord,
     LeaseError,
@@ -39,8 +43,11 @@ from berth.kube.lease import (
 )
 from berth.kube.transport import Transport
 
-# client-go: candidates spread their tries over up to 1.2 times the retry period more.
+# client-go: renewDeadline must leave room for a retry period with this much jitter.
 JITTER_FACTOR = 1.2
+# Candidates look this often in a retry period, and spread over a part of it, so that they do not all ask at once.
+LOOKS_A_PERIOD = 2
+SPREAD = 0.1
 
 _LEASE = RESOURCES["Lease"]
 _T = TypeVar("_T")
@@ -73,7 +80,7 @@ class LeaderElector:
 
     __slots__ = (
         "_clock", "_identity", "_name", "_namespace", "_observed", "_observed_at_s", "_on_new_leader", "_report",
-        "_reported_leader", "_rng", "_sleep", "_times", "_transport", "_wall_clock", "is_leader",
+        "_reported_leader", "_rng", "_sleep", "_times", "_transport", "_wall_clock", "fence", "is_leader",
     )  # fmt: skip
 
     def __init__(
@@ -86,11 +93,12 @@ class LeaderElector:
         times: LeaderElectionTimes | None = None,
         on_new_leader: Callable[[str], None] = lambda _identity: None,
         report: Callable[[str], None] = _log,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = lease_clock,
         wall_clock: Callable[[], datetime] = lambda: datetime.now(UTC),
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         rng: random.Random | None = None,
     ) -> None:
+        """`transport` must not be one that this elector's fence is around."""
         self._times = times or LeaderElectionTimes()
         if problem := self._times.problem():
             raise ValueError(f"leaderElection: {problem}")
@@ -108,6 +116,13 @@ class LeaderElector:
         self._observed_at_s = 0.0
         self._reported_leader = ""
         self.is_leader = False
+        self.fence = Fence(f"{namespace}/{name}", clock)
+        """What writes must pass that are only for who holds the lease."""
+
+    @property
+    def held_until(self) -> float:
+        """Until when the lease is held, on the clock that was given, unless it is renewed before."""
+        return self.fence.held_until_s
 
     @property
     def leader(self) -> str:
@@ -123,8 +138,8 @@ class LeaderElector:
 
     async def acquire(self) -> None:
         """Return when we lead. Trouble with the server is reported and waited out, however long it lasts."""
-        while not await self._try(self._times.renew_deadline_s):
-            await self._sleep(self._times.retry_period_s * (1 + JITTER_FACTOR * self._rng.random()))
+        while not await self._try(self._patience_s):
+            await self._sleep(self._until_next_look_s())
         self.is_leader = True
         self._report(f"{self._identity} became leader on the lease {self._namespace}/{self._name}")
 
@@ -132,12 +147,20 @@ class LeaderElector:
         """Renew until leadership is lost, and return why; the caller must then stop at once.
 
         The deadline counts from before the first try of a round, so a renewal whose answer was lost counts as failed:
-        it is better to stop although the lease was renewed than to go on although it was not.
+        it is better to stop although the lease was renewed than to go on although it was not. The fence is shut before:
+        it counts from the last renewal.
         """
+        cutting = asyncio.ensure_future(self.fence.cut_off_when_due(self._sleep))
+        try:
+            return await self._renew_until_lost()
+        finally:
+            cutting.cancel()
+
+    async def _renew_until_lost(self) -> str:
         while True:
             await self._sleep(self._times.retry_period_s)
             deadline_s = self._clock() + self._times.renew_deadline_s
-            while not await self._try(deadline_s - self._clock()):
+            while not await self._try(min(deadline_s - self._clock(), self._patience_s)):
                 if self._is_held_by_other():
                     return self._lost(f"it was taken over by {self.leader}")
                 await self._sleep(min(self._times.retry_period_s, deadline_s - self._clock()))
@@ -148,12 +171,22 @@ class LeaderElector:
         """Give the lease up, so that another can lead at once; to be called when nothing will be written any more."""
         if not self.is_leader:
             return
-        self.is_leader = False
+        self._stop_leading("it is being released")
         try:
             await self._within(self._give_up(), self._times.renew_deadline_s)
         except (TransportError, LeaseError, TimeoutError) as error:
             why = str(error) or "no answer in time"
             self._report(f"the lease {self._namespace}/{self._name} could not be released: {why}; it will expire")
+
+    def abandon(self, why: str) -> None:
+        """Stop leading without giving the lease up: others must wait for its end."""
+        if self.is_leader:
+            self._stop_leading(why)
+            self._report(f"the lease {self._namespace}/{self._name} is not released, but left to expire: {why}")
+
+    def _stop_leading(self, why: str) -> None:
+        self.is_leader = False
+        self.fence.shut(why)
 
     async def _give_up(self) -> None:
         """Read the lease before writing it: a renewal that was cut off under way may have changed it."""
@@ -162,11 +195,24 @@ class LeaderElector:
             await self._update(observed.body_with(released_record(self._wall_clock(), observed.record)))
 
     def _lost(self, why: str) -> str:
-        self.is_leader = False
+        self._stop_leading(why)
         return f"leadership of the lease {self._namespace}/{self._name} is lost: {why}"
 
     def _is_held_by_other(self) -> bool:
         return self.leader not in ("", self._identity)
+
+    @property
+    def _patience_s(self) -> float:
+        """How long one try may take; a connection that is dead must leave time for another."""
+        return self._times.renew_deadline_s / 2
+
+    def _until_next_look_s(self) -> float:
+        """How long a candidate waits; not beyond the moment when the lease may be taken over."""
+        spread_s = self._times.retry_period_s * SPREAD * self._rng.random()
+        wait_s = self._times.retry_period_s / LOOKS_A_PERIOD
+        if self._observed is not None and self._is_held_by_other():
+            wait_s = min(wait_s, max(0.0, self._expires_at_s(self._observed.record) - self._clock()))
+        return wait_s + spread_s
 
     # -- one try -------------------------------------------------------------------------------------------
 
@@ -194,7 +240,7 @@ class LeaderElector:
         self._note(observed)
         if self._is_held_by_other() and not self._has_expired(observed.record):
             return False
-        await self._update(observed.body_with(self._held(observed.record)))
+        await self._take(observed)
         return True
 
     async def _renew_as_known(self, observed: ObservedLease) -> bool:
@@ -204,7 +250,7 @@ class LeaderElector:
         if observed.record.holder != self._identity or self._has_expired(observed.record):
             return False
         try:
-            await self._update(observed.body_with(self._held(observed.record)))
+            await self._take(observed)
         except ApiError as error:
             if error.is_conflict or error.is_not_found:
                 return False
@@ -213,8 +259,21 @@ class LeaderElector:
 
     async def _create(self) -> bool:
         body = new_lease_body(self._namespace, self._name, self._held(None))
+        began_s = self._clock()
         self._note(read_lease(await self._transport.create(_LEASE, self._namespace, body)))
+        self._taken(began_s)
         return True
+
+    async def _take(self, observed: ObservedLease) -> None:
+        """Write ourselves as the holder; raises where somebody else was faster."""
+        began_s = self._clock()
+        await self._update(observed.body_with(self._held(observed.record)))
+        self._taken(began_s)
+
+    def _taken(self, began_s: float) -> None:
+        """The lease is ours since a request that was sent at `began_s`, on our clock."""
+        if self._observed is not None and self._observed.record.holder == self._identity:
+            self.fence.extend(began_s + self._times.renew_deadline_s)
 
     async def _update(self, body: bytes) -> None:
         self._note(read_lease(await self._transport.update(_LEASE, self._namespace, self._name, body)))
@@ -229,8 +288,10 @@ class LeaderElector:
         self._observed = observed
 
     def _has_expired(self, record: LeaderRecord) -> bool:
-        duration_s = record.lease_duration_seconds or 0
-        return self._clock() >= self._observed_at_s + duration_s
+        return self._clock() >= self._expires_at_s(record)
+
+    def _expires_at_s(self, record: LeaderRecord) -> float:
+        return self._observed_at_s + (record.lease_duration_seconds or 0)
 
     def _tell_new_leader(self) -> None:
         if self.leader and self.leader != self._reported_leader:

@@ -1,6 +1,7 @@
 """The record that leader election keeps in a coordination.k8s.io/v1 Lease, and how it is read and written."""
 
 from datetime import UTC, datetime
+from math import ceil
 from typing import Any
 
 import msgspec
@@ -72,7 +73,7 @@ def held_record(identity: str, lease_duration_s: float, now: datetime, before: L
     transitions = 0 if before is None else before.lease_transitions or 0
     return LeaderRecord(
         holder_identity=identity,
-        lease_duration_seconds=round(lease_duration_s),
+        lease_duration_seconds=ceil(lease_duration_s),
         acquire_time=before.acquire_time if before is not None and renews else stamp,
         renew_time=stamp,
         lease_transitions=transitions if before is None or renews else transitions + 1,

@@ -5,6 +5,8 @@ touches the core runs on that event loop, between two awaits: no locks. The orde
 
     follow (list and watch) → all synced → lead, if leaders are elected → schedule until told to stop, or leadership
     is lost → wait for what is under way → give the lease up
+
+Where leaders are elected, everything that is written passes the elector's fence (`berth.kube.fence`).
 """
 
 import asyncio
@@ -15,6 +17,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from berth.api.meta import ObjectReference
@@ -29,6 +32,7 @@ from berth.framework.registry import Registry
 from berth.intake import ObjectEvent
 from berth.kube.changes import Change, InvalidObject
 from berth.kube.events import EventRecorder
+from berth.kube.fence import Fence, fenced, lease_clock
 from berth.kube.leader import LeaderElectionTimes, LeaderElector
 from berth.kube.transport import Transport
 from berth.runtime.acting.effects import Effects
@@ -114,20 +118,28 @@ class LiveScheduler:
             features=config.feature_gates,
         )
         names = tuple(self.core.profiles)
+        self._elector = None
+        writing: Transport = transport
+        acting_for: Callable[[str], Transport] | None = None
+        fence_of: Callable[[str], Fence] | None = None
+        if config.leader_election.leader_elect:
+            own_clock = lease_clock if clock is time.monotonic else clock
+            self._elector = _elector(config, transport, self.identity, own_clock, wall_clock, self._rng)
+            fence_of = partial(_fence_of, self._elector)
+            writing = fence = fenced(transport, fence_of)
+            acting_for = fence.acting_for
         self._recorder = EventRecorder(
-            transport,
+            writing,
             reporting_controller=names[0],
             reporting_instance=f"{names[0]}-{socket.gethostname()}",
             clock=wall_clock,
             rng=self._rng,
         )
         self._effects = Effects(
-            transport, self._recorder, answer=self._answer, lookup=self._known_pod, report=_log.warning, bug=_bug,
-            rng=self._rng, extenders=extenders or ExtenderClient(config.extenders), timer=CallTimer(observer),
+            writing, self._recorder, answer=self._answer, lookup=self._known_pod, report=_log.warning, bug=_bug,
+            rng=self._rng, extenders=extenders or ExtenderClient(config.extenders, fence_of),
+            timer=CallTimer(observer), acting_for=acting_for,
         )  # fmt: skip
-        self._elector = None
-        if config.leader_election.leader_elect:
-            self._elector = _elector(config, transport, self.identity, clock, wall_clock, self._rng)
 
     @property
     def is_leading(self) -> bool:
@@ -148,6 +160,12 @@ class LiveScheduler:
     def pending_calls(self) -> dict[str, int]:
         """Requests to the API server that are under way or wait, by kind of call."""
         return self._effects.pending
+
+    @property
+    def fenced_writes(self) -> dict[str, int]:
+        """Writes that were not sent, or cut off, since the lease was not held; empty where no leaders are elected."""
+        fence = self._elector.fence if self._elector is not None else None
+        return {} if fence is None else {"refused": fence.refused, "cut_off": fence.cut}
 
     @property
     def work_queues(self) -> WorkQueues:
@@ -190,8 +208,9 @@ class LiveScheduler:
         finally:
             self._is_leading = False
             await _cancel((work, told, *helpers))
-            await self._effects.stop()
-        await self._release()
+            under_way = self._elector.fence.under_way if self._elector is not None else 0
+            under_way = max(under_way, await self._effects.stop())
+        await self._release(under_way)
 
     async def _work(self, stop: asyncio.Event) -> None:
         """Wait to be synced, then to lead, then schedule; ends only by losing the lease or by being cancelled."""
@@ -268,8 +287,13 @@ class LiveScheduler:
                 _log.warning("ended with requests under way: %s", self._effects.pending)
         _raise_failure((work,))
 
-    async def _release(self) -> None:
-        if self._elector is not None:
+    async def _release(self, under_way: int) -> None:
+        """Give the lease up, unless a request was broken off: it may take effect yet, when another leads already."""
+        if self._elector is None:
+            return
+        if under_way:
+            self._elector.abandon(f"requests under way could not be ended: {under_way}")
+        else:
             await self._elector.release()
 
     # -- into the core -------------------------------------------------------------------------------------
@@ -332,6 +356,11 @@ def _installed_plugins() -> Registry:
     from berth.plugins.registry import full_registry
 
     return full_registry()
+
+
+def _fence_of(elector: LeaderElector, _namespace: str) -> Fence:
+    """One lease covers all namespaces."""
+    return elector.fence
 
 
 def _elector(

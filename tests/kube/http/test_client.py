@@ -11,6 +11,7 @@ from berth.api.errors import ApiError, ConnectionLost
 from berth.api.resources import RESOURCES
 from berth.kube.credentials.sources import ClusterAccess, Credential, StaticCredential
 from berth.kube.credentials.tls import TlsSettings
+from berth.kube.fence import WriteRefused
 from berth.kube.http.client import HttpTransport
 from berth.kube.http.connections import MAX_CONNECTIONS
 from berth.kube.http.rate_limit import RateLimit
@@ -329,6 +330,122 @@ async def test_a_lease_is_renewed_while_every_connection_of_the_pool_waits():
         await asyncio.gather(*herd)
 
 
+class Gate:
+    """A guard that tests open and shut."""
+
+    def __init__(self, passes=10**6):
+        self.passes = passes
+
+    def check(self):
+        if self.passes <= 0:
+            raise WriteRefused("the lease is not held")
+        self.passes -= 1
+
+    def left_s(self):
+        return 7.9
+
+    def shut(self):
+        self.passes = 0
+
+
+GUARDED = [
+    lambda t: t.bind("ns", "p", b"{}"),
+    lambda t: t.update(POD, "ns", "p", b"{}"),
+    lambda t: t.patch(POD, "ns", "p", b"{}", "application/merge-patch+json"),
+    lambda t: t.delete(POD, "ns", "p"),
+]
+
+
+class TestGuarded:
+    """A lease that ends while a write waits for anything at all: nothing reaches the server."""
+
+    @pytest.mark.parametrize("write", GUARDED)
+    async def test_the_server_is_told_how_long_a_write_may_take(self, write):
+        recorder = Recorder()
+        async with transport_to(recorder) as transport:
+            await write(transport.guarded(Gate()))
+            await transport.guarded(Gate()).get(POD, "ns", "p")
+        [(_, write_path, *_), (_, read_path, *_)] = recorder.requests
+        assert write_path.endswith("?timeout=7s") and read_path == "/api/v1/namespaces/ns/pods/p"
+
+    @pytest.mark.parametrize("write", GUARDED)
+    async def test_shut_from_the_start(self, write):
+        recorder = Recorder()
+        async with transport_to(recorder) as transport:
+            with pytest.raises(WriteRefused):
+                await write(transport.guarded(Gate(0)))
+            await transport.guarded(Gate(0)).get(POD, "ns", "p")
+        assert len(recorder.requests) == 1
+
+    @pytest.mark.parametrize("write", GUARDED)
+    async def test_shut_while_it_waits_for_its_turn(self, write):
+        recorder, gate = Recorder(), Gate()
+
+        async def sleep(_delay_s):
+            gate.shut()
+
+        async with transport_to(recorder, rate_limit=RateLimit(qps=0.001, burst=1), sleep=sleep) as transport:
+            await write(transport.guarded(gate))
+            with pytest.raises(WriteRefused):
+                await write(transport.guarded(gate))
+        assert len(recorder.requests) == 1
+
+    @pytest.mark.parametrize("write", GUARDED)
+    async def test_shut_while_it_waits_because_the_server_is_overloaded(self, write):
+        server, gate = Overloaded(1), Gate()
+
+        async def sleep(_delay_s):
+            gate.shut()
+
+        async with transport_to(server, sleep=sleep) as transport:
+            with pytest.raises(WriteRefused):
+                await write(transport.guarded(gate))
+        assert server.requests == 1
+
+    async def test_shut_before_it_is_repeated_with_a_new_token(self):
+        handler = TestUnauthorized.accepting("token-2")
+        async with transport_to(handler, access=lambda url: ClusterAccess(url, source=RenewingSource())) as transport:
+            with pytest.raises(WriteRefused):
+                await transport.guarded(Gate(1)).bind("ns", "p", b"{}")
+        assert handler.seen == ["Bearer token-1"]
+
+    async def test_shut_while_it_waits_for_a_connection(self):
+        release, arrived, gate = asyncio.Event(), [], Gate(MAX_CONNECTIONS)
+
+        async def handler(request):
+            arrived.append(request)
+            await release.wait()
+            return web.Response(body=b"{}")
+
+        async with transport_to(handler) as transport:
+            writing = transport.guarded(gate)
+            herd = [asyncio.create_task(writing.bind("ns", f"p{n}", b"{}")) for n in range(MAX_CONNECTIONS + 6)]
+            async with asyncio.timeout(5):
+                while len(arrived) < MAX_CONNECTIONS:
+                    await asyncio.sleep(0.001)
+            release.set()
+            results = await asyncio.gather(*herd, return_exceptions=True)
+        assert len(arrived) == MAX_CONNECTIONS
+        assert sum(isinstance(result, WriteRefused) for result in results) == 6
+
+    async def test_shut_before_it_is_repeated_on_another_connection(self):
+        """A kept connection that the server has closed: aiohttp sends PUT and DELETE once more by itself."""
+        arrived = []
+
+        async def handler(request):
+            arrived.append(request.method)
+            if len(arrived) == 2:
+                request.transport.abort()
+            return web.Response(body=b"{}")
+
+        async with transport_to(handler) as transport:
+            gate = Gate(2)
+            await transport.guarded(gate).update(POD, "ns", "p", b"{}")
+            with pytest.raises(WriteRefused):
+                await transport.guarded(gate).update(POD, "ns", "p", b"{}")
+        assert arrived == ["PUT", "PUT"]
+
+
 def streaming(*chunks, end="clean", code=200):
     """A watch that sends chunks and then ends, breaks or falls silent."""
 
@@ -462,6 +579,30 @@ class TestWatch:
         assert any("cut short" in report for report in reports)
 
 
+async def test_watches_leave_the_pool_of_connections_to_requests():
+    """As many watches as the pool has connections, and one more: a binding does not wait for any of them."""
+    watching, end = [], asyncio.Event()
+
+    async def handler(request):
+        if "watch" not in request.query:
+            return web.Response(body=b"{}")
+        response = web.StreamResponse()
+        await response.prepare(request)
+        watching.append(request)
+        await end.wait()
+        return response
+
+    async with transport_to(handler) as transport:
+        watches = [asyncio.create_task(read(transport)) for _ in range(MAX_CONNECTIONS + 1)]
+        async with asyncio.timeout(5):
+            while len(watching) < len(watches):
+                await asyncio.sleep(0.001)
+            await transport.bind("ns", "p", b"{}")
+            await transport.update(LEASE, "ns", "l", b"{}")
+        end.set()
+        await asyncio.gather(*watches)
+
+
 class TestRateLimit:
     async def test_events_do_not_use_up_the_turn_of_bindings_and_leases(self):
         waits = []
@@ -476,6 +617,20 @@ class TestRateLimit:
             await transport.bind("ns", "p", b"{}")
             await transport.update(LEASE, "ns", "l", b"{}")
             assert len(waits) == 1 and transport.throttled_s > 900
+
+    async def test_bindings_do_not_use_up_the_turn_of_leases(self):
+        waits = []
+
+        async def sleep(delay_s):
+            waits.append(delay_s)
+
+        async with transport_to(Recorder(), rate_limit=RateLimit(qps=0.001, burst=2), sleep=sleep) as transport:
+            for number in range(3):
+                await transport.bind("ns", f"p{number}", b"{}")
+            assert len(waits) == 1
+            await transport.update(LEASE, "ns", "l", b"{}")
+            await transport.get(LEASE, "ns", "l")
+            assert len(waits) == 1
 
 
 class TestTls:

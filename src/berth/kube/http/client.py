@@ -11,6 +11,7 @@ and leases have token buckets of their own, so that a flood of events delays nei
 import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from copy import copy
 from typing import NamedTuple
 from urllib.parse import urlencode
 
@@ -22,6 +23,7 @@ from berth.api.errors import ApiError, ConnectionLost, api_error_from_body
 from berth.api.resources import RESOURCES, Resource
 from berth.kube.credentials.sources import ClusterAccess, Credential
 from berth.kube.http.connections import Connections, connection_problem
+from berth.kube.http.guarded_body import Guard, GuardedBody
 from berth.kube.http.rate_limit import RateLimit, TokenBucket
 from berth.kube.http.watcher import RequestWatcher
 
@@ -36,6 +38,7 @@ MAX_LINE_BYTES = 64 * 1024 * 1024
 # kube-apiserver sends a bookmark about every minute; after a silence several times as long the other side is
 # taken for dead. Where it was merely quiet, the watch is resumed and nothing is lost.
 WATCH_IDLE_S = 300.0
+_DELETE_OPTIONS = b'{"apiVersion":"v1","kind":"DeleteOptions"}'
 
 
 class _Request(NamedTuple):
@@ -54,7 +57,7 @@ class HttpTransport:
 
     __slots__ = (
         "_access", "_buckets", "_connections", "_headers", "_host", "_idle_s", "_main_bucket", "_sleep", "_timeout_s",
-        "_watcher",
+        "_watcher", "guard",
     )  # fmt: skip
 
     def __init__(
@@ -77,9 +80,21 @@ class HttpTransport:
         self._connections = Connections()
         self._headers = CIMultiDict(access.headers)
         self._headers.update({"Accept": "application/json", "Accept-Encoding": "identity", "User-Agent": user_agent})
+        self.guard: Guard | None = None
+        """Asked whenever the body of a write is about to go to its socket; see `guarded`."""
         self._timeout_s = request_timeout_s
         self._idle_s = watch_idle_s
         self._sleep = sleep
+
+    def guarded(self, guard: Guard) -> "HttpTransport":
+        """Return this transport, with `guard` asked whenever the body of a write is about to go to its socket.
+
+        What its `check` raises ends the request unsent: every repetition is checked too, and nothing can hold up a
+        request between the check and the socket. The server is asked to give the request up after `left_s`.
+        """
+        made = copy(self)
+        made.guard = guard
+        return made
 
     @property
     def throttled_s(self) -> float:
@@ -139,6 +154,7 @@ class HttpTransport:
 
     async def delete(self, resource: Resource, namespace: str, name: str, body: bytes = b"") -> bytes:
         """DELETE the object."""
+        body = body or (_DELETE_OPTIONS if self.guard is not None else b"")  # only what has a body can be guarded
         return await self._call("DELETE", resource, resource.path(namespace, name), body)
 
     async def bind(self, namespace: str, name: str, body: bytes) -> bytes:
@@ -219,7 +235,7 @@ class HttpTransport:
 
     async def _once(self, request: _Request, credential: Credential) -> bytes:
         is_lease = request.resource.plural == "leases"
-        session = self._connections.streams() if is_lease else self._connections.requests()
+        session = self._connections.leases() if is_lease else self._connections.requests()
         try:
             async with await self._send(session, request, credential) as response:
                 if response.status >= 300:
@@ -254,10 +270,33 @@ class HttpTransport:
         credential: Credential,
         headers: "CIMultiDict[str]",
     ) -> aiohttp.ClientResponse:
+        body = None
+        if self.guard is not None and request.body:
+            body = GuardedBody(request.body, self.guard)
+            # Nobody can cut a request off while the whole process stands still. This way the server does.
+            limit = f"timeout={max(1, int(self.guard.left_s()))}s"
+            request = request._replace(
+                url=URL(f"{request.url}{'&' if request.url.query_string else '?'}{limit}", encoded=True)
+            )
+        try:
+            return await self._asked(session, request, credential, headers, body or request.body or None)
+        except aiohttp.ClientError:
+            if body is not None and body.refusal is not None:
+                raise body.refusal from None
+            raise
+
+    async def _asked(
+        self,
+        session: aiohttp.ClientSession,
+        request: _Request,
+        credential: Credential,
+        headers: "CIMultiDict[str]",
+        body: GuardedBody | bytes | None,
+    ) -> aiohttp.ClientResponse:
         return await session.request(
             request.method,
             request.url,
-            data=request.body or None,
+            data=body,
             headers=headers,
             timeout=request.timeout,
             ssl=self._access.tls_context(credential) or True,

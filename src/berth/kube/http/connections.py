@@ -23,11 +23,12 @@ READ_BUFFER_BYTES = 256 * 1024
 
 
 class Connections:
-    """Two aiohttp sessions, opened when first used."""
+    """Three aiohttp sessions, opened when first used."""
 
-    __slots__ = ("_requests", "_streams")
+    __slots__ = ("_leases", "_requests", "_streams")
 
     def __init__(self) -> None:
+        self._leases: aiohttp.ClientSession | None = None
         self._requests: aiohttp.ClientSession | None = None
         self._streams: aiohttp.ClientSession | None = None
 
@@ -38,14 +39,20 @@ class Connections:
         return self._requests
 
     def streams(self) -> aiohttp.ClientSession:
-        """For watches, which hold a connection for minutes, and for leases, which cannot wait."""
+        """For watches, which hold a connection for minutes."""
         if self._streams is None:
             self._streams = _open(0)
         return self._streams
 
+    def leases(self) -> aiohttp.ClientSession:
+        """For leases, which cannot wait, and must not suffer from what others do to their connections."""
+        if self._leases is None:
+            self._leases = _open(0)
+        return self._leases
+
     async def close(self) -> None:
-        """Close both."""
-        for session in (self._requests, self._streams):
+        """Close all."""
+        for session in (self._requests, self._streams, self._leases):
             if session is not None:
                 await session.close()
 

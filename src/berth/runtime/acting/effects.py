@@ -53,8 +53,8 @@ class Effects:
     """Carries out effects over a transport, and tells `answer` what came of requests."""
 
     __slots__ = (
-        "_answer", "_binder", "_binds", "_bug", "_calls", "_extender_calls", "_extenders", "_groups", "_recorder",
-        "_report", "_statuses", "_timer", "_transport", "prioritizing", "work_queues",
+        "_acting_for", "_answer", "_binder", "_binds", "_bug", "_calls", "_extender_calls", "_extenders", "_groups",
+        "_recorder", "_report", "_statuses", "_timer", "_transport", "prioritizing", "work_queues",
     )  # fmt: skip
 
     def __init__(
@@ -70,7 +70,10 @@ class Effects:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         extenders: ExtenderClient | None = None,
         timer: CallTimer | None = None,
+        acting_for: Callable[[str], Transport] | None = None,
     ) -> None:
+        """`acting_for` gives the transport for what is done on behalf of a namespace; by default the same for all."""
+        self._acting_for = acting_for or (lambda _: transport)
         self._transport = transport
         self._extenders = extenders or ExtenderClient(())
         self.prioritizing = 0
@@ -141,11 +144,13 @@ class Effects:
             done = await part.drain(max(0.0, deadline - loop.time())) and done
         return done
 
-    async def stop(self) -> None:
-        """Break off what is still under way."""
-        for part in (self._binds, self._extender_calls, self._calls, self._statuses, self._groups):
-            await part.stop()
+    async def stop(self) -> int:
+        """Break off what is still under way; return how many bindings and calls that are not over were broken off."""
+        broken_off = sum([await part.stop() for part in (self._binds, self._extender_calls, self._calls)])
+        await self._statuses.stop()
+        await self._groups.stop()
         await self._extenders.close()
+        return broken_off
 
     def _record(self, effect: EmitEvent) -> None:
         pod = effect.pod
@@ -201,7 +206,7 @@ class Effects:
     async def _carry_out_one(self, effect: Any) -> Any:
         """Carry out one of the other effects: not a binding, status patch or event. Raises `TransportError`."""
         if isinstance(effect, EvictPod):
-            return await evict(self._transport, effect)
+            return await evict(self._acting_for(effect.preemptor.namespace), effect)
         if isinstance(effect, ReadPod):
             return await read_pod(self._transport, effect.pod)
         if isinstance(effect, ApiCall):

@@ -56,14 +56,16 @@ class WorkerPool(Generic[Job]):
             await asyncio.wait(self._tasks, timeout=left_s)
         return True
 
-    async def stop(self) -> None:
-        """Drop what waits, and break off what is under way."""
+    async def stop(self) -> int:
+        """Drop what waits, and break off what is under way; return how much that was."""
         self._jobs.clear()
         self._queue.drop_waiting()
         tasks = list(self._tasks)
+        broken_off = sum(not task.done() for task in tasks)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        return broken_off
 
     async def _work_off(self) -> None:
         while self._jobs:

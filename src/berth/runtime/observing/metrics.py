@@ -335,6 +335,7 @@ class Metrics(SchedulerLog, Collector):
             yield unschedulable_pods(core)
             yield inflight_events(core)
             yield pending_calls(self._scheduler.pending_calls)
+            yield fenced_writes(self._scheduler.fenced_writes)
 
 
 def attempts_label(attempts: int) -> str:
@@ -453,3 +454,11 @@ def inflight_events(core: Core) -> Metric:
 def pending_calls(pending: dict[str, int]) -> Metric:
     text = "Requests to the API server that are under way or wait, by kind of call."
     return gauge(ALPHA, "pending_async_api_calls", text, "call_type", pending.items())
+
+
+def fenced_writes(counts: Mapping[str, int]) -> Metric:
+    text = "Writes that were not sent (refused) or cut off because the lease was not held."
+    family = CounterMetricFamily("berth_fenced_writes", text, labels=("how",))
+    for how, count in counts.items():
+        family.add_metric((how,), count)
+    return family
