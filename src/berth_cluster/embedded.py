@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 
+from berth_cluster.apimachinery.releases import DEFAULT_MINOR
 from berth_cluster.apimachinery.resource_types import resource_of
 from berth_cluster.controllers.cleanup.garbage_collector import GarbageCollector
 from berth_cluster.controllers.cleanup.namespaces import NamespaceController
@@ -44,6 +45,7 @@ class ClusterSettings(msgspec.Struct, frozen=True):
     kubelet: KubeletSettings = KubeletSettings()
     heartbeat_s: float = 600.0  # between renewals of a node's lease; 0 for never
     devices_per_node: int = 0  # published by a driver of the hollow nodes
+    kubernetes_minor: int = DEFAULT_MINOR  # the API of Kubernetes 1.x is served
 
 
 class EmbeddedCluster:
@@ -63,7 +65,8 @@ class EmbeddedCluster:
         self.store = Store(clock=lambda: datetime.now(UTC))
         self.manager = ControllerManager(self.store)
         self._settings = settings
-        self._server = ApiServer(self.store, directory, host=host, port=port, token=token)
+        minor = settings.kubernetes_minor
+        self._server = ApiServer(self.store, directory, host=host, port=port, token=token, kubernetes_minor=minor)
         self._pump: ControllerPump | None = None
 
     @property

@@ -4,11 +4,22 @@ No nodes, no controllers, no scheduler: what is created stays as it is until som
 """
 
 import asyncio
+import re
 import signal
 from datetime import UTC, datetime
 from pathlib import Path
 
 import click
+
+
+def kubernetes_minor_of(_context: click.Context, _parameter: click.Parameter, text: str) -> int:
+    """The minor version in `1.36`, `v1.36` or `1.36.2`; also used by `berth up`."""
+    from berth_cluster.apimachinery.releases import NEWEST_MINOR, OLDEST_MINOR
+
+    found = re.fullmatch(r"v?1\.(\d{1,3})(\.\d+)?", text)
+    if found is None or not OLDEST_MINOR <= int(found[1]) <= NEWEST_MINOR:
+        raise click.BadParameter(f"{text!r} is none of 1.{OLDEST_MINOR} to 1.{NEWEST_MINOR}")
+    return int(found[1])
 
 
 @click.command(name="apiserver")
@@ -23,13 +34,22 @@ import click
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option("--port", type=click.IntRange(0, 65535), default=0, show_default=True, help="Port; 0 takes a free one.")
 @click.option("--token", default="", envvar="BERTH_TOKEN", help="Bearer token for clients; by default a random one.")
-def command(directory: Path, host: str, port: int, token: str) -> None:
+@click.option(
+    "--kubernetes-version",
+    "kubernetes_minor",
+    default="1.36",
+    show_default=True,
+    metavar="VERSION",
+    callback=kubernetes_minor_of,
+    help="Release whose API is served: 1.30 to 1.37.",
+)
+def command(directory: Path, host: str, port: int, token: str, kubernetes_minor: int) -> None:
     """Run an API server with an empty cluster, kept in memory."""
     from berth_cluster.serving.certificates import ClusterAuthorityError
     from berth_cluster.serving.directory_lock import DirectoryInUseError
 
     try:
-        asyncio.run(_serve(directory, host, port, token))
+        asyncio.run(_serve(directory, host, port, token, kubernetes_minor))
     except (DirectoryInUseError, ClusterAuthorityError) as error:
         raise click.ClickException(str(error)) from None
     except OSError as error:
@@ -39,7 +59,7 @@ def command(directory: Path, host: str, port: int, token: str) -> None:
         ) from None
 
 
-async def _serve(directory: Path, host: str, port: int, token: str) -> None:
+async def _serve(directory: Path, host: str, port: int, token: str, kubernetes_minor: int) -> None:
     from berth_cluster.serving.server import ApiServer
     from berth_cluster.storage.store import Store
 
@@ -47,7 +67,8 @@ async def _serve(directory: Path, host: str, port: int, token: str) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stopped.set)
-    server = ApiServer(Store(lambda: datetime.now(UTC)), directory, host=host, port=port, token=token)
+    store = Store(lambda: datetime.now(UTC))
+    server = ApiServer(store, directory, host=host, port=port, token=token, kubernetes_minor=kubernetes_minor)
     await server.start()
     click.echo(f"API server ready at {server.url}")
     click.echo(f"  export KUBECONFIG={server.kubeconfig.absolute()}")

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from berth.cli.apiserver import kubernetes_minor_of
 from berth.cli.setup import BadConfigurationError, config_option, gates_option, plugin_option, read_setup
 
 if TYPE_CHECKING:
@@ -59,6 +60,15 @@ MAX_DEVICES = 128  # what one ResourceSlice holds
 @plugin_option
 @gates_option
 @click.option("--token", default="", envvar="BERTH_TOKEN", help="Bearer token for clients; by default a random one.")
+@click.option(
+    "--kubernetes-version",
+    "kubernetes_minor",
+    default="1.36",
+    show_default=True,
+    metavar="VERSION",
+    callback=kubernetes_minor_of,
+    help="Release whose API is served: 1.30 to 1.37.",
+)
 def command(
     nodes: int,
     directory: Path,
@@ -75,6 +85,7 @@ def command(
     plugins: tuple[str, ...],
     feature_gates: str,
     token: str,
+    kubernetes_minor: int,
 ) -> None:
     """Run an embedded cluster: API server, controllers, hollow nodes and the scheduler in one process.
 
@@ -94,7 +105,7 @@ def command(
     _check_quantity("--node-cpu", node_cpu)
     _check_quantity("--node-memory", node_memory)
     template = NodeTemplate(cpu=node_cpu, memory=node_memory, pods=node_pods, zones=zone_names(zones))
-    settings = ClusterSettings(nodes=nodes, template=template, devices_per_node=devices_per_node)
+    settings = ClusterSettings(nodes, template, devices_per_node=devices_per_node, kubernetes_minor=kubernetes_minor)
     cluster = EmbeddedCluster(settings, directory, host=host, port=port, token=token)
     try:
         asyncio.run(_run(cluster, nodes, setup, scheduler_port=scheduler_port))

@@ -152,20 +152,31 @@ class FieldErrors:
         """Two entries of a list share a value that must be unique."""
         self._add("FieldValueDuplicate", field, f"Duplicate value: {_shown(value)}")
 
+    def too_long(self, field: str, most: int) -> None:
+        """A text has more than `most` bytes; it is not repeated."""
+        self._add("FieldValueTooLong", field, f"Too long: may not be more than {most} bytes")
+
+    def too_many(self, field: str, found: int, most: int) -> None:
+        """A list has more than `most` items."""
+        self._add("FieldValueTooMany", field, f"Too many: {found}: must have at most {most} items")
+
     def forbidden(self, field: str, why: str) -> None:
         """A field may not be set, or not be changed."""
         self._add("FieldValueForbidden", field, f"Forbidden: {why}")
 
     def raise_for(self, kind: str, group: str, name: str) -> None:
         """Raise one `Invalid` for everything collected, if anything was."""
-        if not self._causes:
-            return
+        if self._causes:
+            raise self.refusal(kind, group, name)
+
+    def refusal(self, kind: str, group: str, name: str) -> StoreError:
+        """One `Invalid` for everything collected."""
         said = [f"{cause['field']}: {cause['message']}" for cause in self._causes]
         summary = said[0] if len(said) == 1 else "[" + ", ".join(said) + "]"
         message = f'{qualified(kind, group)} "{name}" is invalid: {summary}'
         details = _about(kind, group, name)
         details["causes"] = self._causes
-        raise StoreError(422, "Invalid", message, details)
+        return StoreError(422, "Invalid", message, details)
 
 
 def _shown(value: Any) -> str:

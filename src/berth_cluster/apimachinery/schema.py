@@ -51,9 +51,13 @@ FILES: MappingProxyType[str, tuple[str, str]] = MappingProxyType(
         "policy": ("policy", "v1"),
         "rbac": ("rbac.authorization.k8s.io", "v1"),
         "resource": ("resource.k8s.io", "v1"),
+        "resource_v1alpha3": ("resource.k8s.io", "v1alpha3"),
+        "resource_v1beta1": ("resource.k8s.io", "v1beta1"),
         "resource_v1beta2": ("resource.k8s.io", "v1beta2"),
         "scheduling": ("scheduling.k8s.io", "v1"),
+        "scheduling_v1alpha1": ("scheduling.k8s.io", "v1alpha1"),
         "scheduling_v1alpha2": ("scheduling.k8s.io", "v1alpha2"),
+        "scheduling_v1beta1": ("scheduling.k8s.io", "v1beta1"),
         "storage": ("storage.k8s.io", "v1"),
     }
 )

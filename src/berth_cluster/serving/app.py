@@ -14,10 +14,12 @@ import msgspec
 from aiohttp import web
 
 from berth_cluster.apimachinery.errors import StoreError, forbidden, method_not_allowed, qualified, too_many_requests
-from berth_cluster.apimachinery.resource_types import BY_KEY
-from berth_cluster.serving import access, discovery, openapi
+from berth_cluster.apimachinery.releases import Release
+from berth_cluster.serving import access
 from berth_cluster.serving.bodies import read_object, read_typed
+from berth_cluster.serving.discovery import AGGREGATED, Discovery
 from berth_cluster.serving.handlers import Handlers
+from berth_cluster.serving.openapi import OpenApiDocuments
 from berth_cluster.serving.rbac import ClusterUser, RbacAttributes, RbacAuthorizer
 from berth_cluster.serving.requests import Target, flag, is_dry_run, no_such_path, parse_path
 from berth_cluster.serving.responses import error_response, json_response, success
@@ -37,16 +39,23 @@ class Application:
     __slots__ = (
         "_authenticator",
         "_authorizer",
+        "_discovery",
+        "_documents",
         "_handlers",
         "_in_flight",
         "_let_in",
+        "_release",
         "_store",
         "address",
         "extra_paths",
     )
 
     def __init__(
-        self, store: Store, authenticator: access.ClusterAuthenticator, let_in: Callable[[web.BaseRequest], bool]
+        self,
+        store: Store,
+        authenticator: access.ClusterAuthenticator,
+        release: Release,
+        let_in: Callable[[web.BaseRequest], bool],
     ) -> None:
         """`let_in` is told of each request with a credential, and may refuse it for want of room."""
         self._store = store
@@ -54,7 +63,10 @@ class Application:
         self._in_flight = 0
         self._authenticator = authenticator
         self._authorizer = RbacAuthorizer(store)
-        self._handlers = Handlers(store)
+        self._release = release
+        self._discovery = Discovery(release)
+        self._documents = OpenApiDocuments(release)
+        self._handlers = Handlers(store, has_streaming_lists=release.has_streaming_lists)
         self.address = ""
         # Further paths for GET (debug views) that whoever runs the server may add; each returns a JSON value.
         self.extra_paths: dict[str, Callable[[], object]] = {"/debug/bindings": self._bindings}
@@ -111,8 +123,8 @@ class Application:
             return json_response(answer, 201)
         if (target.group, target.plural) == ("", "bindings") and request.method == "POST":
             return await self._post_binding(target, request)
-        kind = BY_KEY.get((target.group, target.plural))
-        if kind is None or kind.version != target.version:
+        kind = self._release.find(target.group, target.version, target.plural)
+        if kind is None:
             raise no_such_path()
         if kind.plural == "namespaces" and not kind.group and target.namespace:
             raise no_such_path()
@@ -129,22 +141,36 @@ class Application:
     def _on_other(self, path: str, request: web.BaseRequest) -> web.Response:
         accept = request.headers.get("Accept", "")
         if path == "/version":
-            return json_response(discovery.version_info())
+            return json_response(self._discovery.version_info())
         if path in ("/api", "/apis") and _wants_aggregated(accept):
-            return json_response(discovery.aggregated(core=path == "/api"), content_type=discovery.AGGREGATED)
+            return json_response(self._discovery.aggregated(core=path == "/api"), content_type=AGGREGATED)
         if path == "/api":
-            return json_response(discovery.core_versions(self.address))
+            return json_response(self._discovery.core_versions(self.address))
         if path == "/apis":
-            return json_response(discovery.group_list())
+            return json_response(self._discovery.group_list())
         if path.startswith(("/api/", "/apis/")):
-            return _group(path)
+            return self._group(path)
         if path.startswith("/openapi/"):
-            return openapi.answer(path, accept)
+            return self._documents.answer(path, accept)
         if path in self.extra_paths:
             return json_response(self.extra_paths[path]())
         if path == "/":
             return json_response({"paths": sorted(["/api", "/apis", "/version", *HEALTH_PATHS, *self.extra_paths])})
         raise no_such_path()
+
+    def _group(self, path: str) -> web.Response:
+        parts = path.strip("/").split("/")
+        if parts[0] == "api" and len(parts) == 2:
+            found = self._discovery.resource_list("", parts[1])
+        elif len(parts) == 2 and parts[1] in self._discovery.groups():
+            found = self._discovery.api_group(parts[1])
+        elif len(parts) == 3:
+            found = self._discovery.resource_list(parts[1], parts[2])
+        else:
+            found = None
+        if found is None:
+            raise no_such_path()
+        return json_response(found)
 
     def _bindings(self) -> object:
         return {"kind": "BindingRecordList", "items": msgspec.to_builtins(self._store.bindings)}
@@ -202,18 +228,3 @@ def _resource_path(path: str) -> Target | None:
 
 def _wants_aggregated(accept: str) -> bool:
     return "as=APIGroupDiscoveryList" in accept and "v=v2" in accept.replace("v=v2beta1", "")
-
-
-def _group(path: str) -> web.Response:
-    parts = path.strip("/").split("/")
-    if parts[0] == "api" and len(parts) == 2:
-        found = discovery.resource_list("", parts[1])
-    elif len(parts) == 2 and parts[1] in discovery.groups():
-        found = discovery.api_group(parts[1])
-    elif len(parts) == 3:
-        found = discovery.resource_list(parts[1], parts[2])
-    else:
-        found = None
-    if found is None:
-        raise no_such_path()
-    return json_response(found)

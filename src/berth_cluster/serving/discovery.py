@@ -1,15 +1,17 @@
 """What the server says about itself: API groups, versions and resources, in both forms, and its version.
 
-Built once from the table of resources; the answers never change while the server runs.
+All of it follows from the release whose API is served (`apimachinery.releases`), and never changes while the server
+runs.
 """
 
+import re
 from collections.abc import Callable
 from typing import Any
 
-from berth_cluster.apimachinery.resource_types import RESOURCE_TYPES, ResourceType
+from berth_cluster.apimachinery.releases import Release
+from berth_cluster.apimachinery.resource_types import ResourceType
 from berth_cluster.serving.access import REVIEWS
 
-GIT_VERSION = "v1.36.0"
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 
 _SUBRESOURCE_KINDS = {
@@ -22,90 +24,107 @@ _SUBRESOURCE_KINDS = {
 }
 
 Json = dict[str, Any]
+_NUMBERS = re.compile(r"\d+")
 
 
-def version_info() -> Json:
-    """The answer of `/version`."""
-    return {
-        "major": "1",
-        "minor": "36",
-        "gitVersion": GIT_VERSION,
-        "gitCommit": "",
-        "gitTreeState": "clean",
-        "buildDate": "1970-01-01T00:00:00Z",
-        "goVersion": "",
-        "compiler": "",
-        "platform": "linux/amd64",
-    }
+class Discovery:
+    """The answers of one server."""
+
+    __slots__ = ("_release",)
+
+    def __init__(self, release: Release) -> None:
+        self._release = release
+
+    def version_info(self) -> Json:
+        """The answer of `/version`."""
+        return {
+            "major": "1",
+            "minor": str(self._release.minor),
+            "gitVersion": self._release.git_version,
+            "gitCommit": "",
+            "gitTreeState": "clean",
+            "buildDate": "1970-01-01T00:00:00Z",
+            "goVersion": "",
+            "compiler": "",
+            "platform": "linux/amd64",
+        }
+
+    def groups(self) -> list[str]:
+        """The names of all API groups; the core group is the empty name."""
+        return sorted({kind.group for kind in self._release.types} | set(REVIEWS))
+
+    def versions_of(self, group: str) -> list[str]:
+        """The versions of a group, the preferred one first."""
+        versions = {kind.version for kind in self._release.types if kind.group == group}
+        if group in REVIEWS:
+            versions.add("v1")
+        return sorted(versions, key=_preference)
+
+    def core_versions(self, address: str) -> Json:
+        """`/api` in the old form."""
+        return {
+            "kind": "APIVersions",
+            "versions": ["v1"],
+            "serverAddressByClientCIDRs": [{"clientCIDR": "0.0.0.0/0", "serverAddress": address}],
+        }
+
+    def group_list(self) -> Json:
+        """`/apis` in the old form."""
+        named = [self.api_group(group) for group in self.groups() if group]
+        return {"kind": "APIGroupList", "apiVersion": "v1", "groups": named}
+
+    def api_group(self, group: str) -> Json:
+        """`/apis/GROUP`, and an entry of the list of groups."""
+        versions = [{"groupVersion": f"{group}/{version}", "version": version} for version in self.versions_of(group)]
+        return {
+            "kind": "APIGroup",
+            "apiVersion": "v1",
+            "name": group,
+            "versions": versions,
+            "preferredVersion": versions[0],
+        }
+
+    def resource_list(self, group: str, version: str) -> Json | None:
+        """`/api/v1` and `/apis/GROUP/VERSION`: resources and their subresources; None if there is no such version."""
+        if version not in self.versions_of(group):
+            return None
+        resources: list[Json] = []
+        for kind in self._kinds(group, version):
+            resources.append(_old_entry(kind))
+            resources.extend(_old_subresource(kind, name) for name in sorted(kind.subresources))
+        resources.extend(_posted_only(group, version, _old_posted))
+        group_version = f"{group}/{version}" if group else version
+        return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": group_version, "resources": resources}
+
+    def aggregated(self, core: bool) -> Json:
+        """`/api` (the core group) or `/apis` (all others) in the aggregated form that current clients ask for."""
+        chosen = [group for group in self.groups() if (group == "") is core]
+        return {
+            "kind": "APIGroupDiscoveryList",
+            "apiVersion": "apidiscovery.k8s.io/v2",
+            "metadata": {},
+            "items": [self._aggregated_group(group) for group in chosen],
+        }
+
+    def _kinds(self, group: str, version: str) -> list[ResourceType]:
+        found = [kind for kind in self._release.types if kind.group == group and kind.version == version]
+        return sorted(found, key=lambda kind: kind.plural)
+
+    def _aggregated_group(self, group: str) -> Json:
+        versions = []
+        for version in self.versions_of(group):
+            resources = [_aggregated_entry(kind) for kind in self._kinds(group, version)]
+            answers = _Answers(group, version)
+            resources.extend(_posted_only(group, version, answers.entry))
+            versions.append({"version": version, "resources": resources, "freshness": "Current"})
+        return {"metadata": {"name": group, "creationTimestamp": None} if group else {}, "versions": versions}
 
 
-def groups() -> list[str]:
-    """The names of all API groups; the core group is the empty name."""
-    return sorted({kind.group for kind in RESOURCE_TYPES} | set(REVIEWS))
-
-
-def versions_of(group: str) -> list[str]:
-    """The versions of a group, the preferred one first."""
-    versions = {kind.version for kind in RESOURCE_TYPES if kind.group == group}
-    if group in REVIEWS:
-        versions.add("v1")
-    return sorted(versions, key=lambda version: ("alpha" in version, "beta" in version, version))
-
-
-def core_versions(address: str) -> Json:
-    """`/api` in the old form."""
-    return {
-        "kind": "APIVersions",
-        "versions": ["v1"],
-        "serverAddressByClientCIDRs": [{"clientCIDR": "0.0.0.0/0", "serverAddress": address}],
-    }
-
-
-def group_list() -> Json:
-    """`/apis` in the old form."""
-    named = [api_group(group) for group in groups() if group]
-    return {"kind": "APIGroupList", "apiVersion": "v1", "groups": named}
-
-
-def api_group(group: str) -> Json:
-    """`/apis/GROUP`, and an entry of the list of groups."""
-    versions = [{"groupVersion": f"{group}/{version}", "version": version} for version in versions_of(group)]
-    return {
-        "kind": "APIGroup",
-        "apiVersion": "v1",
-        "name": group,
-        "versions": versions,
-        "preferredVersion": versions[0],
-    }
-
-
-def resource_list(group: str, version: str) -> Json | None:
-    """`/api/v1` and `/apis/GROUP/VERSION`: the resources with their subresources; None if there is no such version."""
-    if version not in versions_of(group):
-        return None
-    resources: list[Json] = []
-    for kind in _kinds(group, version):
-        resources.append(_old_entry(kind))
-        resources.extend(_old_subresource(kind, name) for name in sorted(kind.subresources))
-    resources.extend(_posted_only(group, version, _old_posted))
-    group_version = f"{group}/{version}" if group else version
-    return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": group_version, "resources": resources}
-
-
-def aggregated(core: bool) -> Json:
-    """`/api` (the core group) or `/apis` (all others) in the aggregated form that current clients ask for."""
-    chosen = [group for group in groups() if (group == "") is core]
-    return {
-        "kind": "APIGroupDiscoveryList",
-        "apiVersion": "apidiscovery.k8s.io/v2",
-        "metadata": {},
-        "items": [_aggregated_group(group) for group in chosen],
-    }
-
-
-def _kinds(group: str, version: str) -> list[ResourceType]:
-    found = [kind for kind in RESOURCE_TYPES if kind.group == group and kind.version == version]
-    return sorted(found, key=lambda kind: kind.plural)
+def _preference(version: str) -> tuple[int, int, int]:
+    """As Kubernetes orders versions: stable before beta before alpha, and the higher number first."""
+    numbers = [int(number) for number in _NUMBERS.findall(version)]
+    stage = 2 if "alpha" in version else int("beta" in version)
+    return (stage, -numbers[0], -(numbers[1] if len(numbers) > 1 else 0))
 
 
 def _old_entry(kind: ResourceType) -> Json:
@@ -153,16 +172,6 @@ def _old_posted(plural: str, kind: str, namespaced: bool) -> Json:
         "kind": kind,
         "verbs": ["create"],
     }
-
-
-def _aggregated_group(group: str) -> Json:
-    versions = []
-    for version in versions_of(group):
-        resources = [_aggregated_entry(kind) for kind in _kinds(group, version)]
-        answers = _Answers(group, version)
-        resources.extend(_posted_only(group, version, answers.entry))
-        versions.append({"version": version, "resources": resources, "freshness": "Current"})
-    return {"metadata": {"name": group, "creationTimestamp": None} if group else {}, "versions": versions}
 
 
 class _Answers:

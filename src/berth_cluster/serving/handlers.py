@@ -16,7 +16,14 @@ from berth_cluster.serving.bodies import delete_options, read_body, read_patch, 
 from berth_cluster.serving.forms import FORMS, ResponseForm
 from berth_cluster.serving.listing import Listing, Page, refuse_future
 from berth_cluster.serving.negotiation import wanted_form
-from berth_cluster.serving.requests import ListOptions, Target, is_dry_run, list_options, no_such_path
+from berth_cluster.serving.requests import (
+    ListOptions,
+    Target,
+    is_dry_run,
+    list_options,
+    no_streaming_lists,
+    no_such_path,
+)
 from berth_cluster.serving.responses import (
     add_warnings,
     bytes_response,
@@ -44,10 +51,11 @@ _NEED_CONTAINERS = frozenset({"attach", "exec", "log", "portforward", "proxy"})
 class Handlers:
     """Carries out requests on a store."""
 
-    __slots__ = ("_store", "_streams")
+    __slots__ = ("_has_streaming_lists", "_store", "_streams")
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, *, has_streaming_lists: bool = True) -> None:
         self._store = store
+        self._has_streaming_lists = has_streaming_lists
         self._streams: set[WatchStream] = set()
 
     @property
@@ -134,6 +142,8 @@ class Handlers:
     ) -> web.StreamResponse:
         if len(self._streams) >= MAX_WATCHES:
             raise too_many_requests()
+        if options.send_initial_events is not None and not self._has_streaming_lists:
+            raise no_streaming_lists()
         asked = parse_revision(options.resource_version)
         refuse_future(self._store.revision, asked)
         form = _form(request)

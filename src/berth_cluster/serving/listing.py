@@ -9,11 +9,11 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from berth_cluster.apimachinery.errors import StoreError
-from berth_cluster.apimachinery.resource_types import NEW_EVENTS, ResourceType
+from berth_cluster.apimachinery.resource_types import ResourceType
 from berth_cluster.apimachinery.selection import Matcher, make_matcher
 from berth_cluster.serving import continuation
 from berth_cluster.serving.requests import ListOptions
-from berth_cluster.storage.event_views import new_view
+from berth_cluster.storage.api_versions import view_of
 from berth_cluster.storage.metadata import parse_revision
 from berth_cluster.storage.store import Store
 from berth_cluster.storage.watch import Entry
@@ -52,14 +52,14 @@ class Listing:
         """Filter the snapshot; yields between two slices of work."""
         found: list[Entry] = []
         candidates, matches, limit = self._candidates, self._matches, self._limit
-        is_view = self._kind is NEW_EVENTS
-        if matches is None and not is_view:
+        view = view_of(self._kind)
+        if matches is None and view is None:
             found = candidates[: limit + 1] if limit else candidates
         else:
             for start in range(0, len(candidates), SLICE):
                 part: Iterable[Entry] = candidates[start : start + SLICE]
-                if is_view:
-                    part = map(new_view, part)
+                if view is not None:
+                    part = map(view.entry, part)
                 found.extend(part if matches is None else [entry for entry in part if matches(entry.obj)])
                 if limit and len(found) > limit:
                     break

@@ -3,18 +3,17 @@
 kubectl reads them to learn that the server checks fields itself (`fieldValidation`), and for `kubectl explain`.
 """
 
-from collections.abc import Iterable
-from functools import lru_cache
+from collections.abc import Callable, Iterable
 from hashlib import sha256
 from types import MappingProxyType
 from typing import Any
 
 from aiohttp import web
 
-from berth_cluster.apimachinery.resource_types import RESOURCE_TYPES, ResourceType
+from berth_cluster.apimachinery.releases import Release
+from berth_cluster.apimachinery.resource_types import ResourceType
 from berth_cluster.apimachinery.schema import FILES, Field, Message, message_of, messages
 from berth_cluster.apimachinery.strategic_merge import merge_key
-from berth_cluster.serving.discovery import GIT_VERSION
 from berth_cluster.serving.openapi_protobuf import ASKED_TYPE, MEDIA_TYPE, encode_document
 from berth_cluster.serving.requests import no_such_path
 from berth_cluster.serving.responses import bytes_response, encode, json_response
@@ -44,67 +43,64 @@ _ON_COLLECTION = (("get", "list"), ("post", "post"), ("delete", "deletecollectio
 _ON_OBJECT = (("get", "get"), ("put", "put"), ("patch", "patch"), ("delete", "delete"))
 
 
-def answer(path: str, accept: str) -> web.Response:
-    """One of the documents."""
-    if path == _V2_PATH:
-        if (ASKED_TYPE in accept or MEDIA_TYPE in accept) and "application/json" not in accept:
-            return web.Response(body=_v2_protobuf(), headers={"Content-Type": MEDIA_TYPE})
-        return bytes_response(encode(_v2()))
-    if path == _V3_PATH:
-        return json_response({"paths": {name: _link(name) for name in _groups()}})
-    document = _v3(path.removeprefix(_V3_PATH + "/"))
-    if document is None:
-        raise no_such_path()
-    return bytes_response(document)
+class OpenApiDocuments:
+    """The documents of one server, each made when it is first asked for."""
 
+    __slots__ = ("_made", "_release")
 
-def _groups() -> dict[str, tuple[str, str]]:
-    """The v3 documents: path -> (group, version)."""
-    places = sorted({(kind.group, kind.version) for kind in RESOURCE_TYPES})
-    return {f"apis/{group}/{version}" if group else f"api/{version}": (group, version) for group, version in places}
+    def __init__(self, release: Release) -> None:
+        self._release = release
+        self._made: dict[str, bytes] = {}  # path of the document (and its format) -> the document
 
+    def answer(self, path: str, accept: str) -> web.Response:
+        """One of the documents."""
+        if path == _V2_PATH:
+            if (ASKED_TYPE in accept or MEDIA_TYPE in accept) and "application/json" not in accept:
+                document = self._once("v2 protobuf", lambda: encode_document(self._v2()))
+                return web.Response(body=document, headers={"Content-Type": MEDIA_TYPE})
+            return bytes_response(self._once("v2", lambda: encode(self._v2())))
+        if path == _V3_PATH:
+            return json_response({"paths": {name: self._link(name) for name in self._groups()}})
+        name = path.removeprefix(_V3_PATH + "/")
+        place = self._groups().get(name)
+        if place is None:
+            raise no_such_path()
+        return bytes_response(self._once(name, lambda: encode(self._v3(place))))
 
-def _link(name: str) -> Json:
-    return {"serverRelativeURL": f"{_V3_PATH}/{name}?hash={_fingerprint()}"}
+    def _once(self, name: str, make: Callable[[], bytes]) -> bytes:
+        if name not in self._made:
+            self._made[name] = make()
+        return self._made[name]
 
+    def _groups(self) -> dict[str, tuple[str, str]]:
+        """The v3 documents: path -> (group, version)."""
+        places = sorted({(kind.group, kind.version) for kind in self._release.types})
+        return {f"apis/{group}/{version}" if group else f"api/{version}": (group, version) for group, version in places}
 
-@lru_cache(maxsize=1)
-def _fingerprint() -> str:
-    """Changes whenever a document may have changed, so that clients can cache them."""
-    return sha256(repr((GIT_VERSION, RESOURCE_TYPES, messages())).encode()).hexdigest().upper()
+    def _link(self, name: str) -> Json:
+        fingerprint = self._once("fingerprint", self._fingerprint).decode()
+        return {"serverRelativeURL": f"{_V3_PATH}/{name}?hash={fingerprint}"}
 
+    def _fingerprint(self) -> bytes:
+        """Changes whenever a document may have changed, so that clients can cache them."""
+        return sha256(repr((self._release, messages())).encode()).hexdigest().upper().encode()
 
-@lru_cache(maxsize=64)
-def _v3(name: str) -> bytes | None:
-    place = _groups().get(name)
-    if place is None:
-        return None
-    kinds = [kind for kind in RESOURCE_TYPES if (kind.group, kind.version) == place]
-    refs = "#/components/schemas/"
-    definitions = _definitions(kinds, refs, version=3)
-    return encode(
-        {
+    def _v3(self, place: tuple[str, str]) -> Json:
+        kinds = [kind for kind in self._release.types if (kind.group, kind.version) == place]
+        return {
             "openapi": "3.0.0",
-            "info": {"title": "Kubernetes", "version": GIT_VERSION},
+            "info": {"title": "Kubernetes", "version": self._release.git_version},
             "paths": _paths(kinds, version=3),
-            "components": {"schemas": definitions},
+            "components": {"schemas": _definitions(kinds, "#/components/schemas/", version=3)},
         }
-    )
 
-
-@lru_cache(maxsize=1)
-def _v2_protobuf() -> bytes:
-    return encode_document(_v2())
-
-
-@lru_cache(maxsize=1)
-def _v2() -> Json:
-    return {
-        "swagger": "2.0",
-        "info": {"title": "Kubernetes", "version": GIT_VERSION},
-        "paths": _paths(RESOURCE_TYPES, version=2),
-        "definitions": _definitions(RESOURCE_TYPES, "#/definitions/", version=2),
-    }
+    def _v2(self) -> Json:
+        return {
+            "swagger": "2.0",
+            "info": {"title": "Kubernetes", "version": self._release.git_version},
+            "paths": _paths(self._release.types, version=2),
+            "definitions": _definitions(self._release.types, "#/definitions/", version=2),
+        }
 
 
 def _definitions(kinds: Iterable[ResourceType], refs: str, version: int) -> Json:

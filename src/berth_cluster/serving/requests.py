@@ -110,6 +110,14 @@ def _check_match(options: ListOptions) -> None:
     errors.raise_for("ListOptions", "meta.k8s.io", "")
 
 
+def no_streaming_lists() -> StoreError:
+    """422, as a release answers whose gate WatchList is off."""
+    errors = FieldErrors()
+    why = "sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled"
+    errors.forbidden("sendInitialEvents", why)
+    return errors.refusal("ListOptions", "meta.k8s.io", "")
+
+
 def flag(query: Mapping[str, str], name: str) -> bool:
     """A boolean query parameter; present but empty means true."""
     value = query.get(name)

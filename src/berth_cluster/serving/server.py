@@ -17,6 +17,7 @@ from aiohttp.http_parser import RawRequestMessage
 from aiohttp.streams import StreamReader
 from aiohttp.web_protocol import RequestHandler
 
+from berth_cluster.apimachinery.releases import DEFAULT_MINOR, release
 from berth_cluster.serving.access import ClusterAuthenticator
 from berth_cluster.serving.app import Application
 from berth_cluster.serving.bodies import MAX_BODY_BYTES
@@ -34,7 +35,7 @@ SHUTDOWN_TIMEOUT_S = 1.0
 class ApiServer:
     """Serves a store; with `port` 0 it takes its former one or any free one, which is in `url` after `start`."""
 
-    __slots__ = ("_app", "_door", "_host", "_http", "_limits", "_lock", "_port", "_users",
+    __slots__ = ("_app", "_door", "_host", "_http", "_limits", "_lock", "_port", "_release", "_users",
                  "authority", "directory", "store", "token")  # fmt: skip
 
     def __init__(
@@ -47,8 +48,12 @@ class ApiServer:
         token: str = "",
         users: Mapping[str, ClusterUser] | None = None,
         limits: ConnectionLimits | None = None,
+        kubernetes_minor: int = DEFAULT_MINOR,
     ) -> None:
-        """`token` is the administrator's; `users` says whose further tokens are, to which RBAC applies."""
+        """`token` is the administrator's; `users` says whose further tokens are, to which RBAC applies.
+
+        The API of Kubernetes 1.`kubernetes_minor` is served.
+        """
         self.store = store
         self.directory = directory
         self.token = token
@@ -57,6 +62,7 @@ class ApiServer:
         self._host = host
         self._port = port
         self._users = users or {}
+        self._release = release(kubernetes_minor)
         self._lock = DirectoryLock(directory)
         self._limits = limits or ConnectionLimits()
         self._http: web.Server | None = None
@@ -89,7 +95,8 @@ class ApiServer:
         self.token = self.token or remembered.token or secrets.token_urlsafe(32)
         self.authority = ClusterAuthority.kept_in(self.directory / "pki")
         create_access_objects(self.store, self.authority.certificate_pem)
-        self._app = Application(self.store, ClusterAuthenticator(self.token, self._users), _let_in)
+        authenticator = ClusterAuthenticator(self.token, self._users)
+        self._app = Application(self.store, authenticator, self._release, _let_in)
         # Cancel the handler of a client that disconnects; else its watches would live on until the next event.
         self._http = web.Server(self._handle, request_factory=_make_request, handler_cancellation=True)
         self._door = Door(self._http, self.authority.server_context(self._host), self._limits)

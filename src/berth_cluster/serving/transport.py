@@ -15,10 +15,11 @@ from berth.api.errors import ApiError
 from berth.api.resources import Resource
 from berth_cluster.apimachinery.errors import StoreError
 from berth_cluster.apimachinery.meta import Object
-from berth_cluster.apimachinery.resource_types import PODS, ResourceType, resource_type
+from berth_cluster.apimachinery.resource_types import PODS, ResourceType
 from berth_cluster.serving.listing import Listing
 from berth_cluster.serving.requests import list_options
 from berth_cluster.serving.responses import encode, encoded_list, list_meta
+from berth_cluster.storage.api_versions import addressed_type
 from berth_cluster.storage.store import Store
 
 Result = TypeVar("Result")
@@ -49,7 +50,7 @@ class StoreTransport:
         """One page of a list."""
 
         def page() -> bytes:
-            kind = resource_type(resource)
+            kind = addressed_type(resource)
             query = {
                 "labelSelector": label_selector,
                 "fieldSelector": field_selector,
@@ -75,7 +76,7 @@ class StoreTransport:
         timeout_s: float,
     ) -> AsyncIterator[bytes]:
         """The changes after a version, one event per item, until the timeout; the last item is a bookmark."""
-        kind = resource_type(resource)
+        kind = addressed_type(resource)
         watch = _call(lambda: self._store.watch(kind, namespace, label_selector, field_selector, resource_version))
         wake = asyncio.Event()
         watch.wake = wake.set
@@ -93,7 +94,7 @@ class StoreTransport:
 
     async def get(self, resource: Resource, namespace: str, name: str) -> bytes:
         """One object."""
-        return _call(lambda: self._store.shown_entry(resource_type(resource), namespace, name).encoded)
+        return _call(lambda: self._store.shown_entry(addressed_type(resource), namespace, name).encoded)
 
     async def create(
         self, resource: Resource, namespace: str, body: bytes, *, name: str = "", subresource: str = ""
@@ -101,8 +102,8 @@ class StoreTransport:
         """A new object, or a POST to a pod's `binding` or `eviction`."""
         obj = _decoded(body)
         if not subresource:
-            return _call(lambda: encode(self._store.create(resource, namespace, obj)))
-        if resource_type(resource) is not PODS or subresource not in ("binding", "eviction"):
+            return _call(lambda: encode(self._store.create(addressed_type(resource), namespace, obj)))
+        if addressed_type(resource) is not PODS or subresource not in ("binding", "eviction"):
             raise ApiError(404, "NotFound", f"{resource.plural} have no subresource {subresource!r} to create")
         act = self._store.bind if subresource == "binding" else self._store.evict
         _call(lambda: act(namespace, name, obj))
@@ -113,7 +114,7 @@ class StoreTransport:
     ) -> bytes:
         """The object after it was replaced."""
         obj = _decoded(body)
-        return _call(lambda: encode(self._store.update(resource, namespace, name, obj, subresource)))
+        return _call(lambda: encode(self._store.update(addressed_type(resource), namespace, name, obj, subresource)))
 
     async def patch(
         self,
@@ -127,12 +128,16 @@ class StoreTransport:
     ) -> bytes:
         """The object after the patch."""
         patch = _decoded(body)
-        return _call(lambda: encode(self._store.patch(resource, namespace, name, patch, content_type, subresource)))
+        return _call(
+            lambda: encode(
+                self._store.patch(addressed_type(resource), namespace, name, patch, content_type, subresource)
+            )
+        )
 
     async def delete(self, resource: Resource, namespace: str, name: str, body: bytes = b"") -> bytes:
         """The last state of the object, or the one in which it waits to be deleted."""
         options = _decoded(body) if body else None
-        return _call(lambda: encode(self._store.delete(resource, namespace, name, options)))
+        return _call(lambda: encode(self._store.delete(addressed_type(resource), namespace, name, options)))
 
     async def bind(self, namespace: str, name: str, body: bytes) -> bytes:
         """Assign a pod to a node."""

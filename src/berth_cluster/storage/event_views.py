@@ -6,7 +6,6 @@ The scheduler writes the newer one and kubectl reads the older one; both show th
 from types import MappingProxyType
 
 from berth_cluster.apimachinery.meta import Object
-from berth_cluster.storage.watch import Entry
 
 # new field -> old field, where only the name differs
 _RENAMED = MappingProxyType(
@@ -35,12 +34,12 @@ def from_new(event: Object) -> Object:
     return stored
 
 
-def new_view(entry: Entry) -> Entry:
+def to_new(stored: Object) -> Object:
     """A stored event as events.k8s.io/v1 shows it."""
     event: Object = {"apiVersion": "events.k8s.io/v1", "kind": "Event"}
-    for key, value in entry.obj.items():
+    for key, value in stored.items():
         if key in _SAME:
             event[key] = value
         elif key in _BACK:
             event[_BACK[key]] = value
-    return Entry(event, entry.revision)
+    return event

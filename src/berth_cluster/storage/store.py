@@ -43,8 +43,8 @@ from berth_cluster.apimachinery.resource_types import (
 )
 from berth_cluster.apimachinery.selection import Matcher, make_matcher
 from berth_cluster.storage import binding, bootstrap, deletion, eviction, metadata, scale
+from berth_cluster.storage.api_versions import ApiView, view_of
 from berth_cluster.storage.collection import MAX_HISTORY_BYTES, Collection, Place
-from berth_cluster.storage.event_views import from_new, new_view
 from berth_cluster.storage.watch import ChangeType, Entry, StoreChange, Watch, WatchLimits
 from berth_cluster.strategies.registry import strategy_of
 
@@ -115,7 +115,8 @@ class Store:
     def shown_entry(self, kind: ResourceType, namespace: str, name: str) -> Entry:
         """The present state of an object in the API version of its resource, with its shared encoding."""
         entry = self.entry(kind, namespace, name)
-        return new_view(entry) if kind is NEW_EVENTS else entry
+        view = view_of(kind)
+        return entry if view is None else view.entry(entry)
 
     def find(self, resource: Addressed, namespace: str, name: str) -> Object | None:
         """One object, or None."""
@@ -146,8 +147,9 @@ class Store:
         """As `list`, but with the shared encodings, and as of a past revision if one is given."""
         matches = make_matcher(kind, label_selector, field_selector)
         found = self.snapshot(kind, namespace, revision)
-        if kind is NEW_EVENTS:
-            found = [new_view(entry) for entry in found]
+        view = view_of(kind)
+        if view is not None:
+            found = [view.entry(entry) for entry in found]
         return found if matches is None else [entry for entry in found if matches(entry.obj)]
 
     def snapshot(
@@ -174,10 +176,11 @@ class Store:
         kind = resource_type(resource)
         matches = make_matcher(kind, label_selector, field_selector)
         since = metadata.parse_revision(resource_version) or None
-        view = None
-        if kind is NEW_EVENTS:
-            view, matches = new_view, None if matches is None else _through_view(matches)
-        return self.collection(kind).watch(namespace, matches, since, self.revision, self._watch_limits, view)
+        view = view_of(kind)
+        if view is not None and matches is not None:
+            matches = _through(view, matches)
+        shown = None if view is None else view.entry
+        return self.collection(kind).watch(namespace, matches, since, self.revision, self._watch_limits, shown)
 
     def subscribe(self, callback: Subscriber) -> None:
         """Call back after each change with (type, resource, object, the object before it or None).
@@ -192,7 +195,7 @@ class Store:
     def create(self, resource: Addressed, namespace: str, obj: Object, *, dry_run: bool = False) -> Object:
         """Add an object, after filling in what the API server fills in."""
         kind = resource_type(resource)
-        new = from_new(own(obj)) if kind is NEW_EVENTS else own(obj)
+        new = _stored(kind, own(obj))
         namespace = metadata.check_namespace(kind, namespace, new)
         metadata.refuse_missing_namespace(self.find(NAMESPACES, "", namespace), kind, namespace, new)
         collection = self.collection(kind)
@@ -220,7 +223,7 @@ class Store:
         if subresource == "scale":
             scaled = self._write(kind, entry, scale.with_scale(kind, entry.obj, obj), "", dry_run)
             return scale.scale_of(kind, scaled)
-        new = from_new(own(obj)) if kind is NEW_EVENTS else own(obj)
+        new = _stored(kind, own(obj))
         return _shown(kind, self._write(kind, entry, new, subresource, dry_run))
 
     def patch(
@@ -244,9 +247,7 @@ class Store:
         # The patch is copied as well, since parts of it become parts of the stored object.
         patched = apply_patch(own(current), _decode(_encode(patch)), content_type)
         check_types(kind, patched)
-        if kind is NEW_EVENTS:
-            patched = from_new(patched)
-        return _shown(kind, self._write(kind, entry, patched, subresource, dry_run))
+        return _shown(kind, self._write(kind, entry, _stored(kind, patched), subresource, dry_run))
 
     def delete(
         self,
@@ -390,11 +391,17 @@ def own(obj: Object) -> Object:
 
 
 def _shown(kind: ResourceType, obj: Object) -> Object:
-    return new_view(Entry(obj, 0)).obj if kind is NEW_EVENTS else obj
+    view = view_of(kind)
+    return obj if view is None else view.from_stored(obj)
 
 
-def _through_view(matches: Matcher) -> Matcher:
-    return lambda obj: matches(new_view(Entry(obj, 0)).obj)
+def _stored(kind: ResourceType, obj: Object) -> Object:
+    view = view_of(kind)
+    return obj if view is None else view.to_stored(obj)
+
+
+def _through(view: ApiView, matches: Matcher) -> Matcher:
+    return lambda obj: matches(view.from_stored(obj))
 
 
 def _random_uid() -> str:

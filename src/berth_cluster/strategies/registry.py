@@ -4,7 +4,7 @@ from types import MappingProxyType
 
 from berth_cluster.apimachinery.resource_types import ResourceKey, ResourceType
 from berth_cluster.strategies import core, policy, rbac, resource, scheduling, workloads
-from berth_cluster.strategies.base import DefaultsStrategy, RequiredFieldsStrategy, RESTStrategy
+from berth_cluster.strategies.base import DefaultsStrategy, RESTStrategy
 from berth_cluster.strategies.pods import PodStrategy
 
 _DEFAULT = RESTStrategy()
@@ -31,7 +31,9 @@ _STRATEGIES: MappingProxyType[ResourceKey, RESTStrategy] = MappingProxyType(
         ("rbac.authorization.k8s.io", "clusterroles"): rbac.AccessStrategy(),
         ("rbac.authorization.k8s.io", "rolebindings"): rbac.AccessStrategy(),
         ("rbac.authorization.k8s.io", "roles"): rbac.AccessStrategy(),
-        ("resource.k8s.io", "resourceclaimtemplates"): RequiredFieldsStrategy("spec.spec"),
+        ("resource.k8s.io", "deviceclasses"): resource.DeviceClassStrategy(),
+        ("resource.k8s.io", "resourceclaims"): resource.DeviceClaimStrategy("spec"),
+        ("resource.k8s.io", "resourceclaimtemplates"): resource.DeviceClaimStrategy("spec", "spec"),
         ("resource.k8s.io", "resourceslices"): resource.DeviceTaintStrategy("spec.driver", "spec.pool.name"),
         ("resource.k8s.io", "devicetaintrules"): resource.DeviceTaintStrategy("spec.taint.key", "spec.taint.effect"),
         ("scheduling.k8s.io", "podgroups"): scheduling.PodGroupStrategy(),

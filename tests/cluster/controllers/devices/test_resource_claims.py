@@ -60,7 +60,9 @@ def test_a_pod_gets_a_claim_of_its_own_for_each_template():
     assert metadata["labels"] == {"from": "gpu"}
     (owner,) = metadata["ownerReferences"]
     assert (owner["kind"], owner["uid"], owner["controller"]) == ("Pod", world.get("Pod", "a")["metadata"]["uid"], True)
-    assert made["a"]["spec"] == REQUESTS
+    (asked,) = REQUESTS["devices"]["requests"]
+    exactly = {**asked["exactly"], "allocationMode": "ExactCount", "count": 1}  # filled in by the API server
+    assert made["a"]["spec"] == {"devices": {"requests": [{**asked, "exactly": exactly}]}}
     told = world.get("Pod", "a")["status"]["resourceClaimStatuses"]
     assert told == [{"name": "dev", "resourceClaimName": metadata["name"]}]
 
