@@ -5,6 +5,7 @@ events of a document are counted before anything is built from it. Configuration
 are sent to the embedded API server all pass through here.
 """
 
+import re
 from typing import Any
 
 import yaml
@@ -23,6 +24,18 @@ class UnreasonableYAML(ValueError):  # noqa: N818 - it says what the document is
 def refuse_bombs(text: str | bytes, max_depth: int = MAX_DEPTH, max_nodes: int = MAX_NODES) -> None:
     """Raise `UnreasonableYAML` for a document that is too deep or too large; `yaml.YAMLError` where it is no YAML."""
     _Census(max_depth, max_nodes).take(text)
+
+
+def yaml_problem(error: Exception) -> str:
+    """Return what a parser says of a document, without what it quotes from it: that may be a password."""
+    if isinstance(error, yaml.MarkedYAMLError):
+        said = ", ".join(part for part in (error.context, error.problem) if part)
+    else:
+        said = str(error)
+    return _QUOTED.sub("'…'", " ".join(said.split()))
+
+
+_QUOTED = re.compile(r"""'(?!<)[^']{4,}'|"(?!<)[^"]{4,}\"""")
 
 
 class _Census:

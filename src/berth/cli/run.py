@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from berth.api.redaction import redact
 from berth.cli import print_version
 from berth.cli.flags import SchedulerFlags, load_configuration, scheduler_flags, warnings_of
 from berth.cli.setup import EXIT_BAD_CONFIGURATION, Setup, plugin_option, read_registry, tell_odd_plugins, warn
@@ -89,7 +90,7 @@ class _Ended(Exception):  # noqa: N818 - it is only ever shown
 
 
 def _fail(message: str, code: int) -> None:
-    click.echo(f"berth run: {message}", err=True)
+    click.echo(f"berth run: {redact(message)}", err=True)
     sys.exit(code)
 
 

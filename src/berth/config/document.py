@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from berth.api.yaml_census import PARSER, UnreasonableYAML, refuse_bombs
+from berth.api.yaml_census import PARSER, UnreasonableYAML, refuse_bombs, yaml_problem
 from berth.config.errors import ConfigError
 
 _MERGE_TAG = "tag:yaml.org,2002:merge"
@@ -38,7 +38,7 @@ def parse_document(text: str | bytes, source: str) -> Any:
     except yaml.MarkedYAMLError as error:
         raise ConfigError([_yaml_fault(error)], source) from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ConfigError([f"not readable as YAML or JSON: {error}"], source) from None
+        raise ConfigError([f"not readable as YAML or JSON: {yaml_problem(error)}"], source) from None
     except UnreasonableYAML as error:
         raise ConfigError([f"no configuration: {error}"], source) from None
 
@@ -47,8 +47,7 @@ def _yaml_fault(error: yaml.MarkedYAMLError) -> str:
     """One line for a syntax error: the place and what the parser met."""
     mark = error.problem_mark or error.context_mark
     where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
-    what = ", ".join(part for part in (error.context, error.problem) if part)
-    return f"{where}not readable as YAML or JSON: {what}"
+    return f"{where}not readable as YAML or JSON: {yaml_problem(error)}"
 
 
 class _Converter:
@@ -109,11 +108,12 @@ class _Converter:
         try:
             value = self._loader.construct_object(node)
         except (yaml.YAMLError, ValueError) as error:
-            raise self._fault(node, path, f"not a value: {error}") from None
+            raise self._fault(node, path, f"not a value: {yaml_problem(error)}") from None
         if isinstance(value, float) and not math.isfinite(value):
             raise self._fault(node, path, f"{node.value} is not a number that JSON has")
         if not isinstance(value, _JSON_TYPES):
-            raise self._fault(node, path, f"{node.tag} is not a kind of value that JSON has")
+            kind = node.tag if node.tag.startswith("tag:yaml.org,") else "this"
+            raise self._fault(node, path, f"{kind} is not a kind of value that JSON has")
         return value
 
     def _fault(self, node: yaml.Node, path: str, what: str) -> ConfigError:

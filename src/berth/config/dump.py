@@ -1,7 +1,8 @@
 """Writes the internal configuration as a v1 document, for `--write-config-to`.
 
 Plugin args appear decoded and with their defaults, for the plugins that the profile enables and that have
-any, so it takes the args types of the registry. Loading the result gives the same configuration again.
+any, so it takes the args types of the registry. Loading the result gives the same configuration again, unless there
+were secrets in it: keys, and passwords in URLs and args, are left out, and a document without them is refused.
 """
 
 import base64
@@ -10,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from berth.api.redaction import REDACTED, redact_document, redact_url
 from berth.config.durations import Duration, format_duration_s
 from berth.config.feature_gates import FeatureGates
 from berth.config.plugin_args import ArgsTypes, decode_profile_args
@@ -105,9 +107,9 @@ def _plugin_config(
 def _args(name: str, args: Any) -> Any:
     """Typed args as upstream writes them: their type first, and nothing that is unset or empty."""
     if not isinstance(args, msgspec.Struct):
-        return args
+        return redact_document(args)
     body = msgspec.to_builtins(_durations_as_text(args))
-    return {"apiVersion": API_VERSION, "kind": f"{name}Args", **_without_empty(body)}
+    return {"apiVersion": API_VERSION, "kind": f"{name}Args", **redact_document(_without_empty(body))}
 
 
 def _durations_as_text(value: Any) -> Any:
@@ -149,7 +151,7 @@ def _plugin_set(plugin_set: PluginSet) -> dict[str, Any]:
 
 def _extender(extender: ExtenderConfig) -> dict[str, Any]:
     document = {
-        "urlPrefix": extender.url_prefix,
+        "urlPrefix": redact_url(extender.url_prefix),
         "filterVerb": extender.filter_verb,
         "preemptVerb": extender.preempt_verb,
         "prioritizeVerb": extender.prioritize_verb,
@@ -176,7 +178,7 @@ def _tls(tls: ExtenderTLS) -> dict[str, Any]:
         "keyFile": tls.key_file,
         "caFile": tls.ca_file,
         "certData": base64.b64encode(tls.cert_data).decode(),
-        "keyData": base64.b64encode(tls.key_data).decode(),
+        "keyData": REDACTED if tls.key_data else "",
         "caData": base64.b64encode(tls.ca_data).decode(),
     }
     return {key: value for key, value in document.items() if value}

@@ -7,7 +7,12 @@ command line.
 
 import difflib
 import json
+import re
 from collections.abc import Iterable
+
+from berth.api.redaction import redact_document
+
+_FIELD = re.compile(r"([\w-]{1,200})(?:\[\d{1,9}\]){0,9}$")
 
 
 class ConfigError(ValueError):
@@ -32,8 +37,13 @@ def _joined(errors: tuple[str, ...], source: str) -> str:
     return where + f"{len(errors)} errors:\n" + "\n".join(f"  - {error}" for error in errors)
 
 
-def shown(value: object) -> str:
-    """Return a value as the document would write it: quoted strings, true/false, null, JSON for the rest."""
+def shown(value: object, path: str = "") -> str:
+    """Return a value as the document would write it: quoted strings, true/false, null, JSON for the rest.
+
+    Secrets in it are left out; `path` is the field that holds it.
+    """
+    field = _FIELD.search(path)
+    value = redact_document(value, field[1] if field else "")
     try:
         return json.dumps(value, ensure_ascii=False)
     except (TypeError, ValueError):
@@ -42,7 +52,7 @@ def shown(value: object) -> str:
 
 def invalid(path: str, value: object, detail: str) -> str:
     """A sentence for a value of the right type that is not allowed."""
-    return f"{path}: Invalid value: {shown(value)}: {detail}"
+    return f"{path}: Invalid value: {shown(value, path)}: {detail}"
 
 
 def required(path: str, detail: str = "") -> str:
@@ -57,12 +67,12 @@ def forbidden(path: str, detail: str) -> str:
 
 def duplicate(path: str, value: object) -> str:
     """A sentence for a value that may appear only once and appears again."""
-    return f"{path}: Duplicate value: {shown(value)}"
+    return f"{path}: Duplicate value: {shown(value, path)}"
 
 
 def unsupported(path: str, value: object, supported: Iterable[str]) -> str:
     """A sentence for a value that is not one of a closed set."""
-    return f"{path}: Unsupported value: {shown(value)}: supported values: " + ", ".join(map(shown, supported))
+    return f"{path}: Unsupported value: {shown(value, path)}: supported values: " + ", ".join(map(shown, supported))
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Final
 import msgspec
 from msgspec import Meta
 
+from berth.api.redaction import Concealed
 from berth.config.durations import Duration
 from berth.config.errors import duplicate
 from berth.config.types import (
@@ -70,7 +71,7 @@ class PluginConfigDoc(Doc, frozen=True):
     args: Any = None
 
 
-class ExtenderTLSDoc(Doc, frozen=True):
+class ExtenderTLSDoc(Concealed, frozen=True, rename="camel"):
     insecure: bool = False
     server_name: str = ""
     cert_file: str = ""
@@ -86,7 +87,7 @@ class ManagedResourceDoc(Doc, frozen=True):
     ignored_by_scheduler: bool = False
 
 
-class ExtenderDoc(Doc, frozen=True):
+class ExtenderDoc(Concealed, frozen=True, rename="camel"):
     url_prefix: str = ""
     filter_verb: str = ""
     preempt_verb: str = ""

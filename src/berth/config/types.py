@@ -13,6 +13,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from berth.api.redaction import Concealed
 from berth.config.feature_gates import FeatureGates
 
 DEFAULT_SCHEDULER_NAME: Final = "default-scheduler"
@@ -82,7 +83,7 @@ class KubeSchedulerProfile(msgspec.Struct, frozen=True):
     plugin_config: Mapping[str, Any] = {}
 
 
-class ExtenderTLS(msgspec.Struct, frozen=True):
+class ExtenderTLS(Concealed, frozen=True):
     """How to talk TLS to an extender; the data fields hold PEM bytes and win over the files."""
 
     insecure: bool = False
@@ -102,7 +103,7 @@ class ManagedResource(msgspec.Struct, frozen=True):
     ignored_by_scheduler: bool = False
 
 
-class ExtenderConfig(msgspec.Struct, frozen=True):
+class ExtenderConfig(Concealed, frozen=True):
     """An HTTP process that takes part in scheduling; an empty verb means that it does not do that part."""
 
     url_prefix: str = ""

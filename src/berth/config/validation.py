@@ -9,6 +9,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+from berth.api.addresses import sends_in_clear
+from berth.api.redaction import redact_url
 from berth.config.durations import format_duration_s
 from berth.config.errors import duplicate, invalid, required
 from berth.config.types import (
@@ -184,10 +186,13 @@ def _url_prefix(path: str, extender: ExtenderConfig) -> Iterable[str]:
     try:
         parts = urlsplit(extender.url_prefix)
         usable = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
-    except ValueError as error:
-        usable, detail = False, f"{detail}: {error}"
+    except ValueError:  # whose text may hold a part of a password
+        usable = False
     if not usable:
-        yield invalid(f"{path}.urlPrefix", extender.url_prefix, detail)
+        yield invalid(f"{path}.urlPrefix", redact_url(extender.url_prefix), detail)
+    elif parts.username is not None and sends_in_clear(extender.url_prefix):
+        detail = "its user name and password would be sent in clear: use https, or leave them out"
+        yield invalid(f"{path}.urlPrefix", redact_url(extender.url_prefix), detail)
 
 
 def _extended_resource_name(path: str, name: str) -> Iterable[str]:

@@ -5,14 +5,17 @@ answers, good or bad. Every call ends within the extender's `httpTimeout`, waiti
 """
 
 import asyncio
+import base64
 import os
 import ssl
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 import aiohttp
 
 from berth.api.errors import TransportError
+from berth.api.redaction import REDACTED, SHORTEST_KNOWN, redact, redact_url
 from berth.config.durations import format_duration_s
 from berth.config.errors import ConfigError, invalid
 from berth.config.types import ExtenderConfig, ExtenderTLS
@@ -57,7 +60,7 @@ class ExtenderClient:
             return ExtenderAnswer(error=f"{self._where(call)}: {shut}", is_unknown=shut.outcome_unknown)
 
     def _where(self, call: CallExtender) -> str:
-        return f"failed {call.verb} with extender at URL {self._url(call)}"
+        return f"failed {call.verb} with extender at URL {redact_url(self._url(call))}"
 
     def _url(self, call: CallExtender) -> str:
         return f"{self._extenders[call.extender][0].url_prefix.rstrip('/')}/{call.verb}"
@@ -76,7 +79,7 @@ class ExtenderClient:
         except (aiohttp.ClientError, OSError, ValueError) as broken:
             if isinstance(body, GuardedBody) and body.refusal is not None:
                 raise body.refusal from None
-            problem = str(broken) or type(broken).__name__
+            problem = redact(str(broken)) or type(broken).__name__
             return ExtenderAnswer(error=f"{where}: {problem}", is_unknown=not isinstance(broken, ValueError))
 
     async def _post(self, call: CallExtender, body_sent: bytes | GuardedBody, where: str) -> ExtenderAnswer:
@@ -97,7 +100,7 @@ class ExtenderClient:
                 if len(body) > MAX_ANSWER_BYTES:
                     error = f"{where}: the answer is longer than {MAX_ANSWER_BYTES >> 20} MiB"
                     return ExtenderAnswer(error=error, is_unknown=True)
-            return ExtenderAnswer(bytes(body))
+            return ExtenderAnswer(_without(bytes(body), url))
 
     def _session(self, place: int) -> aiohttp.ClientSession:
         """The extender's connections, opened when first used: that needs an event loop."""
@@ -117,6 +120,19 @@ class ExtenderClient:
         sessions, self._sessions = self._sessions, {}
         for session in sessions.values():
             await session.close()
+
+
+def _without(answer: bytes, url: str) -> bytes:
+    """Return an answer without the password of the URL, which an extender may repeat in a message."""
+    parts = urlsplit(url)
+    if parts.username is None:
+        return answer
+    user, password = unquote(parts.username), unquote(parts.password or "")
+    sent = base64.b64encode(f"{user}:{password}".encode()).decode()
+    for secret in (sent, password, parts.password or "", "" if password else user):
+        if len(secret) >= SHORTEST_KNOWN:
+            answer = answer.replace(secret.encode(), REDACTED.encode())
+    return answer
 
 
 def _tls(path: str, extender: ExtenderConfig) -> ssl.SSLContext | bool:

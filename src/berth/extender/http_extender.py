@@ -11,6 +11,7 @@ import msgspec
 
 from berth.api.node import Node
 from berth.api.pod import Container, Pod
+from berth.api.redaction import redact_url
 from berth.config.types import ExtenderConfig
 from berth.extender import wire
 from berth.framework.effects import CallExtender
@@ -29,10 +30,11 @@ def as_known(obj: Pod | Node) -> bytes:
 class HttpExtender:
     """An extender; `place` is where the configuration lists it."""
 
-    __slots__ = ("_config", "_managed", "_place", "_verbs", "_whole")
+    __slots__ = ("_config", "_managed", "_name", "_place", "_verbs", "_whole")
 
     def __init__(self, config: ExtenderConfig, place: int, whole: Whole = as_known) -> None:
         self._config = config
+        self._name = redact_url(config.url_prefix)
         self._place = place
         self._whole = whole
         self._managed = frozenset(resource.name for resource in config.managed_resources)
@@ -45,8 +47,8 @@ class HttpExtender:
 
     @property
     def name(self) -> str:
-        """Its URL, by which extenders are identified."""
-        return self._config.url_prefix
+        """Its URL without a password, by which extenders are identified."""
+        return self._name
 
     @property
     def weight(self) -> int:

@@ -130,8 +130,9 @@ async def test_what_it_prints_wrongly_is_told(tmp_path, text, words):
     assert str(caught.value).startswith("f: user 'u': exec: the plugin ")
 
 
-async def test_its_failure_is_told_with_its_own_words(tmp_path):
-    plugin = Plugin(tmp_path, env=(ExecEnv("CODE", "3"), ExecEnv("COMPLAINT", "please log in")))
+async def test_its_failure_is_told_with_its_own_words(tmp_path, monkeypatch):
+    monkeypatch.setenv("COMPLAINT", "please log in")
+    plugin = Plugin(tmp_path, env=(ExecEnv("CODE", "3"),))
     with pytest.raises(CredentialError, match="exit code 3: please log in"):
         await plugin.source.current()
 

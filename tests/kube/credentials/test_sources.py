@@ -76,3 +76,27 @@ class TestContexts:
         access = ClusterAccess("https://x", description="context 'c' of f")
         with pytest.raises(CredentialError, match="context 'c' of f: client-certificate: "):
             access.tls_context(Credential(certificate_pem=b"x", key_pem=b"y"))
+
+
+@pytest.mark.parametrize(
+    ("server", "proxy", "is_clear"),
+    [
+        ("https://api.example", "", False),
+        ("https://api.example", "http://proxy:3128", False),
+        ("http://127.0.0.1:8001", "", False),
+        ("http://localhost:8001", "", False),
+        ("http://[::1]:8001", "", False),
+        ("http://api.example:8080", "", True),
+        ("http://127.0.0.1.example", "", True),
+        ("http://127.0.0.1:8001", "http://proxy:3128", True),
+    ],
+)
+async def test_no_token_goes_where_others_can_read_it(server, proxy, is_clear):
+    access = ClusterAccess(server, proxy=proxy, source=StaticCredential(Credential(token="t")))
+    assert access.is_clear is is_clear
+    if is_clear:
+        with pytest.raises(CredentialError, match="in clear"):
+            await access.credential()
+    else:
+        assert (await access.credential()).token == "t"
+    assert await ClusterAccess(server, proxy=proxy).credential() == Credential()

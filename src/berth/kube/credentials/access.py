@@ -5,7 +5,6 @@ the server is checked here, so that a wrong path or certificate is reported at o
 """
 
 import base64
-import binascii
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,10 +13,19 @@ from urllib.parse import quote, urlsplit
 
 import msgspec
 
+from berth.api.redaction import redact_url
 from berth.kube.credentials.exec_plugin import ExecPlugin, exec_config_problem
 from berth.kube.credentials.kubeconfig import Cluster, KubeconfigError, Located, Selection, User, load, select
 from berth.kube.credentials.proxy import proxy_from_environment, proxy_problem
-from berth.kube.credentials.sources import ClusterAccess, Credential, CredentialSource, StaticCredential, TokenFile
+from berth.kube.credentials.sources import (
+    CLEAR,
+    ClusterAccess,
+    Credential,
+    CredentialSource,
+    StaticCredential,
+    TokenFile,
+    token_problem,
+)
 from berth.kube.credentials.tls import TlsError, TlsSettings
 
 SERVICE_ACCOUNT_DIR = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -86,6 +94,10 @@ def kubeconfig_access(
         description=f"context {selection.context_name!r} of {selection.where}",
     )
     _check_certificates(access, selection)
+    user = selection.user.value
+    for field, given in (("token", user.token), ("tokenFile", user.token_file), ("exec", user.exec)):
+        if given and access.is_clear:
+            raise _user_entry(selection).error(field, CLEAR)
     return access
 
 
@@ -122,13 +134,17 @@ def _server(server: str, entry: _Entry) -> str:
     if not server:
         raise entry.error("server", "is not set; it must be the URL of the API server, like 'https://10.0.0.1:6443'")
     url = server if "://" in server else f"http://{server}"
-    parts = urlsplit(url)
+    shown = repr(redact_url(server))
     try:
+        parts = urlsplit(url)
         valid = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port is None or parts.port > 0)
     except ValueError:
         valid = False
     if not valid or parts.query or parts.fragment:
-        raise entry.error("server", f"{server!r} is not the URL of an API server, like 'https://10.0.0.1:6443'")
+        raise entry.error("server", f"{shown} is not the URL of an API server, like 'https://10.0.0.1:6443'")
+    if parts.username is not None:
+        problem = "holds a user name: basic authentication was removed in Kubernetes 1.19; use a token or a certificate"
+        raise entry.error("server", f"{shown} {problem}")
     return url
 
 
@@ -175,8 +191,8 @@ def _source(selection: Selection) -> CredentialSource:
         if not _read_file(entry.path.parent / user.token_file, "tokenFile", entry).strip():
             raise entry.error("tokenFile", f"{entry.path.parent / user.token_file} is empty")
         return source
-    if any(character.isspace() for character in user.token):
-        raise entry.error("token", "contains white space, which no bearer token has; was it pasted with a line break?")
+    if user.token and (problem := token_problem(user.token)):
+        raise entry.error("token", problem)
     return StaticCredential(Credential(token=user.token))
 
 
@@ -250,14 +266,15 @@ def _pem(file_name: str, data: str, field: str, entry: _Entry) -> bytes:
     if data:
         try:
             return base64.b64decode("".join(data.split()), validate=True)
-        except binascii.Error as error:
-            raise entry.error(f"{field}-data", f"is not valid base64 ({error}); copy it again, in full") from error
+        except ValueError as error:  # also what is not ASCII
+            raise entry.error(f"{field}-data", f"is not valid base64 ({error}); copy it again, in full") from None
     return _read_file(entry.path.parent / file_name, field, entry) if file_name else b""
 
 
 def _read_file(path: Path, field: str, entry: _Entry) -> bytes:
     try:
         return path.read_bytes()
-    except OSError as error:
-        problem = f"cannot read {path}: {error.strerror}; check the path and its permissions"
+    except (OSError, ValueError) as error:  # a path with a zero byte is a ValueError
+        reason = getattr(error, "strerror", None) or str(error)
+        problem = f"cannot read {path}: {reason}; check the path and its permissions"
         raise entry.error(field, problem) from error

@@ -14,9 +14,10 @@ from typing import Any
 
 import msgspec
 
+from berth.api.redaction import Concealed, redact
 from berth.api.untrusted import UNREADABLE, problem_of
 from berth.kube.credentials.kubeconfig import ExecConfig
-from berth.kube.credentials.sources import Credential, CredentialError
+from berth.kube.credentials.sources import Credential, CredentialError, token_problem
 
 GROUP = "client.authentication.k8s.io"
 SUPPORTED = (f"{GROUP}/v1", f"{GROUP}/v1beta1")
@@ -27,7 +28,7 @@ PLUGIN_TIMEOUT_S = 60.0
 EXPIRY_LEEWAY = timedelta(seconds=10)
 
 
-class _Status(msgspec.Struct, frozen=True, rename="camel"):
+class _Status(Concealed, frozen=True, rename="camel"):
     token: str | None = None
     client_certificate_data: str | None = None
     client_key_data: str | None = None
@@ -119,7 +120,7 @@ class ExecPlugin:
                 process.kill()
                 await process.wait()
         if process.returncode:
-            said = complaints.decode("utf-8", "replace").strip()[-500:] or "it said nothing"
+            said = self._redacted(complaints.decode("utf-8", "replace")).strip()[-500:] or "it said nothing"
             raise self._error(f"failed with exit code {process.returncode}: {said}")
         return output
 
@@ -141,23 +142,30 @@ class ExecPlugin:
         try:
             answer = msgspec.json.decode(output, type=_ExecCredential)
         except UNREADABLE as error:
-            raise self._error(f"printed no ExecCredential that can be read: {problem_of(error)}") from error
+            raise self._error(f"printed no ExecCredential that can be read: {problem_of(error)}") from None
         if answer.kind != "ExecCredential" or answer.api_version != self._config.api_version:
-            raise self._error(
-                f"printed {answer.api_version or 'no apiVersion'} {answer.kind or 'without kind'}, "
-                f"expected {self._config.api_version} ExecCredential"
-            )
+            printed = f"{answer.api_version or 'no apiVersion'} {answer.kind or 'without kind'}"
+            wanted = f"{self._config.api_version} ExecCredential"
+            raise self._error(f"printed {self._redacted(printed)[:100]}, expected {wanted}")
         status = answer.status or _Status()
         if bool(status.client_certificate_data) != bool(status.client_key_data):
             raise self._error("must print clientCertificateData and clientKeyData together, or neither")
         if not status.token and not status.client_certificate_data:
             raise self._error("printed neither a token nor a client certificate in its status")
+        if status.token and (problem := token_problem(status.token)):
+            raise self._error(f"printed a token that {problem}")
         credential = Credential(
             token=status.token or "",
             certificate_pem=(status.client_certificate_data or "").encode(),
             key_pem=(status.client_key_data or "").encode(),
         )
         return credential, _aware(status.expiration_timestamp)
+
+    def _redacted(self, output: str) -> str:
+        """What the plugin printed, without the secrets that it was given, and the one that it gave before."""
+        before = self._credential or Credential()
+        given = (entry.value for entry in self._config.env)
+        return redact(output, *given, before.token, before.key_pem.decode("utf-8", "replace"))
 
     def _cannot_start(self, error: OSError) -> CredentialError:
         if shutil.which(self._config.command) is None:

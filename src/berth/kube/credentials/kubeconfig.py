@@ -12,23 +12,34 @@ from typing import Any, Generic, TypeVar
 import msgspec
 import yaml
 
-from berth.api.yaml_census import PARSER, refuse_bombs
+from berth.api.redaction import Concealed, redact
+from berth.api.yaml_census import PARSER, refuse_bombs, yaml_problem
 
 _T = TypeVar("_T")
 
 
+LONGEST_MESSAGE = 1_000
+"""Characters of a message; what a longer one leaves out is in its middle."""
+
+
 class KubeconfigError(ValueError):
-    """A kubeconfig, or something that it points to, cannot be used."""
+    """A kubeconfig, or something that it points to, cannot be used: one line without secrets, whatever it holds."""
+
+    def __init__(self, message: str) -> None:
+        line = redact(" ".join(message.split()))
+        line = "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in line)
+        half = LONGEST_MESSAGE // 2
+        super().__init__(line if len(line) <= LONGEST_MESSAGE else f"{line[:half]} … {line[-half:]}")
 
 
-class ExecEnv(msgspec.Struct, frozen=True):
+class ExecEnv(Concealed, frozen=True):
     """A variable that a credential plugin gets on top of our environment."""
 
     name: str
     value: str = ""
 
 
-class ExecConfig(msgspec.Struct, frozen=True, rename="camel"):
+class ExecConfig(Concealed, frozen=True, rename="camel"):
     """`users[].user.exec`: the credential plugin to run."""
 
     command: str = ""
@@ -47,7 +58,7 @@ class Extension(msgspec.Struct, frozen=True):
     extension: Any = None
 
 
-class Cluster(msgspec.Struct, frozen=True, rename="kebab"):
+class Cluster(Concealed, frozen=True, rename="kebab"):
     """`clusters[].cluster`."""
 
     server: str = ""
@@ -59,7 +70,7 @@ class Cluster(msgspec.Struct, frozen=True, rename="kebab"):
     extensions: tuple[Extension, ...] = ()
 
 
-class User(msgspec.Struct, frozen=True, rename="kebab"):
+class User(Concealed, frozen=True, rename="kebab"):
     """`users[].user`."""
 
     client_certificate: str = ""
@@ -237,9 +248,9 @@ def _parse(path: Path, text: str) -> Any:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         line = f" in line {mark.line + 1}, column {mark.column + 1}" if mark else ""
-        raise KubeconfigError(f"{path}: not valid YAML{line}: {error.problem or error.context}") from error
+        raise KubeconfigError(f"{path}: not valid YAML{line}: {yaml_problem(error)}") from None
     except (yaml.YAMLError, ValueError) as error:
-        raise KubeconfigError(f"{path}: not valid YAML: {error}") from error
+        raise KubeconfigError(f"{path}: not valid YAML: {yaml_problem(error)}") from None
 
 
 def _decode(path: Path, document: Any) -> _File:

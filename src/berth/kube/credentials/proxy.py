@@ -4,15 +4,23 @@ import ipaddress
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
+from berth.api.addresses import is_loopback
+from berth.api.redaction import redact_url
+
 
 def proxy_problem(url: str) -> str:
     """Why this proxy cannot be used, with a remedy; empty when it can."""
-    scheme = urlsplit(url).scheme
-    if scheme in ("http", "https") and urlsplit(url).hostname:
+    shown = repr(redact_url(url))
+    try:
+        parts = urlsplit(url)
+        is_usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # a port that is none, or brackets without an address
+        return f"{shown} is not the URL of a proxy; expected something like 'http://proxy.example:3128'"
+    if is_usable:
         return ""
-    if scheme.startswith("socks"):
-        return f"{url!r} is a SOCKS proxy, which is not supported; use an http:// proxy"
-    return f"{url!r} is not the URL of a proxy; expected something like 'http://proxy.example:3128'"
+    if parts.scheme.startswith("socks"):
+        return f"{shown} is a SOCKS proxy, which is not supported; use an http:// proxy"
+    return f"{shown} is not the URL of a proxy; expected something like 'http://proxy.example:3128'"
 
 
 def proxy_from_environment(server: str, environ: Mapping[str, str]) -> str:
@@ -21,23 +29,14 @@ def proxy_from_environment(server: str, environ: Mapping[str, str]) -> str:
     host = parts.hostname or ""
     name = "https_proxy" if parts.scheme == "https" else "http_proxy"
     proxy = environ.get(name.upper()) or environ.get(name) or ""
-    if not proxy or _is_local(host) or _excluded(host, parts.port, _setting(environ, "no_proxy")):
+    # Like Go, Berth never sends requests to its own machine through a proxy.
+    if not proxy or is_loopback(host) or _excluded(host, parts.port, _setting(environ, "no_proxy")):
         return ""
     return proxy if "://" in proxy else f"http://{proxy}"
 
 
 def _setting(environ: Mapping[str, str], name: str) -> str:
     return environ.get(name.upper()) or environ.get(name) or ""
-
-
-def _is_local(host: str) -> bool:
-    """Say whether a host is this machine: like Go, Berth never sends such requests through a proxy."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def _excluded(host: str, port: int | None, no_proxy: str) -> bool:

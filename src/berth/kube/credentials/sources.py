@@ -13,7 +13,9 @@ from typing import Protocol
 
 import msgspec
 
+from berth.api.addresses import sends_in_clear
 from berth.api.errors import TransportError
+from berth.api.redaction import Concealed, redact_url
 from berth.kube.credentials.tls import TlsError, TlsSettings, build_context
 
 # client-go rereads token files once a minute; projected service account tokens are replaced hourly.
@@ -24,12 +26,19 @@ class CredentialError(TransportError):
     """No credentials could be had, so the request was never sent."""
 
 
-class Credential(msgspec.Struct, frozen=True):
+class Credential(Concealed, frozen=True):
     """What identifies us in one request: a bearer token, a client certificate, both or nothing."""
 
     token: str = ""
     certificate_pem: bytes = b""
     key_pem: bytes = b""
+
+
+def token_problem(token: str) -> str:
+    """Return why a text is no bearer token, to follow "a token that"; empty where it may be one."""
+    if any(character.isspace() for character in token):
+        return "contains white space, which no bearer token has; was it pasted with a line break?"
+    return "" if token.isascii() and token.isprintable() else "holds characters that cannot stand in a header"
 
 
 class CredentialSource(Protocol):
@@ -96,7 +105,8 @@ class TokenFile:
     def _reread(self, now_s: float) -> None:
         try:
             token = self._path.read_text("utf-8").strip()
-            problem = "" if token else "it is empty"
+            problem = token_problem(token) if token else "it is empty"
+            token = "" if problem else token
         except (OSError, UnicodeDecodeError) as error:
             token, problem = "", getattr(error, "strerror", None) or str(error)
         if token:
@@ -107,6 +117,10 @@ class TokenFile:
                 f"cannot read the bearer token in {self._path}: {problem}; "
                 "is the service account token mounted, and readable for this user?"
             )
+
+
+CLEAR = "a token would be sent in clear: use https, or 127.0.0.1 without a proxy"
+"""Why a token is kept back."""
 
 
 class ClusterAccess:
@@ -128,7 +142,7 @@ class ClusterAccess:
         self.proxy = proxy
         self.headers = tuple(headers)
         """Sent with every request; a name may come more than once."""
-        self.description = description or self.server
+        self.description = description or redact_url(self.server)
         """Where these settings came from, for messages: `context "x" of /home/me/.kube/config`."""
         self._tls = tls or TlsSettings()
         self._source: CredentialSource = source or StaticCredential(Credential())
@@ -141,8 +155,16 @@ class ClusterAccess:
         return self._tls.server_name or None
 
     async def credential(self) -> Credential:
-        """Return what identifies us now; raises `CredentialError`."""
-        return await self._source.current()
+        """Return what identifies us now; raises `CredentialError`, also where a token would be sent in clear."""
+        credential = await self._source.current()
+        if credential.token and self.is_clear:
+            raise CredentialError(f"{self.description}: {CLEAR}")
+        return credential
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether others can read what is sent: over plain HTTP to another machine, or through a proxy."""
+        return sends_in_clear(self.server) or (bool(self.proxy) and not self.server.startswith("https:"))
 
     def invalidate(self, refused: Credential) -> bool:
         """Note that the server refused this credential; return whether another try may fare better."""

@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 from typing import Literal
 
-import msgspec
+from berth.api.redaction import Concealed
 
 Piece = Literal["certificate-authority", "client-certificate"]
 
@@ -22,7 +22,7 @@ class TlsError(ValueError):
         self.piece = piece
 
 
-class TlsSettings(msgspec.Struct, frozen=True):
+class TlsSettings(Concealed, frozen=True):
     """How the server proves itself and how we do; empty means the system's CAs, or no client certificate."""
 
     ca_pem: bytes = b""

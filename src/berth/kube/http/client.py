@@ -20,6 +20,7 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from berth.api.errors import ApiError, ConnectionLost, api_error_from_body
+from berth.api.redaction import REDACTED, SHORTEST_KNOWN
 from berth.api.resources import RESOURCES, Resource
 from berth.kube.credentials.sources import ClusterAccess, Credential
 from berth.kube.http.connections import Connections, connection_problem
@@ -189,7 +190,7 @@ class HttpTransport:
             credential = await self._access.credential()
             async with await self._send(self._connections.streams(), request, credential) as response:
                 if response.status != 200:
-                    raise await _refusal(response)
+                    raise await _refusal(response, credential)
                 async for line in _lines(response.content):
                     yield line
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
@@ -239,7 +240,7 @@ class HttpTransport:
         try:
             async with await self._send(session, request, credential) as response:
                 if response.status >= 300:
-                    raise await _refusal(response)
+                    raise await _refusal(response, credential)
                 body = await response.read()
                 self._watcher.sized(request.method, self._host, len(request.body), len(body))
                 return body
@@ -338,8 +339,11 @@ async def _lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
         yield rest
 
 
-async def _refusal(response: aiohttp.ClientResponse) -> ApiError:
+async def _refusal(response: aiohttp.ClientResponse, credential: Credential) -> ApiError:
+    """The refusal as an error, whose message is shown in many places: a token that the server repeats is left out."""
     body = await response.read()
+    if len(credential.token) >= SHORTEST_KNOWN:
+        body = body.replace(credential.token.encode(), REDACTED.encode())
     header = response.headers.get("Retry-After", "")
     retry_after_s = float(header) if header.isascii() and header.isdigit() else None
     return api_error_from_body(response.status, body, retry_after_s=retry_after_s)

@@ -12,6 +12,7 @@ from typing import Any
 import aiohttp
 
 from berth.api.errors import ConnectionLost
+from berth.api.redaction import redact
 
 # HTTP/1.1 carries one request a connection; more than this many at once only queue up at the server.
 MAX_CONNECTIONS = 64
@@ -83,6 +84,11 @@ def _socket(address: Sequence[Any]) -> socket.socket:
 
 def connection_problem(error: BaseException, action: str, where: str) -> ConnectionLost:
     """Return the error for people: what we did, what broke, and what to look at."""
+    found = _problem(error, action, where)
+    return ConnectionLost(redact(str(found)), sent=found.sent)
+
+
+def _problem(error: BaseException, action: str, where: str) -> ConnectionLost:
     if isinstance(error, aiohttp.ClientConnectorCertificateError | aiohttp.ClientConnectorSSLError):
         return ConnectionLost(f"{action}: {_tls_words(error)} ({where})", sent=False)
     if isinstance(error, aiohttp.ClientProxyConnectionError):

@@ -2,7 +2,8 @@
 
 `berth run` calls `set_up` once. Everything logs through the standard library; `--v` decides from where on it is
 shown: warnings and milestones always, from 2 on each pod's fate too, from 8 on what the libraries have to say. klog's
-verbosity n is the level `level(n)`, n below INFO. What is logged of a cycle is in `cycle_log`.
+verbosity n is the level `level(n)`, n below INFO. What is logged of a cycle is in `cycle_log`. What looks like a
+secret is left out of every record, whoever logs it.
 """
 
 import logging
@@ -13,6 +14,8 @@ from types import MappingProxyType
 from typing import Any, Literal, TextIO
 
 import msgspec
+
+from berth.api.redaction import redact
 
 Format = Literal["text", "json"]
 
@@ -40,7 +43,7 @@ class LegibleFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """One record."""
-        return legible(super().format(record))
+        return legible(redact(super().format(record)))
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the standard library's name
         """One record's message in the format, with its fields."""
@@ -57,7 +60,7 @@ class TextFormatter(logging.Formatter):
         letter = _LETTERS.get(record.levelno, "I")
         place = f"{record.filename}:{record.lineno}"
         line = f"{letter}{when:%m%d %H:%M:%S.%f} {record.process:7d} {place}] {as_text(record)}"
-        return legible(f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line)
+        return legible(redact(f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line))
 
 
 class JsonFormatter(logging.Formatter):
@@ -76,7 +79,7 @@ class JsonFormatter(logging.Formatter):
             fields["err"] = self.formatException(record.exc_info) if record.exc_info else ""
         else:
             fields["v"] = max(0, logging.INFO - record.levelno)
-        return msgspec.json.encode(fields | getattr(record, "fields", {})).decode()
+        return redact(msgspec.json.encode(fields | getattr(record, "fields", {})).decode())
 
 
 def legible(text: str) -> str:

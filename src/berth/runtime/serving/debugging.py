@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from berth.api.redaction import redact
 from berth.explain import NAMES_SHOWN, TOP_NODES, Explanation, explain, waits_for
 from berth.state.queued_pod import QueuedPod
 
@@ -135,5 +136,5 @@ def _rfc3339(timestamp_s: float) -> str:
 
 
 def as_json(value: Any) -> bytes:
-    """Return indented JSON, since people read it with curl."""
-    return msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n"
+    """Return indented JSON, since people read it with curl; what looks like a secret in messages is left out."""
+    return redact(msgspec.json.format(msgspec.json.encode(value), indent=2).decode()).encode() + b"\n"
