@@ -1,5 +1,7 @@
 """From a preemptor to its node: victims leave, the pod waits for them and no longer, nominations come and go."""
 
+import itertools
+
 import pytest
 
 from berth.explain import summary
@@ -109,7 +111,8 @@ def test_a_refused_eviction_is_tried_again_after_a_backoff():
     cluster.put(new())
     cluster.run()
     cluster.answer(cluster.requests[0], "the API server is having a rest")
-    assert not cluster.core.has_work or cluster.core.queue.backoff.peek() is not None
+    cluster.run()
+    assert not cluster.requests, "not even an idle scheduler tries before the backoff is over"
     cluster.advance(5.0)
     (again,) = cluster.requests
     assert attempts(cluster) == 2
@@ -117,6 +120,22 @@ def test_a_refused_eviction_is_tried_again_after_a_backoff():
     cluster.advance(20.0)
     assert cluster.nodes_of() == {"new": "a"}
     assert cluster.events("Preempted") == ["Preempted by pod default/new on node a"]
+
+
+def test_a_server_that_refuses_every_eviction_is_left_alone_for_longer_and_longer():
+    cluster = VirtualCluster(node("a"), low("v", cpu="4"))
+    cluster.answers_evictions = False
+    cluster.put(new())
+    asked_at = []
+    for _ in range(600):
+        cluster.advance(0.1)
+        for request in tuple(cluster.requests):
+            asked_at.append(round(cluster.now))
+            cluster.answer(request, "the connection was reset by the other side")
+    gaps = [later - earlier for earlier, later in itertools.pairwise(asked_at)]
+    assert gaps[:4] == sorted(gaps[:4]) and 1 <= gaps[0] <= 3, gaps
+    assert max(gaps) <= 12, "podMaxBackoffSeconds, and a little for the window"
+    assert len(asked_at) <= 10
 
 
 def test_pods_of_lower_priority_lose_their_nomination():

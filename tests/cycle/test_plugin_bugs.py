@@ -4,7 +4,7 @@ import pytest
 
 from berth.cycle.instrument import Instrument
 from berth.framework.events import Action, ClusterEvent, ClusterEventWithHint
-from berth.framework.status import SKIP, error, unschedulable
+from berth.framework.status import SKIP, error, unresolvable, unschedulable
 from berth.testing.invariants import check
 from tests.support import BOOM, boom, cluster, document, node, once, plugin, pod, reserving, with_profiles
 
@@ -182,3 +182,19 @@ def test_pre_enqueues_bug_does_not_lose_the_pod():
     found.put(node("n2"))
     found.advance(1.0)
     assert found.nodes_of()["a"] != ""
+
+
+def test_a_gate_that_broke_is_asked_again_at_the_pods_age_though_nothing_it_waits_for_happens():
+    is_broken, answer = [True], [None]
+    gate = plugin("Gate", pre_enqueue=lambda pod: boom() if is_broken[0] else answer[0])
+    found = cluster(node(), config=document("Gate"), plugins={"Gate": gate})
+    found.put(pod("a"))
+    found.advance(200.0)
+    is_broken[0] = False
+    found.advance(200.0)
+    assert found.nodes_of()["a"] != ""
+    answer[0] = unresolvable("closed")
+    found.put(pod("b"))
+    answer[0] = None
+    found.advance(1000.0)
+    assert found.nodes_of()["b"] == "", "one that answered that it is closed says itself when it may be asked again"

@@ -185,7 +185,7 @@ class Evictor:
             queued = self._queue.find(uid)
             # A pod that is gated was woken while it had to wait: victims may be gone already, and nothing tells again.
             if has_failed or (has_failed is False and queued is not None and queued.is_gated):
-                self._queue.retry(uid, self._dispatcher.now())
+                self._queue.retry(uid, self._dispatcher.now(), after_error=has_failed)
 
 
 def _preemptor(pod: PodInfo) -> Preemptor:

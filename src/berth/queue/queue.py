@@ -215,10 +215,18 @@ class SchedulingQueue:
             self._take(uid)
             self._out_of_backoff(queued, FORCE_ACTIVATE.label, now)
 
-    def retry(self, uid: str, now: float) -> None:
-        """Try a pod again once its backoff is over, on the core's word; PreEnqueue is asked anew."""
+    def retry(self, uid: str, now: float, *, after_error: bool = False) -> None:
+        """Try a pod again once its backoff is over, on the core's word; PreEnqueue is asked anew.
+
+        With `after_error` something that was begun for the pod went wrong, which makes of its last attempt one that
+        ended with an error: the backoff starts now, and not even an idle scheduler takes the pod before it is over.
+        """
         queued = self.unschedulable.pop(uid, None)
         if queued is not None:
+            if after_error:
+                queued.unschedulable_plugins = queued.pending_plugins = frozenset()
+                queued.consecutive_errors = max(queued.consecutive_errors, queued.unschedulable_count, 1)
+                queued.timestamp = now
             self._requeue(queued, Strategy.AFTER_BACKOFF, RETRY.label, now)
         else:
             self.in_flight.note_for(uid, RETRY)
@@ -358,6 +366,7 @@ class SchedulingQueue:
         """Ask PreEnqueue, first the plugin that kept the pod out before; note which one does so now."""
         gate, reserved = self._pre_enqueue(queued.pod, queued.gating_plugin), self.reserves_room(queued)
         queued.gating_plugin = "" if gate is None else gate.plugin
+        queued.is_gate_broken = gate is not None and not gate.code.is_rejection
         if gate is None and not reserved:
             self._note_nomination(queued.pod)
         if gate is not None:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from berth.engine.profile import Profile
 from berth.framework.events import (
+    UNSCHEDULABLE_TIMEOUT,
     WILDCARD,
     Action,
     ClusterEvent,
@@ -104,8 +105,11 @@ def is_of_interest(event: ClusterEvent, tables: Mapping[str, WakeTable]) -> bool
 
 
 def is_kept_gated(queued: QueuedPod, event: ClusterEvent, tables: Mapping[str, WakeTable]) -> bool:
-    """Say whether a pod is gated by a plugin to which this event means nothing."""
-    if not queued.is_gated:
+    """Say whether a pod is gated by a plugin to which this event means nothing.
+
+    A plugin that failed when it was asked is asked again at the pod's age: it may never hear what would open its gate.
+    """
+    if not queued.is_gated or (queued.is_gate_broken and event == UNSCHEDULABLE_TIMEOUT):
         return False
     table = tables.get(queued.pod.spec.scheduler_name)
     return table is not None and not table.may_ungate(queued.gating_plugin, event)

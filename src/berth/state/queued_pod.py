@@ -12,6 +12,7 @@ class QueuedPod:
         "consecutive_errors",
         "gating_plugin",
         "initial_attempt",
+        "is_gate_broken",
         "pending_plugins",
         "pod",
         "timestamp",
@@ -36,6 +37,8 @@ class QueuedPod:
         self.pending_plugins: frozenset[str] = frozenset()
         self.gating_plugin = ""
         """The PreEnqueue plugin that keeps the pod out. It counts among the rejectors until the next attempt fails."""
+        self.is_gate_broken = False
+        """Whether that plugin failed when it was asked, so that none of its events need ever open the gate."""
         self.backoff_until: float | None = None
         """When the backoff of the last failed attempt ends, once it has been asked for; None from the next pop on."""
         self.was_flushed = False
