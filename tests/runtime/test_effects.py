@@ -163,6 +163,16 @@ async def test_any_other_call_gives_the_object_or_why_not():
     assert "not found" in by_ticket[2].error
 
 
+@pytest.mark.parametrize("odd", [b"<html>hello</html>", b'{"kind": "Po', b"\xff"])
+async def test_an_answer_that_cannot_be_read_is_a_lost_answer_and_not_a_bug(odd):
+    bench = Bench()
+    bench.transport.lie("patch", odd, is_done=True)
+    await bench.do(Request(1, ApiCall("patch", "Pod", "default", "web-0", {"status": {"reason": "Tried"}}, "status")))
+    (answer,) = bench.answers
+    assert answer.result is None and "the answer to patch Pod cannot be read" in answer.error
+    assert not bench.bugs
+
+
 async def test_where_a_pod_is():
     bench = Bench(3)
     free, bound, _ = bench.pods

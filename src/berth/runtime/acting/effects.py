@@ -12,7 +12,7 @@ from typing import Any, Literal, cast
 
 import msgspec
 
-from berth.api.errors import ApiError, TransportError
+from berth.api.errors import ApiError, ConnectionLost, TransportError
 from berth.api.meta import ObjectReference
 from berth.api.resources import RESOURCES
 from berth.api.untrusted import UNREADABLE, problem_of, read_deep
@@ -250,7 +250,7 @@ async def evict(transport: Transport, effect: EvictPod) -> None:
 
 
 async def call(transport: Transport, effect: ApiCall) -> Any:
-    """Any other call; the answer as parsed JSON."""
+    """Any other call; the answer as parsed JSON. Raises `ConnectionLost` where it cannot be read: who knows, then?"""
     resource = RESOURCES[effect.kind]
     place, body = (effect.namespace, effect.name), msgspec.json.encode(dict(effect.body))
     if effect.verb == "get":
@@ -266,4 +266,8 @@ async def call(transport: Transport, effect: ApiCall) -> Any:
         answer = await transport.delete(resource, *place, body if effect.body else b"")
     else:
         raise ValueError(f"an ApiCall has the unknown verb {effect.verb!r}")
-    return read_deep(msgspec.json.decode, answer) if answer else None
+    try:
+        return read_deep(msgspec.json.decode, answer) if answer else None
+    except UNREADABLE as error:
+        problem = problem_of(error)
+        raise ConnectionLost(f"the answer to {effect.verb} {effect.kind} cannot be read: {problem}") from error
