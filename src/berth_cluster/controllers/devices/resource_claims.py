@@ -86,16 +86,17 @@ class ResourceClaimController(KeyedController):
     # --- pods ------------------------------------------------------------------------------------------------
 
     def _sync_pod(self, pod: Object, now_s: float) -> None:
-        if is_being_deleted(pod) or is_done(pod):
+        entries = pod["spec"].get("resourceClaims") or []
+        if not entries or is_being_deleted(pod) or is_done(pod):  # it took the name of the one that was to be looked at
             return
         statuses = {one.get("name"): one for one in (pod.get("status") or {}).get("resourceClaimStatuses") or []}
         before = dict(statuses)
-        for entry in pod["spec"]["resourceClaims"]:
+        for entry in entries:
             if entry.get("resourceClaimTemplateName"):
                 name = self._claim_for(pod, entry, statuses.get(entry["name"]), now_s)
                 statuses[entry["name"]] = {"name": entry["name"], "resourceClaimName": name}
         if statuses != before:
-            known = [entry["name"] for entry in pod["spec"]["resourceClaims"]]
+            known = [entry["name"] for entry in entries]
             ordered = [statuses[name] for name in known if name in statuses]
             status = {**(pod.get("status") or {}), "resourceClaimStatuses": ordered}
             pod = self._client.update_status("Pod", {**pod, "status": status})

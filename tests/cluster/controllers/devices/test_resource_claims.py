@@ -50,6 +50,15 @@ def world_with(*objects):
     return world
 
 
+def test_a_pod_that_was_replaced_by_one_without_claims_is_let_alone():
+    world = world_with(template())
+    world.create(user("a"))
+    world.delete("Pod", "a")
+    world.create(pod("a"))
+    world.run()
+    assert not world.all("ResourceClaim")
+
+
 def test_a_pod_gets_a_claim_of_its_own_for_each_template():
     world = world_with(template(), user("a"), user("b"))
     made = {one["metadata"]["ownerReferences"][0]["name"]: one for one in world.all("ResourceClaim")}
