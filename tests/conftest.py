@@ -1,12 +1,32 @@
 """What holds for every test: hypothesis is deterministic and knows no deadlines, since machines are shared.
 
-`HYPOTHESIS_PROFILE=soak` (what `make soak` sets) looks further, and somewhere else each time.
+`HYPOTHESIS_PROFILE=soak` (what `make soak` sets) looks further, and somewhere else each time. Histories of faults
+(tests/faults) have fresh seeds in each run: `BERTH_FAULTS_SEED` repeats those of another, `--seed` lives one alone.
 """
 
 import os
+import random
 
 from hypothesis import HealthCheck, settings
 
 settings.register_profile("berth", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("soak", deadline=None, max_examples=2000, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "berth"))
+
+
+def pytest_addoption(parser):
+    """Options of histories of faults (tests/faults)."""
+    parser.addoption("--seed", type=int, default=None, help="live this one history of faults again")
+
+
+def pytest_configure(config):
+    """Choose where the fresh seeds of this run begin; the processes of xdist inherit the choice."""
+    fresh = os.environ.setdefault("BERTH_FAULTS_SEED", str(random.randrange(10_000, 1_000_000_000)))
+    config.fresh_seed = int(fresh)
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    """Say which seeds were chosen, so that the run can be repeated."""
+    reports = terminalreporter.getreports("passed") + terminalreporter.getreports("failed")
+    if any("test_histories" in report.nodeid for report in reports):
+        terminalreporter.write_line(f"histories of faults: fresh seeds from BERTH_FAULTS_SEED={config.fresh_seed}")

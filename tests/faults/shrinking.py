@@ -1,0 +1,23 @@
+"""Makes a failing history shorter, by leaving out things without which it still fails."""
+
+from tests.faults.history import HistoryFailed, live
+
+TRIES = 150
+
+
+def shrunk(plan, failed):
+    """The shortest plan found that fails, and how it does."""
+    tries, size = TRIES, max(1, len(plan.things) // 2)
+    while size:
+        start = 0
+        while start < len(plan.things) and tries:
+            shorter = plan.without(plan.things[start : start + size])
+            tries -= 1
+            try:
+                live(shorter)
+            except HistoryFailed as again:
+                plan, failed = shorter, again
+            else:
+                start += size
+        size //= 2
+    return plan, failed
