@@ -70,7 +70,7 @@ class EventRecorder:
         self._rng = rng or random.Random()
         self._queue: deque[EventSeries] = deque()
         self._series: OrderedDict[EventKey, EventSeries] = OrderedDict()
-        self._untold: set[EventSeries] = set()
+        self._untold: dict[EventSeries, None] = {}
         self._wake = asyncio.Event()
         self._in_flight = 0
         self._serial = 0
@@ -111,7 +111,7 @@ class EventRecorder:
         if series.count == 2:
             self._enqueue(series)
         elif not series.is_queued:
-            self._untold.add(series)
+            self._untold[series] = None
 
     async def run(self) -> None:
         """Write until cancelled."""
@@ -139,7 +139,7 @@ class EventRecorder:
         if len(self._queue) >= self._capacity:
             self._drop(self._queue.popleft())
         series.is_queued = True
-        self._untold.discard(series)
+        self._untold.pop(series, None)
         self._queue.append(series)
         self._wake.set()
 
@@ -148,7 +148,7 @@ class EventRecorder:
         self.dropped += 1
         series.is_queued = False
         if series.is_created:
-            self._untold.add(series)
+            self._untold[series] = None
         elif self._series.get(series.key) is series:
             del self._series[series.key]
 
@@ -198,7 +198,7 @@ class EventRecorder:
         if series.told_count < 2:
             self._enqueue(series)
         else:
-            self._untold.add(series)
+            self._untold[series] = None
 
     async def _write_patiently(self, series: EventSeries) -> None:
         backoff = Backoff(self._rng)
