@@ -134,7 +134,7 @@ class History:
             self.fail([f"not at rest {REST_S:g} s after the last fault: {'; '.join(unsettled)}"])
 
     def fail(self, problems):
-        lines = [*problems, "", "the plan:", str(self.plan), "", "the story:", *self.sim.told()]
+        lines = [*problems[:12], "", "the plan:", str(self.plan), "", "the story:", *self.sim.told()]
         raise HistoryFailed("\n".join(lines))
 
     # -- what processes ask --------------------------------------------------------------------------------------

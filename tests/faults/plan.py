@@ -18,12 +18,7 @@ END_S = 90.0
 """When the last fault begins, at the latest; each lasts for at most `LONGEST_S`."""
 LONGEST_S = 45.0
 
-NOT_ENABLED = frozenset({
-    "writes after the lease's end",
-    "lines lost",
-    "lines swapped",
-    "start again",
-})  # fmt: skip
+NOT_ENABLED = frozenset({"lines lost", "lines swapped", "start again"})
 """What the scheduler does not withstand yet."""
 
 EVERY = ()

@@ -125,13 +125,12 @@ class Process:
         if self.loop is None or (life is not None and life != self.lives):
             return
         self.sim.tell(self.name, "%s is killed", self.identity)
-        self.wire.is_cut = True
         self._bury()
         self.sim.after(self.rng.uniform(0.2, 3.0), self.start)
 
     def _bury(self):
         """End every task, unseen, and forget the life."""
-        self.wire.is_cut = True
+        self.wire.cut()
         loop, self.loop, self.task, self.scheduler = self.loop, None, None, None
         loop.set_exception_handler(lambda *_: None)
         self.paused_until = 0.0
@@ -171,7 +170,7 @@ class Process:
         self.history.harm[f"killed {self.kill_at[0]} {request.verb}"] += 1
         self.sim.tell(self.name, "%s dies %s %s", self.identity, self.kill_at[0], request)
         self.kill_at = None
-        self.wire.is_cut = True  # from now on nobody sees it
+        self.wire.cut()  # from now on nobody sees it
         self.sim.after(0.0, self.kill, self.lives)
 
     def _check_lease(self, request):

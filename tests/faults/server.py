@@ -36,8 +36,8 @@ class Server:
         self.sim = sim
         self.rng = rng
         self.is_up = True
-        self.streams = set()
-        """The watches that are open."""
+        self.streams = {}
+        """The watches that are open, in the order in which they were opened; the values mean nothing."""
         self.bound_by = {}
         """By uid of a pod, (node, identity of the process) of the binding that took effect."""
         self.lease = ("", 0.0, 0.0)
@@ -142,7 +142,7 @@ class Server:
         return answer
 
     def _note_lease(self, request):
-        spec = self.store.objects(LEASE)[0]["spec"]
+        spec = self.store.get(LEASE, "kube-system", "kube-scheduler")["spec"]
         self.lease = (spec.get("holderIdentity") or "", self.sim.now, float(spec["leaseDurationSeconds"]))
         if spec.get("holderIdentity") != request.process.identity:
             self.sim.tell("server", "the lease is given up by %s", request.process.identity)

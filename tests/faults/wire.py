@@ -92,6 +92,14 @@ class Wire:
         """Nothing gets out or in any more: the process is being killed."""
         self.base_s = rng.uniform(0.0005, 0.01)
         self.requests = 0
+        self.streams = {}
+        """The watches that this process has open."""
+
+    def cut(self):
+        """Let nothing out or in any more, as when the process dies."""
+        self.is_cut = True
+        for stream in tuple(self.streams):
+            stream.close()
 
     # -- the protocol --------------------------------------------------------------------------------------------
 
@@ -243,6 +251,7 @@ class Stream:
         self._is_closed = False
 
     def send(self):
+        self.wire.streams[self] = None
         self._later(self.wire._delay_s(), self._open)
 
     def _later(self, delay_s, act, *args):
@@ -269,7 +278,7 @@ class Stream:
             except (ApiError, ConnectionLost) as error:
                 self.break_off(error)
                 return
-            self.wire.server.streams.add(self)
+            self.wire.server.streams[self] = None
             self._watch.wake = self._has_something
             self._later(self.timeout_s, self._time_out)
             if self._watch._queue:
@@ -344,7 +353,8 @@ class Stream:
     def _let_go(self):
         if self._watch is not None:
             self._watch.close()
-        self.wire.server.streams.discard(self)
+        self.wire.server.streams.pop(self, None)
+        self.wire.streams.pop(self, None)
 
 
 def refusal(status, rng):
