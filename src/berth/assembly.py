@@ -46,6 +46,7 @@ from berth.state.cache import Cache
 from berth.state.nominator import Nominator
 from berth.state.objects import ObjectStore
 from berth.state.pod_info import PodInfo
+from berth.state.sharding import Ownership
 from berth.state.table import NodeTable
 from berth.timing import TimedProfile, TimedWakeTable
 
@@ -68,6 +69,7 @@ def build_core(
     unschedulable_age_s: float | None = None,
     break_ties: Callable[[NodeTable], TieBreaker] | None = None,
     score_single_node: bool = False,
+    shards: int = 1,
 ) -> Core:
     """Return a core that is ready for its first event. Raises `ConfigError`, `RegistryError`.
 
@@ -75,7 +77,8 @@ def build_core(
     without a stopwatch all its durations are 0. `whole` gives pods and nodes as JSON for extenders, where the caller
     keeps their full objects beside the structs. The generation is the configuration's own unless another is given, and
     so is the age in seconds at which an unschedulable pod is tried again whatever happened. `break_ties` replaces the
-    draw among the best nodes of a table; `score_single_node` has a node scored even where it is the only one.
+    draw among the best nodes of a table; `score_single_node` has a node scored even where it is the only one. With
+    several `shards`, no pod is scheduled before a `ShardsHeld` event says which of them are ours.
     """
     rules = generation or generation_of(config)
     plugins = rules.registry(registry)
@@ -123,7 +126,7 @@ def build_core(
     # What an event means, and how one pod finds a node.
     counting = Counting(enabled("PodLevelResources"), enabled("InPlacePodLevelResourcesVerticalScaling"))
     groups = handle.pod_groups if schedules_groups else None
-    intake = Intake(cache, objects, queue, frozenset(profiles), counting, groups)
+    intake = Intake(cache, objects, queue, frozenset(profiles), counting, groups, Ownership(shards))
     inbox = Inbox(intake, nominator, waiting, in_pre_bind, dispatcher, observer, elapsed)
     tie_breaker = DrawLots(rng) if break_ties is None else break_ties(cache.table)
     search = Search(cache.table, tie_breaker, score_single_node=score_single_node, policy=rules.cycle)

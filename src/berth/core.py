@@ -24,7 +24,7 @@ from berth.framework.events import ASSIGNED_POD_DELETE
 from berth.framework.evictions import Evictions
 from berth.framework.waiting_pods import WaitingPods
 from berth.generation import Generation
-from berth.intake import Inbox, Intake, ObjectEvent
+from berth.intake import Event, Inbox, Intake
 from berth.queue.queue import SchedulingQueue
 from berth.state.cache import Cache, on_node
 from berth.state.nominator import Nominator
@@ -109,7 +109,7 @@ class Core:
         """How many cycles are parked, pods wait for Permit, and events wait for a cycle to end: one sum."""
         return len(self._dispatcher) + len(self.waiting) + len(self._inbox)
 
-    def handle(self, event: ObjectEvent | Answer, now: float) -> list[Effect]:
+    def handle(self, event: Event | Answer, now: float) -> list[Effect]:
         """Take an event in; return what is to be done about it."""
         self._dispatcher.set_time(now)
         if isinstance(event, Answer):

@@ -1,8 +1,9 @@
 """Sorts object events into the cache, the queue, or the store in which plugins look objects up.
 
 `Inbox` is where the core puts events; it hands them to `Intake` in their order, and never while a scheduling cycle is
-open. Bound pods are counted in the cache, whoever scheduled them; pending pods of our profiles are queued. Finished
-pods, and other schedulers' pending ones, are neither counted nor queued.
+open. Bound pods are counted in the cache, whoever scheduled them; pending pods of our profiles are queued, where the
+cluster is divided among schedulers those of our shards only. Finished pods, and other schedulers' pending ones, are
+neither counted nor queued.
 """
 
 from collections import deque
@@ -38,8 +39,10 @@ from berth.state.nominator import Nominator
 from berth.state.objects import ObjectStore, key_of
 from berth.state.pod_groups import PodGroups, group_of
 from berth.state.pod_info import PodInfo, PodShapes
+from berth.state.sharding import Ownership
 
 FINISHED_PHASES = ("Succeeded", "Failed")
+SHARD_LOST = "the pod's namespace went to another scheduler"
 
 
 class ObjectEvent(msgspec.Struct, frozen=True):
@@ -48,6 +51,15 @@ class ObjectEvent(msgspec.Struct, frozen=True):
     type: Literal["ADDED", "MODIFIED", "DELETED"]
     kind: str
     obj: Any
+
+
+class ShardsHeld(msgspec.Struct, frozen=True):
+    """From now on exactly these shards are ours: pods of others leave the queue, and theirs come into it."""
+
+    shards: frozenset[int]
+
+
+Event = ObjectEvent | ShardsHeld
 
 
 class Intake:
@@ -61,8 +73,10 @@ class Intake:
         scheduler_names: frozenset[str],
         counting: Counting = ALL_COUNTS,
         pod_groups: PodGroups | None = None,
+        ownership: Ownership | None = None,
     ) -> None:
         self._cache = cache
+        self._ownership = ownership or Ownership()
         self._groups = pod_groups
         """Which pods belong to which group; None where the gates for groups are off."""
         self._objects = objects
@@ -105,7 +119,29 @@ class Intake:
         known = self._pods.get(pod.key)
         if known is None or known.uid != pod.uid or known.node_name or known.is_terminating:
             return None
-        return known
+        return known if self._ownership.owns(known.namespace) else None
+
+    def hold(self, shards: frozenset[int], now: float) -> list[str]:
+        """Queue the pending pods of shards that are new, and drop those of shards that are not ours any more.
+
+        Return the uids of the latter that are assumed: their bindings are to be called off.
+        """
+        changed = self._ownership.hold(shards)
+        called_off: list[str] = []
+        for pod in tuple(self._pods.values()):
+            if pod.node_name or pod.spec.scheduler_name not in self._scheduler_names:
+                continue
+            if not self._ownership.is_of(pod.namespace, changed):
+                continue
+            is_assumed = self._cache.state_of(pod.uid) is not None
+            if self._ownership.owns(pod.namespace):
+                if not is_assumed:  # else an earlier binding of ours is not over yet
+                    self._queue_pending(None, pod, now)
+            else:
+                self._queue.delete(pod.uid)
+                if is_assumed:
+                    called_off.append(pod.uid)
+        return called_off
 
     def is_wanted(self, pod: PodInfo) -> bool:
         """Say whether a popped pod is still to be scheduled."""
@@ -151,7 +187,7 @@ class Intake:
                 self._queue.move(change, old, pod, now)
 
     def _put_pending(self, old: PodInfo | None, pod: PodInfo, now: float) -> list[str]:
-        if pod.spec.scheduler_name not in self._scheduler_names:
+        if pod.spec.scheduler_name not in self._scheduler_names or not self._ownership.owns(pod.namespace):
             return []
         if self._cache.state_of(pod.uid) is not None:
             self._note_update("UnschedulablePodUpdate", () if old is None else pod_changes(old, pod))
@@ -202,7 +238,8 @@ class Intake:
         return [pod.uid]
 
     def _is_ours(self, pod: PodInfo) -> bool:
-        return pod.spec.scheduler_name in self._scheduler_names and not pod.node_name
+        is_named = pod.spec.scheduler_name in self._scheduler_names
+        return is_named and not pod.node_name and self._ownership.owns(pod.namespace)
 
     def _note_update(self, label: str, changes: Iterable[ClusterEvent]) -> None:
         """An update counts under its general name, and under that of each change that has one of its own."""
@@ -290,13 +327,13 @@ class Inbox:
         self._dispatcher = dispatcher
         self._instrument = instrument
         self._stopwatch = stopwatch
-        self._events: deque[ObjectEvent] = deque()
+        self._events: deque[Event] = deque()
 
     def __len__(self) -> int:
         """How many events wait for the end of a cycle."""
         return len(self._events)
 
-    def put(self, event: ObjectEvent) -> None:
+    def put(self, event: Event) -> None:
         """Take an event in, after those before it."""
         self._events.append(event)
         self.empty()
@@ -314,7 +351,12 @@ class Inbox:
         while self._events and not self._dispatcher.is_open:
             self._take(self._events.popleft())
 
-    def _take(self, event: ObjectEvent) -> None:
+    def _take(self, event: Event) -> None:
+        if isinstance(event, ShardsHeld):
+            for uid in self._intake.hold(event.shards, self._dispatcher.now()):
+                if not self._waiting.reject(uid, "", SHARD_LOST):
+                    self._in_pre_bind.cancel(uid, SHARD_LOST)
+            return
         started = self._stopwatch()
         now = self._dispatcher.now()
         for uid in self._intake.take(event, now):

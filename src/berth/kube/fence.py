@@ -40,7 +40,7 @@ class WriteRefused(TransportError):  # noqa: N818 - it says what happened; the b
 class Fence:
     """Whether writes may pass; opened and shut by the elector of one lease."""
 
-    __slots__ = ("_changed", "_clock", "_under_way", "_why_shut", "cut", "held_until_s", "name", "refused")
+    __slots__ = ("_changed", "_clock", "_emptied", "_under_way", "_why_shut", "cut", "held_until_s", "name", "refused")
 
     def __init__(self, name: str, clock: Callable[[], float] = lease_clock) -> None:
         """`name` is the lease's, for messages."""
@@ -50,6 +50,7 @@ class Fence:
         """Until when the lease is held, on the clock that was given."""
         self._why_shut = "it is not held yet"
         self._changed: asyncio.Future[None] | None = None
+        self._emptied: asyncio.Future[None] | None = None
         self._under_way: set[asyncio.Timeout] = set()
         self.refused = 0
         """Writes that were not sent so far."""
@@ -88,6 +89,16 @@ class Fence:
         self._why_shut = why
         self._cut_off()
         self._wake()
+
+    async def close(self, why: str) -> None:
+        """The lease is about to be given up: refuse what has not been sent, and return when what was sent has ended."""
+        self.held_until_s = float("-inf")
+        self._why_shut = why
+        self._wake()
+        while self._under_way:
+            if self._emptied is None:
+                self._emptied = asyncio.get_running_loop().create_future()
+            await asyncio.shield(self._emptied)
 
     async def cut_off_when_due(self, sleep: Callable[[float], Awaitable[None]]) -> None:
         """Cut off what is under way whenever the lease was not renewed in time; runs until cancelled."""
@@ -129,6 +140,9 @@ class Fence:
                     return await request()
                 finally:
                     self._under_way.discard(scope)
+                    if not self._under_way and self._emptied is not None:
+                        self._emptied.set_result(None)
+                        self._emptied = None
         except TimeoutError:
             if not scope.expired():
                 raise

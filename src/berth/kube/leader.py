@@ -20,6 +20,7 @@ within a retry period from then.
 """
 
 import asyncio
+import contextlib
 import logging
 import random
 from collections.abc import Awaitable, Callable
@@ -79,8 +80,8 @@ class LeaderElector:
     """One candidate for one lease; its `identity` must be unique, such as the host name and a random part."""
 
     __slots__ = (
-        "_clock", "_identity", "_name", "_namespace", "_observed", "_observed_at_s", "_on_new_leader", "_report",
-        "_reported_leader", "_rng", "_sleep", "_times", "_transport", "_wall_clock", "fence", "is_leader",
+        "_clock", "_identity", "_name", "_namespace", "_observed", "_observed_at_s", "_on_new_leader", "_on_seen",
+        "_report", "_reported_leader", "_rng", "_sleep", "_times", "_transport", "_wall_clock", "fence", "is_leader",
     )  # fmt: skip
 
     def __init__(
@@ -92,13 +93,14 @@ class LeaderElector:
         identity: str,
         times: LeaderElectionTimes | None = None,
         on_new_leader: Callable[[str], None] = lambda _identity: None,
+        on_seen: Callable[[], None] = lambda: None,
         report: Callable[[str], None] = _log,
         clock: Callable[[], float] = lease_clock,
         wall_clock: Callable[[], datetime] = lambda: datetime.now(UTC),
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         rng: random.Random | None = None,
     ) -> None:
-        """`transport` must not be one that this elector's fence is around."""
+        """`transport` must not be one that this elector's fence is around; `on_seen` is called for each look."""
         self._times = times or LeaderElectionTimes()
         if problem := self._times.problem():
             raise ValueError(f"leaderElection: {problem}")
@@ -107,6 +109,7 @@ class LeaderElector:
         self._name = name
         self._identity = identity
         self._on_new_leader = on_new_leader
+        self._on_seen = on_seen
         self._report = report
         self._clock = clock
         self._wall_clock = wall_clock
@@ -136,9 +139,23 @@ class LeaderElector:
         uid = str((document.get("metadata") or {}).get("uid", ""))
         return ObjectReference("coordination.k8s.io/v1", "Lease", self._namespace, self._name, uid)
 
-    async def acquire(self) -> None:
-        """Return when we lead. Trouble with the server is reported and waited out, however long it lasts."""
-        while not await self._try(self._patience_s):
+    @property
+    def wisher(self) -> str:
+        """Who has asked the holder to give the lease up, as far as was seen; empty where nobody has."""
+        return self._observed.wisher if self._observed is not None else ""
+
+    @property
+    def is_free(self) -> bool:
+        """Whether nobody else holds the lease, as far as was seen."""
+        known = self._observed
+        return known is None or not self._is_held_by_other() or self._has_expired(known.record)
+
+    async def acquire(self, may_take: Callable[[], bool] = lambda: True) -> None:
+        """Return when we lead. Trouble with the server is reported and waited out, however long it lasts.
+
+        A lease that may be taken is left alone while `may_take` says no; it is asked at each look.
+        """
+        while not await self._try(self._patience_s, may_take):
             await self._sleep(self._until_next_look_s())
         self.is_leader = True
         self._report(f"{self._identity} became leader on the lease {self._namespace}/{self._name}")
@@ -211,15 +228,27 @@ class LeaderElector:
         spread_s = self._times.retry_period_s * SPREAD * self._rng.random()
         wait_s = self._times.retry_period_s / LOOKS_A_PERIOD
         if self._observed is not None and self._is_held_by_other():
-            wait_s = min(wait_s, max(0.0, self._expires_at_s(self._observed.record) - self._clock()))
+            left_s = self._expires_at_s(self._observed.record) - self._clock()
+            if left_s > 0:
+                wait_s = min(wait_s, left_s)
         return wait_s + spread_s
 
     # -- one try -------------------------------------------------------------------------------------------
 
-    async def _try(self, timeout_s: float) -> bool:
+    async def wish(self) -> None:
+        """Ask the holder to give the lease up; it may or may not. Trouble is no matter: the wish can be repeated."""
+        with contextlib.suppress(TransportError, LeaseError, TimeoutError):
+            await self._within(self._write_wish(), self._patience_s)
+
+    async def _write_wish(self) -> None:
+        self._note(read_lease(await self._transport.get(_LEASE, self._namespace, self._name)))
+        if self._observed is not None and self._is_held_by_other() and not self.wisher:
+            await self._update(self._observed.body_wishing(self._identity))
+
+    async def _try(self, timeout_s: float, may_take: Callable[[], bool] = lambda: True) -> bool:
         """Take or renew the lease; return whether that worked, and report why where it did not."""
         try:
-            return await self._within(self._acquire_or_renew(), timeout_s)
+            return await self._within(self._acquire_or_renew(may_take), timeout_s)
         except (TransportError, LeaseError) as error:
             self._report(f"the lease {self._namespace}/{self._name} was not written: {error}{_remedy(error)}")
         except TimeoutError:
@@ -228,7 +257,7 @@ class LeaderElector:
             self._tell_new_leader()
         return False
 
-    async def _acquire_or_renew(self) -> bool:
+    async def _acquire_or_renew(self, may_take: Callable[[], bool]) -> bool:
         if self.is_leader and self._observed is not None and await self._renew_as_known(self._observed):
             return True
         try:
@@ -236,9 +265,11 @@ class LeaderElector:
         except ApiError as error:
             if not error.is_not_found:
                 raise
-            return await self._create()
+            return may_take() and await self._create()
         self._note(observed)
         if self._is_held_by_other() and not self._has_expired(observed.record):
+            return False
+        if not self.is_leader and not may_take():
             return False
         await self._take(observed)
         return True
@@ -286,6 +317,7 @@ class LeaderElector:
         if self._observed is None or self._observed.record != observed.record:
             self._observed_at_s = self._clock()
         self._observed = observed
+        self._on_seen()
 
     def _has_expired(self, record: LeaderRecord) -> bool:
         return self._clock() >= self._expires_at_s(record)

@@ -9,6 +9,9 @@ import msgspec
 from berth.api.untrusted import UNREADABLE, problem_of, read_deep
 from berth.kube.event_series import micro_time
 
+WISH = "berth.scheduling/wanted-by"
+"""The annotation by which a scheduler asks the holder of a shard's lease to give it up."""
+
 
 class LeaseError(ValueError):
     """The Lease object cannot be understood."""
@@ -41,7 +44,30 @@ class ObservedLease(msgspec.Struct, frozen=True):
         Its resourceVersion among them: the server refuses the update where somebody else wrote in between.
         """
         spec = {**(self.document.get("spec") or {}), **msgspec.to_builtins(record)}
-        return msgspec.json.encode({**self.document, "spec": spec})
+        return msgspec.json.encode({**self._with_wish(""), "spec": spec})
+
+    @property
+    def wisher(self) -> str:
+        """Who has asked the holder to give the lease up; empty where nobody has."""
+        return str(self._annotations.get(WISH, ""))
+
+    def body_wishing(self, identity: str) -> bytes:
+        """Return the object with a wish; the record stays as it is, so that the lease lasts no longer for it."""
+        return msgspec.json.encode(self._with_wish(identity))
+
+    @property
+    def _annotations(self) -> dict[str, Any]:
+        found = (self.document.get("metadata") or {}).get("annotations")
+        return found if isinstance(found, dict) else {}
+
+    def _with_wish(self, identity: str) -> dict[str, Any]:
+        """Return the object with this wish alone; whoever writes the record has seen, and so ended, an older one."""
+        if self._annotations.get(WISH, "") == identity:
+            return self.document
+        annotations = {name: value for name, value in self._annotations.items() if name != WISH}
+        if identity:
+            annotations[WISH] = identity
+        return {**self.document, "metadata": {**(self.document.get("metadata") or {}), "annotations": annotations}}
 
 
 def read_lease(body: bytes) -> ObservedLease:

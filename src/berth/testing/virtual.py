@@ -37,7 +37,7 @@ from berth.framework.effects import (
 )
 from berth.framework.registry import Registry
 from berth.generation import Generation, generation_of
-from berth.intake import ObjectEvent
+from berth.intake import ObjectEvent, ShardsHeld
 from berth.plugins.registry import in_tree_registry
 from berth.testing.builders import NodeBuilder, PodBuilder
 
@@ -61,6 +61,7 @@ class VirtualCluster:
         stopwatch: Callable[[], float] | None = None,
         unschedulable_age_s: float | None = None,
         score_single_node: bool = False,
+        shards: int = 1,
     ) -> None:
         """Make a core of these plugins, under their names where those are given, beside the in-tree ones.
 
@@ -89,6 +90,7 @@ class VirtualCluster:
             generation=None if generation is None else _with_rules(loaded, generation),
             unschedulable_age_s=unschedulable_age_s,
             score_single_node=score_single_node,
+            shards=shards,
         )
         self.objects: dict[tuple[str, str], Any] = {}
         self.effects: list[Effect] = []
@@ -131,7 +133,7 @@ class VirtualCluster:
         """Return the node of each pod by the pod's name; the empty string where it has none."""
         return {pod.metadata.name: pod.spec.node_name for (kind, _), pod in self.objects.items() if kind == "Pod"}
 
-    def handle(self, event: ObjectEvent | Answer) -> None:
+    def handle(self, event: ObjectEvent | ShardsHeld | Answer) -> None:
         """Give the core an event, and carry out what it asks for."""
         self._carry_out(self.core.handle(event, self.now))
 
