@@ -6,7 +6,11 @@ from typing import NamedTuple
 import yaml
 
 KUSTOMIZE = Path(__file__).parents[1] / "deploy/kustomize"
-MANIFESTS = (KUSTOMIZE / "base/rbac.yaml", KUSTOMIZE / "components/policy/role.yaml")
+MANIFESTS = (
+    KUSTOMIZE / "base/rbac.yaml",
+    KUSTOMIZE / "components/policy/role.yaml",
+    KUSTOMIZE / "components/shards/role.yaml",
+)
 
 
 class Grant(NamedTuple):
@@ -23,8 +27,8 @@ def documents():
     """The base, with the lease that configurations name by default, as `deploy/kustomize/components/instead` has it."""
     found = [each for manifest in MANIFESTS for each in yaml.safe_load_all(manifest.read_text())]
     for rule in (rule for each in found for rule in each.get("rules", ())):
-        if rule.get("resourceNames") == ["berth"]:
-            rule["resourceNames"] = ["kube-scheduler"]
+        if "leases" in rule["resources"] and "resourceNames" in rule:
+            rule["resourceNames"] = [name.replace("berth", "kube-scheduler") for name in rule["resourceNames"]]
     return found
 
 

@@ -29,7 +29,7 @@ from berth.extender.client import ExtenderClient
 from berth.extender.http_extender import kinds_sent_whole
 from berth.framework.effects import Answer, Effect, PodRef
 from berth.framework.registry import Registry
-from berth.intake import ObjectEvent
+from berth.intake import Event, ShardsHeld
 from berth.kube.changes import Change, InvalidObject
 from berth.kube.events import EventRecorder
 from berth.kube.fence import Fence, fenced, lease_clock
@@ -41,6 +41,7 @@ from berth.runtime.grouped_report import GroupedReport
 from berth.runtime.observing.call_timer import CallTimer
 from berth.runtime.observing.cycle_log import SchedulerLog
 from berth.runtime.observing.work_queues import WorkQueues
+from berth.runtime.sharding import ShardedElection
 
 SLICE_S = 0.005
 """How long cycles run before the event loop may serve its sockets again."""
@@ -89,8 +90,12 @@ class LiveScheduler:
         wall_clock: Callable[[], datetime] = lambda: datetime.now(UTC),
         unschedulable_age_s: float | None = None,
         extenders: ExtenderClient | None = None,
+        shards: int = 1,
     ) -> None:
-        """`extenders` calls those of the configuration, over HTTP unless something else is given."""
+        """`extenders` calls those of the configuration, over HTTP unless something else is given.
+
+        With several `shards`, leaders must be elected: each process schedules the namespaces whose leases it gets.
+        """
         self.identity = identity or f"{socket.gethostname()}_{uuid.uuid4()}"
         self._clock = clock
         self._rng = rng or random.Random()
@@ -103,6 +108,7 @@ class LiveScheduler:
             stopwatch=time.perf_counter if instrument is not None else None,
             whole=self._whole,
             unschedulable_age_s=unschedulable_age_s,
+            shards=shards if config.leader_election.leader_elect else 1,
         )
         self._wake = asyncio.Event()
         self._is_leading = False
@@ -118,14 +124,19 @@ class LiveScheduler:
             features=config.feature_gates,
         )
         names = tuple(self.core.profiles)
-        self._elector = None
+        self._elector: LeaderElector | ShardedElection | None = None
         writing: Transport = transport
         acting_for: Callable[[str], Transport] | None = None
         fence_of: Callable[[str], Fence] | None = None
         if config.leader_election.leader_elect:
             own_clock = lease_clock if clock is time.monotonic else clock
-            self._elector = _elector(config, transport, self.identity, own_clock, wall_clock, self._rng)
-            fence_of = partial(_fence_of, self._elector)
+            make = partial(_elector, config, transport, self.identity, own_clock, wall_clock, self._rng)
+            if shards == 1:
+                self._elector = single = make()
+                fence_of = partial(_fence_of, single)
+            else:
+                self._elector = sharded = _sharded(shards, make, config, self.identity, own_clock, self._hold_shards)
+                fence_of = sharded.fence_of
             writing = fence = fenced(transport, fence_of)
             acting_for = fence.acting_for
         self._recorder = EventRecorder(
@@ -313,7 +324,13 @@ class LiveScheduler:
         self._handle(answer, self._clock())
         self._wake.set()
 
-    def _handle(self, event: ObjectEvent | Answer, now: float) -> None:
+    def _hold_shards(self, held: frozenset[int]) -> None:
+        """Shards have come or gone."""
+        _log.info("scheduling the namespaces of %d shards: %s", len(held), ", ".join(map(str, sorted(held))) or "none")
+        self._handle(ShardsHeld(held), self._clock())
+        self._wake.set()
+
+    def _handle(self, event: Event | Answer, now: float) -> None:
         try:
             effects: list[Effect] = self.core.handle(event, now)
         except Exception as error:  # an object that breaks the core is left out, and the others go on
@@ -363,6 +380,31 @@ def _fence_of(elector: LeaderElector, _namespace: str) -> Fence:
     return elector.fence
 
 
+def _sharded(
+    shards: int,
+    make: Callable[[str, Callable[[], None]], LeaderElector],
+    config: SchedulerConfiguration,
+    identity: str,
+    clock: Callable[[], float],
+    on_change: Callable[[frozenset[int]], None],
+) -> ShardedElection:
+    election = config.leader_election
+    return ShardedElection(
+        shards,
+        make,
+        lease_name=election.resource_name,
+        identity=identity,
+        times=_times(config),
+        on_change=on_change,
+        clock=clock,
+    )
+
+
+def _times(config: SchedulerConfiguration) -> LeaderElectionTimes:
+    election = config.leader_election
+    return LeaderElectionTimes(election.lease_duration_s, election.renew_deadline_s, election.retry_period_s)
+
+
 def _elector(
     config: SchedulerConfiguration,
     transport: Transport,
@@ -370,24 +412,30 @@ def _elector(
     clock: Callable[[], float],
     wall_clock: Callable[[], datetime],
     rng: random.Random,
+    name: str = "",
+    on_seen: Callable[[], None] = lambda: None,
 ) -> LeaderElector:
+    """The elector of the lease that is configured, or of another of that kind."""
     election = config.leader_election
     return LeaderElector(
         transport,
         namespace=election.resource_namespace,
-        name=election.resource_name,
+        name=name or election.resource_name,
         identity=identity,
-        times=LeaderElectionTimes(election.lease_duration_s, election.renew_deadline_s, election.retry_period_s),
-        on_new_leader=lambda leader: _log.info("the leader is %s", leader),
+        times=_times(config),
+        on_new_leader=lambda leader: _log.info("the leader%s is %s", f" of {name}" if name else "", leader),
+        on_seen=on_seen,
         clock=clock,
         wall_clock=wall_clock,
         rng=rng,
     )
 
 
-def _name_of(event: ObjectEvent | Answer) -> str:
+def _name_of(event: Event | Answer) -> str:
     if isinstance(event, Answer):
         return "an answer of the API server"
+    if isinstance(event, ShardsHeld):
+        return "a change of shards"
     meta = event.obj.metadata
     return f"{event.kind} {meta.namespace}/{meta.name}" if meta.namespace else f"{event.kind} {meta.name}"
 
