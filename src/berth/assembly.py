@@ -16,6 +16,7 @@ from berth.core import Core, CoreParts
 from berth.cycle.attempt import no_stopwatch
 from berth.cycle.binding import BindingCycles
 from berth.cycle.confirming import Confirming
+from berth.cycle.conflicts import Conflicts
 from berth.cycle.decision import Trace
 from berth.cycle.dispatcher import Dispatcher
 from berth.cycle.evicting import Evictor
@@ -127,7 +128,8 @@ def build_core(
     counting = Counting(enabled("PodLevelResources"), enabled("InPlacePodLevelResourcesVerticalScaling"))
     groups = handle.pod_groups if schedules_groups else None
     intake = Intake(cache, objects, queue, frozenset(profiles), counting, groups, Ownership(shards))
-    inbox = Inbox(intake, nominator, waiting, in_pre_bind, dispatcher, observer, elapsed)
+    conflicts = Conflicts(cache, waiting, in_pre_bind, dispatcher, observer)
+    inbox = Inbox(intake, nominator, waiting, in_pre_bind, conflicts, dispatcher, observer, elapsed)
     tie_breaker = DrawLots(rng) if break_ties is None else break_ties(cache.table)
     search = Search(cache.table, tie_breaker, score_single_node=score_single_node, policy=rules.cycle)
 
@@ -148,6 +150,7 @@ def build_core(
         reporter,
         in_pre_bind,
         confirming,
+        conflicts,
         wording=rules.permit,
         tells_expectation=enabled("NominatedNodeNameForExpectation"),
     )

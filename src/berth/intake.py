@@ -15,6 +15,7 @@ import msgspec
 from berth.api.node import Namespace, Node
 from berth.api.pod import Pod
 from berth.api.pod_resources import ALL_COUNTS, Counting
+from berth.cycle.conflicts import Conflicts
 from berth.cycle.dispatcher import Dispatcher
 from berth.cycle.instrument import Instrument
 from berth.cycle.pods_in_pre_bind import PodsInPreBind
@@ -85,10 +86,15 @@ class Intake:
         self._pods: dict[str, PodInfo] = {}
         self._shapes = PodShapes(counting)
         self._meant: list[str] = []
+        self.placed_elsewhere: PodInfo | None = None
+        """The pod that the last event showed on a node and that we did not place, if it was one."""
+        self.vanished: PodInfo | None = None
+        """The pod on a node that the last event took away although nobody had deleted it, if it was one."""
 
     def take(self, event: ObjectEvent, now: float) -> Iterable[str]:
         """Take an event in; return the uids of pods that are gone, in case they wait somewhere."""
         self._meant = []
+        self.placed_elsewhere = self.vanished = None
         if event.kind == "Pod":
             return self._take_pod(event, now)
         if event.kind == "Node":
@@ -157,6 +163,7 @@ class Intake:
             old = None
         if event.type == "DELETED" or obj.status.phase in FINISHED_PHASES:
             if old is not None:
+                self.vanished = None if old.is_terminating or not old.node_name else old
                 gone += self._remove_pod(old, now)
             return gone
         pod = self.info(obj, is_placed=bool(obj.spec.node_name))
@@ -172,6 +179,8 @@ class Intake:
     def _put_bound(self, old: PodInfo | None, pod: PodInfo, now: float) -> None:
         known = self._cache.state_of(pod.uid)
         was_bound = known is not None and not known.assumed
+        if known is None:
+            self.placed_elsewhere = pod
         if not was_bound:
             self._meant.append(ASSIGNED_POD_ADD.label)
             if old is not None and self._is_ours(old):
@@ -300,6 +309,7 @@ class Inbox:
     """
 
     __slots__ = (
+        "_conflicts",
         "_dispatcher",
         "_events",
         "_in_pre_bind",
@@ -316,10 +326,12 @@ class Inbox:
         nominator: Nominator,
         waiting: WaitingPods,
         in_pre_bind: PodsInPreBind,
+        conflicts: Conflicts,
         dispatcher: Dispatcher,
         instrument: Instrument,
         stopwatch: Callable[[], float],
     ) -> None:
+        self._conflicts = conflicts
         self._intake = intake
         self._nominator = nominator
         self._waiting = waiting
@@ -359,7 +371,12 @@ class Inbox:
             return
         started = self._stopwatch()
         now = self._dispatcher.now()
-        for uid in self._intake.take(event, now):
+        gone = self._intake.take(event, now)
+        if self._intake.placed_elsewhere is not None:
+            self._conflicts.came(self._intake.placed_elsewhere)
+        if self._intake.vanished is not None:
+            self._conflicts.vanished(self._intake.vanished)
+        for uid in gone:
             is_told = self._waiting.reject(uid, "", "pod was deleted")
             if not (is_told or self._in_pre_bind.cancel(uid, "pod was deleted")):
                 self._intake.give_back(uid, now)

@@ -16,10 +16,12 @@ def test_every_pod_that_could_run_does_run(seed):
 
 
 def test_every_pod_that_could_run_does_run_where_all_crowd_one_another_out():
-    life = live(7, 300, memory_every=20, crowded=True)
+    life = live(8, 300, memory_every=20, crowded=True)
     assert life.cluster.core.evictions.searches > 50
     assert any("in kube-scheduler memory" in note for note in life.cluster.events("Preempted")), "none was being bound"
     assert life.refused_evictions > 0
+    told = life.cluster.events("FailedScheduling")
+    assert any("another scheduler's pod took the room" in note for note in told), "none was called off"
 
 
 def live(seed, things, memory_every=1, *, crowded=False):

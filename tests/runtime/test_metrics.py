@@ -287,7 +287,7 @@ def test_preemption_is_counted_by_upstreams_names(metrics):
     cluster.now += 0.5
     while cluster.requests:
         cluster.answer(cluster.requests[0])
-    metrics.observe(SimpleNamespace(core=cluster.core, pending_calls={}, fenced_writes={}))
+    metrics.observe(SimpleNamespace(core=cluster.core, pending_calls={}, fenced_writes={}, lost_races=0))
     text = metrics.exposition().decode()
     assert "scheduler_preemption_attempts_total 2.0" in text
     assert "scheduler_preemption_victims_sum 2.0" in text

@@ -300,6 +300,7 @@ class PodStatus(Struct, frozen=True):
     """status of a pod."""
 
     phase: str = ""
+    reason: str = ""
     conditions: tuple[Condition, ...] = ()
     nominated_node_name: str = ""
     start_time: str | None = None

@@ -12,6 +12,7 @@ from typing import Any
 
 from berth.cycle.attempt import Attempt
 from berth.cycle.confirming import Bound, Confirming
+from berth.cycle.conflicts import Conflicts
 from berth.cycle.dispatcher import Dispatcher, Interruption
 from berth.cycle.extender_binding import bind_by_extender
 from berth.cycle.failing import SCHEDULER_ERROR, UNSCHEDULABLE, Failing, pod_event
@@ -41,6 +42,7 @@ class BindingCycles:
     __slots__ = (
         "_cache",
         "_confirming",
+        "_conflicts",
         "_dispatcher",
         "_failing",
         "_in_pre_bind",
@@ -61,6 +63,7 @@ class BindingCycles:
         reporter: Reporter,
         in_pre_bind: PodsInPreBind,
         confirming: Confirming,
+        conflicts: Conflicts,
         *,
         wording: PermitWording = TODAYS_WORDING,
         tells_expectation: bool = False,
@@ -74,6 +77,7 @@ class BindingCycles:
         self._reporter = reporter
         self._in_pre_bind = in_pre_bind
         self._confirming = confirming
+        self._conflicts = conflicts
         self._wording = wording
         self._tells_expectation = tells_expectation
 
@@ -165,6 +169,7 @@ class BindingCycles:
         """Report that the pod is bound, and run PostBind."""
         pod, now = attempt.pod, self._dispatcher.now()
         self._cache.finish_binding(pod.uid, now)
+        self._conflicts.bound(pod.uid)
         self._confirming.note(pod.uid, Bound(queued, attempt, node_name))
         self._reporter.instrument.bound(queued, node_name, now)
         note = f"Successfully assigned {pod.key} to {node_name}"

@@ -104,6 +104,9 @@ class Instrument:
     def swept(self, expired: Expired) -> None:
         """The cache has looked for assumed pods that have expired; most often there are none."""
 
+    def conflicted(self, pod: PodInfo, how: str) -> None:
+        """Another scheduler was faster: see `berth.cycle.conflicts` for `how`."""
+
     def looked_for(self, pod: PodInfo, found: str, detail: str) -> None:
         """A bound pod that no watch confirmed was read: `bound`, `elsewhere`, `unbound`, `gone` or `unreadable`."""
 

@@ -173,6 +173,11 @@ class LiveScheduler:
         return self._effects.pending
 
     @property
+    def lost_races(self) -> int:
+        """Bindings that failed because another scheduler had bound the pod to another node."""
+        return self._effects.lost_races
+
+    @property
     def fenced_writes(self) -> dict[str, int]:
         """Writes that were not sent, or cut off, since the lease was not held; empty where no leaders are elected."""
         fence = self._elector.fence if self._elector is not None else None

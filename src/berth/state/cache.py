@@ -90,6 +90,10 @@ class Cache:
         state = self._states.get(uid) or self._lifted.get(uid)
         return state if state is not None and state.assumed else None
 
+    def assumed_on(self, row: int) -> list[PodInfo]:
+        """Return the assumed pods of a row, the youngest first."""
+        return [state.pod for state in reversed(self._assumed.values()) if state.row == row]
+
     def states(self) -> Mapping[str, PodState]:
         """Return all counted pods by uid."""
         return self._states

@@ -45,12 +45,14 @@ class _Outcome(NamedTuple):
     """How a Binding ended: `error` is empty when the pod is bound to our node."""
 
     error: str = ""
+    is_elsewhere: bool = False
+    """Whether somebody else has bound the pod, to another node."""
 
 
 class BindingClient:
     """Creates Bindings over a transport."""
 
-    __slots__ = ("_report", "_rng", "_sleep", "_transport")
+    __slots__ = ("_report", "_rng", "_sleep", "_transport", "lost_races")
 
     def __init__(
         self,
@@ -64,6 +66,8 @@ class BindingClient:
         self._report = report
         self._rng = rng
         self._sleep = sleep
+        self.lost_races = 0
+        """Pods that somebody else had bound to another node."""
 
     async def bind(self, bind: Bind) -> str:
         """Bind the pod; the empty string when it is bound, else why not. May take long, but is always known."""
@@ -88,6 +92,7 @@ class BindingClient:
             if _needs_look(error):
                 outcome = await self._look(bind, error, backoff)
                 if outcome is not None:
+                    self.lost_races += outcome.is_elsewhere
                     return outcome.error
             elif not _is_passing(error):
                 return str(error)
@@ -154,7 +159,7 @@ def _verdict(bind: Bind, seen: SeenPod, why: TransportError) -> _Outcome | None:
     if seen.spec.node_name == bind.node_name:
         return _Outcome()
     if seen.spec.node_name:
-        return _Outcome(f"pod {bind.pod.key} is on node {seen.spec.node_name} already")
+        return _Outcome(f"pod {bind.pod.key} is on node {seen.spec.node_name} already", is_elsewhere=True)
     if seen.metadata.deletion_timestamp is not None:
         return _Outcome(f"pod {bind.pod.key} is being deleted")
     # A conflict over a pod without a node is a real refusal by the server, not the trace of an earlier try of ours.

@@ -112,6 +112,11 @@ class Effects:
         return {BINDING: len(self._binds), STATUS_PATCH: len(self._statuses), OTHER: len(self._calls)}
 
     @property
+    def lost_races(self) -> int:
+        """Bindings that failed because somebody else had bound the pod to another node."""
+        return self._binder.lost_races
+
+    @property
     def pending_bindings(self) -> int:
         """How many bindings are not answered yet, those by extenders included."""
         return len(self._binds) + len(self._extender_calls)

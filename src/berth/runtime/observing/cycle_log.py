@@ -104,6 +104,10 @@ class SchedulerLog(Instrument):
         for pod in expired.pods:
             _log.warning("Pod %s expired", pod.key)
 
+    def conflicted(self, pod: PodInfo, how: str) -> None:
+        """Another scheduler on the same nodes."""
+        structured(_log, FATES, "Conflict with another scheduler", pod=pod.key, how=how)
+
     def looked_for(self, pod: PodInfo, found: str, detail: str) -> None:
         """A bound pod that the watch has not shown; the outcome says what was wrong with watch or binding."""
         _log.warning(

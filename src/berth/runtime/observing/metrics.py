@@ -179,6 +179,8 @@ class Metrics(SchedulerLog, Collector):
         self.volume_errors = counter(
             ALPHA, "volume_scheduling_stage_error", "Errors of stages of volume scheduling.", "operation"
         )
+        self.conflicts = Counter[str]()
+        """Conflicts with other schedulers that the core has found, by kind."""
         self.lookups = CounterTally(
             "berth_unconfirmed_bindings",
             "Bound pods that no watch confirmed in time and that were read, by where they were found.",
@@ -297,6 +299,11 @@ class Metrics(SchedulerLog, Collector):
             case _:
                 assert_never(observation)
 
+    def conflicted(self, pod: PodInfo, how: str) -> None:
+        """Another scheduler was faster."""
+        super().conflicted(pod, how)
+        self.conflicts[how] += 1
+
     def looked_for(self, pod: PodInfo, found: str, detail: str) -> None:
         """A bound pod was read, since no watch confirmed it."""
         super().looked_for(pod, found, detail)
@@ -336,6 +343,7 @@ class Metrics(SchedulerLog, Collector):
             yield inflight_events(core)
             yield pending_calls(self._scheduler.pending_calls)
             yield fenced_writes(self._scheduler.fenced_writes)
+            yield conflicts(self.conflicts, self._scheduler.lost_races)
 
 
 def attempts_label(attempts: int) -> str:
@@ -460,5 +468,14 @@ def fenced_writes(counts: Mapping[str, int]) -> Metric:
     text = "Writes that were not sent (refused) or cut off because the lease was not held."
     family = CounterMetricFamily("berth_fenced_writes", text, labels=("how",))
     for how, count in counts.items():
+        family.add_metric((how,), count)
+    return family
+
+
+def conflicts(found: Mapping[str, int], bound_elsewhere: int) -> Metric:
+    """Conflicts with other schedulers: those that the core has found, and bindings that came too late."""
+    text = "Conflicts with other schedulers on the same nodes, found after the fact (berth.cycle.conflicts)."
+    family = CounterMetricFamily("berth_conflicts", text, labels=("how",))
+    for how, count in {**found, "bound_elsewhere": bound_elsewhere}.items():
         family.add_metric((how,), count)
     return family
