@@ -138,7 +138,7 @@ class Slots:
 
     def of(self, profile: str, pod: PodInfo) -> Slot:
         """Return the slot for pods of this pod's shape; one without a key where the column is not to be kept."""
-        fragment = self._signature(pod) if self._signature is not None else None
+        fragment = self._signature(pod) if self._signature is not None and not pod.shape.is_large else None
         if fragment is None:
             return self._unkept
         found = self._by_fragment.get(fragment)

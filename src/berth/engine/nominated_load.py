@@ -79,12 +79,13 @@ class _Claims:
 class NominatedLoad:
     """The claims of all nominated pods, by priority."""
 
-    __slots__ = ("_by_priority", "_capacity", "_changed", "_follower", "_nominator", "_table")
+    __slots__ = ("_by_priority", "_capacity", "_follower", "_nominator", "_position", "_table")
 
     def __init__(self, table: NodeTable, nominator: Nominator) -> None:
         self._table = table
         self._nominator = nominator
-        self._changed = nominator.watch()
+        self._position = -1
+        """How far in the nominator's log of changes the claims have been counted; -1 stands for not at all."""
         self._by_priority: dict[int, _Claims] = {}
         self._capacity = table.capacity
         self._follower = RowFollower(table, nodes=True)
@@ -111,15 +112,15 @@ class NominatedLoad:
         # Every row whose node or nominations may have changed is counted anew from the nominator, never adjusted, so it
         # does not matter what happened in between. A nomination to a node that does not exist yet counts once it comes.
         table = self._table
-        changed_nodes = self._follower.changed_rows()
-        if changed_nodes is None:
+        changed_nodes, changed_names = self._follower.changed_rows(), self._nominator.changes.since(self._position)
+        if changed_nodes is None or changed_names is None:
             self._by_priority.clear()
             self._capacity = table.capacity
             rows = {table.row_of[name] for name in self._nominator.nodes() if name in table.row_of}
         else:
-            rows = {table.row_of[name] for name in self._changed if name in table.row_of}
+            rows = {table.row_of[name] for name in changed_names if name in table.row_of}
             rows.update(changed_nodes)
-        self._changed.clear()
+        self._position = self._nominator.changes.position
         for row in rows:
             self._count(row)
 

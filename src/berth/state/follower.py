@@ -25,8 +25,8 @@ class RowFollower:
     def __init__(self, table: NodeTable, *, nodes: bool = False, pods: bool = False) -> None:
         self._table = table
         # An empty log of its own stands in for one that is not followed: its position never moves.
-        self._node_log = table.node_log if nodes else ChangeLog()
-        self._pod_log = table.pod_log if pods else ChangeLog()
+        self._node_log: ChangeLog[int] = table.node_log if nodes else ChangeLog()
+        self._pod_log: ChangeLog[int] = table.pod_log if pods else ChangeLog()
         self._capacity = self._node_position = self._pod_position = -1
         self.node_changed = True
         """Whether the last call of `changed_rows` covered a change of a node object; True before the first call."""
@@ -56,7 +56,9 @@ class RowFollower:
         return range(self._table.capacity) if rows is None else rows
 
 
-def rows_since(node_log: ChangeLog, node_position: int, pod_log: ChangeLog, pod_position: int) -> list[int] | None:
+def rows_since(
+    node_log: ChangeLog[int], node_position: int, pod_log: ChangeLog[int], pod_position: int
+) -> list[int] | None:
     """Return the rows in either log after a position in each, as `ChangeLog.since` does."""
     by_nodes, by_pods = node_log.since(node_position), pod_log.since(pod_position)
     if by_nodes is None or by_pods is None:

@@ -1,18 +1,28 @@
 """Label values of nodes as columns of small integers.
 
-A key gets a column the first time it is asked for, and the column is kept up to date from then on. The invariant: a
-value keeps its id for ever, even when no node has it any more. So what was computed by id (`accepted`, topology
-domains) stays right, and only new values have to be looked at.
+A key gets a column when it is asked for. A column is brought up to date from the table's log of changed nodes each time
+it is asked for, so that a key that nobody asks for any more costs a changed node nothing; the columns that were asked
+for least recently are dropped. A value keeps its id as long as its column lives. Where nodes' values come and go, a
+column would gather ids that no node has, so it is made anew, with new ids, once it has twice as many as there are rows.
+Whoever keeps something computed by id therefore keeps the column beside it, and starts afresh when `LabelIndex.column`
+returns another one.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
 
 from berth.api.selectors import Requirement
+from berth.state.change_log import ChangeLog
 
 ABSENT = -1
+
+MAX_COLUMNS = 512
+"""How many label keys have a column at a time; each costs 4 bytes a row, and its values."""
+SPARE_IDS = 64
+"""How many ids more than twice the number of rows a column may have before it is made anew."""
 
 Ids = NDArray[np.int32]
 Mask = NDArray[np.bool_]
@@ -21,11 +31,13 @@ Mask = NDArray[np.bool_]
 class LabelColumn:
     """One label key: the interned value of each row, and the values by id."""
 
-    __slots__ = ("_id_of", "ids", "values")
+    __slots__ = ("_id_of", "ids", "position", "values")
 
     def __init__(self, capacity: int) -> None:
         self.ids: Ids = np.full(capacity, ABSENT, dtype=np.int32)
         self.values: list[str] = []
+        self.position = 0
+        """How far in the log of changed nodes the column has been brought up to date."""
         self._id_of: dict[str, int] = {}
 
     def set(self, row: int, value: str | None) -> None:
@@ -33,7 +45,7 @@ class LabelColumn:
         self.ids[row] = ABSENT if value is None else self.intern(value)
 
     def intern(self, value: str) -> int:
-        """Return the id of `value`, a new one where it is new."""
+        """Return the id of `value`, a new one where it is new; it holds until the column is made anew."""
         found = self._id_of.get(value)
         if found is None:
             found = self._id_of[value] = len(self.values)
@@ -41,7 +53,7 @@ class LabelColumn:
         return found
 
     def id_of(self, value: str) -> int:
-        """Return the id of `value`, or `ABSENT` where no node has ever had it."""
+        """Return the id of `value`, or `ABSENT` where it has none."""
         return self._id_of.get(value, ABSENT)
 
     def grow(self, capacity: int) -> None:
@@ -57,30 +69,53 @@ class LabelColumn:
 
 
 class LabelIndex:
-    """Columns of the label keys that were asked for."""
+    """Columns of the label keys that were asked for most recently."""
 
-    __slots__ = ("_columns", "_labels_of_rows")
+    __slots__ = ("_columns", "_labels_of_row", "_log")
 
-    def __init__(self, labels_of_rows: Callable[[], Sequence[Mapping[str, str] | None]]) -> None:
-        self._columns: dict[str, LabelColumn] = {}
-        self._labels_of_rows = labels_of_rows
+    def __init__(self, labels_of_row: Callable[[int], Mapping[str, str] | None], log: ChangeLog[int]) -> None:
+        """`labels_of_row` answers None for a row without a node; `log` names each row whose labels have changed."""
+        self._columns: OrderedDict[str, LabelColumn] = OrderedDict()
+        self._labels_of_row = labels_of_row
+        self._log = log
+
+    def __iter__(self) -> Iterator[str]:
+        """Yield the keys that have a column."""
+        return iter(self._columns)
 
     def column(self, key: str, capacity: int) -> LabelColumn:
-        """Return the column of `key`, built from all rows if it is new."""
+        """Return the column of `key` for a table of `capacity` rows, up to date; another one where ids have changed."""
         column = self._columns.get(key)
         if column is None:
-            column = self._columns[key] = LabelColumn(capacity)
-            for row, labels in enumerate(self._labels_of_rows()):
-                if labels is not None and key in labels:
-                    column.set(row, labels[key])
+            column = self._columns[key] = self._made(key, capacity)
+            if len(self._columns) > MAX_COLUMNS:
+                self._columns.popitem(last=False)
+            return column
+        self._columns.move_to_end(key)
+        if len(column.ids) < capacity:
+            column.grow(capacity)
+        if not self._is_caught_up(column, key):
+            column = self._columns[key] = self._made(key, capacity)
         return column
 
-    def update(self, row: int, labels: Mapping[str, str]) -> None:
-        """Note the labels of a row that has changed; an empty map for one that is free."""
-        for key, column in self._columns.items():
-            column.set(row, labels.get(key))
+    def _is_caught_up(self, column: LabelColumn, key: str) -> bool:
+        """Look at the rows that have changed; return False where it is better to make the column anew."""
+        if column.position != self._log.position:
+            rows = self._log.since(column.position)
+            if rows is None:
+                return False
+            for row in rows:
+                column.set(row, self._value(row, key))
+            column.position = self._log.position
+        return len(column.values) <= 2 * len(column.ids) + SPARE_IDS
 
-    def grow(self, capacity: int) -> None:
-        """Make room for `capacity` rows."""
-        for column in self._columns.values():
-            column.grow(capacity)
+    def _made(self, key: str, capacity: int) -> LabelColumn:
+        column = LabelColumn(capacity)
+        for row in range(capacity):
+            column.set(row, self._value(row, key))
+        column.position = self._log.position
+        return column
+
+    def _value(self, row: int, key: str) -> str | None:
+        labels = self._labels_of_row(row)
+        return None if labels is None else labels.get(key)

@@ -6,20 +6,22 @@ priority leave that room alone. Written by the queue and the cycle; read by the 
 
 from collections.abc import Iterable
 
+from berth.state.change_log import ChangeLog
 from berth.state.pod_info import PodInfo
 
 
 class Nominator:
     """Which pods are nominated to which node."""
 
-    __slots__ = ("_by_node", "_node_of", "_released", "_watchers", "_without_node")
+    __slots__ = ("_by_node", "_node_of", "_released", "_without_node", "changes")
 
     def __init__(self) -> None:
         self._node_of: dict[str, str] = {}
         self._by_node: dict[str, dict[str, PodInfo]] = {}
         self._released: list[tuple[PodInfo, str]] = []
-        self._watchers: list[set[str]] = []
         self._without_node: list[PodInfo] = []
+        self.changes: ChangeLog[str] = ChangeLog(keep=1024)
+        """The names of nodes whose nominations have changed."""
 
     def __len__(self) -> int:
         return len(self._node_of)
@@ -31,7 +33,7 @@ class Nominator:
             return
         self._node_of[pod.uid] = node_name
         self._by_node.setdefault(node_name, {})[pod.uid] = pod
-        self._note(node_name)
+        self.changes.append(node_name)
 
     def withdraw(self, uid: str) -> None:
         """Take a pod's nomination back, if it has one."""
@@ -42,7 +44,7 @@ class Nominator:
         self._released.append((pods.pop(uid), node_name))
         if not pods:
             del self._by_node[node_name]
-        self._note(node_name)
+        self.changes.append(node_name)
 
     def take_back(self, uid: str) -> None:
         """Withdraw a nomination, and have it cleared from the pod's status as well."""
@@ -57,7 +59,7 @@ class Nominator:
         for pod in pods:
             del self._node_of[pod.uid]
         self._without_node += pods
-        self._note(node_name)
+        self.changes.append(node_name)
         return pods
 
     def take_pods_without_node(self) -> list[PodInfo]:
@@ -73,12 +75,6 @@ class Nominator:
         released, self._released = self._released, []
         return [(pod, node_name) for pod, node_name in released if self._node_of.get(pod.uid) != node_name]
 
-    def watch(self) -> set[str]:
-        """Return a set that collects the names of nodes whose nominations change; the caller empties it."""
-        changed = set(self._by_node)
-        self._watchers.append(changed)
-        return changed
-
     def node_of(self, uid: str) -> str | None:
         """Return the node a pod is nominated to, or None."""
         return self._node_of.get(uid)
@@ -90,7 +86,3 @@ class Nominator:
     def pods_on(self, node_name: str) -> tuple[PodInfo, ...]:
         """Return the pods nominated to a node."""
         return tuple(self._by_node.get(node_name, {}).values())
-
-    def _note(self, node_name: str) -> None:
-        for changed in self._watchers:
-            changed.add(node_name)

@@ -29,6 +29,8 @@ MAX_GROUPS = 1024
 """How many groups are kept; each costs 8 bytes a node."""
 MAX_MATCHES = 4096
 """For how many kinds of pods the carried terms that select them are remembered."""
+SPARE_TERMS = 64
+"""How many terms more than twice those that are carried a log of terms may hold before it is made anew."""
 NO_LABELS: Mapping[str, str] = {}
 
 
@@ -207,7 +209,7 @@ class _Terms:
         if not carried.carriers:
             del self.live[term]
             self._by_label.remove(carried)
-            if len(self._log) > 2 * len(self.live) + 64:
+            if len(self._log) > 2 * len(self.live) + SPARE_TERMS:
                 self._log = list(self.live.values())
                 self.forget_matches()
 
@@ -223,7 +225,8 @@ class _Terms:
             matching = matching + [carried for carried in untried if carried.term.matches(pod, namespace_labels)]
             if len(self._matches) >= MAX_MATCHES:
                 self._matches.clear()
-            self._matches[pod.label_key] = (len(self._log), matching)
+            if not pod.shape.is_large:
+                self._matches[pod.label_key] = (len(self._log), matching)
         return [carried for carried in matching if carried.carriers]
 
     def forget_matches(self) -> None:
@@ -334,6 +337,8 @@ class PodIndex:
         kind.add(row, pod, sign)
         if not kind.rows:
             del kinds[pod.label_key]
+            if not kinds:
+                del self._kinds[pod.namespace]
         if pod.has_pod_affinity:
             self._carry_terms(row, pod, sign)
 

@@ -72,6 +72,11 @@ class WeightedAffinityTerm(NamedTuple):
     weight: int
 
 
+MAX_SHAPES = 4096
+"""How many shapes are kept; also the number of specs, and of families."""
+LARGE_BYTES = 32 << 10
+"""A pod whose spec and labels take up more than this as JSON has a shape of its own, and nothing is kept under what it
+says. So what is kept is bounded in bytes as well, whatever people write into their pods; a hundred containers fit."""
 REQUESTS, LABELS = "requests", "labels"
 """What the pods of a family may differ in: what they request (overhead included), and their labels."""
 
@@ -164,6 +169,11 @@ class PodShape(PodFamily):
         return self._weighted_terms(affinity.preferred) if affinity else ()
 
     @lazy
+    def is_large(self) -> bool:
+        """Whether the pod says so much that nothing is kept of it once it is gone."""
+        return len(_ENCODER.encode((self._spec, self._pod.metadata))) > LARGE_BYTES
+
+    @lazy
     def label_key(self) -> Hashable:
         """Namespace and labels as one value: all that other pods' selectors can see of this one."""
         return self._pod.metadata.namespace, frozenset(self._pod.metadata.labels.items())
@@ -193,7 +203,7 @@ class PodShapes:
 
     __slots__ = ("_counting", "_families", "_max", "_shapes", "_specs")
 
-    def __init__(self, counting: Counting = ALL_COUNTS, max_shapes: int = 4096) -> None:
+    def __init__(self, counting: Counting = ALL_COUNTS, max_shapes: int = MAX_SHAPES) -> None:
         self._counting = counting
         self._shapes: OrderedDict[tuple[bytes, bytes], PodShape] = OrderedDict()
         self._specs: OrderedDict[bytes, PodSpec] = OrderedDict()
@@ -210,8 +220,11 @@ class PodShapes:
         meta = pod.metadata
         spec = msgspec.structs.replace(pod.spec, node_name="") if is_placed else pod.spec
         spec_key = _ENCODER.encode(spec)
+        rest_key = _ENCODER.encode((meta.namespace, meta.labels, meta.owner_references, _counted_status(pod)))
+        if len(spec_key) + len(rest_key) > LARGE_BYTES:
+            return PodShape(pod, self._counting)
         spec = recent(self._specs, spec_key, lambda: spec, self._max)
-        key = spec_key, _ENCODER.encode((meta.namespace, meta.labels, meta.owner_references, _counted_status(pod)))
+        key = spec_key, rest_key
         shape = recent(self._shapes, key, lambda: PodShape(pod, self._counting, self._family(pod, spec)), self._max)
         shape.share_parts(pod, spec)
         return shape

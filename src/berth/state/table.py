@@ -6,7 +6,7 @@ them: `node_log` for what the node object says, `pod_log` for what runs there. E
 in one of them. Rows are reused when nodes leave; log positions never are.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -26,6 +26,8 @@ from berth.state.pod_info import PodInfo
 
 Int64 = NDArray[np.int64]
 
+PERMANENT_RESOURCES = 2
+"""CPU and memory, which come first, keep their columns whether or not anything names them."""
 DOUBLED_BELOW = 1024
 """Tables of fewer rows double when they are full, larger ones grow by an eighth."""
 
@@ -50,13 +52,17 @@ class NodeTable:
         self.taint_set_ids: NDArray[np.int32] = np.zeros(capacity, dtype=np.int32)
         self.taint_sets: list[tuple[Taint, ...]] = [()]
         self.version: Int64 = np.zeros(capacity, dtype=np.int64)
-        self.node_log, self.pod_log = ChangeLog(), ChangeLog()
+        self.node_log: ChangeLog[int] = ChangeLog()
+        self.pod_log: ChangeLog[int] = ChangeLog()
         self.tree = NodeTree()
-        self.labels = LabelIndex(self._all_labels)
+        self.labels = LabelIndex(self._labels_of, self.node_log)
         self.images = ImageIndex(capacity)
         self.derived: dict[object, Any] = {}
         """What plugins have derived from the columns and share among themselves, by their own keys."""
         self._taint_set_of: dict[tuple[Taint, ...], int] = {(): 0}
+        self._resource_users: dict[str, int] = {}
+        """How many node objects and counted pods name a resource, for all but CPU and memory."""
+        self._free_columns: list[int] = []
         self._free = list(range(capacity - 1, -1, -1))
         self._views: dict[int, tuple[int, NodeView]] = {}
         self._next_version = 0
@@ -79,12 +85,14 @@ class NodeTable:
         if not self.valid[row]:
             self.valid[row] = True
             self.node_count += 1
+        before = self.nodes[row]
         self._write_allocatable(row, amounts)
         self.nodes[row] = node
+        if before is not None:
+            self._release(before.status.allocatable)
         self.unschedulable[row] = node.spec.unschedulable
         self.taint_set_ids[row] = self._taint_set(node.spec.taints)
         self.tree.put(row, node.metadata.labels)
-        self.labels.update(row, node.metadata.labels)
         self.images.put(row, node.status.images)
         self._touch(row, self.node_log)
         return row
@@ -107,13 +115,14 @@ class NodeTable:
         if self.valid[row]:
             self.valid[row] = False
             self.node_count -= 1
-        self.nodes[row] = None
+        before, self.nodes[row] = self.nodes[row], None
         self.allocatable[:, row] = 0
+        if before is not None:
+            self._release(before.status.allocatable)
         self.allowed_pods[row] = 0
         self.unschedulable[row] = False
         self.taint_set_ids[row] = 0
         self.tree.remove(row)
-        self.labels.update(row, {})
         self.images.put(row, ())
         self._views.pop(row, None)
         self._touch(row, self.node_log)
@@ -135,13 +144,15 @@ class NodeTable:
         self.pods[row][pod.uid] = pod
 
     def column_of(self, resource: str) -> int:
-        """Return the index of a resource's columns, new ones where no node or pod has named it yet."""
+        """Return the index of a resource's columns, new ones where no node or pod names it yet.
+
+        Once no node and no pod names it any more, the columns, which are zero then, are given to another resource.
+        """
         index = self.resource_index.get(resource)
         if index is None:
-            index = self.resource_index[resource] = len(self.allocatable)
-            empty = np.zeros((1, self.capacity), dtype=np.int64)
-            self.allocatable = np.concatenate([self.allocatable, empty])
-            self.requested = np.concatenate([self.requested, empty])
+            if not self._free_columns:
+                self._add_columns()
+            index = self.resource_index[resource] = self._free_columns.pop()
         return index
 
     def label(self, key: str) -> LabelColumn:
@@ -188,13 +199,15 @@ class NodeTable:
                     index = self.column_of(resource)
                     requested = self.requested
                 requested[index, row] += sign * amount
+                if index >= PERMANENT_RESOURCES:
+                    self._use(resource, sign)
         cpu_milli, memory_bytes = pod.scoring_requests
         self.scoring_requested[0, row] += sign * cpu_milli
         self.scoring_requested[1, row] += sign * memory_bytes
         self.pod_count[row] += sign
         self._touch(row, self.pod_log)
 
-    def _touch(self, row: int, log: ChangeLog) -> None:
+    def _touch(self, row: int, log: ChangeLog[int]) -> None:
         self._next_version += 1
         self.version[row] = self._next_version
         log.append(row)
@@ -215,14 +228,48 @@ class NodeTable:
                 continue
             index = self.column_of(resource)
             self.allocatable[index, row] = amount
+            if index >= PERMANENT_RESOURCES:
+                self._use(resource, 1)
         self.allowed_pods[row] = amounts.get(PODS, 0)
+
+    def _use(self, resource: str, change: int) -> None:
+        """Count who names a resource; at the last one its columns hold only zeros, and are free."""
+        users = self._resource_users.get(resource, 0) + change
+        if users:
+            self._resource_users[resource] = users
+        else:
+            del self._resource_users[resource]
+            self._free_columns.append(self.resource_index.pop(resource))
+
+    def _release(self, resources: Iterable[str]) -> None:
+        """Note that a node object that named these resources is gone; the row's amounts are written already."""
+        for resource in resources:
+            if resource in self._resource_users:
+                self._use(resource, -1)
+
+    def _add_columns(self) -> None:
+        """Double the number of resources that there is room for, so that each new one costs little."""
+        count = len(self.allocatable)
+        more = np.zeros((count, self.capacity), dtype=np.int64)
+        self.allocatable = np.concatenate([self.allocatable, more])
+        self.requested = np.concatenate([self.requested, more])
+        self._free_columns += range(2 * count - 1, count - 1, -1)
 
     def _taint_set(self, taints: tuple[Taint, ...]) -> int:
         found = self._taint_set_of.get(taints)
         if found is None:
+            if len(self.taint_sets) > 2 * self.capacity:
+                self._renumber_taint_sets()
             found = self._taint_set_of[taints] = len(self.taint_sets)
             self.taint_sets.append(taints)
         return found
+
+    def _renumber_taint_sets(self) -> None:
+        """Forget the sets that no row has; ids mean nothing beyond the two columns that are rewritten together."""
+        used, new_ids = np.unique(np.append(self.taint_set_ids, 0), return_inverse=True)  # the empty set stays number 0
+        self.taint_sets = [self.taint_sets[taint_set] for taint_set in used.tolist()]
+        self._taint_set_of = {taints: taint_set for taint_set, taints in enumerate(self.taint_sets)}
+        self.taint_set_ids = new_ids[:-1].astype(np.int32)
 
     def _take_row(self) -> int:
         if not self._free:
@@ -241,13 +288,13 @@ class NodeTable:
         self.allowed_pods, self.pod_count = np.pad(self.allowed_pods, (0, more)), np.pad(self.pod_count, (0, more))
         self.valid, self.unschedulable = np.pad(self.valid, (0, more)), np.pad(self.unschedulable, (0, more))
         self.taint_set_ids, self.version = np.pad(self.taint_set_ids, (0, more)), np.pad(self.version, (0, more))
-        self.labels.grow(capacity)
         self.images.grow(capacity)
         self._free += range(capacity - 1, self.capacity - 1, -1)
         self.capacity = capacity
 
-    def _all_labels(self) -> Sequence[Mapping[str, str] | None]:
-        return [None if node is None else node.metadata.labels for node in self.nodes]
+    def _labels_of(self, row: int) -> Mapping[str, str] | None:
+        node = self.nodes[row]
+        return None if node is None else node.metadata.labels
 
 
 def _is_alike(old: Node | None, new: Node) -> bool:

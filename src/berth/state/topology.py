@@ -71,8 +71,11 @@ class Topology:
     def sync(self) -> None:
         """Follow the node table; costs next to nothing while no node has changed its domain."""
         rows = self._follower.changed_rows()
-        if rows is None or (rows and not self._are_as_before(rows)):
-            self._rebuild()
+        if rows is None or rows:
+            column, self._column = self._column, self._table.label(self.key)
+            # Another column may have other numbers for the same values.
+            if rows is None or column is not self._column or not self._are_as_before(rows):
+                self._rebuild()
 
     def gather(self, over_domains: NDArray[T], rows: Rows = EVERY_ROW) -> NDArray[T]:
         """Return by row, shape (len(rows),), the element of each row's domain; the last where it has no label."""

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from berth.api.pod_resources import CPU, PODS
+from berth.api.pod_resources import CPU, MEMORY, PODS
 from berth.api.quantity import milli_value, value
 from berth.config.types import SchedulerConfiguration
 from berth.core import Core
@@ -50,6 +50,7 @@ def check_cache(cache: Cache) -> None:
     assert sorted(table.tree.order()) == np.flatnonzero(table.valid).tolist(), "the node tree holds other rows"
     free = sorted(table._free)
     assert free == [row for row, name in enumerate(table.names) if not name], "free rows are lost or used"
+    _check_resources(table)
     cache.index.validate()
 
 
@@ -180,6 +181,22 @@ def _check_pods_of_row(table: NodeTable, row: int, pods: dict[str, PodInfo]) -> 
     assert table.scoring_requested[:, row].tolist() == scoring.tolist(), f"{where}: requests for scoring"
 
 
+def _check_resources(table: NodeTable) -> None:
+    """Check that exactly the resources that something names have columns, and that free columns are empty."""
+    named = {resource for node in table.nodes if node is not None for resource in node.status.allocatable} - {PODS}
+    for pods in table.pods:
+        named.update(resource for pod in pods.values() for resource, amount in pod.requests.items() if amount)
+    assert table.resource_index.keys() == named | {CPU, MEMORY}, (
+        "other resources have columns than those that are named"
+    )
+    indices = [*table.resource_index.values(), *table._free_columns]
+    assert sorted(indices) == list(range(len(table.allocatable))), "columns are lost, or belong to two resources"
+    for index in table._free_columns:
+        assert not table.allocatable[index].any() and not table.requested[index].any(), (
+            f"free column {index} is not empty"
+        )
+
+
 def _check_node_of_row(table: NodeTable, row: int) -> None:
     node, where = table.nodes[row], f"row {row} ({table.names[row]})"
     assert (node is not None) == bool(table.valid[row]), f"{where}: valid without a node, or not valid with one"
@@ -191,7 +208,8 @@ def _check_node_of_row(table: NodeTable, row: int) -> None:
     taints = () if node is None else node.spec.taints
     assert table.taint_sets[table.taint_set_ids[row]] == taints, f"{where}: taints"
     assert bool(table.unschedulable[row]) == (node is not None and node.spec.unschedulable), f"{where}: unschedulable"
-    for key, column in table.labels._columns.items():
+    for key in tuple(table.labels):
+        column = table.label(key)
         label = None if node is None else node.metadata.labels.get(key)
         found = None if column.ids[row] == ABSENT else column.values[column.ids[row]]
         assert found == label, f"{where}: label {key}"

@@ -16,7 +16,16 @@ from berth.api.node import Node
 from berth.plugins.dra.capacity import Consumed, consume, consumed_by, fits
 from berth.plugins.dra.cel import CelError, Selectors
 from berth.plugins.dra.constraints import ConstraintCheck, constraint_of
-from berth.plugins.dra.devices import Counters, DeviceId, Pool, PoolId, Pools, PublishedDevice, add_counters
+from berth.plugins.dra.devices import (
+    VERDICTS_AT_MOST,
+    Counters,
+    DeviceId,
+    Pool,
+    PoolId,
+    Pools,
+    PublishedDevice,
+    add_counters,
+)
 from berth.plugins.dra.ledger import Allocated
 from berth.plugins.dra.requests import MAX_RESULTS, AllocationError, Ask, Gates, asks_of, claim_key
 
@@ -276,6 +285,8 @@ class _Search:
                 selector = self._common.selectors.get(text)
             except CelError as fault:
                 raise AllocationError(f"{where}: {fault}") from fault
+            if len(device.verdicts) >= VERDICTS_AT_MOST:
+                device.verdicts.clear()
             try:
                 verdict = device.verdicts[text] = device.view.matches(selector)
             except CelError as fault:

@@ -29,6 +29,9 @@ MIN_PLACES = 4
 MAX_KINDS = 20_000
 """When this many kinds of pods are known, everything is ranked anew, since most of them will be gone by then."""
 
+MAX_RESOURCES = 32
+"""When requests of more resources than this are known, they are looked up anew as they are asked for."""
+
 
 class RankedPods:
     """The pods of all rows, most important first; `pods[row]` lists those of a row by place."""
@@ -58,6 +61,8 @@ class RankedPods:
         """Rank those of these rows again that have changed."""
         if self._capacity != self._table.capacity or len(self.kinds) > MAX_KINDS:
             self._clear(self.places)
+        if len(self._requests) > MAX_RESOURCES:
+            self._requests = {}
         for row in rows[self._versions[rows] != self._table.version[rows]].tolist():
             self._rank(row)
 

@@ -31,6 +31,9 @@ REBUILD_FROM = 64
 """From this many changed rows on, kept arrays are made anew."""
 
 
+MAX_COLUMNS = 64
+"""How many resources' columns are kept; each costs about 40 bytes a node, and a little with every row that changes."""
+
 RESOURCES_WITH_DEFAULTS = 2
 
 
@@ -112,6 +115,9 @@ class ResourceColumns:
             return self._used_parts[resource]
         found = self._kept.get(resource)
         if found is None:
+            if len(self._kept) >= MAX_COLUMNS:
+                self._kept.clear()
+                self._used_parts.clear()
             found = self._kept[resource] = self._made(table, resource)
         part = found.at(rows)
         if rows is self._used:

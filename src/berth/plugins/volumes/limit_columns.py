@@ -3,6 +3,7 @@
 The object store and the node table go in, columns come out; both are followed by their changes.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 
 import numpy as np
@@ -30,6 +31,7 @@ class LimitColumns:
         "_follower",
         "_limits_of",
         "_node_of",
+        "_nodes_with",
         "_objects",
         "_table",
         "_versions",
@@ -42,6 +44,8 @@ class LimitColumns:
         self._follower = RowFollower(table, nodes=True)
         self._versions = {CSI_NODE: 0, ATTACHMENT: 0}
         self._by_driver: dict[str, Int64] = {}
+        self._nodes_with: Counter[str] = Counter()
+        """How many rows name a driver; one that none names any more has no column."""
         self._limits_of: dict[int, Mapping[str, int]] = {}
         self._by_node: dict[str, dict[str, VolumeAttachment]] = {}
         self._node_of: dict[str, str] = {}
@@ -92,7 +96,10 @@ class LimitColumns:
         for key in self._changes(ATTACHMENT):
             before = self._node_of.pop(key, None)
             if before is not None:
-                del self._by_node[before][key]
+                there = self._by_node[before]
+                del there[key]
+                if not there:
+                    del self._by_node[before]
                 nodes.add(before)
             attachment: VolumeAttachment | None = self._objects.get(ATTACHMENT, key)
             if attachment is not None:
@@ -105,10 +112,17 @@ class LimitColumns:
         name = self._table.names[row]
         self.attached[row] = len(self._by_node.get(name, ()))
         limits = limits_of(self._objects.get(CSI_NODE, name)) if name else {}
-        for driver in self._limits_of.get(row, {}):
-            self._by_driver[driver][row] = NO_LIMIT
+        before = self._limits_of.pop(row, {})
         for driver, limit in limits.items():
             if driver not in self._by_driver:
                 self._by_driver[driver] = np.full(self._table.capacity, NO_LIMIT, dtype=np.int64)
             self._by_driver[driver][row] = limit
-        self._limits_of[row] = limits
+            self._nodes_with[driver] += 1
+        if limits:
+            self._limits_of[row] = limits
+        for driver in before:
+            if driver not in limits:
+                self._by_driver[driver][row] = NO_LIMIT
+            self._nodes_with[driver] -= 1
+            if not self._nodes_with[driver]:
+                del self._nodes_with[driver], self._by_driver[driver]

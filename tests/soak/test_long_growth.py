@@ -1,0 +1,42 @@
+"""Hundreds of thousands of things come to a cluster and leave it; nothing of them stays. Left to `make soak`."""
+
+import pytest
+
+from tests.growth.lives import LIVES, cluster
+from tests.growth.test_given_back import allocated_blocks
+from tests.state import test_interning
+
+LIVES_A_ROUND = 25_000
+"""More than any bound on what is kept, so that the first round fills whatever is bounded."""
+ROUNDS = 3
+
+
+@pytest.mark.parametrize(
+    "test",
+    [
+        test_interning.test_label_keys,
+        test_interning.test_label_values,
+        test_interning.test_taints,
+        lambda: test_interning.test_resources(False),
+        lambda: test_interning.test_resources(True),
+    ],
+    ids=["label keys", "label values", "taints", "resources of nodes", "resources of pods"],
+)
+def test_two_hundred_thousand_come_and_go(test, monkeypatch):
+    monkeypatch.setattr(test_interning, "MANY", 200_000)
+    test()
+
+
+@pytest.mark.parametrize("life", LIVES, ids=lambda life: life.__name__)
+def test_memory_stays_flat_over_many_lives(life):
+    found = cluster()
+    number, blocks = 0, []
+    for _ in range(ROUNDS):
+        for _ in range(LIVES_A_ROUND):
+            life(found, number)
+            found.effects.clear()
+            number += 1
+        found.advance(600)
+        found.effects.clear()
+        blocks.append(allocated_blocks())
+    assert blocks[-1] - blocks[-2] < 0.1 * LIVES_A_ROUND, f"blocks of memory after each round: {blocks}"
