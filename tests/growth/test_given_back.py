@@ -8,6 +8,7 @@ as they are.
 import functools
 import gc
 import sys
+from itertools import pairwise
 
 import pytest
 
@@ -29,8 +30,8 @@ from berth.state.pod_info import PodShapes
 from berth.testing.invariants import check
 from tests.growth.lives import LIVES, cluster, large_pods
 
-LIVES_A_ROUND = 150
-ROUNDS = 3
+LIVES_A_ROUND = 120
+ROUNDS = 4
 BLOCKS_A_LIFE = 0.5
 """Whatever is kept for each life is at least one block of memory; less than that is noise."""
 
@@ -94,7 +95,9 @@ def test_what_came_and_went_is_forgotten(life, small_bounds):
         found.effects.clear()
         check(found.core)
         blocks.append(allocated_blocks())
-    assert blocks[-1] - blocks[-2] < BLOCKS_A_LIFE * LIVES_A_ROUND, f"blocks of memory after each round: {blocks}"
+    # What grows without a bound grows in every round; the first one may fill what is bounded.
+    least = min(after - before for before, after in pairwise(blocks[1:]))
+    assert least < BLOCKS_A_LIFE * LIVES_A_ROUND, f"blocks of memory after each round: {blocks}"
 
 
 def test_nothing_is_kept_of_what_large_pods_say():

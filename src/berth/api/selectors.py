@@ -11,6 +11,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from berth.api.meta import LabelSelector
+from berth.api.untrusted import shortened
 
 OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
 
@@ -149,11 +150,15 @@ def parse_label_selector(text: str) -> Selector:
     while position < len(text):
         match = _TERM.match(text, position)
         if match is None:
-            raise SelectorError(f"unable to parse requirement: {text[position:]!r} is not a label requirement")
+            raise SelectorError(
+                f"unable to parse requirement: {shortened(text[position:])!r} is not a label requirement"
+            )
         requirements.append(_requirement_of(match))
         position = match.end()
     if text.endswith(","):
-        raise SelectorError(f"unable to parse requirement: {text!r}: another requirement must follow the last comma")
+        raise SelectorError(
+            f"unable to parse requirement: {shortened(text)!r}: another requirement must follow the last comma"
+        )
     return Selector(tuple(requirements))
 
 

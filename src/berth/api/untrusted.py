@@ -37,3 +37,8 @@ def read_deep(decode: Callable[Args, Read], *args: Args.args, **options: Args.kw
 def problem_of(error: Exception) -> str:
     """Return in words what is wrong with a document that raised one of `UNREADABLE`."""
     return "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
+
+
+def shortened(text: str, limit: int = 200) -> str:
+    """Return a text for an error message: the start of it where it is long, which says how long it was."""
+    return text if len(text) <= limit else f"{text[:limit]}… ({len(text)} characters)"

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from berth.api.dra import Device, DeviceAttribute
 from berth.api.quantity import QuantityError, nano_value
+from berth.api.untrusted import shortened
 from berth.plugins.dra.semver import Semver, SemverError, normalized, parse_semver
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 QUANTITY = "kubernetes.Quantity"
 SEMVER = "kubernetes.Semver"
 NANO = 10**9
+MAX_MESSAGE = 1000
+"""How much of what the compiler says of an expression is told."""
 INT64 = range(-(2**63), 2**63)
 
 MISSING_KEY = 'NOT_FOUND: Key not found in map : "'
@@ -107,7 +110,7 @@ def _compile(text: str) -> CompiledSelector | CelError:
         expression = _environment().compile(text)
     except RuntimeError as error:
         told = str(error).removeprefix("INVALID_ARGUMENT: ").removesuffix(" [INVALID_ARGUMENT]")
-        return CelError(f"CEL compile error: compilation failed: {told}")
+        return CelError(f"CEL compile error: compilation failed: {shortened(told, MAX_MESSAGE)}")
     kind = expression.return_type().name().lower()
     if kind not in ("bool", "dyn"):
         return CelError(f"CEL compile error: must evaluate to bool or the unknown type, not {kind}")

@@ -7,12 +7,17 @@ Source of the rules: semver.org 2.0.0, and for normalising k8s.io/apiserver/pkg/
 import re
 from functools import lru_cache, total_ordering
 
+from berth.api.untrusted import shortened
+
 _NUMBER = r"(?:0|[1-9][0-9]*)"
 _TAG = r"(?:0|[1-9][0-9]*|[0-9]*[a-zA-Z-][0-9a-zA-Z-]*)"
 _VERSION = re.compile(
     rf"({_NUMBER})\.({_NUMBER})\.({_NUMBER})(?:-({_TAG}(?:\.{_TAG})*))?(?:\+([0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*))?",
     re.ASCII,
 )
+
+MAX_CHARACTERS = 256
+"""Far more than an attribute may have, and few enough for numbers that take up all of them."""
 
 
 class SemverError(ValueError):
@@ -48,9 +53,10 @@ class Semver:
 @lru_cache(maxsize=4096)
 def parse_semver(text: str) -> Semver:
     """Return the version that a text in its strict form names. Raises `SemverError`."""
-    match = _VERSION.fullmatch(text)
+    match = _VERSION.fullmatch(text) if len(text) <= MAX_CHARACTERS else None
     if match is None:
-        raise SemverError(f"{text!r} is not a semantic version: expected MAJOR.MINOR.PATCH, like 1.2.3 or 1.2.3-rc.1")
+        shown = repr(shortened(text))
+        raise SemverError(f"{shown} is not a semantic version: expected MAJOR.MINOR.PATCH, like 1.2.3 or 1.2.3-rc.1")
     major, minor, patch, pre_release, _ = match.groups()
     return Semver(text, int(major), int(minor), int(patch), tuple(pre_release.split(".")) if pre_release else ())
 
