@@ -170,3 +170,14 @@ def test_gates_that_switch_nothing_are_told_once(invoke, tmp_path):
         "warning: --feature-gates: OpportunisticBatching switches nothing in this scheduler, it is"
     )
     assert sum("switches nothing" in line for line in told) == 2
+
+
+def test_shards_need_leader_election(invoke, tmp_path):
+    kubeconfig = write(tmp_path / "kubeconfig", KUBECONFIG)
+    result = invoke("--shards", "4", "--leader-elect=false", "--kubeconfig", kubeconfig)
+    assert result.exit_code == 2 and "--shards needs leader election" in result.stderr
+
+
+@pytest.mark.parametrize("number", ["0", "65", "many"])
+def test_a_number_of_shards_that_makes_no_sense_is_exit_code_2(invoke, number):
+    assert invoke("--shards", number).exit_code == 2

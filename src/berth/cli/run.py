@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger("berth.run")
 
 EXIT_FAILURE = 1
+MOST_SHARDS = 64
+"""Each scheduler looks at every shard's lease once a second or so."""
 
 
 @click.command("run", short_help="The scheduler, against a real API server.")
@@ -46,9 +48,16 @@ EXIT_FAILURE = 1
     callback=lambda ctx, param, value: print_version(ctx, param, value in ("true", "raw")),
     help="Show the version.",
 )
+@click.option(
+    "--shards",
+    type=click.IntRange(1, MOST_SHARDS),
+    default=1,
+    show_default=True,
+    help="Share the cluster's namespaces out among all schedulers started with this number; see docs/several.md.",
+)
 @plugin_option
 @scheduler_flags
-def command(flags: SchedulerFlags, context: str, plugins: tuple[str, ...]) -> None:
+def command(flags: SchedulerFlags, context: str, shards: int, plugins: tuple[str, ...]) -> None:
     """Schedule the pods of a cluster.
 
     Takes kube-scheduler's flags and configuration files. Without --kubeconfig: $KUBECONFIG, the service account of the
@@ -65,6 +74,8 @@ def command(flags: SchedulerFlags, context: str, plugins: tuple[str, ...]) -> No
                 _access(config, flags, context)
             _write_configuration(config, registry, Path(target))
             return
+        if shards > 1 and not config.leader_election.leader_elect:
+            raise _Unusable("--shards needs leader election: each shard is scheduled by whoever holds its lease")
         access = _access(config, flags, context)
     except (ConfigError, _Unusable) as error:
         _fail(str(error), EXIT_BAD_CONFIGURATION)
@@ -73,7 +84,7 @@ def command(flags: SchedulerFlags, context: str, plugins: tuple[str, ...]) -> No
     tell_odd_plugins(config, registry, named)
     try:
         with asyncio.Runner(loop_factory=_event_loop) as runner:
-            runner.run(_run(Setup(config, registry), access, flags))
+            runner.run(_run(Setup(config, registry), access, flags, shards))
     except ConfigError as error:
         where = error.source or flags.get("config", "") or "the configuration"
         _fail(str(error.located(where)), EXIT_BAD_CONFIGURATION)
@@ -139,7 +150,7 @@ def _event_loop() -> asyncio.AbstractEventLoop:
     return loop
 
 
-async def _run(setup: Setup, access: "ClusterAccess", flags: SchedulerFlags) -> None:
+async def _run(setup: Setup, access: "ClusterAccess", flags: SchedulerFlags, shards: int) -> None:
     """Run everything that lives in the event loop, from the first connection to the last."""
     from berth.kube.http.client import HttpTransport
     from berth.kube.http.rate_limit import RateLimit
@@ -159,7 +170,7 @@ async def _run(setup: Setup, access: "ClusterAccess", flags: SchedulerFlags) -> 
     )
     try:
         setup = setup._replace(config=await with_policy_of_cluster(setup.config, transport))
-        await _schedule(setup, transport, access.description, flags, stop, requests)
+        await _schedule(setup, transport, access.description, flags, stop, requests, shards)
     finally:
         await transport.close()
 
@@ -171,6 +182,7 @@ async def _schedule(
     flags: SchedulerFlags,
     stop: asyncio.Event,
     requests: "RestClientMetrics",
+    shards: int,
 ) -> None:
     """Schedule and serve until told to stop."""
     from berth.runtime.observing.metrics_v1_20 import metrics_for
@@ -180,7 +192,9 @@ async def _schedule(
     config, registry = setup
     metrics = metrics_for(config)
     age_s = flags.pod_max_in_unschedulable_pods_s
-    scheduler = LiveScheduler(config, transport, registry=registry, instrument=metrics, unschedulable_age_s=age_s)
+    scheduler = LiveScheduler(
+        config, transport, registry=registry, instrument=metrics, unschedulable_age_s=age_s, shards=shards
+    )
     metrics.observe(scheduler)
     is_default = "port" not in flags.given
     insecure = Listener(flags.insecure_address, flags.insecure_port(config), "--port", is_optional=is_default)
