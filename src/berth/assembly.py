@@ -36,6 +36,7 @@ from berth.framework.handle import Handle
 from berth.framework.registry import Registry
 from berth.framework.status import Status
 from berth.framework.waiting_pods import WaitingPods
+from berth.framework.work_budget import DEFAULT_STEPS, WorkBudget
 from berth.generation import Generation, generation_of
 from berth.intake import Inbox, Intake
 from berth.queue.move_requests import MoveRequestQueue
@@ -71,6 +72,8 @@ def build_core(
     break_ties: Callable[[NodeTable], TieBreaker] | None = None,
     score_single_node: bool = False,
     shards: int = 1,
+    clock: Callable[[], float] | None = None,
+    work_limit: int = DEFAULT_STEPS,
 ) -> Core:
     """Return a core that is ready for its first event. Raises `ConfigError`, `RegistryError`.
 
@@ -79,7 +82,9 @@ def build_core(
     keeps their full objects beside the structs. The generation is the configuration's own unless another is given, and
     so is the age in seconds at which an unschedulable pod is tried again whatever happened. `break_ties` replaces the
     draw among the best nodes of a table; `score_single_node` has a node scored even where it is the only one. With
-    several `shards`, no pod is scheduled before a `ShardsHeld` event says which of them are ours.
+    several `shards`, no pod is scheduled before a `ShardsHeld` event says which of them are ours. `clock` is the one
+    that the core's times are read from, where it is a real one: after an attempt, which may take a while, the core
+    reads it itself. `work_limit` is how many steps of work one attempt may take.
     """
     rules = generation or generation_of(config)
     plugins = rules.registry(registry)
@@ -88,7 +93,7 @@ def build_core(
     observer, elapsed = instrument or Instrument(), stopwatch or no_stopwatch
 
     # The state of the cluster, and what everybody may ask of the core.
-    dispatcher = Dispatcher()
+    dispatcher = Dispatcher(clock)
     cache = Cache(rules.assumed_ttl_s, sweep_period_s=rules.assumed_sweep_period_s)
     objects, nominator, waiting = ObjectStore(), Nominator(), WaitingPods()
     in_pre_bind = PodsInPreBind(dispatcher)
@@ -156,7 +161,7 @@ def build_core(
     )
     group_cycle = None
     if schedules_groups:
-        tools = TrialTools(cache, nominator, search, reporter, elapsed)
+        tools = TrialTools(cache, nominator, search, reporter, elapsed, WorkBudget(work_limit))
         outcome_tools = OutcomeTools(handle, dispatcher, reporter, failing, binding, evictor)
         group_cycle = GroupCycle(profiles, queue, tools, outcome_tools, is_wanted=intake.is_wanted)
 
@@ -165,6 +170,7 @@ def build_core(
         CoreParts(
             rules, dispatcher, cache, objects, nominator, waiting, kept, handle.evictions, profiles, queue, intake,
             inbox, search, reporter, failing, evictor, binding, confirming, group_cycle, elapsed,
+            work_limit,
         )
     )  # fmt: skip
 

@@ -23,6 +23,7 @@ from berth.framework.effects import Answer, Effect
 from berth.framework.events import ASSIGNED_POD_DELETE
 from berth.framework.evictions import Evictions
 from berth.framework.waiting_pods import WaitingPods
+from berth.framework.work_budget import WorkBudget
 from berth.generation import Generation
 from berth.intake import Event, Inbox, Intake
 from berth.queue.queue import SchedulingQueue
@@ -58,6 +59,8 @@ class CoreParts(NamedTuple):
     groups: GroupCycle | None
     """None where pod groups mean nothing to this scheduler."""
     stopwatch: Callable[[], float]
+    work_limit: int
+    """How many steps of work one attempt may take (`berth.framework.work_budget`)."""
 
 
 class Core:
@@ -86,6 +89,7 @@ class Core:
         self._confirming = parts.confirming
         self._groups = parts.groups
         self._stopwatch = parts.stopwatch
+        self._work_limit = parts.work_limit
 
     @property
     def now(self) -> float:
@@ -152,14 +156,17 @@ class Core:
         if not self.intake.is_wanted(pod):
             self._skip(pod)
             return
-        attempt = Attempt(self.profiles[pod.spec.scheduler_name], pod, self._stopwatch)
+        work = WorkBudget(self._work_limit)
+        attempt = Attempt(self.profiles[pod.spec.scheduler_name], pod, self._stopwatch, work=work)
         self._instrument.attempting(queued)
         try:
             yield from schedule_pod(self.search, attempt)
+            attempt.hold_to_budget()
             yield from self._evictor.make_room(attempt)
         except Exception as bug:  # a bug ends this attempt only, not the scheduler
             attempt.outcome = attempt.outcome.failed(self._reporter.broke(pod, bug).message)
         self._reporter.record(attempt, queued, self._stopwatch() - attempt.started)
+        self._dispatcher.catch_up()  # what follows, backoffs above all, counts from the attempt's end
         row = attempt.outcome.chosen_row
         if row is None:
             self._failing.reject(queued, attempt)

@@ -31,6 +31,7 @@ from berth.framework.interface import (
 from berth.framework.promises import Dependency, Objects, Promises
 from berth.framework.status import SKIP, Code, Status, error, is_success, unresolvable, unschedulable
 from berth.framework.waiting_pods import WaitingPod, WaitingPods
+from berth.framework.work_budget import OutOfBudgetError, WorkBudget
 from berth.state.label_index import LabelColumn
 from berth.state.node_view import NodeView
 from berth.state.pod_groups import GroupKey, group_of
@@ -67,6 +68,7 @@ __all__ = [
     "NodeTable",
     "NodeView",
     "Objects",
+    "OutOfBudgetError",
     "Placement",
     "PodGroupAssignments",
     "PodGroupInfo",
@@ -85,6 +87,7 @@ __all__ = [
     "WaitUntil",
     "WaitingPod",
     "WaitingPods",
+    "WorkBudget",
     "error",
     "group_of",
     "invalid",

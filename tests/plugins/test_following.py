@@ -23,7 +23,7 @@ from berth.plugins.volumes.limit_columns import ATTACHMENT, CSI_NODE, LimitColum
 from berth.plugins.volumes.node_rows import NodeRows
 from berth.plugins.volumes.uses import VolumeUses, claim_key
 from berth.state.pod_info import WILDCARD_IP, HostPort
-from berth.state.topology import Topology
+from berth.state.topology import EligibleRows, Topology
 from berth.testing.builders import make_node, make_pod
 from tests.plugins.support import handle_of
 
@@ -76,7 +76,9 @@ def limit_columns(handle):
 
 
 def topology(handle):
-    topology = Topology(handle.cache.table, ZONE, lambda table, rows: ~table.unschedulable[rows])
+    topology = Topology(
+        handle.cache.table, ZONE, EligibleRows(handle.cache.table, lambda table, rows: ~table.unschedulable[rows])
+    )
 
     def ask():
         topology.sync()

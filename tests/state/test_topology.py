@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from berth.state.cache import Cache
-from berth.state.topology import RowCounts, Topologies, Topology
+from berth.state.topology import EligibleRows, RowCounts, Topologies, Topology
 from berth.testing.builders import make_node
 
 
@@ -52,7 +52,7 @@ def test_a_heartbeat_changes_nothing_and_a_new_zone_does():
 
 def test_rows_that_do_not_count_lie_in_their_domain_but_add_nothing_to_it():
     table = table_of(zoned("n0", "a"), zoned("n1", "a", unschedulable=True), zoned("n2", "b", unschedulable=True))
-    topology = Topology(table, ZONE, lambda of, rows: ~of.unschedulable[rows])
+    topology = Topology(table, ZONE, EligibleRows(table, lambda of, rows: ~of.unschedulable[rows]))
     counts = RowCounts(table.capacity)
     for row in range(3):
         counts.add(row, 1)

@@ -16,6 +16,7 @@ from berth.framework.cycle_state import CycleState
 from berth.framework.diagnosis import Diagnosis
 from berth.framework.interface import FeasibleNodes
 from berth.framework.status import Status
+from berth.framework.work_budget import WorkBudget
 from berth.state.pod_info import PodInfo
 
 BASIC_CHECKS_DONE = "Basic checks done"
@@ -122,8 +123,12 @@ class Attempt:
         *,
         within: Mask | None = None,
         state: CycleState | None = None,
+        work: WorkBudget | None = None,
     ) -> None:
-        """`within` are the only rows to look at, where a placement for the pod's group is tried."""
+        """`within` are the only rows to look at, where a placement for the pod's group is tried.
+
+        `work` is what the attempt may cost; without one it has a budget of its own, of the default size.
+        """
         self.profile = profile
         self.pod = pod
         self.within = within
@@ -131,10 +136,16 @@ class Attempt:
         self.started = stopwatch()
         self.laps: list[tuple[str, float]] = []
         """The steps done so far, each with the stopwatch's reading at its end."""
-        self.state = CycleState() if state is None else state
+        self.state = CycleState(work) if state is None else state
         """What plugins keep from one point to the next."""
         self.found = SearchResult()
         self.outcome = UNDECIDED
+
+    def hold_to_budget(self) -> None:
+        """End in an error once the budget is used up, even where a plugin has caught the exception that says so."""
+        verdict = self.state.work.verdict
+        if verdict and self.outcome.error is None:
+            self.outcome = Outcome(error=verdict)
 
     def lap(self, step: str) -> None:
         """Note that a step is done; without a stopwatch there is nothing to note."""

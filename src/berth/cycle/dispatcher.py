@@ -9,7 +9,7 @@ under it: `is_open` is true, and `berth.intake.Inbox` holds events back until it
 touch only what is theirs (a binding: its own assumed pod).
 """
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from typing import Any
 
 from berth.framework.effects import Answer, Effect, Request, WaitUntil
@@ -24,9 +24,11 @@ class Interruption(BaseException):
 class Dispatcher:
     """The core's clock, its outgoing effects, and its parked generators."""
 
-    __slots__ = ("_effects", "_interrupted", "_now", "_open", "_parked", "_tickets", "_waits", "running")
+    __slots__ = ("_clock", "_effects", "_interrupted", "_now", "_open", "_parked", "_tickets", "_waits", "running")
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] | None = None) -> None:
+        """`clock` is the one that the core's times are read from; None where time stands still while the core works."""
+        self._clock = clock
         self._now = 0.0
         self._effects: list[Effect] = []
         self._open: Steps | None = None
@@ -54,6 +56,11 @@ class Dispatcher:
     def set_time(self, now: float) -> None:
         """Note the time; only the core does, when it is called."""
         self._now = now
+
+    def catch_up(self) -> None:
+        """Note how late it is by now: an attempt may have taken a while, and what follows it counts from its end."""
+        if self._clock is not None:
+            self._now = max(self._now, self._clock())
 
     def tell(self, effect: Effect) -> None:
         """Have an effect carried out; nobody waits for it."""

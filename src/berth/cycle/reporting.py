@@ -4,7 +4,7 @@ from berth.cycle.attempt import Attempt
 from berth.cycle.decision import Trace
 from berth.cycle.dispatcher import Dispatcher
 from berth.cycle.instrument import Instrument
-from berth.framework.blame import PluginBrokenError
+from berth.framework.blame import PluginBrokenError, out_of_budget
 from berth.framework.status import Status, error
 from berth.state.pod_info import PodInfo
 from berth.state.queued_pod import QueuedPod
@@ -35,6 +35,12 @@ class Reporter:
                 self.instrument.extender_failed(attempt.pod, asked)
 
     def broke(self, pod: PodInfo, bug: Exception) -> Status:
-        """Report a bug, most likely a plugin's, that ended an attempt; return it as an error status."""
+        """Report a bug, most likely a plugin's, that ended an attempt; return it as an error status.
+
+        That the attempt's budget of work is used up ends it in the same way, but is no bug.
+        """
+        used_up = out_of_budget(bug)
+        if used_up is not None:
+            return error(str(used_up))
         self.instrument.broke(pod, bug)
         return error(str(bug) if isinstance(bug, PluginBrokenError) else f"{type(bug).__name__}: {bug}")

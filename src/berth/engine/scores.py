@@ -19,6 +19,7 @@ from berth.framework.interface import MAX_NODE_SCORE, MIN_NODE_SCORE, FeasibleNo
 from berth.framework.loaded import LoadedPlugin
 from berth.framework.promises import UNKNOWN
 from berth.framework.status import Status, error
+from berth.framework.work_budget import STEPS_PER_NODE, OutOfBudgetError
 from berth.state.pod_info import PodInfo
 from berth.state.table import NodeTable
 
@@ -227,10 +228,13 @@ class ScoreRunner:
         if self._columns is not None:
             return ask("Score", self._columns, self._columns.score_columns, state, pod, nodes.table, nodes.rows)
         assert self._plain is not None
+        state.work.spend(self.name, STEPS_PER_NODE * nodes.count, lambda: "which scores node by node")
         scores = []
         for view in nodes.views():
             try:
                 score = self._plain.score(state, pod, view)
+            except OutOfBudgetError:
+                raise
             except Exception as broken:  # a third-party plugin's bug must not stop the scheduler
                 return error(f"node {view.name!r}: {described(broken)}")
             if isinstance(score, Status):

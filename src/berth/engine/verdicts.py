@@ -9,7 +9,7 @@ trace and its explanations, what-ifs and the answers to a foreign scheduler are 
 cannot name different plugins.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence, Set
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,13 +18,14 @@ from numpy.typing import NDArray
 from berth.engine.memo import Compute, DependencySet, MemoKey, Memos, RowForm, Slot, Slots
 from berth.engine.memo_entry import ColumnSnapshot, MemoEntry
 from berth.engine.sums import Sums
-from berth.framework.blame import PluginBrokenError, described
+from berth.framework.blame import PluginBrokenError, described, origin_of
 from berth.framework.cycle_state import CycleState
 from berth.framework.diagnosis import RejectedNodes
 from berth.framework.interface import Codes, FilterColumn, FilterPlugin, Rows
 from berth.framework.loaded import LoadedPlugin
 from berth.framework.promises import UNKNOWN
 from berth.framework.status import Status, error, is_success, merged
+from berth.framework.work_budget import STEPS_PER_NODE, OutOfBudgetError
 from berth.state.node_view import NodeView
 from berth.state.pod_info import PodInfo
 from berth.state.table import NodeTable
@@ -168,19 +169,61 @@ class PerNodeFilter:
     def filter_columns(self, state: CycleState, pod: PodInfo, table: NodeTable, rows: Rows) -> FilterColumn:
         """Ask the plugin about each valid row of `rows`."""
         asked = np.arange(table.capacity)[rows].tolist()
-        said = [call_filter(self._plugin, state, pod, table.view(row)) if table.valid[row] else None for row in asked]
+        nodes = int(np.count_nonzero(table.valid[rows]))
+        state.work.spend(self._plugin.name, STEPS_PER_NODE * nodes, lambda: "which filters node by node")
+        said: list[Status | None] = []
+        broken = BrokenOnNodes(self._plugin.name)
+        for row in asked:
+            status = None
+            if table.valid[row]:
+                view = table.view(row)
+                try:
+                    status = self._plugin.filter(state, pod, view)
+                except OutOfBudgetError:
+                    raise
+                except Exception as bug:  # a third-party plugin's bug must not stop the scheduler
+                    status = broken.on(view.name, bug)
+            said.append(None if is_success(status) else status)
         statuses = list(dict.fromkeys(status for status in said if status is not None))
         code_of: dict[Status | None, int] = {status: code for code, status in enumerate(statuses, start=1)}
         codes = np.array([code_of.get(status, 0) for status in said], dtype=np.int32)
         return FilterColumn(codes, lambda code: statuses[code - 1])
 
 
+class BrokenOnNodes:
+    """What is said of the nodes on which a plugin broke: the same of all on which it broke in the same way.
+
+    To describe an exception takes far longer than most filters do, so only the first of a kind is described. A plugin
+    that breaks on each of thousands of nodes costs one description, and one reason.
+    """
+
+    __slots__ = ("_first", "_plugin")
+
+    def __init__(self, plugin: str) -> None:
+        self._plugin = plugin
+        self._first: dict[Hashable, Status] = {}
+
+    def on(self, node_name: str, bug: Exception) -> Status:
+        """Return the status of a node on which the plugin broke; it names the first such node."""
+        origin = origin_of(bug)
+        found = self._first.get(origin)
+        if found is None:
+            found = self._first[origin] = _broken_on(self._plugin, node_name, bug)
+        return found
+
+
+def _broken_on(plugin: str, node_name: str, bug: Exception) -> Status:
+    return error(f"plugin {plugin!r} failed on node {node_name!r}: {described(bug)}")
+
+
 def call_filter(plugin: FilterPlugin, state: CycleState, pod: PodInfo, node: NodeView) -> Status | None:
     """Ask a plugin about one node; a plugin that breaks says Error, naming itself and the node."""
     try:
         status = plugin.filter(state, pod, node)
+    except OutOfBudgetError:
+        raise
     except Exception as broken:  # a third-party plugin's bug must not stop the scheduler
-        return error(f"plugin {plugin.name!r} failed on node {node.name!r}: {described(broken)}")
+        return _broken_on(plugin.name, node.name, broken)
     return None if is_success(status) else status
 
 

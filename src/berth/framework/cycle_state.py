@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from berth.framework.work_budget import WorkBudget
+
 
 class CycleState:
     """Data by key, and which plugins skip this pod.
@@ -10,9 +12,13 @@ class CycleState:
     are tried out; others are shared and must not be changed after PreFilter.
     """
 
-    __slots__ = ("_data", "asked", "is_timed", "skip_filter", "skip_post_filter", "skip_pre_bind", "skip_score")
+    __slots__ = ("_data", "asked", "is_timed", "skip_filter", "skip_post_filter", "skip_pre_bind", "skip_score",
+                 "work")  # fmt: skip
 
-    def __init__(self) -> None:
+    def __init__(self, work: WorkBudget | None = None) -> None:
+        """`work` is the budget of the attempt; each has one of its own unless another is given."""
+        self.work = WorkBudget() if work is None else work
+        """The attempt's budget, shared by clones. Plugins spend it before work that may take long."""
         self._data: dict[str, Any] = {}
         self.asked: list[Any] = []
         """The calls to extenders so far (`berth.framework.extenders.Asked`), shared by clones."""
@@ -42,7 +48,7 @@ class CycleState:
 
     def clone(self) -> "CycleState":
         """Return a copy that can be changed by AddPod and RemovePod without touching this one."""
-        copy = CycleState()
+        copy = CycleState(self.work)
         copy._data = {k: v.clone() if hasattr(v, "clone") else v for k, v in self._data.items()}
         copy.asked = self.asked
         copy.skip_filter, copy.skip_score = set(self.skip_filter), set(self.skip_score)

@@ -16,12 +16,13 @@ from typing import Any
 import numpy as np
 
 from berth.framework.answers import shown
-from berth.framework.blame import place_of
+from berth.framework.blame import origin_of, place_of
 from berth.framework.events import ClusterEventWithHint, HintFunction, QueueingHint
 from berth.framework.interface import FilterColumn, Placement, PostFilterResult, PreFilterResult
 from berth.framework.loading import STEPWISE
 from berth.framework.promises import promises_of
 from berth.framework.status import Code, Status
+from berth.framework.work_budget import OutOfBudgetError
 
 Report = Callable[[str, str, Exception], None]
 """`report(plugin, method, bug)`: a plugin raised something, at a place where it has not before."""
@@ -45,8 +46,13 @@ def guarded(plugin: Any, origin: str, report: Report) -> Any:
     """
     own = type(plugin)
     seen: set[tuple[str, str]] = set()
+    told: set[Hashable] = set()
 
     def tell(method: str, bug: Exception) -> None:
+        origin = method, origin_of(bug)
+        if origin in told:  # cheaper than to work out the place, for a plugin that breaks on every node
+            return
+        told.add(origin)
         place = method, place_of(bug)
         if place not in seen:
             seen.add(place)
@@ -76,6 +82,8 @@ def _guard(
     def stepwise(steps: Generator[Any, Any, Any], arguments: tuple[Any, ...]) -> Generator[Any, Any, Any]:
         try:
             answer = yield from steps
+        except OutOfBudgetError:
+            raise
         except Exception as bug:
             tell(method, bug)
             raise
@@ -89,6 +97,8 @@ def _guard(
         call = getattr(own, method)
         try:
             answer = call(*arguments) if is_bound else call(self, *arguments)
+        except OutOfBudgetError:
+            raise
         except Exception as bug:
             tell(method, bug)
             raise

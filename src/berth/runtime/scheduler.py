@@ -109,6 +109,7 @@ class LiveScheduler:
             whole=self._whole,
             unschedulable_age_s=unschedulable_age_s,
             shards=shards if config.leader_election.leader_elect else 1,
+            clock=clock,
         )
         self._wake = asyncio.Event()
         self._is_leading = False

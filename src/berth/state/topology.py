@@ -30,6 +30,32 @@ MAX_SUMS = 32
 """How many topologies the sums of one column are kept for."""
 
 
+class EligibleRows:
+    """Which rows count, worked out once for all the topologies of one set of rows, and kept up to date.
+
+    A pod with thousands of spread constraints has as many topologies, and which nodes count for them depends on all of
+    their keys: each topology by itself would make that cost the square of their number.
+    """
+
+    __slots__ = ("_eligible", "_follower", "_mask", "_table")
+
+    def __init__(self, table: NodeTable, eligible: Eligible) -> None:
+        self._table = table
+        self._eligible = eligible
+        self._follower = RowFollower(table, nodes=True)
+        self._mask: Mask = np.zeros(0, dtype=np.bool_)
+
+    def mask(self) -> Mask:
+        """Return by row, bool of shape (rows of the table,), whether it counts; do not write to it."""
+        rows = self._follower.changed_rows()
+        if rows is None:
+            self._mask = np.array(self._eligible(self._table, EVERY_ROW))
+        elif rows:
+            changed = np.array(rows, dtype=np.intp)
+            self._mask[changed] = self._eligible(self._table, changed)
+        return self._mask
+
+
 class Topology:
     """The domain of each row under one label key.
 
@@ -53,7 +79,7 @@ class Topology:
         "version",
     )
 
-    def __init__(self, table: NodeTable, key: str, eligible: Eligible | None = None) -> None:
+    def __init__(self, table: NodeTable, key: str, eligible: EligibleRows | None = None) -> None:
         self.key = key
         self.version = 0
         """Grows when any row's domain, or whether it counts, has changed."""
@@ -114,17 +140,18 @@ class Topology:
     def _counted(self, ids: NDArray[np.signedinteger], rows: Rows) -> Ids:
         if self._eligible is None:
             return ids
-        return np.where(self._eligible(self._table, rows), ids, ABSENT).astype(np.intp, copy=False)
+        return np.where(self._eligible.mask()[rows], ids, ABSENT).astype(np.intp, copy=False)
 
 
 class Topologies:
     """The topologies that were asked for, each made once."""
 
-    __slots__ = ("_known", "table")
+    __slots__ = ("_eligible", "_known", "table")
 
     def __init__(self, table: NodeTable) -> None:
         self.table = table
         self._known: OrderedDict[Hashable, Topology] = OrderedDict()
+        self._eligible: OrderedDict[Hashable, EligibleRows] = OrderedDict()
 
     def get(self, key: str, which: Hashable = None, eligible: Eligible | None = None) -> Topology:
         """Return a label key's topology, up to date; `which` names the set of rows that `eligible` describes."""
@@ -132,9 +159,18 @@ class Topologies:
         if found is not None:
             found.sync()
             return found
-        found = self._known[key, which] = Topology(self.table, key, eligible)
+        rows = None if eligible is None else self._rows(which, eligible)
+        found = self._known[key, which] = Topology(self.table, key, rows)
         if len(self._known) > MAX_TOPOLOGIES:
             self._known.popitem(last=False)
+        return found
+
+    def _rows(self, which: Hashable, eligible: Eligible) -> EligibleRows:
+        found = self._eligible.get(which)
+        if found is None:
+            found = self._eligible[which] = EligibleRows(self.table, eligible)
+            if len(self._eligible) > MAX_TOPOLOGIES:
+                self._eligible.popitem(last=False)
         return found
 
 

@@ -36,6 +36,7 @@ from berth.framework.effects import (
     SetPodGroupCondition,
 )
 from berth.framework.registry import Registry
+from berth.framework.work_budget import DEFAULT_STEPS
 from berth.generation import Generation, generation_of
 from berth.intake import ObjectEvent, ShardsHeld
 from berth.plugins.registry import in_tree_registry
@@ -62,6 +63,7 @@ class VirtualCluster:
         unschedulable_age_s: float | None = None,
         score_single_node: bool = False,
         shards: int = 1,
+        work_limit: int = DEFAULT_STEPS,
     ) -> None:
         """Make a core of these plugins, under their names where those are given, beside the in-tree ones.
 
@@ -91,6 +93,8 @@ class VirtualCluster:
             unschedulable_age_s=unschedulable_age_s,
             score_single_node=score_single_node,
             shards=shards,
+            clock=lambda: self.now,
+            work_limit=work_limit,
         )
         self.objects: dict[tuple[str, str], Any] = {}
         self.effects: list[Effect] = []

@@ -57,7 +57,8 @@ class GroupCycle:
         queued_pods = self._pull(first, key)
         if not queued_pods:
             return
-        started = self._tools.stopwatch()
+        tools = self._tools.with_budget()
+        started = tools.stopwatch()
         outcome = GroupOutcome(key, queued_pods, self._outcome_tools)
         mixed = _mixed_schedulers(queued_pods)
         if mixed:
@@ -67,17 +68,18 @@ class GroupCycle:
             self._instrument.attempting(queued)
         profile = self._profiles[queued_pods[0].pod.spec.scheduler_name]
         group = PodGroupInfo(key, tuple(queued.pod for queued in queued_pods))
-        trial = yield from self._try(profile, group, queued_pods)
-        tried = self._tools.stopwatch() - started
+        trial = yield from self._try(tools, profile, group, queued_pods)
+        tried = tools.stopwatch() - started
+        self._outcome_tools.dispatcher.catch_up()
         if trial.status is None:
             trial.status = trial.permit()
         if trial.status is None:
             result = outcome.bind(trial)
         else:
             trial.undo()
-            room = yield from self._room(profile, group, queued_pods, trial)
+            room = yield from self._room(tools, profile, group, queued_pods, trial)
             result = yield from outcome.turn_away(trial, room)
-        self._instrument.group_decided(profile.name, result, self._tools.stopwatch() - started, tried)
+        self._instrument.group_decided(profile.name, result, tools.stopwatch() - started, tried)
 
     def _pull(self, first: QueuedPod, key: GroupKey) -> list[QueuedPod]:
         """Take all members that may be tried out of the queue, in the order they are tried."""
@@ -92,9 +94,8 @@ class GroupCycle:
         return sorted(wanted, key=lambda q: (-q.pod.priority, q.initial_attempt or 0.0, arrival.get(q.pod.uid, -1)))
 
     def _try(
-        self, profile: Profile, group: PodGroupInfo, queued_pods: Sequence[QueuedPod]
+        self, tools: TrialTools, profile: Profile, group: PodGroupInfo, queued_pods: Sequence[QueuedPod]
     ) -> Generator[Any, Any, Trial]:
-        tools = self._tools
         try:
             if self._places:
                 return (yield from try_placements(tools, profile, group, queued_pods, makes_room=True))
@@ -106,7 +107,12 @@ class GroupCycle:
         return trial
 
     def _room(
-        self, profile: Profile, group: PodGroupInfo, queued_pods: Sequence[QueuedPod], trial: Trial
+        self,
+        tools: TrialTools,
+        profile: Profile,
+        group: PodGroupInfo,
+        queued_pods: Sequence[QueuedPod],
+        trial: Trial,
     ) -> Generator[Any, Any, Room | Status | None]:
         """Return the room that preemption can make, why it can make none, or None where it is not asked."""
         if not self._preempts or trial.has_failed or trial.waits_for_preemption:
@@ -114,7 +120,7 @@ class GroupCycle:
         found: PodGroup | None = self._outcome_tools.handle.objects.get(POD_GROUP, group.key.name, group.key.namespace)
         if found is None:
             return error(f'podgroups.scheduling.k8s.io "{group.key.name}" not found')
-        return (yield from room_for_group(self._tools, profile, group, found, queued_pods))
+        return (yield from room_for_group(tools, profile, group, found, queued_pods))
 
 
 def _mixed_schedulers(queued_pods: Sequence[QueuedPod]) -> str:

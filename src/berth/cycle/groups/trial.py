@@ -21,6 +21,7 @@ from berth.engine.profile import Permitted, Profile
 from berth.engine.verdicts import Mask
 from berth.framework.status import Code, Status, error, unschedulable
 from berth.framework.waiting_pods import of_one_node
+from berth.framework.work_budget import WorkBudget
 from berth.state.cache import Cache
 from berth.state.nominator import Nominator
 from berth.state.pod_info import PodInfo
@@ -39,6 +40,12 @@ class TrialTools(NamedTuple):
     search: Search
     reporter: Reporter
     stopwatch: Callable[[], float]
+    work: WorkBudget
+    """What trying a group may cost: all attempts and what-ifs of one group cycle share it."""
+
+    def with_budget(self) -> "TrialTools":
+        """Return the tools of one group cycle, with a budget that nothing has been spent of."""
+        return self._replace(work=WorkBudget(self.work.limit))
 
 
 class Member:
@@ -107,7 +114,9 @@ class Trial:
         """Try the pods in this order; whatever is placed stays placed."""
         try:
             for queued in queued_pods:
-                member = Member(queued, Attempt(self._profile, queued.pod, self._tools.stopwatch, within=self._within))
+                tools = self._tools
+                attempt = Attempt(self._profile, queued.pod, tools.stopwatch, within=self._within, work=tools.work)
+                member = Member(queued, attempt)
                 self.members.append(member)
                 member.attempt.state.skip_post_filter = not makes_room
                 failure = yield from self._try(member)
@@ -175,6 +184,7 @@ class Trial:
         attempt = member.attempt
         try:
             yield from schedule_pod(self._tools.search, attempt)
+            attempt.hold_to_budget()
         except Exception as bug:  # a bug ends this group's trial only, not the scheduler
             attempt.outcome = attempt.outcome.failed(self._tools.reporter.broke(member.pod, bug).message)
         outcome = attempt.outcome

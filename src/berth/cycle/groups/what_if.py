@@ -79,7 +79,7 @@ class GroupWhatIf:
 
     def _fits(self, pod: PodInfo, placed: list[tuple[Attempt, str]]) -> bool:
         """Ask about one member on its node alone; where it fits, it is placed there for those after it."""
-        attempt, node_name = Attempt(self._profile, pod), self.nodes[pod.uid]
+        attempt, node_name = Attempt(self._profile, pod, work=self._tools.work), self.nodes[pod.uid]
         pre = self._profile.run_pre_filter(attempt.state, pod)
         if pre.status is not None or (pre.node_names is not None and node_name not in pre.node_names):
             return False

@@ -3,7 +3,9 @@
 Claims without an allocation, a node, and what is taken elsewhere go in; what to take comes out, or None. Candidates
 are tried in the order of the pools and devices (`devices.py`). Where a later request finds no device, the last one
 taken is given back and the next candidate is tried. Which device is taken decides what is left for later pods, so the
-order is upstream's. Called by the plugin for each node. Source: k8s.io/dynamic-resource-allocation/structured, v1.36.
+order is upstream's. A search that gets stuck leaves out what cannot lead to a solution (`outlook.py`), and all searches
+of an attempt spend its budget of work. Called by the plugin for each node.
+Source: k8s.io/dynamic-resource-allocation/structured, v1.36.
 """
 
 import time
@@ -13,6 +15,7 @@ from typing import NamedTuple
 from berth.api.device_taints import prevents
 from berth.api.dra import DeviceClass, ResourceClaim
 from berth.api.node import Node
+from berth.framework.work_budget import WorkBudget
 from berth.plugins.dra.capacity import Consumed, consume, consumed_by, fits
 from berth.plugins.dra.cel import CelError, Selectors
 from berth.plugins.dra.constraints import ConstraintCheck, constraint_of
@@ -27,7 +30,14 @@ from berth.plugins.dra.devices import (
     add_counters,
 )
 from berth.plugins.dra.ledger import Allocated
+from berth.plugins.dra.outlook import Demand, Outlook
 from berth.plugins.dra.requests import MAX_RESULTS, AllocationError, Ask, Gates, asks_of, claim_key
+
+PLUGIN = "DynamicResources"
+STEPS_TO_TAKE = 5
+"""What it counts in the budget of work to take a device and to give it back; to look at one counts 1."""
+STEPS_TO_MATCH = 4
+"""What each request counts where it is found out whether there can be devices for all of them."""
 
 INVALID_POOLS = "invalid resource pools were encountered"
 NOTHING: Mapping[str, int] = {}
@@ -61,10 +71,14 @@ class _TooManyDevicesError(Exception):
     """A claim would get more devices than fit into its status; another alternative may need fewer."""
 
 
+class _HopelessError(Exception):
+    """Whatever is tried, there is no solution."""
+
+
 class Allocator:
     """What all nodes have in common in one attempt to place a pod."""
 
-    __slots__ = ("_available", "allocated", "class_of", "clock", "gates", "selectors", "timeout_s")
+    __slots__ = ("_available", "allocated", "class_of", "clock", "gates", "selectors", "timeout_s", "work")
 
     def __init__(
         self,
@@ -74,7 +88,10 @@ class Allocator:
         selectors: Selectors,
         timeout_s: float = 0.0,
         clock: Callable[[], float] = time.thread_time,
+        work: WorkBudget | None = None,
     ) -> None:
+        """`work` is the budget of the attempt."""
+        self.work = WorkBudget() if work is None else work
         self.gates = gates
         self.allocated = allocated
         self.class_of = class_of
@@ -86,7 +103,7 @@ class Allocator:
     def allocate(self, node: Node, pools: Pools, claims: Sequence[ResourceClaim]) -> tuple[ClaimDevices, ...] | None:
         """Return what to take for each claim, or None.
 
-        Raises `AllocationError`, `InvalidPoolsError` and `AllocationTimeoutError`.
+        Raises `AllocationError`, `InvalidPoolsError`, `AllocationTimeoutError` and `OutOfBudgetError`.
         """
         search = _Search(self, node, pools, claims)
         if search.run():
@@ -127,9 +144,15 @@ class _Search:
         self._constraints = [_constraints(claim) for claim in claims]
         self._taken: list[list[TakenDevice]] = [[] for _ in claims]
         self._chosen: dict[tuple[int, int], int] = {}
+        self._bit_of: dict[DeviceId, int] = {}
+        self._first_of: list[int] = []
+        """By claim, the index of its first request among all requests; filled in with the outlook."""
         self._allocating: dict[DeviceId, set[int]] = {}
         self._consuming: dict[DeviceId, Consumed] = {}
         self._counters: dict[PoolId, Counters] = {}
+        self._is_stuck = False
+        self._outlook: Outlook | None = None
+        """What the requests would accept; None as long as the search has not got stuck, or where it does not apply."""
         for claim_index in range(len(claims)):
             self._check_size(claim_index)
 
@@ -137,6 +160,8 @@ class _Search:
         """Search; say whether there is a solution."""
         try:
             return self._next_claim(0)
+        except _HopelessError:
+            return False
         except _TooManyDevicesError as error:
             raise AllocationError("allocation max size exceeded") from error
         except RecursionError as error:
@@ -229,8 +254,10 @@ class _Search:
             raise _TooManyDevicesError
         if ask.is_all:
             return self._take_next_of_all(claim, request, number, count)
+        looked_at = 0
         for index in range(start, len(self._candidates)):
             pool, device = self._candidates[index]
+            looked_at += 1
             if not self._is_candidate(claim, ask, device):
                 continue
             undo = self._take(claim, ask, pool, device, must=False)
@@ -238,12 +265,18 @@ class _Search:
                 continue
             done = False
             try:
-                done = self._next_device(claim, request, number, count + 1, index + 1)
+                self._spend(looked_at + STEPS_TO_TAKE)
+                looked_at = 0
+                done = self._may_go_on(claim, request, number, count + 1) and self._next_device(
+                    claim, request, number, count + 1, index + 1
+                )
             finally:
                 if not done:
                     undo()
             if done:
                 return True
+            self._got_stuck()
+        self._spend(looked_at)
         return False
 
     def _take_next_of_all(self, claim: int, request: int, number: int, count: int) -> bool:
@@ -254,11 +287,93 @@ class _Search:
             return False
         done = False
         try:
+            self._spend(STEPS_TO_TAKE)
             done = self._next_device(claim, request, number, count + 1, 0)
         finally:
             if not done:
                 undo()
         return done
+
+    def _spend(self, steps: int) -> None:
+        self._common.work.spend(PLUGIN, steps, self._told)
+
+    def _told(self) -> str:
+        claims = ", ".join(claim_key(claim) for claim in self._claims)
+        return f"which looks for devices for {claims} on node {self._node.metadata.name}"
+
+    def _got_stuck(self) -> None:
+        """At the first dead end, find out whether there can be a solution at all, and what to leave out from now on."""
+        if self._is_stuck:
+            return
+        self._is_stuck = True
+        try:
+            outlook = self._make_outlook()
+        except AllocationError:
+            return  # a selector fails on some device: whether the search comes to it is for the search to find out
+        if outlook is None:
+            return
+        self._spend(STEPS_TO_MATCH * len(outlook.demands))
+        if not outlook.allows((), 0, self._all_bits):
+            raise _HopelessError
+        # A device with counters leaves traces where it cannot be had after all (`_take`), and one that is shared may be
+        # taken twice: which attempts are made then matters to the others.
+        if not any(device.consumes or device.is_shared for _, device in self._candidates):
+            self._outlook = outlook
+
+    def _may_go_on(self, claim: int, request: int, number: int, count: int) -> bool:
+        """Say whether the requests that are left may still find devices, now that this one has `count` of them."""
+        outlook = self._outlook
+        if outlook is None:
+            return True
+        self._spend(STEPS_TO_MATCH * len(outlook.demands))
+        index = self._first_of[claim] + request
+        taken = 0
+        for devices in self._taken:
+            for _, device, _ in devices:
+                taken |= self._bit_of[device.id]
+        return outlook.allows([outlook.demands[index][number].left(count)], index + 1, self._all_bits & ~taken)
+
+    def _make_outlook(self) -> Outlook | None:
+        """Return what the requests would accept; None where leaving out attempts might leave out an error.
+
+        The search ends in an error where a claim turns out to get too many devices, or where devices that are all
+        wanted break a constraint. Only where neither can happen is it the same to have made an attempt or not.
+        Raises `AllocationError` where a selector fails.
+        """
+        for claim, requests in enumerate(self._asks):
+            most = sum(max(self._wanted(claim, r, n) for n in range(len(asks))) for r, asks in enumerate(requests))
+            wants_all = any(ask.is_all for asks in requests for ask in asks)
+            if most > MAX_RESULTS or (wants_all and self._constraints[claim]):
+                return None
+        demands: list[tuple[Demand, ...]] = []
+        for claim, requests in enumerate(self._asks):
+            self._first_of.append(len(demands))
+            for request, asks in enumerate(requests):
+                demands.append(tuple(self._demand(claim, request, number) for number in range(len(asks))))
+        return Outlook(tuple(demands))
+
+    def _demand(self, claim: int, request: int, number: int) -> Demand:
+        ask = self._asks[claim][request][number]
+        accepts = shares = 0
+        self._spend(len(self._candidates))
+        for index, (_, device) in enumerate(self._candidates):
+            bit = 1 << index
+            self._bit_of[device.id] = bit
+            is_taken = not ask.spec.admin_access and device.id in self._allocated.devices
+            if not is_taken and self._is_selectable(ask, device) and not self._is_barred(ask, device):
+                accepts |= bit
+                if device.is_shared or ask.spec.admin_access:
+                    shares |= bit
+        wanted = self._wanted(claim, request, number)
+        # "All" of no device at all fails, as one device of none does.
+        return Demand(accepts, max(wanted, 1) if ask.is_all else wanted, shares)
+
+    @property
+    def _all_bits(self) -> int:
+        return (1 << len(self._candidates)) - 1
+
+    def _is_barred(self, ask: Ask, device: PublishedDevice) -> bool:
+        return self._gates.device_taints and prevents(device.spec.taints, ask.spec.tolerations)
 
     def _is_candidate(self, claim: int, ask: Ask, device: PublishedDevice) -> bool:
         """Say whether a device is free and selected; the cheap check comes first."""
@@ -283,12 +398,13 @@ class _Search:
         if verdict is None:
             try:
                 selector = self._common.selectors.get(text)
+                self._spend(selector.steps)
             except CelError as fault:
                 raise AllocationError(f"{where}: {fault}") from fault
             if len(device.verdicts) >= VERDICTS_AT_MOST:
                 device.verdicts.clear()
             try:
-                verdict = device.verdicts[text] = device.view.matches(selector)
+                verdict = device.note_verdict(text, device.view.matches(selector))
             except CelError as fault:
                 raise AllocationError(f"{where} on device {device.id}: {fault}") from fault
         return verdict
@@ -317,7 +433,7 @@ class _Search:
         # capacity, the counters stay taken for this node's search. In the last case constraints go on counting it too.
         if consumes and not self._take_counters(pool, consumes):
             return None
-        if self._gates.device_taints and prevents(device.spec.taints, ask.spec.tolerations):
+        if self._is_barred(ask, device):
             return None
         base, sub = (ask.parent, ask.name) if ask.parent else (ask.name, "")
         if not self._constrain(claim, base, sub, device):

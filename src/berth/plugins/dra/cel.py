@@ -4,10 +4,12 @@ An expression and a device go in, yes or no comes out; `allocator.py` asks. The 
 by cel-expr-python, the CEL project's own library, to which Kubernetes' quantities and semantic versions are added
 here. Values of the two are passed to CEL as maps of one entry, since it knows no types of ours.
 Source: k8s.io/dynamic-resource-allocation/cel, v1.36. Deviations: what is wrong with a capacity's or version's type is
-found when an expression runs, not when it is compiled; costs are limited by the library's count of iterations and not
-by Kubernetes' cost units, which the API server has already checked.
+found when an expression runs, not when it is compiled; costs are limited by the library's count of iterations and by
+an estimate of how large values may become (`evaluation_steps`), and not by Kubernetes' cost units, which the API server
+has already checked.
 """
 
+import re
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from functools import lru_cache
@@ -28,6 +30,20 @@ MAX_MESSAGE = 1000
 """How much of what the compiler says of an expression is told."""
 INT64 = range(-(2**63), 2**63)
 
+MAX_ITERATIONS = 10_000
+"""How often the macros of one evaluation may iterate, all together: the library's own limit."""
+MAX_STEPS = 1_000_000
+"""The most that an evaluation may count; an expression that may cost more is refused."""
+MAX_ATTRIBUTES = 64
+"""How many attributes and capacities the API allows a device."""
+PLAIN_STEPS = 10
+ITERATIONS_PER_STEP = 5
+BYTES_PER_STEP = 10_000
+
+_GROWING = re.compile(r"\+|\.(?:replace|join|format|split)\b")
+"""What makes a value that is larger than those it is made from."""
+_ITERATING = re.compile(r"\.(?:all|exists|exists_one|existsOne|map|filter|transformList|transformMap)\b")
+
 MISSING_KEY = 'NOT_FOUND: Key not found in map : "'
 
 Tagged = dict[str, str]
@@ -43,6 +59,8 @@ class CompiledSelector(NamedTuple):
 
     expression: "cel.Expression"
     text: str
+    steps: int
+    """What an evaluation counts in an attempt's budget of work."""
 
 
 class DeviceView:
@@ -105,7 +123,25 @@ class Selectors:
         return found
 
 
+def evaluation_steps(text: str) -> int:
+    """Return what an evaluation of an expression may count at most, in steps of about a microsecond.
+
+    Macros are taken to be nested, each over all attributes of a device or the longest list that the text can hold. The
+    library ends an evaluation after 10,000 iterations; it does not limit how large values may become. So each operator
+    that makes larger ones is taken to do so in every iteration, and each `cel.bind` to use them as often again.
+    """
+    macros = len(_ITERATING.findall(text))
+    elements = MAX_ITERATIONS if ".split" in text else MAX_ATTRIBUTES + text.count(",")
+    iterations = min(MAX_ITERATIONS, int(elements**macros))
+    growing = 1 + len(_GROWING.findall(text))
+    size = len(text) * int(growing ** min(1 + text.count("cel.bind"), 32))
+    return PLAIN_STEPS + iterations // ITERATIONS_PER_STEP + iterations * size // BYTES_PER_STEP
+
+
 def _compile(text: str) -> CompiledSelector | CelError:
+    steps = evaluation_steps(text)
+    if steps > MAX_STEPS:
+        return CelError(f"CEL compile error: too complex: an evaluation may cost {steps} steps, more than {MAX_STEPS}")
     try:
         expression = _environment().compile(text)
     except RuntimeError as error:
@@ -114,7 +150,7 @@ def _compile(text: str) -> CompiledSelector | CelError:
     kind = expression.return_type().name().lower()
     if kind not in ("bool", "dyn"):
         return CelError(f"CEL compile error: must evaluate to bool or the unknown type, not {kind}")
-    return CompiledSelector(expression, text)
+    return CompiledSelector(expression, text, steps)
 
 
 def _evaluated(selector: CompiledSelector, **given: Any) -> Any:

@@ -17,6 +17,9 @@ from berth.api.node_selector import NodeSelector
 from berth.api.quantity import nano_value
 from berth.plugins.dra.cel import DeviceView
 
+MAX_VERDICTS = 256
+"""How many selectors' verdicts are kept for each device."""
+
 Counters = dict[str, dict[str, int]]
 """Amounts in 1e-9 units, by counter set and counter."""
 
@@ -63,6 +66,13 @@ class PublishedDevice:
             entry.counter_set: {name: nano_value(counter.value) for name, counter in entry.counters.items()}
             for entry in spec.consumes_counters
         }
+
+    def note_verdict(self, text: str, matches: bool) -> bool:
+        """Keep what a selector says of the device, and return it; where many were kept, they are forgotten first."""
+        if len(self.verdicts) >= MAX_VERDICTS:
+            self.verdicts.clear()
+        self.verdicts[text] = matches
+        return matches
 
     def is_reachable(self, node: Node) -> bool:
         """Say whether the device can be used on a node, where its slice leaves that to each device."""

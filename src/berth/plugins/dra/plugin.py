@@ -47,6 +47,7 @@ from berth.framework.interface import (
 )
 from berth.framework.promises import Promises
 from berth.framework.status import SKIP, Status, error, unresolvable, unschedulable
+from berth.framework.work_budget import WorkBudget
 from berth.plugins.dra.allocator import AllocationTimeoutError, Allocator, InvalidPoolsError
 from berth.plugins.dra.binding import ClaimBinder
 from berth.plugins.dra.cel import Selectors
@@ -220,7 +221,7 @@ class DynamicResources:
         pod_state.wanted = wanted
         to_allocate = [claim for _, claim in pod_state.to_allocate()]
         if to_allocate:
-            pod_state.allocator = self._allocator()
+            pod_state.allocator = self._allocator(state.work)
             containers = (*pod.spec.init_containers, *pod.spec.containers) if extended is not None else ()
             pod_state.outcomes = self._known(to_allocate, containers)
         return None
@@ -263,7 +264,7 @@ class DynamicResources:
         found: DeviceClass | None = self._handle.objects.get(DEVICE_CLASS, name)
         return found
 
-    def _allocator(self) -> Allocator:
+    def _allocator(self, work: WorkBudget) -> Allocator:
         objects = self._handle.objects
         version = objects.version(SLICE) + (objects.version(RULE) if self._has_rules else 0)  # both only grow
         if version != self._slices_version:
@@ -271,7 +272,7 @@ class DynamicResources:
             rules = sorted(objects.list(RULE), key=lambda rule: rule.metadata.name) if self._has_rules else ()
             self._inventory.update(objects.list(SLICE), rules)
         allocated = self._ledger.allocated()
-        return Allocator(self._gates, allocated, self._class_of, self._selectors, self._timeout_s, self._clock)
+        return Allocator(self._gates, allocated, self._class_of, self._selectors, self._timeout_s, self._clock, work)
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeView) -> Status | None:
         """Reject a node that cannot reach the allocated claims, or lacks devices for the others."""

@@ -29,7 +29,7 @@ from berth.framework.interface import (
 from berth.framework.promises import Promises
 from berth.plugins.legacy.matching import MatchingSelectors
 from berth.plugins.pod_topology_spread.args import LIST, SYSTEM, DefaultConstraint, PodTopologySpreadArgs
-from berth.plugins.pod_topology_spread.constraints import SpreadConstraint, group_of
+from berth.plugins.pod_topology_spread.constraints import Inclusions, SpreadConstraint, group_of
 from berth.plugins.pod_topology_spread.filtering import Spread
 from berth.plugins.pod_topology_spread.plugin import PodTopologySpread
 from berth.state.pod_info import PodInfo
@@ -74,8 +74,8 @@ class LegacyPodTopologySpread(PodTopologySpread):
             for constraint in super()._compiled(pod, action)
         )
 
-    def _spread(self, pod: PodInfo, constraint: SpreadConstraint, keys: tuple[str, ...]) -> Spread:
-        spread = super()._spread(pod, constraint, keys)
+    def _spread(self, pod: PodInfo, constraint: SpreadConstraint, inclusions: Inclusions) -> Spread:
+        spread = super()._spread(pod, constraint, inclusions)
         everywhere = self._topologies.get(constraint.topology_key)
         if spread.topology is everywhere:
             return spread

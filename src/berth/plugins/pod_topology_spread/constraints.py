@@ -79,17 +79,44 @@ def counting_selector(constraint: SpreadConstraint) -> Selector:
     return NOTHING if counts_none else constraint.selector
 
 
-class Inclusion(NamedTuple):
-    """Which nodes count: those with all labels, of the pod's node affinity, whose taints it tolerates."""
+class Inclusion:
+    """Which nodes count: those with all labels, of the pod's node affinity, whose taints it tolerates.
 
-    keys: tuple[str, ...]
-    affinity: RequiredNodeAffinity | None
-    tolerations: tuple[Toleration, ...] | None
-    compare_numbers: bool
+    It is part of the name of a topology, and one value serves all constraints of a pod that agree in what they honor
+    (`Inclusions`). So its hash is worked out once, and a pod's cost does not grow with the square of its constraints.
+    """
+
+    __slots__ = ("_hash", "affinity", "compare_numbers", "keys", "tolerations")
+
+    def __init__(
+        self,
+        keys: tuple[str, ...],
+        affinity: RequiredNodeAffinity | None = None,
+        tolerations: tuple[Toleration, ...] | None = None,
+        *,
+        compare_numbers: bool = False,
+    ) -> None:
+        """`keys` are sorted, each once."""
+        self.keys = keys
+        self.affinity = affinity
+        self.tolerations = tolerations
+        self.compare_numbers = compare_numbers
+        self._hash = hash(self._parts)
+
+    @property
+    def _parts(self) -> tuple[object, ...]:
+        return self.keys, self.affinity, self.tolerations, self.compare_numbers
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, Inclusion) and self._parts == other._parts)
+
+    def __hash__(self) -> int:
+        return self._hash
 
     def includes(self, node: Node) -> bool:
         """Say whether a node counts."""
-        if not all(key in node.metadata.labels for key in self.keys):
+        labels = node.metadata.labels
+        if not all(key in labels for key in self.keys):
             return False
         if self.affinity is not None and not self.affinity.matches_node(node):
             return False
@@ -108,21 +135,39 @@ class Inclusion(NamedTuple):
         return found
 
 
-def inclusion(constraint: SpreadConstraint, keys: tuple[str, ...], pod: PodInfo, compare_numbers: bool) -> Inclusion:
-    """Return which nodes count for a constraint of `pod`, all of which must have the labels `keys`."""
-    affinity = required_of(pod) if constraint.honor_affinity else None
-    return Inclusion(
-        keys,
-        None if affinity is None or affinity.is_empty else affinity,
-        pod.spec.tolerations if constraint.honor_taints else None,
-        constraint.honor_taints and compare_numbers,
-    )
+class Inclusions:
+    """Which nodes count for the constraints of one pod: at most one `Inclusion` for each way to honor things."""
+
+    __slots__ = ("_compare_numbers", "_found", "_pod", "keys")
+
+    def __init__(self, keys: Iterable[str], pod: PodInfo, compare_numbers: bool) -> None:
+        """`keys` are the labels that nodes must have to count for any of the constraints."""
+        self.keys = tuple(sorted(set(keys)))
+        self._pod = pod
+        self._compare_numbers = compare_numbers
+        self._found: dict[tuple[bool, bool], Inclusion] = {}
+
+    def of(self, constraint: SpreadConstraint) -> Inclusion:
+        """Return which nodes count for a constraint."""
+        honored = constraint.honor_affinity, constraint.honor_taints
+        found = self._found.get(honored)
+        if found is None:
+            found = self._found[honored] = self._make(*honored)
+        return found
+
+    def _make(self, honor_affinity: bool, honor_taints: bool) -> Inclusion:
+        affinity = required_of(self._pod) if honor_affinity else None
+        return Inclusion(
+            self.keys,
+            None if affinity is None or affinity.is_empty else affinity,
+            self._pod.spec.tolerations if honor_taints else None,
+            compare_numbers=honor_taints and self._compare_numbers,
+        )
 
 
 def topology_of(topologies: Topologies, key: str, included: Inclusion) -> Topology:
     """Return the topology of a key over the nodes that count."""
-    others = tuple(sorted({other for other in included.keys if other != key}))
-    if not others and included.affinity is None and included.tolerations is None:
+    # A node without the key is in no domain of it anyway, so a single key needs no set of rows of its own.
+    if included.affinity is None and included.tolerations is None and included.keys in ((), (key,)):
         return topologies.get(key)
-    which = included._replace(keys=others)
-    return topologies.get(key, which, which.mask)
+    return topologies.get(key, included, included.mask)

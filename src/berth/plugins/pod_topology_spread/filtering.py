@@ -93,8 +93,13 @@ class SpreadFilterState:
         """Count `other` on a node, or take it off. Pods being deleted change the counts too, as they do upstream."""
         if other.namespace != pod.namespace:
             return
+        includes: dict[Inclusion, bool] = {}  # a handful: constraints share them
         for spread, changes in zip(self._spreads, self._changes, strict=True):
-            if spread.constraint.selector.matches(other.labels) and spread.included.includes(node.node):
+            if not spread.constraint.selector.matches(other.labels):
+                continue
+            if spread.included not in includes:
+                includes[spread.included] = spread.included.includes(node.node)
+            if includes[spread.included]:
                 value = node.labels[spread.constraint.topology_key]
                 changes[value] = changes.get(value, 0) + amount
 

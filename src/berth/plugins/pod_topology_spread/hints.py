@@ -4,13 +4,13 @@ A constraint may be met once a crowded domain has one matching pod less or the e
 come, go or change. Called by the queue with the waiting pod and the object before and after.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from typing import Any
 
 from berth.api.node import Node
 from berth.api.selectors import SelectorError
 from berth.framework.events import Action, ClusterEvent, ClusterEventWithHint, QueueingHint
-from berth.plugins.pod_topology_spread.constraints import Inclusion, SpreadConstraint, inclusion
+from berth.plugins.pod_topology_spread.constraints import Inclusion, Inclusions, SpreadConstraint
 from berth.plugins.pod_topology_spread.defaults import KINDS
 from berth.state.pod_info import PodInfo
 
@@ -62,9 +62,9 @@ class SpreadHints:
             constraints = self._constraints(pod)
         except SelectorError:
             return QueueingHint.QUEUE
-        keys = tuple(constraint.topology_key for constraint in constraints)
-        included = [inclusion(c, keys, pod, self._compare_numbers) for c in constraints]
-        return _hint(_place(old, keys, included) != _place(new, keys, included))
+        inclusions = Inclusions((constraint.topology_key for constraint in constraints), pod, self._compare_numbers)
+        which = {inclusions.of(constraint) for constraint in constraints}
+        return _hint(_place(old, inclusions.keys, which) != _place(new, inclusions.keys, which))
 
 
 def after_workload_change(pod: PodInfo, old: Any, new: Any) -> QueueingHint:
@@ -86,11 +86,11 @@ def _counts(constraint: SpreadConstraint, other: PodInfo | None) -> bool:
     return other is not None and not other.is_terminating and constraint.selector.matches(other.labels)
 
 
-def _place(node: Node | None, keys: tuple[str, ...], included: list[Inclusion]) -> object:
+def _place(node: Node | None, keys: tuple[str, ...], which: Set[Inclusion]) -> object:
     """Return the domains that a node is in and which constraints count it; None where it lacks a label."""
     if node is None or not all(key in node.metadata.labels for key in keys):
         return None
-    return [node.metadata.labels[key] for key in keys], [which.includes(node) for which in included]
+    return [node.metadata.labels[key] for key in keys], {included: included.includes(node) for included in which}
 
 
 def _hint(may_help: bool) -> QueueingHint:

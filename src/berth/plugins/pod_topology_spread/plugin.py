@@ -40,10 +40,10 @@ from berth.plugins.pod_topology_spread.args import (
     PodTopologySpreadArgs,
 )
 from berth.plugins.pod_topology_spread.constraints import (
+    Inclusions,
     SpreadConstraint,
     compile_constraints,
     group_of,
-    inclusion,
     topology_of,
 )
 from berth.plugins.pod_topology_spread.defaults import KINDS, DefaultSelectors, controller_of
@@ -129,8 +129,9 @@ class PodTopologySpread:
             return error(f"get constraints from pod: {unreadable}")
         if not constraints:
             return SKIP
-        keys = tuple(constraint.topology_key for constraint in constraints)
-        state.write(self._FILTER_KEY, SpreadFilterState(tuple(self._spread(pod, c, keys) for c in constraints)))
+        inclusions = Inclusions((constraint.topology_key for constraint in constraints), pod, self._compare_numbers)
+        spreads = tuple([self._spread(pod, constraint, inclusions) for constraint in constraints])
+        state.write(self._FILTER_KEY, SpreadFilterState(spreads))
         return None
 
     def pre_filter_version(self, pod: PodInfo) -> int:
@@ -237,8 +238,8 @@ class PodTopologySpread:
             pod.fragments[self, action] = known
         return cast("tuple[SpreadConstraint, ...]", known)
 
-    def _spread(self, pod: PodInfo, constraint: SpreadConstraint, keys: tuple[str, ...]) -> Spread:
-        included = inclusion(constraint, keys, pod, self._compare_numbers)
+    def _spread(self, pod: PodInfo, constraint: SpreadConstraint, inclusions: Inclusions) -> Spread:
+        included = inclusions.of(constraint)
         topology = topology_of(self._topologies, constraint.topology_key, included)
         pods = self._index.group(group_of(constraint, pod.namespace)).by_domain(topology).values
         return Spread(constraint, included, topology, pods, constraint.selector.matches(pod.labels))
@@ -248,23 +249,23 @@ class PodTopologySpread:
     ) -> SpreadScoreState:
         labelled = [self._topologies.get(constraint.topology_key) for constraint in constraints]
         ignored = missing_labels(labelled, nodes.rows) if requires_all else None
-        keys = tuple(constraint.topology_key for constraint in constraints) if requires_all else ()
+        keys = (constraint.topology_key for constraint in constraints) if requires_all else ()
+        inclusions = Inclusions(keys, pod, self._compare_numbers)
         preferences = (
             self._preference(
-                pod, constraint, keys, over_all, domain_weight(candidate_domains(over_all, nodes, ignored))
+                pod, constraint, inclusions, over_all, domain_weight(candidate_domains(over_all, nodes, ignored))
             )
             for constraint, over_all in zip(constraints, labelled, strict=True)
         )
         return SpreadScoreState(tuple(preferences), requires_all, ignored, self.rounding)
 
     def _preference(
-        self, pod: PodInfo, constraint: SpreadConstraint, keys: tuple[str, ...], labelled: Topology, weight: float
+        self, pod: PodInfo, constraint: SpreadConstraint, inclusions: Inclusions, labelled: Topology, weight: float
     ) -> Preference:
         group = self._index.group(group_of(constraint, pod.namespace))
         if constraint.topology_key == HOSTNAME_KEY:
             return Preference(constraint, labelled, group.counts, weight)
-        included = inclusion(constraint, keys, pod, self._compare_numbers)
-        topology = topology_of(self._topologies, constraint.topology_key, included)
+        topology = topology_of(self._topologies, constraint.topology_key, inclusions.of(constraint))
         return Preference(constraint, labelled, group.by_domain(topology).values, weight)
 
     def _filter_state(self, state: CycleState) -> SpreadFilterState:

@@ -1,0 +1,74 @@
+"""The budget of work of one scheduling attempt: what is expensive spends it, and when it is used up the attempt ends.
+
+One object, hostile or only unlucky, must not keep the scheduler from all other pods. So whatever may take long because
+of what an object says (a search for devices, an expression, a what-if for each running pod) spends steps of the
+attempt's budget as it goes, over all nodes together. The budget is counted in steps and not in seconds, so the same
+attempt ends in the same way on every machine and in every replay.
+
+The cycle makes one budget for each attempt. Plugins find it in `CycleState.work`, what-ifs included:
+
+    state.work.spend(self.name, len(candidates), lambda: f"comparing racks for node {node.name}")
+
+`spend` raises `OutOfBudgetError` when nothing is left. A plugin lets it pass: the pod is told which plugin used the
+budget, and on what, and it is tried again after its backoff.
+"""
+
+from collections.abc import Callable
+
+DEFAULT_STEPS = 2_000_000
+"""How many steps an attempt may take; a step is about a microsecond's work of one core. See docs/operations.md."""
+
+STEPS_PER_NODE = 2
+"""What the engine spends for a call of a plain form about one node, the view of the node included."""
+
+
+class OutOfBudgetError(Exception):
+    """An attempt has used up its budget of work; the text says which plugin used most of it."""
+
+
+class WorkBudget:
+    """How much work one attempt may still do, and who has done how much."""
+
+    __slots__ = ("_left", "_spent", "_told", "limit")
+
+    def __init__(self, limit: int = DEFAULT_STEPS) -> None:
+        self.limit = limit
+        self._left = limit
+        self._spent: dict[str, int] = {}
+        self._told = ""
+
+    @property
+    def spent(self) -> int:
+        """How many steps were taken so far; more than the limit where the last spender asked for more than was left."""
+        return self.limit - self._left
+
+    @property
+    def by_plugin(self) -> dict[str, int]:
+        """How many steps each plugin took so far; not to be changed."""
+        return self._spent
+
+    @property
+    def verdict(self) -> str:
+        """Why the attempt has to end; the empty string while anything is left."""
+        return self._told
+
+    def spend(self, plugin: str, steps: int, on: Callable[[], str] | None = None) -> None:
+        """Note work that is about to be done. Raises `OutOfBudgetError` where it is more than is left.
+
+        `on` says what the plugin is doing, to follow the plugin's name; it is called only when the budget is used up.
+        """
+        spent = self._spent
+        spent[plugin] = spent.get(plugin, 0) + steps
+        self._left -= steps
+        if self._left < 0:
+            raise OutOfBudgetError(self._why(plugin, on))
+
+    def _why(self, plugin: str, on: Callable[[], str] | None) -> str:
+        """Name the plugin that used most; what is told first stays, whoever asks for more later."""
+        if not self._told:
+            most = max(self._spent, key=lambda name: self._spent[name])
+            doing = f", {on()}" if on is not None and most == plugin else ""
+            self._told = (
+                f"gave up after {self.limit} steps of work: {self._spent[most]} of them by plugin {most}{doing}"
+            )
+        return self._told
