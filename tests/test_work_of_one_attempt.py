@@ -143,9 +143,7 @@ def many_taints(size):
 
 
 def terms(size, **of):
-    return [
-        {"labelSelector": {"matchLabels": {"app": f"x{i}"}}, "topologyKey": "zone", **of} for i in range(size)
-    ]
+    return [{"labelSelector": {"matchLabels": {"app": f"x{i}"}}, "topologyKey": "zone", **of} for i in range(size)]
 
 
 @scenario
@@ -301,7 +299,9 @@ def host_ports_in_use(size):
     running = make_pod("running").node("n0")
     running.spec["containers"] = [{"name": "c", "ports": ports}]
     yield running
-    yield hostile(containers=[{"name": "c", "ports": [{**port, "hostPort": port["hostPort"] + 10_000} for port in ports]}])
+    yield hostile(
+        containers=[{"name": "c", "ports": [{**port, "hostPort": port["hostPort"] + 10_000} for port in ports]}]
+    )
 
 
 @scenario
@@ -364,7 +364,9 @@ def many_inline_disks(size):
 
 
 def storage_class():
-    return decode("StorageClass", {"metadata": {"name": "s"}, "provisioner": "p", "volumeBindingMode": "WaitForFirstConsumer"})
+    return decode(
+        "StorageClass", {"metadata": {"name": "s"}, "provisioner": "p", "volumeBindingMode": "WaitForFirstConsumer"}
+    )
 
 
 def pvc(index, **spec):
@@ -395,7 +397,9 @@ def many_bound_claims(size):
             "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "storageClassName": "s",
             "claimRef": {"name": f"c{index}", "namespace": "default", "uid": f"c{index}"},
         }  # fmt: skip
-        yield decode("PersistentVolume", {"metadata": {"name": f"pv{index}"}, "spec": spec, "status": {"phase": "Bound"}})
+        yield decode(
+            "PersistentVolume", {"metadata": {"name": f"pv{index}"}, "spec": spec, "status": {"phase": "Bound"}}
+        )
         claim = pvc(index, volumeName=f"pv{index}")
         yield claim
     yield hostile(volumes=uses_of_claims(size))
@@ -407,7 +411,9 @@ def volumes_to_choose_from(size):
     yield storage_class()
     for index in range(size):
         spec = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "storageClassName": "s"}
-        yield decode("PersistentVolume", {"metadata": {"name": f"pv{index}"}, "spec": spec, "status": {"phase": "Available"}})
+        yield decode(
+            "PersistentVolume", {"metadata": {"name": f"pv{index}"}, "spec": spec, "status": {"phase": "Available"}}
+        )
     yield pvc(0)
     yield hostile(volumes=uses_of_claims(1))
 
@@ -464,9 +470,7 @@ def many_resource_claims(size):
     yield from devices(4)
     for index in range(size // 4):
         yield resource_claim([ask("r", adminAccess=True)], f"claim-{index}")
-    yield hostile(
-        resourceClaims=[{"name": f"c{i}", "resourceClaimName": f"claim-{i}"} for i in range(size // 4)]
-    )
+    yield hostile(resourceClaims=[{"name": f"c{i}", "resourceClaimName": f"claim-{i}"} for i in range(size // 4)])
 
 
 @scenario

@@ -39,7 +39,7 @@ def test_an_attempt_that_uses_up_its_budget_ends_and_the_pod_is_told_why():
     assert found.nodes_of()["a"] == ""
     told = found.patches("a")[-1]
     assert told.reason == "SchedulerError"
-    assert told.message == "gave up after 100000 steps of work: 120004 of them by plugin Greedy, which looks at n2"
+    assert told.message == "gave up after 100000 steps of work: 120004 of them by Greedy, which looks at n2"
     assert found.events("FailedScheduling") == [told.message]
     assert found.nodes_of()["b"] != ""
     assert "default/a" in found.core.queue.error_backoff

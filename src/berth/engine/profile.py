@@ -35,6 +35,7 @@ from berth.framework.interface import (
 )
 from berth.framework.loaded import LoadedPlugin
 from berth.framework.status import Code, Status, error, is_success, merged, unresolvable
+from berth.framework.work_budget import steps_to_filter
 from berth.state.node_view import NodeView
 from berth.state.nominator import Nominator
 from berth.state.pod_info import PodFamily, PodInfo
@@ -44,6 +45,8 @@ Arguments = TypeVarTuple("Arguments")
 Result = TypeVar("Result")
 Steps = Generator[Any, Any, Result]
 
+WITH_NOMINATED = "filters beside nominated pods"
+"""Who spends for asking about single nodes with the pods nominated to them counted in."""
 FEW_ROWS = 3
 """Up to this many rows with rivals are asked about one by one, which is cheaper than the fixed cost of columns."""
 
@@ -253,6 +256,7 @@ class Profile:
                 rows = self._overlay_by_column(found, rivals, what_if, rows, pod)
         for row in rows.tolist():
             there = self.rivals_on(table.names[row], pod)
+            state.work.spend(WITH_NOMINATED, (2 + len(there)) * steps_to_filter(pod))
             status = self.run_filter_with(there, state, pod, table.view(row))
             if status is not None:
                 found.append(RejectedNodes(status, np.array([row], dtype=np.intp)))

@@ -12,8 +12,14 @@ from berth.cycle.binding import undo
 from berth.cycle.groups.trial import Trial, TrialTools
 from berth.engine.profile import Profile
 from berth.framework.status import Status
+from berth.framework.work_budget import steps_to_filter
 from berth.state.pod_info import PodInfo
 from berth.state.queued_pod import QueuedPod
+
+PREEMPTION = "preemption for groups"
+"""Who spends for these questions."""
+STEPS_TO_TRY = 50
+"""What preparing the plugins for a member counts in the budget of work, and reserving its place."""
 
 
 class GroupWhatIf:
@@ -79,6 +85,8 @@ class GroupWhatIf:
 
     def _fits(self, pod: PodInfo, placed: list[tuple[Attempt, str]]) -> bool:
         """Ask about one member on its node alone; where it fits, it is placed there for those after it."""
+        steps = STEPS_TO_TRY + steps_to_filter(pod)
+        self._tools.work.spend(PREEMPTION, steps, lambda: "which looks for pods to evict for a whole group")
         attempt, node_name = Attempt(self._profile, pod, work=self._tools.work), self.nodes[pod.uid]
         pre = self._profile.run_pre_filter(attempt.state, pod)
         if pre.status is not None or (pre.node_names is not None and node_name not in pre.node_names):

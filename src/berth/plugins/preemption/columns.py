@@ -20,7 +20,7 @@ from berth.framework.status import Status
 from berth.framework.what_if import ColumnWhatIf, FiltersOverRows, ProfileView
 from berth.plugins.preemption.budgets import Budget
 from berth.plugins.preemption.choice import NOT_STARTED, PRIORITY_SHIFT, cost
-from berth.plugins.preemption.dry_run import NO_VICTIMS_FOUND, DryRun
+from berth.plugins.preemption.dry_run import NO_VICTIMS_FOUND, PLUGIN, DryRun
 from berth.plugins.preemption.ranked_pods import PotentialVictims, RankedPods
 from berth.state.pod_info import PodInfo
 from berth.state.table import Int64, NodeTable
@@ -28,6 +28,9 @@ from berth.state.table import Int64, NodeTable
 RowArray = NDArray[np.intp]
 Mask = NDArray[np.bool_]
 """bool of shape (rows,), or (places, rows)."""
+
+STEPS_PER_PLACE, ROWS_PER_STEP = 40, 32
+"""What each place of pods counts in the budget of work, whatever the number of rows, and for how many rows one more."""
 
 LOWEST_PRIORITY = -(2**31)
 
@@ -103,6 +106,7 @@ class ColumnDryRun:
     def on(self, rows: RowArray) -> Tried:
         """Try these rows."""
         potential = PotentialVictims(self._ranked_pods, rows, self._pod.priority)
+        self._spend_on(potential)
         load, by_plain = self._load_without(potential)
         filters = self._what_if.on(rows)
         is_lower: Mask = np.logical_or.reduce(potential.lower, axis=0)
@@ -115,6 +119,17 @@ class ColumnDryRun:
         for position in np.flatnonzero((by_plain & is_lower) | needless).tolist():
             self._try_plainly(tried, position)
         return tried
+
+    def _spend_on(self, potential: PotentialVictims) -> None:
+        """Spend for taking the pods of all places off and putting them back, and for looking at each budget."""
+        places, rows = potential.lower.shape
+        by_place = STEPS_PER_PLACE + rows // ROWS_PER_STEP
+        by_budget = len(self._ranked_pods.kinds) + places * rows // ROWS_PER_STEP
+        self._plain.work.spend(
+            PLUGIN,
+            places * by_place + len(self._budgets) * by_budget,
+            lambda: f"which looks for pods to evict on {rows} nodes",
+        )
 
     def _refusals(
         self, filters: FiltersOverRows, load: RowLoad, is_lower: Mask, refused: Mask, rows: RowArray

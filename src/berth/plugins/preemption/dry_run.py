@@ -10,10 +10,13 @@ from collections.abc import Sequence
 from berth.framework.cycle_state import CycleState
 from berth.framework.status import Status, error, is_success, unresolvable
 from berth.framework.what_if import ProfileView
+from berth.framework.work_budget import WorkBudget, steps_to_filter
 from berth.plugins.preemption.budgets import Budget, split_by_violation
 from berth.plugins.preemption.choice import Candidate, by_importance
 from berth.state.node_view import NodeView
 from berth.state.pod_info import PodInfo
+
+PLUGIN = "DefaultPreemption"
 
 NO_VICTIMS = "No preemption victims found for incoming pod"
 NO_VICTIM_NEEDED = 'expected at least one victim pod on node "{}"'
@@ -66,24 +69,36 @@ class _Stopped(Exception):  # noqa: N818 - not an error: it ends a what-if that 
 class DryRun:
     """What-ifs about one pod, node by node."""
 
-    __slots__ = ("_budgets", "_pod", "_profile", "_state")
+    __slots__ = ("_budgets", "_pod", "_profile", "_state", "_steps")
 
     def __init__(self, profile: ProfileView, state: CycleState, pod: PodInfo, budgets: Sequence[Budget]) -> None:
         self._profile = profile
         self._state = state
         self._pod = pod
         self._budgets = budgets
+        self._steps = steps_to_filter(pod)
+
+    @property
+    def work(self) -> WorkBudget:
+        """The budget of the attempt."""
+        return self._state.work
 
     def on(self, node: NodeView) -> Candidate | Status:
         """Return who would have to leave the node, or why it cannot be freed."""
         potential = [other for other in node.pods.values() if other.priority < self._pod.priority]
         if not potential:
             return NO_VICTIMS_FOUND
+        self._spend_on(node, len(potential))
         trial = _Trial(self._profile, self._state.clone(), self._pod, WhatIfNode(node))
         try:
             return self._tried(trial, by_importance(potential))
         except _Stopped as stopped:
             return stopped.status
+
+    def _spend_on(self, node: NodeView, potential: int) -> None:
+        """Spend for taking every pod off once; putting each back is spent for as it is done."""
+        steps = potential * (self._steps + len(self._budgets)) + self._steps
+        self._state.work.spend(PLUGIN, steps, lambda: f"which looks for pods to evict on node {node.name}")
 
     def _tried(self, trial: "_Trial", potential: Sequence[PodInfo]) -> Candidate | Status:
         for other in potential:
@@ -124,6 +139,7 @@ class _Trial:
 
     def spares(self, other: PodInfo) -> bool:
         """Put a pod back if the new one still fits with it; say whether it does."""
+        self._state.work.spend(PLUGIN, 2 * steps_to_filter(self._pod))
         self.put(other)
         if self.status() is None:
             return True

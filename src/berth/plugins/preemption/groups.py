@@ -9,7 +9,8 @@ Source: KEP-5710; kubernetes.io "Workload-Aware Preemption" of v1.36; pkg/schedu
 PodGroupEvaluator. With the gate WorkloadAwarePreemption.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import NamedTuple
 
 from berth.api.scheduling import PodGroup
@@ -22,7 +23,7 @@ from berth.plugins.preemption.eligibility import NEVER_PREEMPTS, VICTIMS_TERMINA
 from berth.state.cache import Cache
 from berth.state.nominator import Nominator
 from berth.state.objects import ObjectStore
-from berth.state.pod_groups import POD_GROUP, group_of
+from berth.state.pod_groups import POD_GROUP, GroupKey, group_of
 from berth.state.pod_info import PodInfo
 
 NO_VICTIMS = "No preemption victims found for incoming preemptor"
@@ -70,10 +71,10 @@ class GroupPreemption:
         status = yield from question.schedule()
         if status is not None:
             return status
-        must_go = [unit for unit in self._in_turn(units) if not _spares(question, unit)]
+        must_go = {id(unit) for unit in self._in_turn(units) if not _spares(question, unit)}
         if not must_go:
             return error(NO_VICTIM_NEEDED)
-        return tuple(pod for unit in units if unit in must_go for pod in unit.pods)
+        return tuple(pod for unit in units if id(unit) in must_go for pod in unit.pods)
 
     def priority_of(self, pod: PodInfo) -> int:
         """Return the priority of a pod's group, or its own where it is in none that exists."""
@@ -108,8 +109,18 @@ class GroupPreemption:
         if group is None or group.spec.disruption_mode != TOGETHER:
             return Unit((pod,), self.priority_of(pod), is_group=False)
         key = group_of(pod)
-        states = self._cache.states().values()
-        return Unit(tuple(s.pod for s in states if group_of(s.pod) == key), group.spec.priority or 0, is_group=True)
+        assert key is not None, "a pod whose group was found is in one"
+        return Unit(tuple(self._pods_of_groups[key]), group.spec.priority or 0, is_group=True)
+
+    @cached_property
+    def _pods_of_groups(self) -> Mapping[GroupKey, Sequence[PodInfo]]:
+        """The counted pods of each group, in the order in which the cache has them."""
+        found: dict[GroupKey, list[PodInfo]] = {}
+        for state in self._cache.states().values():
+            key = group_of(state.pod)
+            if key is not None:
+                found.setdefault(key, []).append(state.pod)
+        return found
 
     def _in_turn(self, units: Sequence[Unit]) -> Sequence[Unit]:
         """Return the units in the order they are put back."""
