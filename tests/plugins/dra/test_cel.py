@@ -3,7 +3,7 @@
 import pytest
 
 from berth.api.codec import decode
-from berth.plugins.dra.cel import CelError, DeviceView, Selectors
+from berth.plugins.dra.cel import MAX_ITERATIONS, CelError, DeviceView, Selectors, evaluation_steps
 from tests.plugins.dra.support import DRIVER, device
 
 SPEC = device(
@@ -107,3 +107,34 @@ def test_expressions_are_compiled_once_and_bounded():
     selectors.get("false")
     selectors.get("1 == 1")
     assert selectors.get("true") is not first
+
+
+def doubling(times):
+    """An expression that makes a string twice as long again and again."""
+    bound = "".join(f"cel.bind(b{i + 1}, b{i} + b{i}, " for i in range(times))
+    return f"cel.bind(b0, '{'x' * 100}', {bound}b{times}.size() > 0{')' * (times + 1)}"
+
+
+@pytest.mark.parametrize("text", [doubling(40), f"[1, 2, 3].all(x, {' + '.join(['device.driver'] * 9000)} != '')"])
+def test_an_expression_whose_values_may_become_huge_is_refused_before_it_runs(text):
+    with pytest.raises(CelError, match="too complex: an evaluation may cost"):
+        Selectors().get(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "at_most"),
+    [
+        ("device.driver == 'd'", 20),
+        ("cel.bind(d, device.attributes['d'], d.model == 'a100' && d.memory.compareTo(quantity('40Gi')) >= 0)", 20),
+        ("['a', 'b'].exists(m, device.attributes['d'].model == m)", 50),
+    ],
+)
+def test_usual_expressions_count_little(text, at_most):
+    assert evaluation_steps(text) <= at_most
+
+
+def test_what_iterates_counts_for_each_turn_of_its_macros():
+    lists = "[" + ", ".join(map(str, range(99))) + "]"
+    nested = f"{lists}.all(a, {lists}.all(b, a + b >= 0))"
+    assert evaluation_steps(f"{lists}.all(a, a >= 0)") < evaluation_steps(nested) // 20
+    assert evaluation_steps(nested.replace("all", "map")) > 10 * MAX_ITERATIONS // 5

@@ -38,11 +38,14 @@ MAX_ATTRIBUTES = 64
 """How many attributes and capacities the API allows a device."""
 PLAIN_STEPS = 10
 ITERATIONS_PER_STEP = 5
+STEPS_TO_COLLECT = 15
+"""How many times as long an iteration takes that adds to a list or map."""
 BYTES_PER_STEP = 10_000
 
 _GROWING = re.compile(r"\+|\.(?:replace|join|format|split)\b")
 """What makes a value that is larger than those it is made from."""
 _ITERATING = re.compile(r"\.(?:all|exists|exists_one|existsOne|map|filter|transformList|transformMap)\b")
+_COLLECTING = re.compile(r"\.(?:map|filter|transformList|transformMap)\b")
 
 MISSING_KEY = 'NOT_FOUND: Key not found in map : "'
 
@@ -133,9 +136,10 @@ def evaluation_steps(text: str) -> int:
     macros = len(_ITERATING.findall(text))
     elements = MAX_ITERATIONS if ".split" in text else MAX_ATTRIBUTES + text.count(",")
     iterations = min(MAX_ITERATIONS, int(elements**macros))
+    looping = iterations * (STEPS_TO_COLLECT if _COLLECTING.search(text) else 1) // ITERATIONS_PER_STEP
     growing = 1 + len(_GROWING.findall(text))
     size = len(text) * int(growing ** min(1 + text.count("cel.bind"), 32))
-    return PLAIN_STEPS + iterations // ITERATIONS_PER_STEP + iterations * size // BYTES_PER_STEP
+    return PLAIN_STEPS + looping + iterations * size // BYTES_PER_STEP
 
 
 def _compile(text: str) -> CompiledSelector | CelError:

@@ -60,6 +60,12 @@ def _budget(found: PodDisruptionBudget) -> Budget | None:
     return Budget(found.metadata.namespace, selector, status.disruptions_allowed, status.disrupted_pods.keys())
 
 
+def concerning(pods: Iterable[PodInfo], budgets: Sequence[Budget]) -> list[Budget]:
+    """Return the budgets in the namespaces of these pods: no other can be broken by evicting one of them."""
+    namespaces = {pod.namespace for pod in pods}
+    return [budget for budget in budgets if budget.namespace in namespaces]
+
+
 def split_by_violation(pods: Iterable[PodInfo], budgets: Sequence[Budget]) -> tuple[list[PodInfo], list[PodInfo]]:
     """Return the pods whose eviction would break a budget if those before them were evicted too, and the others."""
     left = [budget.allowed for budget in budgets]

@@ -121,15 +121,10 @@ class ColumnDryRun:
         return tried
 
     def _spend_on(self, potential: PotentialVictims) -> None:
-        """Spend for taking the pods of all places off and putting them back, and for looking at each budget."""
+        """Spend for taking the pods of all places off and putting them back, and for looking at the budgets."""
         places, rows = potential.lower.shape
-        by_place = STEPS_PER_PLACE + rows // ROWS_PER_STEP
-        by_budget = len(self._ranked_pods.kinds) + places * rows // ROWS_PER_STEP
-        self._plain.work.spend(
-            PLUGIN,
-            places * by_place + len(self._budgets) * by_budget,
-            lambda: f"which looks for pods to evict on {rows} nodes",
-        )
+        steps = places * (STEPS_PER_PLACE + rows // ROWS_PER_STEP) + potential.steps_to_violate(self._budgets)
+        self._plain.work.spend(PLUGIN, steps, lambda: f"which looks for pods to evict on {rows} nodes")
 
     def _refusals(
         self, filters: FiltersOverRows, load: RowLoad, is_lower: Mask, refused: Mask, rows: RowArray

@@ -11,7 +11,7 @@ from berth.framework.cycle_state import CycleState
 from berth.framework.status import Status, error, is_success, unresolvable
 from berth.framework.what_if import ProfileView
 from berth.framework.work_budget import WorkBudget, steps_to_filter
-from berth.plugins.preemption.budgets import Budget, split_by_violation
+from berth.plugins.preemption.budgets import Budget, concerning, split_by_violation
 from berth.plugins.preemption.choice import Candidate, by_importance
 from berth.state.node_view import NodeView
 from berth.state.pod_info import PodInfo
@@ -97,7 +97,7 @@ class DryRun:
 
     def _spend_on(self, node: NodeView, potential: int) -> None:
         """Spend for taking every pod off once; putting each back is spent for as it is done."""
-        steps = potential * (self._steps + len(self._budgets)) + self._steps
+        steps = potential * (self._steps // 2) + self._steps
         self._state.work.spend(PLUGIN, steps, lambda: f"which looks for pods to evict on node {node.name}")
 
     def _tried(self, trial: "_Trial", potential: Sequence[PodInfo]) -> Candidate | Status:
@@ -106,7 +106,9 @@ class DryRun:
         status = trial.status()
         if status is not None:
             return status
-        violating, others = split_by_violation(potential, self._budgets)
+        budgets = concerning(potential, self._budgets)
+        self._state.work.spend(PLUGIN, len(self._budgets) // 8 + len(potential) * len(budgets) // 2)
+        violating, others = split_by_violation(potential, budgets)
         must_go = [other for other in violating if not trial.spares(other)]
         violations = len(must_go)
         must_go += [other for other in others if not trial.spares(other)]

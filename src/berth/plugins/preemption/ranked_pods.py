@@ -8,7 +8,7 @@ A row is ranked again only when it is asked for and its version in the table has
 comes to a node or leaves it, or changes there, raises the version.
 """
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,8 @@ Ids = NDArray[np.intp]
 EMPTY_PRIORITY = 2**31
 """The priority of an empty place: higher than any that a pod can have."""
 MIN_PLACES = 4
+CELLS_PER_STEP = 256
+"""Of an array of pods, places by rows, how many elements are worked on in a step of the budget of work."""
 MAX_KINDS = 20_000
 """When this many kinds of pods are known, everything is ranked anew, since most of them will be gone by then."""
 
@@ -124,7 +126,7 @@ class RankedPods:
 class PotentialVictims:
     """The pods of lower priority on some rows, most important first; arrays of shape (places, rows)."""
 
-    __slots__ = ("_kinds_of", "_ranked_pods", "_requests", "lower", "priorities", "rows", "started")
+    __slots__ = ("_in_namespace", "_kinds_of", "_ranked_pods", "_requests", "lower", "priorities", "rows", "started")
 
     def __init__(self, ranked_pods: RankedPods, rows: RowArray, below: int) -> None:
         ranked_pods.update(rows)
@@ -133,6 +135,7 @@ class PotentialVictims:
         places = int(taken[-1]) + 1 if len(taken) else 1
         self._ranked_pods = ranked_pods
         self._requests: dict[str, Int64] = {}
+        self._in_namespace: dict[str, list[int]] | None = None
         self.rows = rows
         self.lower: Mask = lower[:places]
         """Which places hold a pod of lower priority. Pods of a row are sorted, so these are its last ones."""
@@ -165,15 +168,43 @@ class PotentialVictims:
         Source: pkg/scheduler/framework/plugins/defaultpreemption, filterPodsWithPDBViolation.
         """
         broken: Mask = np.zeros_like(self.lower)
+        kinds_in = self._kinds_by_namespace()
         for budget in budgets:
-            covered = self._of_kinds(budget.selects)
+            covered = self._of(budget.selects, kinds_in.get(budget.namespace, ()))
+            if covered is None:
+                continue
             for place, position in np.argwhere(covered).tolist() if budget.disrupted else ():
                 covered[place, position] = budget.covers(self._ranked_pods.pods[self.rows[position]][place])
             broken |= covered & (np.cumsum(covered, axis=0) > budget.allowed)
         return broken
 
+    def steps_to_violate(self, budgets: Sequence[Budget]) -> int:
+        """Return what `violating` counts in an attempt's budget of work."""
+        kinds_in, area = self._kinds_by_namespace(), self.lower.size
+        asked = sum(len(kinds_in.get(budget.namespace, ())) for budget in budgets)
+        return len(budgets) // 8 + asked // 2 + min(len(budgets), asked) * (area // CELLS_PER_STEP)
+
+    def _kinds_by_namespace(self) -> Mapping[str, Sequence[int]]:
+        """Return the kinds of the pods of lower priority: a budget concerns those of its namespace only."""
+        if self._in_namespace is None:
+            self._in_namespace = {}
+            for kind in self._kinds():
+                self._in_namespace.setdefault(self._ranked_pods.kinds[kind].namespace, []).append(kind)
+        return self._in_namespace
+
+    def _kinds(self) -> list[int]:
+        found: list[int] = np.unique(self._kinds_of[self.lower]).tolist()
+        return found
+
     def _of_kinds(self, chosen: Callable[[PodInfo], bool]) -> Mask:
+        found = self._of(chosen, self._kinds())
+        return np.zeros_like(self.lower) if found is None else found
+
+    def _of(self, chosen: Callable[[PodInfo], bool], kinds: Iterable[int]) -> Mask | None:
+        """Return bool of shape (places, rows): pods of lower priority of those kinds that are chosen; None for none."""
+        chosen_kinds = [kind for kind in kinds if chosen(self._ranked_pods.kinds[kind])]
+        if not chosen_kinds:
+            return None
         found: Mask = np.zeros(len(self._ranked_pods.kinds), dtype=np.bool_)
-        for kind in np.unique(self._kinds_of[self.lower]).tolist():
-            found[kind] = chosen(self._ranked_pods.kinds[kind])
-        return np.logical_and(found[self._kinds_of], self.lower) if len(found) else np.zeros_like(self.lower)
+        found[chosen_kinds] = True
+        return np.logical_and(found[self._kinds_of], self.lower)
