@@ -130,11 +130,13 @@ def devices_on(*names):
 
 
 def hostile_claim(**fields):
-    """A claim with ten requests that any device will do for, and one that none will."""
+    """A claim with ten requests that any device will do for, and one that none will, or other constraints."""
     exactly = {"deviceClassName": "gpu", "count": 1}
     requests = [{"name": f"r{i}", "exactly": exactly} for i in range(10)]
     never = {**exactly, "selectors": [{"cel": {"expression": "device.driver == 'other'"}}]}
-    devices = {"requests": [*requests, {"name": "never", "exactly": never}], **fields}
+    devices = (
+        {"requests": requests, **fields} if fields else {"requests": [*requests, {"name": "never", "exactly": never}]}
+    )
     meta = {"name": "c", "namespace": "default", "uid": "c"}
     return decode("ResourceClaim", {"metadata": meta, "spec": {"devices": devices}})
 
@@ -156,18 +158,23 @@ def test_a_plain_pod_behind_a_hostile_claim_is_bound_at_once():
     assert "4 cannot allocate all claims" in found.patches("a")[-1].message  # not given up: found out in time
 
 
-def test_a_plain_pod_behind_a_claim_that_cannot_be_cut_short_waits_for_one_budget():
+def test_a_claim_that_cannot_be_cut_short_costs_each_node_once():
     # That devices have no such attribute is found out only device by device.
     constraints = [{"requests": ["r9"], "distinctAttribute": "d/none"}]
-    nodes = [node(f"n{i}", "4") for i in range(4)]
+    names = [f"n{i}" for i in range(6)]
     found = cluster(
-        *nodes, *devices_on("n0", "n1", "n2", "n3"), hostile_claim(constraints=constraints), work_limit=LIMIT
-    )
+        *(node(name, "4") for name in names), *devices_on(*names), hostile_claim(constraints=constraints),
+        work_limit=LIMIT,
+    )  # fmt: skip
     found.put(with_claim("a"))
     found.put(pod("b"))
     found.step()
+    assert found.patches("a")[-1].message.startswith(f"gave up after {LIMIT} steps of work: ")
     found.step()
     assert found.nodes_of()["b"] != ""
+    found.advance(30.0)
+    assert "gave up looking for devices" in found.patches("a")[-1].message  # and not the attempt as a whole
+    check(found.core)
 
 
 def test_a_plain_pod_behind_one_with_thousands_of_spread_constraints_is_bound_at_once():

@@ -129,7 +129,7 @@ class BindingCycles:
         self._reporter.instrument.binding_failed(pod, status.message, is_rejection=rejected)
         plugins = {status.plugin} if rejected and status.plugin else set()
         reason = UNSCHEDULABLE if rejected else SCHEDULER_ERROR
-        self._failing.fail(queued, reason, status.message, plugins, nomination="", told=expected)
+        self._failing.fail(queued, reason, status.message, plugins, nomination="", told=expected, waits_out=True)
         # Not for the pod itself: its own room coming free is no reason to try it again at once.
         self._queue.move(ASSIGNED_POD_DELETE, on_node(pod, node_name), None, self._dispatcher.now(), except_uid=pod.uid)
 

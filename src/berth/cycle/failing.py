@@ -68,11 +68,12 @@ class Failing:
         *,
         nomination: str | None,
         told: str = "",
+        waits_out: bool = False,
     ) -> None:
         """Queue a pod again unless it is gone or bound meanwhile; note why in its condition and an event.
 
         `nomination` is the node it is nominated to from now on ("" for none, None for what it was before), `told` the
-        one that the API server was told lately.
+        one that the API server was told lately. With `waits_out` the pod is not tried before its backoff is over.
         """
         if self._missing_nodes is not None:
             self._missing_nodes.look_for(message)
@@ -83,7 +84,7 @@ class Failing:
             return
         queued.pod = latest
         promised = {told, self._nominator.node_of(latest.uid) or "", latest.status.nominated_node_name}
-        self._queue.add_unschedulable(queued, plugins, pending, self._dispatcher.now())
+        self._queue.add_unschedulable(queued, plugins, pending, self._dispatcher.now(), waits_out=waits_out)
         if nomination and not self._queue.reserves_room(queued):  # PreEnqueue keeps it out
             nomination = ""
         if nomination is not None:  # after the queue, which nominates by the pod's status

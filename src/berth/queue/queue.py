@@ -9,7 +9,9 @@
 
 PreEnqueue is asked whenever a pod enters active or backoff from elsewhere; pods in backoff have passed it, so an
 idle scheduler may pop from there. Errors and rejections back off apart: only rejected pods are popped before their
-time. Called by the core with the time; decides nothing about nodes. Every pod is in at most one place.
+time, and of these only such as an event has given a new chance. A pod that was rejected after a node had been found for
+it, or whose victims may not be evicted, would end in the same way again at once, so it waits like one with an error.
+Called by the core with the time; decides nothing about nodes. Every pod is in at most one place.
 Source: pkg/scheduler/backend/queue of release-1.36.
 """
 
@@ -62,6 +64,8 @@ class SchedulingQueue:
         self.error_backoff = PodHeap(by_end, tokens)
         self.unschedulable: dict[str, QueuedPod] = {}
         self.in_flight = InFlight()
+        self._wait_out: set[str] = set()
+        """Pods in flight that are to wait out their backoff when they come back."""
         self.nominator = nominator
         self.policy = policy
         self.scheduling_cycle = 0
@@ -168,27 +172,37 @@ class SchedulingQueue:
     def done(self, uid: str) -> None:
         """Note that a popped pod needs no wake-ups any more."""
         self.in_flight.done(uid)
+        self._wait_out.discard(uid)
 
     def add_unschedulable(
-        self, queued: QueuedPod, unschedulable: Iterable[str], pending: Iterable[str], now: float
+        self,
+        queued: QueuedPod,
+        unschedulable: Iterable[str],
+        pending: Iterable[str],
+        now: float,
+        *,
+        waits_out: bool = False,
     ) -> None:
         """Take back a popped pod that was not placed; without rejecting plugins it was an error.
+
+        With `waits_out` the pod is not popped before its backoff is over, if it backs off.
 
         What happened since it was popped may already be what it waits for. Of a pod that was `done` before, and then
         failed in PreBind or Bind, nobody knows what it missed: it is tried again after its backoff.
         """
         uid = queued.pod.uid
         if self.find(uid) is not None:
-            self.in_flight.done(uid)
+            self.done(uid)
             return
         queued.unschedulable_plugins, queued.pending_plugins = frozenset(unschedulable), frozenset(pending)
         queued.timestamp, queued.gating_plugin, queued.was_flushed = now, "", False
+        queued.waits_out = waits_out or uid in self._wait_out
         is_error = not queued.rejectors
         queued.consecutive_errors = queued.consecutive_errors + 1 if is_error else 0
         queued.unschedulable_count += not is_error
         self._note_nomination(queued.pod)
         how = self._after_attempt(queued)
-        self.in_flight.done(uid)
+        self.done(uid)
         self._requeue(queued, how, "ScheduleAttemptFailure", now)
 
     def move(self, event: ClusterEvent, old: Any, new: Any, now: float, *, except_uid: str = "") -> None:
@@ -222,6 +236,8 @@ class SchedulingQueue:
         ended with an error: the backoff starts now, and not even an idle scheduler takes the pod before it is over.
         """
         queued = self.unschedulable.pop(uid, None)
+        if after_error and queued is None and uid in self.in_flight:
+            self._wait_out.add(uid)
         if queued is not None:
             if after_error:
                 queued.unschedulable_plugins = queued.pending_plugins = frozenset()
@@ -339,7 +355,7 @@ class SchedulingQueue:
         if self.policy.pop_from_backoff and not self._passes_pre_enqueue(queued):
             self._gate(queued, event)
             return
-        (self.backoff if queued.rejectors else self.error_backoff).push(queued)
+        (self.backoff if queued.rejectors and not queued.waits_out else self.error_backoff).push(queued)
         self._on_incoming("backoff", event)
 
     def _out_of_backoff(self, queued: QueuedPod, event: str, now: float) -> None:

@@ -19,6 +19,7 @@ class QueuedPod:
         "token",
         "unschedulable_count",
         "unschedulable_plugins",
+        "waits_out",
         "was_flushed",
     )
 
@@ -41,6 +42,8 @@ class QueuedPod:
         """Whether that plugin failed when it was asked, so that none of its events need ever open the gate."""
         self.backoff_until: float | None = None
         """When the backoff of the last failed attempt ends, once it has been asked for; None from the next pop on."""
+        self.waits_out = False
+        """Whether the pod is not to be tried before its backoff is over, even by an idle scheduler."""
         self.was_flushed = False
         """Whether its age, and no event, last brought the pod back."""
         self.token = 0

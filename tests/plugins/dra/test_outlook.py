@@ -125,23 +125,56 @@ def test_a_solution_that_is_far_from_the_first_try_is_found_in_few_steps():
     assert world.state.work.spent < 20_000
 
 
-def test_a_search_that_cannot_be_cut_short_ends_with_the_budget():
-    # Any device will do for any request, but there are fewer numbers than requests, and no two may have the same one:
-    # only a constraint says so, which the outlook leaves out of account.
-    world = World(
-        device_class(),
-        resource_slice("s", *(device(f"d{index}", {"number": index // 2}) for index in range(24))),
-        claim(
-            "c",
-            *(request(f"r{index}") for index in range(13)),
-            constraints=[{"distinctAttribute": "gpu.example.com/number"}],
-        ),
-    )
-    world.state = CycleState(WorkBudget(10_000))
+def endless(*nodes):
+    """Nodes and a claim that no search can cut short, and which is never satisfied.
+
+    Any device will do for any request, but there are fewer numbers than requests, and no two may have the same one:
+    only a constraint says so, which the outlook leaves out of account.
+    """
+    devices = [device(f"d{index}", {"number": index // 2}) for index in range(24)]
+    requests = [request(f"r{index}") for index in range(13)]
+    constraint = {"distinctAttribute": "gpu.example.com/number"}
+    slices = [resource_slice(f"s-{node}", *devices, node=node) for node in nodes]
+    return World(device_class(), *slices, claim("c", *requests, constraints=[constraint]), nodes=nodes)
+
+
+def looked(world, limit, *nodes):
+    """Look at nodes with a budget; return what is said of each, and how much it cost."""
+    world.state = CycleState(WorkBudget(limit))
     assert world.plugin.pre_filter(world.state, pod_with("c")) is None
-    with pytest.raises(OutOfBudgetError, match="gave up after 10000 steps") as ended:
-        world.plugin.filter(world.state, pod_with("c"), world.handle.cache.table.view(0))
-    assert "DynamicResources, which looks for devices for default/c on node a" in str(ended.value)
+    table = world.handle.cache.table
+    said = [world.plugin.filter(world.state, pod_with("c"), table.view(table.row_of[node])).message for node in nodes]
+    return said, world.state.work.spent
+
+
+def test_a_search_that_cannot_be_cut_short_is_given_up_after_its_share_of_the_budget():
+    world = endless("a", "b")
+    said, spent = looked(world, 40_000, "a", "b")
+    assert [message.partition(",")[0] for message in said] == [
+        "node a: gave up looking for devices",
+        "node b: gave up looking for devices",
+    ]
+    assert 20_000 <= spent <= 21_000
+
+
+def test_what_was_given_up_is_not_searched_again_before_something_has_changed():
+    world = endless("a")
+    first, _ = looked(world, 40_000, "a")
+    again, spent = looked(world, 40_000, "a")
+    assert (again, spent) == (first, 0)
+    more = device("more", {"number": 99})
+    devices = [device(f"d{index}", {"number": index // 2}) for index in range(24)]
+    world.put(resource_slice("s-a", *devices, more))
+    world.state = CycleState()
+    assert world.plugin.pre_filter(world.state, pod_with("c")) is None
+    assert world.plugin.filter(world.state, pod_with("c"), world.handle.cache.table.view(0)) is None
+
+
+def test_searches_on_many_nodes_end_with_the_budget():
+    world = endless(*"abcdef")
+    with pytest.raises(OutOfBudgetError, match="gave up after 40000 steps") as ended:
+        looked(world, 40_000, *"abcdef")
+    assert "DynamicResources, which looks for devices for default/c on node d" in str(ended.value)
 
 
 def test_the_steps_of_a_search_are_spent_on_the_attempt():

@@ -34,6 +34,8 @@ from berth.plugins.dra.outlook import Demand, Outlook
 from berth.plugins.dra.requests import MAX_RESULTS, AllocationError, Ask, Gates, asks_of, claim_key
 
 PLUGIN = "DynamicResources"
+NODES_SHARING = 4
+"""The search on one node gives up after this part of the attempt's budget, so that others can still be looked at."""
 STEPS_TO_TAKE = 5
 """What it counts in the budget of work to take a device and to give it back; to look at one counts 1."""
 STEPS_TO_MATCH = 4
@@ -45,6 +47,10 @@ NOTHING: Mapping[str, int] = {}
 
 class AllocationTimeoutError(Exception):
     """The search has taken longer than it may."""
+
+
+class AllocationGivenUpError(Exception):
+    """The search on one node would have used up the whole budget of the attempt."""
 
 
 class InvalidPoolsError(Exception):
@@ -103,7 +109,8 @@ class Allocator:
     def allocate(self, node: Node, pools: Pools, claims: Sequence[ResourceClaim]) -> tuple[ClaimDevices, ...] | None:
         """Return what to take for each claim, or None.
 
-        Raises `AllocationError`, `InvalidPoolsError`, `AllocationTimeoutError` and `OutOfBudgetError`.
+        Raises `AllocationError`, `InvalidPoolsError`, `AllocationTimeoutError`, `AllocationGivenUpError`, and
+        `OutOfBudgetError`.
         """
         search = _Search(self, node, pools, claims)
         if search.run():
@@ -150,6 +157,7 @@ class _Search:
         self._allocating: dict[DeviceId, set[int]] = {}
         self._consuming: dict[DeviceId, Consumed] = {}
         self._counters: dict[PoolId, Counters] = {}
+        self._spent, self._share = 0, common.work.limit // NODES_SHARING
         self._is_stuck = False
         self._outlook: Outlook | None = None
         """What the requests would accept; None as long as the search has not got stuck, or where it does not apply."""
@@ -296,6 +304,9 @@ class _Search:
 
     def _spend(self, steps: int) -> None:
         self._common.work.spend(PLUGIN, steps, self._told)
+        self._spent += steps
+        if self._spent > self._share:
+            raise AllocationGivenUpError
 
     def _told(self) -> str:
         claims = ", ".join(claim_key(claim) for claim in self._claims)
@@ -398,7 +409,8 @@ class _Search:
         if verdict is None:
             try:
                 selector = self._common.selectors.get(text)
-                self._spend(selector.steps)
+                # Not from the node's share: what a selector says is kept, so the next search does not pay for it again.
+                self._common.work.spend(PLUGIN, selector.steps, self._told)
             except CelError as fault:
                 raise AllocationError(f"{where}: {fault}") from fault
             if len(device.verdicts) >= VERDICTS_AT_MOST:

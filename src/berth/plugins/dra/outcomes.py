@@ -7,6 +7,7 @@ it: what is kept is what the same search would find again.
 
 from collections import OrderedDict
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import msgspec
 
@@ -17,8 +18,16 @@ from berth.plugins.dra.allocator import ClaimDevices
 from berth.plugins.dra.devices import Inventory
 from berth.plugins.dra.ledger import Allocated
 
-Outcome = tuple[Node, tuple[ClaimDevices, ...] | None]
-"""The node object that was looked at, and what was found there."""
+
+class Outcome(NamedTuple):
+    """What came of a search on a node."""
+
+    node: Node
+    """The node object that was looked at."""
+    found: tuple[ClaimDevices, ...] | None
+    problem: str = ""
+    """Why the search was given up, if it was: it would be again, at the same cost."""
+
 
 _ENCODER = msgspec.json.Encoder()
 

@@ -48,7 +48,7 @@ from berth.framework.interface import (
 from berth.framework.promises import Promises
 from berth.framework.status import SKIP, Status, error, unresolvable, unschedulable
 from berth.framework.work_budget import WorkBudget
-from berth.plugins.dra.allocator import AllocationTimeoutError, Allocator, InvalidPoolsError
+from berth.plugins.dra.allocator import AllocationGivenUpError, AllocationTimeoutError, Allocator, InvalidPoolsError
 from berth.plugins.dra.binding import ClaimBinder
 from berth.plugins.dra.cel import Selectors
 from berth.plugins.dra.claims import ClaimsMissingError, claims_of, is_used_by_others
@@ -93,6 +93,7 @@ UNSUPPORTED_REQUEST = "request {request}: unsupported request type"
 CANNOT_ALLOCATE = "cannot allocate all claims"
 NOT_AVAILABLE = "resourceclaim not available on the node"
 TIMED_OUT = "node {node}: timed out trying to allocate devices"
+GIVEN_UP = "node {node}: gave up looking for devices, since there are too many ways to satisfy the claims in part"
 NO_ALLOCATION = "claim allocation not found for node"
 
 MIN_BINDING_TIMEOUT_S = 1.0
@@ -339,24 +340,28 @@ class DynamicResources:
         self, pod_state: StateData, node: Node, extended: NodeClaim | None
     ) -> tuple[tuple[Any, ...], Status | None]:
         known = pod_state.outcomes.get(node.metadata.name) if pod_state.outcomes is not None else None
-        if known is not None and known[0] is node:
-            return ((), unresolvable(CANNOT_ALLOCATE)) if known[1] is None else (known[1], None)
+        if known is not None and known.node is node:
+            return _told(known)
         claims = [
             extended.claim if index == pod_state.extended and extended is not None else claim
             for index, claim in pod_state.to_allocate()
         ]
         assert pod_state.allocator is not None, "called where there is something to allocate"
+        problem = ""
         try:
             found = pod_state.allocator.allocate(node, self._inventory.pools(node), claims)
+        except AllocationGivenUpError:
+            found, problem = None, GIVEN_UP.format(node=node.metadata.name)
         except AllocationTimeoutError:
             return (), error(TIMED_OUT.format(node=node.metadata.name))  # as an error it needs no event for a retry
         except InvalidPoolsError as broken:
             return (), unresolvable(str(broken))
         except AllocationError as fault:
             return (), error(str(fault))
+        outcome = Outcome(node, found, problem)
         if pod_state.outcomes is not None:
-            pod_state.outcomes[node.metadata.name] = node, found
-        return ((), unresolvable(CANNOT_ALLOCATE)) if found is None else (found, None)
+            pod_state.outcomes[node.metadata.name] = outcome
+        return _told(outcome)
 
     def post_filter(
         self, state: CycleState, pod: PodInfo, diagnosis: Diagnosis
@@ -462,6 +467,12 @@ class DynamicResources:
         if pod_state is None or pod_state.is_empty:
             return None
         return self._binder.bind(pod_state, pod, node_name)
+
+
+def _told(outcome: Outcome) -> tuple[tuple[Any, ...], Status | None]:
+    if outcome.problem:
+        return (), error(outcome.problem)  # as an error it needs no event for a retry
+    return ((), unresolvable(CANNOT_ALLOCATE)) if outcome.found is None else (outcome.found, None)
 
 
 if TYPE_CHECKING:
