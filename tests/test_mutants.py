@@ -68,8 +68,8 @@ MUTANTS = {
         (f"{BALANCE}::test_balance_is_a_hundred_less_the_difference_of_the_percentages",),
     ),
     "DoWorkPieceFunc: absent nodes too": Mutant(
-        "table.view(row)) if table.valid[row] else None for row in asked]",
-        "table.view(row)) for row in asked if row < 40]",
+        "            if table.valid[row]:\n                view = table.view(row)",
+        "            if row < 40:\n                view = table.view(row)",
         (f"{STEPS}::test_each_node_is_one_piece_of_work",),
     ),
     "HasScorePlugins: forgotten where there are extenders": Mutant(

@@ -127,7 +127,11 @@ def test_what_the_contract_allows_passes_as_it_is(method, answer):
         ("pre_enqueue", True, "returned True (of type bool), but a Status or None is expected"),
         ("pre_score", True, "returned True (of type bool), but a Status or None is expected"),
         ("pre_bind", "done", "returned 'done' (of type str), but a Status or None is expected"),
-        ("pre_bind_pre_flight", 1, "returned 1 (of type int), but a Status or None is expected"),
+        (
+            "pre_bind_pre_flight",
+            1,
+            "returned 1 (of type int), but None, a Status or a PreBindPreFlightResult is expected",
+        ),
         ("bind", True, "returned True (of type bool), but a Status or None is expected"),
         ("pre_filter", {"n1"}, "but None, a Status or a PreFilterResult is expected"),
         ("pre_filter", PreFilterResult(["n1"]), "but its node_names are a frozenset of node names, or None for all"),

@@ -7,19 +7,19 @@ Binding succeeds and the watch confirms it (or, where the watch does not, `Confi
 it and makes the cache forget it.
 """
 
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from typing import Any
 
 from berth.cycle.attempt import Attempt
 from berth.cycle.confirming import Bound, Confirming
 from berth.cycle.conflicts import Conflicts
-from berth.cycle.dispatcher import Dispatcher, Interruption
+from berth.cycle.dispatcher import Dispatcher
 from berth.cycle.extender_binding import bind_by_extender
 from berth.cycle.failing import SCHEDULER_ERROR, UNSCHEDULABLE, Failing, pod_event
 from berth.cycle.pods_in_pre_bind import PodsInPreBind
+from berth.cycle.pre_binding import BindSteps, run_plugin, run_pre_bind, will_wait
 from berth.cycle.reporting import Reporter
-from berth.engine.profile import Profile
-from berth.framework.blame import Named, PluginBrokenError, ask, blamed
+from berth.framework.blame import blamed
 from berth.framework.effects import PatchPodStatus, PodRef, WaitUntil
 from berth.framework.events import ASSIGNED_POD_DELETE
 from berth.framework.status import Code, Status, error, is_success
@@ -27,13 +27,6 @@ from berth.framework.waiting_pods import TODAYS_WORDING, PermitWording, WaitingP
 from berth.queue.queue import SchedulingQueue
 from berth.state.cache import Cache, on_node
 from berth.state.queued_pod import QueuedPod
-
-BindSteps = Generator[Any, Any, Status | None]
-
-UNSUPPORTED = (
-    'PreBindPreFlight {plugin} returned "{code}", which is unsupported. '
-    "It is supposed to return Success, Skip, or Error status"
-)
 
 
 class BindingCycles:
@@ -158,7 +151,9 @@ class BindingCycles:
         self._reporter.instrument.binding(attempt.pod)
         self._in_pre_bind.begin(attempt.pod.uid)
         try:
-            status = yield from attempt.profile.steps_at_point("PreBind", _pre_bind(attempt, node_name))
+            status = yield from attempt.profile.steps_at_point(
+                "PreBind", run_pre_bind(self._dispatcher, attempt, node_name)
+            )
         finally:
             self._in_pre_bind.end(attempt.pod.uid)
         if status is None:
@@ -207,42 +202,6 @@ def undo(cache: Cache, attempt: Attempt, node_name: str) -> None:
         cache.forget(attempt.pod.uid)
 
 
-def will_wait(profile: Profile, attempt: Attempt, node_name: str) -> Status | bool:
-    """Return whether any PreBind plugin announces work for this pod, or the status of a pre-flight that failed.
-
-    Those that have none are noted, and left out of PreBind.
-    """
-    announced = False
-    for plugin in profile.pre_bind(attempt.state):
-        pre_flight = profile.pre_flights.get(plugin.name)
-        if pre_flight is None:
-            announced = True
-            continue
-        status = ask("PreBindPreFlight", plugin, pre_flight.pre_bind_pre_flight, attempt.state, attempt.pod, node_name)
-        if status is not None and status.code is Code.SKIP:
-            attempt.state.skip_pre_bind.add(plugin.name)
-        elif status is None or is_success(status):
-            announced = True
-        elif status.code is Code.ERROR:
-            return blamed("PreBindPreFlight", plugin.name, status)
-        else:
-            return error(UNSUPPORTED.format(plugin=plugin.name, code=status.code.label))
-    return announced
-
-
-def _pre_bind(attempt: Attempt, node_name: str) -> BindSteps:
-    for plugin in attempt.profile.pre_bind(attempt.state):
-        if plugin.name in attempt.state.skip_pre_bind:
-            continue
-        try:
-            status = yield from _run("PreBind", plugin, plugin.pre_bind, attempt, node_name)
-        except Interruption as called_off:
-            return blamed("PreBind", plugin.name, error(str(called_off)))
-        if not is_success(status) and status is not None and status.code is not Code.SKIP:
-            return blamed("PreBind", plugin.name, status)
-    return None
-
-
 def _bind(attempt: Attempt, node_name: str, confirming: Confirming) -> BindSteps:
     if attempt.profile.extenders:
         is_taken, status = yield from bind_by_extender(attempt, node_name, confirming)
@@ -254,18 +213,8 @@ def _bind(attempt: Attempt, node_name: str, confirming: Confirming) -> BindSteps
 def bind_by_plugins(attempt: Attempt, node_name: str) -> BindSteps:
     """Bind by the first plugin that does not Skip."""
     for plugin in attempt.profile.bind:
-        status = yield from _run("Bind", plugin, plugin.bind, attempt, node_name)
+        status = yield from run_plugin("Bind", plugin, plugin.bind, attempt, node_name)
         if status is not None and status.code is Code.SKIP:
             continue
         return None if is_success(status) or status is None else blamed("Bind", plugin.name, status)
     return error("no Bind plugin took the pod: enable DefaultBinder, or another that does not Skip")
-
-
-def _run(point: str, plugin: Named, method: Callable[..., Any], attempt: Attempt, node_name: str) -> BindSteps:
-    try:
-        answer = method(attempt.state, attempt.pod, node_name)
-        if isinstance(answer, Generator):
-            answer = yield from answer
-        return answer  # type: ignore[no-any-return]
-    except Exception as bug:
-        raise PluginBrokenError(point, plugin.name, bug) from bug

@@ -9,6 +9,7 @@ under it: `is_open` is true, and `berth.intake.Inbox` holds events back until it
 touch only what is theirs (a binding: its own assumed pod).
 """
 
+import math
 from collections.abc import Callable, Generator
 from typing import Any
 
@@ -114,7 +115,7 @@ class Dispatcher:
         """Return when the first wait ends even if nothing happens, or None."""
         if self._interrupted:
             return self._now
-        return min((wait.deadline for wait, _ in self._waits), default=None)
+        return min((wait.deadline for wait, _ in self._waits if wait.deadline != math.inf), default=None)
 
     def _unpark(self, steps: Steps) -> bool:
         """Have a generator wait for nothing any more; say whether it did."""

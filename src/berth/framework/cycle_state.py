@@ -12,8 +12,10 @@ class CycleState:
     are tried out; others are shared and must not be changed after PreFilter.
     """
 
-    __slots__ = ("_data", "asked", "is_timed", "skip_filter", "skip_post_filter", "skip_pre_bind", "skip_score",
-                 "work")  # fmt: skip
+    __slots__ = (
+        "_data", "asked", "is_timed", "parallel_pre_bind", "skip_filter", "skip_post_filter", "skip_pre_bind",
+        "skip_score", "work",
+    )  # fmt: skip
 
     def __init__(self, work: WorkBudget | None = None) -> None:
         """`work` is the budget of the attempt; each has one of its own unless another is given."""
@@ -27,6 +29,8 @@ class CycleState:
         self.skip_filter: set[str] = set()
         self.skip_score: set[str] = set()
         self.skip_pre_bind: set[str] = set()
+        self.parallel_pre_bind: set[str] = set()
+        """The plugins whose PreBind may run beside that of others."""
         self.skip_post_filter = False
         """Whether this attempt only asks where the pod fits, and no room is to be made for it."""
 

@@ -18,7 +18,13 @@ import numpy as np
 from berth.framework.answers import shown
 from berth.framework.blame import origin_of, place_of
 from berth.framework.events import ClusterEventWithHint, HintFunction, QueueingHint
-from berth.framework.interface import FilterColumn, Placement, PostFilterResult, PreFilterResult
+from berth.framework.interface import (
+    FilterColumn,
+    Placement,
+    PostFilterResult,
+    PreBindPreFlightResult,
+    PreFilterResult,
+)
 from berth.framework.loading import STEPWISE
 from berth.framework.promises import promises_of
 from berth.framework.status import Code, Status
@@ -204,6 +210,14 @@ def _pre_filter(answer: Any, arguments: tuple[Any, ...]) -> Fault:
     return _status(Code.SKIP)(answer, arguments)
 
 
+def _pre_flight(answer: Any, arguments: tuple[Any, ...]) -> Fault:
+    if isinstance(answer, PreBindPreFlightResult):
+        return None
+    if answer is not None and not isinstance(answer, Status):
+        return "None, a Status or a PreBindPreFlightResult is expected"
+    return _status(Code.SKIP)(answer, arguments)
+
+
 def _is_whole(answer: Any) -> bool:
     return isinstance(answer, int | np.integer) and not isinstance(answer, bool | np.bool_)
 
@@ -325,7 +339,7 @@ _CHECKS: Mapping[str, Check] = MappingProxyType(
         "reserve": _status(),
         "unreserve": lambda _answer, _arguments: None,
         "permit": _permit,
-        "pre_bind_pre_flight": _status(Code.SKIP),
+        "pre_bind_pre_flight": _pre_flight,
         "pre_bind": _status(Code.SKIP),
         "bind": _status(Code.SKIP),
         "post_bind": lambda _answer, _arguments: None,

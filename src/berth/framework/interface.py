@@ -290,10 +290,19 @@ class PermitPlugin(Plugin, Protocol):
     def permit(self, state: CycleState, pod: PodInfo, node_name: str) -> tuple[Status | None, float]: ...
 
 
-class PreBindPreFlightPlugin(Plugin, Protocol):
-    """Says before binding starts whether PreBind will have anything to do (Skip: no)."""
+class PreBindPreFlightResult(NamedTuple):
+    """PreBind has something to do for the pod."""
 
-    def pre_bind_pre_flight(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None: ...
+    allow_parallel: bool = False
+    """Whether PreBind may run at the same time as that of the plugins before and after it that allow it, too."""
+
+
+class PreBindPreFlightPlugin(Plugin, Protocol):
+    """Says before binding starts whether PreBind will have anything to do (Skip: no), and whether beside others."""
+
+    def pre_bind_pre_flight(
+        self, state: CycleState, pod: PodInfo, node_name: str
+    ) -> PreBindPreFlightResult | Status | None: ...
 
 
 class PreBindPlugin(Plugin, Protocol):

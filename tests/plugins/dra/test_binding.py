@@ -61,7 +61,7 @@ def test_allocation_and_reservation_are_written_after_the_finalizer():
     w = world(claim("c", resourceVersion="5"))
     pod = pod_with("c")
     w.take(pod)
-    assert w.plugin.pre_bind_pre_flight(w.state, pod, "a") is None
+    assert w.plugin.pre_bind_pre_flight(w.state, pod, "a").allow_parallel
     (first, second), status = bind(w, pod, stored(6, finalizers=[FINALIZER]), accepted())
     assert status is None
     held = {"uid": "uid-c", "resourceVersion": "5"}

@@ -177,7 +177,7 @@ def test_volumes_taken_by_one_pod_are_not_there_for_the_next_until_they_are_give
     state, first, second = CycleState(), pod_with("c"), pod_with("d", name="q")
     assert plugin.pre_filter(state, first) is None
     assert plugin.reserve(state, first, "a") is None
-    assert plugin.pre_bind_pre_flight(state, first, "a") is None
+    assert plugin.pre_bind_pre_flight(state, first, "a").allow_parallel
     assert decided(plugin, second, handle) == {"a": NO_VOLUME, "b": NO_VOLUME}
     assert handle.objects.get("PersistentVolume", "v").spec.claim_ref is None
     plugin.unreserve(state, first, "a")

@@ -37,6 +37,7 @@ from berth.framework.interface import (
     PostFilterPlugin,
     PreBindPlugin,
     PreBindPreFlightPlugin,
+    PreBindPreFlightResult,
     PreEnqueuePlugin,
     PreFilterPlugin,
     ReservePlugin,
@@ -456,10 +457,12 @@ class DynamicResources:
             pod_state.allocations.clear()
             pod_state.reserved_uids.clear()
 
-    def pre_bind_pre_flight(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
-        """Skip pods without claims."""
+    def pre_bind_pre_flight(
+        self, state: CycleState, pod: PodInfo, node_name: str
+    ) -> PreBindPreFlightResult | Status | None:
+        """Skip pods without claims; nothing that is written for the others concerns other plugins."""
         pod_state: StateData | None = state.get(self.name)
-        return SKIP if pod_state is None or pod_state.is_empty else None
+        return SKIP if pod_state is None or pod_state.is_empty else PreBindPreFlightResult(allow_parallel=True)
 
     def pre_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | Steps[Status | None] | None:
         """Write allocations and reservations, and wait until the devices are ready."""

@@ -30,6 +30,7 @@ from berth.framework.interface import (
     FilterPlugin,
     PreBindPlugin,
     PreBindPreFlightPlugin,
+    PreBindPreFlightResult,
     PreFilterPlugin,
     PreScorePlugin,
     ReservePlugin,
@@ -238,10 +239,13 @@ class VolumeBinding:
             give_back(self._handle.objects, prepared.taken)
             prepared.taken = AssumedVolumes()
 
-    def pre_bind_pre_flight(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
-        """Skip where all claims are bound."""
+    def pre_bind_pre_flight(
+        self, state: CycleState, pod: PodInfo, node_name: str
+    ) -> PreBindPreFlightResult | Status | None:
+        """Skip where all claims are bound; nothing that is written here concerns other plugins."""
         prepared: _Prepared | None = state.get(self.name)
-        return SKIP if prepared is None or not prepared.claims.to_bind else None
+        is_done = prepared is None or not prepared.claims.to_bind
+        return SKIP if is_done else PreBindPreFlightResult(allow_parallel=True)
 
     def pre_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | Steps[Status | None] | None:
         """Write what was taken, and wait until all claims are bound."""
