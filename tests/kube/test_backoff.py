@@ -2,6 +2,7 @@
 
 import random
 
+from berth.api.errors import ApiError, ConnectionLost
 from berth.kube.backoff import Backoff
 from tests.kube.fakes import VirtualClock
 
@@ -28,3 +29,11 @@ def test_starts_over_after_quiet_or_when_told():
 
 def test_jitter_differs_between_clients():
     assert len({Backoff(random.Random(seed), clock=VirtualClock()).next_delay_s() for seed in range(20)}) == 20
+
+
+def test_what_the_server_asks_for_goes_before_the_steps():
+    backoff = Backoff(random.Random(7), clock=VirtualClock())
+    assert backoff.delay_after_s(ApiError(429, "TooManyRequests", "slow down", retry_after_s=17.0)) == 17.0
+    assert backoff.delay_after_s(ApiError(429, "TooManyRequests", "slow down", retry_after_s=7200.0)) == 60.0
+    assert backoff.delay_after_s(ApiError(429, "TooManyRequests", "slow down")) <= 1.6
+    assert 1.6 <= backoff.delay_after_s(ConnectionLost("down")) <= 3.2

@@ -3,11 +3,13 @@
 import asyncio
 import random
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 
 import pytest
 
 from berth.api.errors import ApiError, ConnectionLost
 from berth.api.meta import ObjectReference
+from berth.kube.event_spam import BURST, MAX_OBJECTS, REFILL, EventSpamFilter
 from berth.kube.events import EventRecorder
 from tests.kube.fakes import MemoryTransport, VirtualClock, settle
 
@@ -243,3 +245,63 @@ async def test_drain_writes_what_is_left():
         case.transport.hang = True
         case.failed_scheduling("other")
         assert not await case.recorder.drain(0.02)
+
+
+async def test_one_object_cannot_cause_events_without_end():
+    async with recording() as case:
+        for number in range(100):
+            case.recorder.record(pod(), type="Warning", reason=f"Reason{number}", action="Scheduling", note="no")
+        case.failed_scheduling("other")
+        await settle()
+        assert len(case.events) == BURST + 1
+        assert case.recorder.spam == 100 - BURST
+        await case.clock.advance(REFILL.total_seconds())
+        for number in range(3):
+            case.recorder.record(pod(), type="Warning", reason=f"Later{number}", action="Scheduling", note="no")
+        await settle()
+        assert len(case.events) == BURST + 2
+
+
+async def test_what_repeats_is_one_series_however_often():
+    async with recording() as case:
+        for _ in range(1000):
+            case.failed_scheduling()
+        await case.clock.advance(31)
+        assert len(case.events) == 1 and case.recorder.spam == 0
+        assert case.events[0]["series"]["count"] == 1000
+
+
+async def test_the_log_tells_once_for_each_period_how_much_was_dropped():
+    async with recording(capacity=3) as case:
+        case.transport.hang = True
+        for number in range(20):
+            case.failed_scheduling(f"p{number}")
+        for number in range(30):
+            case.recorder.record(pod(), type="Warning", reason=f"Reason{number}", action="Scheduling", note="no")
+        await case.clock.advance(31)
+        dropped, spam = case.recorder.dropped, case.recorder.spam
+        assert case.reports == [
+            f"{dropped} events not written in 30 s: the API server does not keep up",
+            f"{spam} events not written in 30 s: too many about the same objects",
+        ]
+        await case.clock.advance(31)
+        assert len(case.reports) == 2
+
+
+async def test_a_server_that_asks_to_be_left_alone_is_left_alone():
+    async with recording() as case:
+        case.transport.fault = ApiError(429, "TooManyRequests", "slow down", retry_after_s=40.0)
+        case.failed_scheduling()
+        await settle()
+        await case.clock.advance(39)
+        assert len(case.transport.calls) == 1
+        case.transport.fault = None
+        await case.clock.advance(2)
+        assert len(case.events) == 1
+
+
+def test_only_so_many_objects_are_remembered():
+    spam, now = EventSpamFilter(), datetime(2026, 1, 1, tzinfo=UTC)
+    for number in range(3 * MAX_OBJECTS):
+        assert spam.allows(pod(f"p{number}"), now)
+    assert len(spam._buckets) == MAX_OBJECTS

@@ -81,3 +81,16 @@ async def test_a_later_group_of_the_same_name_is_left_alone():
     bench.patcher.put(condition("another-uid"))
     assert await bench.patcher.drain(5)
     assert bench.conditions() == [] and bench.said == []
+
+
+async def test_a_server_that_asks_to_be_left_alone_is_left_alone(monkeypatch):
+    bench, slept = Bench(), []
+
+    async def sleep(seconds):
+        slept.append(seconds)
+
+    monkeypatch.setattr(bench.patcher, "_sleep", sleep)
+    bench.world.transport.refuse("patch", ApiError(429, "TooManyRequests", "slow down", retry_after_s=42.0))
+    bench.patcher.put(condition(bench.uid))
+    assert await bench.patcher.drain(5)
+    assert slept == [42.0]

@@ -158,3 +158,16 @@ async def test_what_does_not_pass_is_given_up_with_a_word(errors, calls, words):
     assert bench.transport.count("patch") == calls
     assert [words in line for line in bench.said] == ([True] if words else [])
     assert bench.bugs == []
+
+
+async def test_a_server_that_asks_to_be_left_alone_is_left_alone(monkeypatch):
+    bench, slept = Bench(), []
+
+    async def sleep(seconds):
+        slept.append(seconds)
+
+    monkeypatch.setattr(bench.patcher, "_sleep", sleep)
+    bench.transport.refuse("patch", ApiError(429, "TooManyRequests", "slow down", retry_after_s=42.0))
+    bench.patcher.put(unschedulable("no room", bench.pod))
+    assert await bench.patcher.drain(1)
+    assert slept == [42.0]

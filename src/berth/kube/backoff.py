@@ -4,6 +4,9 @@ import random
 import time
 from collections.abc import Callable
 
+RETRY_AFTER_CAP_S = 60.0
+"""A server that asks for more than this is not waited for any longer: it may have recovered long before."""
+
 
 class Backoff:
     """Delays that double from `initial_s` up to `maximum_s`, and start over after `reset_after_s` without a failure."""
@@ -36,6 +39,11 @@ class Backoff:
         step_s = self._next_s
         self._next_s = min(step_s * 2, self._maximum_s)
         return min(step_s * (1 + self._random.random()), self._maximum_s)
+
+    def delay_after_s(self, error: Exception) -> float:
+        """Return the delay that the server has asked for in an error, else the next step."""
+        asked_s: float | None = getattr(error, "retry_after_s", None)
+        return min(asked_s, RETRY_AFTER_CAP_S) if asked_s else self.next_delay_s()
 
     def reset(self) -> None:
         """Start from the initial delay again."""

@@ -1,8 +1,9 @@
 """The event recorder: writes what happened to pods as events.k8s.io/v1 Events, without making anybody wait.
 
 The runtime calls `record` for each `EmitEvent` effect and goes on; workers write in the background. The queue is
-bounded: where the API server cannot keep up, the oldest unwritten events are dropped and counted. An event that
-repeats within six minutes is one Event whose `series.count` grows, as with client-go's recorder.
+bounded: where the API server cannot keep up, the oldest unwritten events are dropped and counted, and so are those of
+an object that causes too many (`event_spam.py`); what was dropped is told in the log. An event that repeats within six
+minutes is one Event whose `series.count` grows, as with client-go's recorder.
 
 A series is in the queue, being written, or at rest, and at rest it is in `_untold` if the server does not know
 its count yet. A series is queued at most once, so that its requests are never under way beside one another.
@@ -20,6 +21,7 @@ from berth.api.meta import ObjectReference
 from berth.api.resources import RESOURCES
 from berth.kube.backoff import Backoff
 from berth.kube.event_series import EventKey, EventSeries, EventType
+from berth.kube.event_spam import EventSpamFilter
 from berth.kube.transport import MERGE_PATCH, Transport
 
 # client-go: a series is over when it has not been seen for this long.
@@ -44,8 +46,8 @@ class EventRecorder:
 
     __slots__ = (
         "_capacity", "_clock", "_complained", "_in_flight", "_queue", "_report", "_reporting_controller",
-        "_reporting_instance", "_rng", "_serial", "_series", "_sleep", "_transport", "_untold", "_wake",
-        "dropped", "failed", "written",
+        "_reporting_instance", "_rng", "_serial", "_series", "_sleep", "_spam", "_told_dropped", "_transport",
+        "_untold", "_wake", "dropped", "failed", "spam", "written",
     )  # fmt: skip
 
     def __init__(
@@ -79,6 +81,10 @@ class EventRecorder:
         """Requests that the server took."""
         self.dropped = 0
         """Events given up unwritten because the queue was full."""
+        self.spam = 0
+        """Events given up unwritten because they were too many about one object."""
+        self._spam = EventSpamFilter()
+        self._told_dropped = (0, 0)
         self.failed = 0
         """Requests that the server refused finally, or that did not get through in several tries."""
 
@@ -102,6 +108,9 @@ class EventRecorder:
         self._forget_old(now)
         series = self._series.get(key)
         if series is None:
+            if not self._spam.allows(regarding, now):
+                self.spam += 1
+                return
             self._serial += 1
             series = self._series[key] = EventSeries(key, note, now, self._serial)
             self._enqueue(series)
@@ -170,6 +179,17 @@ class EventRecorder:
             await self._sleep(REFRESH_PERIOD_S)
             self._forget_old(self._clock())
             self._enqueue_untold()
+            self._tell_dropped()
+
+    def _tell_dropped(self) -> None:
+        """Report, once for each period, what was dropped in it."""
+        before, now = self._told_dropped, (self.dropped, self.spam)
+        self._told_dropped = now
+        dropped, spam = now[0] - before[0], now[1] - before[1]
+        if dropped:
+            self._report(f"{dropped} events not written in {REFRESH_PERIOD_S:.0f} s: the API server does not keep up")
+        if spam:
+            self._report(f"{spam} events not written in {REFRESH_PERIOD_S:.0f} s: too many about the same objects")
 
     def _enqueue_untold(self) -> None:
         for series in tuple(self._untold):
@@ -210,10 +230,11 @@ class EventRecorder:
                 if refused or attempt == MAX_TRIES:
                     self._give_up(series, error)
                     return
+                delay_s = backoff.delay_after_s(error)
             else:
                 self.written += 1
                 return
-            await self._sleep(backoff.next_delay_s())
+            await self._sleep(delay_s)
 
     async def _write(self, series: EventSeries) -> None:
         count = series.count

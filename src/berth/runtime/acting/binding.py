@@ -33,7 +33,6 @@ MAX_SENDS = 5
 """After this many tries without success the pod goes back to the queue, and may then get another node."""
 FIRST_DELAY_S = 0.1
 LONGEST_DELAY_S = 10.0
-RETRY_AFTER_CAP_S = 60.0
 
 
 class _Status(msgspec.Struct):
@@ -98,7 +97,7 @@ class BindingClient:
                 return str(error)
             if sends >= MAX_SENDS:
                 return f"{error}; gave up after {sends} tries"
-            await self._sleep(_delay_s(error, backoff))
+            await self._sleep(backoff.delay_after_s(error))
             sends += 1
             try:
                 await self._send(bind.pod, body)
@@ -119,7 +118,7 @@ class BindingClient:
                 trouble: Exception = error
             except (TransportError, *UNREADABLE) as error:
                 trouble = error
-            delay_s = _delay_s(trouble, backoff)
+            delay_s = backoff.delay_after_s(trouble)
             remedy = "; the RBAC role needs get on pods" if getattr(trouble, "status", 0) == 403 else ""
             self._report(
                 f"whether pod {bind.pod.key} was bound to {bind.node_name} is not known ({why}), and the pod cannot "
@@ -177,9 +176,3 @@ def _needs_look(error: TransportError) -> bool:
 def _is_passing(error: TransportError) -> bool:
     """Whether the same Binding may succeed later: the server is overloaded, or there was no connection at all."""
     return error.is_retryable if isinstance(error, ApiError) else True
-
-
-def _delay_s(error: Exception, backoff: Backoff) -> float:
-    """Return the delay that the server asked for, else the next step of the backoff."""
-    asked_s = getattr(error, "retry_after_s", None)
-    return min(asked_s, RETRY_AFTER_CAP_S) if asked_s else backoff.next_delay_s()

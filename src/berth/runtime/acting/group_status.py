@@ -77,16 +77,17 @@ class GroupStatusPatcher:
         try:
             while (effect := self._waiting.pop(uid, None)) is not None:
                 tries += 1
-                if await self._is_over(effect, is_last=tries >= MAX_TRIES):
+                passing = await self._send(effect, is_last=tries >= MAX_TRIES)
+                if passing is None:
                     tries = 0
                     continue
                 self._waiting.setdefault(uid, effect)
-                await self._sleep(backoff.next_delay_s())
+                await self._sleep(backoff.delay_after_s(passing))
         finally:
             self._attended.discard(uid)
 
-    async def _is_over(self, effect: SetPodGroupCondition, *, is_last: bool) -> bool:
-        """Send a condition; say whether it is settled. A group that is gone needs no condition."""
+    async def _send(self, effect: SetPodGroupCondition, *, is_last: bool) -> TransportError | None:
+        """Send a condition; return the error after which to send it again. A group that is gone needs no condition."""
         body = condition_patch(effect, self._clock())
         place = (effect.namespace, effect.name)
         try:
@@ -94,13 +95,13 @@ class GroupStatusPatcher:
         except TransportError as error:
             refused = isinstance(error, ApiError) and not error.is_retryable
             if not (refused or is_last):
-                return False
+                return error
             if not (isinstance(error, ApiError) and (error.is_not_found or error.is_conflict)):
                 remedy = "; the RBAC role needs patch on podgroups/status"
                 is_forbidden = isinstance(error, ApiError) and error.status == 403
                 said = f"status of pod group {effect.namespace}/{effect.name} not written: {error}"
                 self._report(said + (remedy if is_forbidden else ""))
-        return True
+        return None
 
 
 def condition_patch(effect: SetPodGroupCondition, now: datetime) -> bytes:

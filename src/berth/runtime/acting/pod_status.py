@@ -114,19 +114,20 @@ class StatusPatcher:
         try:
             while (patch := self._waiting.pop(uid, None)) is not None:
                 tries += 1
-                if await self._write(patch, is_last=tries >= MAX_TRIES):
+                passing = await self._write(patch, is_last=tries >= MAX_TRIES)
+                if passing is None:
                     tries = 0
                     continue
                 if uid not in self._withdrawn:
                     # Back among the waiting, so that a newer patch can be merged in and a binding can withdraw it.
                     self._waiting[uid] = merged(patch, self._waiting[uid]) if uid in self._waiting else patch
-                    await self._sleep(backoff.next_delay_s())
+                    await self._sleep(backoff.delay_after_s(passing))
         finally:
             self._attended.discard(uid)
             self._withdrawn.discard(uid)
 
-    async def _write(self, patch: PatchPodStatus, *, is_last: bool) -> bool:
-        """Send one patch; False when it should be sent again."""
+    async def _write(self, patch: PatchPodStatus, *, is_last: bool) -> TransportError | None:
+        """Send one patch; return the error after which it should be sent again."""
         pod = patch.pod
         body = patch_body(patch, self._lookup(pod), self._clock())
         done = self._under_way[pod.uid] = asyncio.Event()
@@ -137,12 +138,12 @@ class StatusPatcher:
             )
             has_failed = False
         except TransportError as error:
-            return self._is_over(pod, error, is_last=is_last)
+            return None if self._is_over(pod, error, is_last=is_last) else error
         finally:
             del self._under_way[pod.uid]
             done.set()
             self._timer.over(STATUS_PATCH, started, has_failed=has_failed)
-        return True
+        return None
 
     def _is_over(self, pod: PodRef, error: TransportError, *, is_last: bool) -> bool:
         """Whether to give the patch up. The failure is reported unless the pod is gone or another has its name."""
