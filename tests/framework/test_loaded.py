@@ -25,7 +25,6 @@ NOT_ON_PLUGINS = {
     ("client.py", "cause"),
     ("cycle_state.py", "v"),
     ("__init__.py", "importlib.import_module(homes[name])"),
-    ("binding.py", "error"),
     ("binding.py", "trouble"),
     ("logs.py", "record"),
     ("timing.py", "result"),

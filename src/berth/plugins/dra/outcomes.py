@@ -19,7 +19,7 @@ from berth.plugins.dra.devices import Inventory
 from berth.plugins.dra.ledger import Allocated
 
 
-class Outcome(NamedTuple):
+class NodeOutcome(NamedTuple):
     """What came of a search on a node."""
 
     node: Node
@@ -36,7 +36,7 @@ class _Kept:
     __slots__ = ("by_node", "position", "versions")
 
     def __init__(self) -> None:
-        self.by_node: dict[str, Outcome] = {}
+        self.by_node: dict[str, NodeOutcome] = {}
         self.position = 0
         self.versions: tuple[int, ...] = ()
 
@@ -57,7 +57,7 @@ class Outcomes:
         versions: tuple[int, ...],
         allocated: Allocated,
         inventory: Inventory,
-    ) -> dict[str, Outcome]:
+    ) -> dict[str, NodeOutcome]:
         """Return what is known for claims that ask for the same, by node; new outcomes are to be added to it.
 
         `containers` are those that ask for extended resources.

@@ -66,7 +66,7 @@ from berth.plugins.dra.extended import (
 )
 from berth.plugins.dra.hints import ClaimHints
 from berth.plugins.dra.ledger import Ledger
-from berth.plugins.dra.outcomes import Outcome, Outcomes
+from berth.plugins.dra.outcomes import NodeOutcome, Outcomes
 from berth.plugins.dra.readiness import has_failed, has_timed_out, is_ready
 from berth.plugins.dra.requests import AllocationError, Gates, claim_key
 from berth.plugins.dra.results import allocation_of
@@ -228,7 +228,7 @@ class DynamicResources:
             pod_state.outcomes = self._known(to_allocate, containers)
         return None
 
-    def _known(self, claims: list[ResourceClaim], containers: Sequence[Container]) -> dict[str, Outcome]:
+    def _known(self, claims: list[ResourceClaim], containers: Sequence[Container]) -> dict[str, NodeOutcome]:
         """Return what earlier searches for the same have found, by node."""
         versions = self._slices_version, self._handle.objects.version(DEVICE_CLASS)
         return self._outcomes.of(claims, containers, versions, self._ledger.allocated(), self._inventory)
@@ -359,7 +359,7 @@ class DynamicResources:
             return (), unresolvable(str(broken))
         except AllocationError as fault:
             return (), error(str(fault))
-        outcome = Outcome(node, found, problem)
+        outcome = NodeOutcome(node, found, problem)
         if pod_state.outcomes is not None:
             pod_state.outcomes[node.metadata.name] = outcome
         return _told(outcome)
@@ -472,7 +472,7 @@ class DynamicResources:
         return self._binder.bind(pod_state, pod, node_name)
 
 
-def _told(outcome: Outcome) -> tuple[tuple[Any, ...], Status | None]:
+def _told(outcome: NodeOutcome) -> tuple[tuple[Any, ...], Status | None]:
     if outcome.problem:
         return (), error(outcome.problem)  # as an error it needs no event for a retry
     return ((), unresolvable(CANNOT_ALLOCATE)) if outcome.found is None else (outcome.found, None)

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from berth.api.dra import AllocationResult, ResourceClaim
 from berth.plugins.dra.allocator import Allocator, ClaimDevices
 from berth.plugins.dra.extended import NodeClaim
-from berth.plugins.dra.outcomes import Outcome
+from berth.plugins.dra.outcomes import NodeOutcome
 
 
 class NodeAllocation(NamedTuple):
@@ -45,7 +45,7 @@ class StateData:
         """The extended resources that the pod requests."""
         self.allocator: Allocator | None = None
         self.by_node: dict[str, NodeAllocation] = {}
-        self.outcomes: dict[str, Outcome] | None = None
+        self.outcomes: dict[str, NodeOutcome] | None = None
         """What searches for the same have found on nodes; None where no outcomes are shared."""
         self.node_claims: dict[tuple[tuple[str, str], ...], NodeClaim] = {}
         """The claim for extended resources by what of them a node has not itself."""
