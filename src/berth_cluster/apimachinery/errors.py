@@ -8,11 +8,17 @@ from typing import Any
 
 Details = dict[str, Any]
 
+MAX_MESSAGE = 16 * 1024  # characters
+MAX_CAUSES = 100  # that are named; of the rest there is the number
+_MAX_CAUSE = 1024  # characters of a message or a field
+_MAX_VALUE = 256  # characters of a value in it
+
 
 class StoreError(Exception):
     """A request that was refused: HTTP code, machine-readable reason, message for people, details."""
 
     def __init__(self, status_code: int, reason: str, message: str, details: Details | None = None) -> None:
+        message = _cut(message, MAX_MESSAGE)
         super().__init__(message)
         self.status_code = status_code
         self.reason = reason
@@ -115,6 +121,11 @@ def unsupported_media_type(message: str) -> StoreError:
     return StoreError(415, "UnsupportedMediaType", message)
 
 
+def _cut(text: str, most: int) -> str:
+    """The text, or its beginning and how much more there is."""
+    return text if len(text) <= most else f"{text[:most]}… ({len(text) - most} more characters)"
+
+
 class Raw(str):
     """Text that error messages show as it is, without quotes."""
 
@@ -122,18 +133,25 @@ class Raw(str):
 
 
 class FieldErrors:
-    """Collects what is wrong with one object, field by field, and raises it as one 422."""
+    """Collects what is wrong with one object, field by field, and raises it as one 422.
 
-    __slots__ = ("_causes",)
+    Only the first findings are kept, and each only in so many words: an object may have as many mistakes as fields.
+    """
+
+    __slots__ = ("_causes", "_left_out")
 
     def __init__(self) -> None:
         self._causes: list[Details] = []
+        self._left_out = 0
 
     def __bool__(self) -> bool:
         return bool(self._causes)
 
     def _add(self, reason: str, field: str, message: str) -> None:
-        self._causes.append({"reason": reason, "message": message, "field": field})
+        if len(self._causes) >= MAX_CAUSES:
+            self._left_out += 1
+            return
+        self._causes.append({"reason": reason, "message": _cut(message, _MAX_CAUSE), "field": _cut(field, _MAX_CAUSE)})
 
     def required(self, field: str, why: str = "") -> None:
         """A required field is missing."""
@@ -141,16 +159,18 @@ class FieldErrors:
 
     def invalid(self, field: str, value: Any, why: str) -> None:
         """A field has an invalid value."""
-        self._add("FieldValueInvalid", field, f"Invalid value: {_shown(value)}: {why}")
+        shown = "" if len(self._causes) >= MAX_CAUSES else _cut(_shown(value), _MAX_VALUE)
+        self._add("FieldValueInvalid", field, f"Invalid value: {shown}: {_cut(why, _MAX_CAUSE - _MAX_VALUE)}")
 
     def unsupported(self, field: str, value: str, allowed: tuple[str, ...]) -> None:
         """A field has a value outside its closed set."""
         names = ", ".join(f'"{name}"' for name in sorted(allowed))
-        self._add("FieldValueNotSupported", field, f'Unsupported value: "{value}": supported values: {names}')
+        shown = _cut(value, _MAX_VALUE)
+        self._add("FieldValueNotSupported", field, f'Unsupported value: "{shown}": supported values: {names}')
 
     def duplicate(self, field: str, value: Any) -> None:
         """Two entries of a list share a value that must be unique."""
-        self._add("FieldValueDuplicate", field, f"Duplicate value: {_shown(value)}")
+        self._add("FieldValueDuplicate", field, f"Duplicate value: {_cut(_shown(value), _MAX_VALUE)}")
 
     def too_long(self, field: str, most: int) -> None:
         """A text has more than `most` bytes; it is not repeated."""
@@ -172,6 +192,8 @@ class FieldErrors:
     def refusal(self, kind: str, group: str, name: str) -> StoreError:
         """One `Invalid` for everything collected."""
         said = [f"{cause['field']}: {cause['message']}" for cause in self._causes]
+        if self._left_out:
+            said.append(f"and {self._left_out} more")
         summary = said[0] if len(said) == 1 else "[" + ", ".join(said) + "]"
         message = f'{qualified(kind, group)} "{name}" is invalid: {summary}'
         details = _about(kind, group, name)

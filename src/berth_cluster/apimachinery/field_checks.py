@@ -14,6 +14,8 @@ from berth_cluster.apimachinery.resource_types import ResourceType
 from berth_cluster.apimachinery.schema import Field, Message, message_of, messages
 
 QUANTITY_MESSAGE = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+MAX_UNKNOWN = 100  # unknown fields that are told of
+MAX_SHOWN_KEY = 128
 _TYPE_META = frozenset({"apiVersion", "kind"})
 # scalar -> (Python types that JSON gives for it, the name of it in messages)
 _JSON_TYPES: MappingProxyType[str, tuple[tuple[type, ...], str]] = MappingProxyType(
@@ -64,7 +66,7 @@ class FieldCheck:
             field = fields.get(key)
             if field is None:
                 if not self._is_allowed(key, value, is_root=is_root):
-                    self.unknown.append(f"{path}.{key}" if path else key)
+                    self._note_unknown(f"{path}.{_name(key)}" if path else _name(key))
                     dropped.append(key)
             elif value is None:
                 dropped.append(key)
@@ -73,6 +75,10 @@ class FieldCheck:
         if not self._partial:
             for key in dropped:
                 del obj[key]
+
+    def _note_unknown(self, path: str) -> None:
+        if len(self.unknown) < MAX_UNKNOWN:
+            self.unknown.append(path)
 
     def _is_allowed(self, key: str, value: Any, *, is_root: bool) -> bool:
         """Whether a key may be there without being a field: the type, or a directive or removal of a patch."""
@@ -91,7 +97,7 @@ class FieldCheck:
                 raise self._wrong(owner, value, path, f"map[string]{_shown(field)}")
             for key, element in value.items():
                 if element is not None:
-                    self._value(owner, field, element, f"{path}[{key}]")
+                    self._value(owner, field, element, f"{path}[{_name(key)}]")
         else:
             self._value(owner, field, value, path)
 
@@ -115,7 +121,7 @@ class FieldCheck:
         try:
             parse(value)
         except QuantityError:
-            raise self._refusal(f"{path}: {QUANTITY_MESSAGE}, not {value!r}") from None
+            raise self._refusal(f"{path}: {QUANTITY_MESSAGE}, not {_name(str(value))!r}") from None
 
     def _wrong(self, owner: Message, value: Any, path: str, expected: str) -> Exception:
         found = _json_type(value)
@@ -125,6 +131,11 @@ class FieldCheck:
 
     def _refusal(self, why: str) -> Exception:
         return bad_request(f'{self._kind} in version "{self._version}" cannot be handled as a {self._kind}: {why}')
+
+
+def _name(key: str) -> str:
+    """A key as paths show it. A path is made for every value, so that a long key must not be repeated in all."""
+    return key if len(key) <= MAX_SHOWN_KEY else f"{key[:MAX_SHOWN_KEY]}…"
 
 
 def _shown(field: Field) -> str:

@@ -1,16 +1,18 @@
 """Patches of all kinds, applied to plain JSON values.
 
 The store calls `apply_patch` with private copies of object and patch: patches edit the object in place, and parts of
-the patch become parts of the object. JSON patch is RFC 6902, merge patch RFC 7386; strategic merge patches have a
-module of their own, `strategic_merge`.
+the patch become parts of the object. No patch takes more time or memory than in proportion to itself and the object,
+within the limits below; what it leaves behind has to be as reasonable as any body. JSON patch is RFC 6902, merge patch
+RFC 7386; strategic merge patches have a module of their own, `strategic_merge`.
 """
 
 from typing import Any
 
 import msgspec
 
-from berth_cluster.apimachinery.errors import StoreError, bad_request, unsupported_media_type
+from berth_cluster.apimachinery.errors import StoreError, bad_request, too_large, unsupported_media_type
 from berth_cluster.apimachinery.meta import Object
+from berth_cluster.apimachinery.reason import refuse_unreasonable
 from berth_cluster.apimachinery.strategic_merge import strategic_merge
 
 JSON_PATCH = "application/json-patch+json"
@@ -21,18 +23,22 @@ MAX_OPERATIONS = 10_000
 # Bytes of JSON that the copy operations of one patch may copy in all. Each can double the object, so without a limit a
 # short patch could fill the memory.
 MAX_COPIED_BYTES = 3 * 1024 * 1024
+# List elements that the operations of one patch may move up or down: each insertion into the front of a list moves all
+# the others.
+MAX_MOVED_ELEMENTS = 10_000_000
 _MAX_INDEX_DIGITS = 10
+_MAX_SHOWN = 200
 
 
 def apply_patch(target: Object, patch: Any, content_type: str) -> Object:
     """The object after the patch; `target` may be edited in place."""
     media_type = content_type.partition(";")[0].strip()
-    if media_type == JSON_PATCH:
-        patched = json_patch(target, patch)
-    elif media_type == MERGE_PATCH:
-        patched = merge_patch(target, _object(patch))
-    elif media_type == STRATEGIC_MERGE_PATCH:
-        patched = strategic_merge(target, _object(patch))
+    if media_type in PATCH_TYPES:
+        try:
+            patched = _patched(target, patch, media_type)
+        except RecursionError:
+            raise bad_request("the patch makes the object too deep") from None
+        refuse_unreasonable(patched, "the patched object")
     else:
         accepted = ", ".join(PATCH_TYPES)
         raise unsupported_media_type(
@@ -41,6 +47,14 @@ def apply_patch(target: Object, patch: Any, content_type: str) -> Object:
     if not isinstance(patched, dict):
         raise bad_request("the patch leaves no object behind")
     return patched
+
+
+def _patched(target: Object, patch: Any, media_type: str) -> Any:
+    if media_type == JSON_PATCH:
+        return json_patch(target, patch)
+    if media_type == MERGE_PATCH:
+        return merge_patch(target, _object(patch))
+    return strategic_merge(target, _object(patch))
 
 
 def _object(patch: Any) -> Object:
@@ -67,13 +81,12 @@ def json_patch(target: Any, operations: Any) -> Any:
     if not isinstance(operations, list):
         raise bad_request("a JSON patch must be a list of operations")
     if len(operations) > MAX_OPERATIONS:
-        message = f"The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {len(operations)}"
-        raise StoreError(413, "RequestEntityTooLarge", message)
-    copied_bytes = 0
+        raise too_large(f"The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {len(operations)}")
+    work = _PatchWork()
     for number, operation in enumerate(operations):
         try:
-            copied_bytes = _copied_bytes(target, operation, copied_bytes)
-            target = _operate(target, operation)
+            work.copy(target, operation)
+            target = _operate(target, operation, work)
         except _BadOperationError as error:
             # A patch that does not fit the object is the object's fault as much as the patch's: 422, as upstream.
             message = f"the server rejected our request due to an error in our request: operation {number}: {error}"
@@ -85,44 +98,58 @@ class _BadOperationError(Exception):
     pass
 
 
-def _copied_bytes(target: Any, operation: Any, so_far: int) -> int:
-    """The bytes copied so far, this operation included; refuses a patch that multiplies the object."""
-    if not isinstance(operation, dict) or operation.get("op") != "copy" or not isinstance(operation.get("from"), str):
-        return so_far
-    copied = so_far + len(msgspec.json.encode(_lookup(target, _pointer(operation["from"]))))
-    if copied > MAX_COPIED_BYTES:
-        message = f"the copy operations of a JSON patch may copy {MAX_COPIED_BYTES} bytes in all"
-        raise StoreError(413, "RequestEntityTooLarge", message)
-    return copied
+class _PatchWork:
+    """What the operations of one patch have cost so far; refuses a patch that goes beyond the limits."""
+
+    __slots__ = ("_copied_bytes", "_moved_elements")
+
+    def __init__(self) -> None:
+        self._copied_bytes = 0
+        self._moved_elements = 0
+
+    def copy(self, target: Any, operation: Any) -> None:
+        """Count the bytes that a copy operation is about to copy."""
+        if not isinstance(operation, dict) or operation.get("op") != "copy":
+            return
+        if isinstance(operation.get("from"), str):
+            self._copied_bytes += len(msgspec.json.encode(_lookup(target, _pointer(operation["from"]))))
+        if self._copied_bytes > MAX_COPIED_BYTES:
+            raise too_large(f"the copy operations of a JSON patch may copy {MAX_COPIED_BYTES} bytes in all")
+
+    def move(self, array: list[Any], index: int) -> None:
+        """Count the elements behind an index, which is about to be inserted at or removed."""
+        self._moved_elements += len(array) - index
+        if self._moved_elements > MAX_MOVED_ELEMENTS:
+            raise too_large(f"the operations of a JSON patch may move {MAX_MOVED_ELEMENTS} elements of lists in all")
 
 
-def _operate(target: Any, operation: Any) -> Any:
+def _operate(target: Any, operation: Any, work: _PatchWork) -> Any:
     if not isinstance(operation, dict) or not isinstance(operation.get("path"), str):
         raise _BadOperationError('it needs an "op" and a "path"')
     verb, path = operation.get("op"), _pointer(operation["path"])
     if verb == "remove":
-        return _remove(target, path)[0]
+        return _remove(target, path, work)[0]
     if verb in ("move", "copy"):
-        return _relocate(target, path, operation, keep=verb == "copy")
+        return _relocate(target, path, operation, work, keep=verb == "copy")
     if "value" not in operation:
         raise _BadOperationError(f'{verb!r} needs a "value"')
     value = operation["value"]
     if verb == "add":
-        return _add(target, path, value)
+        return _add(target, path, value, work)
     if verb == "replace":
         return _replace(target, path, value)
     if verb == "test":
         if _lookup(target, path) != value:
-            raise _BadOperationError(f"testing path {operation['path']} failed")
+            raise _BadOperationError(f"testing path {operation['path'][:_MAX_SHOWN]} failed")
         return target
-    raise _BadOperationError(f"unknown op {verb!r}")
+    raise _BadOperationError(f"unknown op {str(verb)[:_MAX_SHOWN]!r}")
 
 
 def _pointer(path: str) -> list[str]:
     if path == "":
         return []
     if not path.startswith("/"):
-        raise _BadOperationError(f"path {path!r} must start with /")
+        raise _BadOperationError(f"path {path[:_MAX_SHOWN]!r} must start with /")
     return [part.replace("~1", "/").replace("~0", "~") for part in path[1:].split("/")]
 
 
@@ -130,7 +157,7 @@ def _index(array: list[Any], key: str, *, past_end: bool = False) -> int:
     if key == "-" and past_end:
         return len(array)
     if not (key.isascii() and key.isdigit() and len(key) < _MAX_INDEX_DIGITS):
-        raise _BadOperationError(f"{key!r} is not an index of a list")
+        raise _BadOperationError(f"{key[:_MAX_SHOWN]!r} is not an index of a list")
     index = int(key)
     if index >= len(array) + past_end:
         raise _BadOperationError(f"index {index} is past the end of the list")
@@ -142,7 +169,7 @@ def _step(target: Any, key: str) -> Any:
         return target[key]
     if isinstance(target, list):
         return target[_index(target, key)]
-    raise _BadOperationError(f"there is no {key!r}")
+    raise _BadOperationError(f"there is no {key[:_MAX_SHOWN]!r}")
 
 
 def _lookup(target: Any, path: list[str]) -> Any:
@@ -151,16 +178,18 @@ def _lookup(target: Any, path: list[str]) -> Any:
     return target
 
 
-def _add(target: Any, path: list[str], value: Any) -> Any:
+def _add(target: Any, path: list[str], value: Any, work: _PatchWork) -> Any:
     if not path:
         return value
     parent, key = _lookup(target, path[:-1]), path[-1]
     if isinstance(parent, dict):
         parent[key] = value
     elif isinstance(parent, list):
-        parent.insert(_index(parent, key, past_end=True), value)
+        index = _index(parent, key, past_end=True)
+        work.move(parent, index)
+        parent.insert(index, value)
     else:
-        raise _BadOperationError(f"nothing can be added at {key!r}")
+        raise _BadOperationError(f"nothing can be added at {key[:_MAX_SHOWN]!r}")
     return target
 
 
@@ -173,24 +202,32 @@ def _replace(target: Any, path: list[str], value: Any) -> Any:
     return target
 
 
-def _remove(target: Any, path: list[str]) -> tuple[Any, Any]:
+def _remove(target: Any, path: list[str], work: _PatchWork) -> tuple[Any, Any]:
     if not path:
         raise _BadOperationError("the whole object cannot be removed")
     parent, key = _lookup(target, path[:-1]), path[-1]
     removed = _step(parent, key)
-    del parent[_index(parent, key) if isinstance(parent, list) else key]
+    if isinstance(parent, list):
+        index = _index(parent, key)
+        work.move(parent, index)
+        del parent[index]
+    else:
+        del parent[key]
     return target, removed
 
 
-def _relocate(target: Any, path: list[str], operation: Object, *, keep: bool) -> Any:
+def _relocate(target: Any, path: list[str], operation: Object, work: _PatchWork, *, keep: bool) -> Any:
     source = operation.get("from")
     if not isinstance(source, str):
         raise _BadOperationError('it needs a "from"')
     if keep:
         value = _copied(_lookup(target, _pointer(source)))
     else:
-        target, value = _remove(target, _pointer(source))
-    return _add(target, path, value)
+        from_path = _pointer(source)
+        if path[: len(from_path)] == from_path and len(path) > len(from_path):
+            raise _BadOperationError("a value cannot be moved into itself")
+        target, value = _remove(target, from_path, work)
+    return _add(target, path, value, work)
 
 
 def _copied(value: Any) -> Any:

@@ -2,10 +2,15 @@
 
 Upstream reads the merge keys from tags on its Go types. Here they are one table by field name; the few names that mean
 different things in different places are told apart by the name of the field above them.
+
+Entries are found by hashing what tells them apart, so that a merge takes time in proportion to object and patch. Parts
+of objects that have no schema may hold anything under any name, hence the checks of what is merged.
 """
 
 from types import MappingProxyType
 from typing import Any
+
+import msgspec
 
 from berth_cluster.apimachinery.errors import bad_request
 from berth_cluster.apimachinery.meta import Object
@@ -14,6 +19,9 @@ _DIRECTIVE = "$patch"
 _DELETE_PRIMITIVES = "$deleteFromPrimitiveList/"
 _ORDER = "$setElementOrder/"
 _RETAIN = "$retainKeys"
+_GONE = object()
+_MAX_SHOWN_FIELDS = 8
+_encode = msgspec.json.Encoder(order="deterministic").encode
 
 # list field -> the key that tells its entries apart
 _MERGE_KEYS = MappingProxyType(
@@ -84,7 +92,10 @@ def _retained(target: Object, patch: Object) -> Object:
     kept = patch.get(_RETAIN)
     if kept is None:
         return dict(target)
-    return {key: value for key, value in target.items() if key in kept}
+    if not isinstance(kept, list) or not all(isinstance(name, str) for name in kept):
+        raise bad_request(f"{_RETAIN} must be a list of field names")
+    names = set(kept)
+    return {key: value for key, value in target.items() if key in names}
 
 
 def _merge_field(current: Any, value: Any, parent: str, field: str, order: Any) -> Any:
@@ -92,31 +103,51 @@ def _merge_field(current: Any, value: Any, parent: str, field: str, order: Any) 
         return _merge_objects(current if isinstance(current, dict) else {}, value, field)
     if not isinstance(value, list):
         return value
+    known = current if isinstance(current, list) else []
     key = merge_key(parent, field)
     if key is not None and all(isinstance(item, dict) for item in value):
-        return _merge_lists(current if isinstance(current, list) else [], value, key, field, order)
+        return _merge_lists(known, value, key, field, order)
     if field in _SETS:
-        merged = list(current or [])
-        return merged + [item for item in value if item not in merged]
+        there = {identity(item) for item in known}
+        return [*known, *(item for item in value if identity(item) not in there)]
     return [item for item in value if not (isinstance(item, dict) and item.get(_DIRECTIVE) == "replace")]
+
+
+def identity(value: Any) -> Any:
+    """What two equal JSON values have in common: a hashable stand-in, found in one pass over the value."""
+    if isinstance(value, dict | list):
+        return _encode(value)
+    # 1 and true are equal in Python, and different in JSON.
+    return (isinstance(value, bool), value)
 
 
 def _merge_lists(current: list[Any], patch: list[Any], key: str, field: str, order: Any) -> list[Any]:
     if any(item.get(_DIRECTIVE) == "replace" for item in patch):
         return [item for item in patch if _DIRECTIVE not in item]
-    merged = list(current)
+    merged: list[Any] = list(current)
+    places: dict[Any, int] = {}
+    for number, known in enumerate(merged):
+        if isinstance(known, dict):
+            places.setdefault(identity(known.get(key)), number)
     for item in patch:
         if key not in item:
-            raise bad_request(f"map: {item} does not contain declared merge key: {key}")
-        place = next((n for n, known in enumerate(merged) if known.get(key) == item[key]), None)
+            raise bad_request(f"map: {_cut(item)} does not contain declared merge key: {key}")
+        name = identity(item[key])
+        place = places.get(name)
         if item.get(_DIRECTIVE) == "delete":
             if place is not None:
-                del merged[place]
+                merged[place] = _GONE
+                del places[name]
         elif place is None:
+            places[name] = len(merged)
             merged.append(_merge_objects({}, item, field))
         else:
             merged[place] = _merge_objects(merged[place], item, field)
-    return _ordered(merged, order, key)
+    return _ordered([item for item in merged if item is not _GONE], order, key)
+
+
+def _cut(item: Object) -> str:
+    return str(item) if len(item) <= _MAX_SHOWN_FIELDS else f"an entry of {len(item)} fields"
 
 
 def _ordered(items: list[Any], order: Any, key: str) -> list[Any]:
@@ -128,11 +159,11 @@ def _ordered(items: list[Any], order: Any, key: str) -> list[Any]:
     if not isinstance(order, list):
         return items
     wanted = [entry.get(key) if isinstance(entry, dict) else entry for entry in order]
-    rank = {value: number for number, value in enumerate(wanted)}
+    rank = {identity(value): number for number, value in enumerate(wanted)}
     last = -1.0
     ranked = []
     for number, item in enumerate(items):
-        place = rank.get(item.get(key) if isinstance(item, dict) else item)
+        place = rank.get(identity(item.get(key) if isinstance(item, dict) else item))
         last = float(place) if place is not None else last + 0.5 / (number + 1)
         ranked.append((last, number, item))
     ranked.sort(key=lambda entry: entry[:2])
@@ -149,4 +180,5 @@ def _reorder_unpatched(merged: Object, patch: Object, parent: str) -> None:
 
 def _drop_primitives(merged: Object, field: str, gone: Any) -> None:
     if isinstance(merged.get(field), list) and isinstance(gone, list):
-        merged[field] = [item for item in merged[field] if item not in gone]
+        dropped = {identity(item) for item in gone}
+        merged[field] = [item for item in merged[field] if identity(item) not in dropped]

@@ -12,6 +12,7 @@ import yaml
 from berth.api.yaml_census import PARSER, UnreasonableYAML, refuse_bombs
 from berth_cluster.apimachinery import protobuf
 from berth_cluster.apimachinery.errors import StoreError, bad_request
+from berth_cluster.apimachinery.reason import refuse_unreasonable
 
 FormName = Literal["object", "Table", "PartialObjectMetadata"]
 
@@ -45,7 +46,13 @@ def _parse(choice: str) -> tuple[str, dict[str, str]]:
 
 
 def decode_body(body: bytes, content_type: str, what: str) -> Any:
-    """The body as plain JSON values; `what` names in messages what was expected."""
+    """The body as plain JSON values, and not too many of them; `what` names in messages what was expected."""
+    decoded = _decoded(body, content_type, what)
+    refuse_unreasonable(decoded, f"{what}: the body")
+    return decoded
+
+
+def _decoded(body: bytes, content_type: str, what: str) -> Any:
     media_type = content_type.partition(";")[0].strip()
     if media_type == PROTOBUF:
         return protobuf.decode(body)

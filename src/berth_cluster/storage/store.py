@@ -26,7 +26,7 @@ from typing import Any
 
 import msgspec
 
-from berth_cluster.apimachinery.errors import StoreError, already_exists, bad_request, not_found
+from berth_cluster.apimachinery.errors import StoreError, already_exists, bad_request, not_found, too_large
 from berth_cluster.apimachinery.field_checks import check_types
 from berth_cluster.apimachinery.meta import Object, timestamp
 from berth_cluster.apimachinery.patches import apply_patch
@@ -53,6 +53,7 @@ Entries = list[Entry]
 BindingLog = list[binding.BindingRecord]
 Subscriber = Callable[[ChangeType, ResourceType, Object, Object | None], None]
 
+MAX_OBJECT_BYTES = 1536 * 1024  # as JSON; what etcd takes in one request
 DEFAULT_HISTORY = 20_000  # changes kept of each resource, for watches that resume
 
 _encode = msgspec.json.encode
@@ -335,12 +336,16 @@ class Store:
 
         From here on the object is shared and must not be edited. This is the only place that changes what is stored.
         """
+        if not dry_run:
+            obj["metadata"]["resourceVersion"] = str(self.revision + 1)
+        entry = Entry(obj, self.revision + 1)
+        if entry.size > MAX_OBJECT_BYTES and (old is None or entry.size > old.size):
+            raise too_large(f"the object has {entry.size} bytes as JSON; at most {MAX_OBJECT_BYTES} are stored")
         if dry_run:
             return obj
         self.revision += 1
-        obj["metadata"]["resourceVersion"] = str(self.revision)
         collection = self.collection(kind)
-        change = StoreChange(collection.resource, change_type, Entry(obj, self.revision), old)
+        change = StoreChange(collection.resource, change_type, entry, old)
         collection.apply(change)
         self._tell_subscribers(change)
         return obj

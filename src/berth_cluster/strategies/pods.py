@@ -5,6 +5,7 @@ from typing import Any
 from berth_cluster.apimachinery.errors import FieldErrors
 from berth_cluster.apimachinery.meta import Object, timestamp
 from berth_cluster.apimachinery.resource_types import ResourceType
+from berth_cluster.apimachinery.strategic_merge import identity
 from berth_cluster.strategies import pod_admission
 from berth_cluster.strategies.base import ClusterView, RESTStrategy
 from berth_cluster.strategies.pod_checks import check_pod_spec
@@ -73,8 +74,8 @@ class PodStrategy(RESTStrategy):
         """A pod's spec cannot change, except for a few fields."""
         was, now = old["spec"], new["spec"]
         _check_gates(was, now, errors)
-        missing = [one for one in was.get("tolerations") or [] if one not in (now.get("tolerations") or [])]
-        if missing:
+        kept = {identity(one) for one in now.get("tolerations") or []}
+        if any(identity(one) not in kept for one in was.get("tolerations") or []):
             errors.forbidden("spec.tolerations", "existing toleration can not be modified except its tolerationSeconds")
         free = _CHANGEABLE + (_CHANGEABLE_WHEN_GATED if was.get("schedulingGates") else ())
         if _fixed_part(was, free) != _fixed_part(now, free):

@@ -8,9 +8,11 @@ import yaml
 
 from berth.api import yaml_census
 from berth.api.yaml_census import UnreasonableYAML
+from berth_cluster.apimachinery.errors import MAX_CAUSES
+from berth_cluster.apimachinery.field_checks import FieldCheck
 from berth_cluster.apimachinery.patches import MAX_COPIED_BYTES
 from berth_cluster.serving.negotiation import load_yaml
-from tests.cluster.objects import DEPLOYMENTS, PODS, config_map, deployment, pod
+from tests.cluster.objects import CONFIG_MAPS, DEPLOYMENTS, PODS, config_map, deployment, pod
 
 PODS_PATH = "/api/v1/namespaces/default/pods"
 MAPS_PATH = "/api/v1/namespaces/default/configmaps"
@@ -70,6 +72,75 @@ async def test_what_is_malformed_is_the_clients_fault(client, store, caplog, met
     assert caplog.records == []
 
 
+MILLION = {
+    "containers": b'{"metadata":{"name":"a"},"spec":{"containers":[' + b"{}," * 899_999 + b"{}]}}",
+    "keys": b'{"metadata":{"name":"a"},"data":{' + b",".join(b'"%d":""' % n for n in range(200_000)) + b"}}",
+    "numbers": b'{"metadata":{"name":"a"},"data":[' + b"1," * 1_000_000 + b"1]}",
+}
+
+
+@pytest.mark.parametrize("what", MILLION)
+async def test_a_million_values_are_refused_before_anybody_looks_at_them(client, store, what, monkeypatch):
+    """A pod with 900,000 containers took 10 s and was answered with 260 MB."""
+    looked_at = []
+    monkeypatch.setattr(FieldCheck, "run", lambda *_: looked_at.append(1))
+    path = PODS_PATH if what == "containers" else MAPS_PATH
+    for method, target, headers in (("POST", path, {}), ("PATCH", f"{path}/a", MERGE_PATCH)):
+        async with client.session.request(
+            method, client.url + target, data=io.BytesIO(MILLION[what]), headers=headers
+        ) as response:
+            body = await response.read()
+        assert response.status == 413 and len(body) < 1000, body[:200]
+    assert looked_at == []
+
+
+async def test_ten_thousand_mistakes_are_told_in_a_few_words(client):
+    containers = [{"name": f"Not A Name {number}", "image": " "} for number in range(9_000)]
+    spec = {"containers": containers, "restartPolicy": "x" * 100_000}
+    async with client.session.post(client.url + PODS_PATH, json={"metadata": {"name": "a"}, "spec": spec}) as response:
+        raw = await response.read()
+    body = json.loads(raw)
+    assert response.status == 422 and len(raw) < 250_000
+    assert len(body["details"]["causes"]) == MAX_CAUSES
+    assert len(body["message"]) < 20_000
+    assert str(18_001 - MAX_CAUSES) in body["message"] or "more characters" in body["message"]
+
+
+async def test_a_few_mistakes_in_huge_values(client):
+    for spec in (
+        {"containers": [{"name": "x" * 1_000_000, "image": "a"}]},
+        {"nodeSelector": {"k" * 1_000_000: "v"}, "containers": []},
+        {"containers": [], "restartPolicy": "x" * 1_000_000},
+        {"tolerations": [{"operator": "x" * 1_000_000, "key": "a"}], "containers": []},
+    ):
+        async with client.session.post(
+            client.url + PODS_PATH, json={"metadata": {"name": "a"}, "spec": spec}
+        ) as response:
+            assert response.status == 422 and len(await response.read()) < 20_000
+
+
+async def test_a_long_key_is_not_repeated_for_all_that_it_holds(client):
+    """Each path was made of all keys above: a megabyte of key times fifty thousand fields."""
+    path = "/apis/resource.k8s.io/v1/resourceslices"
+    attributes = {"k" * 1_000_000: {f"x{number}": 1 for number in range(30_000)}}
+    device = {"name": "a", "attributes": attributes}
+    sent = io.BytesIO(json.dumps({"metadata": {"name": "a"}, "spec": {"devices": [device]}}).encode())
+    status, body = await client.send("POST", f"{path}?fieldValidation=Strict", data=sent)
+    assert status == 400 and len(body["message"]) < 20_000 and "unknown field" in body["message"]
+
+
+async def test_an_object_does_not_grow_without_end(client, store):
+    await client.post(MAPS_PATH, config_map())
+    grown = [
+        (await client.patch(f"{MAPS_PATH}/settings", {"data": {f"k{number}": "x" * 500_000}}))[0] for number in range(5)
+    ]
+    assert grown == [200, 200, 200, 413, 413]
+    assert store.get(CONFIG_MAPS, "default", "settings")["data"].keys() == {"k0", "k1", "k2"}
+    # One that is too large already may still become smaller.
+    status, _ = await client.patch(f"{MAPS_PATH}/settings", {"data": {"k0": None}})
+    assert status == 200
+
+
 async def test_a_negative_limit_is_none(client):
     await client.post(MAPS_PATH, config_map())
     status, body = await client.get(f"{MAPS_PATH}?limit=-1")
@@ -106,7 +177,7 @@ async def test_a_warning_cannot_bring_a_header_of_its_own(client):
 
 
 async def test_one_field_twice_among_very_many(client):
-    fields = ",".join(f'"k{number}":"v"' for number in range(100_000))
+    fields = ",".join(f'"k{number}":"v"' for number in range(40_000))
     body = f'{{"metadata":{{"name":"a"}},"data":{{"k1":"v",{fields}}}}}'
     data = io.BytesIO(body.encode())
     status, answer = await client.send("POST", f"{MAPS_PATH}?fieldValidation=Strict", data=data)
