@@ -328,10 +328,14 @@ def test_what_cannot_be_deleted():
 
 def test_the_limits():
     from berth.cli import up
-    from berth_cluster.apimachinery import patches
+    from berth_cluster.apimachinery import errors, patches
+    from berth_cluster.apimachinery.reason import MAX_DEPTH, MAX_VALUES
     from berth_cluster.controllers import events
+    from berth_cluster.serving import app, handlers
     from berth_cluster.serving.bodies import MAX_BODY_BYTES
+    from berth_cluster.serving.connections import ConnectionLimits
     from berth_cluster.storage import collection, store, watch
+    from berth_cluster.storage.event_expiry import EVENT_TTL_S, MAX_EVENTS
 
     told = dict(rows("Limits"))
     mebibyte = 1024 * 1024
@@ -343,6 +347,19 @@ def test_the_limits():
     assert f"{collection.MAX_HISTORY_BYTES // mebibyte} MiB" in history
     assert told["events that a watcher may lag behind"].startswith(
         f"{watch.MAX_WATCH_EVENTS:,}, or {watch.MAX_WATCH_BYTES // mebibyte} MiB"
+    )
+    assert told["values in a body, keys and elements counted"] == f"{MAX_VALUES:,}, at most {MAX_DEPTH} levels deep"
+    assert told["size of an object, as JSON"] == f"{store.MAX_OBJECT_BYTES / mebibyte:g} MiB"
+    assert told["causes that an error names"].startswith(f"{errors.MAX_CAUSES}, ")
+    assert EVENT_TTL_S == 3600 and told["Events in all"].endswith(f"{MAX_EVENTS:,} at most")
+    assert told["records at `/debug/bindings`"] == f"the last {store.MAX_BINDINGS:,}"
+    limits = ConnectionLimits()
+    assert told["connections"].startswith(f"{limits.total:,}; {limits.on_trial} of them, {limits.on_trial_per_peer} of")
+    times = f"{limits.handshake_s:g} s, {limits.head_s:g} s, {limits.body_s:g} s"
+    assert told["time for a TLS handshake, the head of a request, its body"] == times
+    assert (
+        told["requests at the same time, and watches"]
+        == f"{app.MAX_IN_FLIGHT} and {handlers.MAX_WATCHES:,}; 429 beyond"
     )
     assert told["nodes of `berth up`"] == f"{up.MAX_NODES:,}"
     assert told["devices of each node"] == f"{up.MAX_DEVICES}"

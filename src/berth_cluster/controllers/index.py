@@ -7,7 +7,7 @@ large, except where their docstrings say otherwise.
 """
 
 from collections.abc import Iterable, Iterator
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from berth_cluster.apimachinery.meta import (
     Object,
@@ -17,6 +17,8 @@ from berth_cluster.apimachinery.meta import (
     uid_of,
 )
 
+Key = TypeVar("Key")
+Member = TypeVar("Member")
 ChangeType = Literal["ADDED", "MODIFIED", "DELETED"]
 IGNORED_KINDS = frozenset({"Event"})
 
@@ -54,7 +56,7 @@ class ObjectIndex:
             self._uids.pop(uid_of(change.obj), None)
             self._unlink(change.kind, key, before)
             if change.kind == "Pod":
-                self._on_node.get(change.obj["spec"].get("nodeName") or "", {}).pop(key, None)
+                _drop(self._on_node, change.obj["spec"].get("nodeName") or "", key)
             return
         known[key] = change.obj
         if change.kind == "Pod" and (node_name := change.obj["spec"].get("nodeName")):
@@ -124,12 +126,17 @@ class ObjectIndex:
         if obj is None:
             return
         for reference in owner_references(obj):
-            held = self._dependents.get(reference["uid"])
-            if held is not None:
-                held.pop((kind, key), None)
-                if not held:
-                    del self._dependents[reference["uid"]]
-        self._orphans.get((kind, _namespace_of(obj)), {}).pop(key, None)
+            _drop(self._dependents, reference["uid"], (kind, key))
+        _drop(self._orphans, (kind, _namespace_of(obj)), key)
+
+
+def _drop(groups: dict[Key, dict[Member, None]], group: Key, member: Member) -> None:
+    """Take a member out of its group, and the group out when nobody is left in it."""
+    held = groups.get(group)
+    if held is not None:
+        held.pop(member, None)
+        if not held:
+            del groups[group]
 
 
 def _namespace_of(obj: Object) -> Any:

@@ -173,7 +173,7 @@ class Application:
         return json_response(found)
 
     def _bindings(self) -> object:
-        return {"kind": "BindingRecordList", "items": msgspec.to_builtins(self._store.bindings)}
+        return {"kind": "BindingRecordList", "items": [msgspec.to_builtins(record) for record in self._store.bindings]}
 
 
 # HTTP method -> verb, for a collection and for one object

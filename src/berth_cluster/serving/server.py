@@ -5,6 +5,7 @@ its identity: a server that is started there again has the same CA, and unless i
 port, so that a kubeconfig handed out before goes on working. Only one server at a time has a directory.
 """
 
+import asyncio
 import contextlib
 import secrets
 from asyncio import Task
@@ -30,12 +31,13 @@ from berth_cluster.serving.rbac import ClusterUser
 from berth_cluster.storage.store import Store
 
 SHUTDOWN_TIMEOUT_S = 1.0
+HOUSEKEEPING_PERIOD_S = 30.0
 
 
 class ApiServer:
     """Serves a store; with `port` 0 it takes its former one or any free one, which is in `url` after `start`."""
 
-    __slots__ = ("_app", "_door", "_host", "_http", "_limits", "_lock", "_port", "_release", "_users",
+    __slots__ = ("_app", "_door", "_host", "_housekeeping", "_http", "_limits", "_lock", "_port", "_release", "_users",
                  "authority", "directory", "store", "token")  # fmt: skip
 
     def __init__(
@@ -67,6 +69,7 @@ class ApiServer:
         self._limits = limits or ConnectionLimits()
         self._http: web.Server | None = None
         self._door: Door | None = None
+        self._housekeeping: asyncio.Task[None] | None = None
 
     @property
     def url(self) -> str:
@@ -103,6 +106,7 @@ class ApiServer:
         await self._open(self._door, remembered.port)
         self._port = self._door.port
         self._app.address = _authority(self._host, self._port)
+        self._housekeeping = asyncio.create_task(self._keep_house(), name="event expiry")
         write_kubeconfig(self.kubeconfig, self.url, self.authority.certificate_pem, self.token)
 
     async def _open(self, door: Door, former_port: int) -> None:
@@ -112,6 +116,13 @@ class ApiServer:
                 await door.open(self._host, former_port)
                 return
         await door.open(self._host, self._port)
+
+    async def _keep_house(self) -> None:
+        """Let events go when their time has come, even if nobody writes any more."""
+        while True:
+            await asyncio.sleep(HOUSEKEEPING_PERIOD_S)
+            while self.store.expire_events(at_most=100):
+                await asyncio.sleep(0)
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         assert self._app is not None
@@ -128,6 +139,10 @@ class ApiServer:
         """End all watches and stop listening; safe to call twice."""
         if self._app is not None:
             self._app.stop()
+        if self._housekeeping is not None:
+            self._housekeeping.cancel()
+            await asyncio.gather(self._housekeeping, return_exceptions=True)
+            self._housekeeping = None
         if self._door is not None:
             await self._door.close()
             self._door = None

@@ -28,6 +28,7 @@ class Collection:
     """The objects of one resource, the changes that led to them, and the watches on them."""
 
     __slots__ = (
+        "_count",
         "_history",
         "_history_bytes",
         "_max_changes",
@@ -42,11 +43,15 @@ class Collection:
         self.resource = resource
         self.watches: dict[Watch, None] = {}  # in the order in which they were opened
         self.forgotten = 0  # the newest revision whose change is no longer in the history
+        self._count = 0
         self._history: deque[StoreChange] = deque()
         self._history_bytes = 0
         self._max_changes = history
         self._max_history_bytes = max_history_bytes
         self._namespaces: dict[str, _Namespace] = {}
+
+    def __len__(self) -> int:
+        return self._count
 
     @property
     def history_bytes(self) -> int:
@@ -113,11 +118,12 @@ class Collection:
         if change.type == "DELETED":
             space = self._namespaces[namespace]
             space.drop(name)
+            self._count -= 1
             if not space.objects:
                 del self._namespaces[namespace]
         else:
             space = self._namespaces.setdefault(namespace, _Namespace())
-            space.put(name, change.entry)
+            self._count += space.put(name, change.entry)
         self._remember(change)
         for watch in tuple(self.watches):
             watch.offer(change)
@@ -181,11 +187,14 @@ class _Namespace:
         self._has_new = False
         self._has_gone = False
 
-    def put(self, name: str, entry: Entry) -> None:
-        if name not in self.objects:
+    def put(self, name: str, entry: Entry) -> bool:
+        """Put an object in its place; whether the place was empty."""
+        is_new = name not in self.objects
+        if is_new:
             self._names.append(name)
             self._has_new = True
         self.objects[name] = entry
+        return is_new
 
     def drop(self, name: str) -> None:
         del self.objects[name]

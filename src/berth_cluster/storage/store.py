@@ -13,6 +13,9 @@ Invariants:
   copying: callers must not edit it, but make a new object of what they want to change and write that. What callers hand
   in is copied, so that they may go on using it.
 
+Events are kept for an hour after they were last written, as upstream, and are not kept for ever by anybody else either:
+every write of an event lets some go whose time has come, and whoever runs a store in real time calls `expire_events`.
+
 Nothing here sleeps, opens sockets or reads the wall clock: the clock, the uids and the name suffixes are passed in.
 """
 
@@ -32,6 +35,7 @@ from berth_cluster.apimachinery.meta import Object, timestamp
 from berth_cluster.apimachinery.patches import apply_patch
 from berth_cluster.apimachinery.resource_types import (
     DISRUPTION_BUDGETS,
+    EVENTS,
     NAMESPACES,
     NEW_EVENTS,
     PODS,
@@ -45,15 +49,17 @@ from berth_cluster.apimachinery.selection import Matcher, make_matcher
 from berth_cluster.storage import binding, bootstrap, deletion, eviction, metadata, scale
 from berth_cluster.storage.api_versions import ApiView, view_of
 from berth_cluster.storage.collection import MAX_HISTORY_BYTES, Collection, Place
+from berth_cluster.storage.event_expiry import EVENT_TTL_S, MAX_EVENTS, EventExpiry
 from berth_cluster.storage.watch import ChangeType, Entry, StoreChange, Watch, WatchLimits
 from berth_cluster.strategies.registry import strategy_of
 
 Objects = list[Object]  # named here because `list` is a method inside the class
 Entries = list[Entry]
-BindingLog = list[binding.BindingRecord]
+BindingLog = deque[binding.BindingRecord]
 Subscriber = Callable[[ChangeType, ResourceType, Object, Object | None], None]
 
 MAX_OBJECT_BYTES = 1536 * 1024  # as JSON; what etcd takes in one request
+MAX_BINDINGS = 50_000  # records of bindings that are kept
 DEFAULT_HISTORY = 20_000  # changes kept of each resource, for watches that resume
 
 _encode = msgspec.json.encode
@@ -66,6 +72,7 @@ class Store:
     __slots__ = (
         "_collections",
         "_dispatching",
+        "_expiry",
         "_subscribers",
         "_undelivered",
         "_watch_limits",
@@ -85,6 +92,8 @@ class Store:
         history: int = DEFAULT_HISTORY,
         history_bytes: int = MAX_HISTORY_BYTES,
         watch_limits: WatchLimits | None = None,
+        event_ttl_s: float = EVENT_TTL_S,
+        max_events: int = MAX_EVENTS,
         system_objects: bool = True,
     ) -> None:
         """An empty store; `system_objects` adds the namespaces and priority classes that every cluster has."""
@@ -92,12 +101,13 @@ class Store:
         self.new_uid = uid_factory or _random_uid
         self.new_suffix = metadata.suffixes(rng or random.Random())
         self.revision = 0
-        self.bindings: BindingLog = []
+        self.bindings: BindingLog = deque(maxlen=MAX_BINDINGS)
         self._collections: dict[ResourceKey, Collection] = {
             kind.key: Collection(kind, history, history_bytes) for kind in RESOURCE_TYPES if kind is not NEW_EVENTS
         }
         self._collections[NEW_EVENTS.key] = self._collections["", "events"]
         self._watch_limits = watch_limits or WatchLimits()
+        self._expiry = EventExpiry(event_ttl_s, max_events)
         self._subscribers: list[Subscriber] = []
         self._undelivered: deque[StoreChange] = deque()
         self._dispatching = False
@@ -348,7 +358,19 @@ class Store:
         change = StoreChange(collection.resource, change_type, entry, old)
         collection.apply(change)
         self._tell_subscribers(change)
+        if collection.resource is EVENTS and change_type != "DELETED":
+            self._expiry.written(entry, self.clock().timestamp())
+            self.expire_events(at_most=2)  # more than one is written, so that the old ones cannot pile up
         return obj
+
+    def expire_events(self, at_most: int = 1000) -> int:
+        """Let events go whose time has come; the number of those that went."""
+        collection, now_s = self.collection(EVENTS), self.clock().timestamp()
+        gone = self._expiry.due(collection, now_s, at_most)
+        for entry in gone:
+            last = {**entry.obj, "metadata": dict(entry.obj["metadata"])}
+            self.commit(EVENTS, "DELETED", last, entry)
+        return len(gone)
 
     def _write(self, kind: ResourceType, entry: Entry, new: Object, subresource: str, dry_run: bool) -> Object:
         metadata.check_update(kind, entry, new)
