@@ -9,6 +9,13 @@ from berth.cli.flags import FLAGS, SchedulerFlags, apply_flags, load_configurati
 from berth.config.errors import ConfigError
 from berth.config.load import default_config
 from berth.config.types import ExtensionPoint
+from berth.runtime.serving.options import (
+    AuthenticationOptions,
+    AuthorizationOptions,
+    ServingOptions,
+    SniCertificate,
+    TlsOptions,
+)
 
 # The flags of kube-scheduler v1.36, without --help and --version, which the command line library brings.
 UPSTREAM_TEXT = """
@@ -96,7 +103,8 @@ def test_no_flags_mean_the_defaults():
     flags = parse()
     assert flags == SchedulerFlags()
     assert load_configuration(flags) == default_config()
-    assert (flags.bind_address, flags.secure_port, flags.verbosity) == ("127.0.0.1", 10259, 0)
+    assert (flags.bind_address, flags.secure_port, flags.verbosity) == ("0.0.0.0", 10259, 0)
+    assert flags.serving() == ServingOptions()
     assert flags.pod_max_in_unschedulable_pods_s is None, "the generation knows"
 
 
@@ -206,15 +214,50 @@ def test_feature_gates_reach_the_default_profile():
 
 
 def test_ignored_flags_are_said_to_be():
-    flags = parse("--cert-dir=/c", "--authorization-kubeconfig=/k", "--bind-address=0.0.0.0")
+    flags = parse("--http2-max-streams-per-connection=7", "--permit-address-sharing", "--tls-curve-preferences=29")
     warnings = warnings_of(flags)
     assert [warning.split(" is ignored: ")[0] for warning in warnings] == [
-        "--bind-address=0.0.0.0",
-        "--cert-dir",
-        "--authorization-kubeconfig",
+        "--http2-max-streams-per-connection",
+        "--permit-address-sharing",
+        "--tls-curve-preferences",
     ]
-    assert flags.bind_address == "127.0.0.1"
-    assert warnings_of(parse("--bind-address=::1")) == []
+    assert warnings_of(parse("--bind-address=::", "--cert-dir=/c", "--authorization-kubeconfig=/k")) == []
+
+
+def test_the_flags_of_the_secure_port_take_effect():
+    flags = parse(
+        "--bind-address=::1", "--secure-port=1", "--permit-port-sharing", "--tls-cert-file=/c", "--cert-dir=/d",
+        "--tls-private-key-file=/k", "--tls-min-version=VersionTLS13", "--tls-sni-cert-key=/a,/b:x,*.y",
+        "--tls-sni-cert-key=/e,/f", "--tls-cipher-suites=TLS_AES_128_GCM_SHA256,TLS_AES_256_GCM_SHA384",
+        "--authentication-kubeconfig=/1", "--authentication-skip-lookup", "--client-ca-file=/2",
+        "--authentication-tolerate-lookup-failure=false", "--authentication-token-webhook-cache-ttl=3s",
+        "--requestheader-client-ca-file=/3", "--requestheader-allowed-names=a,b", "--requestheader-allowed-names=c",
+        "--requestheader-username-headers=u", "--requestheader-group-headers=g",
+        "--requestheader-extra-headers-prefix=e", "--authorization-kubeconfig=/4",
+        "--authorization-always-allow-paths=/x,/y/*", "--authorization-webhook-cache-authorized-ttl=5s",
+        "--authorization-webhook-cache-unauthorized-ttl=6s",
+    )  # fmt: skip
+    assert warnings_of(flags) == []
+    assert flags.serving() == ServingOptions(
+        "::1", 1, True,
+        TlsOptions("/c", "/k", "/d", (SniCertificate("/a", "/b", ("x", "*.y")), SniCertificate("/e", "/f")),
+                   "VersionTLS13", ("TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384")),
+        AuthenticationOptions("/1", True, False, 3.0, "/2", "/3", ("a", "b", "c"), ("u",), (), ("g",), ("e",)),
+        AuthorizationOptions("/4", ("/x", "/y/*"), 5.0, 6.0),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--tls-cert-file=/c"], "--tls-private-key-file: Required value"),
+        (["--tls-private-key-file=/c"], "--tls-cert-file: Required value"),
+        (["--authorization-always-allow-paths=/a*b"], r'only trailing \* allowed in "/a\*b"'),
+    ],
+)
+def test_flags_of_the_secure_port_that_do_not_go_together(arguments, message):
+    with pytest.raises(ConfigError, match=message):
+        parse(*arguments).serving()
 
 
 @pytest.mark.parametrize(

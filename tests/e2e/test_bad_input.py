@@ -2,9 +2,11 @@
 
 import json
 import signal
+import ssl
 import urllib.request
 
 import pytest
+import yaml
 
 from berth.api.resources import RESOURCES
 from tests.e2e.processes import CONFIG, Api, Process, eventually, free_port
@@ -48,20 +50,27 @@ def is_bound(cluster, name):
     return any(one["metadata"]["name"] == name and one["spec"].get("nodeName") for one in cluster.list(POD))
 
 
-def get(port, path):
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=60) as answer:
+def get(port, path, kubeconfig=None):
+    """What is served, as the administrator of the cluster, or as a probe without credentials."""
+    token = yaml.safe_load(kubeconfig.read_text())["users"][0]["user"]["token"] if kubeconfig else ""
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    request = urllib.request.Request(f"https://127.0.0.1:{port}{path}", headers=headers)
+    with urllib.request.urlopen(request, timeout=60, context=context) as answer:
         return answer.read().decode()
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_it_leads_schedules_serves_and_ends_cleanly(cluster, run, number):
+def test_it_leads_schedules_serves_and_ends_cleanly(cluster, run, tmp_path, number):
     port = free_port()
     scheduler = run("--secure-port", port, leader_elect="true")
     scheduler.wait_until_it_says("became leader")
     cluster.create(POD, pod("web"))
     eventually(lambda: is_bound(cluster, "web"))
     assert get(port, "/readyz") == "ok"
-    assert json.loads(get(port, "/debug/decisions/default/web"))["decision"]["outcome"] == "scheduled"
+    shown = json.loads(get(port, "/debug/decisions/default/web", tmp_path / "cluster" / "kubeconfig"))
+    assert shown["decision"]["outcome"] == "scheduled"
     assert scheduler.end(number) == 0
     (lease,) = [one for one in cluster.list(RESOURCES["Lease"]) if one["metadata"]["name"] == "kube-scheduler"]
     assert not lease["spec"].get("holderIdentity")
@@ -133,5 +142,5 @@ def test_a_port_that_is_taken_is_exit_code_1(cluster, run):
     first.wait_until_it_says("caches are synced")
     second = run("--secure-port", port)
     assert second.wait() == 1
-    assert f"cannot serve health and metrics on 127.0.0.1:{port}" in second.said()
+    assert f"cannot serve health and metrics on 0.0.0.0:{port}" in second.said()
     assert "Traceback" not in second.said()

@@ -25,6 +25,14 @@ class Client:
         async with self._session.get(self._url + path, headers={"Host": host}) as answer:
             return answer.status
 
+    async def accepting(self, kind, path):
+        async with self._session.get(self._url + path, headers={"Accept": kind}) as answer:
+            return answer.status
+
+    async def put(self, path, text):
+        async with self._session.put(self._url + path, data=text) as answer:
+            return answer.status, await answer.text()
+
     async def json(self, path):
         async with self._session.get(self._url + path) as answer:
             return answer.status, await answer.json()

@@ -17,9 +17,10 @@ import click
 import msgspec
 
 from berth.api import quantity
+from berth.api.addresses import is_loopback
 from berth.api.quantity import QuantityError
 from berth.cli.setup import config_enabling
-from berth.config.durations import parse_duration_s
+from berth.config.durations import format_duration_s, parse_duration_s
 from berth.config.errors import ConfigError, forbidden, required, unsupported
 from berth.config.feature_gates import (
     SWITCHED,
@@ -33,10 +34,18 @@ from berth.config.legacy.documents import AlgorithmSource
 from berth.config.legacy.providers import PROVIDERS
 from berth.config.load import checked, legacy_default_config, load_config_file
 from berth.config.types import ClientConnection, LeaderElection, SchedulerConfiguration
+from berth.runtime.serving.options import (
+    AuthenticationOptions,
+    AuthorizationOptions,
+    ServingOptions,
+    SniCertificate,
+    TlsOptions,
+)
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-DEFAULT_BIND_ADDRESS: Final = "127.0.0.1"
+DEFAULT_BIND_ADDRESS: Final = "0.0.0.0"
+DEFAULT_INSECURE_ADDRESS: Final = "127.0.0.1"
 DEFAULT_SECURE_PORT: Final = 10259
 DEFAULT_POLICY_NAMESPACE: Final = "kube-system"
 DEFAULT_INSECURE_PORT: Final = 10251
@@ -54,8 +63,10 @@ class Flag(NamedTuple):
     deprecated: bool = False
 
 
-_SERVING = "health and metrics are served in plain HTTP on loopback, so there are no certificates or HTTP/2"
-_AUTHENTICATION = "health and metrics are served on loopback only, to anybody there"
+_HTTP2 = "HTTP/1.1 is served, which has no streams"
+_ADDRESSES = "addresses are shared with connections that are ending in any case, as Go does too"
+_CURVES = "Python's ssl module offers no choice of curves"
+_INSECURE = "what --port serves, it serves to anybody, so on loopback only"
 _VERSIONS = "the configuration's apiVersion says whether this scheduler behaves as v1.36 or v1.20 did"
 _METRICS = "metrics are exposed as they are"
 _LOGS = "logs are not buffered, split or filtered by module"
@@ -73,40 +84,47 @@ FLAGS: Final[tuple[Flag, ...]] = (
     Flag("address", "ip", "v1.20 only: the loopback address to serve on too."),
     Flag("port", "port", f"v1.20 only: the port to serve on too, 0 for none (default {DEFAULT_INSECURE_PORT})."),
     *_ignored("the API server's own address is used", ("unsupported-kube-api-over-localhost", "bool")),
-    Flag("bind-address", "ip", f"The loopback address to serve on (default {DEFAULT_BIND_ADDRESS})."),
-    Flag("secure-port", "port", f"The port to serve on, 0 for none (default {DEFAULT_SECURE_PORT})."),
-    *_ignored(
-        _SERVING,
-        ("cert-dir", "string"),
-        ("disable-http2-serving", "bool"),
-        ("http2-max-streams-per-connection", "int"),
-        ("permit-address-sharing", "bool"),
-        ("permit-port-sharing", "bool"),
-        ("tls-cert-file", "string"),
-        ("tls-cipher-suites", "ciphers"),
-        ("tls-curve-preferences", "int32s"),
-        ("tls-min-version", "tls version"),
-        ("tls-private-key-file", "string"),
-        ("tls-sni-cert-key", "cert,key"),
+    Flag("bind-address", "ip", f"The address to serve on with TLS (default {DEFAULT_BIND_ADDRESS})."),
+    Flag("secure-port", "port", f"The port to serve on with TLS, 0 for none (default {DEFAULT_SECURE_PORT})."),
+    Flag("cert-dir", "string", "Where a certificate made at the start is kept; in memory where this is not given."),
+    *_ignored(_HTTP2, ("disable-http2-serving", "bool"), ("http2-max-streams-per-connection", "int")),
+    *_ignored(_ADDRESSES, ("permit-address-sharing", "bool")),
+    Flag("permit-port-sharing", "bool", "Let other processes listen on the same port (SO_REUSEPORT)."),
+    Flag("tls-cert-file", "string", "The certificate to show, with its chain; reread when it changes."),
+    Flag("tls-cipher-suites", "ciphers", "The suites of TLS 1.2 to speak, by Go's names."),
+    *_ignored(_CURVES, ("tls-curve-preferences", "int32s")),
+    Flag("tls-min-version", "tls version", "The oldest version of TLS to speak (default VersionTLS12)."),
+    Flag("tls-private-key-file", "string", "The key of --tls-cert-file."),
+    Flag("tls-sni-cert-key", "cert,key", "A certificate and key for clients that ask for its names."),
+    Flag(
+        "authentication-kubeconfig",
+        "string",
+        "The kubeconfig with which tokens are reviewed and the cluster's CA is looked up; by default our own access.",
     ),
-    *_ignored(
-        _AUTHENTICATION,
-        ("authentication-kubeconfig", "string"),
-        ("authentication-skip-lookup", "bool"),
-        ("authentication-token-webhook-cache-ttl", "duration"),
-        ("authentication-tolerate-lookup-failure", "bool"),
-        ("client-ca-file", "string"),
-        ("requestheader-allowed-names", "strings"),
-        ("requestheader-client-ca-file", "string"),
-        ("requestheader-extra-headers-prefix", "strings"),
-        ("requestheader-group-headers", "strings"),
-        ("requestheader-uid-headers", "strings"),
-        ("requestheader-username-headers", "strings"),
-        ("authorization-always-allow-paths", "strings"),
-        ("authorization-kubeconfig", "string"),
-        ("authorization-webhook-cache-authorized-ttl", "duration"),
-        ("authorization-webhook-cache-unauthorized-ttl", "duration"),
+    Flag("authentication-skip-lookup", "bool", "Look up no CA in the cluster (default false)."),
+    Flag("authentication-token-webhook-cache-ttl", "duration", "How long a reviewed token counts (default 10s)."),
+    Flag("authentication-tolerate-lookup-failure", "bool", "Go on without what cannot be looked up (default true)."),
+    Flag("client-ca-file", "string", "The authorities of client certificates; by default looked up in the cluster."),
+    Flag(
+        "requestheader-allowed-names", "strings", "Names that the certificate of a front proxy may have; all, if none."
     ),
+    Flag("requestheader-client-ca-file", "string", "The authorities of front proxies; by default looked up."),
+    Flag(
+        "requestheader-extra-headers-prefix", "strings", "Prefixes of a front proxy's headers with more about a user."
+    ),
+    Flag("requestheader-group-headers", "strings", "A front proxy's headers with a user's groups."),
+    Flag("requestheader-uid-headers", "strings", "A front proxy's headers with a user's UID."),
+    Flag("requestheader-username-headers", "strings", "A front proxy's headers with a user's name."),
+    Flag(
+        "authorization-always-allow-paths",
+        "strings",
+        "Paths that everybody may read; a trailing * stands for anything (default /healthz,/readyz,/livez).",
+    ),
+    Flag(
+        "authorization-kubeconfig", "string", "The kubeconfig with which access is reviewed; by default our own access."
+    ),
+    Flag("authorization-webhook-cache-authorized-ttl", "duration", "How long a permission counts (default 10s)."),
+    Flag("authorization-webhook-cache-unauthorized-ttl", "duration", "How long a refusal counts (default 10s)."),
     Flag("kubeconfig", "string", "The kubeconfig file, unless the configuration file names one."),
     Flag("kube-api-burst", "int32", "Burst of requests to the API server.", deprecated=True),
     Flag("kube-api-content-type", "string", "Content type of requests to the API server.", deprecated=True),
@@ -179,8 +197,9 @@ class SchedulerFlags(msgspec.Struct, frozen=True):
 
     @property
     def bind_address(self) -> str:
-        """The loopback address to serve on, whatever was asked for."""
-        return self._loopback("bind-address")
+        """The address to serve on with TLS."""
+        address: str = self.get("bind-address", DEFAULT_BIND_ADDRESS)
+        return address
 
     @property
     def secure_port(self) -> int:
@@ -191,16 +210,81 @@ class SchedulerFlags(msgspec.Struct, frozen=True):
     @property
     def insecure_address(self) -> str:
         """The loopback address of the second port, whatever was asked for."""
-        return self._loopback("address")
+        address: str = self.get("address", DEFAULT_INSECURE_ADDRESS)
+        return address if is_loopback(address) else DEFAULT_INSECURE_ADDRESS
 
     def insecure_port(self, config: SchedulerConfiguration) -> int:
         """The second port of v1.20; 0 in today's generation, which has none."""
         port: int = self.get("port", DEFAULT_INSECURE_PORT)
         return port if config.generation == V1_20 else 0
 
-    def _loopback(self, flag: str) -> str:
-        address: str = self.get(flag, DEFAULT_BIND_ADDRESS)
-        return address if ipaddress.ip_address(address).is_loopback else DEFAULT_BIND_ADDRESS
+    def shown(self) -> dict[str, str]:
+        """The flags that were given, as text, for `/flagz`."""
+        kinds = {flag.name: flag.kind for flag in FLAGS}
+        return {name: _as_text(kinds[name], value) for name, value in self.given.items()}
+
+    def serving(self) -> ServingOptions:
+        """All about the secure port; raises ConfigError."""
+        default = ServingOptions()
+        return ServingOptions(
+            bind_address=self.bind_address,
+            port=self.secure_port,
+            shares_port=self.get("permit-port-sharing", False),
+            tls=self._tls(),
+            authentication=self._authentication(default.authentication),
+            authorization=self._authorization(default.authorization),
+        )
+
+    def _tls(self) -> TlsOptions:
+        files = self.get("tls-cert-file", ""), self.get("tls-private-key-file", "")
+        if bool(files[0]) != bool(files[1]):
+            missing = "--tls-private-key-file" if files[0] else "--tls-cert-file"
+            raise ConfigError([required(missing, "a certificate and its key are given together")])
+        return TlsOptions(
+            *files,
+            cert_dir=self.get("cert-dir", ""),
+            sni=tuple(map(_sni_certificate, self.get("tls-sni-cert-key", ()))),
+            min_version=self.get("tls-min-version", "VersionTLS12"),
+            cipher_suites=self._strings("tls-cipher-suites", ()),
+        )
+
+    def _authentication(self, default: AuthenticationOptions) -> AuthenticationOptions:
+        proxy = "requestheader-"
+        return AuthenticationOptions(
+            kubeconfig=self.get("authentication-kubeconfig", ""),
+            skip_lookup=self.get("authentication-skip-lookup", default.skip_lookup),
+            tolerate_lookup_failure=self.get("authentication-tolerate-lookup-failure", default.tolerate_lookup_failure),
+            token_cache_ttl_s=self.get("authentication-token-webhook-cache-ttl", default.token_cache_ttl_s),
+            client_ca_file=self.get("client-ca-file", ""),
+            requestheader_client_ca_file=self.get(proxy + "client-ca-file", ""),
+            requestheader_allowed_names=self._strings(proxy + "allowed-names", ()),
+            requestheader_username_headers=self._strings(
+                proxy + "username-headers", default.requestheader_username_headers
+            ),
+            requestheader_uid_headers=self._strings(proxy + "uid-headers", ()),
+            requestheader_group_headers=self._strings(proxy + "group-headers", default.requestheader_group_headers),
+            requestheader_extra_headers_prefix=self._strings(
+                proxy + "extra-headers-prefix", default.requestheader_extra_headers_prefix
+            ),
+        )
+
+    def _authorization(self, default: AuthorizationOptions) -> AuthorizationOptions:
+        paths = self._strings("authorization-always-allow-paths", default.always_allow_paths)
+        if wrong := next((path for path in paths if "*" in path[:-1]), None):
+            raise ConfigError([f'--authorization-always-allow-paths: only trailing * allowed in "{wrong}"'])
+        return AuthorizationOptions(
+            kubeconfig=self.get("authorization-kubeconfig", ""),
+            always_allow_paths=paths,
+            allowed_ttl_s=self.get("authorization-webhook-cache-authorized-ttl", default.allowed_ttl_s),
+            denied_ttl_s=self.get("authorization-webhook-cache-unauthorized-ttl", default.denied_ttl_s),
+        )
+
+    def _strings(self, flag: str, default: tuple[str, ...]) -> tuple[str, ...]:
+        """A list: each occurrence of the flag may hold several, separated by commas."""
+        given = self.get(flag)
+        if given is None:
+            return default
+        return tuple(part for text in given for part in text.split(",") if part)
 
     @property
     def verbosity(self) -> int:
@@ -318,9 +402,7 @@ def _warnings(flag: Flag, flags: SchedulerFlags, config: SchedulerConfiguration 
     elif flag.name in ("address", "port") and config and config.generation != V1_20:
         yield f"--{flag.name} is ignored: it belongs to the v1.20 generation; use --bind-address and --secure-port"
     elif flag.name == "address" and flags.insecure_address != flags.get(flag.name):
-        yield f"--address={flags.get(flag.name)} is ignored: {_AUTHENTICATION}; using {flags.insecure_address}"
-    elif flag.name == "bind-address" and flags.bind_address != flags.get(flag.name):
-        yield f"--bind-address={flags.get(flag.name)} is ignored: {_AUTHENTICATION}; using {flags.bind_address}"
+        yield f"--address={flags.get(flag.name)} is ignored: {_INSECURE}; using {flags.insecure_address}"
 
 
 def _leader_election(election: LeaderElection, flags: SchedulerFlags) -> LeaderElection:
@@ -354,6 +436,15 @@ def _profiling(flags: SchedulerFlags) -> dict[str, Any]:
 def _changes(fields: Mapping[str, str], flags: SchedulerFlags) -> dict[str, Any]:
     """The struct fields that the given flags set."""
     return {field: flags.given[name] for name, field in fields.items() if name in flags.given}
+
+
+def _as_text(kind: str, value: Any) -> str:
+    """A value as one would give it."""
+    if kind == "duration":
+        return format_duration_s(value)
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
 def _parameter(flag: Flag) -> str:
@@ -481,6 +572,13 @@ def _cert_and_key(text: str) -> str:
     if len(text.split(":")[0].split(",")) != 2:
         raise ValueError(f'"{text}": expected comma separated certificate and key file paths')
     return text
+
+
+def _sni_certificate(text: str) -> SniCertificate:
+    """`certificate,key` or `certificate,key:name,name`."""
+    files, _, names = text.partition(":")
+    certificate, _, key = files.partition(",")
+    return SniCertificate(certificate, key, tuple(name for name in names.split(",") if name))
 
 
 def _version(text: str) -> None:

@@ -11,7 +11,7 @@ import random
 import signal
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
@@ -21,6 +21,7 @@ from berth.cli.flags import SchedulerFlags, load_configuration, scheduler_flags,
 from berth.cli.setup import EXIT_BAD_CONFIGURATION, Setup, plugin_option, read_registry, tell_odd_plugins, warn
 from berth.config.errors import ConfigError
 from berth.config.types import SchedulerConfiguration
+from berth.runtime.serving.options import ServingOptions
 
 if TYPE_CHECKING:
     from berth.framework.registry import Registry
@@ -28,12 +29,24 @@ if TYPE_CHECKING:
     from berth.kube.transport import Transport
     from berth.runtime.observing.rest_client import RestClientMetrics
     from berth.runtime.scheduler import LiveScheduler
+    from berth.runtime.serving.secure import SecureServing
 
 _log = logging.getLogger("berth.run")
 
 EXIT_FAILURE = 1
 MOST_SHARDS = 64
 """Each scheduler looks at every shard's lease once a second or so."""
+
+REVIEW_QPS, REVIEW_BURST = 50.0, 100
+"""The rate at which strangers can have us ask the API server who they are; the scheduler's requests have their own."""
+
+
+class Secure(NamedTuple):
+    """The secure port, and the access with which it asks the API server who somebody is, and what they may do."""
+
+    options: ServingOptions
+    authentication: "ClusterAccess"
+    authorization: "ClusterAccess"
 
 
 @click.command("run", short_help="The scheduler, against a real API server.")
@@ -61,7 +74,8 @@ def command(flags: SchedulerFlags, context: str, shards: int, plugins: tuple[str
     """Schedule the pods of a cluster.
 
     Takes kube-scheduler's flags and configuration files. Without --kubeconfig: $KUBECONFIG, the service account of the
-    pod that this runs in, or ~/.kube/config. Health, metrics and decisions are served on loopback, --secure-port.
+    pod that this runs in, or ~/.kube/config. Health, metrics and decisions are served with TLS on --secure-port, to
+    whoever the API server says may read them.
     """
     from berth.runtime.observing import logs
 
@@ -77,6 +91,8 @@ def command(flags: SchedulerFlags, context: str, shards: int, plugins: tuple[str
         if shards > 1 and not config.leader_election.leader_elect:
             raise _Unusable("--shards needs leader election: each shard is scheduled by whoever holds its lease")
         access = _access(config, flags, context)
+        serving = flags.serving()
+        reviewers = _reviewers(serving, access)
     except (ConfigError, _Unusable) as error:
         _fail(str(error), EXIT_BAD_CONFIGURATION)
     for warning in [*warnings_of(flags, config), *_warnings(config)]:
@@ -84,7 +100,9 @@ def command(flags: SchedulerFlags, context: str, shards: int, plugins: tuple[str
     tell_odd_plugins(config, registry, named)
     try:
         with asyncio.Runner(loop_factory=_event_loop) as runner:
-            runner.run(_run(Setup(config, registry), access, flags, shards))
+            runner.run(_run(Setup(config, registry), access, flags, Secure(serving, *reviewers), shards))
+    except _Unusable as error:
+        _fail(str(error), EXIT_BAD_CONFIGURATION)
     except ConfigError as error:
         where = error.source or flags.get("config", "") or "the configuration"
         _fail(str(error.located(where)), EXIT_BAD_CONFIGURATION)
@@ -132,6 +150,21 @@ def _access(config: SchedulerConfiguration, flags: SchedulerFlags, context: str)
         raise _Unusable(str(error)) from None
 
 
+def _reviewers(serving: ServingOptions, own: "ClusterAccess") -> tuple["ClusterAccess", "ClusterAccess"]:
+    """The access with which tokens are reviewed, and that with which permissions are: by the flags, or our own."""
+    from berth.kube.credentials.access import load_access
+    from berth.kube.credentials.kubeconfig import KubeconfigError
+
+    found = {"": own}
+    for flag, options in (("authentication", serving.authentication), ("authorization", serving.authorization)):
+        if options.kubeconfig not in found:
+            try:
+                found[options.kubeconfig] = load_access(options.kubeconfig)
+            except KubeconfigError as error:
+                raise _Unusable(f"--{flag}-kubeconfig: {error}") from None
+    return found[serving.authentication.kubeconfig], found[serving.authorization.kubeconfig]
+
+
 def _warnings(config: SchedulerConfiguration) -> list[str]:
     """Return a sentence for each setting that has no effect."""
     found = []
@@ -150,7 +183,9 @@ def _event_loop() -> asyncio.AbstractEventLoop:
     return loop
 
 
-async def _run(setup: Setup, access: "ClusterAccess", flags: SchedulerFlags, shards: int) -> None:
+async def _run(
+    setup: Setup, access: "ClusterAccess", flags: SchedulerFlags, secure: Secure, shards: int
+) -> None:
     """Run everything that lives in the event loop, from the first connection to the last."""
     from berth.kube.http.client import HttpTransport
     from berth.kube.http.rate_limit import RateLimit
@@ -170,7 +205,7 @@ async def _run(setup: Setup, access: "ClusterAccess", flags: SchedulerFlags, sha
     )
     try:
         setup = setup._replace(config=await with_policy_of_cluster(setup.config, transport))
-        await _schedule(setup, transport, access.description, flags, stop, requests, shards)
+        await _schedule(setup, transport, access.description, flags, stop, requests, secure, shards)
     finally:
         await transport.close()
 
@@ -182,11 +217,13 @@ async def _schedule(
     flags: SchedulerFlags,
     stop: asyncio.Event,
     requests: "RestClientMetrics",
+    secure: Secure,
     shards: int,
 ) -> None:
     """Schedule and serve until told to stop."""
     from berth.runtime.observing.metrics_v1_20 import metrics_for
     from berth.runtime.scheduler import LeadershipLost, LiveScheduler
+    from berth.runtime.serving.authentication import AuthenticationLookupError
     from berth.runtime.serving.server import HealthServer, Listener, PortTaken
 
     config, registry = setup
@@ -199,7 +236,13 @@ async def _schedule(
     is_default = "port" not in flags.given
     insecure = Listener(flags.insecure_address, flags.insecure_port(config), "--port", is_optional=is_default)
     server = HealthServer(
-        scheduler, metrics, config, host=flags.bind_address, port=flags.secure_port, also=insecure, requests=requests
+        scheduler,
+        metrics,
+        config,
+        also=insecure,
+        requests=requests,
+        secure=_secure_serving(secure),
+        flags=flags.shown(),
     )
     _debug_on_signal(scheduler)
     settling = asyncio.create_task(_settle(scheduler), name="settling")
@@ -208,11 +251,30 @@ async def _schedule(
         where = " and ".join(server.addresses) or "no port"
         _log.info("scheduling as %s for %s; serving health and metrics at %s", config.generation, description, where)
         await scheduler.run(stop)
+    except AuthenticationLookupError as error:
+        raise _Unusable(str(error)) from None
     except (LeadershipLost, PortTaken) as error:
         raise _Ended(str(error)) from None
     finally:
         settling.cancel()
         await server.stop()
+
+
+def _secure_serving(secure: Secure) -> "SecureServing":
+    """The secure port, which asks the API server with connections and a rate of its own."""
+    from berth.kube.http.client import HttpTransport
+    from berth.kube.http.rate_limit import RateLimit
+    from berth.runtime.serving.certificates import ServingCertificateError
+    from berth.runtime.serving.secure import SecureServing
+
+    transports = {
+        access: HttpTransport(access, rate_limit=RateLimit(REVIEW_QPS, REVIEW_BURST), user_agent="berth-scheduler")
+        for access in (secure.authentication, secure.authorization)
+    }
+    try:
+        return SecureServing(secure.options, transports[secure.authentication], transports[secure.authorization])
+    except ServingCertificateError as error:
+        raise _Unusable(str(error)) from None
 
 
 async def _settle(scheduler: "LiveScheduler") -> None:

@@ -122,5 +122,10 @@ def set_up(log_format: Format = "text", verbosity: int = 0, stream: TextIO | Non
     handler.setFormatter(JsonFormatter() if log_format == "json" else TextFormatter())
     root = logging.getLogger()
     root.handlers[:] = [handler]
-    root.setLevel(logging.DEBUG if verbosity >= LIBRARIES_VERBOSITY else logging.WARNING)
+    set_verbosity(verbosity)
+
+
+def set_verbosity(verbosity: int) -> None:
+    """Show what `--v=verbosity` shows, from the next line on."""
+    logging.getLogger().setLevel(logging.DEBUG if verbosity >= LIBRARIES_VERBOSITY else logging.WARNING)
     logging.getLogger("berth").setLevel(level(verbosity))

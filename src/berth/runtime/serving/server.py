@@ -1,20 +1,27 @@
-"""What the scheduler serves over HTTP, on loopback: health, metrics, configuration, and its decisions.
+"""What the scheduler serves over HTTP: health, metrics, configuration, and its decisions.
 
 `berth run` starts a `HealthServer` before the first connection to the cluster, so that probes have an answer from the
-beginning. Requests are answered on the scheduler's own event loop, between cycles: no view is ever half made.
+beginning. On the secure port it speaks TLS and answers those who may (`secure`); plain HTTP is for loopback only, as
+v1.20's `--port` and `berth up` have it. Requests are answered on the scheduler's own event loop, between cycles: no
+view is ever half made.
 """
 
+import asyncio
 import ipaddress
 import logging
 import os
-from collections.abc import Awaitable, Callable
+import sys
+import time
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from aiohttp import web
 
+from berth.api.redaction import redact_url
 from berth.config.dump import dump_config
 from berth.config.types import SchedulerConfiguration
+from berth.runtime.observing import logs
 from berth.runtime.observing.component import ComponentMetrics, LeaseState
 from berth.runtime.observing.health_slis import HealthSlis
 from berth.runtime.observing.informers import InformerMetrics
@@ -22,11 +29,18 @@ from berth.runtime.observing.metrics import Metrics
 from berth.runtime.observing.pod_resources import PodResources
 from berth.runtime.observing.rest_client import RestClientMetrics
 from berth.runtime.scheduler import LiveScheduler
+from berth.runtime.serving import profiling, zpages
+from berth.runtime.serving.connections import ANSWER_S, BoundedListener
 from berth.runtime.serving.debugging import Debugging, as_json
 from berth.runtime.serving.health import answer, checks_of
+from berth.runtime.serving.profiling import CpuProfiler
+from berth.runtime.serving.secure import SecureServing
 
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 SHUTDOWN_TIMEOUT_S = 0.5
+MAX_HEAD_BYTES = 32 * 1024
+"""The longest line of a request's head; tokens of many groups are long."""
+MAX_BODY_BYTES = 64 * 1024
 
 _TRUE = ("", "1", "true")
 _log = logging.getLogger("berth.scheduler")
@@ -38,13 +52,14 @@ class PortTaken(RuntimeError):  # noqa: N818 - it says what happened
 
 
 class Listener(NamedTuple):
-    """A loopback address to serve on; port 0 is none, as kube-scheduler's flags say."""
+    """An address to serve on; port 0 is none, as kube-scheduler's flags say. Without `secure` it is one of loopback."""
 
     host: str
     port: int
     flag: str = "--secure-port"
     is_optional: bool = False
     """Whether a port that is taken is only worth a warning."""
+    secure: SecureServing | None = None
 
 
 class HealthServer:
@@ -55,12 +70,17 @@ class HealthServer:
         "_component",
         "_config",
         "_debugging",
+        "_flags",
         "_listeners",
+        "_listening",
         "_metrics",
+        "_profiler",
         "_resources",
         "_runner",
         "_scheduler",
+        "_secure",
         "_slis",
+        "_started_at",
         "addresses",
     )
 
@@ -74,8 +94,14 @@ class HealthServer:
         port: int = 10259,
         also: Listener | None = None,
         requests: RestClientMetrics | None = None,
+        secure: SecureServing | None = None,
+        flags: Mapping[str, str] | None = None,
     ) -> None:
-        """`also` is a second address for the same things; `requests` counts the requests to the API server."""
+        """`secure` is the secure port, in place of plain HTTP at `host` and `port`.
+
+        `also` is a second address, in plain HTTP, for the same things; `requests` counts those to the API server;
+        `flags` are shown by `/flagz`.
+        """
         self._debugging = Debugging(scheduler)
         self._metrics = metrics
         self._scheduler = scheduler
@@ -84,13 +110,21 @@ class HealthServer:
         self._component.add(InformerMetrics(scheduler.following))
         self._resources = PodResources(lambda: scheduler.core.intake.pods)
         self._slis = HealthSlis()
+        self._flags = flags or {}
+        self._started_at = time.time()
+        self._profiler = CpuProfiler()
         self._checks = {
             endpoint: {name: self._slis.watched(endpoint, name, check) for name, check in checks.items()}
             for endpoint, checks in checks_of(scheduler).items()
         }
         self._config = config
-        wanted = (Listener(host, port), also)
+        self._secure = secure
+        first = Listener(host, port)
+        if secure is not None:
+            first = Listener(secure.options.bind_address, secure.options.port, secure=secure)
+        wanted = (first, also)
         self._listeners = [listener for listener in wanted if listener is not None and listener.port]
+        self._listening: list[BoundedListener] = []
         self._runner: web.AppRunner | None = None
         self.addresses: list[str] = []
         """Where it listens, once started."""
@@ -101,18 +135,30 @@ class HealthServer:
         return self.addresses[0] if self.addresses else ""
 
     async def start(self) -> None:
-        """Listen; raises `PortTaken`."""
+        """Listen; raises `PortTaken`, and what `SecureServing.start` raises."""
         if not self._listeners:
             return
-        self._runner = web.AppRunner(self._application(), access_log=None, shutdown_timeout=SHUTDOWN_TIMEOUT_S)
+        self._runner = web.AppRunner(
+            self._application(),
+            access_log=None,
+            shutdown_timeout=SHUTDOWN_TIMEOUT_S,
+            max_line_size=MAX_HEAD_BYTES,
+            max_field_size=MAX_HEAD_BYTES,
+        )
         await self._runner.setup()
+        if self._secure is not None:
+            await self._secure.start()
         for listener in self._listeners:
             await self._listen(self._runner, listener)
 
     async def _listen(self, runner: web.AppRunner, listener: Listener) -> None:
-        site = web.TCPSite(runner, listener.host, listener.port)
+        assert runner.server is not None
+        secure = listener.secure
+        bounded = BoundedListener(runner.server, secure.certificates.context if secure is not None else None)
         try:
-            await site.start()
+            await bounded.start(
+                listener.host, listener.port, shares_port=secure is not None and secure.options.shares_port
+            )
         except OSError as error:
             reason = os.strerror(error.errno) if error.errno else str(error)
             problem = (
@@ -125,16 +171,26 @@ class HealthServer:
             await self.stop()
             raise PortTaken(problem) from None
         host = f"[{listener.host}]" if ":" in listener.host else listener.host
-        self.addresses.append(f"http://{host}:{listener.port}")
+        self._listening.append(bounded)
+        self.addresses.append(f"{'http' if secure is None else 'https'}://{host}:{listener.port}")
 
     async def stop(self) -> None:
         """Stop listening; safe to call twice."""
+        listening, self._listening = self._listening, []
+        for bounded in listening:
+            await bounded.stop()
+        if self._secure is not None:
+            await self._secure.stop()
         if self._runner is not None:
             runner, self._runner = self._runner, None
             await runner.cleanup()
 
     def _application(self) -> web.Application:
-        app = web.Application(middlewares=[refuse_foreign_hosts])
+        @web.middleware
+        async def admitted(request: web.Request, handler: Handler) -> web.StreamResponse:
+            return await self._admitted(request, handler)
+
+        app = web.Application(middlewares=[admitted], client_max_size=MAX_BODY_BYTES)
         routes: dict[str, Handler] = {
             "/": self._index,
             "/metrics": self._get_metrics,
@@ -144,12 +200,36 @@ class HealthServer:
             "/debug/decisions": self._get_decisions,
             "/debug/decisions/{namespace}/{name}": self._get_decision,
             "/debug/queue": self._get_queue,
+            "/flagz": self._get_flags,
+            "/statusz": self._get_status,
         }
+        if self._config.enable_profiling:
+            routes["/debug/pprof/"] = routes["/debug/pprof"] = self._get_profiles
+            routes["/debug/pprof/{name}"] = self._get_profile
+            app.router.add_route("*", "/debug/flags/v", self._set_verbosity)
+            routes["/debug/flags"] = routes["/debug/flags/"] = self._get_settable_flags
         routes.update({f"/{endpoint}": self._get_health for endpoint in self._checks})
         routes.update({f"/{endpoint}/{{check}}": self._get_one_check for endpoint in self._checks})
         for path, handler in routes.items():
             app.router.add_get(path, handler)
         return app
+
+    async def _admitted(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Answer those who may ask, and for no longer than a while."""
+        for bounded in self._listening:
+            bounded.answering(request.protocol)
+        try:
+            if self._secure is None or request.get_extra_info("sslcontext") is None:
+                found = await refuse_foreign_hosts(request, handler)
+            else:
+                found = await self._secure.refusal(request) or await handler(request)
+        except web.HTTPNotFound:
+            found = web.Response(status=404, text="404 page not found\n")
+        finally:
+            for bounded in self._listening:
+                bounded.answered(request.protocol)
+        found.headers.setdefault("Cache-Control", "no-cache, private")
+        return found
 
     async def _index(self, request: web.Request) -> web.Response:
         paths = sorted({resource.canonical for resource in request.app.router.resources()})
@@ -203,6 +283,62 @@ class HealthServer:
     async def _get_queue(self, _request: web.Request) -> web.Response:
         return _json({"pods": list(self._debugging.queue())})
 
+    # -- the process itself ------------------------------------------------------------------------------------------
+
+    async def _get_flags(self, request: web.Request) -> web.Response:
+        return _page(request, zpages.flagz(self._flags))
+
+    async def _get_status(self, request: web.Request) -> web.Response:
+        paths = {resource.canonical for resource in request.app.router.resources()}
+        shown = sorted(path for path in paths if "{" not in path and path.count("/") == 1 and path != "/")
+        return _page(request, zpages.statusz(self._started_at, shown, self._config.generation))
+
+    async def _get_settable_flags(self, _request: web.Request) -> web.Response:
+        return web.Response(text="/debug/flags/\n\nflags:\nv\n")
+
+    async def _set_verbosity(self, request: web.Request) -> web.Response:
+        if request.method != "PUT":
+            return web.Response(status=406, text="unsupported http method\n")
+        text = (await request.text()).strip()
+        if not (text.isascii() and text.isdigit()) or len(text) > 9:
+            problem = f'strconv.ParseInt: parsing "{text[:40]}": invalid syntax'
+            return web.Response(status=400, text=f"failed set klog.logging.verbosity {text[:40]}: {problem}\n")
+        logs.set_verbosity(int(text))
+        _log.info("the log's verbosity is now %s, as somebody asked for at /debug/flags/v", text)
+        return web.Response(text=f"successfully set klog.logging.verbosity to {text}\n")
+
+    async def _get_profiles(self, _request: web.Request) -> web.Response:
+        return web.Response(text=profiling.INDEX, content_type="text/html")
+
+    async def _get_profile(self, request: web.Request) -> web.Response:
+        name = request.match_info["name"]
+        if name == "goroutine":
+            return web.Response(text=profiling.thread_stacks())
+        if name == "cmdline":
+            return web.Response(text="\0".join(map(redact_url, sys.argv)))
+        if name == "profile":
+            return await self._profile(request)
+        return web.Response(status=404, text="Unknown profile\n")
+
+    async def _profile(self, request: web.Request) -> web.Response:
+        try:
+            seconds = float(request.query.get("seconds") or profiling.DEFAULT_S)
+        except ValueError:
+            seconds = 0.0
+        if not 0 < seconds <= profiling.MAX_S:
+            return web.Response(status=400, text=f"seconds must be a number up to {profiling.MAX_S:g}\n")
+        for bounded in self._listening:
+            bounded.answering(request.protocol, seconds + ANSWER_S)
+        try:
+            found = await self._profiler.sample(seconds)
+        except profiling.ProfileBusy as error:
+            return web.Response(status=500, text=f"Could not enable CPU profiling: {error}\n")
+        if request.query.get("debug", "0") != "0":
+            return web.Response(text=profiling.as_text(found))
+        headers = {"Content-Disposition": 'attachment; filename="profile"'}
+        body = await asyncio.to_thread(profiling.as_pprof, found, seconds)
+        return web.Response(body=body, content_type="application/octet-stream", headers=headers)
+
 
 @web.middleware
 async def refuse_foreign_hosts(request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -216,6 +352,12 @@ async def refuse_foreign_hosts(request: web.Request, handler: Handler) -> web.St
     if not is_meant:
         return web.Response(status=403, text=f"this is not {host!r}: ask for localhost, or for an address\n")
     return await handler(request)
+
+
+def _page(request: web.Request, text: str) -> web.Response:
+    if not zpages.accepts_text(request.headers.get("Accept", "")):
+        return web.Response(status=406, text="media type not supported: this comes as text/plain only\n")
+    return web.Response(text=text)
 
 
 def _metrics(text: bytes) -> web.Response:
