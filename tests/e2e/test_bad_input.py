@@ -129,7 +129,7 @@ def test_a_pod_that_the_scheduler_does_not_know_is_explained_from_the_record(clu
     cluster.create(POD, pod("web"))
     eventually(lambda: is_bound(cluster, "web"))
     scheduler.end()
-    options = ("--server", "127.0.0.1:1", "--kubeconfig", tmp_path / "cluster" / "kubeconfig")
+    options = ("--server", "http://127.0.0.1:1", "--kubeconfig", tmp_path / "cluster" / "kubeconfig")
     explain = Process(tmp_path / "explain.log", "explain", "web", *options)
     assert explain.wait() == 0
     assert "default/web is on node node-" in explain.said()

@@ -1,23 +1,33 @@
 """`berth explain POD`: why a pod went where it went, or why it is pending, as the running scheduler tells it.
 
-Asks the scheduler's `/debug/decisions/<namespace>/<pod>` and prints tables, or with `--json` what was answered. Exit
-code 1 when nothing is known of the pod or the scheduler does not answer.
+Asks the scheduler's `/debug/decisions/<namespace>/<pod>`, wherever it runs (`reaching`), and prints tables, or with
+`--json` what was answered. Exit code 1 when nothing is known of the pod or the scheduler does not answer.
 """
 
+import asyncio
+import contextlib
+import http.client
 import json
 import urllib.error
 import urllib.request
-from typing import TYPE_CHECKING, Any
-from urllib.parse import quote, urlencode
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import quote, urlencode, urlsplit
 
 import click
 
+from berth.api.addresses import is_loopback
+from berth.api.redaction import redact_url
 from berth.runtime.observing.logs import legible
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-DEFAULT_SERVER = "http://127.0.0.1:10259"
+    from berth.cli.reaching import Answered
+    from berth.kube.credentials.sources import ClusterAccess
+
+PLAIN_SERVER = "http://127.0.0.1:10259"
+"""Where `berth up` serves."""
 TIMEOUT_S = 10.0
 WIDTH_WITHOUT_TERMINAL = 150
 NAMES_IN_A_CELL = 8
@@ -30,17 +40,27 @@ Json = dict[str, Any]
 @click.option("-n", "--namespace", default="default", show_default=True, help="The pod's namespace.")
 @click.option(
     "--server",
-    default=DEFAULT_SERVER,
-    show_default=True,
+    default="",
     envvar="BERTH_SCHEDULER",
     metavar="URL",
-    help="Where the scheduler serves its health endpoints.",
+    help="Where the scheduler serves; by default it is looked for on this machine, then in the cluster.",
+)
+@click.option(
+    "--certificate-authority",
+    default="",
+    metavar="FILE",
+    help="With an https:// --server: the certificate, or its authority's, that is expected there.",
 )
 @click.option(
     "--kubeconfig",
     default="",
     metavar="FILE",
-    help="Where the scheduler does not remember the pod, tell what the cluster of this kubeconfig has on record.",
+    help="The cluster, and the credentials to ask with; by default those that kubectl would use. Where the scheduler "
+    "does not remember the pod, what this cluster has on record is told.",
+)
+@click.option("--context", default="", metavar="NAME", help="The kubeconfig context to use.")
+@click.option(
+    "--lease", default="", metavar="NAMESPACE/NAME", help="The lease whose holder to ask (kube-system/kube-scheduler)."
 )
 @click.option(
     "--node", "nodes", multiple=True, metavar="NAME", help="Show this node plugin by plugin; may be repeated."
@@ -48,7 +68,16 @@ Json = dict[str, Any]
 @click.option("--all-nodes", is_flag=True, help="Score and name every node, not only the best and the first ones.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def command(
-    pod: str, namespace: str, server: str, kubeconfig: str, nodes: tuple[str, ...], all_nodes: bool, as_json: bool
+    pod: str,
+    namespace: str,
+    server: str,
+    certificate_authority: str,
+    kubeconfig: str,
+    context: str,
+    lease: str,
+    nodes: tuple[str, ...],
+    all_nodes: bool,
+    as_json: bool,
 ) -> None:
     """Tell why POD went where it went, or why it is pending.
 
@@ -60,7 +89,8 @@ def command(
         pod = name
         namespace = namespace if before in ("pod", "pods") else before
     try:
-        report = _ask(server, namespace, pod, nodes, all_nodes)
+        way = _Way(server, certificate_authority, kubeconfig, context, lease)
+        report = _ask(way, namespace, pod, nodes, all_nodes)
     except click.ClickException as unknown:
         if not kubeconfig:
             raise
@@ -75,23 +105,99 @@ def command(
     show(report, console if console.is_terminal else Console(width=WIDTH_WITHOUT_TERMINAL))
 
 
-def _ask(server: str, namespace: str, pod: str, nodes: tuple[str, ...], all_nodes: bool) -> Json:
+class _Way(NamedTuple):
+    """How the scheduler is to be reached, as the options say."""
+
+    server: str
+    certificate_authority: str
+    kubeconfig: str
+    context: str
+    lease: str
+
+
+def _ask(way: _Way, namespace: str, pod: str, nodes: tuple[str, ...], all_nodes: bool) -> Json:
     """Ask what the scheduler knows; if it knows nothing, end the command with a sentence."""
+    from berth.cli.reaching import UnreachableError
+
     query = [("node", node) for node in nodes] + ([("allNodes", "true")] if all_nodes else [])
-    base = server if "://" in server else f"http://{server}"
     path = f"/debug/decisions/{quote(namespace, safe='')}/{quote(pod, safe='')}?{urlencode(query)}"
     try:
-        with _opener().open(base.rstrip("/") + path, timeout=TIMEOUT_S) as answer:
-            found: Json = json.load(answer)
-            return found
-    except urllib.error.HTTPError as refusal:
-        raise click.ClickException(_refusal(refusal, namespace, pod)) from None
+        answered = asyncio.run(_reach(way, path))
+    except UnreachableError as error:
+        raise click.ClickException(f"{error}; is `berth run` up? --server says where it serves") from None
+    try:
+        found: Json = json.loads(answered.body)
+        is_told = isinstance(found, dict)
+    except ValueError:
+        is_told = False
+    if answered.status == 200 and is_told:
+        return found
+    if answered.status == 404 and is_told and isinstance(found.get("error"), str):
+        raise click.ClickException(f"{found['error']}; check the name and --namespace")
+    said = f": {found['message']}" if is_told and isinstance(found.get("message"), str) else ""
+    raise click.ClickException(f"the scheduler answered {answered.status} when asked for {namespace}/{pod}{said}")
+
+
+async def _reach(way: _Way, path: str) -> "Answered":
+    """Ask at the server that was named; or else the schedulers of this machine, then the cluster's."""
+    from berth.cli import reaching
+    from berth.cli.local_record import read_records, record_directory
+
+    if way.server.startswith("https://"):
+        authority = _read_authority(way.certificate_authority)
+        return await reaching.ask_at(way.server, path, authority, _access(way))
+    if way.server:
+        return await asyncio.to_thread(_ask_plainly, way.server, path)
+    access, problem = None, ""
+    try:
+        access = _access(way)
+    except click.ClickException as error:
+        problem = error.message
+    for record in read_records(record_directory()):
+        if access is None or record.cluster == access.server:
+            with contextlib.suppress(reaching.UnreachableError):
+                return await reaching.ask_local(record, path, access)
+    # What answers there may be of another cluster, so it is not asked about one that is elsewhere for certain.
+    is_near = access is None or is_loopback(urlsplit(access.server).hostname or "")
+    if not way.lease and (is_near or not way.kubeconfig):
+        with contextlib.suppress(reaching.UnreachableError):
+            return await asyncio.to_thread(_ask_plainly, PLAIN_SERVER, path)
+    if access is None:
+        raise reaching.UnreachableError(f"no scheduler answers on this machine, and {problem}")
+    return await reaching.ask_in_cluster(access, path, way.lease)
+
+
+def _access(way: _Way) -> "ClusterAccess":
+    from berth.kube.credentials.access import load_access
+    from berth.kube.credentials.kubeconfig import KubeconfigError
+
+    try:
+        return load_access(way.kubeconfig, context=way.context)
+    except KubeconfigError as error:
+        raise click.ClickException(str(error)) from None
+
+
+def _read_authority(file: str) -> str:
+    try:
+        return Path(file).read_text("ascii") if file else ""
     except (OSError, ValueError) as error:
+        raise click.ClickException(f"--certificate-authority: cannot read {file}: {error}") from None
+
+
+def _ask_plainly(server: str, path: str) -> "Answered":
+    """Ask over plain HTTP, without credentials, as `berth up` and v1.20's --port serve."""
+    from berth.cli.reaching import Answered, UnreachableError
+
+    base = server if "://" in server else f"http://{server}"
+    try:
+        with _opener().open(base.rstrip("/") + path, timeout=TIMEOUT_S) as answer:
+            return Answered(answer.status, answer.read())
+    except urllib.error.HTTPError as refusal:
+        with refusal:
+            return Answered(refusal.code, refusal.read())
+    except (OSError, ValueError, http.client.HTTPException) as error:
         reason = getattr(error, "reason", None) or error
-        raise click.ClickException(
-            f"the scheduler at {base} does not answer: {reason}; is `berth run` up there? "
-            "--server says where its --secure-port is"
-        ) from None
+        raise UnreachableError(f"the scheduler at {redact_url(base)} does not answer: {reason}") from None
 
 
 def _tell_record(kubeconfig: str, namespace: str, pod: str, why: str, as_json: bool) -> None:
@@ -112,14 +218,6 @@ def _tell_record(kubeconfig: str, namespace: str, pod: str, why: str, as_json: b
 def _opener() -> urllib.request.OpenerDirector:
     """Return an opener without proxies, as the scheduler is on this machine."""
     return urllib.request.build_opener(urllib.request.ProxyHandler({}))
-
-
-def _refusal(refusal: urllib.error.HTTPError, namespace: str, pod: str) -> str:
-    try:
-        told: str = json.load(refusal)["error"]
-    except (ValueError, KeyError, TypeError):
-        return f"the scheduler answered {refusal.code} {refusal.reason} when asked for {namespace}/{pod}"
-    return f"{told}; check the name and --namespace"
 
 
 # --- what people see --------------------------------------------------------------------------------------------------

@@ -5,8 +5,10 @@ its lease, 2 when the configuration cannot be used. Faults are reported in words
 """
 
 import asyncio
+import contextlib
 import gc
 import logging
+import os
 import random
 import signal
 import sys
@@ -47,6 +49,8 @@ class Secure(NamedTuple):
     options: ServingOptions
     authentication: "ClusterAccess"
     authorization: "ClusterAccess"
+    cluster: str
+    """The address of the API server whose pods are scheduled."""
 
 
 @click.command("run", short_help="The scheduler, against a real API server.")
@@ -100,7 +104,7 @@ def command(flags: SchedulerFlags, context: str, shards: int, plugins: tuple[str
     tell_odd_plugins(config, registry, named)
     try:
         with asyncio.Runner(loop_factory=_event_loop) as runner:
-            runner.run(_run(Setup(config, registry), access, flags, Secure(serving, *reviewers), shards))
+            runner.run(_run(Setup(config, registry), access, flags, Secure(serving, *reviewers, access.server), shards))
     except _Unusable as error:
         _fail(str(error), EXIT_BAD_CONFIGURATION)
     except ConfigError as error:
@@ -235,13 +239,14 @@ async def _schedule(
     metrics.observe(scheduler)
     is_default = "port" not in flags.given
     insecure = Listener(flags.insecure_address, flags.insecure_port(config), "--port", is_optional=is_default)
+    serving = _secure_serving(secure)
     server = HealthServer(
         scheduler,
         metrics,
         config,
         also=insecure,
         requests=requests,
-        secure=_secure_serving(secure),
+        secure=serving,
         flags=flags.shown(),
     )
     _debug_on_signal(scheduler)
@@ -250,7 +255,8 @@ async def _schedule(
         await server.start()
         where = " and ".join(server.addresses) or "no port"
         _log.info("scheduling as %s for %s; serving health and metrics at %s", config.generation, description, where)
-        await scheduler.run(stop)
+        with _told_on_this_machine(secure, serving):
+            await scheduler.run(stop)
     except AuthenticationLookupError as error:
         raise _Unusable(str(error)) from None
     except (LeadershipLost, PortTaken) as error:
@@ -258,6 +264,17 @@ async def _schedule(
     finally:
         settling.cancel()
         await server.stop()
+
+
+def _told_on_this_machine(secure: Secure, serving: "SecureServing") -> contextlib.AbstractContextManager[None]:
+    """Let `berth explain` on this machine know where to ask, and which certificate to expect."""
+    from berth.cli.local_record import ServedLocally, local_url, record_directory, recorded
+
+    if not secure.options.port:
+        return contextlib.nullcontext()
+    url = local_url(secure.options.bind_address, secure.options.port)
+    certificate = serving.certificates.certificate_pem.decode("ascii", "replace")
+    return recorded(ServedLocally(url, certificate, secure.cluster, os.getpid()), record_directory())
 
 
 def _secure_serving(secure: Secure) -> "SecureServing":

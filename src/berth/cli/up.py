@@ -132,9 +132,9 @@ def ready_text(cluster: "EmbeddedCluster", nodes: int, *, with_scheduler: bool, 
     """What `up` says when everything is there."""
     path = cluster.kubeconfig.absolute()
     scheduler = "scheduler running" if with_scheduler else "no scheduler"
-    from berth.cli.explain import DEFAULT_SERVER
+    from berth.cli.explain import PLAIN_SERVER
 
-    where = "" if served in ("", DEFAULT_SERVER) else f" --server {served}"
+    where = "" if served in ("", PLAIN_SERVER) else f" --server {served}"
     explain = f"  berth explain POD{where}\n" if served else ""
     return (
         f"Berth is up: {nodes} hollow node{'' if nodes == 1 else 's'}, {scheduler}, API server at {cluster.url}\n"

@@ -16,7 +16,7 @@ import msgspec
 from berth.api.addresses import sends_in_clear
 from berth.api.errors import TransportError
 from berth.api.redaction import Concealed, redact_url
-from berth.kube.credentials.tls import TlsError, TlsSettings, build_context
+from berth.kube.credentials.tls import TlsError, TlsSettings, build_context, show_certificate
 
 # client-go rereads token files once a minute; projected service account tokens are replaced hourly.
 TOKEN_FILE_PERIOD_S = 60.0
@@ -188,6 +188,15 @@ class ClusterAccess:
                 raise CredentialError(f"{self.description}: {error.piece}: {error}") from error
             self._context_of = identity
         return self._context
+
+    def identify(self, context: ssl.SSLContext, credential: Credential) -> None:
+        """Have another context show our client certificate, if we have one; raises `CredentialError`."""
+        certificate = credential.certificate_pem or self._tls.certificate_pem
+        if certificate:
+            try:
+                show_certificate(context, certificate, credential.key_pem or self._tls.key_pem)
+            except TlsError as error:
+                raise CredentialError(f"{self.description}: {error.piece}: {error}") from error
 
     def check_certificates(self) -> None:
         """Raise `TlsError` when the CA, or the certificate that comes from no plugin, cannot be used."""

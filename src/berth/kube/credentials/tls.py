@@ -44,7 +44,7 @@ def build_context(settings: TlsSettings) -> ssl.SSLContext:
     else:
         context.load_default_certs(ssl.Purpose.SERVER_AUTH)
     if settings.certificate_pem:
-        _identify(context, settings.certificate_pem, settings.key_pem)
+        show_certificate(context, settings.certificate_pem, settings.key_pem)
     return context
 
 
@@ -56,8 +56,8 @@ def _trust(context: ssl.SSLContext, ca_pem: bytes) -> None:
         raise TlsError("certificate-authority", message) from error
 
 
-def _identify(context: ssl.SSLContext, certificate_pem: bytes, key_pem: bytes) -> None:
-    """Load the client's certificate; the ssl module takes files only, so both pass through a private one."""
+def show_certificate(context: ssl.SSLContext, certificate_pem: bytes, key_pem: bytes) -> None:
+    """Have a context show a client certificate; the ssl module takes files only, so both pass through a private one."""
     with tempfile.TemporaryDirectory(prefix="berth-tls-") as directory:
         path = Path(directory, "client.pem")
         path.touch(mode=0o600)
