@@ -10,6 +10,7 @@ import http.client
 import json
 import urllib.error
 import urllib.request
+from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote, urlencode, urlsplit
@@ -157,14 +158,22 @@ async def _reach(way: _Way, path: str) -> "Answered":
         if access is None or record.cluster == access.server:
             with contextlib.suppress(reaching.UnreachableError):
                 return await reaching.ask_local(record, path, access)
-    # What answers there may be of another cluster, so it is not asked about one that is elsewhere for certain.
+    # What serves there may be the scheduler of another cluster, so it is believed only if it knows the pod.
+    plain = None
     is_near = access is None or is_loopback(urlsplit(access.server).hostname or "")
     if not way.lease and (is_near or not way.kubeconfig):
         with contextlib.suppress(reaching.UnreachableError):
-            return await asyncio.to_thread(_ask_plainly, PLAIN_SERVER, path)
+            plain = await asyncio.to_thread(_ask_plainly, PLAIN_SERVER, path)
+    if plain is not None and (plain.status == HTTPStatus.OK or access is None):
+        return plain
     if access is None:
         raise reaching.UnreachableError(f"no scheduler answers on this machine, and {problem}")
-    return await reaching.ask_in_cluster(access, path, way.lease)
+    try:
+        return await reaching.ask_in_cluster(access, path, way.lease)
+    except reaching.UnreachableError:
+        if plain is None:
+            raise
+        return plain
 
 
 def _access(way: _Way) -> "ClusterAccess":

@@ -11,6 +11,7 @@ import hashlib
 import json
 import logging
 import ssl
+import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -232,9 +233,10 @@ class RequestAuthenticator:
         if {authorities_pem} == {self._authorities, self._front_proxy.authorities_pem} - {b""}:
             return True
         trusted = x509.load_pem_x509_certificates(authorities_pem)
-        way = getattr(connection, "get_verified_chain", lambda: ())()
-        if any(x509.load_der_x509_certificate(found) in trusted for found in way):
-            return True
+        if sys.version_info >= (3, 13):
+            way = connection.get_verified_chain()
+            if any(x509.load_der_x509_certificate(found) in trusted for found in way):
+                return True
         return any(_has_signed(authority, leaf) for authority in trusted)
 
     async def _holder_of(self, token: str) -> RequestUser:
@@ -284,7 +286,7 @@ def _read(flag: str, file: str, before: bytes) -> bytes:
         pem = Path(file).read_bytes()
         x509.load_pem_x509_certificates(pem)
     except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or "it holds no certificates in PEM form"
+        reason = error.strerror if isinstance(error, OSError) else "it holds no certificates in PEM form"
         if not before:
             raise AuthenticationLookupError(f"{flag}: cannot use {file}: {reason}") from None
         _log.warning("%s: cannot use %s: %s; what it held before stays in use", flag, file, reason)

@@ -216,8 +216,9 @@ def _read_pair(certificate_file: str, key_file: str, flag: str) -> CertificatePa
     try:
         return CertificatePair(Path(certificate_file).read_bytes(), Path(key_file).read_bytes())
     except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        file = getattr(error, "filename", None) or certificate_file
+        reason, file = str(error), certificate_file
+        if isinstance(error, OSError):
+            reason, file = error.strerror or reason, error.filename or file
         raise ServingCertificateError(f"{flag}: cannot read {file}: {reason}") from None
 
 
@@ -230,7 +231,8 @@ def _load(context: ssl.SSLContext, pair: CertificatePair, flag: str) -> None:
         try:
             context.load_cert_chain(path, password=_no_password)
         except (ssl.SSLError, ValueError) as error:
-            reason = str(getattr(error, "reason", None) or error).replace("_", " ").lower()
+            told = error.reason if isinstance(error, ssl.SSLError) else str(error)
+            reason = (told or "unknown reason").replace("_", " ").lower()
             raise ServingCertificateError(f"{flag}: certificate and key cannot be used together ({reason})") from None
 
 
