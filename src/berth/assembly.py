@@ -50,7 +50,7 @@ from berth.state.objects import ObjectStore
 from berth.state.pod_info import PodInfo
 from berth.state.sharding import Ownership
 from berth.state.table import NodeTable
-from berth.timing import TimedProfile, TimedWakeTable
+from berth.timing import TimedProfile, TimedWakeTable, TracedProfile
 
 Stopwatch = Callable[[], float]
 
@@ -120,6 +120,10 @@ def build_core(
     make_profile: Callable[..., Profile] = Profile
     if instrument is not None and stopwatch is not None:
         make_profile = partial(TimedProfile, instrument=instrument, stopwatch=stopwatch)
+        if instrument.followed is not None:
+            make_profile = partial(
+                TracedProfile, followed=instrument.followed, instrument=instrument, stopwatch=stopwatch
+            )
     extenders = build_extenders(config.extenders, whole)
     profiles = build_profiles(
         config, plugins, handle, kept, extenders, make_profile=make_profile, report=observer.plugin_broke
@@ -203,4 +207,5 @@ def build_queue(
         nominator=nominator,
         policy=policy,
         on_incoming=observer.queue_incoming,
+        on_left=observer.queue_left,
     )

@@ -31,7 +31,6 @@ from berth.state.cache import Cache, on_node
 from berth.state.nominator import Nominator
 from berth.state.objects import ObjectStore
 from berth.state.pod_groups import group_of
-from berth.state.pod_info import PodInfo
 from berth.state.queued_pod import QueuedPod
 
 
@@ -154,7 +153,7 @@ class Core:
             yield from self._groups.run(queued, group)
             return
         if not self.intake.is_wanted(pod):
-            self._skip(pod)
+            self._skip(queued)
             return
         work = WorkBudget(self._work_limit)
         attempt = Attempt(self.profiles[pod.spec.scheduler_name], pod, self._stopwatch, work=work)
@@ -180,9 +179,11 @@ class Core:
             return
         self._dispatcher.start(self._binding.run(queued, attempt, node_name, timeouts_s))
 
-    def _skip(self, pod: PodInfo) -> None:
+    def _skip(self, queued: QueuedPod) -> None:
         """Drop a popped pod that is gone, bound or assumed by now, or being deleted; the latter's owner is told."""
+        pod = queued.pod
         self.queue.done(pod.uid)
+        self._instrument.queue_left(queued)
         if pod.is_terminating:
             self.nominator.withdraw(pod.uid)
             note = f"skip schedule deleting pod: {pod.key}"

@@ -12,13 +12,13 @@ for each feasible node. Not counted are calls on top of that: the second look at
 what preemption tries out.
 """
 
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Container, Generator, Iterable, Mapping
 from itertools import cycle
 from typing import Any, NamedTuple, TypeVar, TypeVarTuple
 
 import numpy as np
 
-from berth.cycle.attempt import Outcome
+from berth.cycle.attempt import Attempt, Outcome
 from berth.cycle.instrument import Instrument, Times
 from berth.engine.memo import Compute, RowForm
 from berth.engine.profile import Permitted, PreFiltered, Profile, Rota
@@ -134,7 +134,7 @@ class TimedProfile(Profile):
         self._instrument.extension_point(self.name, point, status_of(result), self._stopwatch() - started)
         return result
 
-    def steps_at_point(self, point: str, steps: Steps[Result]) -> Steps[Result]:
+    def steps_at_point(self, point: str, steps: Steps[Result], pod: PodInfo) -> Steps[Result]:
         """Take the steps of a point, and tell how long they took, with whatever they waited for."""
         started = self._stopwatch()
         result = yield from steps
@@ -225,6 +225,65 @@ class TimedProfile(Profile):
             kept = _Left(verdict, before, nodes, before if count == reached else left, count)
             self._left[verdict.plugin] = kept
         return kept.left, kept.many
+
+
+class TracedProfile(TimedProfile):
+    """A timed profile that also tells what is run for some pods, and what that waits for: made for traces of pods."""
+
+    def __init__(self, *args: Any, followed: Container[str], **options: Any) -> None:
+        """Take a timed profile's arguments, and the uids of the pods to tell of, which change as pods come and go."""
+        super().__init__(*args, **options)
+        self._followed = followed
+
+    def at_point(self, point: str, run: Callable[[*Arguments], Result], *args: *Arguments) -> Result:
+        """Run a point, and tell of it if it is for a pod that is followed."""
+        pod = pod_among(args)
+        if pod is None or pod.uid not in self._followed:
+            return super().at_point(point, run, *args)
+        started = self._stopwatch()
+        result = super().at_point(point, run, *args)
+        self._instrument.point_run(pod, point, status_of(result), self._stopwatch() - started)
+        return result
+
+    def steps_at_point(self, point: str, steps: Steps[Result], pod: PodInfo) -> Steps[Result]:
+        """Return the steps of a point; for a pod that is followed, what they wait for is told, and their end."""
+        if pod.uid not in self._followed:
+            return super().steps_at_point(point, steps, pod)
+        return self._told(point, steps, pod)
+
+    def _told(self, point: str, steps: Steps[Result], pod: PodInfo) -> Steps[Result]:
+        started = self._stopwatch()
+        result = yield from super().steps_at_point(point, self._watched(steps, pod), pod)
+        self._instrument.point_run(pod, point, status_of(result), self._stopwatch() - started)
+        return result
+
+    def _watched(self, steps: Steps[Result], pod: PodInfo) -> Steps[Result]:
+        """Do what `yield from` does, and tell what came of everything that was asked for."""
+        answer: Any = None
+        interruption: BaseException | None = None
+        while True:
+            try:
+                asked = steps.send(answer) if interruption is None else steps.throw(interruption)
+            except StopIteration as end:
+                found: Result = end.value
+                return found
+            started, answer, interruption = self._stopwatch(), None, None
+            try:
+                answer = yield asked
+            except BaseException as thrown:  # handed to the steps, which clean up and end
+                interruption = thrown
+            error = str(interruption) if interruption is not None else getattr(answer, "error", "")
+            self._instrument.answered(pod, asked, error, self._stopwatch() - started)
+
+
+def pod_among(arguments: Iterable[Any]) -> PodInfo | None:
+    """Return the pod among a point's arguments, or that of the attempt among them; None where there is neither."""
+    for argument in arguments:
+        if type(argument) is PodInfo:
+            return argument
+        if type(argument) is Attempt:
+            return argument.pod
+    return None
 
 
 class _Left(NamedTuple):

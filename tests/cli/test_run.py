@@ -1,5 +1,7 @@
 """`berth run`: what is wrong is said in words and with an exit code, before anything is connected to."""
 
+import sys
+
 import pytest
 import yaml
 from click.testing import CliRunner
@@ -181,3 +183,42 @@ def test_shards_need_leader_election(invoke, tmp_path):
 @pytest.mark.parametrize("number", ["0", "65", "many"])
 def test_a_number_of_shards_that_makes_no_sense_is_exit_code_2(invoke, number):
     assert invoke("--shards", number).exit_code == 2
+
+
+TRACING = "apiVersion: apiserver.config.k8s.io/v1\nkind: TracingConfiguration\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (TRACING + "samplingRatePerMillion: -1\n", ("tracing.yaml", "sampling rate must be positive")),
+        (TRACING + "endpoint: ftp://collector\n", ("tracing.yaml", "unsupported scheme: ftp")),
+        (None, ("tracing.yaml", "cannot read the tracing configuration")),
+    ],
+)
+def test_a_wrong_tracing_configuration_is_exit_code_2(invoke, tmp_path, text, words):
+    path = tmp_path / "tracing.yaml"
+    if text is not None:
+        write(path, text)
+    result = invoke("--tracing-config-file", path, "--kubeconfig", write(tmp_path / "kubeconfig", KUBECONFIG))
+    assert result.exit_code == 2
+    assert all(word in result.output for word in words)
+    assert "Traceback" not in result.output
+
+
+def test_tracing_without_the_packages_says_how_to_get_them(invoke, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "berth.runtime.observing.tracing.sending", None)
+    text = TRACING + "samplingRatePerMillion: 10\n"
+    arguments = ("--tracing-config-file", write(tmp_path / "tracing.yaml", text))
+    result = invoke(*arguments, "--kubeconfig", write(tmp_path / "kubeconfig", KUBECONFIG))
+    assert result.exit_code == 2
+    assert "pip install 'berth-scheduler[otel]'" in result.output
+
+
+def test_headers_for_the_collector_are_not_sent_in_the_clear(invoke, tmp_path, monkeypatch):
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "authorization=secret")
+    text = TRACING + "endpoint: collector.example.com:4318\nsamplingRatePerMillion: 10\n"
+    arguments = ("--tracing-config-file", write(tmp_path / "tracing.yaml", text))
+    result = invoke(*arguments, "--kubeconfig", write(tmp_path / "kubeconfig", KUBECONFIG))
+    assert result.exit_code == 2
+    assert "in the clear" in result.output and "secret" not in result.output

@@ -47,7 +47,7 @@ def move_request_queue(incoming=None, **policy):
         tables={},
         nominator=Nominator(),
         policy=msgspec.structs.replace(V1_20_QUEUE, **policy),
-        on_incoming=(lambda *entry: incoming.append(entry)) if incoming is not None else lambda *_: None,
+        on_incoming=(lambda *entry: incoming.append(entry[:2])) if incoming is not None else lambda *_: None,
     )
 
 
@@ -70,7 +70,7 @@ def queue(*registered, pop_from_backoff=False, pre_enqueue=gates, incoming=None,
         tables={"default-scheduler": table},
         nominator=Nominator(),
         policy=QueuePolicy(pop_from_backoff=pop_from_backoff, **policy),
-        on_incoming=(lambda *entry: incoming.append(entry)) if incoming is not None else lambda *_: None,
+        on_incoming=(lambda *entry: incoming.append(entry[:2])) if incoming is not None else lambda *_: None,
     )
 
 

@@ -63,7 +63,7 @@ def new_queue(hints=(), *, windows=True, pre_enqueue=lambda pod, first: None, in
         tables={"default-scheduler": WakeTable(registered)},
         nominator=Nominator(),
         policy=QueuePolicy(pop_from_backoff=windows, **policy),
-        on_incoming=(lambda *entry: incoming.append(entry)) if incoming is not None else lambda *_: None,
+        on_incoming=(lambda *entry: incoming.append(entry[:2])) if incoming is not None else lambda *_: None,
     )
 
 

@@ -238,7 +238,7 @@ def test_a_pod_that_a_flush_saved_is_counted(metrics):
 def test_names_and_buckets_are_upstreams(metrics):
     metrics.event_handled("NodeAdd", 0.0001)
     metrics.waited_on_permit("Success", 3.0)
-    metrics.queue_incoming("active", "UnschedulablePodAdd")
+    metrics.queue_incoming("active", "UnschedulablePodAdd", None)
     text = metrics.exposition().decode()
     assert 'scheduler_event_handling_duration_seconds_bucket{event="NodeAdd",le="0.0001"} 1.0' in text
     assert 'scheduler_event_handling_duration_seconds_bucket{event="NodeAdd",le="0.2048"} 1.0' in text

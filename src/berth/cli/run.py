@@ -11,6 +11,7 @@ import logging
 import os
 import random
 import signal
+import socket
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from berth.kube.credentials.sources import ClusterAccess
     from berth.kube.transport import Transport
     from berth.runtime.observing.rest_client import RestClientMetrics
+    from berth.runtime.observing.tracing.sending import Tracing
     from berth.runtime.scheduler import LiveScheduler
     from berth.runtime.serving.secure import SecureServing
 
@@ -72,9 +74,17 @@ class Secure(NamedTuple):
     show_default=True,
     help="Share the cluster's namespaces out among all schedulers started with this number; see docs/several.md.",
 )
+@click.option(
+    "--tracing-config-file",
+    default="",
+    metavar="FILE",
+    help="A TracingConfiguration, as kube-apiserver takes it: where to send traces of pods. Needs the extra otel.",
+)
 @plugin_option
 @scheduler_flags
-def command(flags: SchedulerFlags, context: str, shards: int, plugins: tuple[str, ...]) -> None:
+def command(
+    flags: SchedulerFlags, context: str, shards: int, tracing_config_file: str, plugins: tuple[str, ...]
+) -> None:
     """Schedule the pods of a cluster.
 
     Takes kube-scheduler's flags and configuration files. Without --kubeconfig: $KUBECONFIG, the service account of the
@@ -97,6 +107,7 @@ def command(flags: SchedulerFlags, context: str, shards: int, plugins: tuple[str
         access = _access(config, flags, context)
         serving = flags.serving()
         reviewers = _reviewers(serving, access)
+        tracing = _tracing(tracing_config_file)
     except (ConfigError, _Unusable) as error:
         _fail(str(error), EXIT_BAD_CONFIGURATION)
     for warning in [*warnings_of(flags, config), *_warnings(config)]:
@@ -104,7 +115,8 @@ def command(flags: SchedulerFlags, context: str, shards: int, plugins: tuple[str
     tell_odd_plugins(config, registry, named)
     try:
         with asyncio.Runner(loop_factory=_event_loop) as runner:
-            runner.run(_run(Setup(config, registry), access, flags, Secure(serving, *reviewers, access.server), shards))
+            secure = Secure(serving, *reviewers, access.server)
+            runner.run(_run(Setup(config, registry), access, flags, secure, shards, tracing))
     except _Unusable as error:
         _fail(str(error), EXIT_BAD_CONFIGURATION)
     except ConfigError as error:
@@ -169,6 +181,27 @@ def _reviewers(serving: ServingOptions, own: "ClusterAccess") -> tuple["ClusterA
     return found[serving.authentication.kubeconfig], found[serving.authorization.kubeconfig]
 
 
+def _tracing(path: str) -> "Tracing | None":
+    """Return tracing at work, if a file asks for it. Raises `ConfigError`, `_Unusable`."""
+    if not path:
+        return None
+    from berth.config.tracing import load_tracing_file
+
+    config = load_tracing_file(path)
+    if not config.sampling_rate_per_million:
+        warn(f"--tracing-config-file: no pod is traced, since {path} sets no samplingRatePerMillion")
+    try:
+        from berth.runtime.observing.tracing.sending import start_tracing
+    except ModuleNotFoundError as missing:
+        raise _Unusable(
+            f"--tracing-config-file: {missing.name} is not installed; pip install 'berth-scheduler[otel]' has it"
+        ) from None
+    try:
+        return start_tracing(config, identity=socket.gethostname())
+    except ConfigError as error:
+        raise error.located(path) from None
+
+
 def _warnings(config: SchedulerConfiguration) -> list[str]:
     """Return a sentence for each setting that has no effect."""
     found = []
@@ -188,7 +221,12 @@ def _event_loop() -> asyncio.AbstractEventLoop:
 
 
 async def _run(
-    setup: Setup, access: "ClusterAccess", flags: SchedulerFlags, secure: Secure, shards: int
+    setup: Setup,
+    access: "ClusterAccess",
+    flags: SchedulerFlags,
+    secure: Secure,
+    shards: int,
+    tracing: "Tracing | None",
 ) -> None:
     """Run everything that lives in the event loop, from the first connection to the last."""
     from berth.kube.http.client import HttpTransport
@@ -209,8 +247,10 @@ async def _run(
     )
     try:
         setup = setup._replace(config=await with_policy_of_cluster(setup.config, transport))
-        await _schedule(setup, transport, access.description, flags, stop, requests, secure, shards)
+        await _schedule(setup, transport, access.description, flags, stop, requests, secure, shards, tracing)
     finally:
+        if tracing is not None:
+            await asyncio.to_thread(tracing.stop)
         await transport.close()
 
 
@@ -223,9 +263,11 @@ async def _schedule(
     requests: "RestClientMetrics",
     secure: Secure,
     shards: int,
+    tracing: "Tracing | None",
 ) -> None:
     """Schedule and serve until told to stop."""
     from berth.runtime.observing.metrics_v1_20 import metrics_for
+    from berth.runtime.observing.several import Instruments
     from berth.runtime.scheduler import LeadershipLost, LiveScheduler
     from berth.runtime.serving.authentication import AuthenticationLookupError
     from berth.runtime.serving.server import HealthServer, Listener, PortTaken
@@ -233,8 +275,9 @@ async def _schedule(
     config, registry = setup
     metrics = metrics_for(config)
     age_s = flags.pod_max_in_unschedulable_pods_s
+    observer = metrics if tracing is None else Instruments(metrics, tracing.instrument)
     scheduler = LiveScheduler(
-        config, transport, registry=registry, instrument=metrics, unschedulable_age_s=age_s, shards=shards
+        config, transport, registry=registry, instrument=observer, unschedulable_age_s=age_s, shards=shards
     )
     metrics.observe(scheduler)
     is_default = "port" not in flags.given

@@ -152,7 +152,7 @@ class BindingCycles:
         self._in_pre_bind.begin(attempt.pod.uid)
         try:
             status = yield from attempt.profile.steps_at_point(
-                "PreBind", run_pre_bind(self._dispatcher, attempt, node_name)
+                "PreBind", run_pre_bind(self._dispatcher, attempt, node_name), attempt.pod
             )
         finally:
             self._in_pre_bind.end(attempt.pod.uid)
@@ -207,7 +207,7 @@ def _bind(attempt: Attempt, node_name: str, confirming: Confirming) -> BindSteps
         is_taken, status = yield from bind_by_extender(attempt, node_name, confirming)
         if is_taken:
             return status
-    return (yield from attempt.profile.steps_at_point("Bind", bind_by_plugins(attempt, node_name)))
+    return (yield from attempt.profile.steps_at_point("Bind", bind_by_plugins(attempt, node_name), attempt.pod))
 
 
 def bind_by_plugins(attempt: Attempt, node_name: str) -> BindSteps:

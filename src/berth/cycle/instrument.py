@@ -4,8 +4,8 @@ Every method does nothing by default; an observer overrides what it wants. Durat
 the core was given, times are the core's own.
 """
 
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Container, Mapping
+from typing import Any, NamedTuple
 
 from berth.cycle.decision import Decision, Trace
 from berth.engine.profile import Profile
@@ -40,6 +40,9 @@ class Times:
 class Instrument:
     """An observer of the scheduler."""
 
+    followed: Container[str] | None = None
+    """The uids of the pods of which `point_run` and `answered` are to tell; None where they are never told."""
+
     def attached(self, observed: Observed) -> None:
         """The core that this instrument observes is complete; `observed` is what may be read of it."""
 
@@ -68,8 +71,17 @@ class Instrument:
     def hint_broke(self, pod: PodInfo, plugin: str, event: str, error: Exception) -> None:
         """A queueing hint's bug; it counts as Queue."""
 
-    def queue_incoming(self, queue: str, event: str) -> None:
+    def point_run(self, pod: PodInfo, point: str, status: str, seconds: float) -> None:
+        """A point has been run for a pod that is followed."""
+
+    def answered(self, pod: PodInfo, effect: Any, error: str, seconds: float) -> None:
+        """What a point of a pod that is followed has waited for has come, such as an answer."""
+
+    def queue_incoming(self, queue: str, event: str, queued: QueuedPod) -> None:
         """A pod has entered a queue because of an event."""
+
+    def queue_left(self, queued: QueuedPod) -> None:
+        """A pod has left the queues untried: it is gone or going, bound by somebody else, or no longer ours."""
 
     def waits_on_permit(self, pod: PodInfo) -> None:
         """Permit holds a pod; its binding cycle waits."""

@@ -163,7 +163,8 @@ def run_post_filter(attempt: Attempt, failure: Outcome, *, tells: bool = True) -
     assert diagnosis is not None, "PostFilter runs after a search that found nothing"
     if attempt.state.skip_post_filter or not attempt.profile.post_filter:
         return failure
-    told, node_name, victims = yield from attempt.profile.steps_at_point("PostFilter", _post_filter(attempt, diagnosis))
+    steps = _post_filter(attempt, diagnosis)
+    told, node_name, victims = yield from attempt.profile.steps_at_point("PostFilter", steps, attempt.pod)
     if told is not None and tells and told.code is not Code.SUCCESS:
         diagnosis.post_filter_message = told.message
     return Outcome(diagnosis=diagnosis, post_filter_status=told, nominated_node_name=node_name, victims=victims)

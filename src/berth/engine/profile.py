@@ -176,7 +176,7 @@ class Profile:
         """Run a point whose loop is elsewhere; `berth.timing` overrides this to see how long that takes."""
         return run(*args)
 
-    def steps_at_point(self, point: str, steps: Steps[Result]) -> Steps[Result]:
+    def steps_at_point(self, point: str, steps: Steps[Result], pod: PodInfo) -> Steps[Result]:
         """Return the steps of such a point, which may have to wait for answers; `berth.timing` overrides this too."""
         return steps
 

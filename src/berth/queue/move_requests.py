@@ -114,7 +114,7 @@ class MoveRequestQueue(SchedulingQueue):
     def _to_backoff(self, queued: QueuedPod, event: str) -> None:
         """Errors and rejections share one queue."""
         self.backoff.push(queued)
-        self._on_incoming("backoff", event)
+        self._on_incoming("backoff", event, queued)
 
 
 def move_label(event: ClusterEvent, old: Any, new: Any) -> str | None:

@@ -32,8 +32,8 @@ from berth.state.queued_pod import QueuedPod
 
 PreEnqueue = Callable[[PodInfo, str], Status | None]
 """Asks the PreEnqueue plugins about a pod, first the one of this name ("" for none in particular)."""
-IncomingObserver = Callable[[str, str], None]
-"""Told the queue and the event each time a pod enters a queue."""
+IncomingObserver = Callable[[str, str, QueuedPod], None]
+"""Told the queue, the event and the pod each time a pod enters a queue."""
 
 
 class SchedulingQueue:
@@ -50,7 +50,8 @@ class SchedulingQueue:
         tables: Mapping[str, WakeTable],
         nominator: Nominator,
         policy: QueuePolicy,
-        on_incoming: IncomingObserver = lambda _queue, _event: None,
+        on_incoming: IncomingObserver = lambda _queue, _event, _queued: None,
+        on_left: Callable[[QueuedPod], None] = lambda _queued: None,
     ) -> None:
         def by_window(queued: QueuedPod) -> tuple[float | None, Any]:
             return queued.backoff_until, sort_key(queued)
@@ -72,6 +73,7 @@ class SchedulingQueue:
         self._pre_enqueue = pre_enqueue
         self.tables = tables
         self._on_incoming = on_incoming
+        self._on_left = on_left
         self._next_flush: float | None = None
         self._next_backoff_flush: float | None = None
 
@@ -123,7 +125,9 @@ class SchedulingQueue:
 
     def delete(self, uid: str) -> None:
         """Forget a pod."""
-        self._take(uid)
+        found = self._take(uid)
+        if found is not None:
+            self._on_left(found)
         self.nominator.withdraw(uid)
 
     def pop(self, now: float) -> QueuedPod | None:
@@ -137,7 +141,7 @@ class SchedulingQueue:
         if queued is None and self.policy.pop_from_backoff:
             queued = self.backoff.pop()
             if queued is not None:
-                self._on_incoming("active", "PopFromBackoffQ")
+                self._on_incoming("active", "PopFromBackoffQ", queued)
         if queued is None:
             return None
         self._start(queued)
@@ -333,7 +337,7 @@ class SchedulingQueue:
     def _requeue(self, queued: QueuedPod, how: Strategy, event: str, now: float) -> None:
         if how is Strategy.SKIP:
             self.unschedulable[queued.pod.uid] = queued
-            self._on_incoming("unschedulable", event)
+            self._on_incoming("unschedulable", event, queued)
         elif how is Strategy.AFTER_BACKOFF and self._backs_off(queued, now):
             self._to_backoff(queued, event)
         else:
@@ -356,7 +360,7 @@ class SchedulingQueue:
             self._gate(queued, event)
             return
         (self.backoff if queued.rejectors and not queued.waits_out else self.error_backoff).push(queued)
-        self._on_incoming("backoff", event)
+        self._on_incoming("backoff", event, queued)
 
     def _out_of_backoff(self, queued: QueuedPod, event: str, now: float) -> None:
         """Make a pod active that was in backoff: if it could have been popped there, PreEnqueue has let it pass."""
@@ -376,7 +380,7 @@ class SchedulingQueue:
             queued.initial_attempt = now
         queued.backoff_until = None
         self.active.push(queued)
-        self._on_incoming("active", event)
+        self._on_incoming("active", event, queued)
 
     def _passes_pre_enqueue(self, queued: QueuedPod) -> bool:
         """Ask PreEnqueue, first the plugin that kept the pod out before; note which one does so now."""
@@ -394,7 +398,7 @@ class SchedulingQueue:
             self.nominator.take_back(queued.pod.uid)
         queued.backoff_until = None
         self.unschedulable[queued.pod.uid] = queued
-        self._on_incoming("unschedulable", event)
+        self._on_incoming("unschedulable", event, queued)
 
     def _start(self, queued: QueuedPod) -> None:
         self.scheduling_cycle += 1

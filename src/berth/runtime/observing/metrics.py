@@ -259,7 +259,7 @@ class Metrics(SchedulerLog, Collector):
         """A hint was asked."""
         self.hints.observe(seconds, (plugin, event, hint))
 
-    def queue_incoming(self, queue: str, event: str) -> None:
+    def queue_incoming(self, queue: str, event: str, queued: QueuedPod) -> None:
         """A pod entered a queue."""
         self.incoming.add((queue, event))
 

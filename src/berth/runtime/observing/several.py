@@ -1,0 +1,42 @@
+"""Several instruments as one: each event goes to those that have something to do with it."""
+
+from collections.abc import Callable
+from typing import Any
+
+from berth.cycle.instrument import Instrument
+
+_EVENTS = tuple(name for name, value in vars(Instrument).items() if callable(value))
+
+
+class Instruments(Instrument):
+    """Hands each event on to the instruments that override its method.
+
+    An event that only one of them wants costs nothing on the way: that one's method takes the place of ours. Answers
+    (`evaluations` has one) are those of the first that wants the event.
+    """
+
+    def __init__(self, *instruments: Instrument) -> None:
+        following = [each.followed for each in instruments if each.followed is not None]
+        assert len(following) <= 1, "one instrument at most follows pods"
+        self.followed = next(iter(following), None)
+        for name in _EVENTS:
+            wanted = [
+                getattr(each, name)
+                for each in instruments
+                if getattr(type(each), name) is not getattr(Instrument, name)
+            ]
+            if wanted:
+                setattr(self, name, wanted[0] if len(wanted) == 1 else _in_turn(wanted))
+
+
+def _in_turn(methods: list[Callable[..., Any]]) -> Callable[..., Any]:
+    """Return what calls all of them, and answers as the first does."""
+    first, *others = methods
+
+    def tell(*arguments: Any, **options: Any) -> Any:
+        answer = first(*arguments, **options)
+        for other in others:
+            other(*arguments, **options)
+        return answer
+
+    return tell

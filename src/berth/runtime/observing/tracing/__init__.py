@@ -1,0 +1,1 @@
+"""Traces of pods for OpenTelemetry; needs the extra `otel`, so it is imported only where tracing is configured."""
