@@ -99,3 +99,44 @@ def test_a_format_of_ones_own_shows_the_fields_as_well():
     record = logging.LogRecord("berth.x", logging.ERROR, "x.py", 1, "%s", ("it failed",), None)
     record.fields = {"err": "no\nluck", "pod": "default/a"}
     assert formatter.format(record) == 'ERROR: "it failed" err="no\\nluck" pod="default/a"'
+
+
+def test_the_verbosity_changes_while_it_runs(stream):
+    logs.set_up("text", 0, stream)
+    logger = logging.getLogger("berth.x")
+    for verbosity in (0, 4, 10, 0):
+        logs.set_verbosity(verbosity)
+        assert logs.verbosity_now() == verbosity
+        logger.log(logs.level(4), "at %d", verbosity)
+    assert [line.rpartition("] ")[2] for line in stream.getvalue().splitlines()] == ["at 4", "at 10"]
+
+
+def test_the_format_changes_while_it_runs(stream):
+    logs.set_up("text", 0, stream)
+    logger = logging.getLogger("berth.x")
+    for log_format in ("json", "text"):
+        logs.set_format(log_format)
+        assert logs.format_now() == log_format
+        logger.warning("written as %s", log_format)
+    first, second = stream.getvalue().splitlines()
+    assert json.loads(first)["msg"] == "written as json"
+    assert second.endswith("] written as text")
+
+
+def test_other_handlers_keep_their_format(stream):
+    logs.set_up("text", 0, stream)
+    other = logging.StreamHandler(io.StringIO())
+    other.setFormatter(logging.Formatter("%(message)s"))
+    logging.getLogger().addHandler(other)
+    logs.set_format("json")
+    logging.getLogger("berth.x").warning("hello")
+    assert other.stream.getvalue() == "hello\n"
+
+
+@pytest.mark.parametrize("odd", ["name\udcff", object()])
+def test_a_line_is_written_whatever_is_in_it(stream, odd):
+    """The standard library prints a traceback instead of a line that its formatter cannot make."""
+    logs.set_up("json", 0, stream)
+    logs.structured(logging.getLogger("berth.x"), logging.ERROR, "Broken", what=odd)
+    line = json.loads(stream.getvalue())
+    assert line["msg"] == "Broken" and line["what"]

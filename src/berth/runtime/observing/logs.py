@@ -1,9 +1,9 @@
 """The scheduler's own log on stderr: lines as kube-scheduler's klog writes them, or one JSON object a line.
 
-`berth run` calls `set_up` once. Everything logs through the standard library; `--v` decides from where on it is
-shown: warnings and milestones always, from 2 on each pod's fate too, from 8 on what the libraries have to say. klog's
-verbosity n is the level `level(n)`, n below INFO. What is logged of a cycle is in `cycle_log`. What looks like a
-secret is left out of every record, whoever logs it.
+`berth run` calls `set_up` once; `set_verbosity` and `set_format` change the running log. Everything logs through the
+standard library; `--v` decides from where on it is shown: warnings and milestones always, from 2 on each pod's fate
+too, from 8 on what the libraries have to say. klog's verbosity n is the level `level(n)`, n below INFO. What is logged
+of a cycle is in `cycle_log`. What looks like a secret is left out of every record, whoever logs it.
 """
 
 import logging
@@ -79,7 +79,16 @@ class JsonFormatter(logging.Formatter):
             fields["err"] = self.formatException(record.exc_info) if record.exc_info else ""
         else:
             fields["v"] = max(0, logging.INFO - record.levelno)
-        return redact(msgspec.json.encode(fields | getattr(record, "fields", {})).decode())
+        return redact(_as_json(fields | getattr(record, "fields", {})))
+
+
+def _as_json(fields: Mapping[str, object]) -> str:
+    """Return an object on one line, whatever is in it: a line that cannot be written would be missed the most."""
+    try:
+        return msgspec.json.encode(fields).decode()
+    except (TypeError, UnicodeEncodeError):  # some other kind of value, or text of bytes that are no UTF-8
+        texts = {name: str(value).encode(errors="backslashreplace").decode() for name, value in fields.items()}
+        return msgspec.json.encode(texts).decode()
 
 
 def legible(text: str) -> str:
@@ -118,10 +127,8 @@ def _quoted(text: str) -> str:
 
 def set_up(log_format: Format = "text", verbosity: int = 0, stream: TextIO | None = None) -> None:
     """Send the log to `stream`, stderr by default, in place of what was set up before."""
-    handler = logging.StreamHandler(stream or sys.stderr)
-    handler.setFormatter(JsonFormatter() if log_format == "json" else TextFormatter())
-    root = logging.getLogger()
-    root.handlers[:] = [handler]
+    logging.getLogger().handlers[:] = [logging.StreamHandler(stream or sys.stderr)]
+    set_format(log_format)
     set_verbosity(verbosity)
 
 
@@ -129,3 +136,21 @@ def set_verbosity(verbosity: int) -> None:
     """Show what `--v=verbosity` shows, from the next line on."""
     logging.getLogger().setLevel(logging.DEBUG if verbosity >= LIBRARIES_VERBOSITY else logging.WARNING)
     logging.getLogger("berth").setLevel(level(verbosity))
+
+
+def verbosity_now() -> int:
+    """Return what `--v` is now; above the most verbose level there is nothing more to show."""
+    return max(0, logging.INFO - logging.getLogger("berth").getEffectiveLevel())
+
+
+def set_format(log_format: Format) -> None:
+    """Write the log as `--logging-format` says, from the next line on; handlers set up by others stay as they are."""
+    for handler in logging.getLogger().handlers:
+        if handler.formatter is None or isinstance(handler.formatter, JsonFormatter | TextFormatter):
+            handler.setFormatter(JsonFormatter() if log_format == "json" else TextFormatter())
+
+
+def format_now() -> Format:
+    """Return what `--logging-format` is now."""
+    handlers = logging.getLogger().handlers
+    return "json" if any(isinstance(handler.formatter, JsonFormatter) for handler in handlers) else "text"
