@@ -61,6 +61,12 @@ def exported():
     return found
 
 
+def what_counts(node):
+    """The side of an `unless` whose samples are left; the other one only says which are not."""
+    is_filtered = isinstance(node, promql_parser.BinaryExpr) and str(node.op) == "unless"
+    return what_counts(node.lhs) if is_filtered else node
+
+
 def parts(expression):
     """Every selector, and every `by (...)` with the names of the metrics below it."""
     selectors, groupings = [], []
@@ -71,7 +77,8 @@ def parts(expression):
         if isinstance(node, promql_parser.MatrixSelector):
             selectors.append(node.vector_selector)
         if isinstance(node, promql_parser.AggregateExpr) and node.modifier is not None:
-            groupings.append((set(node.modifier.labels), {each.name for each in parts(node.expr.prettify())[0]}))
+            counted = what_counts(node.expr)
+            groupings.append((set(node.modifier.labels), {each.name for each in parts(counted.prettify())[0]}))
         return True
 
     promql_parser.walk(promql_parser.parse(expression), look)

@@ -149,6 +149,77 @@ def test_the_packed_chart_is_whole(helm, tmp_path):
     assert "kind: PrometheusRule" in run(helm, "template", "berth", packed, *monitored).stdout
 
 
+# -- the alerts -----------------------------------------------------------------------------------------------------
+
+SERIES = """
+up{job="berth", instance="a"}: 0x60
+leader_election_master_status{job="berth", name="berth", instance="a"}: 0x20 1x40
+leader_election_master_status{job="berth", name="berth", instance="b"}: 0x60
+scheduler_pending_pods{job="berth", queue="active", instance="a"}: 0x20 200x40
+scheduler_pending_pods{job="berth", queue="active", instance="b"}: 200x60
+kubernetes_healthcheck{job="berth", type="readyz", name="informer-sync", instance="b"}: 0x60
+scheduler_schedule_attempts_total{job="berth", result="error", profile="p"}: 0+10x60
+scheduler_schedule_attempts_total{job="berth", result="scheduled", profile="p"}: 0+50x60
+workqueue_depth{job="berth", name="pod_binding", instance="a"}: 100x30 600x30
+"""
+"""Samples of an hour, one a minute: a cluster in which nobody leads at first, and then everything is late."""
+
+BERTH = {"job": "berth"}
+ALERTS = [
+    ("4m", "BerthDown", []),
+    ("6m", "BerthDown", [{"severity": "critical"}]),
+    ("5m", "BerthHasNoLeader", [{"name": "berth", "severity": "critical"}]),
+    ("25m", "BerthHasNoLeader", []),
+    ("25m", "BerthHasSeveralLeaders", []),
+    (
+        "25m",
+        "BerthNotReady",
+        [BERTH | {"type": "readyz", "name": "informer-sync", "instance": "b", "severity": "warning"}],
+    ),
+    ("20m", "BerthFallsBehind", []),  # whoever stands by does not count
+    ("55m", "BerthFallsBehind", [BERTH | {"queue": "active", "instance": "a", "severity": "warning"}]),
+    ("30m", "BerthAttemptsFail", [{"profile": "p", "severity": "warning"}]),
+    ("20m", "BerthBindingsPileUp", []),
+    ("50m", "BerthBindingsPileUp", [BERTH | {"name": "pod_binding", "instance": "a", "severity": "warning"}]),
+]
+
+
+@pytest.fixture(scope="module")
+def promtool(tmp_path_factory):
+    """`$PROMTOOL`, or the one on the path, or that of Debian's package, which is unpacked and not installed."""
+    if found := os.environ.get("PROMTOOL") or shutil.which("promtool"):
+        return found
+    directory = tmp_path_factory.mktemp("prometheus")
+    if shutil.which("apt-get") is None:
+        pytest.skip("neither promtool nor apt-get is here")
+    run("apt-get", "download", "prometheus", cwd=directory)
+    (package,) = directory.glob("*.deb")
+    run("dpkg", "-x", package, directory)
+    return directory / "usr/bin/promtool"
+
+
+def test_alerts_are_raised_when_they_should_be(promtool, tmp_path):
+    manifest = ROOT / "deploy/kustomize/components/monitoring/prometheus-rule.yaml"
+    groups = yaml.safe_load(manifest.read_text())["spec"]["groups"]
+    for rule in (rule for group in groups for rule in group["rules"]):
+        del rule["annotations"]  # promtool would compare the texts, too
+    (tmp_path / "rules.yaml").write_text(yaml.safe_dump({"groups": groups}))
+    series = [line.rsplit(": ", 1) for line in SERIES.strip().splitlines()]
+    expected = [
+        {"eval_time": when, "alertname": name, "exp_alerts": [{"exp_labels": labels} for labels in alerts]}
+        for when, name, alerts in ALERTS
+    ]
+    test = {
+        "interval": "1m",
+        "input_series": [{"series": name, "values": values} for name, values in series],
+        "alert_rule_test": expected,
+    }
+    document = {"rule_files": ["rules.yaml"], "evaluation_interval": "1m", "tests": [test]}
+    (tmp_path / "test.yaml").write_text(yaml.safe_dump(document))
+    run(promtool, "check", "rules", "rules.yaml", cwd=tmp_path)
+    run(promtool, "test", "rules", "test.yaml", cwd=tmp_path)
+
+
 # -- what is in it --------------------------------------------------------------------------------------------------
 
 
