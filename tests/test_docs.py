@@ -16,7 +16,10 @@ from berth.testing.builders import make_node, make_pod
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = [
-    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "tests/conformance/README.md")),
+    *(
+        ROOT / name
+        for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "tests/conformance/README.md")
+    ),
     *sorted((ROOT / "docs").rglob("*.md")),
 ]
 
