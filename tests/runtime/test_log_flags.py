@@ -11,6 +11,8 @@ from aiohttp.test_utils import TestClient, TestServer
 from berth.runtime.observing import logs
 from berth.runtime.serving.log_flags import LOG_FLAGS
 from tests.runtime.test_logs import stream
+from tests.runtime.test_serving import at_work
+from tests.runtime.world import World
 
 __all__ = ["stream"]
 
@@ -74,3 +76,11 @@ async def test_very_high_verbosities_are_the_highest(client, stream: io.StringIO
     logs.set_up("text", 0, stream)
     status, _ = await put(client, "/debug/flags/v", "99999")
     assert (status, logs.verbosity_now()) == (200, logs.MOST_VERBOSE)
+
+
+async def test_a_scheduler_serves_them(stream):
+    logs.set_up("text", 2, stream)
+    async with at_work(World(nodes=1)) as client:
+        assert await client.text("/debug/flags/v") == (200, "2\n")
+        _, index = await client.json("/")
+        assert set(LOG_FLAGS) <= set(index["paths"])

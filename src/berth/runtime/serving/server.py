@@ -33,6 +33,7 @@ from berth.runtime.serving import profiling, zpages
 from berth.runtime.serving.connections import ANSWER_S, BoundedListener
 from berth.runtime.serving.debugging import Debugging, as_json
 from berth.runtime.serving.health import answer, checks_of
+from berth.runtime.serving.log_flags import LOG_FLAGS
 from berth.runtime.serving.profiling import CpuProfiler
 from berth.runtime.serving.secure import SecureServing
 
@@ -212,6 +213,8 @@ class HealthServer:
         routes.update({f"/{endpoint}/{{check}}": self._get_one_check for endpoint in self._checks})
         for path, handler in routes.items():
             app.router.add_get(path, handler)
+        for path, flag in LOG_FLAGS.items():
+            app.router.add_route("*", path, flag.answer)
         return app
 
     async def _admitted(self, request: web.Request, handler: Handler) -> web.StreamResponse:
