@@ -26,6 +26,7 @@ from berth.engine.scores import Scored, ScoreRunner
 from berth.engine.verdicts import FilterRunner, Mask, Verdict, Verdicts
 from berth.framework.blame import Named
 from berth.framework.cycle_state import CycleState
+from berth.framework.effects import Answer
 from berth.framework.events import ClusterEvent, QueueingHint
 from berth.framework.interface import FeasibleNodes, Plugin
 from berth.framework.status import Code, Status
@@ -272,7 +273,9 @@ class TracedProfile(TimedProfile):
                 answer = yield asked
             except BaseException as thrown:  # handed to the steps, which clean up and end
                 interruption = thrown
-            error = str(interruption) if interruption is not None else getattr(answer, "error", "")
+            error = answer.error if isinstance(answer, Answer) else ""
+            if interruption is not None:
+                error = str(interruption)
             self._instrument.answered(pod, asked, error, self._stopwatch() - started)
 
 

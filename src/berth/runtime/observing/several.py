@@ -1,11 +1,13 @@
 """Several instruments as one: each event goes to those that have something to do with it."""
 
 from collections.abc import Callable
+from types import FunctionType, MappingProxyType, MethodType
 from typing import Any
 
 from berth.cycle.instrument import Instrument
 
-_EVENTS = tuple(name for name, value in vars(Instrument).items() if callable(value))
+_EVENTS = MappingProxyType({name: value for name, value in vars(Instrument).items() if isinstance(value, FunctionType)})
+"""The instrument's methods, which do nothing, by their names."""
 
 
 class Instruments(Instrument):
@@ -19,12 +21,9 @@ class Instruments(Instrument):
         following = [each.followed for each in instruments if each.followed is not None]
         assert len(following) <= 1, "one instrument at most follows pods"
         self.followed = next(iter(following), None)
-        for name in _EVENTS:
-            wanted = [
-                getattr(each, name)
-                for each in instruments
-                if getattr(type(each), name) is not getattr(Instrument, name)
-            ]
+        for name, silent in _EVENTS.items():
+            methods = [(each, getattr(each, name)) for each in instruments]
+            wanted = [method for each, method in methods if method != MethodType(silent, each)]
             if wanted:
                 setattr(self, name, wanted[0] if len(wanted) == 1 else _in_turn(wanted))
 
