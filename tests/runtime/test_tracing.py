@@ -300,6 +300,16 @@ def test_long_messages_are_cut(monkeypatch):
     assert traced.one("SchedulingCycle").attributes["scheduler.message"] == "0/1 nodes "
 
 
+def test_secrets_in_messages_are_left_out():
+    traced = Traced(*nodes(), pod())
+    traced.cluster.refuse("GET https://user:hunter2@extender.example.com failed")
+    traced.cluster.run()
+    traced.tracing.stop()
+    failed = traced.named("BindingCycle")[0]
+    assert "extender.example.com" in failed.status.description
+    assert all("hunter2" not in f"{span.attributes} {span.status.description}" for span in traced.spans)
+
+
 def test_two_schedulers_write_one_trace():
     found = []
     for _ in range(2):

@@ -26,6 +26,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.id_generator import IdGenerator
 from opentelemetry.trace import Span, Status, StatusCode, set_span_in_context
 
+from berth.api.redaction import redact
 from berth.cycle.decision import Decision
 from berth.cycle.instrument import Instrument
 from berth.framework.effects import ApiCall, Bind, CallExtenders, WaitUntil
@@ -159,9 +160,9 @@ class PodTraces(Instrument):
         if decision.chosen is not None:
             trace.cycle.set_attribute("k8s.node.name", decision.chosen)
         else:
-            trace.cycle.set_attribute("scheduler.message", decision.message[:MOST_MESSAGE])
+            trace.cycle.set_attribute("scheduler.message", shortened(decision.message))
         if decision.outcome == "error":
-            trace.cycle.set_status(Status(StatusCode.ERROR, decision.message[:MOST_MESSAGE]))
+            trace.cycle.set_status(Status(StatusCode.ERROR, shortened(decision.message)))
 
     def point_run(self, pod: PodInfo, point: str, status: str, seconds: float) -> None:
         """A point is over, and with it what it waited for."""
@@ -229,9 +230,9 @@ class PodTraces(Instrument):
         span = trace.binding or trace.cycle
         if span is not None:
             span.set_attribute("scheduler.result", "rejected" if is_rejection else "error")
-            span.set_attribute("scheduler.message", reason[:MOST_MESSAGE])
+            span.set_attribute("scheduler.message", shortened(reason))
             if not is_rejection:
-                span.set_status(Status(StatusCode.ERROR, reason[:MOST_MESSAGE]))
+                span.set_status(Status(StatusCode.ERROR, shortened(reason)))
         trace.cycle_ns = now
 
     # -- ends ----------------------------------------------------------------------------------------------
@@ -285,7 +286,7 @@ class PodTraces(Instrument):
             if span is None:
                 break
             if error:
-                span.set_status(Status(StatusCode.ERROR, error[:MOST_MESSAGE]))
+                span.set_status(Status(StatusCode.ERROR, shortened(error)))
             span.end(ended)
         trace.requests.clear()
 
@@ -312,6 +313,11 @@ class PodTraces(Instrument):
 
 def _within(trace: PodTrace, parent: Span | None) -> Context:
     return trace.place if parent is None else set_span_in_context(parent, Context())
+
+
+def shortened(message: str) -> str:
+    """Return a message as a span has it: not too long, and without what looks like a secret."""
+    return redact(message[:MOST_MESSAGE])
 
 
 def name_of(effect: Any) -> str:
