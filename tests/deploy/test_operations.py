@@ -69,7 +69,7 @@ def test_every_helm_command_names_values_that_there_are():
     from tests.deploy.chart import defaults
 
     text = (ROOT / "docs/operations.md").read_text() + (ROOT / "README.md").read_text()
-    named = [name for pairs in re.findall(r"--set[ =]([\w.,=/-]+)", text) for name in re.findall(r"([\w.]+)=", pairs)]
+    named = [name for pairs in re.findall(r"--set[\s=]([\w.,=/-]+)", text) for name in re.findall(r"([\w.]+)=", pairs)]
     assert len(named) > 4
     for name in named:
         value = defaults()
