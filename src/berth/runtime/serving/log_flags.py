@@ -4,6 +4,7 @@ The first is what every Kubernetes component serves, with its answers (k8s.io/ap
 the second is ours. GET tells the present value.
 """
 
+import logging
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import NamedTuple, cast, get_args
@@ -11,6 +12,8 @@ from typing import NamedTuple, cast, get_args
 from aiohttp import web
 
 from berth.runtime.observing import logs
+
+_log = logging.getLogger("berth.scheduler")
 
 MOST_BYTES = 64
 """So long a value may be; every one that means something is shorter."""
@@ -27,14 +30,16 @@ class LogFlag(NamedTuple):
         if request.method in ("GET", "HEAD"):
             return web.Response(text=f"{self.now()}\n")
         if request.method != "PUT":
-            return web.Response(status=406, text="unsupported http method")
+            return web.Response(status=406, text="unsupported http method\n")
         body = await request.content.read(MOST_BYTES + 1)
         if len(body) > MOST_BYTES:
             return web.Response(status=400, text=f"the value is longer than {MOST_BYTES} bytes\n")
         try:
-            return web.Response(text=self.put(body.decode(errors="replace").strip()))
+            told = self.put(body.decode(errors="replace").strip())
         except ValueError as error:
             return web.Response(status=400, text=f"{error}\n")
+        _log.info("%s, as somebody asked for at %s", told, request.path)
+        return web.Response(text=f"{told}\n")
 
 
 def set_v(text: str) -> str:

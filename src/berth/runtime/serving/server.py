@@ -21,7 +21,6 @@ from aiohttp import web
 from berth.api.redaction import redact_url
 from berth.config.dump import dump_config
 from berth.config.types import SchedulerConfiguration
-from berth.runtime.observing import logs
 from berth.runtime.observing.component import ComponentMetrics, LeaseState
 from berth.runtime.observing.health_slis import HealthSlis
 from berth.runtime.observing.informers import InformerMetrics
@@ -207,14 +206,13 @@ class HealthServer:
         if self._config.enable_profiling:
             routes["/debug/pprof/"] = routes["/debug/pprof"] = self._get_profiles
             routes["/debug/pprof/{name}"] = self._get_profile
-            app.router.add_route("*", "/debug/flags/v", self._set_verbosity)
+            for path, flag in LOG_FLAGS.items():
+                app.router.add_route("*", path, flag.answer)
             routes["/debug/flags"] = routes["/debug/flags/"] = self._get_settable_flags
         routes.update({f"/{endpoint}": self._get_health for endpoint in self._checks})
         routes.update({f"/{endpoint}/{{check}}": self._get_one_check for endpoint in self._checks})
         for path, handler in routes.items():
             app.router.add_get(path, handler)
-        for path, flag in LOG_FLAGS.items():
-            app.router.add_route("*", path, flag.answer)
         return app
 
     async def _admitted(self, request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -297,18 +295,8 @@ class HealthServer:
         return _page(request, zpages.statusz(self._started_at, shown, self._config.generation))
 
     async def _get_settable_flags(self, _request: web.Request) -> web.Response:
-        return web.Response(text="/debug/flags/\n\nflags:\nv\n")
-
-    async def _set_verbosity(self, request: web.Request) -> web.Response:
-        if request.method != "PUT":
-            return web.Response(status=406, text="unsupported http method\n")
-        text = (await request.text()).strip()
-        if not (text.isascii() and text.isdigit()) or len(text) > 9:
-            problem = f'strconv.ParseInt: parsing "{text[:40]}": invalid syntax'
-            return web.Response(status=400, text=f"failed set klog.logging.verbosity {text[:40]}: {problem}\n")
-        logs.set_verbosity(int(text))
-        _log.info("the log's verbosity is now %s, as somebody asked for at /debug/flags/v", text)
-        return web.Response(text=f"successfully set klog.logging.verbosity to {text}\n")
+        names = "".join(f"{path.rpartition('/')[2]}\n" for path in LOG_FLAGS)
+        return web.Response(text=f"/debug/flags/\n\nflags:\n{names}")
 
     async def _get_profiles(self, _request: web.Request) -> web.Response:
         return web.Response(text=profiling.INDEX, content_type="text/html")
