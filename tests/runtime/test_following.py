@@ -6,18 +6,16 @@ import random
 import pytest
 
 from berth.api.errors import ApiError, ConnectionLost
+from berth.api.pod import Pod
+from berth.api.resources import RESOURCES
 from berth.config.feature_gates import feature_gates
 from berth.kube.changes import Added, Synced
-from berth.runtime.following import (
-    ASK_AGAIN_S,
-    OPTIONAL_KINDS,
-    REQUIRED_KINDS,
-    SILENT_S,
-    STALE_S,
-    Following,
-)
+from berth.kube.informers import ASK_AGAIN_S
+from berth.runtime.following import OPTIONAL_KINDS, REQUIRED_KINDS, SILENT_S, STALE_S, START_WITHOUT_S, Following
 from tests.kube.fakes import VirtualClock, settle
 from tests.runtime.world import World
+
+STORAGE_CLASS = RESOURCES["StorageClass"]
 
 
 class Bench:
@@ -77,33 +75,102 @@ async def test_a_kind_that_comes_later_is_followed_then(bench):
     await bench.clock.advance(ASK_AGAIN_S + 1)
     assert bench.following.missing == {"storageclasses"}
     bench.world.transport.unserved = set()
+    bench.world.store.create(STORAGE_CLASS, "", {"metadata": {"name": "fast"}, "provisioner": "p"})
     await bench.clock.advance(ASK_AGAIN_S + 1)
     await settle(100)
     assert bench.following.missing == set()
     assert "storageclasses" in bench.synced()
+    assert bench.following.find("StorageClass", "", "fast").metadata.name == "fast"
     assert len(bench.said) == 1
 
 
-async def test_pods_and_nodes_are_required(bench):
+async def test_pods_nodes_and_namespaces_are_required(bench):
     bench.world.transport.unserved = {"nodes"}
     await bench.start()
-    assert bench.synced() == set()
-    assert "cannot be used yet" in bench.said[0]
-    assert list(bench.following.unsynced()) == ["everything"]
+    waiting = asyncio.create_task(bench.following.wait_for_sync())
+    await bench.clock.advance(10 * START_WITHOUT_S)
+    assert not waiting.done() and not bench.following.has_started
+    assert list(bench.following.unsynced()) == ["nodes"]
+    assert bench.following.missing == set()
+    bench.world.transport.unserved = set()
+    await bench.clock.advance(60)
+    await asyncio.wait_for(waiting, 5)
 
 
 @pytest.mark.parametrize(
     "error", [ConnectionLost("no route to host"), ApiError(401, "Unauthorized", "who are you?")], ids=["lost", "401"]
 )
 async def test_until_the_server_answers_it_is_asked_again(bench, error):
-    bench.world.transport.refuse("list", error, error)
+    bench.world.transport.refuse("list", *[error] * 40)
     await bench.start()
-    assert bench.following.problem == str(error)
+    assert str(error) in bench.following.unsynced()["pods"]
     await bench.clock.advance(60)
     await asyncio.wait_for(bench.following.wait_for_sync(), 5)
-    assert bench.following.problem == ""
-    assert [str(error) in line for line in bench.said] == [True, True]
+    assert bench.following.unsynced() == {} and bench.following.lacking() == {}
     assert any(isinstance(change, Added) for change in bench.changes)
+
+
+FORBIDDEN = ApiError(403, "Forbidden", "you may not list it")
+
+
+def forbid(transport, *plurals):
+    """Refuse lists of these; returns the set of what is refused."""
+    refused, answer = set(plurals), transport.list
+
+    async def list_(resource, **options):
+        if resource.plural in refused:
+            raise FORBIDDEN
+        return await answer(resource, **options)
+
+    transport.list = list_
+    return refused
+
+
+async def test_what_is_refused_holds_up_the_start_for_a_bounded_time_only(bench):
+    refused = forbid(bench.world.transport, "csistoragecapacities")
+    await bench.start()
+    waiting = asyncio.create_task(bench.following.wait_for_sync())
+    await bench.clock.advance(START_WITHOUT_S - 1)
+    assert not waiting.done()
+    assert list(bench.following.unsynced()) == ["csistoragecapacities"]
+    await bench.clock.advance(2)
+    await asyncio.wait_for(waiting, 5)
+    assert bench.following.missing == set(), "a refusal does not mean that it is not served"
+    why = "the RBAC role of this user needs list and watch on csistoragecapacities"
+    assert why in bench.following.lacking()["csistoragecapacities"]
+    assert any(line.startswith("csistoragecapacities: starting without them") for line in bench.said)
+    refused.clear()
+    await bench.clock.advance(40)
+    assert "csistoragecapacities" in bench.synced() and bench.following.lacking() == {}
+
+
+async def test_pods_that_could_be_misplaced_wait_for_what_is_refused(bench):
+    refused = forbid(bench.world.transport, "csinodes")
+    volumes = [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]
+    bench.world.add_pod("plain")
+    bench.world.add_pod("db", volumes=volumes)
+    await bench.start()
+    waiting = asyncio.create_task(bench.following.wait_for_sync())
+    await bench.clock.advance(START_WITHOUT_S + 1)
+    await asyncio.wait_for(waiting, 5)
+
+    def told():
+        return [c.object.metadata.name for c in bench.changes if isinstance(c, Added) and isinstance(c.object, Pod)]
+
+    assert told() == ["plain"] and bench.following.held_pods == 1
+    assert bench.following.lacking()["csinodes"].endswith("; 1 pods wait for them")
+    refused.clear()
+    await bench.clock.advance(40)
+    assert told() == ["plain", "db"] and bench.following.held_pods == 0
+
+
+async def test_what_is_not_served_keeps_no_pod_waiting(bench):
+    bench.world.transport.unserved = {"csinodes"}
+    bench.world.add_pod("db", volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}])
+    await bench.start()
+    await asyncio.wait_for(bench.following.wait_for_sync(), 5)
+    assert bench.following.held_pods == 0 and bench.following.find("Pod", "default", "db") is not None
+    assert "db" in [c.object.metadata.name for c in bench.changes if isinstance(c, Added)]
 
 
 async def broken_watch(_resource, **_options):

@@ -85,7 +85,7 @@ async def test_not_ready_before_it_is_synced_but_alive():
     async with served(scheduler, Metrics(), config) as client:
         status, text = await client.text("/readyz")
         assert status == 500
-        assert "[-]informer-sync failed: everything: no answer yet" in text
+        assert "[-]informer-sync failed: pods: no answer yet; nodes: no answer yet; " in text
         assert await client.text("/readyz?exclude=informer-sync") == (200, "ok")
         assert await client.text("/livez") == (200, "ok")
         assert (await client.text("/readyz/informer-sync"))[0] == 500

@@ -93,6 +93,13 @@ class FaultyTransport:
     async def close(self):
         pass
 
+    async def read(self, path):
+        self.calls.append(("read", path))
+        answer = msgspec.json.decode(await self._inner.read(path))
+        if "resources" in answer:
+            answer["resources"] = [each for each in answer["resources"] if each["name"] not in self.unserved]
+        return msgspec.json.encode(answer)
+
     async def watch(self, resource, **options):
         self._authorize("watch", resource)
         self.calls.append(("watch", resource.plural))

@@ -55,5 +55,22 @@ _TABLE = (
     Resource("storage.k8s.io", "v1", "volumeattachments", "VolumeAttachment", False),
 )
 
+_OTHER_VERSIONS = MappingProxyType(
+    {
+        "DeviceClass": ("v1", "v1beta2", "v1beta1", "v1alpha3"),
+        "ResourceClaim": ("v1", "v1beta2", "v1beta1", "v1alpha3"),
+        "ResourceSlice": ("v1", "v1beta2", "v1beta1", "v1alpha3"),
+        "DeviceTaintRule": ("v1beta2", "v1alpha3"),
+        "PodGroup": ("v1beta1", "v1alpha2"),
+    }
+)
+
+
+def versions_of(kind: str) -> tuple[Resource, ...]:
+    """Return the versions of a kind that can be read (see `berth.api.conversion`), the one to be preferred first."""
+    resource = RESOURCES[kind]
+    return tuple(resource._replace(version=each) for each in _OTHER_VERSIONS.get(kind, (resource.version,)))
+
+
 RESOURCES = MappingProxyType({resource.kind: resource for resource in _TABLE})
-"""Every kind that the scheduler can read or write, by kind."""
+"""Every kind that the scheduler can read or write, by kind, in the version whose shape its struct has."""

@@ -208,6 +208,10 @@ class FencedTransport:
         """The lines of a watch."""
         return self._transport.watch(resource, **options)
 
+    async def read(self, path: str) -> bytes:
+        """As the transport does."""
+        return await self._transport.read(path)
+
     async def get(self, resource: Resource, namespace: str, name: str) -> bytes:
         """One object."""
         return await self._transport.get(resource, namespace, name)

@@ -1,28 +1,161 @@
-"""The set of reflectors that a scheduler needs: started together, synced together, supervised together.
+"""The informers that a scheduler needs: each starts, retries and settles by itself; a bug in one ends them all.
 
-The runtime adds a reflector for each kind that its plugins need, runs the set as one task, and waits until all have
-synced. Trouble with the server is for each reflector to wait out. A bug in one of them, or in the sink, ends the whole
-set, and is raised from `run` and from `wait_for_sync`.
+The runtime adds an informer for each kind that it reads and runs the set as one task. Trouble with the server is for
+each informer to wait out, and holds up no other. An informer is settled once its first list is handed on, or once the
+server has said in its discovery that it does not serve the resource; any other refusal is told and tried again.
 """
 
 import asyncio
 import random
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
+from berth.api.errors import ApiError, TransportError
 from berth.api.resources import Resource
-from berth.kube.reflector import Reflector, Report, Sink, _log
+from berth.kube.backoff import Backoff
+from berth.kube.changes import Change, Synced
+from berth.kube.discovery import Discovery
+from berth.kube.reflector import NotServedError, Reflector, Report, Sink, _log
 from berth.kube.transport import Transport
 
 # Pods that have finished take no room any more: they are neither listed nor counted.
 POD_FIELD_SELECTOR = "status.phase!=Succeeded,status.phase!=Failed"
+# How often a server is asked again for what it does not serve.
+ASK_AGAIN_S = 300.0
+
+Sleep = Callable[[float], Awaitable[None]]
+
+
+class Informer:
+    """Follows one kind of object in the first of its versions that the server serves."""
+
+    __slots__ = (
+        "_backoff", "_discovery", "_is_required", "_is_synced", "_on_settled", "_report", "_sink", "_sleep", "_tried",
+        "_versions", "is_missing", "problem", "reflector",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        versions: tuple[Resource, ...],
+        discovery: Discovery,
+        sink: Sink,
+        on_settled: Callable[[], None],
+        *,
+        report: Report,
+        sleep: Sleep,
+        backoff: Backoff,
+        is_required: bool,
+    ) -> None:
+        self._versions = versions
+        self._discovery = discovery
+        self._sink = sink
+        self._on_settled = on_settled
+        self._report = report
+        self._sleep = sleep
+        self._backoff = backoff
+        self._is_required = is_required
+        self._is_synced = False
+        self._tried = 0
+        """How many versions were tried in vain because the server does not let us ask which it serves."""
+        self.reflector: Reflector
+        self.is_missing = False
+        """Whether the server does not serve the resource."""
+        self.problem = ""
+        """Why the server could not be asked which versions it serves; empty once it has answered."""
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether everything that there is has been handed on, as far as the server serves it."""
+        return self.is_missing or self._is_synced
+
+    @property
+    def trouble(self) -> str:
+        """What keeps it from being settled."""
+        return self.problem or self.reflector.problem or "no answer yet"
+
+    def take(self, changes: list[Change]) -> None:
+        """The reflector's sink."""
+        self._sink(changes)
+        if changes and isinstance(changes[-1], Synced):
+            self.is_missing, self._is_synced = False, True
+            self._on_settled()
+
+    async def run(self) -> None:
+        """Follow until cancelled; raises only bugs."""
+        if len(self._versions) > 1:
+            self._follow(await self._ask_until_served(await self._ask()))
+        while True:
+            try:
+                await self.reflector.run()
+            except NotServedError as error:
+                await self._consider(error.refusal)
+
+    async def _consider(self, refusal: ApiError) -> None:
+        """Find out whether what was answered with 404 is not served, or only hidden by a fault."""
+        found = await self._ask()
+        if found == self.reflector.resource:
+            delay_s = self._backoff.next_delay_s()
+            self.problem = f"{refusal}, although it is among what the server says that it serves"
+            self._report(f"{found.plural}: {self.problem}; trying again in {delay_s:.1f} s")
+            await self._sleep(delay_s)
+        self._follow(await self._ask_until_served(found))
+
+    def _follow(self, resource: Resource) -> None:
+        if resource != self.reflector.resource:
+            self.reflector.switch(resource)
+
+    async def _ask_until_served(self, found: Resource | None) -> Resource:
+        """Wait until the server serves a version, given its first answer."""
+        while found is None:
+            self._missing()
+            await self._sleep(self._backoff.next_delay_s() if self._is_required else ASK_AGAIN_S)
+            found = await self._ask()
+        return found
+
+    async def _ask(self) -> Resource | None:
+        """Ask for as long as it takes to get an answer; None for a kind that is not served."""
+        while True:
+            try:
+                found = await self._discovery.first_served(self._versions)
+            except TransportError as error:
+                if isinstance(error, ApiError) and error.status == 403:
+                    return self._next_to_try()
+                delay_s = self._backoff.next_delay_s()
+                plural = self._versions[0].plural
+                self.problem = f"cannot ask the server in which version it serves {plural}: {error}"
+                self._report(f"{plural}: {self.problem}; trying again in {delay_s:.1f} s")
+                await self._sleep(delay_s)
+                continue
+            self.problem = ""
+            return found
+
+    def _next_to_try(self) -> Resource | None:
+        """Where we are not allowed to ask, lists have to say which version is served; None once all were refused."""
+        self.problem = ""
+        if self._tried == len(self._versions):
+            self._tried = 0
+            return None
+        self._tried += 1
+        return self._versions[self._tried - 1]
+
+    def _missing(self) -> None:
+        plural = self._versions[0].plural
+        if not self.is_missing:
+            what = "what was known of it stays" if self._is_synced else "taken as empty"
+            self._report(f"{plural}: this server does not serve them; {what}, asking again every {ASK_AGAIN_S:.0f} s")
+        self.is_missing = not self._is_required
+        self.problem = "this server does not serve them"
+        self._on_settled()
 
 
 class InformerSet:
-    """Reflectors by resource, with one report function and one source of jitter."""
+    """Informers by kind, with one report function and one source of jitter."""
 
-    __slots__ = ("_clock", "_ended", "_random", "_reflectors", "_report", "_sleep", "_transport")
+    __slots__ = (
+        "_changed", "_clock", "_discovery", "_failure", "_random", "_report", "_sleep", "_tell", "_transport",
+        "informers",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -31,42 +164,55 @@ class InformerSet:
         report: Report = _log,
         rng: random.Random | None = None,
         clock: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        sleep: Sleep = asyncio.sleep,
+        on_settled: Callable[[], None] = lambda: None,
     ) -> None:
+        """`on_settled` is called whenever another informer is settled."""
         self._transport = transport
+        self._discovery = Discovery(transport)
         self._report = report
         self._random = rng or random.Random()
         self._clock = clock
         self._sleep = sleep
-        self._reflectors: dict[Resource, Reflector] = {}
-        self._ended: asyncio.Future[None] | None = None
+        self._tell = on_settled
+        self._changed = asyncio.Event()
+        self._failure: BaseException | None = None
+        self.informers: dict[str, Informer] = {}
+        """The informers by kind."""
 
     @property
-    def reflectors(self) -> Mapping[Resource, Reflector]:
-        """The reflectors by resource, for debug endpoints."""
-        return self._reflectors
+    def reflectors(self) -> Mapping[str, Reflector]:
+        """The reflectors by kind, for metrics and debug endpoints."""
+        return {kind: informer.reflector for kind, informer in self.informers.items()}
 
     def add(
         self,
-        resource: Resource,
+        *versions: Resource,
         sink: Sink,
-        *,
-        namespace: str = "",
-        label_selector: str = "",
         field_selector: str = "",
         keep_raw: bool = False,
-    ) -> Reflector:
-        """Follow a resource; to be called before `run`. Without a selector, pods are followed until they finish."""
-        if resource in self._reflectors:
-            raise ValueError(f"{resource.plural} are followed already; give the first informer's sink both consumers")
-        if resource.kind == "Pod" and not field_selector:
+        is_required: bool = False,
+    ) -> Informer:
+        """Follow a resource in the first of these versions that is served; to be called before `run`.
+
+        Without a selector, pods are followed until they finish. What is required counts as missing never.
+        """
+        kind = versions[0].kind
+        if kind in self.informers:
+            raise ValueError(
+                f"{versions[0].plural} are followed already; give the first informer's sink both consumers"
+            )
+        if kind == "Pod" and not field_selector:
             field_selector = POD_FIELD_SELECTOR
-        reflector = Reflector(
+        informer = Informer(
+            versions, self._discovery, sink, self._settled,
+            report=self._report, sleep=self._sleep, backoff=Backoff(self._random, clock=self._clock),
+            is_required=is_required,
+        )  # fmt: skip
+        informer.reflector = Reflector(
             self._transport,
-            resource,
-            sink,
-            namespace=namespace,
-            label_selector=label_selector,
+            versions[0],
+            informer.take,
             field_selector=field_selector,
             keep_raw=keep_raw,
             report=self._report,
@@ -74,77 +220,50 @@ class InformerSet:
             clock=self._clock,
             sleep=self._sleep,
         )
-        self._reflectors[resource] = reflector
-        return reflector
+        self.informers[kind] = informer
+        return informer
 
     async def run(self) -> None:
-        """Run every reflector until cancelled, or until one dies of a bug, which is then raised as it is."""
-        ended = self._end()
+        """Run every informer until cancelled, or until one dies of a bug, which is then raised as it is."""
         tasks = [
-            asyncio.create_task(reflector.run(), name=f"reflector:{resource.plural}")
-            for resource, reflector in self._reflectors.items()
+            asyncio.create_task(informer.run(), name=f"informer:{kind}") for kind, informer in self.informers.items()
         ]
         if not tasks:
             raise ValueError("there is nothing to follow: add a resource before running the informers")
+        self._failure = None
         try:
             for finished in (await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION))[0]:
                 await finished
         except BaseException as cause:
-            _settle(ended, cause)
+            stopped = RuntimeError("the informers were stopped before they had synced")
+            self._failure = cause if isinstance(cause, Exception) else stopped
             raise
         finally:
-            _settle(ended, None)
+            self._changed.set()
             await _cancel_all(tasks)
 
-    async def wait_for_sync(self, timeout_s: float | None = None) -> bool:
-        """Return True once every first list is handed on, False after `timeout_s`; raises what ended `run` before that.
+    async def wait_until_settled(self, kinds: Iterable[str]) -> None:
+        """Return once the informers of these kinds are settled; raises what ended `run` before that.
 
-        `run` must be a task of its own. `unsynced` says what is missing, and why.
+        `run` must be a task of its own. `unsettled` says what is missing.
         """
-        ended = self._end()
-        everything = asyncio.create_task(self._all_synced())
-        try:
-            waited: set[asyncio.Future[Any]] = {everything, ended}
-            await asyncio.wait(waited, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
-            if everything.done():
-                return True
-            if ended.done():
-                ended.result()
-                raise RuntimeError("the informers were stopped before they had synced")
-            return False
-        finally:
-            everything.cancel()
+        waited = tuple(kinds)
+        while self._failure is None and any(not self.informers[kind].is_settled for kind in waited):
+            self._changed.clear()
+            await self._changed.wait()
+        if self._failure is not None:
+            raise self._failure
 
-    async def _all_synced(self) -> None:
-        for reflector in self._reflectors.values():
-            await reflector.wait_synced()
+    def _settled(self) -> None:
+        self._changed.set()
+        self._tell()
 
-    def unsynced(self) -> dict[str, str]:
-        """Return the resources whose first list is not complete, each with what went wrong last."""
-        return {
-            resource.plural: reflector.problem or "no answer yet"
-            for resource, reflector in self._reflectors.items()
-            if not reflector.is_synced
-        }
-
-    def _end(self) -> asyncio.Future[None]:
-        """Return a future that is settled when `run` is over, with its exception if it ended in a bug."""
-        if self._ended is None:
-            self._ended = asyncio.get_running_loop().create_future()
-        return self._ended
+    def unsettled(self) -> dict[str, str]:
+        """Return the kinds that are not settled, each with what went wrong last."""
+        return {kind: informer.trouble for kind, informer in self.informers.items() if not informer.is_settled}
 
 
-def _settle(ended: asyncio.Future[None], cause: BaseException | None) -> None:
-    if ended.done():
-        return
-    if isinstance(cause, Exception):
-        ended.set_exception(cause)
-        ended.exception()  # mark it as seen: `run` raises it as well, and perhaps nobody waits for this one
-    else:
-        ended.set_result(None)
-
-
-async def _cancel_all(tasks: list[asyncio.Task[None]]) -> None:
+async def _cancel_all(tasks: "list[asyncio.Task[Any]]") -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from berth.api.codec import ObjectError, decode
+from berth.api.codec import ObjectError
+from berth.api.conversion import reader_of
 from berth.api.resources import Resource
 from berth.api.untrusted import read_deep
 from berth.kube.changes import Added, Change, Deleted, InvalidObject, Modified
@@ -31,11 +32,11 @@ class Sighting(NamedTuple):
 class Mirror:
     """The known objects of one resource, by namespace and name."""
 
-    __slots__ = ("_keeps_raw", "_kind", "_reader", "_resource", "invalid", "objects", "raw")
+    __slots__ = ("_keeps_raw", "_read", "_reader", "_resource", "invalid", "objects", "raw")
 
     def __init__(self, resource: Resource, reader: WireReader, *, keep_raw: bool = False) -> None:
         self._resource = resource
-        self._kind = resource.kind
+        self._read = reader_of(resource)
         self._reader = reader
         self.objects: dict[Key, Any] = {}
         """The last state of each object that could be read."""
@@ -45,10 +46,15 @@ class Mirror:
         self.invalid: dict[Key, InvalidObject] = {}
         """The objects whose latest state could not be read."""
 
+    def switch(self, resource: Resource) -> None:
+        """Read the objects of another version of the same kind from now on."""
+        self._resource = resource
+        self._read = reader_of(resource)
+
     def upsert(self, raw: msgspec.Raw) -> Sighting:
         """Take in that an object exists in this state; raises `MalformedError`."""
         try:
-            found = decode(self._kind, raw)
+            found = self._read(raw)
         except ObjectError as error:
             return self._set_aside(self._reader.identity(raw), error.reason)
         meta = found.metadata

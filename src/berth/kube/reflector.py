@@ -56,8 +56,16 @@ def _log(message: str) -> None:
     logging.getLogger("berth.kube").warning(message)
 
 
+class NotServedError(Exception):
+    """The server answered 404, which is for an informer to look into: only discovery says whether it serves this."""
+
+    def __init__(self, refusal: ApiError) -> None:
+        super().__init__(str(refusal))
+        self.refusal = refusal
+
+
 class Reflector:
-    """Follows one resource until cancelled; only a bug, here or in the sink, makes `run` raise."""
+    """Follows one resource until cancelled; only a bug, here or in the sink, and a 404 make `run` raise."""
 
     __slots__ = (
         "_backoff", "_breaks", "_bug", "_clock", "_current_at", "_expirations", "_field_selector", "_flush_due",
@@ -138,8 +146,17 @@ class Reflector:
         """Return once the first list has been handed on in full."""
         await self._synced.wait()
 
+    def switch(self, resource: Resource) -> None:
+        """Follow the same kind in another version from now on; not to be called while `run` is at work.
+
+        What is known stays, and the list that comes first says what has changed.
+        """
+        self.resource = resource
+        self.mirror.switch(resource)
+        self._resource_version, self._wants_list = "", True
+
     async def run(self) -> None:
-        """List and watch until cancelled."""
+        """List and watch until cancelled; raises `NotServedError`."""
         self._task = asyncio.current_task()
         try:
             while True:
@@ -180,6 +197,10 @@ class Reflector:
             self._expirations += 1
             await self._sleep(0 if self._expirations == 1 else self._backoff.next_delay_s())
             return
+        if error.is_not_found:
+            self.problem = str(error)
+            self._wants_list = True
+            raise NotServedError(error)
         if not error.is_retryable:
             self._wants_list = True
         elif self._is_watching:
@@ -380,5 +401,4 @@ async def _closing(lines: AsyncIterator[bytes]) -> AsyncIterator[None]:
 _REMEDIES = {
     401: "; the credentials are not accepted: check the user in the kubeconfig",
     403: "; the RBAC role of this user needs list and watch on {plural}",
-    404: "; this server does not serve {plural}",
 }

@@ -57,6 +57,10 @@ class Transport(Protocol):
         """One object."""
         ...
 
+    async def read(self, path: str) -> bytes:
+        """GET a path that is no resource's: discovery (`/apis/GROUP`, `/apis/GROUP/VERSION`, `/api/v1`)."""
+        ...
+
     async def create(
         self, resource: Resource, namespace: str, body: bytes, *, name: str = "", subresource: str = ""
     ) -> bytes:

@@ -1,30 +1,32 @@
 """Everything the scheduler reads from the API server, followed, including kinds that the server does not serve (yet).
 
-The live scheduler gives a sink for changes and waits for `wait_for_sync`. Servers differ in which optional kinds they
-serve; a missing one is reported once, counts as synced and empty, and is asked for again every few minutes.
+The live scheduler gives a sink for changes and waits for `wait_for_sync`. Pods, nodes and namespaces are required.
+Everything else holds up the start for half a minute at most: servers differ in the optional kinds that they serve, and
+roles in those that they allow. What the server does not serve is reported once, taken as empty, and asked for again
+every few minutes. What it refuses is reported and tried again; the scheduler goes without it meanwhile, and pods that
+could be misplaced for lack of it are held back (`holding`).
 """
 
 import asyncio
 import random
 import time
-from collections.abc import Awaitable, Callable, Container, Iterable
+from collections.abc import Awaitable, Callable, Container
 from typing import Any
 
 import msgspec
 
-from berth.api.errors import ApiError, TransportError
-from berth.api.resources import RESOURCES, Resource
+from berth.api.resources import RESOURCES, Resource, versions_of
 from berth.config.feature_gates import FeatureGates
 from berth.intake import ObjectEvent
-from berth.kube.backoff import Backoff
 from berth.kube.changes import Added, Change, Deleted, Modified
 from berth.kube.informers import InformerSet
 from berth.kube.reflector import Reflector, Report, Sink
 from berth.kube.transport import Transport
+from berth.runtime.holding import HeldPods
 
-REQUIRED_KINDS = ("Pod", "Node")
+REQUIRED_KINDS = ("Pod", "Node", "Namespace")
+"""Namespaces too: a term of another pod may select any namespace by its labels, and so keep any pod off a node."""
 OPTIONAL_KINDS = (
-    "Namespace",
     "Service",
     "ReplicationController",
     "ReplicaSet",
@@ -43,7 +45,8 @@ OPTIONAL_KINDS = (
 )
 GATED_KINDS = (("DeviceTaintRule", "DRADeviceTaintRules"), ("PodGroup", "GenericWorkload"))
 """Kinds that are followed only where their feature gate is on."""
-ASK_AGAIN_S = 300.0
+START_WITHOUT_S = 30.0
+"""How long, once the required kinds are there, the start waits for those that are not."""
 STALE_S = 120.0
 """A kind that nothing was heard of for so long is stale where its watch is known not to work…"""
 SILENT_S = 900.0
@@ -64,10 +67,7 @@ def event_of(change: Change) -> ObjectEvent | None:
 class Following:
     """Informers for all kinds; `run` is a task of its own."""
 
-    __slots__ = (
-        "_clock", "_keep_raw", "_late", "_main", "_optional", "_ready", "_report", "_rng", "_sink", "_sleep",
-        "_transport", "missing", "problem",
-    )  # fmt: skip
+    __slots__ = ("_held", "_informers", "_report", "_sink", "_sleep", "has_started")
 
     def __init__(
         self,
@@ -82,125 +82,126 @@ class Following:
         keep_raw: Container[str] = (),
     ) -> None:
         """`keep_raw` are the kinds whose JSON is kept for `whole`."""
-        self._keep_raw = keep_raw
-        self._transport = transport
         self._sink = sink
         self._report = report
-        self._rng = rng
-        self._clock = clock
         self._sleep = sleep
+        self.has_started = False
+        """Whether `wait_for_sync` has returned."""
         gates = features or FeatureGates()
-        self._optional = (*OPTIONAL_KINDS, *(kind for kind, gate in GATED_KINDS if gates.enabled(gate)))
-        self._main = self._informers()
-        self._late: list[InformerSet] = []
-        self._ready = asyncio.Event()
-        self.missing: set[str] = set()
+        self._informers = InformerSet(
+            transport, report=report, rng=rng, clock=clock, sleep=sleep, on_settled=self._release
+        )
+        self._held = HeldPods(self._unsettled_kinds, holds_extended=gates.enabled("DRAExtendedResource"))
+        optional = (*OPTIONAL_KINDS, *(kind for kind, gate in GATED_KINDS if gates.enabled(gate)))
+        for kind in (*REQUIRED_KINDS, *optional):
+            self._informers.add(
+                *versions_of(kind),
+                sink=self._take_pods if kind == "Pod" else sink,
+                keep_raw=kind in keep_raw,
+                is_required=kind in REQUIRED_KINDS,
+            )
+
+    @property
+    def missing(self) -> set[str]:
         """Plurals of the kinds that the server does not serve."""
-        self.problem = ""
-        """Why the server could not be asked yet which kinds it serves; empty once it has answered."""
+        return {
+            informer.reflector.resource.plural for informer in self._informers.informers.values() if informer.is_missing
+        }
+
+    @property
+    def held_pods(self) -> int:
+        """How many pending pods wait for a kind that cannot be read."""
+        return len(self._held)
 
     async def run(self) -> None:
         """Follow until cancelled; raises only bugs."""
-        missing = await self._unserved()
-        for kind in (*REQUIRED_KINDS, *self._optional):
-            if RESOURCES[kind] not in missing:
-                self._main.add(RESOURCES[kind], self._sink, keep_raw=kind in self._keep_raw)
-        self._ready.set()
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._main.run(), name="informers")
-            for resource in missing:
-                group.create_task(self._await_serving(resource), name=f"informers:{resource.plural}")
+        await self._informers.run()
 
     async def wait_for_sync(self) -> None:
-        """Return when the first list of every kind that is served is complete."""
-        await self._ready.wait()
-        await self._main.wait_for_sync()
+        """Return when the required kinds are there, and all others too or for long enough not; raises bugs."""
+        await self._informers.wait_until_settled(REQUIRED_KINDS)
+        everything = asyncio.create_task(self._informers.wait_until_settled(self._informers.informers))
+        patience = asyncio.ensure_future(self._sleep(START_WITHOUT_S))
+        try:
+            await asyncio.wait({everything, patience}, return_when=asyncio.FIRST_COMPLETED)
+            if everything.done():
+                everything.result()
+        finally:
+            everything.cancel()
+            patience.cancel()
+            await asyncio.gather(everything, patience, return_exceptions=True)
+        if not self.has_started:
+            self.has_started = True
+            for plural, why in self.lacking().items():
+                self._report(f"{plural}: starting without them: {why}")
 
     def unsynced(self) -> dict[str, str]:
-        """What is not synced yet, and why."""
-        if not self._ready.is_set():
-            return {"everything": self.problem or "no answer yet"}
-        return self._main.unsynced()
+        """What the start waits for, by plural, and why it is not there."""
+        return {} if self.has_started else self._unsettled()
+
+    def lacking(self) -> dict[str, str]:
+        """What the scheduler goes without although the server may have it: by plural, why, and how many pods wait."""
+        if not self.has_started:
+            return {}
+        waiting = {self._plural(kind): count for kind, count in self._held.waits_for().items()}
+        return {
+            plural: f"{why}; {count} pods wait for them" if (count := waiting.get(plural, 0)) else why
+            for plural, why in self._unsettled().items()
+        }
 
     def stale(self) -> dict[str, str]:
         """The kinds that are not kept up to date any more, and why."""
         found = {}
-        for resource, reflector in self.reflectors().items():
+        for reflector in self.reflectors():
             age_s, problem = reflector.stale_s, reflector.problem
             if age_s is not None and age_s > (STALE_S if problem else SILENT_S):
-                found[resource.plural] = f"nothing heard for {age_s:.0f} s{': ' if problem else ''}{problem}"
+                found[reflector.resource.plural] = f"nothing heard for {age_s:.0f} s{': ' if problem else ''}{problem}"
         return found
 
-    def reflectors(self) -> dict[Resource, Reflector]:
-        """Everything that is followed."""
-        return {key: value for informers in (self._main, *self._late) for key, value in informers.reflectors.items()}
+    def reflectors(self) -> list[Reflector]:
+        """Those of all kinds that are served, as far as is known."""
+        return [each.reflector for each in self._informers.informers.values() if not each.is_missing]
+
+    def served(self, kind: str) -> Resource:
+        """The version in which a kind is served, where that has been found out."""
+        informer = self._informers.informers.get(kind)
+        return RESOURCES[kind] if informer is None else informer.reflector.resource
 
     def find(self, kind: str, namespace: str, name: str) -> Any | None:
         """An object as last seen, or None."""
-        reflector = self._main.reflectors.get(RESOURCES[kind])
-        return None if reflector is None else reflector.mirror.objects.get((namespace, name))
+        informer = self._informers.informers.get(kind)
+        return None if informer is None else informer.reflector.mirror.objects.get((namespace, name))
 
     def whole(self, obj: Any) -> bytes:
         """The JSON of an object: the server's own where that is kept, else only the fields that Berth reads."""
         meta, kind = obj.metadata, type(obj).__name__
-        reflector = self._main.reflectors.get(RESOURCES[kind])
-        key = (meta.namespace, meta.name)
-        known = None if reflector is None else reflector.mirror.objects.get(key)
-        raw = None if reflector is None else reflector.mirror.raw.get(key)
+        informer = self._informers.informers.get(kind)
+        if informer is None:
+            return msgspec.json.encode(obj)
+        key, mirror = (meta.namespace, meta.name), informer.reflector.mirror
+        known, raw = mirror.objects.get(key), mirror.raw.get(key)
         is_same = known is not None and known.metadata.uid == meta.uid
         return raw if raw is not None and is_same else msgspec.json.encode(obj)
 
     def objects(self, kind: str) -> list[Any]:
         """All objects of a kind as last seen; none where the kind is not followed."""
-        reflector = self._main.reflectors.get(RESOURCES[kind])
-        return [] if reflector is None else list(reflector.mirror.objects.values())
+        informer = self._informers.informers.get(kind)
+        return [] if informer is None else list(informer.reflector.mirror.objects.values())
 
-    def _informers(self) -> InformerSet:
-        return InformerSet(self._transport, report=self._report, rng=self._rng, clock=self._clock, sleep=self._sleep)
+    def _take_pods(self, changes: list[Change]) -> None:
+        if passed := self._held.passed(changes):
+            self._sink(passed)
 
-    async def _unserved(self) -> list[Resource]:
-        """Ask for the optional kinds, for as long as it takes to get an answer; return those that are not served."""
-        backoff = Backoff(self._rng)
-        while True:
-            try:
-                await self._transport.list(RESOURCES["Node"], limit=1)
-                served = await asyncio.gather(*(self._is_served(RESOURCES[kind]) for kind in self._optional))
-            except TransportError as error:
-                delay_s = backoff.next_delay_s()
-                self.problem = str(error)
-                self._report(f"the API server cannot be used yet: {error}; trying again in {delay_s:.1f} s")
-                await self._sleep(delay_s)
-                continue
-            self.problem = ""
-            missing = [RESOURCES[kind] for kind, there in zip(self._optional, served, strict=True) if not there]
-            self._tell_missing(missing)
-            return missing
+    def _release(self) -> None:
+        """Let the pods go that have what they waited for."""
+        if len(self._held) and (free := self._held.released()):
+            self._sink(free)
 
-    async def _is_served(self, resource: Resource) -> bool:
-        """Say whether a list is answered with anything but 404; other troubles are the reflector's business."""
-        try:
-            await self._transport.list(resource, limit=1)
-        except ApiError as error:
-            return not error.is_not_found
-        return True
+    def _unsettled_kinds(self) -> list[str]:
+        return [kind for kind, informer in self._informers.informers.items() if not informer.is_settled]
 
-    def _tell_missing(self, missing: Iterable[Resource]) -> None:
-        self.missing = {resource.plural for resource in missing}
-        if self.missing:
-            names = ", ".join(sorted(self.missing))
-            self._report(f"this server does not serve {names}; taken as empty, asking again every {ASK_AGAIN_S:.0f} s")
+    def _unsettled(self) -> dict[str, str]:
+        return {self._plural(kind): why for kind, why in self._informers.unsettled().items()}
 
-    async def _await_serving(self, resource: Resource) -> None:
-        """Follow a kind from when the server begins to serve it."""
-        while True:
-            await self._sleep(ASK_AGAIN_S)
-            try:
-                if await self._is_served(resource):
-                    break
-            except TransportError:
-                continue  # the other reflectors say what is wrong
-        self.missing.discard(resource.plural)
-        informers = self._informers()
-        informers.add(resource, self._sink)
-        self._late.append(informers)
-        await informers.run()
+    def _plural(self, kind: str) -> str:
+        return self.served(kind).plural

@@ -1,9 +1,9 @@
 """One line in the log where every informer has the same complaint.
 
 When the API server goes away, each of some twenty watches reports it at every try. `GroupedReport` stands between them
-and the log: of complaints that all informers share (no connection, credentials no longer accepted, a history that
-begins anew) it passes on the first, and makes one line of those that follow within a second. A complaint about one kind
-only (no permission, a broken line) always passes.
+and the log: of complaints that many informers share (no connection, credentials no longer accepted, a history that
+begins anew, an older server) it passes on the first, and makes one line of those that follow within a second. A
+complaint about one kind only (no permission, a broken line) always passes.
 """
 
 import asyncio
@@ -17,6 +17,7 @@ SHARED_TROUBLE = (
     "the proxy cannot be reached",
     "HTTP 401",
     "restored or replaced",
+    "does not serve them",
 )
 
 Report = Callable[[str], None]

@@ -34,6 +34,7 @@ from berth.kube.changes import Change, InvalidObject
 from berth.kube.events import EventRecorder
 from berth.kube.fence import Fence, fenced, lease_clock
 from berth.kube.leader import LeaderElectionTimes, LeaderElector
+from berth.kube.served import ServedTransport
 from berth.kube.transport import Transport
 from berth.runtime.acting.effects import Effects
 from berth.runtime.following import Following, event_of
@@ -148,8 +149,8 @@ class LiveScheduler:
             rng=self._rng,
         )
         self._effects = Effects(
-            writing, self._recorder, answer=self._answer, lookup=self._known_pod, report=_log.warning, bug=_bug,
-            rng=self._rng, extenders=extenders or ExtenderClient(config.extenders, fence_of),
+            self._served(writing), self._recorder, answer=self._answer, lookup=self._known_pod, report=_log.warning,
+            bug=_bug, rng=self._rng, extenders=extenders or ExtenderClient(config.extenders, fence_of),
             timer=CallTimer(observer), acting_for=acting_for,
         )  # fmt: skip
 
@@ -369,6 +370,10 @@ class LiveScheduler:
     def _whole(self, obj: Any) -> bytes:
         """A pod or node as the API server has it, for extenders that are sent whole objects."""
         return self.following.whole(obj)
+
+    def _served(self, transport: Transport) -> Transport:
+        """Carry out effects in the versions that the server serves."""
+        return ServedTransport(transport, self.following.served, self.following.find)
 
     def _known_pod(self, pod: PodRef) -> Pod | None:
         found: Pod | None = self.following.find("Pod", pod.namespace, pod.name)

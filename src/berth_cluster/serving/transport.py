@@ -16,6 +16,7 @@ from berth.api.resources import Resource
 from berth_cluster.apimachinery.errors import StoreError
 from berth_cluster.apimachinery.meta import Object
 from berth_cluster.apimachinery.resource_types import PODS, ResourceType
+from berth_cluster.serving import discovery
 from berth_cluster.serving.listing import Listing
 from berth_cluster.serving.requests import list_options
 from berth_cluster.serving.responses import encode, encoded_list, list_meta
@@ -95,6 +96,17 @@ class StoreTransport:
     async def get(self, resource: Resource, namespace: str, name: str) -> bytes:
         """One object."""
         return _call(lambda: self._store.shown_entry(addressed_type(resource), namespace, name).encoded)
+
+    async def read(self, path: str) -> bytes:
+        """What discovery says at `/api/VERSION`, `/apis/GROUP` and `/apis/GROUP/VERSION`."""
+        root, *parts = path.strip("/").split("/")
+        group, rest = ("", parts) if root == "api" else (parts[0], parts[1:])
+        if not discovery.versions_of(group):
+            raise ApiError(404, "NotFound", "the server could not find the requested resource")
+        found = discovery.resource_list(group, rest[0]) if rest else discovery.api_group(group)
+        if found is None:
+            raise ApiError(404, "NotFound", "the server could not find the requested resource")
+        return encode(found)
 
     async def create(
         self, resource: Resource, namespace: str, body: bytes, *, name: str = "", subresource: str = ""

@@ -42,6 +42,9 @@ WATCH_IDLE_S = 300.0
 _DELETE_OPTIONS = b'{"apiVersion":"v1","kind":"DeleteOptions"}'
 
 
+_NO_RESOURCE = Resource("", "", "", "", namespaced=False)
+
+
 class _Request(NamedTuple):
     """A request without the credential that goes with it, which each try fetches anew."""
 
@@ -126,6 +129,10 @@ class HttpTransport:
     async def get(self, resource: Resource, namespace: str, name: str) -> bytes:
         """One object."""
         return await self._call("GET", resource, resource.path(namespace, name))
+
+    async def read(self, path: str) -> bytes:
+        """GET a path that is no resource's."""
+        return await self._call("GET", _NO_RESOURCE, path)
 
     async def create(
         self, resource: Resource, namespace: str, body: bytes, *, name: str = "", subresource: str = ""

@@ -20,10 +20,14 @@ class InformerMetrics(Collector):
         stale = GaugeMetricFamily("berth_informer_staleness_seconds", text, labels=("resource",))
         text = "Lists of a resource that were read in full: one at the start, and one wherever a watch could not go on."
         lists = CounterMetricFamily("berth_informer_lists", text, labels=("resource",))
-        for resource, reflector in self._following.reflectors().items():
+        text = "Pending pods that wait for a kind of object that the API server does not let us read."
+        held = GaugeMetricFamily("berth_informer_held_pods", text, value=self._following.held_pods)
+        for reflector in self._following.reflectors():
+            resource = reflector.resource
             name = f"{resource.plural}.{resource.group}" if resource.group else resource.plural
             if (age_s := reflector.stale_s) is not None:
                 stale.add_metric((name,), age_s)
             lists.add_metric((name,), reflector.lists)
         yield stale
         yield lists
+        yield held

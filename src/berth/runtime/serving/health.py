@@ -12,7 +12,16 @@ if TYPE_CHECKING:
     from berth.runtime.scheduler import LiveScheduler
 
 Check = Callable[[], str]
-"""Returns what is wrong, or the empty string."""
+"""Returns what is wrong, or the empty string, or a `Remark`."""
+
+
+class Remark(str):
+    """Words that go with a check that is passed: they are shown, and count as nothing wrong."""
+
+    __slots__ = ()
+
+    def __bool__(self) -> bool:
+        return False
 
 
 class HealthAnswer(NamedTuple):
@@ -29,12 +38,14 @@ def checks_of(scheduler: "LiveScheduler") -> Mapping[str, Mapping[str, Check]]:
         return ""
 
     def synced() -> str:
-        waiting = scheduler.following.unsynced()
-        return "; ".join(f"{plural}: {why}" for plural, why in waiting.items())
+        following = scheduler.following
+        if waiting := following.unsynced():
+            return _listed(waiting)
+        lacking = following.lacking()
+        return Remark(f"going without {_listed(lacking)}") if lacking else ""
 
     def fresh() -> str:
-        stale = scheduler.following.stale()
-        return "; ".join(f"{plural}: {why}" for plural, why in stale.items())
+        return _listed(scheduler.following.stale())
 
     def not_shutting_down() -> str:
         return "the process is ending" if scheduler.is_stopping else ""
@@ -51,6 +62,10 @@ def checks_of(scheduler: "LiveScheduler") -> Mapping[str, Mapping[str, Check]]:
     return {"healthz": health, "livez": {"ping": nothing_wrong}, "readyz": ready}
 
 
+def _listed(problems: Mapping[str, str]) -> str:
+    return "; ".join(f"{plural}: {why}" for plural, why in problems.items())
+
+
 def answer(endpoint: str, checks: Mapping[str, Check], excluded: Collection[str], *, verbose: bool) -> HealthAnswer:
     """Return the endpoint's answer; a failure is always listed in full."""
     lines = []
@@ -61,7 +76,8 @@ def answer(endpoint: str, checks: Mapping[str, Check], excluded: Collection[str]
             continue
         problem = check()
         is_well = is_well and not problem
-        lines.append(f"[-]{name} failed: {problem}" if problem else f"[+]{name} ok")
+        remark = f": {problem}" if len(problem) else ""
+        lines.append(f"[-]{name} failed{remark}" if problem else f"[+]{name} ok{remark}")
     if is_well and not verbose:
         return HealthAnswer(200, "ok")
     lines.append(f"{endpoint} check {'passed' if is_well else 'failed'}")
