@@ -45,7 +45,10 @@ class Served:
             raise found
         return found
 
-    async def watch(self, resource, **_options):
+    async def watch(self, resource, **options):
+        if options["send_initial_events"]:
+            self.options.append(options)
+            raise ApiError(422, "Invalid", "sendInitialEvents is forbidden for watch unless WatchList is on")
         await asyncio.get_running_loop().create_future()
         yield HANG
 
@@ -80,7 +83,8 @@ async def test_pods_that_have_finished_are_not_asked_for():
     case = Case({"pods v1": EMPTY})
     case.add("Pod")
     await case.start()
-    assert case.transport.options[0]["field_selector"] == "status.phase!=Succeeded,status.phase!=Failed"
+    asked = [options["field_selector"] for options in case.transport.options]
+    assert asked == ["status.phase!=Succeeded,status.phase!=Failed"] * 2, "as a stream, and as a list"
     await case.stop()
 
 
@@ -197,7 +201,9 @@ async def test_a_server_that_is_upgraded_is_followed_in_its_new_version():
     informer = case.add("ResourceClaim")
     ended = asyncio.Event()
 
-    async def watch(resource, **_options):
+    async def watch(resource, **options):
+        if options["send_initial_events"]:
+            raise ApiError(422, "Invalid", "no streams here")
         await ended.wait()
         if resource.version == "v1beta1":
             raise NOT_FOUND

@@ -49,6 +49,7 @@ class Following:
         self.batches = []
         self.reports = []
         options.setdefault("sink", self.batches.append)
+        options.setdefault("may_stream", False)
         self.reflector = Reflector(
             self.transport,
             NODES,
@@ -371,3 +372,100 @@ async def test_a_bug_in_the_sink_surfaces(fails_at):
     with pytest.raises(ZeroDivisionError, match="a bug"):
         async with asyncio.timeout(5):
             await case.reflector.run()
+
+
+def end_of_stream(version):
+    metadata = {"resourceVersion": str(version), "annotations": {"k8s.io/initial-events-end": "true"}}
+    return line("BOOKMARK", {"kind": "Node", "metadata": metadata})
+
+
+def added(*nodes):
+    return [line("ADDED", node(name, version)) for name, version in nodes]
+
+
+async def test_a_streaming_list_is_a_watch_that_begins_with_everything():
+    stream = [
+        line("ADDED", node("a", 7)),
+        line("ADDED", node("b", 3)),
+        end_of_stream(10),
+        line("ADDED", node("c", 11)),
+        HANG,
+    ]
+    async with following([], [stream], may_stream=True, field_selector="metadata.name!=x") as case:
+        assert case.told == ["added a@7", "added b@3", "synced", "added c@11"]
+        (call,) = case.transport.watch_calls
+        assert call["send_initial_events"] and call["resource_version"] == ""
+        assert call["field_selector"] == "metadata.name!=x"
+        assert case.reflector.resource_version == "11" and case.reflector.lists == 1
+        assert case.reports == [] and case.transport.list_calls == []
+
+
+async def test_the_end_of_a_stream_says_what_is_gone():
+    first = [
+        line("ADDED", node("a", 1)),
+        line("ADDED", node("b", 2)),
+        end_of_stream(10),
+        status_line(410, "Gone", "old"),
+    ]
+    second = [
+        line("ADDED", node("b", 2)),
+        line("ADDED", node("c", 5)),
+        line("DELETED", node("c", 15)),
+        end_of_stream(20),
+        HANG,
+    ]
+    async with following([], [first, second], may_stream=True) as case:
+        assert case.told == ["added a@1", "added b@2", "synced", "added c@5", "deleted c@5", "deleted a@1"]
+        assert case.reflector.resource_version == "20" and case.transport.list_calls == []
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [
+        [ApiError(422, "Invalid", "sendInitialEvents is forbidden for watch unless WatchList is on")],
+        [ApiError(500, "InternalError", "no")],
+        [line("ADDED", node("a", 1)), ConnectionLost("reset")],
+        [line("ADDED", node("a", 1))],
+        [b'{"type":"ADDED","object":{{'],
+    ],
+    ids=["refused", "broken server", "reset", "ended", "malformed"],
+)
+async def test_a_stream_that_does_not_come_to_its_end_is_replaced_by_a_list_at_once(trouble):
+    lists = [page(10, node("b", 2)), page(20, node("b", 2))]
+    async with following(lists, [trouble, [status_line(410, "Gone", "old")]], may_stream=True) as case:
+        assert (
+            "synced" in case.told
+            and "added b@2" in case.told
+            and case.reports == []
+            and set(case.reflector.mirror.objects) == {("", "b")}
+        )
+        await case.clock.advance(5)
+        assert len(case.transport.list_calls) == 2, "streams are not tried again"
+
+
+async def test_a_version_in_the_middle_of_a_stream_is_none_to_resume_from():
+    stream = [line("ADDED", node("a", 9)), ConnectionLost("reset")]
+    async with following([page(10, node("a", 9), node("b", 2))], [stream], may_stream=True) as case:
+        assert case.watched_from == ["", "10"] and case.told == ["added a@9", "added b@2", "synced"]
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [
+        ConnectionLost("connection refused", sent=False),
+        ApiError(403, "Forbidden", "you may not"),
+        ApiError(429, "x", "y"),
+    ],
+    ids=["not reached", "403", "429"],
+)
+async def test_what_a_list_would_get_as_well_says_nothing_of_streams(trouble):
+    async with following([], [[trouble], [end_of_stream(10), HANG]], may_stream=True) as case:
+        assert case.told == [] and len(case.reports) == 1
+        await case.clock.advance(5)
+        assert case.told == ["synced"] and case.transport.list_calls == []
+
+
+async def test_an_object_that_cannot_be_read_does_not_end_a_stream():
+    stream = [line("ADDED", node("bad", 2, cpu="1Q")), line("ADDED", node("a", 7)), end_of_stream(10), HANG]
+    async with following([], [stream], may_stream=True) as case:
+        assert case.told == ["invalid bad", "added a@7", "synced"]

@@ -66,7 +66,8 @@ class ReleaseTransport:
     async def watch(self, resource, **options):
         async for line in self._inner.watch(self._stored(resource), **options):
             event = json.loads(line)
-            event["object"] = outward(resource, event["object"])
+            if event["type"] != "BOOKMARK":
+                event["object"] = outward(resource, event["object"])
             yield json.dumps(event).encode()
 
     async def get(self, resource, namespace, name):

@@ -18,7 +18,8 @@ from typing import Any
 
 import msgspec
 
-from berth.api.codec import ObjectError, decode, object_name
+from berth.api.codec import KINDS, ObjectError, decode, object_name
+from berth.api.meta import Struct
 from berth.api.resources import RESOURCES, Resource
 from berth.api.untrusted import UNREADABLE, problem_of, read_deep
 
@@ -38,6 +39,11 @@ def is_converted(resource: Resource) -> bool:
 
 def _has_other_shape(resource: Resource) -> bool:
     return is_converted(resource) and resource.version != "v1beta2"
+
+
+def struct_of(resource: Resource) -> type[Struct] | None:
+    """Return the struct that has the shape of this version, None where objects of it have to be converted."""
+    return None if _has_other_shape(resource) else KINDS.get(resource.kind)
 
 
 def reader_of(resource: Resource) -> Reader:

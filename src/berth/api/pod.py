@@ -3,7 +3,7 @@
 from msgspec import field
 from msgspec.structs import force_setattr
 
-from berth.api.meta import Condition, Int32, LabelSelector, ObjectMeta, Struct
+from berth.api.meta import Int32, LabelSelector, ObjectMeta, Struct
 from berth.api.node_selector import NodeSelector, NodeSelectorTerm
 from berth.api.quantity import Quantity
 from berth.api.storage import PersistentVolumeClaimSpec
@@ -296,12 +296,22 @@ class ExtendedResourceClaimStatus(Struct, frozen=True):
     request_mappings: tuple[ContainerExtendedResourceRequest, ...] = ()
 
 
+class PodCondition(Struct, frozen=True):
+    """status.conditions[] of a pod: without its times, which differ from pod to pod and which nobody reads."""
+
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+    observed_generation: int = 0
+
+
 class PodStatus(Struct, frozen=True):
     """status of a pod."""
 
     phase: str = ""
     reason: str = ""
-    conditions: tuple[Condition, ...] = ()
+    conditions: tuple[PodCondition, ...] = ()
     nominated_node_name: str = ""
     start_time: str | None = None
     container_statuses: tuple[ContainerStatus, ...] = ()

@@ -10,10 +10,13 @@ import msgspec
 
 from berth.api.codec import ObjectError
 from berth.api.conversion import reader_of
+from berth.api.meta import Struct
+from berth.api.quantity import QuantityError
 from berth.api.resources import Resource
+from berth.api.sharing import sharing_of
 from berth.api.untrusted import read_deep
 from berth.kube.changes import Added, Change, Deleted, InvalidObject, Modified
-from berth.kube.wire import Identity, WireReader
+from berth.kube.wire import WireReader
 
 MANAGED_FIELDS = b'"managedFields"'
 
@@ -32,11 +35,12 @@ class Sighting(NamedTuple):
 class Mirror:
     """The known objects of one resource, by namespace and name."""
 
-    __slots__ = ("_keeps_raw", "_read", "_reader", "_resource", "invalid", "objects", "raw")
+    __slots__ = ("_keeps_raw", "_read", "_reader", "_resource", "_share", "invalid", "objects", "raw")
 
     def __init__(self, resource: Resource, reader: WireReader, *, keep_raw: bool = False) -> None:
         self._resource = resource
         self._read = reader_of(resource)
+        self._share = sharing_of(resource.kind)
         self._reader = reader
         self.objects: dict[Key, Any] = {}
         """The last state of each object that could be read."""
@@ -46,17 +50,24 @@ class Mirror:
         self.invalid: dict[Key, InvalidObject] = {}
         """The objects whose latest state could not be read."""
 
-    def switch(self, resource: Resource) -> None:
+    def switch(self, resource: Resource, reader: WireReader) -> None:
         """Read the objects of another version of the same kind from now on."""
-        self._resource = resource
+        self._resource, self._reader = resource, reader
         self._read = reader_of(resource)
 
-    def upsert(self, raw: msgspec.Raw) -> Sighting:
-        """Take in that an object exists in this state; raises `MalformedError`."""
+    def upsert(self, found: Any) -> Sighting:
+        """Take in that an object exists in this state, given as a fresh struct or raw; raises `MalformedError`."""
+        raw = found
         try:
-            found = self._read(raw)
+            if isinstance(found, Struct):
+                self._share(found)
+            else:
+                found = self._read(raw)
+                self._share(found)
         except ObjectError as error:
             return self._set_aside(self._reader.identity(raw), error.reason)
+        except QuantityError as error:
+            return self._set_aside(self._reader.identity(raw), str(error))
         meta = found.metadata
         key = (meta.namespace, meta.name)
         if self.invalid:
@@ -67,7 +78,7 @@ class Mirror:
             self.raw[key] = without_managed_fields(raw)
         return Sighting(key, meta.resource_version, _difference(old, found))
 
-    def remove(self, raw: msgspec.Raw) -> Sighting:
+    def remove(self, raw: Any) -> Sighting:
         """Take in that an object is gone, or no longer selected; raises `MalformedError`.
 
         The change carries the state that the consumer knows, not the last one: a pod that leaves the selection
@@ -89,7 +100,7 @@ class Mirror:
         self.raw.pop(key, None)
         return [] if old is None else [Deleted(old)]
 
-    def _set_aside(self, identity: Identity, problem: str) -> Sighting:
+    def _set_aside(self, identity: Any, problem: str) -> Sighting:
         """Set an unreadable object aside; its last good state stays in force, unless that was another object's.
 
         Each problem is handed on once, not with every update of the object that still has it.

@@ -17,15 +17,14 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
-import msgspec
-
+from berth.api.conversion import struct_of
 from berth.api.errors import ApiError, ConnectionLost, TransportError, api_error_from_body
 from berth.api.resources import Resource
 from berth.kube.backoff import Backoff
 from berth.kube.changes import Change, Synced
 from berth.kube.mirror import Key, Mirror
 from berth.kube.transport import Transport
-from berth.kube.wire import MalformedError, RawList, WireReader, excerpt
+from berth.kube.wire import INITIAL_EVENTS_END, ListPage, MalformedError, WatchLine, WireReader, excerpt
 
 Sink = Callable[[list[Change]], None]
 Report = Callable[[str], None]
@@ -47,6 +46,11 @@ SHORT_WATCH_S = 1.0
 MAX_FRUITLESS_WATCHES = 2
 # A server that refuses a watch with 429 or 5xx has mostly too much to do already, and a list is more work than a watch.
 MAX_REFUSED_WATCHES = 5
+# A streaming list in which nothing comes for so long is given up for a plain one: old servers know no end of it.
+STREAM_SILENCE_S = 30.0
+KNOWN_TYPES = ("ADDED", "MODIFIED", "DELETED", "BOOKMARK")
+# Refusals of a streaming list that a plain list would get as well; after any other a plain one is tried at once.
+NO_REASON_TO_LIST = (401, 403, 404, 429)
 # Where only lists work, they are made this often at most, and take at most one part in LIST_SHARE of the time.
 LIST_PERIOD_S = 5.0
 LIST_SHARE = 10
@@ -69,9 +73,10 @@ class Reflector:
 
     __slots__ = (
         "_backoff", "_breaks", "_bug", "_clock", "_current_at", "_expirations", "_field_selector", "_flush_due",
-        "_fruitless", "_is_quiet", "_is_watching", "_label_selector", "_list_took_s", "_namespace", "_page_size",
-        "_pending", "_random", "_reader", "_refusals", "_report", "_resource_version", "_sink", "_sleep", "_synced",
-        "_task", "_transport", "_wants_list", "lists", "mirror", "problem", "resource",
+        "_fruitless", "_is_quiet", "_is_watching", "_keep_raw", "_label_selector", "_list_took_s", "_listed_at",
+        "_may_stream", "_namespace", "_page_size", "_patience", "_pending", "_random", "_reader", "_refusals",
+        "_report", "_resource_version", "_sink", "_sleep", "_streamed", "_synced", "_task", "_transport",
+        "_wants_list", "lists", "mirror", "problem", "resource",
     )  # fmt: skip
 
     def __init__(
@@ -85,13 +90,15 @@ class Reflector:
         field_selector: str = "",
         page_size: int = PAGE_SIZE,
         keep_raw: bool = False,
+        may_stream: bool = True,
         report: Report = _log,
         rng: random.Random | None = None,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self.resource = resource
-        self._reader = WireReader()
+        self._keep_raw = keep_raw
+        self._reader = self._reader_for(resource)
         self.mirror = Mirror(resource, self._reader, keep_raw=keep_raw)
         self.problem = ""
         """What went wrong last; empty once something has gone right again."""
@@ -109,6 +116,11 @@ class Reflector:
         self._synced = asyncio.Event()
         self._resource_version = ""
         self._wants_list = True
+        self._may_stream = may_stream
+        self._streamed: set[Key] | None = None
+        """What the first part of a streaming list has shown so far; None while there is no such list."""
+        self._patience: asyncio.Timeout | None = None
+        self._listed_at = 0.0
         self._breaks = 0
         self._expirations = 0
         self._fruitless = 0
@@ -146,13 +158,18 @@ class Reflector:
         """Return once the first list has been handed on in full."""
         await self._synced.wait()
 
+    def _reader_for(self, resource: Resource) -> WireReader:
+        """Objects whose JSON is kept, and those of another shape than their struct has, are read one by one."""
+        return WireReader(None if self._keep_raw else struct_of(resource))
+
     def switch(self, resource: Resource) -> None:
         """Follow the same kind in another version from now on; not to be called while `run` is at work.
 
         What is known stays, and the list that comes first says what has changed.
         """
         self.resource = resource
-        self.mirror.switch(resource)
+        self._reader = self._reader_for(resource)
+        self.mirror.switch(resource, self._reader)
         self._resource_version, self._wants_list = "", True
 
     async def run(self) -> None:
@@ -172,6 +189,9 @@ class Reflector:
         """List if a watch would not do, then watch; report a failure and wait before the next round."""
         try:
             if self._wants_list:
+                self._listed_at = self._clock()
+                if self._may_stream and await self._stream():
+                    return
                 await self._list_all()
             self._is_watching = self._is_quiet = True
             await self._watch_once()
@@ -233,11 +253,57 @@ class Reflector:
         self._report(f"{self.resource.plural}: {message}; trying again in {delay_s:.1f} s")
         await self._sleep(delay_s)
 
+    # -- streaming list ------------------------------------------------------------------------------------
+
+    async def _stream(self) -> bool:
+        """List by a watch that begins with everything there is and goes on as any watch; say whether that worked.
+
+        If not, a plain list is next, and from then on. Not all servers have streams, and what breaks in the first part
+        of one may break every time.
+        """
+        self._streamed, is_begun = set(), False
+        try:
+            await self._watch_once()
+            is_begun = self._streamed is None
+        except ApiError as error:
+            if self._streamed is None or error.status in NO_REASON_TO_LIST:
+                raise
+        except (TransportError, MalformedError) as error:
+            if self._streamed is None or not getattr(error, "outcome_unknown", True):
+                raise
+        finally:
+            self._streamed = None
+        self._may_stream = is_begun
+        return is_begun
+
+    def _take_initial(self, event: WatchLine[Any]) -> None:
+        """Take in one event of the first part; its end alone is a version to resume from, and says what is gone."""
+        seen, kind = self._streamed, event.type
+        assert seen is not None
+        if kind == "ADDED" or kind == "MODIFIED":
+            key, _, changes = self.mirror.upsert(event.object)
+            seen.add(key)
+        elif kind == "DELETED":
+            key, _, changes = self.mirror.remove(event.object)
+            seen.discard(key)
+        else:
+            identity = self._reader.identity(event.object)
+            if not (identity.annotations or {}).get(INITIAL_EVENTS_END):
+                return
+            self._pending += self.mirror.retain(seen)
+            self._flush()
+            self._streamed = None
+            self._be_patient(2 * MIN_WATCH_TIMEOUT_S + WATCH_GRACE_S)
+            self._is_watching = self._is_quiet = True
+            self._listed(identity.resource_version)
+            return
+        if changes:
+            self._tell(changes)
+
     # -- list ----------------------------------------------------------------------------------------------
 
     async def _list_all(self) -> None:
         """Bring the mirror to the server's state, and hand on every difference."""
-        started_s = self._clock()
         # Should the list fail, the next round tries to resume the watch: it may be lists that do not work now.
         self._wants_list = not self._resource_version
         try:
@@ -248,10 +314,14 @@ class Reflector:
             # Fetching the pages took longer than the server keeps history. One answer with everything cannot expire.
             version = await self._list_pages(0)
         # Only now is there a version to resume from: a list that broke off halfway has set none, and is made again.
+        self._listed(version)
+
+    def _listed(self, version: str) -> None:
+        """Take in that everything that there was at a version has been handed on."""
         self._resource_version = version
         self._wants_list = False
-        self._list_took_s = self._clock() - started_s
-        self._current_at = started_s
+        self._list_took_s = self._clock() - self._listed_at
+        self._current_at = self._listed_at
         self.lists += 1
         self.problem = ""
         if not self._synced.is_set():
@@ -279,7 +349,7 @@ class Reflector:
         self._flush()
         return page.metadata.resource_version
 
-    async def _list_page(self, page_size: int, token: str) -> RawList:
+    async def _list_page(self, page_size: int, token: str) -> ListPage[Any]:
         body = await self._transport.list(
             self.resource,
             namespace=self._namespace,
@@ -290,7 +360,7 @@ class Reflector:
         )
         return self._reader.list(body)
 
-    def _take(self, raw: msgspec.Raw) -> Key:
+    def _take(self, raw: Any) -> Key:
         sighting = self.mirror.upsert(raw)
         self._pending += sighting.changes
         return sighting.key
@@ -300,23 +370,28 @@ class Reflector:
     async def _watch_once(self) -> None:
         """Watch once, until the server ends it or something breaks."""
         timeout_s = MIN_WATCH_TIMEOUT_S * (1 + self._random.random())
-        started_s, started_at = self._clock(), self._resource_version
+        started_s, started_at, is_stream = self._clock(), self._resource_version, self._streamed is not None
         lines = self._transport.watch(
             self.resource,
             namespace=self._namespace,
             label_selector=self._label_selector,
             field_selector=self._field_selector,
-            resource_version=self._resource_version,
+            resource_version="" if is_stream else self._resource_version,
+            send_initial_events=is_stream,
             timeout_s=timeout_s,
         )
         try:
-            async with asyncio.timeout(timeout_s + WATCH_GRACE_S), _closing(lines):
-                async for line in lines:
-                    self._handle_line(line)
+            async with asyncio.timeout(STREAM_SILENCE_S if is_stream else timeout_s + WATCH_GRACE_S) as self._patience:
+                async with _closing(lines):
+                    async for line in lines:
+                        self._handle_line(line)
         except TimeoutError as error:
             raise ConnectionLost(f"the server did not end a watch of {timeout_s:.0f} s") from error
         finally:
+            self._patience = None
             self._flush()
+        if self._streamed is not None:
+            return
         if self._resource_version != started_at or self._clock() - started_s >= SHORT_WATCH_S:
             self._current_at = self._clock()
             self._fruitless = self._refusals = 0
@@ -328,6 +403,9 @@ class Reflector:
         """Take one event in; the version to resume from moves last, when nothing can fail any more."""
         event = self._reader.event(line)
         kind = event.type
+        if self._streamed is not None and kind in KNOWN_TYPES:
+            self._take_initial(event)
+            return
         if kind == "ADDED" or kind == "MODIFIED":
             _, version, changes = self.mirror.upsert(event.object)
         elif kind == "DELETED":
@@ -380,11 +458,19 @@ class Reflector:
             if self._task is not None:
                 self._task.cancel()
 
+    def _be_patient(self, more_s: float) -> None:
+        """Give the stream under way so much more time."""
+        patience = self._patience
+        if patience is not None and not patience.expired():
+            patience.reschedule(asyncio.get_running_loop().time() + more_s)
+
     def _flush(self) -> None:
         self._flush_due = False
         if self._pending:
             batch, self._pending = self._pending, []
             self._sink(batch)
+            if self._streamed is not None:
+                self._be_patient(STREAM_SILENCE_S)
 
 
 @asynccontextmanager

@@ -42,9 +42,13 @@ class Transport(Protocol):
         field_selector: str = "",
         resource_version: str,
         allow_bookmarks: bool = True,
+        send_initial_events: bool = False,
         timeout_s: float,
     ) -> AsyncIterator[bytes]:
         """Changes after `resource_version`, one `{"type", "object"}` event an item, until the server ends it.
+
+        With `send_initial_events` and no version it is a streaming list: everything that exists comes first, as ADDED,
+        and then a bookmark that says so (`berth.kube.wire.INITIAL_EVENTS_END`). Servers may refuse that.
 
         An item is one line as the server sent it, without the newline; a last line that broke off is yielded
         as it came, so that the reader can report it. The server is asked for `timeout_s`; a clean end raises

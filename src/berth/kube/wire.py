@@ -1,10 +1,15 @@
 """Lists and watch lines as they come over the wire, decoded just far enough to find the objects in them.
 
-The objects stay raw here: `berth.kube.mirror` decodes each by itself, so that one bad object spoils no list.
+Where all is well, a page or line is decoded in one go, structs and all. Where it is not, the objects in it stay raw,
+for `berth.kube.mirror` to decode each by itself, so that one bad object spoils no list.
 """
+
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
+from berth.api.meta import Struct
 from berth.api.untrusted import UNREADABLE, problem_of, read_deep
 
 # How much of something unreadable is shown to people: enough to recognise it by.
@@ -15,6 +20,12 @@ class MalformedError(ValueError):
     """A list, a watch line or an object in one cannot be read at all; the message is for people."""
 
 
+Item = TypeVar("Item")
+
+INITIAL_EVENTS_END = "k8s.io/initial-events-end"
+"""The annotation of the bookmark that ends the first part of a streaming list."""
+
+
 class ListMeta(msgspec.Struct, frozen=True, rename="camel"):
     """metadata of a list."""
 
@@ -22,18 +33,18 @@ class ListMeta(msgspec.Struct, frozen=True, rename="camel"):
     continue_token: str | None = msgspec.field(default=None, name="continue")
 
 
-class RawList(msgspec.Struct, frozen=True):
-    """One page of a list."""
+class ListPage(msgspec.Struct, Generic[Item], frozen=True):
+    """One page of a list; its items are structs, or raw."""
 
     metadata: ListMeta = ListMeta()
-    items: list[msgspec.Raw] | None = None
+    items: Sequence[Item] | None = None
 
 
-class RawEvent(msgspec.Struct, frozen=True, gc=False):
-    """One line of a watch."""
+class WatchLine(msgspec.Struct, Generic[Item], frozen=True, gc=False):
+    """One line of a watch; its object is a struct, or raw."""
 
     type: str
-    object: msgspec.Raw
+    object: Item
 
 
 class Identity(msgspec.Struct, frozen=True, rename="camel", gc=False):
@@ -43,6 +54,7 @@ class Identity(msgspec.Struct, frozen=True, rename="camel", gc=False):
     namespace: str = ""
     uid: str = ""
     resource_version: str = ""
+    annotations: dict[str, str] | None = None
 
 
 class _Identified(msgspec.Struct, frozen=True, gc=False):
@@ -52,34 +64,57 @@ class _Identified(msgspec.Struct, frozen=True, gc=False):
 class WireReader:
     """Decoders made once, for the one reflector that uses them on every line."""
 
-    __slots__ = ("_decode_event", "_decode_identified", "_decode_list")
+    __slots__ = ("_decode_event", "_decode_identified", "_decode_list", "_decode_typed_event", "_decode_typed_list")
 
-    def __init__(self) -> None:
-        self._decode_list = msgspec.json.Decoder(RawList).decode
-        self._decode_event = msgspec.json.Decoder(RawEvent).decode
+    def __init__(self, struct: type[Struct] | None = None) -> None:
+        """`struct` is what objects are decoded into at once; without one they stay raw."""
+        self._decode_list = msgspec.json.Decoder(ListPage[msgspec.Raw]).decode
+        self._decode_event = msgspec.json.Decoder(WatchLine[msgspec.Raw]).decode
         self._decode_identified = msgspec.json.Decoder(_Identified).decode
+        self._decode_typed_list = None if struct is None else msgspec.json.Decoder(ListPage[struct]).decode  # type: ignore[valid-type]
+        self._decode_typed_event = None if struct is None else msgspec.json.Decoder(WatchLine[struct]).decode  # type: ignore[valid-type]
 
-    def list(self, body: bytes) -> RawList:
+    def list(self, body: bytes) -> ListPage[Any]:
         """A page with its resourceVersion; raises `MalformedError`."""
-        try:
-            page = read_deep(self._decode_list, body)
-        except UNREADABLE as error:
-            raise MalformedError(f"the list cannot be read ({problem_of(error)}): {excerpt(body)}") from error
+        page = self._quickly(self._decode_typed_list, body)
+        if page is None:
+            try:
+                page = read_deep(self._decode_list, body)
+            except UNREADABLE as error:
+                raise MalformedError(f"the list cannot be read ({problem_of(error)}): {excerpt(body)}") from error
         if not page.metadata.resource_version:
             problem = "the list has no metadata.resourceVersion; is this an API server?"
             raise MalformedError(f"{problem} {excerpt(body)}")
         return page
 
-    def event(self, line: bytes) -> RawEvent:
-        """A watch event; raises `MalformedError`."""
+    def event(self, line: bytes) -> WatchLine[Any]:
+        """A watch event; raises `MalformedError`. The object of an ERROR stays raw."""
+        event: WatchLine[Any] | None = self._quickly(self._decode_typed_event, line)
+        if event is not None and event.type != "ERROR":
+            return event
         try:
             return read_deep(self._decode_event, line)
         except UNREADABLE as error:
             problem = f"a watch line is cut short or malformed ({problem_of(error)})"
             raise MalformedError(f"{problem}: {excerpt(line)}") from error
 
-    def identity(self, raw: bytes | msgspec.Raw) -> Identity:
-        """The name and version of an object, whatever the rest is like; raises `MalformedError`."""
+    @staticmethod
+    def _quickly(decode: Callable[[bytes], Any] | None, body: bytes) -> Any | None:
+        """Return what is decoded in one go, None where something in it asks for a closer look."""
+        if decode is None:
+            return None
+        try:
+            return decode(body)
+        except UNREADABLE:
+            return None
+
+    def identity(self, raw: bytes | msgspec.Raw | Struct) -> Any:
+        """The name and version of an object, whatever the rest is like; raises `MalformedError`.
+
+        Of a struct it is the metadata, which has all the fields of an `Identity`.
+        """
+        if isinstance(raw, Struct):
+            return raw.metadata  # type: ignore[attr-defined]
         try:
             return read_deep(self._decode_identified, raw).metadata
         except UNREADABLE as error:

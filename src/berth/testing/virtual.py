@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from berth.api.meta import Condition
-from berth.api.pod import Pod
+from berth.api.pod import Pod, PodCondition
 from berth.assembly import build_core
 from berth.config.feature_gates import feature_gates
 from berth.config.load import document_enabling, load_config
@@ -228,7 +228,7 @@ class VirtualCluster:
         if self.evicts_at_once:
             self.delete("Pod", eviction.pod.key)
             return
-        disruption = Condition(
+        disruption = PodCondition(
             type="DisruptionTarget", status="True", reason="PreemptionByScheduler", message=eviction.message
         )
         status = msgspec.structs.replace(pod.status, conditions=(*pod.status.conditions, disruption))
@@ -241,7 +241,7 @@ class VirtualCluster:
             return
         status = pod.status
         if patch.condition_status is not None:
-            condition = Condition(
+            condition = PodCondition(
                 type="PodScheduled",
                 status=patch.condition_status,
                 reason=patch.reason,

@@ -20,6 +20,7 @@ from berth_cluster.serving import discovery
 from berth_cluster.serving.listing import Listing
 from berth_cluster.serving.requests import list_options
 from berth_cluster.serving.responses import encode, encoded_list, list_meta
+from berth_cluster.serving.watching import INITIAL_EVENTS_END
 from berth_cluster.storage.api_versions import addressed_type
 from berth_cluster.storage.store import Store
 
@@ -74,6 +75,7 @@ class StoreTransport:
         field_selector: str = "",
         resource_version: str,
         allow_bookmarks: bool = True,
+        send_initial_events: bool = False,
         timeout_s: float,
     ) -> AsyncIterator[bytes]:
         """The changes after a version, one event per item, until the timeout; the last item is a bookmark."""
@@ -86,10 +88,13 @@ class StoreTransport:
             while True:
                 for event in watch.events():
                     yield event.line
+                if send_initial_events:
+                    send_initial_events = False
+                    yield self._bookmark(kind, watch.start_revision, {INITIAL_EVENTS_END: "true"})
                 if watch.overflowed or not await _woken(wake, deadline):
                     break
             if allow_bookmarks and not watch.overflowed:
-                yield self._bookmark(kind)
+                yield self._bookmark(kind, self._store.revision)
         finally:
             watch.close()
 
@@ -160,8 +165,10 @@ class StoreTransport:
     async def close(self) -> None:
         """Nothing has to be released."""
 
-    def _bookmark(self, kind: ResourceType) -> bytes:
-        meta = {"resourceVersion": str(self._store.revision), "creationTimestamp": None}
+    def _bookmark(self, kind: ResourceType, revision: int, annotations: dict[str, str] | None = None) -> bytes:
+        meta: Object = {"resourceVersion": str(revision), "creationTimestamp": None}
+        if annotations:
+            meta["annotations"] = annotations
         obj: Object = {"kind": kind.kind, "apiVersion": kind.api_version, "metadata": meta}
         return encode({"type": "BOOKMARK", "object": obj})
 

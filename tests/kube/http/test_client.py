@@ -566,7 +566,7 @@ class TestWatch:
             await asyncio.sleep(0.001)
 
         async with transport_to(handler) as transport:
-            reflector = Reflector(transport, POD, told.extend, report=reports.append, sleep=no_wait)
+            reflector = Reflector(transport, POD, told.extend, may_stream=False, report=reports.append, sleep=no_wait)
             task = asyncio.create_task(reflector.run())
             async with asyncio.timeout(20):
                 while reflector.resource_version != str(100 + total - 1):

@@ -178,6 +178,7 @@ class HttpTransport:
         field_selector: str = "",
         resource_version: str,
         allow_bookmarks: bool = True,
+        send_initial_events: bool = False,
         timeout_s: float,
     ) -> AsyncIterator[bytes]:
         """The lines of a watch, until the server ends it; see the protocol."""
@@ -187,6 +188,8 @@ class HttpTransport:
             "fieldSelector": field_selector,
             "resourceVersion": resource_version,
             "allowWatchBookmarks": "true" if allow_bookmarks else "",
+            "sendInitialEvents": "true" if send_initial_events else "",
+            "resourceVersionMatch": "NotOlderThan" if send_initial_events else "",
             "timeoutSeconds": str(max(1, round(timeout_s))),
         }
         await self._take_turn("GET", resource)
