@@ -23,6 +23,8 @@ RELEASES = {
     "1.37": {**{plural: ["v1"] for plural in DEVICES}, "devicetaintrules": ["v1beta2"], "podgroups": ["v1beta1"]},
 }
 """By release, the versions in which it serves what has not always been served as it is today."""
+WITHOUT_STREAMS = ("1.30", "1.31", "1.33")
+"""The releases whose API server has the gate WatchList off unless told otherwise."""
 VARIED = {RESOURCES[kind].plural: RESOURCES[kind]
           for kind in ("ResourceClaim", "ResourceSlice", "DeviceClass", "DeviceTaintRule", "PodGroup")}  # fmt: skip
 GROUPS = {resource.group for resource in VARIED.values()}
@@ -35,6 +37,7 @@ class ReleaseTransport:
     def __init__(self, store, release):
         self._inner = StoreTransport(store)
         self._serves = RELEASES[release]
+        self._streams = not release.startswith(WITHOUT_STREAMS)
         self.writes = []
         self.bind, self.close = self._inner.bind, self._inner.close
 
@@ -64,7 +67,10 @@ class ReleaseTransport:
         return json.dumps(page).encode()
 
     async def watch(self, resource, **options):
-        async for line in self._inner.watch(self._stored(resource), **options):
+        stored = self._stored(resource)
+        if options.get("send_initial_events") and not self._streams:
+            raise ApiError(422, "Invalid", "sendInitialEvents is forbidden for watch unless WatchList is on")
+        async for line in self._inner.watch(stored, **options):
             event = json.loads(line)
             if event["type"] != "BOOKMARK":
                 event["object"] = outward(resource, event["object"])

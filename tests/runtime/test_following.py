@@ -115,14 +115,14 @@ FORBIDDEN = ApiError(403, "Forbidden", "you may not list it")
 
 def forbid(transport, *plurals):
     """Refuse lists of these; returns the set of what is refused."""
-    refused, answer = set(plurals), transport.list
+    refused, answer = set(plurals), transport._call
 
-    async def list_(resource, **options):
-        if resource.plural in refused:
+    async def call(verb, plural, act):
+        if verb == "list" and plural in refused:
             raise FORBIDDEN
-        return await answer(resource, **options)
+        return await answer(verb, plural, act)
 
-    transport.list = list_
+    transport._call = call
     return refused
 
 

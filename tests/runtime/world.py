@@ -22,6 +22,10 @@ POD, NODE, EVENT = RESOURCES["Pod"], RESOURCES["Node"], RESOURCES["Event"]
 WAIT_S = 60.0
 
 
+async def _nothing():
+    return b""
+
+
 class FaultyTransport:
     """A store's transport; `refuse` fails calls before they happen, `lose` after they did.
 
@@ -103,6 +107,8 @@ class FaultyTransport:
     async def watch(self, resource, **options):
         self._authorize("watch", resource)
         self.calls.append(("watch", resource.plural))
+        if options.get("send_initial_events"):  # a streaming list: whatever befalls lists befalls it
+            await self._call("list", resource.plural, _nothing)
         cuts = self.cuts.get(resource.plural, [])
         async for line in self._inner.watch(resource, **options):
             if cuts and cuts[0] in line:
