@@ -20,7 +20,7 @@ RELEASES = {
     "1.33 with v1beta2": {**{plural: ["v1beta2", "v1beta1"] for plural in DEVICES}, "devicetaintrules": ["v1alpha3"]},
     "1.34": {**{plural: ["v1", "v1beta2"] for plural in DEVICES}, "devicetaintrules": ["v1alpha3"]},
     "1.36": {**{plural: ["v1"] for plural in DEVICES}, "devicetaintrules": ["v1beta2"], "podgroups": ["v1alpha2"]},
-    "1.37": {**{plural: ["v1"] for plural in DEVICES}, "devicetaintrules": ["v1beta2"], "podgroups": ["v1beta1"]},
+    "1.37": {**{plural: ["v1"] for plural in DEVICES}, "devicetaintrules": ["v1"], "podgroups": ["v1beta1"]},
 }
 """By release, the versions in which it serves what has not always been served as it is today."""
 WITHOUT_STREAMS = ("1.30", "1.31", "1.33")

@@ -197,6 +197,7 @@ async def test_each_informer_tells_how_stale_it_is_and_how_often_it_listed():
     found = values(text)
     assert 0 <= found["berth_informer_staleness_seconds", "pods"] < 60
     assert found["berth_informer_lists_total", "pods"] == 1
+    assert found["berth_informer_comparisons_total", "pods"] == found["berth_informer_repairs_total", "pods"] == 0
     assert found["berth_informer_lists_total", "resourceclaims.resource.k8s.io"] == 1
 
 

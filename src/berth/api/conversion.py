@@ -9,7 +9,7 @@ scheduling/{v1alpha2,v1beta1}.
 | --- | --- |
 | resource v1alpha3 | as v1beta1; the capacity of a device is a bare quantity; rules may select by class and CEL |
 | resource v1beta1 | requests have no `exactly`; devices keep everything but their name in `basic` |
-| resource v1beta2 | nothing |
+| resource v1beta2, v1 | nothing |
 | scheduling v1beta1 | `disruptionMode` is a union; the condition is called PodGroupInitiallyScheduled |
 """
 
@@ -38,7 +38,7 @@ def is_converted(resource: Resource) -> bool:
 
 
 def _has_other_shape(resource: Resource) -> bool:
-    return is_converted(resource) and resource.version != "v1beta2"
+    return is_converted(resource) and resource.version not in ("v1", "v1beta2")
 
 
 def struct_of(resource: Resource) -> type[Struct] | None:

@@ -60,7 +60,7 @@ _OTHER_VERSIONS = MappingProxyType(
         "DeviceClass": ("v1", "v1beta2", "v1beta1", "v1alpha3"),
         "ResourceClaim": ("v1", "v1beta2", "v1beta1", "v1alpha3"),
         "ResourceSlice": ("v1", "v1beta2", "v1beta1", "v1alpha3"),
-        "DeviceTaintRule": ("v1beta2", "v1alpha3"),
+        "DeviceTaintRule": ("v1", "v1beta2", "v1alpha3"),
         "PodGroup": ("v1beta1", "v1alpha2"),
     }
 )

@@ -39,6 +39,7 @@ class InvalidObject(msgspec.Struct, frozen=True):
     uid: str
     problem: str
     old: Any = None
+    resource_version: str = ""
 
 
 class Synced(msgspec.Struct, frozen=True):

@@ -113,7 +113,9 @@ class Mirror:
             changes.append(Deleted(self.objects.pop(key)))
             self.raw.pop(key, None)
             old = told = None
-        found = InvalidObject(self._resource, identity.namespace, identity.name, identity.uid, problem, old)
+        found = InvalidObject(
+            self._resource, identity.namespace, identity.name, identity.uid, problem, old, identity.resource_version
+        )
         self.invalid[key] = found
         if told is None or told.problem != problem or told.uid != identity.uid:
             changes.append(found)

@@ -24,7 +24,7 @@ from berth.kube.backoff import Backoff
 from berth.kube.changes import Change, Synced
 from berth.kube.mirror import Key, Mirror
 from berth.kube.transport import Transport
-from berth.kube.wire import INITIAL_EVENTS_END, ListPage, MalformedError, WatchLine, WireReader, excerpt
+from berth.kube.wire import INITIAL_EVENTS_END, Identified, ListPage, MalformedError, WatchLine, WireReader, excerpt
 
 Sink = Callable[[list[Change]], None]
 Report = Callable[[str], None]
@@ -76,7 +76,7 @@ class Reflector:
         "_fruitless", "_is_quiet", "_is_watching", "_keep_raw", "_label_selector", "_list_took_s", "_listed_at",
         "_may_stream", "_namespace", "_page_size", "_patience", "_pending", "_random", "_reader", "_refusals",
         "_report", "_resource_version", "_sink", "_sleep", "_streamed", "_synced", "_task", "_transport",
-        "_wants_list", "lists", "mirror", "problem", "resource",
+        "_wants_list", "comparisons", "lists", "mirror", "problem", "repairs", "resource",
     )  # fmt: skip
 
     def __init__(
@@ -131,6 +131,10 @@ class Reflector:
         self._current_at: float | None = None
         self.lists = 0
         """How many lists were read in full."""
+        self.comparisons = 0
+        """How often the mirror was compared with the server (`berth.kube.comparison`)."""
+        self.repairs = 0
+        """How often that found that the watch had lost something."""
         self._pending: list[Change] = []
         self._flush_due = False
         self._bug: Exception | None = None
@@ -161,6 +165,34 @@ class Reflector:
     def _reader_for(self, resource: Resource) -> WireReader:
         """Objects whose JSON is kept, and those of another shape than their struct has, are read one by one."""
         return WireReader(None if self._keep_raw else struct_of(resource))
+
+    def now_s(self) -> float:
+        """The present time on the reflector's clock."""
+        return self._clock()
+
+    async def metadata_page(self, token: str) -> ListPage[Identified]:
+        """Return a page of the metadata of what is followed, as the server has it now."""
+        body = await self._transport.list(
+            self.resource,
+            namespace=self._namespace,
+            label_selector=self._label_selector,
+            field_selector=self._field_selector,
+            limit=self._page_size,
+            continue_token=token,
+            metadata_only=True,
+        )
+        return self._reader.metadata(body)
+
+    def confirm(self, at_s: float) -> None:
+        """Take in that the mirror was found to be up to date at a time."""
+        self._current_at = max(at_s, self._current_at or at_s)
+
+    def repair(self, why: str) -> None:
+        """List again, now, because what is known is wrong."""
+        self.repairs += 1
+        self._report(f"{self.resource.plural}: {why}; listing again")
+        self._wants_list = True
+        self._be_patient(0.0)
 
     def switch(self, resource: Resource) -> None:
         """Follow the same kind in another version from now on; not to be called while `run` is at work.
@@ -386,6 +418,8 @@ class Reflector:
                     async for line in lines:
                         self._handle_line(line)
         except TimeoutError as error:
+            if self._wants_list and self._streamed is None:
+                return  # `repair` has asked for this
             raise ConnectionLost(f"the server did not end a watch of {timeout_s:.0f} s") from error
         finally:
             self._patience = None

@@ -29,8 +29,12 @@ class Transport(Protocol):
         limit: int = 0,
         continue_token: str = "",
         resource_version: str = "",
+        metadata_only: bool = False,
     ) -> bytes:
-        """One page of a list: the `<Kind>List` object; `limit` 0 means everything in one answer."""
+        """One page of a list: the `<Kind>List` object; `limit` 0 means everything in one answer.
+
+        With `metadata_only` the items have nothing else (a `PartialObjectMetadataList`).
+        """
         ...
 
     def watch(

@@ -57,20 +57,30 @@ class Identity(msgspec.Struct, frozen=True, rename="camel", gc=False):
     annotations: dict[str, str] | None = None
 
 
-class _Identified(msgspec.Struct, frozen=True, gc=False):
+class Identified(msgspec.Struct, frozen=True, gc=False):
+    """An object of which nothing but the metadata is read, or which has nothing else."""
+
     metadata: Identity = Identity()
 
 
 class WireReader:
     """Decoders made once, for the one reflector that uses them on every line."""
 
-    __slots__ = ("_decode_event", "_decode_identified", "_decode_list", "_decode_typed_event", "_decode_typed_list")
+    __slots__ = (
+        "_decode_event",
+        "_decode_identified",
+        "_decode_list",
+        "_decode_metadata",
+        "_decode_typed_event",
+        "_decode_typed_list",
+    )
 
     def __init__(self, struct: type[Struct] | None = None) -> None:
         """`struct` is what objects are decoded into at once; without one they stay raw."""
         self._decode_list = msgspec.json.Decoder(ListPage[msgspec.Raw]).decode
         self._decode_event = msgspec.json.Decoder(WatchLine[msgspec.Raw]).decode
-        self._decode_identified = msgspec.json.Decoder(_Identified).decode
+        self._decode_metadata = msgspec.json.Decoder(ListPage[Identified]).decode
+        self._decode_identified = msgspec.json.Decoder(Identified).decode
         self._decode_typed_list = None if struct is None else msgspec.json.Decoder(ListPage[struct]).decode  # type: ignore[valid-type]
         self._decode_typed_event = None if struct is None else msgspec.json.Decoder(WatchLine[struct]).decode  # type: ignore[valid-type]
 
@@ -86,6 +96,13 @@ class WireReader:
             problem = "the list has no metadata.resourceVersion; is this an API server?"
             raise MalformedError(f"{problem} {excerpt(body)}")
         return page
+
+    def metadata(self, body: bytes) -> ListPage[Identified]:
+        """A page of a list of metadata; raises `MalformedError`."""
+        try:
+            return read_deep(self._decode_metadata, body)
+        except UNREADABLE as error:
+            raise MalformedError(f"the metadata cannot be read ({problem_of(error)}): {excerpt(body)}") from error
 
     def event(self, line: bytes) -> WatchLine[Any]:
         """A watch event; raises `MalformedError`. The object of an ERROR stays raw."""

@@ -19,6 +19,7 @@ from berth.api.resources import RESOURCES, Resource, versions_of
 from berth.config.feature_gates import FeatureGates
 from berth.intake import ObjectEvent
 from berth.kube.changes import Added, Change, Deleted, Modified
+from berth.kube.comparison import Comparison
 from berth.kube.informers import InformerSet
 from berth.kube.reflector import Reflector, Report, Sink
 from berth.kube.transport import Transport
@@ -67,7 +68,7 @@ def event_of(change: Change) -> ObjectEvent | None:
 class Following:
     """Informers for all kinds; `run` is a task of its own."""
 
-    __slots__ = ("_held", "_informers", "_report", "_sink", "_sleep", "has_started")
+    __slots__ = ("_comparison", "_held", "_informers", "_report", "_sink", "_sleep", "has_started")
 
     def __init__(
         self,
@@ -91,6 +92,7 @@ class Following:
         self._informers = InformerSet(
             transport, report=report, rng=rng, clock=clock, sleep=sleep, on_settled=self._release
         )
+        self._comparison = Comparison(self.reflectors, report=report, rng=rng, sleep=sleep)
         self._held = HeldPods(self._unsettled_kinds, holds_extended=gates.enabled("DRAExtendedResource"))
         optional = (*OPTIONAL_KINDS, *(kind for kind, gate in GATED_KINDS if gates.enabled(gate)))
         for kind in (*REQUIRED_KINDS, *optional):
@@ -115,7 +117,18 @@ class Following:
 
     async def run(self) -> None:
         """Follow until cancelled; raises only bugs."""
-        await self._informers.run()
+        tasks = [
+            asyncio.create_task(self._informers.run(), name="informers"),
+            asyncio.create_task(self._comparison.run(), name="comparison"),
+        ]
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     async def wait_for_sync(self) -> None:
         """Return when the required kinds are there, and all others too or for long enough not; raises bugs."""

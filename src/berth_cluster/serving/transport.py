@@ -15,8 +15,10 @@ from berth.api.errors import ApiError
 from berth.api.resources import Resource
 from berth_cluster.apimachinery.errors import StoreError
 from berth_cluster.apimachinery.meta import Object
+from berth_cluster.apimachinery.releases import release
 from berth_cluster.apimachinery.resource_types import PODS, ResourceType
-from berth_cluster.serving import discovery
+from berth_cluster.serving import forms
+from berth_cluster.serving.discovery import Discovery
 from berth_cluster.serving.listing import Listing
 from berth_cluster.serving.requests import list_options
 from berth_cluster.serving.responses import encode, encoded_list, list_meta
@@ -48,6 +50,7 @@ class StoreTransport:
         limit: int = 0,
         continue_token: str = "",
         resource_version: str = "",
+        metadata_only: bool = False,
     ) -> bytes:
         """One page of a list."""
 
@@ -62,6 +65,8 @@ class StoreTransport:
             }
             found = Listing(self._store, kind, namespace, list_options(query)).whole()
             meta = list_meta(found.revision, found.continue_token)
+            if metadata_only:
+                return encode({"metadata": meta, "items": [forms.metadata_only(entry.obj) for entry in found.entries]})
             return encoded_list(kind, meta, (entry.encoded for entry in found.entries))
 
         return _call(page)
@@ -106,9 +111,9 @@ class StoreTransport:
         """What discovery says at `/api/VERSION`, `/apis/GROUP` and `/apis/GROUP/VERSION`."""
         root, *parts = path.strip("/").split("/")
         group, rest = ("", parts) if root == "api" else (parts[0], parts[1:])
-        if not discovery.versions_of(group):
-            raise ApiError(404, "NotFound", "the server could not find the requested resource")
-        found = discovery.resource_list(group, rest[0]) if rest else discovery.api_group(group)
+        discovery = Discovery(release())
+        has_group = bool(discovery.versions_of(group))
+        found = discovery.resource_list(group, rest[0]) if rest else discovery.api_group(group) if has_group else None
         if found is None:
             raise ApiError(404, "NotFound", "the server could not find the requested resource")
         return encode(found)

@@ -39,6 +39,7 @@ MAX_LINE_BYTES = 64 * 1024 * 1024
 # kube-apiserver sends a bookmark about every minute; after a silence several times as long the other side is
 # taken for dead. Where it was merely quiet, the watch is resumed and nothing is lost.
 WATCH_IDLE_S = 300.0
+METADATA_ONLY = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 _DELETE_OPTIONS = b'{"apiVersion":"v1","kind":"DeleteOptions"}'
 
 
@@ -54,6 +55,7 @@ class _Request(NamedTuple):
     body: bytes = b""
     content_type: str = ""
     timeout: aiohttp.ClientTimeout | None = None
+    accept: str = ""
 
 
 class HttpTransport:
@@ -115,6 +117,7 @@ class HttpTransport:
         limit: int = 0,
         continue_token: str = "",
         resource_version: str = "",
+        metadata_only: bool = False,
     ) -> bytes:
         """One page of a list; see the protocol."""
         query = {
@@ -124,7 +127,8 @@ class HttpTransport:
             "continue": continue_token,
             "resourceVersion": resource_version,
         }
-        return await self._call("GET", resource, resource.path(namespace), query=query)
+        accept = METADATA_ONLY if metadata_only else ""
+        return await self._call("GET", resource, resource.path(namespace), query=query, accept=accept)
 
     async def get(self, resource: Resource, namespace: str, name: str) -> bytes:
         """One object."""
@@ -221,11 +225,12 @@ class HttpTransport:
         *,
         query: Mapping[str, str] | None = None,
         content_type: str = "application/json",
+        accept: str = "",
     ) -> bytes:
         """One request and its retries: once after 401 if that may help, and as often as the server asks for."""
         limit_s = self._timeout_s * (LIST_PATIENCE if query is not None else 1)
         timeout = aiohttp.ClientTimeout(total=limit_s, sock_connect=self._timeout_s)
-        request = _Request(method, resource, self._url(path, query or {}), body, content_type, timeout)
+        request = _Request(method, resource, self._url(path, query or {}), body, content_type, timeout, accept)
         may_renew = True
         retries = 0
         while True:
@@ -266,6 +271,8 @@ class HttpTransport:
             headers["Authorization"] = f"Bearer {credential.token}"
         if request.body:
             headers["Content-Type"] = request.content_type
+        if request.accept:
+            headers["Accept"] = request.accept
         started, code = time.perf_counter(), "<error>"
         try:
             response = await self._sent(session, request, credential, headers)

@@ -20,6 +20,10 @@ class InformerMetrics(Collector):
         stale = GaugeMetricFamily("berth_informer_staleness_seconds", text, labels=("resource",))
         text = "Lists of a resource that were read in full: one at the start, and one wherever a watch could not go on."
         lists = CounterMetricFamily("berth_informer_lists", text, labels=("resource",))
+        text = "Comparisons of what is known of a resource with what the API server has."
+        compared = CounterMetricFamily("berth_informer_comparisons", text, labels=("resource",))
+        text = "Comparisons which found that a watch had lost something, so that the resource was listed again."
+        repaired = CounterMetricFamily("berth_informer_repairs", text, labels=("resource",))
         text = "Pending pods that wait for a kind of object that the API server does not let us read."
         held = GaugeMetricFamily("berth_informer_held_pods", text, value=self._following.held_pods)
         for reflector in self._following.reflectors():
@@ -28,6 +32,10 @@ class InformerMetrics(Collector):
             if (age_s := reflector.stale_s) is not None:
                 stale.add_metric((name,), age_s)
             lists.add_metric((name,), reflector.lists)
+            compared.add_metric((name,), reflector.comparisons)
+            repaired.add_metric((name,), reflector.repairs)
         yield stale
         yield lists
+        yield compared
+        yield repaired
         yield held
