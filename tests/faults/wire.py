@@ -11,6 +11,7 @@ from collections import deque
 from typing import NamedTuple
 
 from berth.api.errors import ApiError, ConnectionLost
+from berth.api.resources import Resource
 from berth_cluster.apimachinery.resource_types import resource_type
 from berth_cluster.serving.responses import encode
 
@@ -91,6 +92,7 @@ class Wire:
         self.is_cut = False
         """Nothing gets out or in any more: the process is being killed."""
         self.base_s = rng.uniform(0.0005, 0.01)
+        self.has_streaming_lists = rng.random() < 0.5
         self.requests = 0
         self.streams = {}
         """The watches that this process has open."""
@@ -108,6 +110,11 @@ class Wire:
 
     async def get(self, resource, namespace, name):
         return await self._call("get", resource, name, b"", lambda to: to.get(resource, namespace, name))
+
+    async def read(self, path):
+        group, version = [*path.split("/")[2:], ""][:2] if path.startswith("/apis/") else ("", path.split("/")[2])
+        asked = Resource(group, version, "", "", namespaced=False)
+        return await self._call("read", asked, path, b"", lambda to: to.read(path))
 
     async def create(self, resource, namespace, body, *, name="", subresource=""):
         verb = "bind" if subresource == "binding" else "create"
@@ -215,11 +222,13 @@ class Wire:
     # -- watches -------------------------------------------------------------------------------------------------
 
     async def watch(self, resource, *, namespace="", label_selector="", field_selector="", resource_version,
-                    allow_bookmarks=True, timeout_s, **more):  # fmt: skip
+                    allow_bookmarks=True, send_initial_events=False, timeout_s):  # fmt: skip
         options = {"namespace": namespace, "label_selector": label_selector, "field_selector": field_selector,
                    "resource_version": resource_version}  # fmt: skip
         self.requests += 1
-        stream = Stream(self, resource, options, timeout_s, allow_bookmarks)
+        if send_initial_events and not self.has_streaming_lists:
+            raise ApiError(422, "Invalid", "sendInitialEvents is forbidden for watch unless WatchList is on")
+        stream = Stream(self, resource, options, timeout_s, allow_bookmarks, send_initial_events)
         if not self.is_cut:
             stream.send()
         try:
@@ -239,9 +248,11 @@ class Wire:
 class Stream:
     """One watch: what has arrived of it, and how it ends."""
 
-    def __init__(self, wire, resource, options, timeout_s, allow_bookmarks):
+    def __init__(self, wire, resource, options, timeout_s, allow_bookmarks, is_list):
         self.wire, self.resource, self.options, self.timeout_s = wire, resource, options, timeout_s
         self.allow_bookmarks = allow_bookmarks
+        self.is_list = is_list
+        """Whether the end of what there was at first is still to be told."""
         self.lines = deque()
         self.error = None
         self.has_ended = False
@@ -281,7 +292,7 @@ class Stream:
             self.wire.server.streams[self] = None
             self._watch.wake = self._has_something
             self._later(self.timeout_s, self._time_out)
-            if self._watch._queue:
+            if self._watch._queue or self.is_list:
                 self._has_something()
             if what == "watch reset":
                 self._later(self.wire._delay_s(), self.break_off, ConnectionLost(RESET))
@@ -300,6 +311,9 @@ class Stream:
             return
         self._is_coming = False
         lines = [event.line for event in self._watch.events()]
+        if self.is_list:
+            self.is_list = False
+            lines.append(self._bookmark({"k8s.io/initial-events-end": "true"}))
         if not lines:
             return
         at = self.wire.rng.randrange(len(lines))
@@ -327,12 +341,15 @@ class Stream:
 
     def _time_out(self):
         if self.allow_bookmarks:
-            meta = {"resourceVersion": str(self.wire.server.store.revision)}
             for event in self._watch.events():
                 self.lines.append(event.line)
-            bookmark = {"kind": self.resource.kind, "apiVersion": self.resource.api_version, "metadata": meta}
-            self.lines.append(encode({"type": "BOOKMARK", "object": bookmark}))
+            self.lines.append(self._bookmark())
         self._end()
+
+    def _bookmark(self, annotations=None):
+        meta = {"resourceVersion": str(self.wire.server.store.revision), "annotations": annotations or {}}
+        bookmark = {"kind": self.resource.kind, "apiVersion": self.resource.api_version, "metadata": meta}
+        return encode({"type": "BOOKMARK", "object": bookmark})
 
     def _end(self):
         self.has_ended = True
