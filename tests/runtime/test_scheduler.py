@@ -1,6 +1,7 @@
 """The live scheduler on a store without sockets: what it binds, what it survives, how it ends."""
 
 import asyncio
+import itertools
 import logging
 import re
 from collections import Counter
@@ -11,6 +12,7 @@ from berth.api.errors import ApiError, ConnectionLost
 from berth.api.resources import RESOURCES
 from berth.framework.registry import Registry
 from berth.plugins.registry import in_tree_registry
+from berth.runtime import scheduler as live
 from berth.runtime.scheduler import LeadershipLost, LiveScheduler
 from tests.runtime.world import World, configuration, scheduling, until
 
@@ -130,6 +132,20 @@ async def test_nothing_new_begins_once_it_is_stopping():
     gate.set()
     await asyncio.wait_for(task, 5)
     assert world.node_of("second") == ""
+
+
+@pytest.mark.parametrize("passes", range(8))
+async def test_what_arrives_while_a_slice_is_left_half_done_is_not_forgotten(passes):
+    """On a slow machine a slice may end after each arrival; its rest and what comes meanwhile are both taken in."""
+    times = itertools.count()
+    world = World(nodes=1, cpu="8")
+    async with scheduling(world, clock=lambda: next(times) * live.SLICE_S):
+        for name in ("one", "two", "three"):
+            world.add_pod(name)
+        for _ in range(passes):
+            await asyncio.sleep(0)
+        world.add_pod("last")
+        await until(lambda: len(world.accepted()) == 4, seconds=2)
 
 
 # --- bad input --------------------------------------------------------------------------------------------------------

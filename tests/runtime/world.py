@@ -12,6 +12,7 @@ from berth.api.errors import ApiError
 from berth.api.resources import RESOURCES
 from berth.config.load import load_config
 from berth.runtime.scheduler import LiveScheduler
+from berth.runtime.turns import Inline
 from berth_cluster.embedded import create_nodes
 from berth_cluster.hollow.template import NodeTemplate
 from berth_cluster.serving.transport import StoreTransport
@@ -192,6 +193,7 @@ class World:
 @asynccontextmanager
 async def scheduling(world, config=None, **options):
     """A live scheduler at work; ended cleanly afterwards."""
+    options = {"runner": Inline(), **options}  # what tests read of the core is never half made
     scheduler = LiveScheduler(config or configuration(), world.transport, **options)
     stop = asyncio.Event()
     task = asyncio.create_task(scheduler.run(stop))

@@ -5,7 +5,7 @@ Everything happens in this process, on a temporary directory. The workloads are 
 
 import asyncio
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib.resources import files
 from pathlib import Path
 from time import monotonic
@@ -18,8 +18,8 @@ from berth.cli.setup import plugin_option, read_setup
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from berth.cli.in_process import InProcessScheduler
     from berth.cli.setup import Setup
+    from berth.explain import Explanation
     from berth_cluster.embedded import EmbeddedCluster
 
 JsonObject = dict[str, Any]
@@ -66,7 +66,7 @@ async def _demo(console: "Console", directory: Path, setup: "Setup") -> bool:
         await _until(lambda: _pods_are_there(cluster, documents))
         scheduler.start()
         settled = await _until(lambda: _is_settled(cluster))
-        _show_placements(console, cluster, scheduler)
+        _show_placements(console, cluster, await scheduler.explanations())
         return settled
     finally:
         await scheduler.stop()
@@ -181,7 +181,7 @@ def _show_workloads(console: "Console", documents: list[JsonObject]) -> None:
     console.print(table)
 
 
-def _show_placements(console: "Console", cluster: "EmbeddedCluster", scheduler: "InProcessScheduler") -> None:
+def _show_placements(console: "Console", cluster: "EmbeddedCluster", explanations: "Mapping[str, Explanation]") -> None:
     from berth.cli.placement_table import placement_table
 
     zones = {
@@ -189,6 +189,6 @@ def _show_placements(console: "Console", cluster: "EmbeddedCluster", scheduler: 
         for node in _objects(cluster, "Node")
     }
     pods = sorted(_objects(cluster, "Pod"), key=lambda pod: (not pod["spec"].get("nodeName"), pod["metadata"]["name"]))
-    console.print(placement_table(pods, scheduler.explanations(), zones))
+    console.print(placement_table(pods, explanations, zones))
     placed = sum(bool(pod["spec"].get("nodeName")) for pod in pods)
     console.print(f"{placed} of {len(pods)} pods have a node. For a cluster of your own to play with: berth up")

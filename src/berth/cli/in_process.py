@@ -43,10 +43,10 @@ class InProcessScheduler:
         self._stopping = asyncio.Event()
         self.task: asyncio.Task[None] | None = None
 
-    def explanations(self) -> Mapping[str, Explanation]:
+    async def explanations(self) -> Mapping[str, Explanation]:
         """Why recent pods are where they are, by `namespace/name`; every node that fits is in it."""
-        trace = self._live.core.trace
-        return {key: explain(decision, top=decision.node_count) for key, decision in trace.items()}
+        async with self._live.between_cycles(STOP_WITHIN_S) as core:
+            return {key: explain(decision, top=decision.node_count) for key, decision in core.trace.items()}
 
     async def serve(self) -> str:
         """Serve metrics and decisions on loopback; return where, or the empty string. Raises `PortTaken`."""

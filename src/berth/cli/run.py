@@ -123,6 +123,8 @@ def command(
         where = error.source or flags.get("config", "") or "the configuration"
         _fail(str(error.located(where)), EXIT_BAD_CONFIGURATION)
     except _Ended as error:
+        if error.is_stuck:
+            _end_at_once(str(error))
         _fail(str(error), EXIT_FAILURE)
 
 
@@ -131,12 +133,26 @@ class _Unusable(Exception):  # noqa: N818 - it is only ever shown
 
 
 class _Ended(Exception):  # noqa: N818 - it is only ever shown
-    """The scheduler cannot go on."""
+    """The scheduler cannot go on; `is_stuck` where its thread is still at work, so that nothing can wait for it."""
+
+    def __init__(self, message: str, *, is_stuck: bool) -> None:
+        super().__init__(message)
+        self.is_stuck = is_stuck
 
 
 def _fail(message: str, code: int) -> None:
     click.echo(f"berth run: {redact(message)}", err=True)
     sys.exit(code)
+
+
+def _end_at_once(message: str) -> None:
+    """End the process although a thread of it is at work, which nothing but this can end."""
+    click.echo(f"berth run: {message}", err=True)
+    logging.shutdown()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):  # nobody reads it any more
+            stream.flush()
+    os._exit(EXIT_FAILURE)
 
 
 def _write_configuration(config: SchedulerConfiguration, registry: "Registry", target: Path) -> None:
@@ -268,7 +284,7 @@ async def _schedule(
     """Schedule and serve until told to stop."""
     from berth.runtime.observing.metrics_v1_20 import metrics_for
     from berth.runtime.observing.several import Instruments
-    from berth.runtime.scheduler import LeadershipLost, LiveScheduler
+    from berth.runtime.scheduler import CycleStuck, LeadershipLost, LiveScheduler
     from berth.runtime.serving.authentication import AuthenticationLookupError
     from berth.runtime.serving.server import HealthServer, Listener, PortTaken
 
@@ -302,8 +318,8 @@ async def _schedule(
             await scheduler.run(stop)
     except AuthenticationLookupError as error:
         raise _Unusable(str(error)) from None
-    except (LeadershipLost, PortTaken) as error:
-        raise _Ended(str(error)) from None
+    except (LeadershipLost, CycleStuck, PortTaken) as error:
+        raise _Ended(str(error), is_stuck=scheduler.is_at_work) from None
     finally:
         settling.cancel()
         await server.stop()
@@ -339,27 +355,36 @@ def _secure_serving(secure: Secure) -> "SecureServing":
 
 async def _settle(scheduler: "LiveScheduler") -> None:
     """Leave what was read at the start out of garbage collections, which would pause the scheduler to walk it all."""
-    await scheduler.following.wait_for_sync()
+    await scheduler.synced.wait()
     gc.collect()
     gc.freeze()
 
 
 def _debug_on_signal(scheduler: "LiveScheduler") -> None:
     """On SIGUSR2, log what is in cache and queue, and where the API server disagrees."""
-    from berth.runtime.observing.cache_debugger import debug
+    from berth.runtime.observing.cache_debugger import debug_between_cycles
 
-    asyncio.get_running_loop().add_signal_handler(signal.SIGUSR2, debug, scheduler)
+    under_way: set[asyncio.Task[None]] = set()
+
+    def told() -> None:
+        task = asyncio.create_task(debug_between_cycles(scheduler), name="cache debugger")
+        under_way.add(task)  # the event loop alone does not keep a task alive
+        task.add_done_callback(under_way.discard)
+
+    asyncio.get_running_loop().add_signal_handler(signal.SIGUSR2, told)
 
 
 def _stop_on_signals() -> asyncio.Event:
-    """An event that Ctrl-C and SIGTERM set; the second one ends the process at once."""
+    """An event that Ctrl-C and SIGTERM set; the second of them ends the process at once, whatever it is doing."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
 
-    def told(number: signal.Signals) -> None:
+    def told() -> None:
         stop.set()
-        loop.remove_signal_handler(number)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.remove_signal_handler(number)
+            signal.signal(number, signal.SIG_DFL)  # the kernel's doing, so that nothing in here can be in its way
 
     for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, told, number)
+        loop.add_signal_handler(number, told)
     return stop

@@ -3,9 +3,9 @@
 The prefixes are those of pkg/scheduler/framework/runtime, v1.36; a rejection is passed on unchanged.
 """
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from pathlib import Path
-from types import TracebackType
+from types import FrameType, TracebackType
 from typing import Protocol, TypeVar, TypeVarTuple
 
 from berth.framework.status import Status
@@ -79,26 +79,37 @@ def origin_of(bug: BaseException) -> Hashable:
 def place_of(bug: BaseException) -> str:
     """Return file and line of the innermost frame in the plugin's own code, `quiet_rack/plugin.py:12`; empty for none.
 
+    There is none where the plugin could not even be called.
+    """
+    return place_among(_frames_of(bug.__traceback__))
+
+
+def place_among(frames: Iterable[tuple[FrameType, int]]) -> str:
+    """Return where the plugin's own code stands among these frames, the outermost first, each with its line.
+
     The framework calls plugins, so the first frame that is not Berth's is the plugin's, and with it the whole package
-    that this frame is in. There is none where the plugin could not even be called.
+    that this frame is in.
     """
     own, found = "", ""
-    traceback: TracebackType | None = bug.__traceback__
-    while traceback is not None:
-        frame = traceback.tb_frame
+    for frame, line in frames:
         module = str(frame.f_globals.get("__name__", ""))
         package = _IN_TREE if module.startswith(f"{_IN_TREE}.") else module.partition(".")[0]
         own = own or (package if package != "berth" else "")
         if package == own:
-            found = _place(frame.f_code.co_filename, module, traceback.tb_lineno)
-        traceback = traceback.tb_next
+            found = place_in(frame.f_code.co_filename, module, line)
     return found
+
+
+def _frames_of(trace: TracebackType | None) -> Iterator[tuple[FrameType, int]]:
+    while trace is not None:
+        yield trace.tb_frame, trace.tb_lineno
+        trace = trace.tb_next
 
 
 _IN_TREE = "berth.plugins"
 
 
-def _place(file: str, module: str, line: int) -> str:
+def place_in(file: str, module: str, line: int) -> str:
     """Return file and line. The path starts at the package, so it is short and the same on every machine."""
     path = Path(file)
     depth = module.count(".") + (2 if path.stem == "__init__" else 1)

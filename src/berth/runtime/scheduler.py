@@ -1,7 +1,9 @@
-"""The live scheduler: one event loop owns the core, feeds it the API server's events, and carries out its effects.
+"""The live scheduler: it feeds the core what the API server says, has it work, and carries out its effects.
 
-`berth run`, `berth up` and `berth demo` make a `LiveScheduler` over a transport and await `run(stop)`. Everything that
-touches the core runs on that event loop, between two awaits: no locks. The order of events:
+`berth run`, `berth up` and `berth demo` make a `LiveScheduler` over a transport and await `run(stop)`. The event loop
+has everything that must go on whatever a plugin does: watches, the lease, requests, health. The core's work is done in
+slices of a few milliseconds, which the loop hands to a runner, most often a thread of its own, and awaits: see `turns`.
+What arrives during a slice waits for the next; what a slice wants done is begun when it has ended. The order of events:
 
     follow (list and watch) → all synced → lead, if leaders are elected → schedule until told to stop, or leadership
     is lost → wait for what is under way → give the lease up
@@ -10,24 +12,27 @@ Where leaders are elected, everything that is written passes the elector's fence
 """
 
 import asyncio
+import contextlib
 import logging
 import random
 import socket
 import time
 import uuid
-from collections.abc import Callable, Iterable
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterable
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from berth.api.meta import ObjectReference
 from berth.api.pod import Pod
 from berth.assembly import build_core
 from berth.config.types import SchedulerConfiguration
+from berth.core import Core
 from berth.cycle.instrument import Instrument
 from berth.extender.client import ExtenderClient
 from berth.extender.http_extender import kinds_sent_whole
-from berth.framework.effects import Answer, Effect, PodRef
+from berth.framework.effects import Answer, Bind, CallExtenders, Effect, PodRef, Request
 from berth.framework.registry import Registry
 from berth.intake import Event, ShardsHeld
 from berth.kube.changes import Change, InvalidObject
@@ -42,16 +47,21 @@ from berth.runtime.grouped_report import GroupedReport
 from berth.runtime.observing.call_timer import CallTimer
 from berth.runtime.observing.cycle_log import SchedulerLog
 from berth.runtime.observing.work_queues import WorkQueues
+from berth.runtime.overruns import ENDED_AFTER_S, LOST_AFTER_S, OverrunWatch
 from berth.runtime.sharding import ShardedElection
+from berth.runtime.standing import Standing, standing_of
+from berth.runtime.turns import CoreThread, CycleBusy, Inline, SliceRunner, Turns
 
 SLICE_S = 0.005
-"""How long cycles run before the event loop may serve its sockets again."""
+"""How long events are taken in, and then how long cycles run, before effects are carried out and the loop goes on."""
 MAX_PENDING_BINDINGS = 1024
 """Cycles pause while this many bindings are unanswered, since later decisions see a fresher state."""
 PAUSE_AFTER_BUG_S = 0.1
 """The pause after a bug, so that one that recurs at once fills neither the log nor the processor."""
 DRAIN_S = 5.0
-"""How long stopping waits for requests under way."""
+"""How long stopping waits for the cycle and the requests under way."""
+TELL_STOP_AFTER_S = 1.0
+"""When stopping says what it waits for, if that is a cycle that does not end."""
 
 _log = logging.getLogger("berth.scheduler")
 
@@ -60,23 +70,28 @@ class LeadershipLost(RuntimeError):  # noqa: N818 - it says what happened
     """Another scheduler may be at work: this process must end without another write."""
 
 
+class CycleStuck(RuntimeError):  # noqa: N818 - it says what happened
+    """A slice of the core's work has not ended, so the process must: nothing else can end the slice."""
+
+
+class SliceEnd(NamedTuple):
+    """What a slice of the core's work left."""
+
+    effects: list[Effect]
+    has_more: bool
+    deadline: float | None
+    """When there is something to do even if nothing happens."""
+    bug: BaseException | None = None
+
+
 class LiveScheduler:
     """A scheduler at work on one cluster; make it inside the event loop that runs it."""
 
     __slots__ = (
-        "_clock",
-        "_effects",
-        "_elector",
-        "_invalid_pods",
-        "_is_leading",
-        "_is_stopping",
-        "_recorder",
-        "_rng",
-        "_wake",
-        "core",
-        "following",
-        "identity",
-    )
+        "_arrivals", "_clock", "_due", "_effects", "_elector", "_handled", "_invalid_pods", "_is_leading",
+        "_is_stopping", "_recorder", "_rng", "_runner", "_turns", "_wake", "core", "following", "identity", "overruns",
+        "synced",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -92,10 +107,12 @@ class LiveScheduler:
         unschedulable_age_s: float | None = None,
         extenders: ExtenderClient | None = None,
         shards: int = 1,
+        runner: SliceRunner | None = None,
     ) -> None:
         """`extenders` calls those of the configuration, over HTTP unless something else is given.
 
         With several `shards`, leaders must be elected: each process schedules the namespaces whose leases it gets.
+        `runner` does the core's work, by default a `CoreThread`; `Inline` makes everything deterministic.
         """
         self.identity = identity or f"{socket.gethostname()}_{uuid.uuid4()}"
         self._clock = clock
@@ -112,6 +129,17 @@ class LiveScheduler:
             shards=shards if config.leader_election.leader_elect else 1,
             clock=clock,
         )
+        """Touched in slices only, or within `between_cycles`."""
+        self._runner = runner or CoreThread()
+        self._turns = Turns(self._runner, self._busy_with)
+        self.overruns = OverrunWatch(self._turns, self._standing)
+        self._arrivals: deque[Change | Answer | ShardsHeld] = deque()
+        """What the core has not been told yet. Filled on the event loop, emptied in slices: both ends are atomic."""
+        self._due = 0
+        """How many arrivals are to be taken in before cycles run again, so that neither waits for ever."""
+        self._handled = 0
+        self.synced = asyncio.Event()
+        """Set when the core knows everything that was there at the start."""
         self._wake = asyncio.Event()
         self._is_leading = False
         self._is_stopping = False
@@ -210,32 +238,54 @@ class LiveScheduler:
         is_wrong = self._is_leading and elector is not None and not elector.is_leader
         return "the lease is lost, and the process still runs" if is_wrong else ""
 
+    @property
+    def is_at_work(self) -> bool:
+        """Whether a slice is under way."""
+        return self._turns.is_at_work
+
+    @contextlib.asynccontextmanager
+    async def between_cycles(self, timeout_s: float) -> AsyncIterator[Core]:
+        """Hold the core, for code on the event loop that reads it. Raises `CycleBusy` after the timeout."""
+        async with self._turns.between(timeout_s):
+            yield self.core
+
     async def run(self, stop: asyncio.Event) -> None:
-        """Schedule until `stop` is set; raises `LeadershipLost`, or whatever bug ended it."""
+        """Schedule until `stop` is set; raises `LeadershipLost`, `CycleStuck`, or whatever bug ended it."""
         helpers = [
             asyncio.create_task(self.following.run(), name="following"),
             asyncio.create_task(self._recorder.run(), name="events"),
         ]
-        work = asyncio.create_task(self._work(stop), name="scheduling")
+        if not isinstance(self._runner, Inline):
+            helpers.append(asyncio.create_task(self.overruns.run(), name="overruns"))
+        core = asyncio.create_task(self._keep_working(), name="core")
+        work = asyncio.create_task(self._work(), name="scheduling")
         told = asyncio.create_task(stop.wait(), name="stop")
         try:
-            await asyncio.wait({work, told, *helpers}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({core, work, told, *helpers}, return_when=asyncio.FIRST_COMPLETED)
             self._is_stopping = True
-            _raise_failure((*helpers, work))
+            _raise_failure((*helpers, core, work))
+            await _cancel((core,))
             await self._end(work)
         finally:
             self._is_leading = False
-            await _cancel((work, told, *helpers))
+            await _cancel((core, work, told, *helpers))
             under_way = self._elector.fence.under_way if self._elector is not None else 0
             under_way = max(under_way, await self._effects.stop())
+            self._runner.close()
         await self._release(under_way)
+        if self._turns.is_at_work:
+            raise CycleStuck(f"ended although {self._busy_with()}")
 
-    async def _work(self, stop: asyncio.Event) -> None:
-        """Wait to be synced, then to lead, then schedule; ends only by losing the lease or by being cancelled."""
+    async def _work(self) -> None:
+        """Wait to be synced, then to lead, then lead; ends only by losing the lease or by being cancelled."""
         await self.following.wait_for_sync()
-        _log.info("caches are synced: %d nodes, %d pending pods", len(self.core.cache.table), len(self.core.queue))
+        await self._catch_up()
+        async with self.between_cycles(LOST_AFTER_S) as core:
+            _log.info("caches are synced: %d nodes, %d pending pods", len(core.cache.table), len(core.queue))
+        self.synced.set()
         if self._elector is None:
-            await self._lead(stop)
+            self._lead()
+            await self._until_stuck()
             return
         if self._elector.leader not in ("", self.identity):
             _log.info("standing by: the leader is %s", self._elector.leader)
@@ -247,46 +297,133 @@ class LiveScheduler:
             action="LeaderElection",
             note=f"{self.identity} became leader",
         )
-        scheduling = asyncio.create_task(self._lead(stop), name="cycles")
+        self._lead()
+        lost = asyncio.create_task(self.overruns.is_lost.wait(), name="stuck")
         holding = asyncio.create_task(self._elector.hold(), name="lease")
         try:
-            await asyncio.wait({scheduling, holding}, return_when=asyncio.FIRST_COMPLETED)
-            _raise_failure((scheduling,))
+            await asyncio.wait({lost, holding}, return_when=asyncio.FIRST_COMPLETED)
+            self._is_leading = False
             if holding.done():
-                self._is_leading = False
                 raise LeadershipLost(holding.result())
         finally:
-            await _cancel((scheduling, holding))
+            await _cancel((lost, holding))
+        await self._until_stuck()
 
-    async def _lead(self, stop: asyncio.Event) -> None:
-        """Run cycles as long as there is something to do, and sleep until there is again."""
+    def _lead(self) -> None:
+        """From here on cycles run, and what the core wants done is done."""
         self._is_leading = True
         for invalid in tuple(self._invalid_pods.values()):
             self._warn_about(invalid)
-        while not stop.is_set():
+        self._wake.set()
+
+    async def _until_stuck(self) -> None:
+        """Wait until a slice is past hope, if ever. Write nothing from then on; raise `CycleStuck`.
+
+        Health fails from then on, so that whoever watches the process restarts it; if nobody does, it ends itself.
+        """
+        await self.overruns.is_lost.wait()
+        self._is_leading = False
+        await self._effects.stop()
+        problem = self.overruns.loss
+        _log.error("%s; nothing is written any more, the lease is not renewed, and /livez fails", problem)
+        if self._elector is not None:
+            self._elector.abandon(problem)
+        with contextlib.suppress(CycleBusy):
+            async with self._turns.between(ENDED_AFTER_S - LOST_AFTER_S):
+                pass
+        raise CycleStuck(f"gave up, since {problem}")
+
+    # -- the core's work -----------------------------------------------------------------------------------
+
+    async def _keep_working(self) -> None:
+        """Run slices as long as there is something to do, and sleep until there is again."""
+        while True:
             self._wake.clear()
             try:
-                has_more = self._run_slice()
-            except Exception as error:  # a bug ends one cycle, not the scheduler
-                _bug(error)
+                end = await self._turn()
+            except Exception as bug:
+                _bug(bug)
+                end = SliceEnd([], has_more=True, deadline=None, bug=bug)
+            if end.bug is not None:
                 await asyncio.sleep(PAUSE_AFTER_BUG_S)
-                continue
-            if has_more:
+            elif end.has_more:
                 await asyncio.sleep(0)
             else:
-                await self._sleep_until(self.core.next_deadline())
+                await self._sleep_until(end.deadline)
 
-    def _run_slice(self) -> bool:
-        """Run cycles for a few milliseconds; say whether there is more to do at once."""
-        core, now = self.core, self._clock()
+    async def _turn(self) -> SliceEnd:
+        """Run one slice, and begin what it wants done."""
+        return await self._turns.run(self._slice, self._carry_out)
+
+    async def _catch_up(self) -> None:
+        """Return when all that has arrived by now was taken in."""
+        target = self._handled + len(self._arrivals)
+        await self._turn()
+        while self._handled < target:
+            await self._turn()
+
+    @property
+    def _may_begin(self) -> bool:
+        return self._is_leading and not self._is_stopping
+
+    def _slice(self) -> SliceEnd:
+        """Take in what has arrived, then run cycles, each for a few milliseconds. Runs where the runner runs it."""
+        core, clock, effects = self.core, self._clock, list[Effect]()
+        until = clock() + SLICE_S
+        self._due = self._due or len(self._arrivals)
+        while self._due:
+            arrival = self._arrivals.popleft()
+            effects += self._handle(arrival)
+            self._due -= 1
+            self._handled += 1
+            if self._due and clock() >= until:
+                return SliceEnd(effects, has_more=True, deadline=None)
+        if not self._may_begin:
+            return SliceEnd(effects, has_more=bool(self._arrivals), deadline=None)
+        try:
+            # Where only the rest of earlier arrivals was due, later ones still wait, and their wake-up is spent.
+            has_more = self._run_cycles(core, effects) or bool(self._arrivals)
+        except BaseException as bug:  # a bug ends one cycle, not the scheduler
+            _bug(bug)
+            return SliceEnd(effects, has_more=True, deadline=None, bug=bug)
+        return SliceEnd(effects, has_more, None if has_more else core.next_deadline())
+
+    def _run_cycles(self, core: Core, effects: list[Effect]) -> bool:
+        """Run at least one cycle; say whether there is more to do at once."""
+        now = self._clock()
         until = now + SLICE_S
-        self._effects.carry_out(core.step(now))
-        while core.has_work and self._effects.pending_bindings < MAX_PENDING_BINDINGS:
+        room = MAX_PENDING_BINDINGS - self._effects.pending_bindings - sum(map(_is_binding, effects))
+        while True:
+            new = core.step(now)
+            effects += new
+            room -= sum(map(_is_binding, new))
+            if not core.has_work or room <= 0 or not self._may_begin:
+                return False
             now = self._clock()
             if now >= until:
                 return True
-            self._effects.carry_out(core.step(now))
-        return False
+
+    def _handle(self, arrival: Change | Answer | ShardsHeld) -> list[Effect]:
+        """Take one arrival in; one that breaks the core is left out, and the others go on."""
+        event = arrival if isinstance(arrival, Answer | ShardsHeld) else event_of(arrival)
+        try:
+            return [] if event is None else self.core.handle(event, self._clock())
+        except BaseException as bug:
+            _bug(bug, _name_of(event))
+            return []
+
+    def _carry_out(self, end: SliceEnd) -> None:
+        """Begin what a slice wants done; nothing while we do not lead, or do not any more."""
+        if end.effects and self._is_leading:
+            self._effects.carry_out(end.effects)
+
+    def _standing(self) -> Standing | None:
+        frame = self._runner.standing()
+        return None if frame is None else standing_of(frame, self.core.profiles.values())
+
+    def _busy_with(self) -> str:
+        """What the core is busy with, in words."""
+        return self.overruns.told(self._standing()) if self._turns.is_at_work else "the scheduler is busy"
 
     async def _sleep_until(self, deadline: float | None) -> None:
         """Wait for an event, an answer, or the core's next deadline."""
@@ -298,12 +435,44 @@ class LiveScheduler:
             return
 
     async def _end(self, work: "asyncio.Task[None]") -> None:
-        """Begin nothing new, and wait a little for what is under way; answers still reach the core."""
-        if self._elector is None or self._is_leading:
-            await asyncio.sleep(0)
-            if not await self._effects.drain(DRAIN_S):
-                _log.warning("ended with requests under way: %s", self._effects.pending)
-        _raise_failure((work,))
+        """Begin nothing new, and wait a little for what is under way. The lease is held, and answers reach the core.
+
+        Raises what ends the work before that.
+        """
+        if not self._is_leading:
+            return
+        draining = asyncio.create_task(self._drain(), name="draining")
+        try:
+            await asyncio.wait({draining, work}, return_when=asyncio.FIRST_COMPLETED)
+            _raise_failure((work, draining))
+        finally:
+            await _cancel((draining,))
+
+    async def _drain(self) -> None:
+        """Have the core take in all answers, and wait for what follows from them."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + DRAIN_S
+        is_over = False
+        while not is_over:
+            is_over = not await self._last_turn(until - loop.time())
+            if not await self._effects.drain(max(0.0, until - loop.time())):
+                _log.warning("ending with requests under way: %s", _counts(self._effects.pending) or "events")
+                is_over = True
+            is_over = is_over or not self._arrivals
+
+    async def _last_turn(self, within_s: float) -> bool:
+        """Have a turn at the core; say whether that worked in time, and who is in the way if it takes long."""
+        turn = asyncio.create_task(self._turn(), name="last turn")
+        done, _ = await asyncio.wait({turn}, timeout=min(TELL_STOP_AFTER_S, max(0.0, within_s)))
+        if not done:
+            left_s = max(0.0, within_s - TELL_STOP_AFTER_S)
+            _log.warning("told to stop, but %s; waiting for it for %.0f s", self._busy_with(), left_s)
+            done, _ = await asyncio.wait({turn}, timeout=left_s)
+        if not done:
+            await _cancel((turn,))
+            return False
+        _raise_failure((turn,))
+        return True
 
     async def _release(self, under_way: int) -> None:
         """Give the lease up, unless a request was broken off: it may take effect yet, when another leads already."""
@@ -318,33 +487,22 @@ class LiveScheduler:
 
     def _take_in(self, changes: list[Change]) -> None:
         """The informers' sink."""
-        now = self._clock()
         for change in changes:
-            event = event_of(change)
-            if event is not None:
-                self._handle(event, now)
-            elif isinstance(change, InvalidObject):
+            if isinstance(change, InvalidObject):
                 self._set_aside(change)
+            else:
+                self._arrivals.append(change)
         self._wake.set()
 
     def _answer(self, answer: Answer) -> None:
-        self._handle(answer, self._clock())
+        self._arrivals.append(answer)
         self._wake.set()
 
     def _hold_shards(self, held: frozenset[int]) -> None:
-        """Shards have come or gone."""
+        """Shards have come or gone. The fence knows already; the core learns it before its next cycle."""
         _log.info("scheduling the namespaces of %d shards: %s", len(held), ", ".join(map(str, sorted(held))) or "none")
-        self._handle(ShardsHeld(held), self._clock())
+        self._arrivals.append(ShardsHeld(held))
         self._wake.set()
-
-    def _handle(self, event: Event | Answer, now: float) -> None:
-        try:
-            effects: list[Effect] = self.core.handle(event, now)
-        except Exception as error:  # an object that breaks the core is left out, and the others go on
-            _bug(error, _name_of(event))
-            return
-        if effects:
-            self._effects.carry_out(effects)
 
     def _set_aside(self, invalid: InvalidObject) -> None:
         """Log once that an object cannot be read; for a pod, also emit an event that its owner sees."""
@@ -442,8 +600,8 @@ def _elector(
     )
 
 
-def _name_of(event: Event | Answer) -> str:
-    if isinstance(event, Answer):
+def _name_of(event: Event | Answer | None) -> str:
+    if event is None or isinstance(event, Answer):
         return "an answer of the API server"
     if isinstance(event, ShardsHeld):
         return "a change of shards"
@@ -451,7 +609,16 @@ def _name_of(event: Event | Answer) -> str:
     return f"{event.kind} {meta.namespace}/{meta.name}" if meta.namespace else f"{event.kind} {meta.name}"
 
 
-def _bug(error: Exception, what: str = "a cycle") -> None:
+def _is_binding(effect: Effect) -> bool:
+    """Whether this counts as a binding until it is answered; extenders may bind, too."""
+    return isinstance(effect, Request) and isinstance(effect.effect, Bind | CallExtenders)
+
+
+def _counts(pending: dict[str, int]) -> str:
+    return ", ".join(f"{count} {kind}" for kind, count in pending.items() if count)
+
+
+def _bug(error: BaseException, what: str = "a cycle") -> None:
     """Log a bug with its traceback; the scheduler goes on."""
     _log.error("%s broke because of a bug in the scheduler; going on without it", what, exc_info=error)
 

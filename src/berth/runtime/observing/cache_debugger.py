@@ -1,6 +1,6 @@
 """The cache debugger: on SIGUSR2 it compares cache and queue with what the API server has said, and dumps both.
 
-`berth run` calls `debug` from its signal handler, between two cycles. Differences are warnings; the dump is always
+`berth run` calls `debug` when it gets the signal, between two cycles. Differences are warnings; the dump is always
 shown, since somebody asked for it. Lines: pkg/scheduler/internal/cache/debugger of release-1.20 (today's are the same).
 """
 
@@ -12,6 +12,7 @@ from berth.api.pod import Pod
 from berth.api.pod_resources import CPU, MEMORY
 from berth.intake import FINISHED_PHASES
 from berth.runtime.observing.logs import level
+from berth.runtime.turns import CycleBusy
 from berth.state.pod_info import PodInfo
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from berth.runtime.scheduler import LiveScheduler
 
 EPHEMERAL_STORAGE = "ephemeral-storage"
+CORE_TIMEOUT_S = 10.0
 NATIVE = (CPU, MEMORY, EPHEMERAL_STORAGE)
 
 _log = logging.getLogger("berth.scheduler")
@@ -29,6 +31,15 @@ class Mismatch(NamedTuple):
 
     missed: list[str]
     redundant: list[str]
+
+
+async def debug_between_cycles(scheduler: "LiveScheduler") -> None:
+    """Do `debug` as soon as no cycle is at work; where none ends, say so."""
+    try:
+        async with scheduler.between_cycles(CORE_TIMEOUT_S):
+            debug(scheduler)
+    except CycleBusy as busy:
+        _log.warning("cache and queue cannot be looked at: %s", busy)
 
 
 def debug(scheduler: "LiveScheduler") -> None:

@@ -187,6 +187,7 @@ class Metrics(SchedulerLog, Collector):
             ("found",),
         )
         self._without_mechanism = without_mechanism()
+        self._with_core = True
         self.registry = CollectorRegistry(auto_describe=False)
         self.registry.register(self)
 
@@ -194,8 +195,13 @@ class Metrics(SchedulerLog, Collector):
         """Read the gauges from this scheduler."""
         self._scheduler = scheduler
 
-    def exposition(self) -> bytes:
-        """Everything in Prometheus' text format."""
+    def exposition(self, *, with_core: bool = True) -> bytes:
+        """Everything in Prometheus' text format.
+
+        Without the core, which may be at work then, only what was counted. Counts have one writer each, and are read
+        in one piece.
+        """
+        self._with_core = with_core
         return generate_latest(self.registry)
 
     # -- told by the core ----------------------------------------------------------------------------------
@@ -333,7 +339,7 @@ class Metrics(SchedulerLog, Collector):
         ):  # fmt: skip
             yield from tally.collect()
         yield plugin_evaluations(self._evaluations)
-        if self._scheduler is not None:
+        if self._scheduler is not None and self._with_core:
             core = self._scheduler.core
             yield goroutines(len(self._started))
             yield preemption_attempts(core)
@@ -389,7 +395,7 @@ def plugin_evaluations(evaluations: Mapping[tuple[str, str, tuple[str, ...]], Ti
     """How often each plugin had its say at the points where pods are matched with nodes."""
     text = f"[{BETA}] Times that a plugin had its say in an attempt, at PreFilter, Filter, PreScore and Score."
     counts: Counter[tuple[str, str, str]] = Counter()
-    for (profile, point, plugins), times in evaluations.items():
+    for (profile, point, plugins), times in tuple(evaluations.items()):
         for plugin in plugins:
             counts[plugin, point, profile] += times.count
     family = CounterMetricFamily(PREFIX + "plugin_evaluation", text, labels=("plugin", "extension_point", "profile"))

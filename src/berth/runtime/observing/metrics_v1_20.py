@@ -135,7 +135,7 @@ class MetricsV120(Metrics):
             "work",
             goroutines.items(),
         )
-        if self._scheduler is not None:
+        if self._scheduler is not None and self._with_core:
             yield cache_size(self._scheduler.core, "scheduler_cache_size")
 
     def _tallies(self) -> Sequence[CounterTally | HistogramTally | SummaryTally]:

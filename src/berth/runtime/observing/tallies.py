@@ -1,13 +1,15 @@
 """Counters and histograms that cost a fraction of a microsecond, turned into Prometheus' families when scraped.
 
-The library's own take locks for threads that we do not have; the scheduler counts several times for each pod.
-`metrics` makes these and a collector of them. As in the library, what has no labels is there from the start, as 0:
-a rate over it must not begin with its first rise.
+The library's own take a lock each time, and the scheduler counts several times for each pod. These need none: each has
+one writer, and a reader on another thread takes each dict, and each histogram's row, in one step that nothing can come
+between. `metrics` makes these and a collector of them. As in the library, what has no labels is there from the start,
+as 0: a rate over it must not begin with its first rise.
 """
 
 import math
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,7 +48,7 @@ class CounterTally:
     def collect(self) -> Iterable[Metric]:
         """For the scrape."""
         family = CounterMetricFamily(self._name, self._help, labels=self._labels)
-        for labels, count in self._counts.items():
+        for labels, count in tuple(self._counts.items()):
             family.add_metric(labels, count)
         yield family
 
@@ -70,58 +72,61 @@ class SummaryTally:
     def collect(self) -> Iterable[Metric]:
         """For the scrape."""
         family = SummaryMetricFamily(self._name, self._help, labels=self._labels)
-        for labels, (count, total) in self._rows.items():
+        for labels, (count, total) in tuple(self._rows.items()):
             family.add_metric(labels, count, total)
         yield family
+
+
+class _Row(NamedTuple):
+    """The values of a histogram under one set of labels."""
+
+    counts: NDArray[np.intp]
+    """How many there were in each bucket, without those that are new."""
+    total: float
+    new: list[float]
+    """Values that are not sorted into buckets yet: one by one that costs more than to note them."""
+
+    def sorted_into(self, bounds: Sequence[float], new: Sequence[float]) -> "_Row":
+        """Return a row with these values in their buckets. A value that is a bound belongs below it."""
+        counts = np.bincount(np.searchsorted(bounds, new), minlength=len(bounds) + 1)
+        return _Row(self.counts + counts, self.total + math.fsum(new), [])
 
 
 class HistogramTally:
     """A histogram by label values, with cumulative buckets made only when scraped."""
 
-    __slots__ = ("_bounds", "_help", "_labels", "_name", "_new", "_rows", "_sums")
+    __slots__ = ("_bounds", "_help", "_labels", "_name", "_rows")
 
     def __init__(self, name: str, help_text: str, bounds: Sequence[float], labels: Sequence[str] = ()) -> None:
         self._name = name
         self._help = help_text
         self._labels = tuple(labels)
         self._bounds = tuple(bounds)
-        self._rows: dict[Labels, NDArray[np.intp]] = {}
-        self._sums: dict[Labels, float] = {}
-        self._new: dict[Labels, list[float]] = {}
-        """Values that are not sorted into buckets yet: one by one that costs more than to note them."""
-        if not labels:
-            self._new[()] = []
+        self._rows: dict[Labels, _Row] = {} if labels else {(): self._empty()}
 
     def observe(self, value: float, labels: Labels = ()) -> None:
         """Count a value."""
-        new = self._new.get(labels)
-        if new is None:
-            new = self._new[labels] = []
-        new.append(value)
-        if len(new) >= NEW_AT_MOST:
-            self._sort(labels, new)
+        row = self._rows.get(labels)
+        if row is None:
+            row = self._rows[labels] = self._empty()
+        row.new.append(value)
+        if len(row.new) >= NEW_AT_MOST:
+            self._rows[labels] = row.sorted_into(self._bounds, row.new)
 
-    def _sort(self, labels: Labels, new: list[float]) -> None:
-        """Sort new values into their buckets. A value that is a bound belongs below it."""
-        counts = np.bincount(np.searchsorted(self._bounds, new), minlength=len(self._bounds) + 1)
-        before = self._rows.get(labels)
-        self._rows[labels] = counts if before is None else before + counts
-        self._sums[labels] = self._sums.get(labels, 0.0) + math.fsum(new)
-        new.clear()
+    def _empty(self) -> _Row:
+        return _Row(np.zeros(len(self._bounds) + 1, dtype=np.intp), 0.0, [])
 
     def count(self, labels: Labels = ()) -> int:
         """How many values there were."""
         row = self._rows.get(labels)
-        return (0 if row is None else int(row.sum())) + len(self._new.get(labels, ()))
+        return 0 if row is None else int(row.counts.sum()) + len(row.new)
 
     def collect(self) -> Iterable[Metric]:
         """For the scrape."""
-        for labels, new in self._new.items():
-            if new or labels not in self._rows:
-                self._sort(labels, new)
         family = HistogramMetricFamily(self._name, self._help, labels=self._labels)
         names = [*(f"{bound:.12g}" for bound in self._bounds), "+Inf"]
-        for labels, row in self._rows.items():
-            buckets = list(zip(names, map(float, accumulate(row.tolist())), strict=True))
-            family.add_metric(labels, buckets, self._sums[labels])
+        for labels, noted in tuple(self._rows.items()):
+            row = noted.sorted_into(self._bounds, tuple(noted.new))
+            buckets = list(zip(names, map(float, accumulate(row.counts.tolist())), strict=True))
+            family.add_metric(labels, buckets, row.total)
         yield family

@@ -1,8 +1,8 @@
 """Health checks as Kubernetes answers them: named checks, `?verbose`, `?exclude=`, 200 or 500 with the reasons.
 
 `serving` asks for the answer of `/healthz`, `/livez` and `/readyz`. Healthy and alive: the process answers and, where
-leaders are elected, does not hold on to a lease it has lost. Ready: informers synced and up to date; a standby is ready
-too.
+leaders are elected, does not hold on to a lease it has lost. Ready: informers synced and up to date, and no cycle that
+does not end; a standby is ready too. Not alive: a cycle that only a restart can end.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -50,6 +50,12 @@ def checks_of(scheduler: "LiveScheduler") -> Mapping[str, Mapping[str, Check]]:
     def not_shutting_down() -> str:
         return "the process is ending" if scheduler.is_stopping else ""
 
+    def cycles_end() -> str:
+        return scheduler.overruns.problem()
+
+    def not_stuck() -> str:
+        return scheduler.overruns.loss
+
     health: dict[str, Check] = {"ping": nothing_wrong}
     if scheduler.elects_leader:
         health["leaderElection"] = scheduler.lease_problem
@@ -57,9 +63,11 @@ def checks_of(scheduler: "LiveScheduler") -> Mapping[str, Mapping[str, Check]]:
         "ping": nothing_wrong,
         "informer-sync": synced,
         "informer-freshness": fresh,
+        "scheduling-cycle": cycles_end,
         "shutdown": not_shutting_down,
     }
-    return {"healthz": health, "livez": {"ping": nothing_wrong}, "readyz": ready}
+    alive: dict[str, Check] = {"ping": nothing_wrong, "scheduling-cycle": not_stuck}
+    return {"healthz": health, "livez": alive, "readyz": ready}
 
 
 def _listed(problems: Mapping[str, str]) -> str:

@@ -2,8 +2,8 @@
 
 `berth run` starts a `HealthServer` before the first connection to the cluster, so that probes have an answer from the
 beginning. On the secure port it speaks TLS and answers those who may (`secure`); plain HTTP is for loopback only, as
-v1.20's `--port` and `berth up` have it. Requests are answered on the scheduler's own event loop, between cycles: no
-view is ever half made.
+v1.20's `--port` and `berth up` have it. Requests are answered on the event loop; what reads the core does so between
+cycles, so that no view is half made, and answers 503 where a cycle does not end in time.
 """
 
 import asyncio
@@ -35,9 +35,12 @@ from berth.runtime.serving.health import answer, checks_of
 from berth.runtime.serving.log_flags import LOG_FLAGS
 from berth.runtime.serving.profiling import CpuProfiler
 from berth.runtime.serving.secure import SecureServing
+from berth.runtime.turns import CycleBusy
 
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 SHUTDOWN_TIMEOUT_S = 0.5
+CORE_TIMEOUT_S = 2.0
+"""How long a request waits for the core to be between two cycles; well below what probes and scrapers wait."""
 MAX_HEAD_BYTES = 32 * 1024
 """The longest line of a request's head; tokens of many groups are long."""
 MAX_BODY_BYTES = 64 * 1024
@@ -190,7 +193,7 @@ class HealthServer:
         async def admitted(request: web.Request, handler: Handler) -> web.StreamResponse:
             return await self._admitted(request, handler)
 
-        app = web.Application(middlewares=[admitted], client_max_size=MAX_BODY_BYTES)
+        app = web.Application(middlewares=[admitted, tell_when_busy], client_max_size=MAX_BODY_BYTES)
         routes: dict[str, Handler] = {
             "/": self._index,
             "/metrics": self._get_metrics,
@@ -254,10 +257,16 @@ class HealthServer:
         election, scheduler = self._config.leader_election, self._scheduler
         lease = LeaseState(election.resource_name, scheduler.is_leading) if scheduler.elects_leader else None
         component = self._component.exposition(lease, scheduler.work_queues)
-        return _metrics(self._metrics.exposition() + component)
+        try:
+            async with scheduler.between_cycles(CORE_TIMEOUT_S):
+                scheduling = self._metrics.exposition()
+        except CycleBusy:  # what was counted so far is told, what the core would have to be asked is not
+            scheduling = self._metrics.exposition(with_core=False)
+        return _metrics(scheduling + component)
 
     async def _get_resources(self, _request: web.Request) -> web.Response:
-        return _metrics(self._resources.exposition())
+        async with self._scheduler.between_cycles(CORE_TIMEOUT_S):
+            return _metrics(self._resources.exposition())
 
     async def _get_slis(self, _request: web.Request) -> web.Response:
         return _metrics(self._slis.exposition())
@@ -266,12 +275,14 @@ class HealthServer:
         return _json({"componentconfig": dump_config(self._config)})
 
     async def _get_decisions(self, _request: web.Request) -> web.Response:
-        return _json({"decisions": list(self._debugging.decisions())})
+        async with self._scheduler.between_cycles(CORE_TIMEOUT_S):
+            return _json({"decisions": list(self._debugging.decisions())})
 
     async def _get_decision(self, request: web.Request) -> web.Response:
         key = f"{request.match_info['namespace']}/{request.match_info['name']}"
         all_nodes = request.query.get("allNodes", "no") in _TRUE
-        report = self._debugging.report(key, all_nodes=all_nodes, nodes=request.query.getall("node", []))
+        async with self._scheduler.between_cycles(CORE_TIMEOUT_S):
+            report = self._debugging.report(key, all_nodes=all_nodes, nodes=request.query.getall("node", []))
         if report is None:
             names = ", ".join(profile.scheduler_name for profile in self._config.profiles)
             why = (
@@ -282,7 +293,8 @@ class HealthServer:
         return _json(report)
 
     async def _get_queue(self, _request: web.Request) -> web.Response:
-        return _json({"pods": list(self._debugging.queue())})
+        async with self._scheduler.between_cycles(CORE_TIMEOUT_S):
+            return _json({"pods": list(self._debugging.queue())})
 
     # -- the process itself ------------------------------------------------------------------------------------------
 
@@ -349,6 +361,15 @@ def _page(request: web.Request, text: str) -> web.Response:
     if not zpages.accepts_text(request.headers.get("Accept", "")):
         return web.Response(status=406, text="media type not supported: this comes as text/plain only\n")
     return web.Response(text=text)
+
+
+@web.middleware
+async def tell_when_busy(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Answer 503 with a sentence where the core is at work for too long to be asked."""
+    try:
+        return await handler(request)
+    except CycleBusy as busy:
+        return web.Response(status=503, text=f"{busy}; try again\n")
 
 
 def _metrics(text: bytes) -> web.Response:

@@ -1,0 +1,84 @@
+"""Notices a slice of the core's work that does not end, says where it stands, and says when it is past hope.
+
+A plugin in an endless loop, or a cycle that is far too dear, keeps the core but not the process. `OverrunWatch` looks
+at it from the event loop: after `TOLD_AFTER_S` it is told in the log and by `/readyz`, again each time that twice as
+long has passed; after `LOST_AFTER_S` it counts as lost.
+
+Seconds are counted by looks, each of which counts for a short time at most. A process that was stopped and continued,
+or a machine that slept, does not find its slice overdue when it wakes.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+from berth.runtime.standing import Standing
+from berth.runtime.turns import Turns
+
+LOOK_EVERY_S = 1.0
+MOST_PER_LOOK_S = 2 * LOOK_EVERY_S
+TOLD_AFTER_S = 10.0
+"""Cycles take milliseconds, those of large pod groups a few seconds."""
+LOST_AFTER_S = 300.0
+"""When hope is given up: health fails, the lease is left to expire. The largest group on the largest cluster that
+Kubernetes supports is decided in well under a minute, and an operator has had time to read what the log says."""
+ENDED_AFTER_S = 360.0
+"""When the process ends itself, if nobody restarted it because of its health."""
+
+_log = logging.getLogger("berth.scheduler")
+
+
+class OverrunWatch:
+    """Watches the turns of one core; `standing` says where the work under way is, None if that cannot be seen."""
+
+    __slots__ = ("_seen", "_sleep", "_standing", "_tell_at_s", "_turns", "is_lost", "loss", "seconds")
+
+    def __init__(
+        self,
+        turns: Turns,
+        standing: Callable[[], Standing | None],
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._turns = turns
+        self._standing = standing
+        self._sleep = sleep
+        self._seen = -1
+        self._tell_at_s = TOLD_AFTER_S
+        self.seconds = 0.0
+        """How long the slice under way has been watched."""
+        self.is_lost = asyncio.Event()
+        """Set once a slice has taken longer than `LOST_AFTER_S`, for good."""
+        self.loss = ""
+        """What is wrong then, for `/livez`; empty while nothing is."""
+
+    async def run(self) -> None:
+        """Look once a second, until cancelled."""
+        while True:
+            before = asyncio.get_running_loop().time()
+            await self._sleep(LOOK_EVERY_S)
+            self.look(asyncio.get_running_loop().time() - before)
+
+    def look(self, passed_s: float) -> None:
+        """Look whether the slice of the last look is still under way; `passed_s` ago was the last look."""
+        if not self._turns.is_at_work or self._turns.begun != self._seen:
+            if self._tell_at_s > TOLD_AFTER_S:
+                _log.warning("the scheduling cycle that took so long has ended after about %.0f s", self.seconds)
+            self._seen, self.seconds, self._tell_at_s = self._turns.begun, 0.0, TOLD_AFTER_S
+            return
+        self.seconds += min(passed_s, MOST_PER_LOOK_S)
+        if self.seconds >= self._tell_at_s:
+            self._tell_at_s *= 2
+            found = self._standing()
+            _log.error("%s%s", self.told(found), f"; its stack:\n{found.stack}" if found is not None else "")
+        if self.seconds >= LOST_AFTER_S and not self.loss:
+            self.loss = self.told(self._standing())
+            self.is_lost.set()
+
+    def problem(self) -> str:
+        """Return what is wrong, for `/readyz`: a slice takes far too long. Empty where nothing is."""
+        return self.told(self._standing()) if self.seconds >= TOLD_AFTER_S and self._turns.is_at_work else ""
+
+    def told(self, found: Standing | None) -> str:
+        """Return in words what takes so long."""
+        where = f": {found.told()}" if found is not None else ""
+        return f"the scheduling cycle has been at work for {self.seconds:.0f} s{where}"
