@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from berth.cycle.attempt import Attempt
 from berth.cycle.binding import BindingCycles
 from berth.cycle.confirming import Confirming
-from berth.cycle.dispatcher import Dispatcher
+from berth.cycle.dispatcher import THROWN_IN, Dispatcher
 from berth.cycle.evicting import Evictor
 from berth.cycle.failing import Failing, pod_event
 from berth.cycle.groups.group_cycle import GroupCycle
@@ -19,6 +19,7 @@ from berth.cycle.reporting import Reporter
 from berth.cycle.schedule import Search, schedule_pod
 from berth.engine.memo import Memos
 from berth.engine.profile import Profile
+from berth.framework.blame import contained
 from berth.framework.effects import Answer, Effect
 from berth.framework.events import ASSIGNED_POD_DELETE
 from berth.framework.evictions import Evictions
@@ -162,7 +163,8 @@ class Core:
             yield from schedule_pod(self.search, attempt)
             attempt.hold_to_budget()
             yield from self._evictor.make_room(attempt)
-        except Exception as bug:  # a bug ends this attempt only, not the scheduler
+        except BaseException as raised:  # a bug ends this attempt only, not the scheduler
+            bug = contained(raised, THROWN_IN)
             attempt.outcome = attempt.outcome.failed(self._reporter.broke(pod, bug).message)
         self._reporter.record(attempt, queued, self._stopwatch() - attempt.started)
         self._dispatcher.catch_up()  # what follows, backoffs above all, counts from the attempt's end

@@ -24,7 +24,7 @@ from berth.engine.memo import Compute, RowForm
 from berth.engine.profile import Permitted, PreFiltered, Profile, Rota
 from berth.engine.scores import Scored, ScoreRunner
 from berth.engine.verdicts import FilterRunner, Mask, Verdict, Verdicts
-from berth.framework.blame import Named
+from berth.framework.blame import Named, contained
 from berth.framework.cycle_state import CycleState
 from berth.framework.effects import Answer
 from berth.framework.events import ClusterEvent, QueueingHint
@@ -369,7 +369,8 @@ class TimedWakeTable(WakeTable):
             try:
                 answer = QueueingHint.QUEUE if hint is None else hint(pod, old, new)
                 said = answer.value
-            except Exception as error:
+            except BaseException as raised:
+                error = contained(raised)
                 self._instrument.hint_broke(pod, plugin, event, error)
                 raise
             finally:

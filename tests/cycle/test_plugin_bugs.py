@@ -1,8 +1,14 @@
 """A bug of a plugin costs attempts of its pods and nothing else."""
 
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
+from berth.config.errors import ConfigError
 from berth.cycle.instrument import Instrument
+from berth.framework.blame import described
+from berth.framework.effects import ApiCall, Request
 from berth.framework.events import Action, ClusterEvent, ClusterEventWithHint
 from berth.framework.status import SKIP, error, unresolvable, unschedulable
 from berth.testing.invariants import check
@@ -198,3 +204,120 @@ def test_a_gate_that_broke_is_asked_again_at_the_pods_age_though_nothing_it_wait
     answer[0] = None
     found.advance(1000.0)
     assert found.nodes_of()["b"] == "", "one that answered that it is closed says itself when it may be asked again"
+
+
+# --- what is no `Exception` is a bug all the same ---------------------------------------------------------------------
+
+
+class Odd(BaseException):
+    """Derived from what plugins have no business with."""
+
+
+NO_EXCEPTIONS = (SystemExit, asyncio.CancelledError, GeneratorExit, Odd)
+
+
+def raising(error):
+    def method(*_):
+        raise error("odd")
+
+    return method
+
+
+@pytest.mark.parametrize("error", NO_EXCEPTIONS)
+@pytest.mark.parametrize("point", [point for point, methods in BROKEN_POINTS.items() if boom in methods.values()])
+def test_whatever_a_plugin_raises_costs_attempts_of_its_pod_and_nothing_else(point, error):
+    methods = {name: raising(error) if act is boom else act for name, act in BROKEN_POINTS[point].items()}
+    bind = {"disabled": [{"name": "*"}], "enabled": [{"name": "Broken"}]} if point == "bind" else {}
+    config = with_profiles(
+        {"schedulerName": "default-scheduler"},
+        {"schedulerName": "broken", "plugins": {"multiPoint": {"enabled": [{"name": "Broken"}]}, "bind": bind}},
+    )
+    found = cluster(node(cpu="4"), node("n2", "4"), config=config, plugins={"Broken": plugin("Broken", **methods)})
+    found.put(pod("a").scheduler("broken").priority(10))
+    found.put(pod("b"))
+    found.run()
+    check(found.core)
+    assert found.nodes_of() == {"a": "", "b": found.nodes_of()["b"] or "nowhere"}
+    assert found.patches("a")[-1].reason == "SchedulerError"
+    if point != "unreserve":  # there, another plugin's answer is what is told
+        assert f"{error.__name__}: odd (tests/cycle/test_plugin_bugs.py:" in found.patches("a")[-1].message
+    assert "default/a" in found.core.queue.error_backoff
+    found.advance(30.0)
+    assert found.core.queue.find("default/a").attempts >= 4
+
+
+@pytest.mark.parametrize("error", NO_EXCEPTIONS)
+@pytest.mark.parametrize("answers_before", [0, 1])
+def test_whatever_a_plugin_raises_between_two_requests_ends_the_attempt(error, answers_before):
+    def pre_bind(*_):
+        for _ in range(answers_before):
+            yield ApiCall("get", "Pod", "default", "a")
+        raise error("odd")
+
+    found = cluster(node(), config=document("P"), plugins={"P": plugin("P", pre_bind=pre_bind)})
+    found.put(pod("a"))
+    found.run()
+    for request in [each for each in found.effects if isinstance(each, Request)]:
+        found.answer(request)
+    check(found.core)
+    message = next(patch.message for patch in found.patches("a") if patch.message)
+    assert message.startswith(f'running PreBind plugin "P": {error.__name__}: odd (tests/cycle/test_plugin_bugs.py:')
+    assert "default/a" in found.core.queue.error_backoff
+
+
+@pytest.mark.parametrize("error", NO_EXCEPTIONS)
+def test_whatever_post_filter_and_post_bind_raise_is_told(error):
+    broken = plugin("Broken", post_filter=raising(error))
+    plugins = {"postFilter": {"disabled": [{"name": "*"}], "enabled": [{"name": "Broken"}]}}
+    found = cluster(node(), config=with_profiles({"plugins": plugins}), plugins={"Broken": broken})
+    found.put(pod("a", cpu="2"))
+    found.run()
+    assert found.patches("a")[-1].message.startswith(f'running PostFilter plugin "Broken": {error.__name__}: odd (')
+    check(found.core)
+    told = Told()
+    late = plugin("Late", post_bind=raising(error))
+    found = cluster(node(), config=document("Late"), plugins={"Late": late}, instrument=told)
+    found.put(pod("a"))
+    found.run()
+    assert found.nodes_of() == {"a": "n1"}
+    assert [described(bug).partition(" (")[0] for bug in told.bugs] == [f"{error.__name__}: odd"]
+
+
+@pytest.mark.parametrize("error", NO_EXCEPTIONS)
+def test_whatever_a_hint_or_pre_enqueue_raises_costs_an_attempt(error):
+    events = [ClusterEventWithHint(ClusterEvent("Node", Action.ADD), raising(error))]
+    picky = plugin("Picky", events=events, pre_filter=once(unschedulable("not yet")))
+    found = cluster(node(), config=document("Picky"), plugins={"Picky": picky})
+    found.put(pod("a"))
+    found.run()
+    assert found.nodes_of() == {"a": ""}
+    found.put(node("n2"))
+    found.advance(30.0)
+    assert found.nodes_of()["a"] != ""
+    gate = plugin("Gate", pre_enqueue=raising(error))
+    found = cluster(node(), config=document("Gate"), plugins={"Gate": gate})
+    found.put(pod("a"))
+    found.run()
+    check(found.core)
+    assert found.core.queue.find("default/a") is not None
+
+
+@pytest.mark.parametrize("error", NO_EXCEPTIONS)
+@pytest.mark.parametrize("method", ["__init__", "events_to_register"])
+def test_whatever_is_raised_while_plugins_are_made_is_a_fault_of_the_configuration(error, method):
+    broken = type("Broken", (plugin("Broken", pre_filter=lambda *_: None),), {method: raising(error)})
+    with pytest.raises(ConfigError, match=rf"Broken.*{error.__name__}: odd \(tests/cycle/test_plugin_bugs.py:"):
+        cluster(node(), config=document("Broken"), plugins={"Broken": broken})
+
+
+def test_a_plugins_keyboard_interrupt_is_a_bug_and_ctrl_c_is_not():
+    def attempt():
+        found = cluster(node(), config=document("P"), plugins={"P": plugin("P", pre_filter=raising(KeyboardInterrupt))})
+        found.put(pod("a"))
+        found.run()
+        return found.patches("a")[-1].message
+
+    with pytest.raises(KeyboardInterrupt):  # in the main thread it is somebody's at the terminal
+        attempt()
+    with ThreadPoolExecutor(1) as elsewhere:
+        assert "KeyboardInterrupt: odd" in elsewhere.submit(attempt).result()

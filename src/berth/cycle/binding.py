@@ -13,13 +13,13 @@ from typing import Any
 from berth.cycle.attempt import Attempt
 from berth.cycle.confirming import Bound, Confirming
 from berth.cycle.conflicts import Conflicts
-from berth.cycle.dispatcher import Dispatcher
+from berth.cycle.dispatcher import THROWN_IN, Dispatcher
 from berth.cycle.extender_binding import bind_by_extender
 from berth.cycle.failing import SCHEDULER_ERROR, UNSCHEDULABLE, Failing, pod_event
 from berth.cycle.pods_in_pre_bind import PodsInPreBind
 from berth.cycle.pre_binding import BindSteps, run_plugin, run_pre_bind, will_wait
 from berth.cycle.reporting import Reporter
-from berth.framework.blame import blamed
+from berth.framework.blame import blamed, contained
 from berth.framework.effects import PatchPodStatus, PodRef, WaitUntil
 from berth.framework.events import ASSIGNED_POD_DELETE
 from berth.framework.status import Code, Status, error, is_success
@@ -78,7 +78,8 @@ class BindingCycles:
         """Assume the pod, run Reserve and Permit; return a failure, or Permit's timeouts where the pod must wait."""
         try:
             return reserve_and_permit(self._cache, attempt, node_name, self._wording)
-        except Exception as bug:  # a plugin's bug ends this attempt only
+        except BaseException as raised:  # a plugin's bug ends this attempt only
+            bug = contained(raised)
             return self._reporter.broke(attempt.pod, bug), {}
 
     def run(
@@ -99,7 +100,8 @@ class BindingCycles:
                     expected = node_name
                     self._dispatcher.tell(PatchPodStatus(PodRef.of(pod), nominated_node_name=node_name))
                 status = yield from self._bind(attempt, node_name, waiting)
-        except Exception as bug:  # a plugin's bug ends this attempt only
+        except BaseException as raised:  # a plugin's bug ends this attempt only
+            bug = contained(raised, THROWN_IN)
             status = self._reporter.broke(pod, bug)
         self._reporter.tell_failed_calls(attempt, "bind")
         if status is not None:
@@ -116,7 +118,8 @@ class BindingCycles:
         pod = attempt.pod
         try:
             undo(self._cache, attempt, node_name)
-        except Exception as bug:  # the pod has been forgotten even so; go on to queue it again
+        except BaseException as raised:  # the pod has been forgotten even so; go on to queue it again
+            bug = contained(raised)
             self._reporter.broke(pod, bug)
         rejected = status.code.is_rejection
         self._reporter.instrument.binding_failed(pod, status.message, is_rejection=rejected)
@@ -175,7 +178,8 @@ class BindingCycles:
         for plugin in attempt.profile.post_bind:
             try:
                 plugin.post_bind(attempt.state, attempt.pod, node_name)
-            except Exception as bug:  # PostBind cannot undo the binding; the other plugins still hear of it
+            except BaseException as raised:  # PostBind cannot undo the binding; the other plugins still hear of it
+                bug = contained(raised)
                 self._reporter.broke(attempt.pod, bug)
 
 

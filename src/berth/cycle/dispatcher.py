@@ -13,6 +13,7 @@ import math
 from collections.abc import Callable, Generator
 from typing import Any
 
+from berth.framework.blame import contained
 from berth.framework.effects import Answer, Effect, Request, WaitUntil
 
 Steps = Generator[Any, Any, Any]
@@ -20,6 +21,10 @@ Steps = Generator[Any, Any, Any]
 
 class Interruption(BaseException):
     """Thrown into a generator where it waits, for it to clean up and end."""
+
+
+THROWN_IN = (GeneratorExit, Interruption)
+"""What may come out of a generator without being a bug of its own."""
 
 
 class Dispatcher:
@@ -134,7 +139,7 @@ class Dispatcher:
         except StopIteration:
             self._ended(steps)
             return
-        except Exception:
+        except BaseException:
             self._ended(steps)  # a cycle that stayed open would keep every later one from starting
             raise
         finally:
@@ -155,5 +160,6 @@ def _holds(wait: WaitUntil) -> bool:
     """Say whether what is waited for has come; where that cannot be found out, only the deadline counts."""
     try:
         return wait.predicate()
-    except Exception:  # a bug in one plugin's condition must not stop the others
+    except BaseException as raised:  # a bug in one plugin's condition must not stop the others
+        contained(raised)
         return False

@@ -11,9 +11,9 @@ from collections.abc import Callable, Generator, Iterator
 from typing import Any
 
 from berth.cycle.attempt import Attempt
-from berth.cycle.dispatcher import Dispatcher, Interruption, Steps
+from berth.cycle.dispatcher import THROWN_IN, Dispatcher, Interruption, Steps
 from berth.engine.profile import Profile
-from berth.framework.blame import Named, PluginBrokenError, ask, blamed
+from berth.framework.blame import Named, PluginBrokenError, ask, blamed, contained
 from berth.framework.effects import WaitUntil
 from berth.framework.interface import PreBindPlugin, PreBindPreFlightResult
 from berth.framework.status import Code, Status, error, is_success
@@ -160,5 +160,6 @@ def run_plugin(point: str, plugin: Named, method: Callable[..., Any], attempt: A
         if isinstance(answer, Generator):
             answer = yield from answer
         return answer  # type: ignore[no-any-return]
-    except Exception as bug:
+    except BaseException as raised:
+        bug = contained(raised, THROWN_IN)
         raise PluginBrokenError(point, plugin.name, bug) from bug

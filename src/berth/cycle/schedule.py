@@ -19,13 +19,14 @@ from berth.cycle.attempt import (
     Attempt,
     Outcome,
 )
+from berth.cycle.dispatcher import THROWN_IN
 from berth.cycle.extending import diagnose_extenders, filter_by_extenders, score_by_extenders
 from berth.cycle.sampling import Sampled, feasible_nodes_to_find, sample
 from berth.engine.profile import PreFiltered, searched_rows
 from berth.engine.scores import Scored
 from berth.engine.sums import BestRows
 from berth.engine.verdicts import Mask, Verdicts
-from berth.framework.blame import PluginBrokenError
+from berth.framework.blame import PluginBrokenError, contained
 from berth.framework.cycle_policy import CyclePolicy
 from berth.framework.diagnosis import Diagnosis
 from berth.framework.interface import FeasibleNodes
@@ -188,7 +189,8 @@ def _post_filter(attempt: Attempt, diagnosis: Diagnosis) -> Generator[Any, Any, 
         try:
             answer = plugin.post_filter(attempt.state, attempt.pod, diagnosis)
             result, status = (yield from answer) if isinstance(answer, Generator) else answer
-        except Exception as bug:
+        except BaseException as raised:
+            bug = contained(raised, THROWN_IN)
             raise PluginBrokenError("PostFilter", plugin.name, bug) from bug
         if result is not None:
             node_name, victims = result.nominated_node_name, result.victims

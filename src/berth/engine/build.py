@@ -16,7 +16,7 @@ from berth.config.types import ExtensionPoint, KubeSchedulerProfile, SchedulerCo
 from berth.engine.memo import Memos
 from berth.engine.profile import Profile
 from berth.framework.answers import wrong_events
-from berth.framework.blame import described
+from berth.framework.blame import contained, described
 from berth.framework.extenders import Extender
 from berth.framework.guarding import Report, guarded
 from berth.framework.handle import Handle
@@ -123,7 +123,8 @@ def _made(
             faults += [f"{path}: {fault}" for fault in error.errors]
         except ContractError as wrong:
             faults += [f"{path}: plugin {name!r} of {registry.origin(name)} {fault}" for fault in wrong.faults]
-        except Exception as bug:
+        except BaseException as raised:
+            bug = contained(raised)
             faults.append(f"{path}: {_broken(registry, name, 'events_to_register failed', bug)}")
     if faults:
         raise ConfigError(faults)
@@ -134,7 +135,8 @@ def _make(registry: Registry, name: str, args: Any, handle: Handle) -> Any:
     factory: Callable[[Any, Handle], Any] = registry.factory(name)
     try:
         return factory(args, handle)
-    except Exception as bug:
+    except BaseException as raised:
+        bug = contained(raised)
         if registry.origin(name) == IN_TREE and isinstance(bug, TypeError | ValueError):  # it refuses its args
             raise ConfigError([f"plugin {name!r} could not be made: {bug}"]) from bug
         raise ConfigError([_broken(registry, name, "could not be made", bug)]) from bug

@@ -18,6 +18,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from berth.engine.memo_entry import Column, MemoEntry
+from berth.framework.blame import contained
 from berth.framework.cycle_state import CycleState
 from berth.framework.interface import Rows, SignaturePlugin
 from berth.framework.promises import Dependencies, Dependency, Objects
@@ -229,7 +230,8 @@ class Memos:
                 for row in rows:
                     try:
                         value = runner.row_form(state, pod, table, row)
-                    except Exception as bug:
+                    except BaseException as raised:
+                        bug = contained(raised)
                         raise runner.broke(bug) from bug
                     entry.repair_row(row, value)
                     runner.note(entry.extra, value)

@@ -17,7 +17,7 @@ from berth.engine.scores import Scored, ScorePlan, ScoreRunner, run_score
 from berth.engine.sums import Sums
 from berth.engine.verdicts import FilterPlan, FilterRunner, Mask, Verdicts, call_filter, run_filters
 from berth.engine.what_if import RowArray, WhatIf
-from berth.framework.blame import PluginBrokenError, ask, blamed, described
+from berth.framework.blame import PluginBrokenError, ask, blamed, contained, described
 from berth.framework.cycle_state import CycleState
 from berth.framework.diagnosis import RejectedNodes
 from berth.framework.extenders import Extender
@@ -190,7 +190,8 @@ class Profile:
         for plugin in sorted(plugins, key=lambda plugin: plugin.name != first) if first else plugins:
             try:
                 status = plugin.pre_enqueue(pod)
-            except Exception as broken:  # a third-party plugin's bug must not lose the pod
+            except BaseException as raised:  # a third-party plugin's bug must not lose the pod
+                broken = contained(raised)
                 status = error(f"plugin {plugin.name!r} failed: {described(broken)}")
             if status is not None and not is_success(status):
                 return status.by(plugin.name)
@@ -392,7 +393,8 @@ class Profile:
         for plugin in reversed(self._reserve.on_duty(state)):
             try:
                 plugin.unreserve(state, pod, node_name)
-            except Exception as bug:  # the other plugins must still give back what they reserved
+            except BaseException as raised:  # the other plugins must still give back what they reserved
+                bug = contained(raised)
                 bugs.append(bug)
             self.memos.note_reservation(plugin.name)
         if bugs:
@@ -457,14 +459,16 @@ class Profile:
 def _pre_filter(plugin: PreFilterPlugin, state: CycleState, pod: PodInfo) -> Answer:
     try:  # not `ask`: this runs for every pod, and a plain `try` costs nothing while nothing is raised
         return plugin.pre_filter(state, pod)
-    except Exception as bug:
+    except BaseException as raised:
+        bug = contained(raised)
         raise PluginBrokenError("PreFilter", plugin.name, bug) from bug
 
 
 def _pre_score(plugin: PreScorePlugin, state: CycleState, pod: PodInfo, nodes: FeasibleNodes) -> Status | None:
     try:
         return plugin.pre_score(state, pod, nodes)
-    except Exception as bug:
+    except BaseException as raised:
+        bug = contained(raised)
         raise PluginBrokenError("PreScore", plugin.name, bug) from bug
 
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from berth.engine.memo import Compute, DependencySet, MemoKey, Memos, RowForm, Slots
 from berth.engine.memo_entry import ColumnSnapshot, MemoEntry
 from berth.engine.sums import UNRANKED, BestRows, Ranking, Sums
-from berth.framework.blame import PluginBrokenError, ask, described
+from berth.framework.blame import PluginBrokenError, ask, contained, described
 from berth.framework.cycle_state import CycleState
 from berth.framework.interface import MAX_NODE_SCORE, MIN_NODE_SCORE, FeasibleNodes, Rows, Scores
 from berth.framework.loaded import LoadedPlugin
@@ -170,7 +170,8 @@ class ScoreRunner:
                 raw = score_columns(state, pod, table, rows)
                 if isinstance(raw, Status):
                     raise TypeError(f"{raw!r} where the promise score_depends_on says that scores can be kept")
-            except Exception as bug:
+            except BaseException as raised:
+                bug = contained(raised)
                 raise self.broke(bug) from bug
             return raw, facts.note(raw)
 
@@ -235,7 +236,8 @@ class ScoreRunner:
                 score = self._plain.score(state, pod, view)
             except OutOfBudgetError:
                 raise
-            except Exception as broken:  # a third-party plugin's bug must not stop the scheduler
+            except BaseException as raised:  # a third-party plugin's bug must not stop the scheduler
+                broken = contained(raised)
                 return error(f"node {view.name!r}: {described(broken)}")
             if isinstance(score, Status):
                 return score

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from berth.engine.memo import Compute, DependencySet, MemoKey, Memos, RowForm, Slot, Slots
 from berth.engine.memo_entry import ColumnSnapshot, MemoEntry
 from berth.engine.sums import Sums
-from berth.framework.blame import PluginBrokenError, described, origin_of
+from berth.framework.blame import PluginBrokenError, contained, described, origin_of
 from berth.framework.cycle_state import CycleState
 from berth.framework.diagnosis import RejectedNodes
 from berth.framework.interface import Codes, FilterColumn, FilterPlugin, Rows
@@ -140,7 +140,8 @@ class FilterRunner:
         def compute(rows: Rows) -> FilterColumn:
             try:
                 return self._compute(state, pod, table, rows)
-            except Exception as bug:
+            except BaseException as raised:
+                bug = contained(raised)
                 raise self.broke(bug) from bug
 
         return compute
@@ -222,8 +223,8 @@ def call_filter(plugin: FilterPlugin, state: CycleState, pod: PodInfo, node: Nod
         status = plugin.filter(state, pod, node)
     except OutOfBudgetError:
         raise
-    except Exception as broken:  # a third-party plugin's bug must not stop the scheduler
-        return _broken_on(plugin.name, node.name, broken)
+    except BaseException as raised:  # a third-party plugin's bug must not stop the scheduler
+        return _broken_on(plugin.name, node.name, contained(raised))
     return None if is_success(status) else status
 
 

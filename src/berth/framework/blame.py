@@ -3,10 +3,11 @@
 The prefixes are those of pkg/scheduler/framework/runtime, v1.36; a rejection is passed on unchanged.
 """
 
+import threading
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from pathlib import Path
 from types import FrameType, TracebackType
-from typing import Protocol, TypeVar, TypeVarTuple
+from typing import NoReturn, Protocol, TypeVar, TypeVarTuple
 
 from berth.framework.status import Status
 from berth.framework.work_budget import OutOfBudgetError
@@ -37,6 +38,38 @@ def out_of_budget(bug: BaseException) -> OutOfBudgetError | None:
     return cause if isinstance(cause, OutOfBudgetError) else None
 
 
+class Escaped(RuntimeError):  # noqa: N818 - messages name what it stands for
+    """A plugin raised what is no `Exception` (SystemExit, CancelledError, GeneratorExit); that is this one's cause.
+
+    It is a bug like any other, and must not end the process, or the task or generator that the plugin was called from.
+    """
+
+    def __init__(self, raised: BaseException) -> None:
+        super().__init__(f"{type(raised).__name__}: {raised}")
+        self.__cause__ = raised
+
+
+def contained(raised: BaseException, passing: tuple[type[BaseException], ...] = ()) -> Exception:
+    """Return what was raised where a plugin was called as an `Exception`.
+
+    Raises it as it is where it is of a type in `passing`, and where it is the Ctrl-C of somebody at a terminal: Python
+    raises that in the main thread, wherever that is at the time. A live scheduler's plugins run on another.
+    """
+    if isinstance(raised, Exception):
+        return raised
+    is_typed = isinstance(raised, KeyboardInterrupt) and threading.current_thread() is threading.main_thread()
+    if is_typed or isinstance(raised, passing):
+        raise raised
+    return Escaped(raised)
+
+
+def raise_again(bug: Exception, raised: BaseException) -> NoReturn:
+    """Raise what `contained` returned for `raised`: the same, with what it came of, or an `Escaped` that it caused."""
+    if bug is raised:
+        raise bug
+    raise bug from raised
+
+
 def prefix(point: str, plugin: str) -> str:
     """Return what an error of a plugin begins with."""
     if point == "PreBindPreFlight":
@@ -48,7 +81,8 @@ def ask(point: str, plugin: Named, method: Callable[[*Arguments], Result], *args
     """Call a plugin; what it raises comes out as `PluginBrokenError`."""
     try:
         return method(*args)
-    except Exception as bug:
+    except BaseException as raised:
+        bug = contained(raised)
         raise PluginBrokenError(point, plugin.name, bug) from bug
 
 
@@ -61,6 +95,7 @@ def blamed(point: str, plugin: str, status: Status) -> Status:
 
 def described(bug: BaseException) -> str:
     """Return an exception in one line: its type, what it says, and where in the plugin's own code it was raised."""
+    bug = bug.__cause__ if isinstance(bug, Escaped) and bug.__cause__ is not None else bug
     place = place_of(bug)
     return f"{type(bug).__name__}: {bug}" + (f" ({place})" if place else "")
 
@@ -81,6 +116,8 @@ def place_of(bug: BaseException) -> str:
 
     There is none where the plugin could not even be called.
     """
+    if isinstance(bug, Escaped) and bug.__cause__ is not None:
+        bug = bug.__cause__
     return place_among(_frames_of(bug.__traceback__))
 
 

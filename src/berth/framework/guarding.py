@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from berth.framework.answers import shown
-from berth.framework.blame import origin_of, place_of
+from berth.framework.blame import contained, origin_of, place_of, raise_again
 from berth.framework.events import ClusterEventWithHint, HintFunction, QueueingHint
 from berth.framework.interface import (
     FilterColumn,
@@ -86,14 +86,28 @@ def _guard(
         return _look_into(answer, where) if method in _WITH_FUNCTIONS else answer
 
     def stepwise(steps: Generator[Any, Any, Any], arguments: tuple[Any, ...]) -> Generator[Any, Any, Any]:
-        try:
-            answer = yield from steps
-        except OutOfBudgetError:
-            raise
-        except Exception as bug:
-            tell(method, bug)
-            raise
-        return passed(answer, arguments)
+        # Not `yield from`: what is thrown in by whoever drives this must be told from what the plugin raises itself.
+        value: Any = None
+        thrown: BaseException | None = None
+        while True:
+            try:
+                effect = steps.send(value) if thrown is None else steps.throw(thrown)
+            except StopIteration as end:
+                return passed(end.value, arguments)
+            except BaseException as raised:
+                if raised is thrown or isinstance(raised, OutOfBudgetError):
+                    raise
+                bug = contained(raised)
+                tell(method, bug)
+                raise_again(bug, raised)
+            value = thrown = None
+            try:
+                value = yield effect
+            except GeneratorExit:
+                steps.close()
+                raise
+            except BaseException as into:
+                thrown = into
 
     is_stepwise, may_be_none = method in STEPWISE, method in _MAY_BE_NONE
     may_be_int = check is _score
@@ -105,9 +119,10 @@ def _guard(
             answer = call(*arguments) if is_bound else call(self, *arguments)
         except OutOfBudgetError:
             raise
-        except Exception as bug:
+        except BaseException as raised:
+            bug = contained(raised)
             tell(method, bug)
-            raise
+            raise_again(bug, raised)
         # Most answers are one of these, and some methods are called for each node.
         if (answer is None and may_be_none) or (may_be_int and type(answer) is int and -_LARGE < answer < _LARGE):
             return answer
@@ -145,7 +160,10 @@ def _with_guarded_hint(entry: ClusterEventWithHint, where: str) -> ClusterEventW
 
 def _guarded_describe(describe: Callable[[int], Status], where: str) -> Callable[[int], Status]:
     def described(code: int) -> Status:
-        status = describe(code)
+        try:
+            status = describe(code)
+        except BaseException as raised:
+            raise_again(contained(raised), raised)
         if _rejection(status) is not None:
             raise WrongAnswer(
                 f"{where}: describe({code}) returned {shown(status)}, but a Status that rejects is expected"
@@ -158,7 +176,10 @@ def _guarded_describe(describe: Callable[[int], Status], where: str) -> Callable
 def _guarded_hint(hint: HintFunction, where: str) -> HintFunction:
     @functools.wraps(hint)
     def hinted(pod: Any, old: Any, new: Any) -> QueueingHint:
-        answer = hint(pod, old, new)
+        try:
+            answer = hint(pod, old, new)
+        except BaseException as raised:
+            raise_again(contained(raised), raised)
         if not isinstance(answer, QueueingHint):
             raise WrongAnswer(f"{where}: a hint returned {shown(answer)}, but a QueueingHint is expected")
         return answer

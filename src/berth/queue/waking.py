@@ -9,6 +9,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from berth.engine.profile import Profile
+from berth.framework.blame import contained
 from berth.framework.events import (
     UNSCHEDULABLE_TIMEOUT,
     WILDCARD,
@@ -143,5 +144,6 @@ def _hint(registered: Registered, queued: QueuedPod, happened: Happened) -> Queu
         return QueueingHint.QUEUE
     try:
         return registered.hint(queued.pod, happened.old, happened.new)
-    except Exception:  # a hint's bug must cost an attempt, not the pod
+    except BaseException as raised:  # a hint's bug must cost an attempt, not the pod
+        contained(raised)
         return QueueingHint.QUEUE

@@ -18,16 +18,14 @@ from collections.abc import AsyncIterator, Callable
 from types import FrameType
 from typing import Any, NamedTuple, Protocol, TypeVar
 
+from berth.framework.blame import Escaped
+
 Result = TypeVar("Result")
 Work = Callable[[], Any]
 
 
 class CycleBusy(RuntimeError):  # noqa: N818 - it says what is the case
     """The core is at work and cannot be asked now; the message says at what, for people."""
-
-
-class Escaped(RuntimeError):  # noqa: N818 - it says what happened
-    """Work raised what is no `Exception` (SystemExit, say), which is its cause: it must not end the event loop."""
 
 
 class Ended(NamedTuple):
@@ -113,10 +111,8 @@ def _ended(work: Work) -> Ended:
         return Ended(work(), None)
     except Exception as error:
         return Ended(None, error)
-    except BaseException as raised:  # a plugin's SystemExit or CancelledError: nobody else raises these here
-        escaped = Escaped(f"{type(raised).__name__} was raised in a place where only bugs raise it: {raised}")
-        escaped.__cause__ = raised
-        return Ended(None, escaped.with_traceback(raised.__traceback__))
+    except BaseException as raised:  # nobody but a plugin raises these here, and they must not end the event loop
+        return Ended(None, Escaped(raised).with_traceback(raised.__traceback__))
 
 
 class Turns:

@@ -12,11 +12,13 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any
 
 from berth.api.scheduling import PodGroup
+from berth.cycle.dispatcher import THROWN_IN
 from berth.cycle.groups.outcome import GroupOutcome, OutcomeTools
 from berth.cycle.groups.placements import try_placements
 from berth.cycle.groups.preemption import Room, room_for_group
 from berth.cycle.groups.trial import Trial, TrialTools
 from berth.engine.profile import Profile
+from berth.framework.blame import contained
 from berth.framework.interface import PodGroupInfo
 from berth.framework.status import Status, error
 from berth.queue.queue import SchedulingQueue
@@ -101,7 +103,8 @@ class GroupCycle:
                 return (yield from try_placements(tools, profile, group, queued_pods, makes_room=True))
             trial = Trial(tools, profile)
             yield from trial.run(queued_pods, makes_room=True)
-        except Exception as bug:  # a bug ends this group's attempt only, not the scheduler
+        except BaseException as raised:  # a bug ends this group's attempt only, not the scheduler
+            bug = contained(raised, THROWN_IN)
             trial = Trial(tools, profile)
             trial.status = tools.reporter.broke(queued_pods[0].pod, bug)
         return trial

@@ -8,10 +8,11 @@ from collections.abc import Generator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from berth.api.scheduling import PodGroup
+from berth.cycle.dispatcher import THROWN_IN
 from berth.cycle.groups.trial import TrialTools
 from berth.cycle.groups.what_if import GroupWhatIf
 from berth.engine.profile import Profile
-from berth.framework.blame import PluginBrokenError
+from berth.framework.blame import PluginBrokenError, contained
 from berth.framework.interface import PodGroupInfo
 from berth.framework.status import Status, unschedulable
 from berth.state.pod_info import PodInfo
@@ -41,7 +42,8 @@ def room_for_group(
     question = GroupWhatIf(tools, profile, queued_pods)
     try:
         answer = yield from plugin.pod_group_post_filter(group, question)
-    except Exception as bug:  # a bug ends this group's attempt only, not the scheduler
+    except BaseException as raised:  # a bug ends this group's attempt only, not the scheduler
+        bug = contained(raised, THROWN_IN)
         answer = tools.reporter.broke(queued_pods[0].pod, PluginBrokenError("PodGroupPostFilter", plugin.name, bug))
     finally:
         question.close()

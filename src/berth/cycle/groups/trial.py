@@ -15,10 +15,12 @@ import msgspec
 
 from berth.cycle.attempt import Attempt
 from berth.cycle.binding import undo
+from berth.cycle.dispatcher import THROWN_IN
 from berth.cycle.reporting import Reporter
 from berth.cycle.schedule import Search, schedule_pod
 from berth.engine.profile import Permitted, Profile
 from berth.engine.verdicts import Mask
+from berth.framework.blame import contained
 from berth.framework.status import Code, Status, error, unschedulable
 from berth.framework.waiting_pods import of_one_node
 from berth.framework.work_budget import WorkBudget
@@ -135,7 +137,8 @@ class Trial:
             member = self._placed.pop()
             try:
                 undo(self._tools.cache, member.attempt, member.node_name)
-            except Exception as bug:  # the members placed before it must still be taken back
+            except BaseException as raised:  # the members placed before it must still be taken back
+                bug = contained(raised)
                 self._tools.reporter.broke(member.pod, bug)
             self._tools.nominator.nominate(member.pod, member.promised)
 
@@ -185,7 +188,8 @@ class Trial:
         try:
             yield from schedule_pod(self._tools.search, attempt)
             attempt.hold_to_budget()
-        except Exception as bug:  # a bug ends this group's trial only, not the scheduler
+        except BaseException as raised:  # a bug ends this group's trial only, not the scheduler
+            bug = contained(raised, THROWN_IN)
             attempt.outcome = attempt.outcome.failed(self._tools.reporter.broke(member.pod, bug).message)
         outcome = attempt.outcome
         if outcome.error is not None:
@@ -227,7 +231,8 @@ class Trial:
         self._placed.append(member)
         try:
             status = self._profile.run_reserve(attempt.state, member.pod, member.node_name)
-        except Exception as bug:  # a plugin that breaks turns this member away, not the scheduler
+        except BaseException as raised:  # a plugin that breaks turns this member away, not the scheduler
+            bug = contained(raised)
             status = tools.reporter.broke(member.pod, bug)
         if status is not None:
             self._take_back(member)
@@ -243,7 +248,8 @@ class Trial:
     def _ask_permit(self, member: Member) -> Permitted | Status:
         try:
             permitted = self._profile.run_permit(member.attempt.state, member.pod, member.node_name)
-        except Exception as bug:  # a plugin that breaks turns this member away, not the scheduler
+        except BaseException as raised:  # a plugin that breaks turns this member away, not the scheduler
+            bug = contained(raised)
             return self._tools.reporter.broke(member.pod, bug)
         if permitted.status is None or permitted.status.code is Code.WAIT:
             return permitted
