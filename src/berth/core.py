@@ -139,6 +139,14 @@ class Core:
         self._announce_room()
         return self._dispatcher.take_effects()
 
+    def call_off(self, reason: str, now: float) -> list[Effect]:
+        """Turn back every pod that waits for Permit or in PreBind; they are queued again, and told this reason."""
+        self._dispatcher.set_time(now)
+        self._binding.call_off(reason)
+        self._settle()
+        self._announce_room()
+        return self._dispatcher.take_effects()
+
     def next_deadline(self) -> float | None:
         """Return when `step` will have something to do even if nothing happens, or None."""
         times = [self.waiting.next_deadline(), self._dispatcher.next_deadline(), self._confirming.next_deadline()]

@@ -27,9 +27,13 @@ from berth.config.types import SchedulerConfiguration
 from berth.runtime.serving.options import ServingOptions
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+    from typing import Any
+
     from berth.framework.registry import Registry
     from berth.kube.credentials.sources import ClusterAccess
     from berth.kube.transport import Transport
+    from berth.runtime.observing.metrics import Metrics
     from berth.runtime.observing.rest_client import RestClientMetrics
     from berth.runtime.observing.tracing.sending import Tracing
     from berth.runtime.scheduler import LiveScheduler
@@ -309,7 +313,7 @@ async def _schedule(
         flags=flags.shown(),
     )
     _debug_on_signal(scheduler)
-    settling = asyncio.create_task(_settle(scheduler), name="settling")
+    helpers = [asyncio.create_task(_settle(scheduler), name="settling"), *_follow_file(flags, scheduler, metrics)]
     try:
         await server.start()
         where = " and ".join(server.addresses) or "no port"
@@ -321,7 +325,8 @@ async def _schedule(
     except (LeadershipLost, CycleStuck, PortTaken) as error:
         raise _Ended(str(error), is_stuck=scheduler.is_at_work) from None
     finally:
-        settling.cancel()
+        for helper in helpers:
+            helper.cancel()
         await server.stop()
 
 
@@ -364,14 +369,32 @@ def _debug_on_signal(scheduler: "LiveScheduler") -> None:
     """On SIGUSR2, log what is in cache and queue, and where the API server disagrees."""
     from berth.runtime.observing.cache_debugger import debug_between_cycles
 
+    _on_signal(signal.SIGUSR2, lambda: debug_between_cycles(scheduler))
+
+
+def _follow_file(flags: SchedulerFlags, scheduler: "LiveScheduler", metrics: "Metrics") -> "list[asyncio.Task[None]]":
+    """Put the configuration file in force again whenever it has changed, and look at once on SIGHUP."""
+    from berth.runtime.reloading import ConfigFile
+
+    path = flags.get("config")
+    if not path:
+        return []
+    file = ConfigFile(Path(path), lambda: load_configuration(flags), scheduler.reconfigure)
+    metrics.registry.register(file)
+    _on_signal(signal.SIGHUP, lambda: file.look(at_once=True))
+    return [asyncio.create_task(file.run(), name="configuration file")]
+
+
+def _on_signal(number: signal.Signals, act: "Callable[[], Coroutine[Any, Any, None]]") -> None:
+    """Do this whenever the signal comes."""
     under_way: set[asyncio.Task[None]] = set()
 
     def told() -> None:
-        task = asyncio.create_task(debug_between_cycles(scheduler), name="cache debugger")
+        task = asyncio.create_task(act(), name=number.name)
         under_way.add(task)  # the event loop alone does not keep a task alive
         task.add_done_callback(under_way.discard)
 
-    asyncio.get_running_loop().add_signal_handler(signal.SIGUSR2, told)
+    asyncio.get_running_loop().add_signal_handler(number, told)
 
 
 def _stop_on_signals() -> asyncio.Event:

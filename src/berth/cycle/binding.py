@@ -110,6 +110,13 @@ class BindingCycles:
         else:
             self._bound(queued, attempt, node_name)
 
+    def call_off(self, reason: str) -> None:
+        """Turn back the pods that wait for Permit, and those in PreBind."""
+        for waiting in self._waiting:
+            waiting.reject("", reason)
+        for uid in self._in_pre_bind.uids():
+            self._in_pre_bind.cancel(uid, reason)
+
     def undo(self, queued: QueuedPod, attempt: Attempt, node_name: str, status: Status, expected: str = "") -> None:
         """Take back a choice that could not be carried out; the room it gives back may help others.
 

@@ -20,6 +20,10 @@ class PodsInPreBind:
     def __contains__(self, uid: str) -> bool:
         return uid in self._steps
 
+    def uids(self) -> tuple[str, ...]:
+        """The pods whose binding can be called off."""
+        return tuple(self._steps)
+
     def begin(self, uid: str) -> None:
         """Note that the generator that is running now is the binding cycle of this pod, and begins its PreBind."""
         running = self._dispatcher.running

@@ -123,6 +123,30 @@ class SchedulingQueue:
         if pod.uid in self.unschedulable:
             self._wake_by_own_change(queued, events, now)
 
+    def adopt(self, others: Iterable[QueuedPod], now: float) -> None:
+        """Take over what another queue remembers of the pods that both have: attempts, errors, backoffs under way.
+
+        A pod that backs off goes on doing so. Whatever else the other queue has it wait for, it is tried here: other
+        plugins may let it pass.
+        """
+        for other in others:
+            queued = self.find(other.pod.uid)
+            if queued is None:
+                continue
+            queued.attempts, queued.timestamp = other.attempts, other.timestamp
+            queued.unschedulable_count, queued.consecutive_errors = other.unschedulable_count, other.consecutive_errors
+            if not queued.is_gated:
+                queued.initial_attempt = other.initial_attempt if other.initial_attempt is not None else now
+            if other.backoff_until is not None and queued.pod.uid in self.active:
+                self.active.remove(queued.pod.uid)
+                queued.backoff_until = other.backoff_until
+                if self._is_backing_off(queued, now):
+                    self._to_backoff(queued, self.pod_add)
+                else:
+                    self._push_active(queued, self.pod_add, now)
+            elif queued.pod.uid in self.active:
+                self.active.push(queued)  # its place may depend on what was taken over
+
     def delete(self, uid: str) -> None:
         """Forget a pod."""
         found = self._take(uid)

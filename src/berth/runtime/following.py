@@ -10,7 +10,7 @@ could be misplaced for lack of it are held back (`holding`).
 import asyncio
 import random
 import time
-from collections.abc import Awaitable, Callable, Container
+from collections.abc import Awaitable, Callable, Container, Iterator
 from typing import Any
 
 import msgspec
@@ -195,6 +195,13 @@ class Following:
         known, raw = mirror.objects.get(key), mirror.raw.get(key)
         is_same = known is not None and known.metadata.uid == meta.uid
         return raw if raw is not None and is_same else msgspec.json.encode(obj)
+
+    def everything(self) -> Iterator[Any]:
+        """All objects of all kinds as last seen, but for pods that are held back; pods come after everything else."""
+        for reflector in sorted(self.reflectors(), key=lambda reflector: reflector.resource.kind == "Pod"):
+            for obj in list(reflector.mirror.objects.values()):
+                if not self._held.holds(obj):
+                    yield obj
 
     def objects(self, kind: str) -> list[Any]:
         """All objects of a kind as last seen; none where the kind is not followed."""

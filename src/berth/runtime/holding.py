@@ -7,6 +7,7 @@ have a node are never held: they are counted wherever they are. `following` puts
 """
 
 from collections.abc import Callable, Iterable
+from typing import Any
 
 from berth.api.pod import Pod
 from berth.kube.changes import Added, Change, Deleted, Modified
@@ -34,6 +35,10 @@ class HeldPods:
     def __len__(self) -> int:
         """How many pods wait."""
         return len(self._pods)
+
+    def holds(self, obj: Any) -> bool:
+        """Say whether an object is a pod that waits."""
+        return isinstance(obj, Pod) and obj.key in self._pods
 
     def waits_for(self) -> dict[str, int]:
         """Return how many pods wait for each kind."""

@@ -34,7 +34,7 @@ from berth.extender.client import ExtenderClient
 from berth.extender.http_extender import kinds_sent_whole
 from berth.framework.effects import Answer, Bind, CallExtenders, Effect, PodRef, Request
 from berth.framework.registry import Registry
-from berth.intake import Event, ShardsHeld
+from berth.intake import Event, ObjectEvent, ShardsHeld
 from berth.kube.changes import Change, InvalidObject
 from berth.kube.events import EventRecorder
 from berth.kube.fence import Fence, fenced, lease_clock
@@ -48,6 +48,7 @@ from berth.runtime.observing.call_timer import CallTimer
 from berth.runtime.observing.cycle_log import SchedulerLog
 from berth.runtime.observing.work_queues import WorkQueues
 from berth.runtime.overruns import ENDED_AFTER_S, LOST_AFTER_S, OverrunWatch
+from berth.runtime.reloading import ReloadPostponed, adjusted
 from berth.runtime.sharding import ShardedElection
 from berth.runtime.standing import Standing, standing_of
 from berth.runtime.turns import CoreThread, CycleBusy, Inline, SliceRunner, Turns
@@ -60,6 +61,9 @@ PAUSE_AFTER_BUG_S = 0.1
 """The pause after a bug, so that one that recurs at once fills neither the log nor the processor."""
 DRAIN_S = 5.0
 """How long stopping waits for the cycle and the requests under way."""
+RELOAD_WAIT_S = 5.0
+"""How long a new configuration waits for bindings under way, and then again once it has turned back who waits."""
+RELOAD_POLL_S = 0.02
 TELL_STOP_AFTER_S = 1.0
 """When stopping says what it waits for, if that is a cycle that does not end."""
 
@@ -88,9 +92,9 @@ class LiveScheduler:
     """A scheduler at work on one cluster; make it inside the event loop that runs it."""
 
     __slots__ = (
-        "_arrivals", "_clock", "_due", "_effects", "_elector", "_handled", "_invalid_pods", "_is_leading",
-        "_is_stopping", "_recorder", "_rng", "_runner", "_turns", "_wake", "core", "following", "identity", "overruns",
-        "synced",
+        "_arrivals", "_build", "_clock", "_due", "_effects", "_elector", "_extenders_for", "_handled", "_invalid_pods",
+        "_is_leading", "_is_paused", "_is_stopping", "_recorder", "_rng", "_runner", "_shards", "_turns", "_wake",
+        "config", "core", "following", "identity", "overruns", "synced",
     )  # fmt: skip
 
     def __init__(
@@ -118,9 +122,9 @@ class LiveScheduler:
         self._clock = clock
         self._rng = rng or random.Random()
         observer = instrument or SchedulerLog()
-        self.core = build_core(
-            config,
-            registry or _installed_plugins(),
+        self._build = partial(
+            build_core,
+            registry=registry or _installed_plugins(),
             rng=self._rng,
             instrument=observer,
             stopwatch=time.perf_counter if instrument is not None else None,
@@ -129,6 +133,9 @@ class LiveScheduler:
             shards=shards if config.leader_election.leader_elect else 1,
             clock=clock,
         )
+        self.config = config
+        """The configuration in force."""
+        self.core = self._build(config)
         """Touched in slices only, or within `between_cycles`."""
         self._runner = runner or CoreThread()
         self._turns = Turns(self._runner, self._busy_with)
@@ -142,6 +149,10 @@ class LiveScheduler:
         """Set when the core knows everything that was there at the start."""
         self._wake = asyncio.Event()
         self._is_leading = False
+        self._shards: ShardsHeld | None = None
+        """Which shards are ours, where there are any, as the core was told last."""
+        self._is_paused = False
+        """Whether no cycle is to begin, since a new configuration is about to be put in force."""
         self._is_stopping = False
         self._invalid_pods: dict[str, InvalidObject] = {}
         self.following = Following(
@@ -176,9 +187,14 @@ class LiveScheduler:
             clock=wall_clock,
             rng=self._rng,
         )
+
+        def extenders_for(config: SchedulerConfiguration) -> ExtenderClient:
+            return extenders or ExtenderClient(config.extenders, fence_of)
+
+        self._extenders_for = extenders_for
         self._effects = Effects(
             self._served(writing), self._recorder, answer=self._answer, lookup=self._known_pod, report=_log.warning,
-            bug=_bug, rng=self._rng, extenders=extenders or ExtenderClient(config.extenders, fence_of),
+            bug=_bug, rng=self._rng, extenders=self._extenders_for(config),
             timer=CallTimer(observer), acting_for=acting_for,
         )  # fmt: skip
 
@@ -280,8 +296,9 @@ class LiveScheduler:
         """Wait to be synced, then to lead, then lead; ends only by losing the lease or by being cancelled."""
         await self.following.wait_for_sync()
         await self._catch_up()
-        async with self.between_cycles(LOST_AFTER_S) as core:
-            _log.info("caches are synced: %d nodes, %d pending pods", len(core.cache.table), len(core.queue))
+        async with self._turns.between(LOST_AFTER_S):
+            counts = len(self.core.cache.table), len(self.core.queue)
+        _log.info("caches are synced: %d nodes, %d pending pods", *counts)
         self.synced.set()
         if self._elector is None:
             self._lead()
@@ -333,6 +350,69 @@ class LiveScheduler:
                 pass
         raise CycleStuck(f"gave up, since {problem}")
 
+    # -- another configuration -----------------------------------------------------------------------------
+
+    async def reconfigure(self, config: SchedulerConfiguration) -> list[str]:
+        """Put another configuration in force between two cycles; return the fields that cannot change at work.
+
+        A new core is made and told everything that the informers know; attempts and backoffs are taken over. Raises
+        `ConfigError` and `ReloadPostponed`; then nothing has changed.
+        """
+        config, fixed = adjusted(self.config, config)
+        core = await self._turns.run(partial(self._build, config))
+        self._is_paused = True
+        try:
+            await self._settle_bindings()
+            extenders = self._extenders_for(config)
+
+            def take_over(_: None) -> None:
+                self.core, self.config, self._due = core, config, 0
+
+            await self._turns.run(partial(self._feed, core), take_over)
+            await self._effects.use_extenders(extenders)
+        finally:
+            self._is_paused = False
+            self._wake.set()
+        return fixed
+
+    async def _settle_bindings(self) -> None:
+        """Wait until no pod is between its cycle and what the watch says of its binding. Raises `ReloadPostponed`.
+
+        Pods that wait for Permit or in PreBind are turned back after a while, as a restart would do.
+        """
+        loop, turned_back = asyncio.get_running_loop(), False
+        until = loop.time() + RELOAD_WAIT_S
+        while True:
+            await self._turn()
+            unfinished = await self._turns.run(self._unfinished)
+            if not unfinished:
+                return
+            if loop.time() >= until and turned_back:
+                raise ReloadPostponed(f"{unfinished} pods are being bound, and that takes long")
+            if loop.time() >= until:
+                turned_back, until = True, loop.time() + RELOAD_WAIT_S
+                await self._turns.run(self._turn_back, self._effects.carry_out)
+            await asyncio.sleep(RELOAD_POLL_S)
+
+    def _unfinished(self) -> int:
+        return max(self.core.unfinished, self.core.cache.assumed_count, self._effects.pending_bindings)
+
+    def _turn_back(self) -> list[Effect]:
+        return self.core.call_off("the scheduler's configuration has changed", self._clock())
+
+    def _feed(self, core: Core) -> None:
+        """Tell a new core everything that is followed, and what the queue of the old one remembers.
+
+        What still waits for the old core to be told is in the informers' objects already. What comes while they are
+        read is told twice, which means nothing.
+        """
+        self._arrivals.clear()
+        if self._shards is not None:
+            self._tell(core, self._shards)
+        for obj in self.following.everything():
+            self._tell(core, ObjectEvent("ADDED", type(obj).__name__, obj))
+        core.queue.adopt(self.core.queue, self._clock())
+
     # -- the core's work -----------------------------------------------------------------------------------
 
     async def _keep_working(self) -> None:
@@ -364,7 +444,7 @@ class LiveScheduler:
 
     @property
     def _may_begin(self) -> bool:
-        return self._is_leading and not self._is_stopping
+        return self._is_leading and not self._is_stopping and not self._is_paused
 
     def _slice(self) -> SliceEnd:
         """Take in what has arrived, then run cycles, each for a few milliseconds. Runs where the runner runs it."""
@@ -406,8 +486,11 @@ class LiveScheduler:
     def _handle(self, arrival: Change | Answer | ShardsHeld) -> list[Effect]:
         """Take one arrival in; one that breaks the core is left out, and the others go on."""
         event = arrival if isinstance(arrival, Answer | ShardsHeld) else event_of(arrival)
+        return [] if event is None else self._tell(self.core, event)
+
+    def _tell(self, core: Core, event: Event | Answer) -> list[Effect]:
         try:
-            return [] if event is None else self.core.handle(event, self._clock())
+            return core.handle(event, self._clock())
         except BaseException as bug:
             _bug(bug, _name_of(event))
             return []
@@ -501,7 +584,8 @@ class LiveScheduler:
     def _hold_shards(self, held: frozenset[int]) -> None:
         """Shards have come or gone. The fence knows already; the core learns it before its next cycle."""
         _log.info("scheduling the namespaces of %d shards: %s", len(held), ", ".join(map(str, sorted(held))) or "none")
-        self._arrivals.append(ShardsHeld(held))
+        self._shards = ShardsHeld(held)
+        self._arrivals.append(self._shards)
         self._wake.set()
 
     def _set_aside(self, invalid: InvalidObject) -> None:

@@ -140,6 +140,12 @@ class Effects:
             else:
                 self._calls.put(Request(NO_TICKET, effect))
 
+    async def use_extenders(self, extenders: ExtenderClient) -> None:
+        """Call these from now on; nothing is under way to the others any more."""
+        before, self._extenders = self._extenders, extenders
+        if before is not extenders:
+            await before.close()
+
     async def drain(self, timeout_s: float) -> bool:
         """Wait for what is under way, bindings first; False when not all of it was done in time."""
         loop = asyncio.get_running_loop()

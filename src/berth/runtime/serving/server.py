@@ -272,7 +272,7 @@ class HealthServer:
         return _metrics(self._slis.exposition())
 
     async def _get_configuration(self, _request: web.Request) -> web.Response:
-        return _json({"componentconfig": dump_config(self._config)})
+        return _json({"componentconfig": dump_config(self._scheduler.config)})
 
     async def _get_decisions(self, _request: web.Request) -> web.Response:
         async with self._scheduler.between_cycles(CORE_TIMEOUT_S):
@@ -284,7 +284,7 @@ class HealthServer:
         async with self._scheduler.between_cycles(CORE_TIMEOUT_S):
             report = self._debugging.report(key, all_nodes=all_nodes, nodes=request.query.getall("node", []))
         if report is None:
-            names = ", ".join(profile.scheduler_name for profile in self._config.profiles)
+            names = ", ".join(profile.scheduler_name for profile in self._scheduler.config.profiles)
             why = (
                 f"nothing is known of pod {key}: no recent decision was about it, and it is not pending here, "
                 f"where pods of schedulerName {names} are scheduled"
