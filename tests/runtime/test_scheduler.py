@@ -14,6 +14,7 @@ from berth.framework.registry import Registry
 from berth.plugins.registry import in_tree_registry
 from berth.runtime import scheduler as live
 from berth.runtime.scheduler import LeadershipLost, LiveScheduler
+from berth.runtime.turns import Inline
 from tests.runtime.world import World, configuration, scheduling, until
 
 LEASE = RESOURCES["Lease"]
@@ -132,6 +133,50 @@ async def test_nothing_new_begins_once_it_is_stopping():
     gate.set()
     await asyncio.wait_for(task, 5)
     assert world.node_of("second") == ""
+
+
+async def test_nothing_is_decided_before_all_lists_are_complete():
+    """With some nodes known and others not, a pod would go to the wrong node, or be told that it fits nowhere."""
+    world = World(nodes=1, cpu="1")
+    world.add_pod("big", cpu="3")
+    world.add_pod("small", cpu="500m")
+    gate, call = asyncio.Event(), world.transport._call
+
+    async def held(verb, plural, act):
+        if (verb, plural) == ("list", "services") and world.transport.count("watch", "nodes"):
+            await gate.wait()
+        return await call(verb, plural, act)
+
+    world.transport._call = held
+    scheduler = LiveScheduler(configuration(), world.transport, runner=Inline())
+    stop = asyncio.Event()
+    task = asyncio.create_task(scheduler.run(stop))
+    await until(lambda: len(scheduler.core.queue) == 2 and len(scheduler.core.cache.table) == 1)
+    for _ in range(50):
+        await asyncio.sleep(0)
+    assert not scheduler.is_leading
+    assert {verb for verb, _ in world.transport.calls} <= {"list", "watch"}
+    assert world.condition("big") is None and world.node_of("small") == ""
+    gate.set()
+    await until(lambda: world.node_of("small") and world.condition("big"))
+    stop.set()
+    await task
+
+
+async def test_cycles_pause_while_too_many_bindings_are_unanswered(monkeypatch):
+    monkeypatch.setattr(live, "MAX_PENDING_BINDINGS", 4)
+    world = World(nodes=2, cpu="8")
+    gate = world.transport.hold("bind")
+    async with scheduling(world) as scheduler:
+        for number in range(40):
+            world.add_pod(f"web-{number}")
+        await until(lambda: (world.transport.count("bind") and not scheduler.core.has_work) or scheduler.pending_calls)
+        for _ in range(200):
+            await asyncio.sleep(0)
+        assert 1 <= scheduler.pending_calls["pod_binding"] <= 8
+        assert len(scheduler.core.queue) >= 32
+        gate.set()
+        await until(lambda: len(world.accepted()) == 40)
 
 
 @pytest.mark.parametrize("passes", range(8))
