@@ -7,6 +7,7 @@ import pytest
 
 from berth.api.errors import ApiError, ConnectionLost
 from berth.framework.effects import Bind, PodRef
+from berth.kube.fence import WriteRefused
 from berth.runtime.acting.binding import MAX_SENDS, BindingClient
 from tests.runtime.world import POD, World, at_once
 
@@ -155,3 +156,9 @@ async def test_an_answer_that_is_no_success_of_an_api_server_confirms_nothing(be
 async def test_answers_that_stay_odd_end_in_a_failure(bench):
     bench.transport.lie("bind", *[b"{}"] * MAX_SENDS, is_done=False)
     assert "not the Status of a success: '{}'" in await bench.bind()
+
+
+async def test_without_the_lease_a_binding_is_not_tried_again(bench):
+    bench.transport.refuse("bind", WriteRefused("not sent: the lease is not held"))
+    assert "not sent" in await bench.bind()
+    assert bench.transport.calls == [("bind", "pods")] and bench.slept == []

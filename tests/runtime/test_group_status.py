@@ -8,6 +8,7 @@ import pytest
 
 from berth.api.errors import ApiError, ConnectionLost
 from berth.framework.effects import SetPodGroupCondition
+from berth.kube.fence import WriteRefused
 from berth.runtime.acting.group_status import MAX_TRIES, GroupStatusPatcher, condition_patch
 from berth_cluster.apimachinery.resource_types import BY_KEY
 from tests.runtime.world import World, at_once
@@ -94,3 +95,11 @@ async def test_a_server_that_asks_to_be_left_alone_is_left_alone(monkeypatch):
     bench.patcher.put(condition(bench.uid))
     assert await bench.patcher.drain(5)
     assert slept == [42.0]
+
+
+async def test_without_the_lease_it_is_left_to_whoever_has_it():
+    bench = Bench()
+    bench.world.transport.refuse("patch", WriteRefused("not sent: the lease is not held"))
+    bench.patcher.put(condition(bench.uid))
+    assert await bench.patcher.drain(5)
+    assert bench.world.transport.count("patch") == 1 and bench.conditions() == [] and bench.said == []

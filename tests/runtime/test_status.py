@@ -10,6 +10,7 @@ import pytest
 from berth.api.codec import decode
 from berth.api.errors import ApiError, ConnectionLost
 from berth.framework.effects import PatchPodStatus, PodRef
+from berth.kube.fence import WriteRefused
 from berth.runtime.acting.pod_status import MAX_TRIES, StatusPatcher, merged, patch_body
 from tests.runtime.world import World, at_once, until
 
@@ -171,3 +172,11 @@ async def test_a_server_that_asks_to_be_left_alone_is_left_alone(monkeypatch):
     bench.patcher.put(unschedulable("no room", bench.pod))
     assert await bench.patcher.drain(1)
     assert slept == [42.0]
+
+
+async def test_without_the_lease_it_is_left_to_whoever_has_it():
+    bench = Bench()
+    bench.transport.refuse("patch", WriteRefused("not sent: the lease is not held"))
+    bench.patcher.put(unschedulable("no room", bench.pod))
+    assert await bench.patcher.drain(1)
+    assert bench.transport.count("patch") == 1 and bench.said == []

@@ -25,6 +25,7 @@ from berth.api.errors import ApiError, ConnectionLost, TransportError
 from berth.api.untrusted import UNREADABLE
 from berth.framework.effects import Bind, PodRef
 from berth.kube.backoff import Backoff
+from berth.kube.fence import WriteRefused
 from berth.kube.transport import Transport
 from berth.kube.wire import excerpt
 from berth.runtime.acting.pod_reading import SeenPod, get_pod
@@ -174,5 +175,8 @@ def _needs_look(error: TransportError) -> bool:
 
 
 def _is_passing(error: TransportError) -> bool:
-    """Whether the same Binding may succeed later: the server is overloaded, or there was no connection at all."""
-    return error.is_retryable if isinstance(error, ApiError) else True
+    """Whether the same Binding may succeed later: the server is overloaded, or there was no connection at all.
+
+    Where the lease is lost, the pod is for others to bind.
+    """
+    return error.is_retryable if isinstance(error, ApiError) else not isinstance(error, WriteRefused)

@@ -14,6 +14,7 @@ from berth.api.errors import ApiError, TransportError
 from berth.api.resources import RESOURCES
 from berth.framework.effects import SetPodGroupCondition
 from berth.kube.backoff import Backoff
+from berth.kube.fence import WriteRefused
 from berth.kube.transport import STRATEGIC_MERGE_PATCH, Transport
 from berth.runtime.acting.worker_pool import WorkerPool
 from berth.runtime.observing.work_queues import QueueWatch
@@ -93,6 +94,8 @@ class GroupStatusPatcher:
         try:
             await self._transport.patch(_POD_GROUP, *place, body, STRATEGIC_MERGE_PATCH, subresource="status")
         except TransportError as error:
+            if isinstance(error, WriteRefused):
+                return None  # whoever holds the lease now tells the group how it stands
             refused = isinstance(error, ApiError) and not error.is_retryable
             if not (refused or is_last):
                 return error

@@ -18,6 +18,7 @@ from berth.api.pod import Pod
 from berth.api.resources import RESOURCES
 from berth.framework.effects import PatchPodStatus, PodRef
 from berth.kube.backoff import Backoff
+from berth.kube.fence import WriteRefused
 from berth.kube.transport import STRATEGIC_MERGE_PATCH, Transport
 from berth.runtime.acting.worker_pool import WorkerPool
 from berth.runtime.observing.call_timer import STATUS_PATCH, CallTimer
@@ -147,6 +148,8 @@ class StatusPatcher:
 
     def _is_over(self, pod: PodRef, error: TransportError, *, is_last: bool) -> bool:
         """Whether to give the patch up. The failure is reported unless the pod is gone or another has its name."""
+        if isinstance(error, WriteRefused):
+            return True  # whoever holds the lease now tells the pod how it stands
         refused = isinstance(error, ApiError) and not error.is_retryable
         if not (refused or is_last):
             return False
