@@ -124,15 +124,18 @@ class Core:
         self._announce_room()
         return self._dispatcher.take_effects()
 
-    def step(self, now: float) -> list[Effect]:
-        """Do what is due, then run one scheduling cycle if a pod is ready; return what is to be done."""
+    def step(self, now: float, *, begins: bool = True) -> list[Effect]:
+        """Do what is due, then run one scheduling cycle if a pod is ready; return what is to be done.
+
+        Without `begins` no cycle is begun: the caller has enough under way.
+        """
         self._dispatcher.set_time(now)
         self._settle()
         self._confirming.begin(self._binding.undo)
         if not self._dispatcher.is_open:
             self.queue.flush(now)
             self._expire()
-            queued = self.queue.pop(now)
+            queued = self.queue.pop(now) if begins else None
             if queued is not None:
                 self._dispatcher.open(self._schedule_one(queued))
                 self._inbox.empty()

@@ -474,7 +474,7 @@ class LiveScheduler:
         until = now + SLICE_S
         room = MAX_PENDING_BINDINGS - self._effects.pending_bindings - sum(map(_is_binding, effects))
         while True:
-            new = core.step(now)
+            new = core.step(now, begins=room > 0)
             effects += new
             room -= sum(map(_is_binding, new))
             if not core.has_work or room <= 0 or not self._may_begin:
