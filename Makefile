@@ -31,7 +31,7 @@ contracts: setup
 	$(BIN)/lint-imports
 
 unit: setup
-	$(BIN)/pytest -n 2 --dist worksteal --ignore tests/soak tests
+	$(BIN)/pytest -n 2 --dist worksteal --histories 1000 --ignore tests/soak tests
 
 soak: setup
 	HYPOTHESIS_PROFILE=soak $(BIN)/pytest -n 2 --timeout 3600 tests/soak tests/state tests/framework tests/queue tests/plugins tests/cycle

@@ -17,6 +17,7 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "berth"))
 def pytest_addoption(parser):
     """Options of histories of faults (tests/faults)."""
     parser.addoption("--seed", type=int, default=None, help="live this one history of faults again")
+    parser.addoption("--histories", type=int, default=200, help="how many histories of faults to live")
 
 
 def pytest_configure(config):

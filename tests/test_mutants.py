@@ -29,6 +29,9 @@ DEFAULTS = "tests/config/legacy/test_documents.py::test_the_default_providers_fi
 BALANCE = "tests/plugins/legacy/test_resource_scores.py"
 BIND_TIME = "tests/plugins/volumes/test_core.py::test_documents_of_older_versions_give_the_time_for_binding_themselves"
 
+DIRECTED = "tests/faults/test_directed.py"
+HTTP = "tests/kube/http/test_client.py"
+
 RANDOM_ROW = "rows[self._rng.randrange(len(rows))]"
 OVERDUE = "now >= state.deadline"
 RULES = "msgspec.structs.replace(rules, registry=generation_of(config).registry)"
@@ -76,6 +79,31 @@ MUTANTS = {
         "return Scored(self._nodes, self._parts + parts, kept) if parts else self",
         "return self",
         (f"{STEPS}::test_a_profile_without_score_plugins_adds_nothing_to_what_extenders_say",),
+    ),
+    "evictions: whoever has the name by now": Mutant(
+        '"preconditions": {"uid": pod.uid}',
+        '"preconditions": {}',
+        (f"{DIRECTED}::test_an_eviction_spares_the_pod_that_has_taken_the_name_of_its_victim",),
+    ),
+    "start: before the caches are synced": Mutant(
+        "await self.following.wait_for_sync()",
+        "await asyncio.sleep(0.001)",
+        (f"{DIRECTED}::test_nothing_is_written_before_everything_is_known",),
+    ),
+    "pending bindings: no limit": Mutant(
+        "self.queue.pop(now) if begins else None",
+        "self.queue.pop(now)",
+        (f"{DIRECTED}::test_cycles_pause_while_many_bindings_are_unanswered",),
+    ),
+    "leases: in the bucket of all": Mutant(
+        'for plural in ("events", "leases")}',
+        'for plural in ("events",)}',
+        (f"{HTTP}::TestRateLimit::test_a_lease_does_not_wait_for_the_turn_of_bindings",),
+    ),
+    "watches: in the pool of requests": Mutant(
+        "self._send(self._connections.streams(), request, credential)",
+        "self._send(self._connections.requests(), request, credential)",
+        (f"{HTTP}::test_open_watches_leave_every_connection_of_the_pool_to_requests",),
     ),
     "WithBindTimeoutSeconds: not passed on": Mutant(
         '{"bindTimeoutSeconds": doc.bind_timeout_seconds}', '{"bindTimeoutSeconds": 600}', (BIND_TIME,)

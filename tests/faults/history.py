@@ -215,6 +215,10 @@ class History:
         self.harm["pod deleted"] += 1
         self.server.delete("Pod", name)
 
+    def remove_pod(self, name):
+        """Delete a pod at once, whether it runs or not."""
+        self.server.delete("Pod", name, {"gracePeriodSeconds": 0})
+
     def delete_object(self, kind, name):
         self.harm["object deleted"] += 1
         self.server.delete(kind, name)

@@ -12,8 +12,35 @@ from berth.runtime.scheduler import LeadershipLost, LiveScheduler
 from berth.testing.virtual_loop import VirtualLoop
 from tests.faults.wire import Wire
 
+try:
+    from berth.runtime.turns import Inline
+except ImportError:
+    Inline = None
+
 READING_S = 20e-6
 """How much time passes between two looks at the clock: work takes time, so slices end."""
+
+
+class SlowRunner:
+    """Does the core's work at once, but is sometimes late to say so: the event loop goes on meanwhile."""
+
+    def __init__(self, process):
+        self._process = process
+
+    def start(self, work, done):
+        ended = []
+        Inline().start(work, ended.append)
+        delay_s = self._process.rng.choice((0.0, 0.0, 0.001, 0.005))
+        if delay_s:
+            asyncio.get_running_loop().call_later(delay_s, done, *ended)
+        else:
+            done(*ended)
+
+    def standing(self):
+        return None
+
+    def close(self):
+        pass
 
 
 class Process:
@@ -91,6 +118,7 @@ class Process:
             wall_clock=self.wall,
             unschedulable_age_s=self.history.plan.unschedulable_age_s,
             extenders=self.history.extender_client(self),
+            **({} if Inline is None else {"runner": SlowRunner(self)}),
         )
         await self.scheduler.run(self.stop)
 
@@ -157,6 +185,8 @@ class Process:
             return
         if request.plural != "leases":
             self._check_lease(request)
+            if unsynced := self.scheduler.following.unsynced():
+                self.sim.accuse(f"{self.identity} sends {request} before its caches are synced: {unsynced}")
         if self.kill_at is not None and self.kill_at[0] == "before" and request.verb in self.kill_at[1]:
             self._die(request)
 

@@ -112,10 +112,10 @@ class Server:
         with contextlib.suppress(StoreError):  # it is there already
             self.store.create(resource, "default" if resource.namespaced else "", document)
 
-    def delete(self, kind, name):
+    def delete(self, kind, name, options=None):
         resource = RESOURCES[kind]
         with contextlib.suppress(StoreError):
-            self.store.delete(resource, "default" if resource.namespaced else "", name)
+            self.store.delete(resource, "default" if resource.namespaced else "", name, options)
 
     def change(self, kind, name, change):
         """Let `change(obj)` edit a copy of an object, and write that."""

@@ -1,4 +1,4 @@
-"""A thousand histories of faults, each a whole scheduler (or two) on an API server that everything happens to.
+"""Histories of faults, a thousand in `make test`: whole schedulers on an API server to which everything happens.
 
 After each, every pod that can run is bound exactly once, no node holds more than it has, nothing is assumed, nominated
 or held back for ever, and nobody worked without an end. Some seeds are the same in every run, the others are new each
@@ -12,19 +12,21 @@ from tests.faults.plan import FAULTS, plan_of
 from tests.faults.shrinking import shrunk
 
 BATCH = 10
-FIXED = 100
-FRESH = 100
+FIXED = 0.3
+"""The part of the histories that is the same in every run."""
 
 
 def pytest_generate_tests(metafunc):
     """The seed that was asked for, else the fixed ones and fresh ones, in batches."""
     if "seeds" not in metafunc.fixturenames:
         return
-    wanted, first = metafunc.config.getoption("--seed"), metafunc.config.fresh_seed
+    config = metafunc.config
+    wanted, count, first = config.getoption("--seed"), config.getoption("--histories"), config.fresh_seed
     if wanted is not None:
         batches = [range(wanted, wanted + 1)]
     else:
-        starts = (*range(0, FIXED, BATCH), *range(first, first + FRESH, BATCH))
+        fixed = int(count * FIXED)
+        starts = (*range(0, fixed, BATCH), *range(first, first + count - fixed, BATCH))
         batches = [range(start, start + BATCH) for start in starts]
     metafunc.parametrize("seeds", batches, ids=[f"{seeds[0]}-{seeds[-1]}" for seeds in batches])
 

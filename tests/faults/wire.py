@@ -7,7 +7,7 @@ not change what the server does. `Trouble` is one thing that goes wrong, for a w
 
 import asyncio
 import json
-from collections import deque
+from collections import Counter, deque
 from typing import NamedTuple
 
 from berth.api.errors import ApiError, ConnectionLost
@@ -94,6 +94,8 @@ class Wire:
         self.base_s = rng.uniform(0.0005, 0.01)
         self.has_streaming_lists = rng.random() < 0.5
         self.requests = 0
+        self.under_way, self.most_under_way = Counter(), Counter()
+        """Requests that are not answered yet, by verb, and how many there have been at most."""
         self.streams = {}
         """The watches that this process has open."""
 
@@ -155,14 +157,20 @@ class Wire:
         future = asyncio.get_running_loop().create_future()
         if not self.is_cut:
             self._send(request, future)
-        return await future
+        self.under_way[verb] += 1
+        self.most_under_way[verb] = max(self.most_under_way[verb], self.under_way[verb])
+        try:
+            return await future
+        finally:
+            self.under_way[verb] -= 1
 
     def _send(self, request, future):
         trouble = self._trouble(request.verb, request.plural)
         what = "" if trouble is None else trouble.what
         there_s, back_s = self._delay_s(), self._delay_s()
         if what == "slow":
-            there_s, back_s = there_s + self.rng.uniform(0, 8.0), back_s + self.rng.uniform(0, 8.0)
+            longest_s = trouble.detail if isinstance(trouble.detail, float) else 8.0
+            there_s, back_s = there_s + self.rng.uniform(0, longest_s), back_s + self.rng.uniform(0, longest_s)
         limit_s = TIMEOUT_S * (4 if request.verb == "list" else 1)
         if what == "request stalled":
             self.sim.after(limit_s, self._give, future, ConnectionLost(f"no answer within {limit_s:g} s"))

@@ -446,6 +446,28 @@ class TestGuarded:
         assert arrived == ["PUT", "PUT"]
 
 
+async def test_open_watches_leave_every_connection_of_the_pool_to_requests():
+    release = asyncio.Event()
+
+    async def handler(request):
+        if "watch" not in request.query:
+            return web.Response(body=b"{}")
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await response.write(b"line\n")
+        await release.wait()
+        return response
+
+    async with transport_to(handler) as transport:
+        async with asyncio.timeout(20):
+            watches = [transport.watch(POD, resource_version="7", timeout_s=300) for _ in range(MAX_CONNECTIONS + 1)]
+            assert [await anext(lines) for lines in watches] == [b"line"] * len(watches)
+            assert await transport.get(POD, "ns", "p") == b"{}"
+        for lines in watches:
+            await lines.aclose()
+        release.set()
+
+
 def streaming(*chunks, end="clean", code=200):
     """A watch that sends chunks and then ends, breaks or falls silent."""
 
@@ -617,6 +639,20 @@ class TestRateLimit:
             await transport.bind("ns", "p", b"{}")
             await transport.update(LEASE, "ns", "l", b"{}")
             assert len(waits) == 1 and transport.throttled_s > 900
+
+    async def test_a_lease_does_not_wait_for_the_turn_of_bindings(self):
+        waits = []
+
+        async def sleep(delay_s):
+            waits.append(delay_s)
+
+        async with transport_to(Recorder(), rate_limit=RateLimit(qps=0.001, burst=2), sleep=sleep) as transport:
+            for _ in range(3):
+                await transport.bind("ns", "p", b"{}")
+            assert len(waits) == 1, "the bindings have used up their turns"
+            await transport.update(LEASE, "ns", "l", b"{}")
+            await transport.get(LEASE, "ns", "l")
+            assert len(waits) == 1
 
     async def test_bindings_do_not_use_up_the_turn_of_leases(self):
         waits = []
