@@ -313,10 +313,10 @@ async def test_even_a_bug_in_the_core_does_not_end_it(caplog, monkeypatch):
     async with scheduling(world) as scheduler:
         step, broken = scheduler.core.step, [KeyError("lost")]
 
-        def step_after_a_fall(now):
+        def step_after_a_fall(now, **options):
             if broken:
                 raise broken.pop()
-            return step(now)
+            return step(now, **options)
 
         monkeypatch.setattr(scheduler.core, "step", step_after_a_fall)
         world.add_pod("web")
