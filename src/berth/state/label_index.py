@@ -110,9 +110,12 @@ class LabelIndex:
         return len(column.values) <= 2 * len(column.ids) + SPARE_IDS
 
     def _made(self, key: str, capacity: int) -> LabelColumn:
-        column = LabelColumn(capacity)
-        for row in range(capacity):
-            column.set(row, self._value(row, key))
+        column = LabelColumn(capacity)  # in which every row is without the label so far
+        ids, intern, labels_of_row = column.ids, column.intern, self._labels_of_row
+        for row in range(capacity):  # a pod may name thousands of keys that no column is kept of
+            labels = labels_of_row(row)
+            if labels is not None and key in labels:
+                ids[row] = intern(labels[key])
         column.position = self._log.position
         return column
 

@@ -127,6 +127,8 @@ class Inclusion:
         found: Mask = table.valid[rows].copy()
         for key in self.keys:
             found &= table.label(key).ids[rows] != ABSENT
+            if not found.any():
+                return found
         if self.affinity is not None:
             found &= self.affinity.mask(table, rows)
         if self.tolerations is not None:
