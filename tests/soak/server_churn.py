@@ -126,9 +126,10 @@ class Busy:
         name = self.name("space")
         self.store.create(NAMESPACES, "", {"metadata": {"name": name}})
         self.store.create(CONFIG_MAPS, name, {"metadata": {"name": "inside"}})
-        spaces = [one for one in self.store.objects(NAMESPACES) if one["metadata"]["name"].startswith("space-")]
-        if len(spaces) > 5:
-            self.store.delete(NAMESPACES, "", spaces[0]["metadata"]["name"])
+        spaces = [one["metadata"] for one in self.store.objects(NAMESPACES) if one["metadata"]["name"][:6] == "space-"]
+        staying = [meta["name"] for meta in spaces if "deletionTimestamp" not in meta]
+        for old in staying[:-5]:
+            self.store.delete(NAMESPACES, "", old)
 
     def lease(self):
         name = self.name("lease")

@@ -80,6 +80,8 @@ class HollowKubelet(KeyedController):
 
     def _handle_pod(self, change: ObjectChange) -> None:
         node_name = node_of(change.obj)
+        if change.type == "DELETED":
+            self._bound_s.pop(uid_of(change.obj), None)  # even if its node went before it
         if not node_name or node_name not in self._nodes:
             return
         if change.type == "DELETED":

@@ -5,10 +5,13 @@ import pytest
 from berth_cluster.apimachinery.errors import StoreError
 from berth_cluster.controllers.index import ObjectIndex
 from berth_cluster.controllers.manager import ControllerManager
+from berth_cluster.embedded import create_nodes
+from berth_cluster.hollow.kubelet import HollowKubelet, KubeletSettings
+from berth_cluster.hollow.template import NodeTemplate
 from berth_cluster.serving import server as serving
 from berth_cluster.serving.server import ApiServer
 from berth_cluster.storage import store as module
-from tests.cluster.objects import EVENTS, NAMESPACES, PODS, Clock, make_store, names, pod
+from tests.cluster.objects import EVENTS, NAMESPACES, NODES, PODS, Clock, make_store, names, pod
 
 HOUR = 3600
 
@@ -124,6 +127,23 @@ def test_the_index_of_the_controllers_forgets():
         finished = store.get(NAMESPACES, "", space)
         store.update(NAMESPACES, "", space, {**finished, "spec": {}}, "finalize")
     assert sizes(manager.index) == before
+
+
+def test_the_kubelet_forgets_pods_whose_node_went_before_them():
+    clock = Clock()
+    store = make_store(clock)
+    manager = ControllerManager(store)
+    kubelet = HollowKubelet(manager.client, KubeletSettings())
+    manager.add([kubelet])
+    for number in range(20):
+        create_nodes(store, NodeTemplate(), 1, first=number)
+        store.create(PODS, "default", pod(f"p{number}"))
+        store.bind("default", f"p{number}", {"target": {"name": f"node-{number}"}})
+        manager.run_until_quiet(clock().timestamp())
+        store.delete(NODES, "", f"node-{number}")
+        store.delete(PODS, "default", f"p{number}", {"gracePeriodSeconds": 0})
+        manager.run_until_quiet(clock().timestamp())
+    assert kubelet._bound_s == {}
 
 
 def sizes(index: ObjectIndex):
