@@ -10,6 +10,8 @@ from berth.api.resources import RESOURCES
 from tests.e2e.processes import CONFIG, Api, Process, eventually, free_port
 
 PLUGIN = """
+import sys
+
 class Loops:
     name = "Loops"
 
@@ -17,8 +19,10 @@ class Loops:
         pass
 
     def filter(self, state, pod, node):
-        while pod.name == "endless":
-            pass
+        if pod.name == "endless":
+            print("begins to loop", file=sys.stderr, flush=True)
+            while True:
+                pass
 """
 ENABLED = """
 profiles:
@@ -88,7 +92,7 @@ def test_sigterm_ends_a_process_whose_plugin_loops_for_ever(cluster, start):
     said = one.said()
     assert "told to stop, but the scheduling cycle has been at work" in said
     assert re.search(
-        r"berth run: ended although .*plugin Loops at Filter for pod default/endless \(.*loops\.py:9\)", said
+        r"berth run: ended although .*plugin Loops at Filter for pod default/endless \(.*loops\.py:\d+\)", said
     )
     assert "Traceback" not in said
     assert not lease(cluster).get("holderIdentity")
@@ -99,6 +103,7 @@ def test_the_second_signal_ends_it_at_once(cluster, start):
     cluster.create(RESOURCES["Pod"], pod("first"))
     eventually(lambda: node_of(cluster, "first"))
     cluster.create(RESOURCES["Pod"], pod("endless"))
+    one.wait_until_it_says("begins to loop")
     one.process.send_signal(signal.SIGTERM)
     one.wait_until_it_says("told to stop, but")
     assert one.end(signal.SIGINT) == -signal.SIGINT

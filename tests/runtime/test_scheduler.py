@@ -155,7 +155,7 @@ async def test_nothing_is_decided_before_all_lists_are_complete():
     for _ in range(50):
         await asyncio.sleep(0)
     assert not scheduler.is_leading
-    assert {verb for verb, _ in world.transport.calls} <= {"list", "watch"}
+    assert {verb for verb, _ in world.transport.calls} <= {"read", "list", "watch"}
     assert world.condition("big") is None and world.node_of("small") == ""
     gate.set()
     await until(lambda: world.node_of("small") and world.condition("big"))

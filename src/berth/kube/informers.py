@@ -15,7 +15,7 @@ from berth.api.errors import ApiError, TransportError
 from berth.api.resources import Resource
 from berth.kube.backoff import Backoff
 from berth.kube.changes import Change, Synced
-from berth.kube.discovery import Discovery
+from berth.kube.discovery import ServedVersions
 from berth.kube.reflector import NotServedError, Reflector, Report, Sink, _log
 from berth.kube.transport import Transport
 
@@ -38,7 +38,7 @@ class Informer:
     def __init__(
         self,
         versions: tuple[Resource, ...],
-        discovery: Discovery,
+        discovery: ServedVersions,
         sink: Sink,
         on_settled: Callable[[], None],
         *,
@@ -169,7 +169,7 @@ class InformerSet:
     ) -> None:
         """`on_settled` is called whenever another informer is settled."""
         self._transport = transport
-        self._discovery = Discovery(transport)
+        self._discovery = ServedVersions(transport)
         self._report = report
         self._random = rng or random.Random()
         self._clock = clock
