@@ -19,6 +19,7 @@ import aiohttp
 
 from berth_cluster.apimachinery.errors import StoreError
 from berth_cluster.apimachinery.resource_types import BY_KEY
+from berth_cluster.apimachinery.selection import compile_json
 from berth_cluster.controllers.manager import ControllerManager
 from berth_cluster.embedded import ClusterSettings, create_nodes, make_controllers
 from berth_cluster.hollow.drivers import create_driver_objects
@@ -55,6 +56,9 @@ class Busy:
         create_driver_objects(self.store, settings.devices_per_node)
         create_nodes(self.store, NodeTemplate(cpu="64", memory="256Gi"), 20)
         self.server = ApiServer(self.store, directory)
+        for number in range(5000):  # fills the caches of parsed selectors, which are bounded but take hours to fill
+            self.store.list(CONFIG_MAPS, label_selector=f"warm-{number}!=a")
+            compile_json({"matchLabels": {f"warm-{number}": "a"}}, "warm")
         self.count = 0
         self.watches = []
 
