@@ -8,9 +8,12 @@ import click
 import pytest
 
 from berth.cli import main
+from berth.runtime.scheduler import LiveScheduler
+from berth.runtime.serving.health import checks_of
 from tests.deploy.chart import ROOT
 from tests.e2e.kubectl import Kubectl, eventually
 from tests.e2e.running import running
+from tests.runtime.world import World, configuration
 
 PAGES = ("docs/operations.md", "README.md")
 
@@ -75,3 +78,10 @@ def test_every_helm_command_names_values_that_there_are():
         value = defaults()
         for part in name.split("."):
             value = value[part]
+
+
+def test_every_check_of_readyz_is_explained():
+    world = World()
+    checks = checks_of(LiveScheduler(configuration(), world.transport))["readyz"]
+    text = (ROOT / "docs/operations.md").read_text()
+    assert [name for name in checks if name != "ping" and f"| `{name}` |" not in text] == []
