@@ -32,6 +32,7 @@ from berth.engine.build import build_profiles
 from berth.engine.memo import Memos
 from berth.engine.profile import Profile
 from berth.extender.http_extender import Whole, as_known, build_extenders
+from berth.framework.custom_resources import CustomResources
 from berth.framework.handle import Handle
 from berth.framework.registry import Registry
 from berth.framework.status import Status
@@ -104,6 +105,7 @@ def build_core(
     def activate(uid: str) -> None:
         queue.activate(uid, dispatcher.now())
 
+    resources = CustomResources(objects)
     handle = Handle(
         cache=cache,
         objects=objects,
@@ -116,6 +118,7 @@ def build_core(
         rng=rng,
         tell=dispatcher.tell,
         observe=observer.plugin_observed,
+        follow=resources.declare,
     )
     make_profile: Callable[..., Profile] = Profile
     if instrument is not None and stopwatch is not None:
@@ -172,8 +175,8 @@ def build_core(
     observer.attached(Observed(rules.name, cache.table, profiles, trace))
     return Core(
         CoreParts(
-            rules, dispatcher, cache, objects, nominator, waiting, kept, handle.evictions, profiles, queue, intake,
-            inbox, search, reporter, failing, evictor, binding, confirming, group_cycle, elapsed,
+            rules, dispatcher, cache, objects, resources, nominator, waiting, kept, handle.evictions, profiles,
+            queue, intake, inbox, search, reporter, failing, evictor, binding, confirming, group_cycle, elapsed,
             work_limit,
         )
     )  # fmt: skip

@@ -20,6 +20,7 @@ from berth.cycle.schedule import Search, schedule_pod
 from berth.engine.memo import Memos
 from berth.engine.profile import Profile
 from berth.framework.blame import contained
+from berth.framework.custom_resources import CustomResources
 from berth.framework.effects import Answer, Effect
 from berth.framework.events import ASSIGNED_POD_DELETE
 from berth.framework.evictions import Evictions
@@ -42,6 +43,7 @@ class CoreParts(NamedTuple):
     dispatcher: Dispatcher
     cache: Cache
     objects: ObjectStore
+    resources: CustomResources
     nominator: Nominator
     waiting: WaitingPods
     memos: Memos
@@ -70,6 +72,7 @@ class Core:
         self.generation = parts.generation
         self.cache = parts.cache
         self.objects = parts.objects
+        self.resources = parts.resources
         self.nominator = parts.nominator
         self.waiting = parts.waiting
         self.memos = parts.memos

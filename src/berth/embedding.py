@@ -19,6 +19,7 @@ from berth.config.types import SchedulerConfiguration
 from berth.cycle.decision import Decision
 from berth.cycle.instrument import Instrument
 from berth.explain import Said, summary
+from berth.framework.custom_resources import CustomResources
 from berth.framework.effects import EvictPod, Request
 from berth.framework.loading import plugins_given
 from berth.testing.builders import ObjectBuilder
@@ -99,16 +100,20 @@ class Scheduler:
         `ObjectError` for an object that cannot be read, and ValueError for one that the scheduler has no use for.
         """
         for obj in objects:
-            for each in _structs(obj):
+            for each in _structs(obj, self._cluster.core.resources):
                 self._cluster.put(each)
 
     def remove(self, kind: str, name: str, namespace: str = "default") -> None:
-        """Take an object out; raises KeyError where it is not there."""
-        self._cluster.delete(kind, name if kind in _CLUSTER_WIDE else f"{namespace}/{name}")
+        """Take an object out; raises KeyError where it is not there.
+
+        The kind of a custom resource that a plugin follows is its name, as in `foos.v1.example.com`.
+        """
+        wide = {each.name for each in self._cluster.core.resources if not each.namespaced} | _CLUSTER_WIDE
+        self._cluster.delete(kind, name if kind in wide else f"{namespace}/{name}")
 
     def schedule(self, pod: Any) -> ScheduleResult:
         """Add a pod, or newer state of a pending one, try to place it now, and return what came of it."""
-        (struct,) = _structs(pod)
+        (struct,) = _structs(pod, self._cluster.core.resources)
         if not isinstance(struct, Pod):
             raise ValueError(f"expected a pod, got a {type(struct).__name__}")
         return self._try([struct])[0]
@@ -203,26 +208,28 @@ def _configuration(
     return load_config(document_enabling(plugins) if config is None else dict(config), gates=gates)
 
 
-def _structs(obj: Any) -> list[Any]:
+def _structs(obj: Any, resources: CustomResources) -> list[Any]:
     """Return what was given, in any of the accepted forms, as structs."""
     if isinstance(obj, ObjectBuilder):
         return [obj.build()]  # type: ignore[attr-defined]
     if not isinstance(obj, Mapping):
-        if type(obj).__name__ not in KINDS:
+        if resources.name_of(obj) == type(obj).__name__ not in KINDS:
             raise ValueError(f"expected a manifest, a builder or a struct, got a {type(obj).__name__}")
         return [obj]
     kind = obj.get("kind")
     if kind == "List":
-        return [struct for item in obj.get("items") or () for struct in _structs(item)]
+        return [struct for item in obj.get("items") or () for struct in _structs(item, resources)]
+    if (custom := resources.of_manifest(obj)) is not None:
+        return [custom.read(_completed(str(kind), obj, is_namespaced=custom.namespaced))]
     if kind not in KINDS:
         raise ValueError(f"the scheduler reads no objects of kind {kind!r}; those it reads are {', '.join(KINDS)}")
-    return [decode(str(kind), _completed(str(kind), obj))]
+    return [decode(str(kind), _completed(str(kind), obj, is_namespaced=kind not in _CLUSTER_WIDE))]
 
 
-def _completed(kind: str, manifest: Manifest) -> dict[str, Any]:
+def _completed(kind: str, manifest: Manifest, *, is_namespaced: bool) -> dict[str, Any]:
     """Return a manifest with what the API server or the kubelet would have filled in: namespace, uid, allocatable."""
     metadata = dict(manifest.get("metadata") or {})
-    if kind not in _CLUSTER_WIDE:
+    if is_namespaced:
         metadata.setdefault("namespace", "default")
     key = "/".join(str(metadata[part]) for part in ("namespace", "name") if metadata.get(part))
     metadata.setdefault("uid", key)

@@ -4,7 +4,10 @@
 here may change from release to release.
 """
 
+from berth.api.custom import CustomObject, CustomResource
+from berth.api.meta import ObjectMeta
 from berth.config.errors import invalid, required, unsupported
+from berth.framework.custom_resources import CustomObjects
 from berth.framework.cycle_state import CycleState
 from berth.framework.diagnosis import Diagnosis
 from berth.framework.effects import Answer, ApiCall, Bind, EmitEvent, PodRef, Steps, WaitUntil
@@ -56,6 +59,9 @@ __all__ = [
     "ClusterEventWithHint",
     "Code",
     "Codes",
+    "CustomObject",
+    "CustomObjects",
+    "CustomResource",
     "CycleState",
     "Dependency",
     "Diagnosis",
@@ -68,6 +74,7 @@ __all__ = [
     "LabelColumn",
     "NodeTable",
     "NodeView",
+    "ObjectMeta",
     "Objects",
     "OutOfBudgetError",
     "Placement",

@@ -140,14 +140,16 @@ class NodeSharing:
         status, meta, same = node.status, node.metadata, self._values.same
         force_setattr(status, "images", tuple([same(image) for image in status.images]))
         force_setattr(status, "conditions", tuple([same(condition) for condition in status.conditions]))
-        for name in ("allocatable", "capacity"):
-            amounts = getattr(status, name)
-            key = self._encode(amounts)
-            found = self._mappings.find(key)
-            force_setattr(status, name, self._mappings.put(key, amounts) if found is None else found)
+        force_setattr(status, "allocatable", self._amounts(status.allocatable))
+        force_setattr(status, "capacity", self._amounts(status.capacity))
         for texts in (meta.labels, meta.annotations):
             for label, text in texts.items():
                 texts[label] = same(text)
+
+    def _amounts(self, amounts: dict[str, Any]) -> dict[str, Any]:
+        key = self._encode(amounts)
+        found = self._mappings.find(key)
+        return self._mappings.put(key, amounts) if found is None else found
 
 
 _SHARING: MappingProxyType[str, Callable[[], Share]] = MappingProxyType({"Pod": PodSharing, "Node": NodeSharing})

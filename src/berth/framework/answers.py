@@ -17,6 +17,11 @@ FOLLOWED = (WILDCARD, "UnscheduledPod", *KINDS)
 """The kinds of objects of which there are events."""
 
 
+def _has_events(resource: str) -> bool:
+    """Say whether this names objects: a kind, or a custom resource in the form of `foos.v1.example.com`."""
+    return resource in FOLLOWED or (resource.count(".") >= 2 and all(resource.split(".")))
+
+
 def shown(value: Any) -> str:
     """Return a value with its type, as a message names it."""
     if value is None:
@@ -45,7 +50,7 @@ def _wrong_event(number: int, entry: Any) -> str | None:
     event, hint = entry
     if not isinstance(event, ClusterEvent):
         return f"returned an event {shown(event)} at [{number}], but a ClusterEvent is expected"
-    if not isinstance(event.resource, str) or event.resource not in FOLLOWED:
+    if not isinstance(event.resource, str) or not _has_events(event.resource):
         near = nearest(str(event.resource), FOLLOWED)
         return f"names the kind {event.resource!r} at [{number}], of which there are no events{near}"
     if not isinstance(event.action, Action) or not event.action:

@@ -4,7 +4,9 @@ import copy
 import random
 from collections.abc import Callable
 
+from berth.api.custom import CustomResource
 from berth.config.feature_gates import FeatureGates
+from berth.framework.custom_resources import CustomObjects, CustomResources
 from berth.framework.effects import EmitEvent
 from berth.framework.evictions import Evictions
 from berth.framework.observations import Observation
@@ -24,6 +26,7 @@ class Handle:
         "cache",
         "evictions",
         "features",
+        "follow",
         "nominator",
         "now",
         "objects",
@@ -50,6 +53,7 @@ class Handle:
         rng: random.Random | None = None,
         tell: Callable[[EmitEvent], None] = lambda _event: None,
         observe: Callable[[Observation], None] = lambda _observation: None,
+        follow: Callable[[CustomResource], CustomObjects] | None = None,
     ) -> None:
         self.cache = cache
         self.objects = objects
@@ -66,6 +70,8 @@ class Handle:
         """Send out an Event, without waiting for it."""
         self.observe = observe
         """Tell metrics, and whoever else observes the core, what only the plugin sees."""
+        self.follow = CustomResources(objects).declare if follow is None else follow
+        """Ask for the objects of a `CustomResource`; to be called when the plugin is made."""
         self.rng = rng if rng is not None else random.Random(0)
         """The source of randomness; the same seed gives the same decisions."""
         self.pod_groups = PodGroups(cache)

@@ -42,10 +42,17 @@ class InvalidObject(msgspec.Struct, frozen=True):
     resource_version: str = ""
 
 
+class Custom(msgspec.Struct, frozen=True, gc=False):
+    """A change of an object of a custom resource, which cannot be told by the object's type."""
+
+    resource: str
+    change: Added | Modified | Deleted
+
+
 class Synced(msgspec.Struct, frozen=True):
     """Everything that existed when the first list was made has been handed on."""
 
     resource: Resource
 
 
-Change = Added | Modified | Deleted | InvalidObject | Synced
+Change = Added | Modified | Deleted | Custom | InvalidObject | Synced

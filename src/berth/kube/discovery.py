@@ -35,7 +35,7 @@ class _Entries(msgspec.Struct, frozen=True):
     resources: tuple[_Entry, ...] = ()
 
 
-class ServedVersions:
+class ApiDiscovery:
     """Asks one server; every method raises `TransportError` where there is no answer to be had."""
 
     __slots__ = ("_transport",)

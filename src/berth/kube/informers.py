@@ -11,11 +11,12 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
+from berth.api.conversion import Reader
 from berth.api.errors import ApiError, TransportError
 from berth.api.resources import Resource
 from berth.kube.backoff import Backoff
 from berth.kube.changes import Change, Synced
-from berth.kube.discovery import ServedVersions
+from berth.kube.discovery import ApiDiscovery
 from berth.kube.reflector import NotServedError, Reflector, Report, Sink, _log
 from berth.kube.transport import Transport
 
@@ -38,7 +39,7 @@ class Informer:
     def __init__(
         self,
         versions: tuple[Resource, ...],
-        discovery: ServedVersions,
+        discovery: ApiDiscovery,
         sink: Sink,
         on_settled: Callable[[], None],
         *,
@@ -169,7 +170,7 @@ class InformerSet:
     ) -> None:
         """`on_settled` is called whenever another informer is settled."""
         self._transport = transport
-        self._discovery = ServedVersions(transport)
+        self._discovery = ApiDiscovery(transport)
         self._report = report
         self._random = rng or random.Random()
         self._clock = clock
@@ -192,6 +193,7 @@ class InformerSet:
         field_selector: str = "",
         keep_raw: bool = False,
         is_required: bool = False,
+        read: Reader | None = None,
     ) -> Informer:
         """Follow a resource in the first of these versions that is served; to be called before `run`.
 
@@ -215,6 +217,7 @@ class InformerSet:
             informer.take,
             field_selector=field_selector,
             keep_raw=keep_raw,
+            read=read,
             report=self._report,
             rng=self._random,
             clock=self._clock,

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from berth.api.codec import ObjectError
-from berth.api.conversion import reader_of
+from berth.api.conversion import Reader, reader_of
 from berth.api.meta import Struct
 from berth.api.quantity import QuantityError
 from berth.api.resources import Resource
@@ -37,9 +37,12 @@ class Mirror:
 
     __slots__ = ("_keeps_raw", "_read", "_reader", "_resource", "_share", "invalid", "objects", "raw")
 
-    def __init__(self, resource: Resource, reader: WireReader, *, keep_raw: bool = False) -> None:
+    def __init__(
+        self, resource: Resource, reader: WireReader, *, keep_raw: bool = False, read: Reader | None = None
+    ) -> None:
+        """`read` reads an object of a resource that has no struct of ours."""
         self._resource = resource
-        self._read = reader_of(resource)
+        self._read = read or reader_of(resource)
         self._share = sharing_of(resource.kind)
         self._reader = reader
         self.objects: dict[Key, Any] = {}

@@ -17,7 +17,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
-from berth.api.conversion import struct_of
+from berth.api.conversion import Reader, struct_of
 from berth.api.errors import ApiError, ConnectionLost, TransportError, api_error_from_body
 from berth.api.resources import Resource
 from berth.kube.backoff import Backoff
@@ -91,6 +91,7 @@ class Reflector:
         page_size: int = PAGE_SIZE,
         keep_raw: bool = False,
         may_stream: bool = True,
+        read: Reader | None = None,
         report: Report = _log,
         rng: random.Random | None = None,
         clock: Callable[[], float] = time.monotonic,
@@ -99,7 +100,7 @@ class Reflector:
         self.resource = resource
         self._keep_raw = keep_raw
         self._reader = self._reader_for(resource)
-        self.mirror = Mirror(resource, self._reader, keep_raw=keep_raw)
+        self.mirror = Mirror(resource, self._reader, keep_raw=keep_raw, read=read)
         self.problem = ""
         """What went wrong last; empty once something has gone right again."""
         self._transport = transport

@@ -10,15 +10,16 @@ could be misplaced for lack of it are held back (`holding`).
 import asyncio
 import random
 import time
-from collections.abc import Awaitable, Callable, Container, Iterator
+from collections.abc import Awaitable, Callable, Container, Iterable, Iterator
 from typing import Any
 
 import msgspec
 
+from berth.api.custom import CustomResource
 from berth.api.resources import RESOURCES, Resource, versions_of
 from berth.config.feature_gates import FeatureGates
 from berth.intake import ObjectEvent
-from berth.kube.changes import Added, Change, Deleted, Modified
+from berth.kube.changes import Added, Change, Custom, Deleted, Modified
 from berth.kube.comparison import Comparison
 from berth.kube.informers import InformerSet
 from berth.kube.reflector import Reflector, Report, Sink
@@ -56,6 +57,9 @@ SILENT_S = 900.0
 
 def event_of(change: Change) -> ObjectEvent | None:
     """What a change of an object means to a core; None where it is something else."""
+    if isinstance(change, Custom):
+        event = event_of(change.change)
+        return event and ObjectEvent(event.type, change.resource, event.obj)
     if isinstance(change, Modified):
         return ObjectEvent("MODIFIED", type(change.object).__name__, change.object)
     if isinstance(change, Added):
@@ -81,8 +85,9 @@ class Following:
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         keep_raw: Container[str] = (),
+        custom: Iterable[CustomResource] = (),
     ) -> None:
-        """`keep_raw` are the kinds whose JSON is kept for `whole`."""
+        """`keep_raw` are the kinds whose JSON is kept for `whole`, `custom` what plugins want to be followed."""
         self._sink = sink
         self._report = report
         self._sleep = sleep
@@ -102,6 +107,9 @@ class Following:
                 keep_raw=kind in keep_raw,
                 is_required=kind in REQUIRED_KINDS,
             )
+
+        for each in custom:
+            self._informers.add(each.resource, sink=_told_as(each.name, sink), read=each.read)
 
     @property
     def missing(self) -> set[str]:
@@ -225,3 +233,12 @@ class Following:
 
     def _plural(self, kind: str) -> str:
         return self.served(kind).plural
+
+
+def _told_as(resource: str, sink: Sink) -> Sink:
+    """Return a sink for the changes of a custom resource."""
+
+    def take(changes: list[Change]) -> None:
+        sink([Custom(resource, each) if isinstance(each, Added | Modified | Deleted) else each for each in changes])
+
+    return take

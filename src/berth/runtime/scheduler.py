@@ -163,6 +163,7 @@ class LiveScheduler:
             clock=clock,
             keep_raw=kinds_sent_whole(config.extenders),
             features=config.feature_gates,
+            custom=self.core.resources,
         )
         names = tuple(self.core.profiles)
         self._elector: LeaderElector | ShardedElection | None = None

@@ -40,6 +40,7 @@ from berth.framework.work_budget import DEFAULT_STEPS
 from berth.generation import Generation, generation_of
 from berth.intake import ObjectEvent, ShardsHeld
 from berth.plugins.registry import in_tree_registry
+from berth.state.objects import key_of
 from berth.testing.builders import NodeBuilder, PodBuilder
 
 MAX_STEPS = 10_000
@@ -118,7 +119,7 @@ class VirtualCluster:
     def put(self, obj: Any) -> None:
         """Create an object, or put a newer state in its place."""
         obj = obj.build() if isinstance(obj, PodBuilder | NodeBuilder) else obj
-        kind, key = _identity(obj)
+        kind, key = self.core.resources.name_of(obj), key_of(obj)
         known = self.objects.get((kind, key))
         self.objects[kind, key] = obj
         self.handle(ObjectEvent("ADDED" if known is None else "MODIFIED", kind, obj))
@@ -281,8 +282,3 @@ def _with_rules(config: SchedulerConfiguration, name: GenerationName) -> Generat
     """Another generation's policies, all of them, over the plugins that the configuration's own generation has."""
     rules = generation_of(msgspec.structs.replace(config, generation=name))
     return msgspec.structs.replace(rules, registry=generation_of(config).registry)
-
-
-def _identity(obj: Any) -> tuple[str, str]:
-    meta = obj.metadata
-    return type(obj).__name__, f"{meta.namespace}/{meta.name}" if meta.namespace else meta.name

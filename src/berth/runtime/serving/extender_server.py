@@ -79,7 +79,8 @@ class ExtenderServer:
         self._binder: BindingClient | None = None
         if transport is not None:
             rng = random.Random()
-            self._following = Following(transport, self._take_in, report=GroupedReport(_log.warning), rng=rng)
+            report, custom = GroupedReport(_log.warning), self.core.resources
+            self._following = Following(transport, self._take_in, report=report, rng=rng, custom=custom)
             self._binder = BindingClient(transport, report=_log.warning, rng=rng)
         self.is_ready = transport is None
         self.address = ""

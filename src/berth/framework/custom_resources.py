@@ -1,0 +1,113 @@
+"""The resources that plugins ask for beside those that the scheduler reads anyway, and how plugins look at them.
+
+A plugin calls `Handle.follow` when it is made. Whoever feeds the core then follows the resource: the live scheduler
+with an informer, `VirtualCluster` and `berth.Scheduler` with what they are given.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+from berth.api.custom import CustomObject, CustomResource
+from berth.state.objects import ObjectStore, key_of
+
+KeysOf = Callable[[Any], Iterable[str]]
+
+
+class CustomObjects:
+    """What is known of one resource. Plugins only read it, and from it: nothing here is to be changed."""
+
+    __slots__ = ("_indexes", "_objects", "name")
+
+    def __init__(self, name: str, objects: ObjectStore) -> None:
+        self.name = name
+        self._objects = objects
+        self._indexes: dict[str, _Index] = {}
+
+    def get(self, name: str, namespace: str = "") -> Any | None:
+        """Return an object, or None."""
+        return self._objects.get(self.name, name, namespace)
+
+    def list(self, namespace: str | None = None) -> Iterator[Any]:
+        """Return the objects of one namespace, or of all."""
+        return self._objects.list(self.name, namespace)
+
+    @property
+    def version(self) -> int:
+        """How often objects have changed; answers may be kept as long as it is the same."""
+        return self._objects.version(self.name)
+
+    def add_index(self, index: str, keys_of: KeysOf) -> None:
+        """Have objects found by the keys that a function gives for each."""
+        if index in self._indexes:
+            raise ValueError(f"{self.name} has an index {index!r} already")
+        self._indexes[index] = _Index(keys_of)
+
+    def by_index(self, index: str, key: str) -> Iterator[Any]:
+        """Return the objects that have this key, in the order of their names; raises KeyError for an unknown index."""
+        found = self._indexes[index].find(self.name, self._objects, key)
+        return iter([obj for each in sorted(found) if (obj := self._objects.get(self.name, each)) is not None])
+
+
+class _Index:
+    """Names of objects by key, brought up to date when somebody asks."""
+
+    __slots__ = ("_keys", "_keys_of", "_names", "_version")
+
+    def __init__(self, keys_of: KeysOf) -> None:
+        self._keys_of = keys_of
+        self._names: dict[str, set[str]] = {}
+        self._keys: dict[str, tuple[str, ...]] = {}
+        self._version = 0
+
+    def find(self, kind: str, objects: ObjectStore, key: str) -> Iterable[str]:
+        changed = objects.changed_since(kind, self._version)
+        if changed is None:
+            self._names, self._keys = {}, {}
+            changed = [key_of(obj) for obj in objects.list(kind)]
+        self._version = objects.version(kind)
+        for name in dict.fromkeys(changed):
+            self._put(name, objects.get(kind, name))
+        return self._names.get(key, ())
+
+    def _put(self, name: str, obj: Any | None) -> None:
+        for key in self._keys.pop(name, ()):
+            self._names[key].discard(name)
+            if not self._names[key]:
+                del self._names[key]
+        if obj is not None:
+            self._keys[name] = keys = tuple(self._keys_of(obj))
+            for key in keys:
+                self._names.setdefault(key, set()).add(name)
+
+
+class CustomResources:
+    """Everything that plugins have asked for, by name."""
+
+    __slots__ = ("_declared", "_objects", "_views")
+
+    def __init__(self, objects: ObjectStore) -> None:
+        self._objects = objects
+        self._declared: dict[str, CustomResource] = {}
+        self._views: dict[str, CustomObjects] = {}
+
+    def __iter__(self) -> Iterator[CustomResource]:
+        return iter(self._declared.values())
+
+    def declare(self, resource: CustomResource) -> CustomObjects:
+        """Follow a resource; several plugins may ask for the same. Raises ValueError where they want it differently."""
+        name = resource.name
+        if self._declared.setdefault(name, resource) != resource:
+            raise ValueError(f"two plugins follow {name} in different ways: agree on one CustomResource")
+        return self._views.setdefault(name, CustomObjects(name, self._objects))
+
+    def name_of(self, obj: Any) -> str:
+        """Return what events call an object: the name of its custom resource, or its kind."""
+        if isinstance(obj, CustomObject):
+            return obj.resource
+        structs = {resource.struct: name for name, resource in self._declared.items() if resource.struct is not None}
+        return structs.get(type(obj), type(obj).__name__)
+
+    def of_manifest(self, manifest: Mapping[str, Any]) -> CustomResource | None:
+        """Return the resource that a manifest is one of, by its apiVersion and kind."""
+        said = manifest.get("apiVersion"), manifest.get("kind")
+        return next((each for each in self if said == (each.resource.api_version, each.kind)), None)
