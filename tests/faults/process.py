@@ -9,13 +9,9 @@ import random
 from datetime import timedelta
 
 from berth.runtime.scheduler import LeadershipLost, LiveScheduler
+from berth.runtime.turns import Inline
 from berth.testing.virtual_loop import VirtualLoop
 from tests.faults.wire import Wire
-
-try:
-    from berth.runtime.turns import Inline
-except ImportError:
-    Inline = None
 
 READING_S = 20e-6
 """How much time passes between two looks at the clock: work takes time, so slices end."""
@@ -118,7 +114,7 @@ class Process:
             wall_clock=self.wall,
             unschedulable_age_s=self.history.plan.unschedulable_age_s,
             extenders=self.history.extender_client(self),
-            **({} if Inline is None else {"runner": SlowRunner(self)}),
+            runner=SlowRunner(self),
         )
         await self.scheduler.run(self.stop)
 

@@ -28,7 +28,6 @@ NOT_ON_PLUGINS = {
     ("binding.py", "trouble"),
     ("logs.py", "record"),
     ("several.py", "each"),  # an instrument
-    ("sharing.py", "status"),  # of a node
     ("timing.py", "result"),
 }
 """File and first argument of every other look-up by name."""

@@ -10,6 +10,7 @@ from functools import wraps
 from berth.api.resources import RESOURCES
 from berth.runtime.scheduler import LiveScheduler
 from berth.runtime.sharding import shard_lease
+from berth.runtime.turns import Inline
 from berth.state.sharding import shard_of
 from berth.testing.virtual_loop import VirtualLoop
 from tests.kube.fakes import START
@@ -54,6 +55,7 @@ class Several:
             rng=random.Random(name),
             clock=asyncio.get_running_loop().time,
             wall_clock=lambda: START + timedelta(seconds=asyncio.get_running_loop().time()),
+            runner=Inline(),
         )
         self.stops[name] = asyncio.Event()
         self.tasks[name] = asyncio.create_task(scheduler.run(self.stops[name]))

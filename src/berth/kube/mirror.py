@@ -143,13 +143,14 @@ def _difference(old: Any, new: Any) -> list[Change]:
     """Return what is new about an object.
 
     One of the same name but another uid is another object, so its predecessor is given up first. The same version
-    seen again, as in a list after a watch, is no change.
+    seen again, as in a list after a watch, is no change; where a server has come back without its history, the same
+    version may stand for another state, so the states are compared even then.
     """
     if old is None:
         return [Added(new)]
     before, after = old.metadata, new.metadata
     if before.uid != after.uid:
         return [Deleted(old), Added(new)]
-    if before.resource_version == after.resource_version and after.resource_version:
+    if before.resource_version == after.resource_version and after.resource_version and old == new:
         return []
     return [Modified(new, old)]
