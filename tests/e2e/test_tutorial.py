@@ -61,8 +61,8 @@ def listed(directory, *arguments, code=0):
 
 def test_every_block_of_the_tutorial_is_a_file_or_a_command():
     assert set(blocks()) == {
-        "quiet_rack.py", "app_limit.py", "together.py", "cool_rack.py", "tests/test_plugins.py", "pyproject.toml",
-        "config.yaml",
+        "quiet_rack.py", "app_limit.py", "by_quota.py", "together.py", "cool_rack.py", "tests/test_plugins.py",
+        "pyproject.toml", "config.yaml",
     }  # fmt: skip
     languages = set(re.findall(r"^```(\w+)$", TUTORIAL, re.MULTILINE))
     assert languages == {"python", "toml", "yaml", "console"}

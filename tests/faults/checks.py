@@ -106,8 +106,11 @@ def _undone(history):
         for obj in server.store.objects(RESOURCES[kind]):
             fresh.put(decode(kind, obj))
     fresh.run()
+    # Preemption may become possible by an event that no plugin which rejected the pod waits for; as upstream, a pod is
+    # tried again by the flush then, where there is one.
+    is_flushed = history.plan.unschedulable_age_s is None
     for effect in fresh.effects:
-        if isinstance(effect, Request) and isinstance(effect.effect, Bind | EvictPod):
+        if isinstance(effect, Request) and isinstance(effect.effect, Bind | EvictPod if is_flushed else Bind):
             what = "binds" if isinstance(effect.effect, Bind) else "evicts"
             yield f"left undone: a new scheduler {what} pod {effect.effect.pod.key} at once: {effect.effect}"
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import socket
 import ssl
 
 import pytest
@@ -63,9 +64,15 @@ async def connect(server):
     opened = []
 
     async def connect(*, tls=True):
+        # A small buffer: the kernel would take in many megabytes for a client that does not read.
+        own = socket.socket()
+        own.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 64 * 1024)
+        own.setblocking(False)
         context = ssl.create_default_context(cadata=server.authority.certificate_pem.decode()) if tls else None
         port = int(server.url.rpartition(":")[2])
-        reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context)
+        await asyncio.get_running_loop().sock_connect(own, ("127.0.0.1", port))
+        name = "127.0.0.1" if tls else None
+        reader, writer = await asyncio.open_connection(sock=own, ssl=context, server_hostname=name)
         opened.append(Peer(reader, writer))
         return opened[-1]
 
