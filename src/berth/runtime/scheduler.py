@@ -64,6 +64,8 @@ DRAIN_S = 5.0
 RELOAD_WAIT_S = 5.0
 """How long a new configuration waits for bindings under way, and then again once it has turned back who waits."""
 RELOAD_POLL_S = 0.02
+LAST_SLICE_S = 0.5
+"""How long the end waits for a slice that is under way, many times what a slice takes."""
 TELL_STOP_AFTER_S = 1.0
 """When stopping says what it waits for, if that is a cycle that does not end."""
 
@@ -288,6 +290,9 @@ class LiveScheduler:
             await _cancel((core, work, told, *helpers))
             under_way = self._elector.fence.under_way if self._elector is not None else 0
             under_way = max(under_way, await self._effects.stop())
+            with contextlib.suppress(CycleBusy):  # who stands by, or has lost the lease, has not waited for its slice
+                async with self._turns.between(LAST_SLICE_S):
+                    pass
             self._runner.close()
         await self._release(under_way)
         if self._turns.is_at_work:
