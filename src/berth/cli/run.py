@@ -59,6 +59,17 @@ class Secure(NamedTuple):
     """The address of the API server whose pods are scheduled."""
 
 
+class Given(NamedTuple):
+    """What a process is started with."""
+
+    setup: Setup
+    access: "ClusterAccess"
+    flags: SchedulerFlags
+    secure: Secure
+    shards: int
+    tracing: "Tracing | None"
+
+
 @click.command("run", short_help="The scheduler, against a real API server.")
 @click.option("--context", default="", metavar="NAME", help="The kubeconfig context to use.")
 @click.option(
@@ -120,7 +131,7 @@ def command(
     try:
         with asyncio.Runner(loop_factory=_event_loop) as runner:
             secure = Secure(serving, *reviewers, access.server)
-            runner.run(_run(Setup(config, registry), access, flags, secure, shards, tracing))
+            runner.run(_run(Given(Setup(config, registry), access, flags, secure, shards, tracing)))
     except _Unusable as error:
         _fail(str(error), EXIT_BAD_CONFIGURATION)
     except ConfigError as error:
@@ -240,14 +251,7 @@ def _event_loop() -> asyncio.AbstractEventLoop:
     return loop
 
 
-async def _run(
-    setup: Setup,
-    access: "ClusterAccess",
-    flags: SchedulerFlags,
-    secure: Secure,
-    shards: int,
-    tracing: "Tracing | None",
-) -> None:
+async def _run(given: Given) -> None:
     """Run everything that lives in the event loop, from the first connection to the last."""
     from berth.kube.http.client import HttpTransport
     from berth.kube.http.rate_limit import RateLimit
@@ -256,6 +260,7 @@ async def _run(
     from berth.runtime.policy_map import with_policy_of_cluster
 
     stop = _stop_on_signals()
+    setup, tracing = given.setup, given.tracing
     client = setup.config.client_connection
     if "protobuf" in client.content_type:
         _log.log(
@@ -263,28 +268,18 @@ async def _run(
         )
     requests = RestClientMetrics()
     transport = HttpTransport(
-        access, rate_limit=RateLimit(client.qps, client.burst), user_agent="berth-scheduler", watcher=requests
+        given.access, rate_limit=RateLimit(client.qps, client.burst), user_agent="berth-scheduler", watcher=requests
     )
     try:
         setup = setup._replace(config=await with_policy_of_cluster(setup.config, transport))
-        await _schedule(setup, transport, access.description, flags, stop, requests, secure, shards, tracing)
+        await _schedule(given._replace(setup=setup), transport, stop, requests)
     finally:
         if tracing is not None:
             await asyncio.to_thread(tracing.stop)
         await transport.close()
 
 
-async def _schedule(
-    setup: Setup,
-    transport: "Transport",
-    description: str,
-    flags: SchedulerFlags,
-    stop: asyncio.Event,
-    requests: "RestClientMetrics",
-    secure: Secure,
-    shards: int,
-    tracing: "Tracing | None",
-) -> None:
+async def _schedule(given: Given, transport: "Transport", stop: asyncio.Event, requests: "RestClientMetrics") -> None:
     """Schedule and serve until told to stop."""
     from berth.runtime.observing.metrics_v1_20 import metrics_for
     from berth.runtime.observing.several import Instruments
@@ -292,12 +287,15 @@ async def _schedule(
     from berth.runtime.serving.authentication import AuthenticationLookupError
     from berth.runtime.serving.server import HealthServer, Listener, PortTaken
 
-    config, registry = setup
+    (config, registry), flags, secure = given.setup, given.flags, given.secure
     metrics = metrics_for(config)
-    age_s = flags.pod_max_in_unschedulable_pods_s
-    observer = metrics if tracing is None else Instruments(metrics, tracing.instrument)
     scheduler = LiveScheduler(
-        config, transport, registry=registry, instrument=observer, unschedulable_age_s=age_s, shards=shards
+        config,
+        transport,
+        registry=registry,
+        instrument=metrics if given.tracing is None else Instruments(metrics, given.tracing.instrument),
+        unschedulable_age_s=flags.pod_max_in_unschedulable_pods_s,
+        shards=given.shards,
     )
     metrics.observe(scheduler)
     is_default = "port" not in flags.given
@@ -317,7 +315,8 @@ async def _schedule(
     try:
         await server.start()
         where = " and ".join(server.addresses) or "no port"
-        _log.info("scheduling as %s for %s; serving health and metrics at %s", config.generation, description, where)
+        for_whom = given.access.description
+        _log.info("scheduling as %s for %s; serving health and metrics at %s", config.generation, for_whom, where)
         with _told_on_this_machine(secure, serving):
             await scheduler.run(stop)
     except AuthenticationLookupError as error:
