@@ -128,7 +128,10 @@ def main(sizes: list[str]) -> None:
     print("| nodes | running pods | seconds to the first binding | MB at the peak | MB afterwards |")
     print("| ---: | ---: | ---: | ---: | ---: |")
     for size in sizes or SIZES:
-        nodes, pods = map(int, size.split("/"))
+        try:
+            nodes, pods = map(int, size.split("/"))
+        except ValueError:
+            sys.exit(f"usage: cold_start.py [NODES/PODS ...], such as 1000/20000 and not {size!r}")
         seconds, peak, now = measure(nodes, pods)
         print(f"| {nodes:,} | {pods:,} | {seconds:.1f} | {peak} | {now} |", flush=True)
 
