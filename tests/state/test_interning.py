@@ -99,6 +99,15 @@ def test_resources(runs):
     assert table.requested[table.resource_index["example.com/stays"]].tolist() == [2, 0, 0, 0]
 
 
+def test_resources_that_are_only_asked_for():
+    table = NodeTable(capacity=4)
+    row = table.put_node(with_resource("example.com/stays"))
+    for number in range(MANY):
+        assert not table.requested[table.column_of(f"example.com/res-{number}")].any()
+    assert len(table.allocatable) <= 4
+    assert table.allocatable[table.column_of("example.com/stays"), row] == 1
+
+
 def test_a_node_that_names_many_resources_costs_each_of_them_once():
     table = NodeTable(capacity=4)
     table.put_node(make_node("n").capacity({f"example.com/res-{number}": "1" for number in range(2000)}).build())

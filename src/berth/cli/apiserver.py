@@ -22,6 +22,17 @@ def kubernetes_minor_of(_context: click.Context, _parameter: click.Parameter, te
     return int(found[1])
 
 
+kubernetes_version_option = click.option(
+    "--kubernetes-version",
+    "kubernetes_minor",
+    default="1.36",
+    show_default=True,
+    metavar="VERSION",
+    callback=kubernetes_minor_of,
+    help="Release whose API is served: 1.30 to 1.37.",
+)
+
+
 @click.command(name="apiserver")
 @click.option(
     "--dir",
@@ -34,15 +45,7 @@ def kubernetes_minor_of(_context: click.Context, _parameter: click.Parameter, te
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option("--port", type=click.IntRange(0, 65535), default=0, show_default=True, help="Port; 0 takes a free one.")
 @click.option("--token", default="", envvar="BERTH_TOKEN", help="Bearer token for clients; by default a random one.")
-@click.option(
-    "--kubernetes-version",
-    "kubernetes_minor",
-    default="1.36",
-    show_default=True,
-    metavar="VERSION",
-    callback=kubernetes_minor_of,
-    help="Release whose API is served: 1.30 to 1.37.",
-)
+@kubernetes_version_option
 def command(directory: Path, host: str, port: int, token: str, kubernetes_minor: int) -> None:
     """Run an API server with an empty cluster, kept in memory."""
     from berth_cluster.serving.certificates import ClusterAuthorityError

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from berth.cli.apiserver import kubernetes_minor_of
+from berth.cli.apiserver import kubernetes_version_option
 from berth.cli.setup import BadConfigurationError, config_option, gates_option, plugin_option, read_setup
 
 if TYPE_CHECKING:
@@ -60,15 +60,7 @@ MAX_DEVICES = 128  # what one ResourceSlice holds
 @plugin_option
 @gates_option
 @click.option("--token", default="", envvar="BERTH_TOKEN", help="Bearer token for clients; by default a random one.")
-@click.option(
-    "--kubernetes-version",
-    "kubernetes_minor",
-    default="1.36",
-    show_default=True,
-    metavar="VERSION",
-    callback=kubernetes_minor_of,
-    help="Release whose API is served: 1.30 to 1.37.",
-)
+@kubernetes_version_option
 def command(
     nodes: int,
     directory: Path,

@@ -151,6 +151,8 @@ class NodeTable:
         index = self.resource_index.get(resource)
         if index is None:
             if not self._free_columns:
+                self._give_back_unnamed()
+            if not self._free_columns:
                 self._add_columns()
             index = self.resource_index[resource] = self._free_columns.pop()
         return index
@@ -246,6 +248,16 @@ class NodeTable:
         for resource in resources:
             if resource in self._resource_users:
                 self._use(resource, -1)
+
+    def _give_back_unnamed(self) -> None:
+        """Take back the columns of resources that were asked for but that no node and no pod names.
+
+        They are zero, and stay so until another resource that takes them is named, which no call lives to see.
+        """
+        for resource, index in tuple(self.resource_index.items()):
+            if index >= PERMANENT_RESOURCES and resource not in self._resource_users:
+                del self.resource_index[resource]
+                self._free_columns.append(index)
 
     def _add_columns(self) -> None:
         """Double the number of resources that there is room for, so that each new one costs little."""
