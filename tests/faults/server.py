@@ -144,8 +144,8 @@ class Server:
     def _note_lease(self, request):
         spec = self.store.get(LEASE, "kube-system", "kube-scheduler")["spec"]
         self.lease = (spec.get("holderIdentity") or "", self.sim.now, float(spec["leaseDurationSeconds"]))
-        if spec.get("holderIdentity") != request.process.identity:
-            self.sim.tell("server", "the lease is given up by %s", request.process.identity)
+        if spec.get("holderIdentity") != request.sender:
+            self.sim.tell("server", "the lease is given up by %s", request.sender)
 
     def bind_for(self, process, asked):
         """The binding that an extender makes when it is asked to; what it says of it, empty where that worked."""
@@ -155,27 +155,29 @@ class Server:
         except StoreError as error:
             self._note_refused_binding(process.identity)
             return error.message
-        self._note_binding(process)
+        self._note_binding(process, process.identity)
         return ""
 
     def _bind(self, request):
         try:
             answer = immediately(request.act(self.transport))
         except ApiError:
-            self._note_refused_binding(request.process.identity)
+            self._note_refused_binding(request.sender)
             raise
-        self._note_binding(request.process)
+        self._note_binding(request.process, request.sender)
         return answer
 
-    def _note_binding(self, process):
-        record, identity = self.store.bindings[-1], process.identity
+    def _note_binding(self, process, sender):
+        record = self.store.bindings[-1]
         if record.pod_uid in self.bound_by:
             self.sim.accuse(f"pod {record.name} ({record.pod_uid}) is bound a second time, to {record.node}")
-        self.sim.tell("server", "pod %s (%s) is bound to %s by %s", record.name, record.pod_uid, record.node, identity)
-        self.bound_by[record.pod_uid] = (record.node, identity)
+        self.sim.tell("server", "pod %s (%s) is bound to %s by %s", record.name, record.pod_uid, record.node, sender)
+        self.bound_by[record.pod_uid] = (record.node, sender)
+        if sender != process.identity:
+            return  # what a killed process sent arrives late: nobody is left who could have known better
         why = overload(self, record.pod_uid, record.node, process)
         if why:
-            self.sim.accuse(f"pod {record.name} is bound to {record.node} by {identity}, where there is no room: {why}")
+            self.sim.accuse(f"pod {record.name} is bound to {record.node} by {sender}, where there is no room: {why}")
 
     def _note_refused_binding(self, identity):
         """A scheduler that tries to bind its pod elsewhere believes that its binding has failed."""

@@ -11,7 +11,12 @@ def shrunk(plan, failed):
     while size:
         start = 0
         while start < len(plan.things) and tries:
-            shorter = plan.without(plan.things[start : start + size])
+            # A cluster without a node is another story: its pods are retried for ever, and never at rest.
+            left_out = [thing for thing in plan.things[start : start + size] if thing.what != "add_node"]
+            if not left_out:
+                start += size
+                continue
+            shorter = plan.without(left_out)
             tries -= 1
             try:
                 live(shorter)

@@ -64,6 +64,8 @@ class Request(NamedTuple):
     """One request on its way."""
 
     process: object
+    sender: str
+    """The life of the process that sent it; it may have ended when the request arrives."""
     verb: str
     plural: str
     name: str
@@ -151,7 +153,7 @@ class Wire:
     # -- one request ---------------------------------------------------------------------------------------------
 
     async def _call(self, verb, resource, name, body, act):
-        request = Request(self.process, verb, resource.plural, name, body, act)
+        request = Request(self.process, self.process.identity, verb, resource.plural, name, body, act)
         self.requests += 1
         self.process.is_about_to_send(request)
         future = asyncio.get_running_loop().create_future()
@@ -195,7 +197,7 @@ class Wire:
         except (ApiError, ConnectionLost) as error:
             answer = error
         if request.is_write and request.plural not in ("events", "leases"):
-            self.sim.tell("server", "%s from %s: %s", request, self.process.identity, shown(answer))
+            self.sim.tell("server", "%s from %s: %s", request, request.sender, shown(answer))
         if what == "answer lost":
             answer = ConnectionLost(RESET)
         elif what == "answer stalled":
