@@ -1,0 +1,1 @@
+"""A cluster as documents: reading and writing them, without anything that schedules."""
