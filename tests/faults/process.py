@@ -57,6 +57,8 @@ class Process:
         """When the last renewal of the lease was sent that this life knows to have worked."""
         self.loop = self.scheduler = self.wire = self.task = self.stop = None
         self.sent_after_loss = 0
+        self.told_gone = set()
+        """The uids of objects that a list has left out which was cut short on its way."""
 
     @property
     def identity(self):

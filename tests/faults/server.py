@@ -254,8 +254,8 @@ def immediately(coroutine):
 def overload(server, uid, node_name, process):
     """Why a node has too little room for the pod just bound, by what the scheduler could know; empty if it has enough.
 
-    Counted are the pods that the scheduler knows or bound itself. Where the node is no longer the one that it knows,
-    nobody is to blame.
+    Counted are the pods that the scheduler knows, and those that it bound itself and was not told are gone. Where the
+    node is no longer the one that it knows, nobody is to blame.
     """
     node = server.find("Node", node_name)
     known = process.known_node(node_name)
@@ -272,7 +272,9 @@ def overload(server, uid, node_name, process):
         meta, phase = document["metadata"], (document.get("status") or {}).get("phase")
         if document["spec"].get("nodeName") != node_name or phase in ("Succeeded", "Failed"):
             continue
-        by_itself = server.bound_by.get(meta["uid"], ("", ""))[1] == process.identity
+        by_itself = server.bound_by.get(meta["uid"], ("", ""))[1] == process.identity and (
+            meta["uid"] not in process.told_gone
+        )
         if meta["uid"] == uid or by_itself or process.counts(meta["uid"]):
             pods.append(decode("Pod", document))
     if len(pods) > allocatable["pods"]:

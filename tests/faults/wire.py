@@ -321,8 +321,8 @@ class Stream:
             return
         self._is_coming = False
         lines = [event.line for event in self._watch.events()]
-        if self.is_list:
-            self.is_list = False
+        is_list, self.is_list = self.is_list, False
+        if is_list:
             lines.append(self._bookmark({"k8s.io/initial-events-end": "true"}))
         if not lines:
             return
@@ -330,7 +330,9 @@ class Stream:
         if what == "lines repeated":
             lines.insert(at, lines[at])
         elif what == "lines lost":
-            del lines[at]
+            lost = json.loads(lines.pop(at))
+            if is_list:  # a list without an object says that it is gone
+                self.wire.process.told_gone.add(lost["object"]["metadata"].get("uid"))
         elif what == "lines swapped" and len(lines) > 1:
             at = min(at, len(lines) - 2)
             lines[at], lines[at + 1] = lines[at + 1], lines[at]
