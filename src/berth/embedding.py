@@ -13,6 +13,7 @@ import msgspec
 
 from berth.api.codec import KINDS, decode
 from berth.api.pod import Pod
+from berth.api.resources import RESOURCES
 from berth.config.feature_gates import FeatureGates, feature_gates
 from berth.config.load import document_enabling, load_config, load_config_file
 from berth.config.types import SchedulerConfiguration
@@ -33,10 +34,7 @@ Outcome = Literal["scheduled", "waiting", "unschedulable", "error", "gated"]
 RETRY_S = 60.0
 """How long virtual time goes on for a pod whose victims have to leave; longer than any backoff."""
 
-_CLUSTER_WIDE = frozenset(
-    {"Node", "Namespace", "PriorityClass", "PersistentVolume", "StorageClass", "CSINode", "CSIDriver"}
-    | {"VolumeAttachment", "ResourceSlice", "DeviceClass", "DeviceTaintRule"}
-)
+_CLUSTER_WIDE = frozenset(kind for kind, resource in RESOURCES.items() if not resource.namespaced)
 
 
 class ScheduleResult(msgspec.Struct, frozen=True):

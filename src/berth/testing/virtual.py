@@ -24,6 +24,7 @@ from berth.cycle.instrument import Instrument
 from berth.extender.answering import AnswerCall, answered
 from berth.framework.effects import (
     Answer,
+    ApiCall,
     Bind,
     CallExtenders,
     Effect,
@@ -54,6 +55,7 @@ class VirtualCluster:
         self,
         *objects: Any,
         plugins: Mapping[str, Any] | Iterable[type] | None = None,
+        registry: Registry | None = None,
         config: Mapping[str, Any] | SchedulerConfiguration | None = None,
         gates: Mapping[str, bool] | None = None,
         seed: int = 0,
@@ -66,14 +68,15 @@ class VirtualCluster:
         shards: int = 1,
         work_limit: int = DEFAULT_STEPS,
     ) -> None:
-        """Make a core of these plugins, under their names where those are given, beside the in-tree ones.
+        """Make a core of these plugins, under their names where those are given, beside those of the registry.
 
+        Without a `registry` those are the in-tree ones.
         Without a `config`, plugins that are given without names are enabled in the default profile. `generation` puts
         that generation's policies (queue, cycle, cache, permit) in place of the configuration's; the plugins stay those
         of the configuration.
         """
         named = _by_name(plugins or ())
-        registry = in_tree_registry().merge(Registry(named, "a test"))
+        registry = (registry or in_tree_registry()).merge(Registry(named, "a test"))
         if not isinstance(config, SchedulerConfiguration):
             enabled = () if isinstance(plugins, Mapping) else named
             document = document_enabling(enabled) if config is None else dict(config)
@@ -110,6 +113,8 @@ class VirtualCluster:
         """Whether a victim is gone when its eviction is answered, or only on its way."""
         self.answers_reads = True
         """Whether the core is told at once where a pod is that it asks for."""
+        self.answer_api: Callable[[ApiCall], Answer] | None = None
+        """What carries out other calls to the API server; None leaves them in `requests`. Its ticket is not read."""
         self.answer_call: AnswerCall | None = None
         """What plays the extenders; None leaves their calls in `requests`."""
         self._refusals: deque[str] = deque()
@@ -145,6 +150,16 @@ class VirtualCluster:
     def step(self) -> None:
         """Let the core take one step, and carry out what it asks for."""
         self._carry_out(self.core.step(self.now))
+
+    def bound(self, pod: Pod) -> None:
+        """Take note that a pod has got its node."""
+
+    def evicted(self, pod: Pod, eviction: EvictPod) -> None:
+        """Take note that a preempted pod is gone."""
+
+    def carried_out(self, effect: Effect) -> None:
+        """Note what the core has asked for; here that is all of it, for tests to look at."""
+        self.effects.append(effect)
 
     def run(self) -> "VirtualCluster":
         """Step until there is nothing left to do now."""
@@ -194,7 +209,8 @@ class VirtualCluster:
         return [effect for effect in self.effects if isinstance(effect, PatchPodStatus) and effect.pod.name == name]
 
     def _carry_out(self, effects: list[Effect]) -> None:
-        self.effects += effects
+        for effect in effects:
+            self.carried_out(effect)
         for effect in effects:
             if isinstance(effect, Request):
                 self.requests.append(effect)
@@ -204,6 +220,9 @@ class VirtualCluster:
                     self.answer(effect)
                 if isinstance(effect.effect, ReadPod) and self.answers_reads:
                     self.answer(effect, result=self.read(effect.effect))
+                if isinstance(effect.effect, ApiCall) and self.answer_api is not None:
+                    answer = self.answer_api(effect.effect)
+                    self.answer(effect, answer.error, answer.result)
                 if isinstance(effect.effect, CallExtenders) and self.answer_call is not None:
                     self.answer(effect, result=answered(0, effect.effect, self.answer_call).result)
             elif isinstance(effect, PatchPodStatus):
@@ -221,6 +240,7 @@ class VirtualCluster:
             self.put(bound)
         else:
             self.objects["Pod", bind.pod.key] = bound
+        self.bound(bound)
 
     def _evict(self, eviction: EvictPod) -> None:
         pod = self.objects.get(("Pod", eviction.pod.key))
@@ -228,6 +248,7 @@ class VirtualCluster:
             return
         if self.evicts_at_once:
             self.delete("Pod", eviction.pod.key)
+            self.evicted(pod, eviction)
             return
         disruption = PodCondition(
             type="DisruptionTarget", status="True", reason="PreemptionByScheduler", message=eviction.message
