@@ -21,7 +21,7 @@ NOT_FOUND = 'not found (NotFound): {kind} "{key}"'
 HOSTNAME = "kubernetes.io/hostname"
 
 
-class Objects(Protocol):
+class KnownObjects(Protocol):
     """The cluster whose objects are read and written."""
 
     objects: dict[tuple[str, str], Any]
@@ -38,7 +38,7 @@ class ApiCalls:
 
     __slots__ = ("_cluster", "_made")
 
-    def __init__(self, cluster: Objects) -> None:
+    def __init__(self, cluster: KnownObjects) -> None:
         self._cluster = cluster
         self._made = 0
 

@@ -16,7 +16,7 @@ from berth.cycle.dispatcher import THROWN_IN
 from berth.cycle.groups.outcome import GroupOutcome, OutcomeTools
 from berth.cycle.groups.placements import try_placements
 from berth.cycle.groups.preemption import Room, room_for_group
-from berth.cycle.groups.trial import Trial, TrialTools
+from berth.cycle.groups.trial import GroupTrial, TrialTools
 from berth.engine.profile import Profile
 from berth.framework.blame import contained
 from berth.framework.interface import PodGroupInfo
@@ -97,15 +97,15 @@ class GroupCycle:
 
     def _try(
         self, tools: TrialTools, profile: Profile, group: PodGroupInfo, queued_pods: Sequence[QueuedPod]
-    ) -> Generator[Any, Any, Trial]:
+    ) -> Generator[Any, Any, GroupTrial]:
         try:
             if self._places:
                 return (yield from try_placements(tools, profile, group, queued_pods, makes_room=True))
-            trial = Trial(tools, profile)
+            trial = GroupTrial(tools, profile)
             yield from trial.run(queued_pods, makes_room=True)
         except BaseException as raised:  # a bug ends this group's attempt only, not the scheduler
             bug = contained(raised, THROWN_IN)
-            trial = Trial(tools, profile)
+            trial = GroupTrial(tools, profile)
             trial.status = tools.reporter.broke(queued_pods[0].pod, bug)
         return trial
 
@@ -115,7 +115,7 @@ class GroupCycle:
         profile: Profile,
         group: PodGroupInfo,
         queued_pods: Sequence[QueuedPod],
-        trial: Trial,
+        trial: GroupTrial,
     ) -> Generator[Any, Any, Room | Status | None]:
         """Return the room that preemption can make, why it can make none, or None where it is not asked."""
         if not self._preempts or trial.has_failed or trial.waits_for_preemption:

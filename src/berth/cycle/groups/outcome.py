@@ -17,7 +17,7 @@ from berth.cycle.dispatcher import Dispatcher
 from berth.cycle.evicting import Evictor, Preemptor
 from berth.cycle.failing import SCHEDULER_ERROR, UNSCHEDULABLE, Failing
 from berth.cycle.groups.preemption import Room
-from berth.cycle.groups.trial import WAITS_FOR_PREEMPTION, Member, Trial
+from berth.cycle.groups.trial import WAITS_FOR_PREEMPTION, Member, GroupTrial
 from berth.cycle.reporting import Reporter
 from berth.framework.effects import SetPodGroupCondition
 from berth.framework.evictions import group_key
@@ -56,7 +56,7 @@ class GroupOutcome:
         for queued in self._queued_pods:
             self._tools.failing.fail(queued, SCHEDULER_ERROR, message, nomination="")
 
-    def bind(self, trial: Trial) -> str:
+    def bind(self, trial: GroupTrial) -> str:
         """Bind the members that have a place, and tell the others why they have none; return the result's name."""
         placed = set(map(id, trial.stands()))
         for member in trial.members:
@@ -77,7 +77,7 @@ class GroupOutcome:
             self._handle.activate(left[0].pod.uid)
         return "scheduled"
 
-    def turn_away(self, trial: Trial, room: Room | Status | None) -> Generator[Any, Any, str]:
+    def turn_away(self, trial: GroupTrial, room: Room | Status | None) -> Generator[Any, Any, str]:
         """Queue all members again, and have room made where that helps the group; return the result's name."""
         if trial.has_failed or (isinstance(room, Status) and not room.code.is_rejection):
             return self._fail_all(trial, room)
@@ -98,7 +98,7 @@ class GroupOutcome:
         self._tell("False", UNSCHEDULABLE, _summary(trial, room, len(self._queued_pods), refusal))
         return WAITING_ON_PREEMPTION if nodes else "unschedulable"
 
-    def _fail_all(self, trial: Trial, room: Room | Status | None) -> str:
+    def _fail_all(self, trial: GroupTrial, room: Room | Status | None) -> str:
         """Queue all members again because of an error; only the member it is about gets its bare message."""
         status = room if isinstance(room, Status) and not trial.has_failed else trial.status
         summary = status.message if status is not None else ""
@@ -121,7 +121,7 @@ class GroupOutcome:
         )
 
     def _nominations(
-        self, nodes: Mapping[str, str], trial: Trial, room: Room | Status | None
+        self, nodes: Mapping[str, str], trial: GroupTrial, room: Room | Status | None
     ) -> Callable[[str], str | None]:
         """Return where each pod is nominated to from now on: as before while victims that were asked to go remain."""
         if nodes:
@@ -137,7 +137,7 @@ class GroupOutcome:
             )
         return lambda _uid: None if is_waiting else ""
 
-    def _make_room(self, trial: Trial, room: Room | Status | None) -> Generator[Any, Any, str]:
+    def _make_room(self, trial: GroupTrial, room: Room | Status | None) -> Generator[Any, Any, str]:
         """Evict for the group, or for each member that asked for it; return why one was refused, if that is known."""
         uids = tuple(queued.pod.uid for queued in self._queued_pods)
         key = group_key(self._key)
@@ -159,7 +159,7 @@ class GroupOutcome:
                 refusal = yield from self._tools.evictor.evict(preemptor, {member.node_name: victims})
         return refusal
 
-    def _with_members(self, trial: Trial) -> Iterator[tuple[QueuedPod, Member | None]]:
+    def _with_members(self, trial: GroupTrial) -> Iterator[tuple[QueuedPod, Member | None]]:
         members = {member.pod.uid: member for member in trial.members}
         return ((queued, members.get(queued.pod.uid)) for queued in self._queued_pods)
 
@@ -187,14 +187,14 @@ class GroupOutcome:
         return found
 
 
-def _nodes(trial: Trial) -> Mapping[str, str]:
+def _nodes(trial: GroupTrial) -> Mapping[str, str]:
     """Return where the members go once the victims of some of them are gone, by uid."""
     if not trial.waits_for_preemption:
         return {}
     return {member.pod.uid: member.node_name for member in trial.members if member.node_name}
 
 
-def _message(member: Member | None, trial: Trial) -> str:
+def _message(member: Member | None, trial: GroupTrial) -> str:
     """Return the message for one member's condition and event."""
     whole = trial.status.message if trial.status is not None else ""
     if member is None:
@@ -206,7 +206,7 @@ def _message(member: Member | None, trial: Trial) -> str:
     return member.attempt.outcome.message
 
 
-def _summary(trial: Trial, room: Room | Status | None, count: int, refusal: str) -> str:
+def _summary(trial: GroupTrial, room: Room | Status | None, count: int, refusal: str) -> str:
     """Return what the group's condition says."""
     parts = [trial.status.message] if trial.status is not None else []
     if isinstance(room, Room):

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from berth.cycle.groups.trial import Trial, TrialTools
+from berth.cycle.groups.trial import GroupTrial, TrialTools
 from berth.engine.profile import Profile
 from berth.framework.blame import ask, blamed
 from berth.framework.interface import Assignment, Placement, PodGroupAssignments, PodGroupInfo
@@ -23,12 +23,12 @@ FIRST_STATUS = ", first placement status: {}"
 
 def try_placements(
     tools: TrialTools, profile: Profile, group: PodGroupInfo, queued_pods: Sequence[QueuedPod], *, makes_room: bool
-) -> Generator[Any, Any, Trial]:
+) -> Generator[Any, Any, GroupTrial]:
     """Return the trial of the best placement, in force if it succeeded, or one that says why there is none."""
     placements = generate(profile, group, Placement(ALL_NODES, tools.search.table.rows()))
     if isinstance(placements, Status):
         return _refused(tools, profile, placements)
-    trials: list[Trial] = []
+    trials: list[GroupTrial] = []
     for placement in placements:
         trial = yield from _try(tools, profile, placement, queued_pods, makes_room=makes_room)
         trials.append(trial)
@@ -82,10 +82,10 @@ def score(profile: Profile, group: PodGroupInfo, assignments: Sequence[PodGroupA
 
 def _try(
     tools: TrialTools, profile: Profile, placement: Placement, queued_pods: Sequence[QueuedPod], *, makes_room: bool
-) -> Generator[Any, Any, Trial]:
+) -> Generator[Any, Any, GroupTrial]:
     within = np.zeros(tools.search.table.capacity, dtype=np.bool_)
     within[placement.rows] = True
-    trial = Trial(tools, profile, within)
+    trial = GroupTrial(tools, profile, within)
     yield from trial.run(queued_pods, makes_room=makes_room)
     trial.undo()
     if trial.status is not None and not trial.waits_for_preemption:
@@ -94,7 +94,7 @@ def _try(
 
 
 def _best(
-    tools: TrialTools, profile: Profile, group: PodGroupInfo, candidates: Sequence[tuple[Placement, Trial]]
+    tools: TrialTools, profile: Profile, group: PodGroupInfo, candidates: Sequence[tuple[Placement, GroupTrial]]
 ) -> int | Status:
     """Return the index of the candidate with the highest total; lots are drawn among equals."""
     if len(candidates) == 1:
@@ -105,21 +105,21 @@ def _best(
     return tools.search.break_tie(np.flatnonzero(np.array(totals) == max(totals)))
 
 
-def _assignments(placement: Placement, trial: Trial) -> PodGroupAssignments:
+def _assignments(placement: Placement, trial: GroupTrial) -> PodGroupAssignments:
     placed = (Assignment(member.pod, member.node_name) for member in trial.members if member.node_name)
     return PodGroupAssignments(placement, tuple(placed))
 
 
-def _refused(tools: TrialTools, profile: Profile, status: Status) -> Trial:
+def _refused(tools: TrialTools, profile: Profile, status: Status) -> GroupTrial:
     """Return a trial that did not take place."""
-    trial = Trial(tools, profile)
+    trial = GroupTrial(tools, profile)
     trial.status = status
     if status.plugin and status.code.is_rejection:
         trial.unschedulable_plugins.add(status.plugin)
     return trial
 
 
-def _none_available(profile: Profile, trials: Sequence[Trial]) -> Trial:
+def _none_available(profile: Profile, trials: Sequence[GroupTrial]) -> GroupTrial:
     """Return the first trial to stand for all: it gives the message; whatever helps in any placement wakes the pods."""
     first = trials[0]
     assert first.status is not None, "no placement has room"

@@ -88,7 +88,7 @@ class Member:
         return diagnosis.unschedulable_plugins | self.waits_for, set(diagnosis.pending_plugins)
 
 
-class Trial:
+class GroupTrial:
     """What came of trying to place a group."""
 
     def __init__(self, tools: TrialTools, profile: Profile, within: Mask | None = None) -> None:

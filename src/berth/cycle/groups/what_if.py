@@ -9,7 +9,7 @@ from typing import Any
 
 from berth.cycle.attempt import Attempt
 from berth.cycle.binding import undo
-from berth.cycle.groups.trial import Trial, TrialTools
+from berth.cycle.groups.trial import GroupTrial, TrialTools
 from berth.engine.profile import Profile
 from berth.framework.status import Status
 from berth.framework.work_budget import steps_to_filter
@@ -55,7 +55,7 @@ class GroupWhatIf:
 
     def schedule(self) -> Generator[Any, Any, Status | None]:
         """Place the group as things are; remember where its members would go, or return why it cannot be placed."""
-        trial = Trial(self._tools, self._profile)
+        trial = GroupTrial(self._tools, self._profile)
         yield from trial.run(self._queued_pods, makes_room=False)
         trial.undo()
         self.nodes = {member.pod.uid: member.node_name for member in trial.members if member.node_name}
