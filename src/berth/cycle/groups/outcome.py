@@ -17,7 +17,7 @@ from berth.cycle.dispatcher import Dispatcher
 from berth.cycle.evicting import Evictor, Preemptor
 from berth.cycle.failing import SCHEDULER_ERROR, UNSCHEDULABLE, Failing
 from berth.cycle.groups.preemption import Room
-from berth.cycle.groups.trial import WAITS_FOR_PREEMPTION, Member, GroupTrial
+from berth.cycle.groups.trial import WAITS_FOR_PREEMPTION, GroupTrial, Member
 from berth.cycle.reporting import Reporter
 from berth.framework.effects import SetPodGroupCondition
 from berth.framework.evictions import group_key
