@@ -20,6 +20,7 @@ from berth.framework.registry import Registry
 from berth.plugins.registry import full_registry
 from berth.simulation.admission import with_priority
 from berth.simulation.api_calls import ApiCalls
+from berth.simulation.claims import claims_again, has_own_claims, released
 from berth.testing.virtual import VirtualCluster
 
 BACKOFF_S = 10.0
@@ -73,6 +74,7 @@ class SimulatedCluster(VirtualCluster):
         self.changes = 0
         """How many pods were bound or evicted so far."""
         self._returning: list[Pod] = []
+        self._own_claims: dict[str, tuple[Pod, list[Struct]]] = {}
         self.add(objects)
 
     # -- objects -----------------------------------------------------------------------------------------------------
@@ -113,6 +115,26 @@ class SimulatedCluster(VirtualCluster):
     def placements(self) -> dict[str, str]:
         """The node of each pod, by `namespace/name`; empty where it has none."""
         return {pod.key: pod.spec.node_name for pod in self.of(Pod)}
+
+    def delete(self, kind: str, key: str) -> None:
+        """Delete an object by `namespace/name` or name; a pod frees its claims."""
+        obj = self.objects[kind, key]
+        if not isinstance(obj, Pod) or not (obj.spec.volumes or obj.spec.resource_claims):
+            super().delete(kind, key)
+            return
+
+        def lookup(of_kind: str, name: str) -> Struct | None:
+            found: Struct | None = self.objects.get((of_kind, name))
+            return found
+
+        if has_own_claims(obj) and _is_replaced(obj):
+            self._own_claims[key] = claims_again(obj, pending_again(obj), lookup)
+        super().delete(kind, key)
+        given_up = released(obj, lookup)
+        for other in given_up.deleted:
+            super().delete(*other)
+        for changed in given_up.changed:
+            self.put(changed)
 
     def send_back(self, key: str) -> None:
         """Evict a pod by `namespace/name`: its controller replaces it by a pending one, without one it is gone."""
@@ -175,13 +197,21 @@ class SimulatedCluster(VirtualCluster):
         self._note_return(pod)
 
     def _note_return(self, pod: Pod) -> None:
-        if any(owner.controller for owner in pod.metadata.owner_references):
+        if _is_replaced(pod):
             self._returning.append(pod)
 
     def _return(self) -> None:
         returning, self._returning = self._returning, []
         for pod in returning:
-            self.put(pending_again(pod))
+            replacement, claims = self._own_claims.pop(pod.key, (pending_again(pod), []))
+            for claim in claims:
+                self.put(claim)
+            self.put(replacement)
+
+
+def _is_replaced(pod: Pod) -> bool:
+    """Say whether a controller makes another pod in place of one that is gone; a kubelet restarts its own."""
+    return any(owner.controller and owner.kind != "Node" for owner in pod.metadata.owner_references)
 
 
 def pending_again(pod: Pod) -> Pod:
