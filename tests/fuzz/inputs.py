@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from random import Random
+from tempfile import NamedTemporaryFile
 from typing import Any, NamedTuple
 
 import msgspec
@@ -21,6 +22,8 @@ from berth.kube.mirror import Mirror
 from berth.kube.wire import MalformedError, WireReader
 from berth.plugins.dra.cel import CelError, DeviceView, Selectors
 from berth.plugins.dra.semver import SemverError, parse_semver
+from berth.snapshot.documents import SnapshotError, parse_documents
+from berth.snapshot.snapshot import Snapshot, read_cluster
 from berth.testing.builders import expression, make_node, make_pod, make_pod_group
 from tests.liveness import objects as made
 from tests.plugins.dra import support as dra
@@ -94,6 +97,20 @@ def _listed(text: bytes) -> None:
     mirror = Mirror(RESOURCES["Pod"], reader)
     for raw in reader.list(text).items or ():
         mirror.upsert(raw)
+
+
+def _given(text: bytes) -> None:
+    """Read what somebody gives as a cluster, down to the structs."""
+    documents = [each for each in parse_documents(text, "a file") if each.is_read_by_scheduler]
+    list(Snapshot(documents).structs())
+
+
+def _file(text: bytes) -> None:
+    """Read a snapshot with this header."""
+    with NamedTemporaryFile() as file:
+        file.write(text + b"\n" + SAMPLES["Pod"][-1].replace(b"{", b'{"kind":"Pod",', 1))
+        file.flush()
+        list(read_cluster([file.name]).structs())
 
 
 def _quantity(text: bytes) -> None:
@@ -172,6 +189,16 @@ INPUTS = (
     Input("Lease", read_lease, (LeaseError,), (msgspec.json.encode({"metadata": _METADATA, "spec": {
         "holderIdentity": "a", "leaseDurationSeconds": 15, "renewTime": "2030-01-01T00:00:00.000000Z"}}),)),
     Input("configuration", lambda text: load_config(parse_document(text, "a file")), (ConfigError,), _documents()),
+    Input("objects", _given, (SnapshotError,), (
+        msgspec.json.encode({"kind": "List", "items": [msgspec.json.decode(SAMPLES[kind][-1]) | {"kind": kind}
+                                                       for kind in ("Node", "Pod", "ResourceClaim")]}),
+        msgspec.json.encode({"kind": "PodList", "apiVersion": "v1", "items": [
+            msgspec.json.decode(SAMPLES["Pod"][0])]}))),
+    Input("YAML", _given, (SnapshotError,), _text(
+        "kind", "kind: Pod\nmetadata: {name: a, creationTimestamp: 2026-01-01T00:00:00Z}\n---\nkind: List\nitems: []\n",
+        "kind: Pod\nspec: {x: &a [1.5, 0x1f], y: [*a, yes]}\n")),
+    Input("snapshot", _file, (SnapshotError,), (
+        b'{"kind":"BerthSnapshot","format":1,"counts":{"Pod":1},"missing":[{"kind":"Pod","reason":"no"}]}',)),
     Input("quantity", _quantity, (QuantityError,), _text('"100m"', "1.5Gi", "-3", "1e3", "+0.1", "12E", "1e-9")),
     Input("label selector", lambda text: parse_label_selector(text.decode("utf-8", "replace")), (SelectorError,), _text(
         '"a=b"', "a in (b, c),!d", "e notin (f)", "x>5,y<6", "k==v,k!=w", "a")),

@@ -1,31 +1,48 @@
-"""Reads objects from what people have: manifests and kubectl's output, as YAML or JSON, in files and directories.
+"""Reads objects from what people have: snapshots, manifests and kubectl's output, as JSON or YAML, in files and
+directories.
 
 Everything that takes objects (`--cluster`, `-f`) reads them here. A document is kept as it came, and is parsed no
-further than its kind and name until somebody needs more, since a cluster has a hundred thousand of them.
+further than its kind and name until somebody needs more, since a cluster has a hundred thousand of them. The one thing
+that is changed at the door is the version: what comes in an older one than that of the structs is converted.
 """
 
-import gzip
+import io
+import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import msgspec
 import yaml
+from msgspec.structs import force_setattr
 
-from berth.api.codec import KINDS, decode
+from berth.api.codec import KINDS, ObjectError, decode
+from berth.api.conversion import is_converted, to_structs
 from berth.api.meta import Struct
-from berth.api.untrusted import UNREADABLE, problem_of, read_deep
+from berth.api.resources import RESOURCES, Resource, versions_of
+from berth.api.untrusted import UNREADABLE, problem_of, read_deep, shortened
 from berth.api.yaml_census import PARSER, UnreasonableYAML, refuse_bombs, yaml_problem
+from berth.snapshot.header import MAX_HEADER, Header, header_of
+from berth.snapshot.text import MAX_LINE, SnapshotError, opened, refuse_foreign, unpacked
+
+__all__ = ["Document", "Given", "SnapshotError", "UnreadableObject", "parse_documents", "read_documents", "read_given"]
 
 SUFFIXES = (".yaml", ".yml", ".json", ".jsonl")
 """The files of a directory that are read; each may be compressed, with `.gz` after it."""
 MAX_YAML_NODES = 50_000_000
 """A YAML file with more values than this is refused; a cluster of that size belongs into a snapshot."""
+NOT_READ = frozenset({"ConfigMap", "Event", "Lease"})
+"""Kinds that the scheduler's structs know, and that no decision depends on."""
 
 
-class SnapshotError(ValueError):
-    """What was given cannot be read as objects; the message is one line that says which file, which object, and why."""
+class UnreadableObject(SnapshotError, ObjectError):  # noqa: N818 - an `ObjectError` that knows its file
+    """An object that cannot be read; the message says in which file it is as well."""
+
+    def __init__(self, where: str, error: ObjectError) -> None:
+        ObjectError.__init__(self, error.kind, error.name, error.reason)
+        self.args = (f"{where}: {error}",)
 
 
 class Document(NamedTuple):
@@ -36,24 +53,61 @@ class Document(NamedTuple):
     """JSON, or the same parsed."""
     where: str
     """The file, and which object of it."""
+    api_version: str = ""
+    """Empty where the object does not say."""
+    namespace: str = ""
+    name: str = ""
 
     @property
     def manifest(self) -> dict[str, Any]:
         """The object parsed, a copy of its own."""
         if isinstance(self.body, bytes):
-            found: dict[str, Any] = msgspec.json.decode(self.body)
+            found: dict[str, Any] = read_deep(msgspec.json.decode, self.body)
             return found
         return dict(self.body)
 
     def struct(self) -> Struct:
-        """The object as the scheduler reads it. Raises `ObjectError`; KeyError where it reads none of that kind."""
-        found: Struct = decode(self.kind, self.body)
+        """The object as the scheduler reads it, with the namespace and uid that manifests leave out.
+
+        Raises `UnreadableObject`; KeyError where the scheduler reads none of that kind.
+        """
+        try:
+            found: Struct = decode(self.kind, self.body)
+        except ObjectError as error:
+            raise UnreadableObject(self.where, error) from None
+        complete(self.kind, found)
         return found
 
     @property
     def is_read_by_scheduler(self) -> bool:
-        """Whether decisions can depend on objects of this kind."""
-        return self.kind in KINDS
+        """Whether decisions can depend on this object."""
+        return is_read(self.kind, self.api_version)
+
+
+def is_read(kind: str, api_version: str = "") -> bool:
+    """Say whether decisions can depend on objects of a kind; kinds of other groups may have the same name."""
+    if kind not in KINDS or kind in NOT_READ:
+        return False
+    return not api_version or api_version.rpartition("/")[0] == RESOURCES[kind].group
+
+
+def complete(kind: str, found: Struct) -> None:
+    """Give an object that was just decoded what the API server would: the default namespace, and a uid.
+
+    The uid is made of namespace and name, so that references by uid, of which manifests have none, cannot be met.
+    """
+    meta = found.metadata  # type: ignore[attr-defined]
+    if not meta.namespace and RESOURCES[kind].namespaced:
+        force_setattr(meta, "namespace", "default")
+    if not meta.uid:
+        force_setattr(meta, "uid", f"{meta.namespace}/{meta.name}" if meta.namespace else meta.name)
+
+
+class Given(NamedTuple):
+    """What some files held: objects, and the headers of those that are snapshots."""
+
+    documents: list[Document]
+    headers: list[Header]
 
 
 def read_documents(paths: Sequence[str | Path]) -> list[Document]:
@@ -62,87 +116,231 @@ def read_documents(paths: Sequence[str | Path]) -> list[Document]:
     Lists (`kind: List`, `PodList`, …) are taken apart. Of a directory, files with one of `SUFFIXES` are read, those of
     its directories too, by name.
     """
-    return [document for path in paths for document in _read(path)]
+    return read_given(paths).documents
 
 
-def _read(path: str | Path) -> Iterator[Document]:
-    if str(path) == "-":
-        yield from parse_documents(sys.stdin.buffer.read(), "standard input")
+def read_given(paths: Sequence[str | Path]) -> Given:
+    """Return the objects as `read_documents` does, and the headers of snapshots. Raises `SnapshotError`."""
+    given = Given([], [])
+    for path in paths:
+        if str(path) == "-":
+            _take(unpacked(sys.stdin.buffer, "standard input"), "standard input", given)
+            continue
+        for file in _files(Path(path)):
+            with opened(file) as stream:
+                _take(stream, str(file), given)
+    return given
+
+
+def _files(place: Path) -> Sequence[Path]:
+    if not place.is_dir():
+        return (place,)
+    files = [each for each in sorted(place.rglob("*")) if each.name.removesuffix(".gz").endswith(SUFFIXES)]
+    files = [each for each in files if each.is_file()]
+    if not files:
+        raise SnapshotError(f"{place}: no file with objects in it; looked for {', '.join(SUFFIXES)}")
+    return files
+
+
+def _take(stream: io.BufferedReader, source: str, given: Given) -> None:
+    """Add what one stream holds."""
+    start = stream.peek(512)[:512]
+    if not start.strip():
+        content = stream.read()
+        if not content.strip():
+            raise SnapshotError(f"{source}: nothing in it")
+        given.documents.extend(parse_documents(content, source))
         return
-    place = Path(path)
-    if place.is_dir():
-        files = [each for each in sorted(place.rglob("*")) if each.is_file() and _is_wanted(each)]
-        if not files:
-            raise SnapshotError(f"{place}: no file with objects in it; looked for {', '.join(SUFFIXES)}")
-    else:
-        files = [place]
-    for file in files:
-        yield from parse_documents(read_bytes(file), str(file))
+    refuse_foreign(start, source)
+    header = header_of(stream.peek(1)[:MAX_HEADER], source)
+    if header is None:
+        given.documents.extend(parse_documents(stream.read(), source))
+        return
+    stream.readline()
+    given.headers.append(header)
+    given.documents.extend(_snapshot_objects(stream, header, source))
 
 
-def _is_wanted(file: Path) -> bool:
-    return file.name.removesuffix(".gz").endswith(SUFFIXES)
-
-
-def read_bytes(file: Path) -> bytes:
-    """Return what a file holds, unpacked where it is compressed. Raises `SnapshotError`."""
-    try:
-        content = file.read_bytes()
-        return gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content
-    except (OSError, EOFError) as error:
-        raise SnapshotError(f"{file}: {getattr(error, 'strerror', None) or error}") from None
+def _snapshot_objects(stream: io.BufferedReader, header: Header, source: str) -> Iterator[Document]:
+    counted: dict[str, int] = {}
+    number = 1
+    while line := stream.readline(MAX_LINE):
+        number += 1
+        if len(line) >= MAX_LINE:
+            raise SnapshotError(f"{source}:{number}: the line is longer than {MAX_LINE >> 20} MiB")
+        if line.isspace():
+            continue
+        document = _document(_head(line, f"{source}:{number}"), line, f"{source}:{number}")
+        counted[document.kind] = counted.get(document.kind, 0) + 1
+        yield document
+    for kind, count in header.counts.items():
+        if counted.get(kind, 0) != count:
+            raise SnapshotError(
+                f"{source}: its header counts {count} of kind {kind}, and {counted.get(kind, 0)} are there: "
+                "it is cut short, or was edited without its header"
+            )
 
 
 def parse_documents(content: bytes, source: str) -> Iterator[Document]:
-    """Yield the objects of a text, JSON (one value, or one a line) or YAML. Raises `SnapshotError`."""
-    if content.lstrip()[:1] in (b"{", b"["):
+    """Yield the objects of a text, JSON (one value or several, one a line or not) or YAML. Raises `SnapshotError`."""
+    if _BEGINS_AS_JSON.match(content):
         yield from _parse_json(content, source)
     else:
         yield from _parse_yaml(content, source)
 
 
-class _Listed(msgspec.Struct):
-    """What has to be known of a document: whether it is a list, and of what."""
+_BEGINS_AS_JSON = re.compile(rb"(?:\xef\xbb\xbf)?[ \t\r\n]*[{\[][ \t\r\n]*[\"{}\]]")
+"""What begins with a bracket and no quote or bracket after it is YAML in flow style."""
 
-    kind: str = ""
+
+class _Metadata(msgspec.Struct, gc=False):
+    name: str | None = None
+    namespace: str | None = None
+
+
+class _Head(msgspec.Struct, rename="camel", gc=False):
+    """What has to be known of a document: what it is, and whether it is a list."""
+
+    kind: str | None = None
+    api_version: str | None = None
+    metadata: _Metadata | None = None
+
+
+class _List(msgspec.Struct, rename="camel"):
+    kind: str | None = None
+    api_version: str | None = None
     items: list[msgspec.Raw] | None = None
 
 
-def _parse_json(content: bytes, source: str) -> Iterator[Document]:
-    try:
-        whole = read_deep(msgspec.json.decode, content, type=msgspec.Raw)
-        pieces = [bytes(whole)]
-    except UNREADABLE as error:
-        pieces = [line for line in content.splitlines() if line.strip()]
-        if len(pieces) < 2:
-            raise SnapshotError(f"{source}: not readable as JSON: {problem_of(error)}") from None
-    for number, piece in enumerate(pieces, 1):
-        where = source if len(pieces) == 1 else f"{source}:{number}"
-        try:
-            parts = read_deep(msgspec.json.decode, piece, type=list[msgspec.Raw]) if piece[:1] == b"[" else [piece]
-        except UNREADABLE as error:
-            raise SnapshotError(f"{where}: not readable as JSON: {problem_of(error)}") from None
-        for part in parts:
-            yield from _taken_apart(bytes(part), where)
+_decode_head = msgspec.json.Decoder(_Head).decode
+_decode_list = msgspec.json.Decoder(_List).decode
 
 
-def _taken_apart(content: bytes, where: str) -> Iterator[Document]:
+def _head(content: bytes | memoryview | msgspec.Raw, where: str) -> _Head:
     try:
-        head = read_deep(msgspec.json.decode, content, type=_Listed)
+        return read_deep(_decode_head, content)
     except UNREADABLE as error:
         raise SnapshotError(f"{where}: not readable as an object: {problem_of(error)}") from None
-    if head.items is None or not head.kind.endswith("List"):
-        yield _document(head.kind, content, where)
+
+
+def _parse_json(content: bytes, source: str) -> Iterator[Document]:
+    """Yield the objects of one JSON value after the other."""
+    rest = memoryview(content.removeprefix(b"\xef\xbb\xbf"))
+    by_line, number = True, 0
+    while len(rest := rest[_SPACE.match(rest).end() :]):  # type: ignore[union-attr]
+        number += 1
+        value = _first_line(rest) if by_line else None
+        if value is None:
+            # From here on lines are not looked for: that would search the rest again for every value.
+            by_line, value = False, _first_value(rest, content, source)
+        rest = rest[len(value) :]
+        where = source if number == 1 and not len(rest) else f"{source}, value {number}"
+        if value[0] == _BRACKET:
+            for index, part in enumerate(read_deep(_decode_array, value)):
+                yield from _taken_apart(part, f"{where}[{index}]")
+        else:
+            yield from _taken_apart(value, where)
+
+
+_BRACKET = ord("[")
+_SPACE = re.compile(rb"[ \t\r\n]*")
+_BYTE = re.compile(r" \(byte (\d+)\)")
+_decode_raw = msgspec.json.Decoder(msgspec.Raw).decode
+_decode_array = msgspec.json.Decoder(list[msgspec.Raw]).decode
+
+
+def _first_line(rest: memoryview) -> memoryview | None:
+    """Return the first line of a text where that is a JSON value and not the whole text, else None."""
+    end = _LINE_END.search(rest)
+    if end is None:
+        return None
+    line = rest[: end.end()]
+    try:
+        read_deep(_decode_raw, line)
+    except UNREADABLE:
+        return None
+    return line
+
+
+_LINE_END = re.compile(rb"\n")
+
+
+def _first_value(rest: memoryview, content: bytes, source: str) -> memoryview:
+    """Return the first JSON value of a text.
+
+    msgspec reads whole texts. Where something follows, it has read no further, and names the byte after the first one
+    that is too many.
+    """
+    try:
+        read_deep(_decode_raw, rest)
+    except UNREADABLE as error:
+        said = problem_of(error)
+        place = _BYTE.search(said)
+        if place is not None and "trailing characters" in said and 1 < int(place[1]) <= len(rest):
+            return rest[: int(place[1]) - 1]
+        line = ""
+        if place is not None:
+            before = content.count(b"\n", 0, len(content) - len(rest) + int(place[1]))
+            line = f":{before + 1}"
+            said = _BYTE.sub("", said)
+        if "truncated" in said:
+            said = "it ends in the middle"
+        raise SnapshotError(f"{source}{line}: not readable as JSON: {said.removeprefix('JSON is ')}") from None
+    return rest
+
+
+def _taken_apart(content: bytes | memoryview | msgspec.Raw, where: str) -> Iterator[Document]:
+    """Yield an object, or those of a list."""
+    head = _head(content, where)
+    if not (head.kind or "").endswith("List"):
+        yield _document(head, bytes(content), where)
         return
-    of_items = head.kind.removesuffix("List")
-    for number, item in enumerate(head.items):
+    try:
+        found = read_deep(_decode_list, content)
+    except UNREADABLE as error:
+        raise SnapshotError(f"{where}: not readable as a list: {problem_of(error)}") from None
+    if found.items is None:
+        yield _document(head, bytes(content), where)
+        return
+    # Servers leave out what the list says already; kubectl's `List` says nothing of its items.
+    of_items = (head.kind or "").removesuffix("List")
+    for number, item in enumerate(found.items):
         place = f"{where}: items[{number}]"
-        kind = of_items
+        each = _head(item, place)
+        if not each.kind and of_items:
+            each = _Head(of_items, each.api_version or head.api_version, each.metadata)
+        if (each.kind or "").endswith("List"):
+            raise SnapshotError(f"{place}: a list in a list")
+        yield _document(each, bytes(item), place)
+
+
+def _document(head: _Head, body: bytes, where: str) -> Document:
+    """Return an object in the version of its struct, without the space that kubectl indents with."""
+    if not head.kind:
+        raise SnapshotError(f"{where}: an object without a kind")
+    kind, api_version = head.kind, head.api_version or ""
+    if b"\n" in body:
+        body = read_deep(msgspec.json.format, body, indent=-1)
+    served = _older(kind, api_version)
+    if served is not None:
         try:
-            kind = read_deep(msgspec.json.decode, item, type=_Listed).kind or of_items
-        except UNREADABLE as error:
-            raise SnapshotError(f"{place}: not readable as an object: {problem_of(error)}") from None
-        yield _document(kind, bytes(item), place)
+            body = msgspec.json.encode(to_structs(served, read_deep(msgspec.json.decode, body)))
+        except ObjectError as error:
+            raise UnreadableObject(where, error) from None
+        api_version = RESOURCES[kind].api_version
+    meta = head.metadata or _NO_METADATA
+    return Document(sys.intern(kind), body, where, sys.intern(api_version), meta.namespace or "", meta.name or "")
+
+
+_NO_METADATA = _Metadata()
+
+
+def _older(kind: str, api_version: str) -> Resource | None:
+    """Return the version that an object is in, where that has to be converted."""
+    known = RESOURCES.get(kind)
+    if known is None or not api_version or known.api_version == api_version:
+        return None
+    return next((each for each in versions_of(kind) if each.api_version == api_version and is_converted(each)), None)
 
 
 def _parse_yaml(content: bytes, source: str) -> Iterator[Document]:
@@ -152,20 +350,21 @@ def _parse_yaml(content: bytes, source: str) -> Iterator[Document]:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = f":{mark.line + 1}" if mark else ""
-        raise SnapshotError(f"{source}{line}: not readable as YAML: {yaml_problem(error)}") from None
-    except (yaml.YAMLError, UnreasonableYAML, UnicodeDecodeError, ValueError) as error:
-        raise SnapshotError(f"{source}: not readable as YAML: {yaml_problem(error)}") from None
+        raise SnapshotError(f"{source}{line}: not readable as YAML: {shortened(yaml_problem(error))}") from None
+    except (yaml.YAMLError, UnreasonableYAML, ValueError, RecursionError) as error:
+        raise SnapshotError(f"{source}: not readable as YAML: {shortened(yaml_problem(error))}") from None
     for number, value in enumerate(values, 1):
         if value is None:
             continue
         where = source if len(values) == 1 else f"{source}, document {number}"
         if not isinstance(value, Mapping):
-            raise SnapshotError(f"{where}: an object is expected, not {type(value).__name__}")
-        # Through JSON, so that a date is text as in the API, and every later step has one form to deal with.
-        yield from _taken_apart(msgspec.json.encode(value), where)
+            raise SnapshotError(f"{where}: an object is expected, not {_WORDS.get(type(value), 'a value')}")
+        try:
+            # Through JSON, so that a date is text as in the API, and every later step has one form to deal with.
+            encoded = msgspec.json.encode(value)
+        except (TypeError, ValueError, OverflowError, RecursionError) as error:
+            raise SnapshotError(f"{where}: not readable as an object: {shortened(str(error))}") from None
+        yield from _taken_apart(encoded, where)
 
 
-def _document(kind: str, body: bytes, where: str) -> Document:
-    if not kind:
-        raise SnapshotError(f"{where}: an object without a kind")
-    return Document(kind, body, where)
+_WORDS: Mapping[type, str] = MappingProxyType({list: "a list", str: "text", int: "a number", float: "a number"})
