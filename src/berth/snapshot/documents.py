@@ -27,7 +27,7 @@ from berth.api.yaml_census import PARSER, UnreasonableYAML, refuse_bombs, yaml_p
 from berth.snapshot.header import MAX_HEADER, Header, header_of
 from berth.snapshot.text import MAX_LINE, SnapshotError, opened, refuse_foreign, unpacked
 
-__all__ = ["Document", "Given", "SnapshotError", "UnreadableObject", "parse_documents", "read_documents", "read_given"]
+__all__ = ["Document", "FileContents", "SnapshotError", "UnreadableObject", "parse_documents", "read_documents", "read_given"]
 
 SUFFIXES = (".yaml", ".yml", ".json", ".jsonl")
 """The files of a directory that are read; each may be compressed, with `.gz` after it."""
@@ -103,7 +103,7 @@ def complete(kind: str, found: Struct) -> None:
         force_setattr(meta, "uid", f"{meta.namespace}/{meta.name}" if meta.namespace else meta.name)
 
 
-class Given(NamedTuple):
+class FileContents(NamedTuple):
     """What some files held: objects, and the headers of those that are snapshots."""
 
     documents: list[Document]
@@ -119,9 +119,9 @@ def read_documents(paths: Sequence[str | Path]) -> list[Document]:
     return read_given(paths).documents
 
 
-def read_given(paths: Sequence[str | Path]) -> Given:
+def read_given(paths: Sequence[str | Path]) -> FileContents:
     """Return the objects as `read_documents` does, and the headers of snapshots. Raises `SnapshotError`."""
-    given = Given([], [])
+    given = FileContents([], [])
     for path in paths:
         if str(path) == "-":
             _take(unpacked(sys.stdin.buffer, "standard input"), "standard input", given)
@@ -142,7 +142,7 @@ def _files(place: Path) -> Sequence[Path]:
     return files
 
 
-def _take(stream: io.BufferedReader, source: str, given: Given) -> None:
+def _take(stream: io.BufferedReader, source: str, given: FileContents) -> None:
     """Add what one stream holds."""
     start = stream.peek(512)[:512]
     if not start.strip():
