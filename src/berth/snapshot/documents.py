@@ -27,7 +27,15 @@ from berth.api.yaml_census import PARSER, UnreasonableYAML, refuse_bombs, yaml_p
 from berth.snapshot.header import MAX_HEADER, Header, header_of
 from berth.snapshot.text import MAX_LINE, SnapshotError, opened, refuse_foreign, unpacked
 
-__all__ = ["Document", "FileContents", "SnapshotError", "UnreadableObject", "parse_documents", "read_documents", "read_given"]
+__all__ = [
+    "Document",
+    "FileContents",
+    "SnapshotError",
+    "UnreadableObject",
+    "parse_documents",
+    "read_documents",
+    "read_given",
+]
 
 SUFFIXES = (".yaml", ".yml", ".json", ".jsonl")
 """The files of a directory that are read; each may be compressed, with `.gz` after it."""
