@@ -71,7 +71,7 @@ def _reason(error: Exception) -> str:
         return "the compressed file is cut short"
     if isinstance(error, zlib.error | gzip.BadGzipFile):
         return f"the compressed file is damaged: {error}"
-    return getattr(error, "strerror", None) or str(error)
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)
 
 
 @contextmanager
