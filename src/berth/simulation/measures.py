@@ -34,7 +34,7 @@ FOLLOWERS: Final = frozenset({"DaemonSet", "Node"})
 """The kinds of owners whose pods follow their nodes."""
 
 
-class Spread(msgspec.Struct, frozen=True, rename="camel"):
+class WorkloadSpread(msgspec.Struct, frozen=True, rename="camel"):
     """How evenly workloads' replicas are spread over domains (zones, or nodes).
 
     A workload is what one controller owns, with at least two replicas that run. Its skew is as in
@@ -77,7 +77,7 @@ class Measures(msgspec.Struct, frozen=True, rename="camel"):
     """By resource, the utilisation of the nodes that are used."""
     fragmentation: dict[str, float]
     """By resource."""
-    spread: dict[str, Spread]
+    spread: dict[str, WorkloadSpread]
     """Over `zone` and `node`, as far as there are several of them."""
     utilisation_by_zone: dict[str, dict[str, float]]
     utilisation_by_pool: dict[str, dict[str, float]]
@@ -247,7 +247,7 @@ def cost_of(table: NodeTable, rows: Rows, prices: Prices) -> tuple[float, int]:
 # -- spread ----------------------------------------------------------------------------------------------------------
 
 
-def spreads(table: NodeTable, zones: Mapping[str, Rows]) -> dict[str, Spread]:
+def spreads(table: NodeTable, zones: Mapping[str, Rows]) -> dict[str, WorkloadSpread]:
     """Return how workloads are spread over zones and nodes, where there are several zones, and several nodes."""
     workloads: defaultdict[str, list[int]] = defaultdict(list)
     for row, pod in placed(table):
@@ -262,7 +262,7 @@ def spreads(table: NodeTable, zones: Mapping[str, Rows]) -> dict[str, Spread]:
     return {over: spread for over, spread in found.items() if spread is not None}
 
 
-def _spread(replicas: Mapping[str, Sequence[int]], domain_of: Mapping[int, int], domains: int) -> Spread | None:
+def _spread(replicas: Mapping[str, Sequence[int]], domain_of: Mapping[int, int], domains: int) -> WorkloadSpread | None:
     if domains < 2:
         return None
     skews: dict[str, int] = {}
@@ -274,7 +274,7 @@ def _spread(replicas: Mapping[str, Sequence[int]], domain_of: Mapping[int, int],
             even[name] = evenness(list(counts.values()), domains)
     if not skews:
         return None
-    return Spread(
+    return WorkloadSpread(
         workloads=len(skews),
         max_skew=max(skews.values()),
         mean_skew=sum(skews.values()) / len(skews),
