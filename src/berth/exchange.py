@@ -17,6 +17,7 @@ from berth.core import Core
 from berth.cycle.attempt import Attempt
 from berth.cycle.binding import reserve_and_permit
 from berth.engine.profile import Profile, searched_rows
+from berth.framework.blame import ask
 from berth.framework.cycle_state import CycleState
 from berth.framework.interface import FeasibleNodes, PreFilterResult
 from berth.framework.status import Code, Status, is_success
@@ -48,7 +49,7 @@ class DividedDecision:
     def _ask_filters(self) -> None:
         table = self.table
         for plugin in self.profile.pre_filter:
-            answer = plugin.pre_filter(self.state, self.pod)
+            answer = ask("PreFilter", plugin, plugin.pre_filter, self.state, self.pod)
             if isinstance(answer, PreFilterResult):
                 self._note(plugin.name, ~searched_rows(table, answer.node_names))
             elif answer is not None and answer.code is Code.SKIP:

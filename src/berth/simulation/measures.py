@@ -385,17 +385,24 @@ def figures(measures: Measures) -> dict[str, float]:
         "pending": measures.pending,
         "preemptions": measures.preemptions,
     }
-    for name in ("utilisation", "packing", "fragmentation"):
-        found |= {f"{name}.{resource}": share for resource, share in getattr(measures, name).items()}
+    shares = {
+        "utilisation": measures.utilisation,
+        "packing": measures.packing,
+        "fragmentation": measures.fragmentation,
+    }
+    for name, by_resource in shares.items():
+        found |= {f"{name}.{resource}": share for resource, share in by_resource.items()}
     for over, spread in measures.spread.items():
         found |= {
             f"spread.{over}.maxSkew": spread.max_skew,
             f"spread.{over}.meanSkew": spread.mean_skew,
             f"spread.{over}.evenness": spread.evenness,
         }
-    found |= {name: value for name in ("fairness", "cost") if (value := getattr(measures, name)) is not None}
-    if (waiting := measures.waiting) is not None:
-        found |= {f"waiting.{name}": getattr(waiting, name) for name in ("mean", "p50", "p90", "p99", "max")}
+    known = {"fairness": measures.fairness, "cost": measures.cost}
+    found |= {name: value for name, value in known.items() if value is not None}
+    if measures.waiting is not None:
+        times = msgspec.structs.asdict(measures.waiting)
+        found |= {f"waiting.{name}": seconds for name, seconds in times.items() if name != "count"}
     return found
 
 
