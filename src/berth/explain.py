@@ -16,6 +16,8 @@ from berth.framework.events import WILDCARD, Action, ClusterEvent
 from berth.framework.extenders import EXTENDER_NAME
 from berth.framework.loaded import LoadedPlugin
 from berth.framework.status import Status
+from berth.shortfall import Shortfall, shortfalls
+from berth.state.table import NodeTable
 
 TOP_NODES = 10
 """How many of the best nodes are shown with their scores, unless asked otherwise."""
@@ -99,6 +101,10 @@ class Explanation(msgspec.Struct, frozen=True, rename="camel"):
     extenders: tuple[ExtenderCall, ...] = ()
     """In the order in which they were called."""
     time: str = ""
+    shortfalls: tuple[Shortfall, ...] = ()
+    """For each resource that nodes had too little of: what the pod needs, and the most that one of them has."""
+    nominated_node: str = ""
+    """Where room is being made for the pod."""
 
 
 def explain(
@@ -109,8 +115,12 @@ def explain(
     names_shown: int = NAMES_SHOWN,
     waits_for: Mapping[str, tuple[str, ...]] | None = None,
     time: str = "",
+    table: NodeTable | None = None,
 ) -> Explanation:
-    """Explain a decision; `nodes` are to be shown plugin by plugin, `top` and `names_shown` limit the rest."""
+    """Explain a decision; `nodes` are to be shown plugin by plugin, `top` and `names_shown` limit the rest.
+
+    With the node table, which must not have lost its rows since, what nodes lack is told in numbers: those of now.
+    """
     return Explanation(
         pod=decision.pod.key,
         uid=decision.pod.uid,
@@ -134,6 +144,8 @@ def explain(
             for asked in decision.asked
         ),
         time=time,
+        shortfalls=() if table is None or decision.chosen is not None else tuple(shortfalls(decision, table)),
+        nominated_node=decision.nominated,
     )
 
 
@@ -183,8 +195,8 @@ def _best(decision: Decision, top: int) -> Iterator[ScoredNode]:
     if decision.total is None:
         order = np.arange(len(rows))[:top]
     else:
-        is_chosen = np.array([decision.names[row] == decision.chosen for row in rows.tolist()])
-        order = np.lexsort((~is_chosen, -decision.total))[:top]
+        is_other = rows != (-1 if decision.chosen is None else decision.names.index(decision.chosen))
+        order = np.lexsort((is_other, -decision.total))[:top]
     for place in order.tolist():
         yield ScoredNode(decision.names[int(rows[place])], *_scores_at(decision, place))
 

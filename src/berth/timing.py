@@ -375,6 +375,7 @@ class TimedWakeTable(WakeTable):
                 raise
             finally:
                 self._instrument.hinted(plugin, event, said, self._stopwatch() - started)
+                self._instrument.hint_answered(pod, plugin, event, said)
             return answer
 
         return registered._replace(hint=asked)

@@ -3,7 +3,7 @@
 Run by `schedule_pod`, read by the cycle, by `berth decide`, and by the trace that explains decisions.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import msgspec
@@ -113,7 +113,7 @@ class Attempt:
     cannot be carried out (a plugin's bug, a refused eviction, a pod group that has too few places).
     """
 
-    __slots__ = ("found", "laps", "outcome", "pod", "profile", "started", "state", "stopwatch", "within")
+    __slots__ = ("found", "laps", "outcome", "permit_words", "pod", "profile", "started", "state", "stopwatch", "within")
 
     def __init__(
         self,
@@ -140,6 +140,8 @@ class Attempt:
         """What plugins keep from one point to the next."""
         self.found = SearchResult()
         self.outcome = UNDECIDED
+        self.permit_words: Mapping[str, str] = {}
+        """What the Permit plugins said that hold the pod."""
 
     def hold_to_budget(self) -> None:
         """End in an error once the budget is used up, even where a plugin has caught the exception that says so."""

@@ -141,9 +141,10 @@ class BindingCycles:
             return None
         now = self._dispatcher.now()
         deadlines = {plugin: now + timeout_s for plugin, timeout_s in timeouts_s.items()}
-        waiting = WaitingPod(attempt.pod, node_name, deadlines, now)
+        waiting = WaitingPod(attempt.pod, node_name, deadlines, now, attempt.permit_words)
         self._waiting.add(waiting)
         self._reporter.instrument.waits_on_permit(attempt.pod)
+        self._reporter.instrument.permit_waits(waiting)
         return waiting
 
     def _bind(self, attempt: Attempt, node_name: str, waiting: WaitingPod | None) -> BindSteps:
@@ -201,6 +202,7 @@ def reserve_and_permit(
         return wording.of_reserve(status), {}
     permitted = profile.run_permit(state, pod, node_name)
     if permitted.status is None or permitted.status.code is Code.WAIT:
+        attempt.permit_words = permitted.words
         return None, dict(permitted.timeouts_s)
     return wording.of_rejection(permitted.status, pod), {}
 

@@ -45,6 +45,8 @@ class Decision:
         self.message = outcome.message
         self.pre_filter = found.pre_filtered
         self.post_filter = outcome.post_filter_status
+        self.nominated = outcome.nominated_node_name or ""
+        """The node on which PostFilter makes room for the pod, if it does."""
         self.findings = found.verdicts.findings if found.verdicts is not None else Findings()
         """What the filters said of each row."""
         self._has_findings = found.verdicts is not None

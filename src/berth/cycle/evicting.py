@@ -121,6 +121,7 @@ class Evictor:
             self._clear_nominations(preemptor, node_name)
         going = [(v, node) for node, victims in victims_on.items() for v in victims if not v.is_terminating]
         self._instrument.making_room(sum(map(len, victims_on.values())))
+        self._instrument.preempting(preemptor.ref_pod, victims_on)
         self._evictions.begin(preemptor.key, [victim for victim, _ in going])
         if going and not self._waits:
             self._begun[preemptor.key] = self._dispatcher.now()
@@ -146,6 +147,7 @@ class Evictor:
         while (entry := victims.take()) is not None:
             victim, node_name = entry
             refusal = yield from self._evict(victim, preemptor, node_name)
+            self._instrument.victim_answered(victim, preemptor.ref_pod, node_name, refusal)
             self._evictions.spare(preemptor.key, victims.answered(refusal))
             self._answered(victim, preemptor, is_refused=bool(refusal))
 

@@ -4,13 +4,14 @@ Every method does nothing by default; an observer overrides what it wants. Durat
 the core was given, times are the core's own.
 """
 
-from collections.abc import Container, Mapping
+from collections.abc import Container, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from berth.cycle.decision import Decision, Trace
 from berth.engine.profile import Profile
 from berth.framework.extenders import Asked
 from berth.framework.observations import Observation
+from berth.framework.waiting_pods import WaitingPod
 from berth.state.cache import Expired
 from berth.state.pod_info import PodInfo
 from berth.state.queued_pod import QueuedPod
@@ -68,6 +69,9 @@ class Instrument:
     def hinted(self, plugin: str, event: str, hint: str, seconds: float) -> None:
         """A plugin was asked whether an event helps a pod: `Queue`, `QueueSkip`, or `Error` where its hint broke."""
 
+    def hint_answered(self, pod: PodInfo, plugin: str, event: str, hint: str) -> None:
+        """The same as `hinted`, with the pod."""
+
     def hint_broke(self, pod: PodInfo, plugin: str, event: str, error: Exception) -> None:
         """A queueing hint's bug; it counts as Queue."""
 
@@ -86,6 +90,9 @@ class Instrument:
     def waits_on_permit(self, pod: PodInfo) -> None:
         """Permit holds a pod; its binding cycle waits."""
 
+    def permit_waits(self, waiting: WaitingPod) -> None:
+        """The same, with where the pod is to go, who holds it, and for how long."""
+
     def waited_on_permit(self, result: str, seconds: float) -> None:
         """A pod's wait for Permit is over."""
 
@@ -100,6 +107,12 @@ class Instrument:
 
     def making_room(self, victims: int) -> None:
         """Pods are about to be evicted for another; `victims` is their number."""
+
+    def preempting(self, preemptor: PodInfo, victims_on: Mapping[str, Sequence[PodInfo]]) -> None:
+        """The same, with the pod (or the first of its group) and the victims by node."""
+
+    def victim_answered(self, victim: PodInfo, preemptor: PodInfo, node_name: str, refusal: str) -> None:
+        """A victim goes, or `refusal` says why it may not be evicted."""
 
     def room_made(self, has_failed: bool, seconds: float) -> None:
         """The API server has answered for the last victim of a preemption that ran beside the cycles."""

@@ -5,6 +5,7 @@ said them. Points that are run over all nodes live in `verdicts.py` and `scores.
 """
 
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Generic, NamedTuple, TypeVar, TypeVarTuple, cast
 
 import numpy as np
@@ -69,10 +70,11 @@ class PreFiltered(NamedTuple):
 
 
 class Permitted(NamedTuple):
-    """What Permit said: None to go on, a rejection, or Wait with a timeout in seconds for each plugin."""
+    """What Permit said: None to go on, a rejection, or Wait with a timeout in seconds for each plugin, and its words."""
 
     status: Status | None
     timeouts_s: Mapping[str, float]
+    words: Mapping[str, str] = MappingProxyType({})
 
 
 class PlacementScorer(NamedTuple):
@@ -404,6 +406,7 @@ class Profile:
         """Run Permit: a rejection at once, else Wait if any plugin waits."""
         timeouts_s: dict[str, float] = {}
         reasons: list[str] = []
+        words: dict[str, str] = {}
         for plugin in self.permit:
             status, timeout_s = ask("Permit", plugin, _permit, plugin, state, pod, node_name)
             if status is None or is_success(status):
@@ -411,9 +414,10 @@ class Profile:
             if status.code is Code.WAIT:
                 timeouts_s[plugin.name] = min(timeout_s, MAX_PERMIT_TIMEOUT_S)
                 reasons += status.reasons
+                words[plugin.name] = status.message
             else:
                 return Permitted(blamed("Permit", plugin.name, status), {})
-        return Permitted(Status(Code.WAIT, tuple(reasons)) if timeouts_s else None, timeouts_s)
+        return Permitted(Status(Code.WAIT, tuple(reasons)) if timeouts_s else None, timeouts_s, words)
 
     def _prepared(
         self,

@@ -4,13 +4,17 @@ Each waits for every plugin that said Wait, and for each of them no longer than 
 may list, allow and reject waiting pods (`Handle.waiting`); the core asks `settled(now)` what has become of them.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 from berth.config.durations import format_duration_s
 from berth.framework.diagnosis import histogram
 from berth.framework.status import Code, Status
 from berth.state.pod_info import PodInfo
+
+
+NO_WORDS: Mapping[str, str] = MappingProxyType({})
 
 
 class PermitWording(NamedTuple):
@@ -59,12 +63,16 @@ TODAYS_WORDING = PermitWording()
 class WaitingPod:
     """One pod and the plugins it still waits for, with their deadlines."""
 
-    __slots__ = ("deadlines", "node_name", "pod", "verdict", "waiting_since")
+    __slots__ = ("deadlines", "node_name", "pod", "verdict", "waiting_since", "words")
 
-    def __init__(self, pod: PodInfo, node_name: str, deadlines: dict[str, float], now: float) -> None:
+    def __init__(
+        self, pod: PodInfo, node_name: str, deadlines: dict[str, float], now: float, words: Mapping[str, str] = NO_WORDS
+    ) -> None:
         self.pod = pod
         self.node_name = node_name
         self.deadlines = deadlines
+        self.words = words
+        """What the plugins said when they held the pod."""
         self.waiting_since = now
         self.verdict: Status | None = None
 

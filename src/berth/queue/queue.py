@@ -224,6 +224,7 @@ class SchedulingQueue:
             return
         queued.unschedulable_plugins, queued.pending_plugins = frozenset(unschedulable), frozenset(pending)
         queued.timestamp, queued.gating_plugin, queued.was_flushed = now, "", False
+        queued.gating_reasons = ()
         queued.waits_out = waits_out or uid in self._wait_out
         is_error = not queued.rejectors
         queued.consecutive_errors = queued.consecutive_errors + 1 if is_error else 0
@@ -410,6 +411,7 @@ class SchedulingQueue:
         """Ask PreEnqueue, first the plugin that kept the pod out before; note which one does so now."""
         gate, reserved = self._pre_enqueue(queued.pod, queued.gating_plugin), self.reserves_room(queued)
         queued.gating_plugin = "" if gate is None else gate.plugin
+        queued.gating_reasons = () if gate is None else gate.reasons
         queued.is_gate_broken = gate is not None and not gate.code.is_rejection
         if gate is None and not reserved:
             self._note_nomination(queued.pod)

@@ -11,6 +11,7 @@ class QueuedPod:
         "backoff_until",
         "consecutive_errors",
         "gating_plugin",
+        "gating_reasons",
         "initial_attempt",
         "is_gate_broken",
         "pending_plugins",
@@ -38,6 +39,8 @@ class QueuedPod:
         self.pending_plugins: frozenset[str] = frozenset()
         self.gating_plugin = ""
         """The PreEnqueue plugin that keeps the pod out. It counts among the rejectors until the next attempt fails."""
+        self.gating_reasons: tuple[str, ...] = ()
+        """What that plugin said."""
         self.is_gate_broken = False
         """Whether that plugin failed when it was asked, so that none of its events need ever open the gate."""
         self.backoff_until: float | None = None

@@ -158,7 +158,7 @@ class GroupTrial:
             if isinstance(permitted, Status):
                 self.undo()
                 return permitted
-            member.timeouts_s = permitted.timeouts_s
+            member.timeouts_s, member.attempt.permit_words = permitted.timeouts_s, permitted.words
         return None
 
     def stands(self) -> Sequence[Member]:

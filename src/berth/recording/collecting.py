@@ -1,0 +1,186 @@
+"""Notes what befalls pods, on the scheduler's main path, for the decision log to be written from later.
+
+`DecisionCollector` is an observer of the core. What it does there has to cost next to nothing: it appends a tuple to a
+queue, with whatever object is at hand, and works nothing out. `take` hands over what was noted; `step_of` makes a step
+of it. A decision's details can be read only while the core is between two cycles (`berth.cycle.decision`), and holding
+a decision holds columns, so that only so many wait for that; the others are noted in short.
+"""
+
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from berth.cycle.decision import Decision
+from berth.cycle.instrument import Instrument
+from berth.explain import explain
+from berth.framework.waiting_pods import WaitingPod
+from berth.recording import stories
+from berth.recording.stories import Step
+from berth.state.pod_info import PodInfo
+from berth.state.queued_pod import QueuedPod
+from berth.state.table import NodeTable
+
+NOTES_AT_MOST = 50_000
+"""How much may wait to be written. What comes on top is lost, and counted."""
+DETAILS_AT_MOST = 1024
+"""How many decisions may wait for their details to be read."""
+EVENTS_AT_MOST = 12
+"""How many events that did not help are told apart for one pod."""
+PODS_AT_MOST = 20_000
+"""For how many pods events that did not help are counted at a time."""
+NODES_KEPT = 3
+"""How many of the best nodes are kept with their scores, and how many names for each reason."""
+NOT_HELPING = "QueueSkip"
+
+Note = tuple[float, str, PodInfo, Any]
+"""When, what, of which pod, and what else is needed to tell it."""
+
+
+class Short(NamedTuple):
+    """A decision without what only its columns say."""
+
+    outcome: str
+    chosen: str | None
+    nominated: str
+    message: str
+    attempts: int
+
+
+class DecisionCollector(Instrument):
+    """Notes what happens to each pod."""
+
+    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+        """`clock` gives seconds since 1970."""
+        self.lost = 0
+        """How many notes did not fit."""
+        self._clock = clock
+        self._notes: deque[Note] = deque()
+        self._undetailed = 0
+        self._unhelpful: dict[str, dict[str, int]] = {}
+        """By uid, how often plugins said that an event does not help."""
+
+    def take(self) -> list[Note]:
+        """Hand over what was noted; to be called while the core is between two cycles."""
+        notes, self._notes, self._undetailed = list(self._notes), deque(), 0
+        return notes
+
+    def __len__(self) -> int:
+        return len(self._notes)
+
+    def not_helping(self, uid: str) -> Mapping[str, int]:
+        """Return how often which events did not help a pod since something last happened to it."""
+        return self._unhelpful.get(uid, {})
+
+    def _note(self, what: str, pod: PodInfo, more: Any) -> None:
+        if len(self._notes) >= NOTES_AT_MOST:
+            self.lost += 1
+            return
+        self._notes.append((self._clock(), what, pod, more))
+
+    # -- the observer ------------------------------------------------------------------------------------------------
+
+    def queue_incoming(self, queue: str, event: str, queued: QueuedPod) -> None:
+        """A pod came, was woken, or went back to wait."""
+        if self._unhelpful and queued.pod.uid in self._unhelpful:
+            self._note(stories.NOT_WOKEN, queued.pod, self._unhelpful.pop(queued.pod.uid))
+        self._note(stories.QUEUED, queued.pod, (queue, event, queued.gating_plugin, queued.gating_reasons))
+
+    def queue_left(self, queued: QueuedPod) -> None:
+        """A pod left the queue untried."""
+        self._unhelpful.pop(queued.pod.uid, None)
+        self._note(stories.LEFT, queued.pod, None)
+
+    def hint_answered(self, pod: PodInfo, plugin: str, event: str, hint: str) -> None:
+        """Count the events that do not help."""
+        if hint != NOT_HELPING:
+            return
+        counts = self._unhelpful.get(pod.uid)
+        if counts is None:
+            if len(self._unhelpful) >= PODS_AT_MOST:
+                return
+            counts = self._unhelpful[pod.uid] = {}
+        known = f"{plugin}: {event}"
+        if known in counts or len(counts) < EVENTS_AT_MOST:
+            counts[known] = counts.get(known, 0) + 1
+
+    def decided(self, decision: Decision, seconds: float) -> None:
+        """Note a decision, with its details to be read later if not too many wait for that."""
+        if self._undetailed < DETAILS_AT_MOST:
+            self._undetailed += 1
+            self._note(stories.DECIDED, decision.pod, decision)
+        else:
+            self._note(stories.DECIDED, decision.pod, shortened(decision))
+
+    def permit_waits(self, waiting: WaitingPod) -> None:
+        """Permit holds a pod."""
+        told = (waiting.node_name, dict(waiting.deadlines), waiting.waiting_since, waiting.words)
+        self._note(stories.PERMIT, waiting.pod, told)
+
+    def bound(self, queued: QueuedPod, node_name: str, now: float) -> None:
+        """A pod is on its node."""
+        self._note(stories.BOUND, queued.pod, node_name)
+
+    def binding_failed(self, pod: PodInfo, reason: str, *, is_rejection: bool = False) -> None:
+        """A pod is not on its node after all."""
+        self._note(stories.NOT_BOUND, pod, reason)
+
+    def preempting(self, preemptor: PodInfo, victims_on: Mapping[str, Sequence[PodInfo]]) -> None:
+        """Room is made for a pod."""
+        for node_name, victims in victims_on.items():
+            self._note(stories.MAKES_ROOM, preemptor, (node_name, tuple(victim.key for victim in victims)))
+
+    def victim_answered(self, victim: PodInfo, preemptor: PodInfo, node_name: str, refusal: str) -> None:
+        """A victim goes, or may not be evicted."""
+        what = stories.SPARED if refusal else stories.EVICTED
+        self._note(what, victim, (preemptor.key, node_name, refusal))
+
+    def conflicted(self, pod: PodInfo, how: str) -> None:
+        """Another scheduler was faster."""
+        self._note(stories.CONFLICT, pod, how)
+
+
+def shortened(decision: Decision) -> Short:
+    """Return a decision without its columns."""
+    return Short(decision.outcome, decision.chosen, decision.nominated, decision.message, decision.attempts)
+
+
+def step_of(note: Note, table: NodeTable | None = None) -> Step:
+    """Return what was noted as a step. Decisions are read in detail, for which the core has to be between cycles."""
+    at, what, _, more = note
+    match what:
+        case stories.QUEUED:
+            queue, event, gate, reasons = more
+            return Step(at, what, queue=queue, event=event, by=gate, message=", ".join(reasons))
+        case stories.DECIDED:
+            return _decided(at, more, table)
+        case stories.PERMIT:
+            node_name, deadlines, since, words = more
+            told = "; ".join(f"{plugin}: {words[plugin]}" if words.get(plugin) else plugin for plugin in deadlines)
+            return Step(at, what, node=node_name, message=told, until=at + min(deadlines.values()) - since)
+        case stories.BOUND:
+            return Step(at, what, node=more)
+        case stories.NOT_BOUND | stories.CONFLICT:
+            return Step(at, what, message=more)
+        case stories.MAKES_ROOM:
+            return Step(at, what, node=more[0], pods=more[1])
+        case stories.EVICTED | stories.SPARED:
+            return Step(at, what, by=more[0], node=more[1], message=more[2])
+        case stories.NOT_WOKEN:
+            return Step(at, what, events=more)
+    return Step(at, what)
+
+
+def _decided(at: float, decision: Decision | Short, table: NodeTable | None) -> Step:
+    details = None
+    if isinstance(decision, Decision):
+        details = explain(decision, top=NODES_KEPT, names_shown=NODES_KEPT, table=table)
+    return Step(
+        at,
+        stories.DECIDED,
+        node=decision.chosen or "",
+        by=decision.nominated,
+        message=decision.message,
+        attempts=decision.attempts,
+        decision=details,
+    )
