@@ -158,7 +158,9 @@ def test_hints_are_timed_by_what_they_say_of_which_event():
     """scheduling_queue.go isPodWorthRequeuing: a broken hint is an Error, and counts as Queue."""
     told, broke = [], []
     seen = SimpleNamespace(
-        hinted=lambda *told_: told.append(told_), hint_broke=lambda pod, *rest: broke.append((pod.name, *rest))
+        hinted=lambda *told_: told.append(told_),
+        hint_answered=lambda *_: None,
+        hint_broke=lambda pod, *rest: broke.append((pod.name, *rest)),
     )
     bug = RuntimeError("a hint's bug")
 

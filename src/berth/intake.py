@@ -116,6 +116,15 @@ class Intake:
         """All pods that have not finished, bound or pending, whoever schedules them."""
         return self._pods.values()
 
+    @property
+    def groups(self) -> PodGroups | None:
+        """Which pods belong to which group; None where the gates for groups are off."""
+        return self._groups
+
+    def pod(self, key: str) -> PodInfo | None:
+        """Return a pod that has not finished, by `namespace/name`, whoever schedules it; None where there is none."""
+        return self._pods.get(key)
+
     def info(self, pod: Pod, *, is_placed: bool = False) -> PodInfo:
         """Return a pod as plugins see it; it shares what was computed for pods like it."""
         return PodInfo(pod, self._shapes.of(pod, is_placed=is_placed))

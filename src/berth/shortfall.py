@@ -10,9 +10,9 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from berth.api.pod_resources import CPU, PODS
 from berth.cycle.decision import Decision
 from berth.plugins.resources.fit import INSUFFICIENT, TOO_MANY_PODS
-from berth.api.pod_resources import CPU, PODS
 from berth.state.table import NodeTable
 
 _BEFORE_NAME = INSUFFICIENT.format("")

@@ -21,6 +21,10 @@ class Client:
         async with self._session.get(self._url + path) as answer:
             return answer.status, await answer.text()
 
+    async def headers(self, path):
+        async with self._session.get(self._url + path) as answer:
+            return answer.status, answer.headers
+
     async def status_for(self, host, path):
         async with self._session.get(self._url + path, headers={"Host": host}) as answer:
             return answer.status

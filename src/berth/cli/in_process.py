@@ -10,9 +10,11 @@ from collections.abc import Mapping
 
 import msgspec
 
+from berth.cli.decision_log import Kept
 from berth.cli.setup import Setup, read_setup
 from berth.explain import Explanation, explain
 from berth.runtime.observing.metrics_v1_20 import metrics_for
+from berth.runtime.observing.several import Instruments
 from berth.runtime.scheduler import LiveScheduler
 from berth.runtime.serving.server import HealthServer
 from berth_cluster.serving.transport import StoreTransport
@@ -26,20 +28,36 @@ READY_POLL_S = 0.005
 class InProcessScheduler:
     """A scheduler on a store; `task` ends only when it is stopped or has failed."""
 
-    __slots__ = ("_live", "_server", "_stopping", "_transport", "task")
+    __slots__ = ("_keeper", "_keeping", "_live", "_server", "_stopping", "_transport", "task")
 
-    def __init__(self, store: Store, serve_on: int | None = 0, setup: Setup | None = None) -> None:
-        """`setup` is the configuration and the plugins, by default the default ones. Raises `ConfigError`."""
+    def __init__(
+        self,
+        store: Store,
+        serve_on: int | None = 0,
+        setup: Setup | None = None,
+        *,
+        kept: Kept | None = None,
+        api_server: str = "",
+    ) -> None:
+        """`setup` is the configuration and the plugins, by default the default ones. Raises `ConfigError`.
+
+        `kept` is the decision log, if there is one; `api_server` the address under which the store is served.
+        """
         config, registry = setup or read_setup()
         config = msgspec.structs.replace(
             config, leader_election=msgspec.structs.replace(config.leader_election, leader_elect=False)
         )
         self._transport = StoreTransport(store)
         metrics = metrics_for(config)
-        self._live = LiveScheduler(config, self._transport, registry=registry, instrument=metrics)
+        observer = metrics if kept is None else Instruments(metrics, kept.collector)
+        self._live = LiveScheduler(config, self._transport, registry=registry, instrument=observer)
+        self._keeper = None if kept is None else kept.keeper
+        self._keeping: asyncio.Task[None] | None = None
         metrics.observe(self._live)
         port = _usual_or_free_port() if serve_on is None else serve_on
-        self._server = HealthServer(self._live, metrics, config, port=port)
+        self._server = HealthServer(
+            self._live, metrics, config, port=port, decision_log=self._keeper, api_server=api_server
+        )
         self._stopping = asyncio.Event()
         self.task: asyncio.Task[None] | None = None
 
@@ -56,6 +74,8 @@ class InProcessScheduler:
     def start(self) -> "asyncio.Task[None]":
         """Begin to schedule; the task fails when the scheduler does."""
         self.task = asyncio.create_task(self._live.run(self._stopping), name="scheduler")
+        if self._keeper is not None:
+            self._keeping = asyncio.create_task(self._keeper.run(self._live), name="decision log")
         return self.task
 
     async def wait_until_ready(self) -> None:
@@ -73,6 +93,10 @@ class InProcessScheduler:
                     await task
         finally:
             await self._server.stop()
+            if self._keeper is not None:
+                if self._keeping is not None:
+                    self._keeping.cancel()
+                await self._keeper.stop(self._live)
             await self._transport.close()
 
 

@@ -20,6 +20,7 @@ import click
 
 from berth.api.redaction import redact
 from berth.cli import print_version
+from berth.cli.decision_log import DecisionLogOptions, Kept, decision_log_options, open_log, state_directory
 from berth.cli.flags import SchedulerFlags, load_configuration, scheduler_flags, warnings_of
 from berth.cli.setup import EXIT_BAD_CONFIGURATION, Setup, plugin_option, read_registry, tell_odd_plugins, warn
 from berth.config.errors import ConfigError
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
     from typing import Any
 
+    from berth.cycle.instrument import Instrument
     from berth.framework.registry import Registry
     from berth.kube.credentials.sources import ClusterAccess
     from berth.kube.transport import Transport
@@ -68,6 +70,8 @@ class Given(NamedTuple):
     secure: Secure
     shards: int
     tracing: "Tracing | None"
+    kept: Kept | None = None
+    """The decision log."""
 
 
 @click.command("run", short_help="The scheduler, against a real API server.")
@@ -95,10 +99,16 @@ class Given(NamedTuple):
     metavar="FILE",
     help="A TracingConfiguration, as kube-apiserver takes it: where to send traces of pods. Needs the extra otel.",
 )
+@decision_log_options
 @plugin_option
 @scheduler_flags
 def command(
-    flags: SchedulerFlags, context: str, shards: int, tracing_config_file: str, plugins: tuple[str, ...]
+    flags: SchedulerFlags,
+    context: str,
+    shards: int,
+    tracing_config_file: str,
+    plugins: tuple[str, ...],
+    decision_log: DecisionLogOptions,
 ) -> None:
     """Schedule the pods of a cluster.
 
@@ -131,7 +141,8 @@ def command(
     try:
         with asyncio.Runner(loop_factory=_event_loop) as runner:
             secure = Secure(serving, *reviewers, access.server)
-            runner.run(_run(Given(Setup(config, registry), access, flags, secure, shards, tracing)))
+            kept = open_log(decision_log, state_directory(access.server))
+            runner.run(_run(Given(Setup(config, registry), access, flags, secure, shards, tracing, kept)))
     except _Unusable as error:
         _fail(str(error), EXIT_BAD_CONFIGURATION)
     except ConfigError as error:
@@ -289,11 +300,17 @@ async def _schedule(given: Given, transport: "Transport", stop: asyncio.Event, r
 
     (config, registry), flags, secure = given.setup, given.flags, given.secure
     metrics = metrics_for(config)
+    observers: list[Instrument] = [metrics]
+    if given.tracing is not None:
+        observers.append(given.tracing.instrument)
+    if given.kept is not None:
+        observers.append(given.kept.collector)
+    keeper = None if given.kept is None else given.kept.keeper
     scheduler = LiveScheduler(
         config,
         transport,
         registry=registry,
-        instrument=metrics if given.tracing is None else Instruments(metrics, given.tracing.instrument),
+        instrument=Instruments(*observers) if len(observers) > 1 else metrics,
         unschedulable_age_s=flags.pod_max_in_unschedulable_pods_s,
         shards=given.shards,
     )
@@ -309,9 +326,13 @@ async def _schedule(given: Given, transport: "Transport", stop: asyncio.Event, r
         requests=requests,
         secure=serving,
         flags=flags.shown(),
+        decision_log=keeper,
+        api_server=given.access.server,
     )
     _debug_on_signal(scheduler)
     helpers = [asyncio.create_task(_settle(scheduler), name="settling"), *_follow_file(flags, scheduler, metrics)]
+    if keeper is not None:
+        helpers.append(asyncio.create_task(keeper.run(scheduler), name="decision log"))
     try:
         await server.start()
         where = " and ".join(server.addresses) or "no port"
@@ -327,6 +348,8 @@ async def _schedule(given: Given, transport: "Transport", stop: asyncio.Event, r
         for helper in helpers:
             helper.cancel()
         await server.stop()
+        if keeper is not None:
+            await keeper.stop(scheduler)
 
 
 def _told_on_this_machine(secure: Secure, serving: "SecureServing") -> contextlib.AbstractContextManager[None]:

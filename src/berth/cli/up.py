@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from berth.cli.apiserver import kubernetes_version_option
+from berth.cli.decision_log import DecisionLogOptions, decision_log_options, open_log
 from berth.cli.setup import BadConfigurationError, config_option, gates_option, plugin_option, read_setup
 
 if TYPE_CHECKING:
@@ -59,6 +60,7 @@ MAX_DEVICES = 128  # what one ResourceSlice holds
 @config_option
 @plugin_option
 @gates_option
+@decision_log_options
 @click.option("--token", default="", envvar="BERTH_TOKEN", help="Bearer token for clients; by default a random one.")
 @kubernetes_version_option
 def command(
@@ -78,6 +80,7 @@ def command(
     feature_gates: str,
     token: str,
     kubernetes_minor: int,
+    decision_log: DecisionLogOptions,
 ) -> None:
     """Run an embedded cluster: API server, controllers, hollow nodes and the scheduler in one process.
 
@@ -100,7 +103,7 @@ def command(
     settings = ClusterSettings(nodes, template, devices_per_node=devices_per_node, kubernetes_minor=kubernetes_minor)
     cluster = EmbeddedCluster(settings, directory, host=host, port=port, token=token)
     try:
-        asyncio.run(_run(cluster, nodes, setup, scheduler_port=scheduler_port))
+        asyncio.run(_run(cluster, nodes, setup, scheduler_port=scheduler_port, logs=(decision_log, directory)))
     except ConfigError as error:
         raise BadConfigurationError(str(error.located(config_file or "the default configuration"))) from error
     except PortTaken as error:
@@ -136,7 +139,14 @@ def ready_text(cluster: "EmbeddedCluster", nodes: int, *, with_scheduler: bool, 
     )
 
 
-async def _run(cluster: "EmbeddedCluster", nodes: int, setup: "Setup | None", *, scheduler_port: int | None) -> None:
+async def _run(
+    cluster: "EmbeddedCluster",
+    nodes: int,
+    setup: "Setup | None",
+    *,
+    scheduler_port: int | None,
+    logs: tuple[DecisionLogOptions, Path],
+) -> None:
     """Bring everything up, with a scheduler if there is a setup; wait for a signal or for it to fail; end."""
     from berth.cli.in_process import InProcessScheduler
     from berth.runtime.observing.logs import LegibleFormatter
@@ -145,12 +155,14 @@ async def _run(cluster: "EmbeddedCluster", nodes: int, setup: "Setup | None", *,
     handler.setFormatter(LegibleFormatter("%(levelname)s %(name)s: %(message)s"))
     logging.basicConfig(level=logging.WARNING, handlers=[handler])
     stopped = asyncio.create_task(stop_on_signals().wait())
-    scheduler = InProcessScheduler(cluster.store, scheduler_port, setup) if setup is not None else None
+    scheduler: InProcessScheduler | None = None
     served = ""
     try:
         await cluster.start()
         ends: set[asyncio.Task[Any]] = {stopped}
-        if scheduler is not None:
+        if setup is not None:
+            kept = open_log(*logs, anew=True)
+            scheduler = InProcessScheduler(cluster.store, scheduler_port, setup, kept=kept, api_server=cluster.url)
             served = await scheduler.serve()
             ends.add(scheduler.start())
             await scheduler.wait_until_ready()

@@ -113,7 +113,18 @@ class Attempt:
     cannot be carried out (a plugin's bug, a refused eviction, a pod group that has too few places).
     """
 
-    __slots__ = ("found", "laps", "outcome", "permit_words", "pod", "profile", "started", "state", "stopwatch", "within")
+    __slots__ = (
+        "found",
+        "laps",
+        "outcome",
+        "permit_words",
+        "pod",
+        "profile",
+        "started",
+        "state",
+        "stopwatch",
+        "within",
+    )
 
     def __init__(
         self,

@@ -70,7 +70,7 @@ class PreFiltered(NamedTuple):
 
 
 class Permitted(NamedTuple):
-    """What Permit said: None to go on, a rejection, or Wait with a timeout in seconds for each plugin, and its words."""
+    """What Permit said: None to go on, a rejection, or Wait, with each plugin's timeout in seconds and its words."""
 
     status: Status | None
     timeouts_s: Mapping[str, float]

@@ -13,7 +13,6 @@ from berth.framework.diagnosis import histogram
 from berth.framework.status import Code, Status
 from berth.state.pod_info import PodInfo
 
-
 NO_WORDS: Mapping[str, str] = MappingProxyType({})
 
 

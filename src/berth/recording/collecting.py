@@ -16,7 +16,7 @@ from berth.cycle.instrument import Instrument
 from berth.explain import explain
 from berth.framework.waiting_pods import WaitingPod
 from berth.recording import stories
-from berth.recording.stories import Step
+from berth.recording.stories import StoryStep
 from berth.state.pod_info import PodInfo
 from berth.state.queued_pod import QueuedPod
 from berth.state.table import NodeTable
@@ -145,37 +145,37 @@ def shortened(decision: Decision) -> Short:
     return Short(decision.outcome, decision.chosen, decision.nominated, decision.message, decision.attempts)
 
 
-def step_of(note: Note, table: NodeTable | None = None) -> Step:
+def step_of(note: Note, table: NodeTable | None = None) -> StoryStep:
     """Return what was noted as a step. Decisions are read in detail, for which the core has to be between cycles."""
     at, what, _, more = note
     match what:
         case stories.QUEUED:
             queue, event, gate, reasons = more
-            return Step(at, what, queue=queue, event=event, by=gate, message=", ".join(reasons))
+            return StoryStep(at, what, queue=queue, event=event, by=gate, message=", ".join(reasons))
         case stories.DECIDED:
             return _decided(at, more, table)
         case stories.PERMIT:
             node_name, deadlines, since, words = more
             told = "; ".join(f"{plugin}: {words[plugin]}" if words.get(plugin) else plugin for plugin in deadlines)
-            return Step(at, what, node=node_name, message=told, until=at + min(deadlines.values()) - since)
+            return StoryStep(at, what, node=node_name, message=told, until=at + min(deadlines.values()) - since)
         case stories.BOUND:
-            return Step(at, what, node=more)
+            return StoryStep(at, what, node=more)
         case stories.NOT_BOUND | stories.CONFLICT:
-            return Step(at, what, message=more)
+            return StoryStep(at, what, message=more)
         case stories.MAKES_ROOM:
-            return Step(at, what, node=more[0], pods=more[1])
+            return StoryStep(at, what, node=more[0], pods=more[1])
         case stories.EVICTED | stories.SPARED:
-            return Step(at, what, by=more[0], node=more[1], message=more[2])
+            return StoryStep(at, what, by=more[0], node=more[1], message=more[2])
         case stories.NOT_WOKEN:
-            return Step(at, what, events=more)
-    return Step(at, what)
+            return StoryStep(at, what, events=more)
+    return StoryStep(at, what)
 
 
-def _decided(at: float, decision: Decision | Short, table: NodeTable | None) -> Step:
+def _decided(at: float, decision: Decision | Short, table: NodeTable | None) -> StoryStep:
     details = None
     if isinstance(decision, Decision):
         details = explain(decision, top=NODES_KEPT, names_shown=NODES_KEPT, table=table)
-    return Step(
+    return StoryStep(
         at,
         stories.DECIDED,
         node=decision.chosen or "",

@@ -28,7 +28,7 @@ from berth.recording.segments import (
     numbered,
     suffix_of,
 )
-from berth.recording.stories import Entry, Step, Story, condensed
+from berth.recording.stories import LogEntry, StoryStep, Story, condensed
 
 DEFAULT_BYTES = 128 * 1024 * 1024
 LEAST_BYTES = 64 * 1024
@@ -41,7 +41,7 @@ FILL_TO = 0.9
 """How full the log is after room was made, so that this need not happen at every segment."""
 
 _log = logging.getLogger("berth.scheduler")
-_entries = msgspec.json.Decoder(Entry)
+_entries = msgspec.json.Decoder(LogEntry)
 
 
 class DecisionLog:
@@ -87,7 +87,7 @@ class DecisionLog:
         except OSError:
             return False
 
-    def write(self, entries: Iterable[Entry]) -> None:
+    def write(self, entries: Iterable[LogEntry]) -> None:
         """Append what happened, and seal the file where it has become large."""
         text = b"".join(msgspec.json.encode(entry) + b"\n" for entry in entries)
         with self._lock:
@@ -117,7 +117,7 @@ class DecisionLog:
                 self._failed(error)
                 latest = self._unwritten
         lines += _lines_with(latest, prefix)
-        steps: dict[str, list[Step]] = {}
+        steps: dict[str, list[StoryStep]] = {}
         for entry in _decoded(lines):
             steps.setdefault(entry.uid, []).extend(entry.steps)
         lives = [Story(key, uid, condensed(sorted(told, key=_time))) for uid, told in steps.items() if told]
@@ -241,7 +241,7 @@ def _kept(lines: Iterable[bytes], living: Set[str]) -> Iterator[bytes]:
         entries = list(_decoded(told))
         if entries:
             steps = sorted((step for entry in entries for step in entry.steps), key=_time)
-            entry = Entry(entries[0].pod, entries[0].uid, list(condensed(steps)))
+            entry = LogEntry(entries[0].pod, entries[0].uid, list(condensed(steps)))
             yield msgspec.json.encode(entry) + b"\n"
 
 
@@ -262,7 +262,7 @@ def _lines_with(text: bytes, prefix: bytes) -> list[bytes]:
     return found
 
 
-def _decoded(lines: Iterable[bytes]) -> Iterator[Entry]:
+def _decoded(lines: Iterable[bytes]) -> Iterator[LogEntry]:
     for line in lines:
         try:
             entry = _entries.decode(line)
@@ -272,5 +272,5 @@ def _decoded(lines: Iterable[bytes]) -> Iterator[Entry]:
             yield entry
 
 
-def _time(step: Step) -> float:
+def _time(step: StoryStep) -> float:
     return step.at

@@ -7,26 +7,36 @@ pods keep coming. What is left over waits, or is written without details once to
 
 import asyncio
 import contextlib
+import logging
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING, Protocol
 
 from berth.cycle.decision import Decision
+from berth.framework.blame import described
 from berth.recording import stories
 from berth.recording.collecting import DETAILS_AT_MOST, PODS_AT_MOST, DecisionCollector, Note, shortened, step_of
 from berth.recording.decision_log import DecisionLog
-from berth.recording.stories import Entry, Step, Story
+from berth.recording.stories import LogEntry, StoryStep, Story, condensed
 
 if TYPE_CHECKING:
     from berth.core import Core
     from berth.state.table import NodeTable
 
+_log = logging.getLogger("berth.scheduler")
+
 PERIOD_S = 0.25
 DETAILS_S = 0.0025
 """How long details are read at a time: a hundredth of the period."""
-ASKED_S = 0.1
-"""The same where somebody asks for a story and all is to be written first."""
+LAST_DETAILS_S = 0.5
+"""The same at the end."""
+IDLE_S = 0.005
+"""How long the loop has to itself between two rounds of reading details while no pod is to be scheduled."""
+WAITING_AT_MOST = 4 * DETAILS_AT_MOST
+"""How many notes may wait for the details of decisions among them."""
+PAUSE_AFTER_BUG_S = 30.0
+"""How long the log does nothing after a bug of its own, so that one that recurs does not fill the scheduler's."""
 WAIT_S = 0.1
 """How long the core is waited for."""
 
@@ -43,7 +53,7 @@ class Scheduling(Protocol):
 class LogKeeper:
     """Brings what a collector has noted into a log."""
 
-    __slots__ = ("_collector", "_last", "_stopwatch", "_taking", "_waiting", "log")
+    __slots__ = ("_collector", "_is_idle", "_last", "_stopwatch", "_taking", "_waiting", "log")
 
     def __init__(
         self, log: DecisionLog, collector: DecisionCollector, stopwatch: Callable[[], float] = time.perf_counter
@@ -56,18 +66,27 @@ class LogKeeper:
         self._last: dict[str, str] = {}
         """What each pending pod was told last, so that details which say the same are not written again."""
         self._taking = asyncio.Lock()
+        self._is_idle = False
 
     async def run(self, scheduler: Scheduling) -> None:
         """Go on until cancelled."""
         while True:
-            await asyncio.sleep(PERIOD_S)
-            if len(self._collector) or self._waiting:
-                await self.flush(scheduler, DETAILS_S)
-            if scheduler.synced.is_set() and await asyncio.to_thread(self.log.is_full):
-                async with _held(scheduler) as core:
-                    living = None if core is None else frozenset(pod.uid for pod in core.intake.pods)
-                if living is not None:
-                    await asyncio.to_thread(self.log.make_room, living)
+            await asyncio.sleep(IDLE_S if self._waiting and self._is_idle else PERIOD_S)
+            try:
+                await self._keep_up(scheduler)
+            except Exception as bug:
+                _log.error("the decision log broke; going on without what it was about", exc_info=bug)
+                await asyncio.sleep(PAUSE_AFTER_BUG_S)
+
+    async def _keep_up(self, scheduler: Scheduling) -> None:
+        if not len(self._collector) and not self._waiting:
+            return
+        await self.flush(scheduler, DETAILS_S)
+        if scheduler.synced.is_set() and await asyncio.to_thread(self.log.is_full):
+            async with _held(scheduler) as core:
+                living = None if core is None else frozenset(pod.uid for pod in core.intake.pods)
+            if living is not None:
+                await asyncio.to_thread(self.log.make_room, living)
 
     async def stop(self, scheduler: Scheduling) -> None:
         """Write what is left, and close the log."""
@@ -80,26 +99,45 @@ class LogKeeper:
             async with _held(scheduler) as core:
                 if core is not None:
                     self._waiting += self._collector.take()
-                steps = self._read(core.cache.table if core is not None else None, min(details_s, ASKED_S))
+                    self._is_idle = not core.has_work
+                steps = self._read(core.cache.table if core is not None else None, min(details_s, LAST_DETAILS_S))
             if details_s == float("inf"):
                 steps += self._rest(0)
-            elif len(self._waiting) > DETAILS_AT_MOST:
-                steps += self._rest(DETAILS_AT_MOST)
+            else:
+                steps += self._rest(WAITING_AT_MOST)
             if steps:
                 await asyncio.to_thread(self.log.write, _entries_of(steps))
 
-    async def lives(self, key: str) -> list[Story]:
-        """Return what is known of a pod, for each of its lives; what was not written yet is not in it: `flush`."""
-        return await asyncio.to_thread(self.log.find, key)
+    async def lives(self, scheduler: Scheduling, key: str) -> list[Story]:
+        """Return what is known of a pod, for each of its lives, the latest last; whatever is not written yet too."""
+        fresh: dict[str, list[StoryStep]] = {}
+        async with self._taking:
+            async with _held(scheduler) as core:
+                table = None
+                if core is not None:
+                    self._waiting += self._collector.take()
+                    table = core.cache.table
+                for note in self._waiting:
+                    if note[2].key == key:
+                        fresh.setdefault(note[2].uid, []).append(_read(note, table))
+            written = {story.uid: story for story in await asyncio.to_thread(self.log.find, key)}
+        for uid, steps in fresh.items():
+            known = written.get(uid)
+            written[uid] = Story(key, uid, condensed((*known.steps, *steps) if known is not None else steps))
+        return sorted(written.values(), key=lambda story: story.steps[0].at)
 
-    def not_helping(self, uid: str) -> Step | None:
+    def told(self, uid: str) -> str:
+        """Return why a pending pod was not placed when it was last tried; empty where that is not known."""
+        return self._last.get(uid, "")
+
+    def not_helping(self, uid: str) -> StoryStep | None:
         """Return which events did not help a pod since its last step; None where there were none."""
         events = dict(self._collector.not_helping(uid))
-        return Step(time.time(), stories.NOT_WOKEN, events=events) if events else None
+        return StoryStep(time.time(), stories.NOT_WOKEN, events=events) if events else None
 
-    def _read(self, table: "NodeTable | None", within_s: float) -> list[tuple[Note, Step]]:
+    def _read(self, table: "NodeTable | None", within_s: float) -> list[tuple[Note, StoryStep]]:
         """Make steps of what waits, in order, until the time is over."""
-        steps: list[tuple[Note, Step]] = []
+        steps: list[tuple[Note, StoryStep]] = []
         until = self._stopwatch() + within_s
         while self._waiting and (table is not None or not isinstance(self._waiting[0][3], Decision)):
             note = self._waiting.popleft()
@@ -108,7 +146,7 @@ class LogKeeper:
                 break
         return steps
 
-    def _rest(self, at_most: int) -> list[tuple[Note, Step]]:
+    def _rest(self, at_most: int) -> list[tuple[Note, StoryStep]]:
         """Make steps of all but so many that wait, without details."""
         steps = []
         while len(self._waiting) > at_most:
@@ -117,7 +155,7 @@ class LogKeeper:
             steps.append((note, self._step(note, None)))
         return steps
 
-    def _step(self, note: Note, table: "NodeTable | None") -> Step:
+    def _step(self, note: Note, table: "NodeTable | None") -> StoryStep:
         at, what, pod, more = note
         if what == stories.DECIDED and not more.chosen and isinstance(more, Decision):
             if self._last.get(pod.uid) == more.message:
@@ -127,7 +165,20 @@ class LogKeeper:
             self._last[pod.uid] = more.message
         elif what in (stories.BOUND, stories.LEFT):
             self._last.pop(pod.uid, None)
-        return step_of(note, table)
+        return _read(note, table)
+
+
+def _read(note: Note, table: "NodeTable | None") -> StoryStep:
+    """Make a step of a note; without the table, or where a plugin cannot describe its codes, without details."""
+    at, what, pod, more = note
+    if isinstance(more, Decision):
+        if table is not None:
+            try:
+                return step_of(note, table)
+            except Exception as bug:
+                _log.warning("the decision about pod %s cannot be explained: %s", pod.key, described(bug))
+        return step_of((at, what, pod, shortened(more)))
+    return step_of(note)
 
 
 @contextlib.asynccontextmanager
@@ -140,12 +191,12 @@ async def _held(scheduler: Scheduling) -> AsyncIterator["Core | None"]:
         yield core
 
 
-def _entries_of(steps: list[tuple[Note, Step]]) -> list[Entry]:
+def _entries_of(steps: list[tuple[Note, StoryStep]]) -> list[LogEntry]:
     """Return the steps by pod, each pod's together."""
-    by_pod: dict[str, Entry] = {}
+    by_pod: dict[str, LogEntry] = {}
     for (_, _, pod, _), step in steps:
         entry = by_pod.get(pod.uid)
         if entry is None:
-            entry = by_pod[pod.uid] = Entry(pod.key, pod.uid, [])
+            entry = by_pod[pod.uid] = LogEntry(pod.key, pod.uid, [])
         entry.steps.append(step)
     return list(by_pod.values())

@@ -8,7 +8,7 @@ For a log `decisions.jsonl` these are
 
 Sealed files are plain gzip, so that `zcat` reads them. Each block is a gzip member whose header says how long it is
 (as bgzip does), so that the blocks with one pod's lines are found by halving, and nothing else is decompressed. Lines
-are sorted as bytes; each begins with pod and uid (`stories.Entry`).
+are sorted as bytes; each begins with pod and uid (`stories.LogEntry`).
 """
 
 import contextlib
@@ -20,7 +20,7 @@ import zlib
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import IO, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 BLOCK_BYTES = 64 * 1024
 """How much text is compressed together: enough to compress well, little enough to read for one pod."""
@@ -75,15 +75,15 @@ class Files:
         """Take the log over; raises OSError, `LogInUseError` where another process has it."""
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         self.path = path
-        self._lock: IO[bytes] = os.fdopen(os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT, 0o600), "wb")
+        self._lock = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             self._end_last_line()
         except BlockingIOError:
-            self._lock.close()
+            os.close(self._lock)
             raise LogInUseError(f"another scheduler writes {path}") from None
         except OSError:
-            self._lock.close()
+            os.close(self._lock)
             raise
 
     def suffixes(self) -> list[str]:
@@ -139,8 +139,10 @@ class Files:
         self._at(suffix).unlink(missing_ok=True)
 
     def close(self) -> None:
-        """Let others have the log."""
-        self._lock.close()
+        """Let others have the log; nothing else may be asked for afterwards."""
+        lock, self._lock = self._lock, -1
+        if lock >= 0:
+            os.close(lock)
 
     def _at(self, suffix: str) -> Path:
         return self.path.with_name(self.path.name + suffix)

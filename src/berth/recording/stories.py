@@ -1,6 +1,6 @@
 """The story of one pod: what befell it from the moment it came, step by step, each with the time.
 
-A `Step` is what the decision log keeps of one thing that happened; a `Story` is all of them for one life of a pod, for
+A `StoryStep` is what the decision log keeps of one thing that happened; a `Story` is all of them for one life of a pod, for
 names are used again. `condensed` makes a long story short, `sentence` puts a step into words. Pure.
 """
 
@@ -27,7 +27,7 @@ FIRST_KEPT = 8
 VICTIMS_NAMED = 5
 
 
-class Step(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
+class StoryStep(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
     """One thing that happened to a pod. Which of the fields mean something depends on `what`."""
 
     at: float
@@ -55,12 +55,12 @@ class Step(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
     last: float = 0.0
 
 
-class Entry(msgspec.Struct, frozen=True):
+class LogEntry(msgspec.Struct, frozen=True):
     """A line of the log: some steps of one pod. The order of the fields is the order in which lines are sorted."""
 
     pod: str
     uid: str
-    steps: list[Step]
+    steps: list[StoryStep]
 
 
 class Story(NamedTuple):
@@ -68,17 +68,31 @@ class Story(NamedTuple):
 
     pod: str
     uid: str
-    steps: tuple[Step, ...]
+    steps: tuple[StoryStep, ...]
 
     @property
     def decision(self) -> Explanation | None:
         """What the last attempt found, with the time and number of that attempt; None if none is remembered."""
         decided = [step for step in self.steps if step.what == DECIDED]
         detailed = next((step.decision for step in reversed(decided) if step.decision is not None), None)
-        if detailed is None:
+        if not decided:
             return None
         last = decided[-1]
+        if detailed is None:
+            detailed = _without_details(self, last)
         return msgspec.structs.replace(detailed, time=rfc3339(last.last or last.at), attempts=last.attempts)
+
+
+def _without_details(story: Story, step: StoryStep) -> Explanation:
+    """Return what is known of a decision whose scores were not kept."""
+    outcome = "scheduled" if step.node else "unschedulable"
+    went = f"goes to {step.node}" if step.node else f"could not be scheduled: {step.message}"
+    return Explanation(
+        pod=story.pod, uid=story.uid, profile="", outcome=outcome, node=step.node or None,
+        summary=f"{story.pod} {went} (scores were not kept, since many pods were decided at a time)",
+        message=step.message, attempts=step.attempts, node_count=0, feasible_count=0, weights={}, best=(), rejected=(),
+        nominated_node=step.by,
+    )  # fmt: skip
 
 
 class StoryLine(msgspec.Struct, frozen=True, rename="camel"):
@@ -95,7 +109,7 @@ def rfc3339(at: float) -> str:
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def lines_of(steps: Iterable[Step]) -> tuple[StoryLine, ...]:
+def lines_of(steps: Iterable[StoryStep]) -> tuple[StoryLine, ...]:
     """Return the steps in words."""
     return tuple(StoryLine(rfc3339(step.at), step.what, sentence(step), step.times) for step in steps)
 
@@ -103,7 +117,7 @@ def lines_of(steps: Iterable[Step]) -> tuple[StoryLine, ...]:
 # --- shorter ----------------------------------------------------------------------------------------------------------
 
 
-def condensed(steps: Sequence[Step], at_most: int = STEPS_KEPT) -> tuple[Step, ...]:
+def condensed(steps: Sequence[StoryStep], at_most: int = STEPS_KEPT) -> tuple[StoryStep, ...]:
     """Return a story with what happened over and over told once, and the middle of a long one left out.
 
     The first steps say how it began, the last ones how it stands; the decision that is told last is kept.
@@ -112,7 +126,7 @@ def condensed(steps: Sequence[Step], at_most: int = STEPS_KEPT) -> tuple[Step, .
     if len(short) > at_most:
         left_out = len(short) - at_most + 1
         middle = short[FIRST_KEPT : FIRST_KEPT + left_out]
-        gap = Step(middle[0].at, "leftOut", times=sum(step.times for step in middle), last=middle[-1].at)
+        gap = StoryStep(middle[0].at, "leftOut", times=sum(step.times for step in middle), last=middle[-1].at)
         rest = short[FIRST_KEPT + left_out :]
         if all(step.decision is None for step in rest):
             rest = _with_decision(rest, next((s.decision for s in reversed(middle) if s.decision is not None), None))
@@ -120,9 +134,9 @@ def condensed(steps: Sequence[Step], at_most: int = STEPS_KEPT) -> tuple[Step, .
     return tuple(_with_one_decision(short))
 
 
-def _without_repetitions(steps: Sequence[Step]) -> Iterator[Step]:
+def _without_repetitions(steps: Sequence[StoryStep]) -> Iterator[StoryStep]:
     """Fold rounds of the same steps: an attempt, what followed, and what woke the pod, again and again."""
-    kept: list[Step] = []
+    kept: list[StoryStep] = []
     for step in steps:
         for back in (1, 2, 3, 4):
             if len(kept) >= back and _says_the_same(kept[-back], step):
@@ -142,20 +156,20 @@ def _without_repetitions(steps: Sequence[Step]) -> Iterator[Step]:
     yield from kept
 
 
-def _says_the_same(one: Step, other: Step) -> bool:
+def _says_the_same(one: StoryStep, other: StoryStep) -> bool:
     return (one.what, one.queue, one.event, one.by, one.node, one.message, one.pods) == (
         other.what, other.queue, other.event, other.by, other.node, other.message, other.pods,
     )  # fmt: skip
 
 
-def _with_decision(steps: list[Step], decision: Explanation | None) -> list[Step]:
+def _with_decision(steps: list[StoryStep], decision: Explanation | None) -> list[StoryStep]:
     last = next((i for i in reversed(range(len(steps))) if steps[i].what == DECIDED), None)
     if last is None or decision is None:
         return steps
     return [*steps[:last], msgspec.structs.replace(steps[last], decision=decision), *steps[last + 1 :]]
 
 
-def _with_one_decision(steps: list[Step]) -> Iterator[Step]:
+def _with_one_decision(steps: list[StoryStep]) -> Iterator[StoryStep]:
     """Keep the details of the last decision only: those of earlier ones are in their messages."""
     last = next((i for i in reversed(range(len(steps))) if steps[i].decision is not None), None)
     for index, step in enumerate(steps):
@@ -165,13 +179,13 @@ def _with_one_decision(steps: list[Step]) -> Iterator[Step]:
 # --- in words ---------------------------------------------------------------------------------------------------------
 
 
-def sentence(step: Step) -> str:
+def sentence(step: StoryStep) -> str:
     """Say what happened, for people."""
     said = _sentence(step)
     return said if step.times == 1 else f"{said} ({step.times} times until {rfc3339(step.last)})"
 
 
-def _sentence(step: Step) -> str:
+def _sentence(step: StoryStep) -> str:
     match step.what:
         case "queued":
             return _queued(step)
@@ -208,7 +222,7 @@ def _sentence(step: Step) -> str:
     return step.what
 
 
-def _queued(step: Step) -> str:
+def _queued(step: StoryStep) -> str:
     if step.by:
         held = f"held back by {step.by}" + (f": {step.message}" if step.message else "")
         return f"arrived; {held}" if step.event in ARRIVALS else f"{held} (after {step.event})"

@@ -21,6 +21,7 @@ from aiohttp import web
 from berth.api.redaction import redact_url
 from berth.config.dump import dump_config
 from berth.config.types import SchedulerConfiguration
+from berth.recording.keeping import LogKeeper
 from berth.runtime.observing.component import ComponentMetrics, LeaseState
 from berth.runtime.observing.health_slis import HealthSlis
 from berth.runtime.observing.informers import InformerMetrics
@@ -37,6 +38,9 @@ from berth.runtime.serving.profiling import CpuProfiler
 from berth.runtime.serving.secure import SecureServing
 from berth.runtime.turns import CycleBusy
 
+API_SERVER_HEADER = "Berth-Api-Server"
+CLUSTER_HEADER = "Berth-Cluster"
+"""The uid of the namespace kube-system, which is the same from wherever the cluster is reached."""
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 SHUTDOWN_TIMEOUT_S = 0.5
 CORE_TIMEOUT_S = 2.0
@@ -69,6 +73,7 @@ class HealthServer:
     """Serves one live scheduler; with port 0 it serves nothing, as kube-scheduler's flag says."""
 
     __slots__ = (
+        "_api_server",
         "_checks",
         "_component",
         "_config",
@@ -99,13 +104,17 @@ class HealthServer:
         requests: RestClientMetrics | None = None,
         secure: SecureServing | None = None,
         flags: Mapping[str, str] | None = None,
+        decision_log: LogKeeper | None = None,
+        api_server: str = "",
     ) -> None:
         """`secure` is the secure port, in place of plain HTTP at `host` and `port`.
 
         `also` is a second address, in plain HTTP, for the same things; `requests` counts those to the API server;
-        `flags` are shown by `/flagz`.
+        `flags` are shown by `/flagz`. `decision_log` tells of pods whose decisions are not remembered any more;
+        `api_server` is the address of the one that is followed, for whoever asks about the pods of another.
         """
-        self._debugging = Debugging(scheduler)
+        self._debugging = Debugging(scheduler, decision_log)
+        self._api_server = api_server
         self._metrics = metrics
         self._scheduler = scheduler
         self._component = ComponentMetrics(config.feature_gates)
@@ -203,6 +212,7 @@ class HealthServer:
             "/debug/decisions": self._get_decisions,
             "/debug/decisions/{namespace}/{name}": self._get_decision,
             "/debug/queue": self._get_queue,
+            "/debug/pending": self._get_pending,
             "/flagz": self._get_flags,
             "/statusz": self._get_status,
         }
@@ -233,6 +243,9 @@ class HealthServer:
             for bounded in self._listening:
                 bounded.answered(request.protocol)
         found.headers.setdefault("Cache-Control", "no-cache, private")
+        if request.path.startswith("/debug/"):  # whoever asks about pods must know whose these are
+            found.headers[API_SERVER_HEADER] = self._api_server
+            found.headers[CLUSTER_HEADER] = self._debugging.cluster_id()
         return found
 
     async def _index(self, request: web.Request) -> web.Response:
@@ -281,8 +294,9 @@ class HealthServer:
     async def _get_decision(self, request: web.Request) -> web.Response:
         key = f"{request.match_info['namespace']}/{request.match_info['name']}"
         all_nodes = request.query.get("allNodes", "no") in _TRUE
-        async with self._scheduler.between_cycles(CORE_TIMEOUT_S):
-            report = self._debugging.report(key, all_nodes=all_nodes, nodes=request.query.getall("node", []))
+        report = await self._debugging.full_report(
+            key, CORE_TIMEOUT_S, all_nodes=all_nodes, nodes=request.query.getall("node", [])
+        )
         if report is None:
             names = ", ".join(profile.scheduler_name for profile in self._scheduler.config.profiles)
             why = (
@@ -295,6 +309,10 @@ class HealthServer:
     async def _get_queue(self, _request: web.Request) -> web.Response:
         async with self._scheduler.between_cycles(CORE_TIMEOUT_S):
             return _json({"pods": list(self._debugging.queue())})
+
+    async def _get_pending(self, request: web.Request) -> web.Response:
+        async with self._scheduler.between_cycles(CORE_TIMEOUT_S):
+            return _json(self._debugging.pending_groups(request.query.get("namespace", "")))
 
     # -- the process itself ------------------------------------------------------------------------------------------
 
