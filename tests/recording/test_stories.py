@@ -3,7 +3,7 @@
 import pytest
 
 from berth.recording import stories
-from berth.recording.stories import STEPS_KEPT, StoryStep, Story, condensed, sentence
+from berth.recording.stories import STEPS_KEPT, Story, StoryStep, condensed, sentence
 from tests.recording.explanations import explanation
 
 

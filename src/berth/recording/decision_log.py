@@ -28,7 +28,7 @@ from berth.recording.segments import (
     numbered,
     suffix_of,
 )
-from berth.recording.stories import LogEntry, StoryStep, Story, condensed
+from berth.recording.stories import LogEntry, Story, StoryStep, condensed
 
 DEFAULT_BYTES = 128 * 1024 * 1024
 LEAST_BYTES = 64 * 1024

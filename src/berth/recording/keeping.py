@@ -18,7 +18,7 @@ from berth.framework.blame import described
 from berth.recording import stories
 from berth.recording.collecting import DETAILS_AT_MOST, PODS_AT_MOST, DecisionCollector, Note, shortened, step_of
 from berth.recording.decision_log import DecisionLog
-from berth.recording.stories import LogEntry, StoryStep, Story, condensed
+from berth.recording.stories import LogEntry, Story, StoryStep, condensed
 
 if TYPE_CHECKING:
     from berth.core import Core
