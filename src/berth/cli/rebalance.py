@@ -1,0 +1,290 @@
+"""`berth rebalance`: which running pods to move, in which order, so that the cluster becomes better."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from berth.cli.cluster_input import cluster_options, manifests_option, read_cluster_given, read_manifests
+from berth.cli.output import Output, console_for, is_structured, output_option, print_structured
+from berth.cli.progress import working
+from berth.cli.setup import BadConfigurationError, config_option, gates_option, plugin_option, read_setup
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from berth.api.pod import Pod
+    from berth.planning.rebalancing.plan import Balance, RebalancePlan
+    from berth.snapshot.snapshot import Snapshot
+
+GOALS = ("empty-nodes", "even-out", "repair-spread", "free-shape")
+ALSO_MOVE = ("bare", "critical", "empty-dir", "jobs")
+DISRUPTION_SHOWN = 10
+"""How many workloads and reasons are listed in the table; JSON has all of them."""
+
+
+@click.command("rebalance", short_help="Which pods to move so that the cluster becomes better.")
+@click.option(
+    "--goal", type=click.Choice(GOALS), required=True,
+    help="Empty nodes (or save the most with --prices), make nodes equally full, repair spread, affinity and "
+    "anti-affinity that running pods break, or make room for the pods of -f.",
+)  # fmt: skip
+@cluster_options
+@manifests_option
+@click.option("--max-moves", default=20, show_default=True, type=click.IntRange(0, 10_000), help="Evictions in all.")
+@click.option(
+    "--max-disruption-per-workload", type=click.IntRange(0), metavar="N", help="Evictions of one workload's pods."
+)
+@click.option("--max-disruption-per-namespace", type=click.IntRange(0), metavar="N", help="Evictions in one namespace.")
+@click.option(
+    "--max-cordons", default=50, show_default=True, type=click.IntRange(0),
+    help="Nodes cordoned at a time so that the scheduler goes along, beside those to be emptied.",
+)  # fmt: skip
+@click.option("--nodes", "node_names", default="", metavar="NAME,...", help="Consider these nodes only.")
+@click.option("--node-selector", default="", metavar="KEY=VALUE,...", help="Consider nodes with these labels only.")
+@click.option(
+    "--also-move", multiple=True, type=click.Choice(ALSO_MOVE),
+    help="Move pods that otherwise stay: without a controller, of system-critical priority, with an emptyDir, of Jobs. "
+    "May be repeated.",
+)  # fmt: skip
+@click.option(
+    "--prices", "prices_file", default="", metavar="FILE", help="YAML: node names or instance types to prices."
+)
+@click.option(
+    "--method", type=click.Choice(["cp-sat", "greedy"]), help="By default CP-SAT where OR-Tools is installed."
+)
+@click.option(
+    "--effort", default=10.0, show_default=True, type=click.FloatRange(0.0, 3600.0), metavar="SECONDS",
+    help="How long CP-SAT may search, in its own seconds, which are the same on every machine.",
+)  # fmt: skip
+@click.option("--commands", is_flag=True, help="Print the plan as commands for a shell.")
+@click.option("--seed", default=0, show_default=True, help="Seed of the scheduler's random choices.")
+@config_option
+@plugin_option
+@gates_option
+@output_option
+def command(
+    goal: Any,
+    cluster: tuple[str, ...],
+    kubeconfig: str,
+    context: str,
+    manifests: tuple[str, ...],
+    max_moves: int,
+    max_disruption_per_workload: int | None,
+    max_disruption_per_namespace: int | None,
+    max_cordons: int,
+    node_names: str,
+    node_selector: str,
+    also_move: tuple[Any, ...],
+    prices_file: str,
+    method: Any,
+    effort: float,
+    commands: bool,
+    seed: int,
+    config_file: str,
+    plugins: tuple[str, ...],
+    feature_gates: str,
+    output: Output,
+) -> None:
+    """Plan moves of running pods: which to evict, in which order, and where the scheduler puts them then.
+
+    Every move is proven with the scheduler's own plugins in the order given, keeps the disruption budgets, and waits
+    for the one before. Nodes are cordoned where the scheduler would choose others than the plan; the plan says so.
+    """
+    from berth.api.codec import ObjectError
+    from berth.config.errors import ConfigError
+    from berth.planning.rebalancing.commands import commands_of
+    from berth.planning.rebalancing.rebalance import RebalanceError, rebalance
+    from berth.planning.rebalancing.request import RebalanceRequest
+
+    if commands and is_structured(output):
+        raise click.UsageError("--commands and -o are two ways to print the plan; choose one")
+    if manifests and goal != "free-shape":
+        raise click.UsageError("-f names the pods that --goal free-shape makes room for")
+    setup = read_setup(config_file, plugins, feature_gates)
+    snapshot = read_cluster_given(cluster, kubeconfig, context)
+    try:
+        request = RebalanceRequest(
+            goal=goal,
+            pods=_pods(manifests),
+            max_moves=max_moves,
+            max_per_workload=max_disruption_per_workload,
+            max_per_namespace=max_disruption_per_namespace,
+            max_cordons=max_cordons,
+            also_move=frozenset(also_move),
+            nodes=_selected(snapshot, node_names, node_selector),
+            prices=_prices(prices_file),
+            method=method,
+            effort_s=effort,
+        )
+        with working("rebalancing") as work:
+            plan = rebalance(
+                snapshot,
+                request,
+                config=setup.config,
+                registry=setup.registry,
+                seed=seed,
+                is_stopped=lambda: work.is_stopped,
+                say=lambda _: work.advance(),
+            )
+    except (ObjectError, RebalanceError) as error:
+        raise click.ClickException(str(error)) from None
+    except ConfigError as error:
+        raise BadConfigurationError(str(error)) from None
+    if is_structured(output):
+        print_structured(plan, output)
+    elif commands:
+        for line in commands_of(plan):
+            click.echo(line)
+    else:
+        print_plan(plan, console_for(output))
+
+
+# -- what was typed ---------------------------------------------------------------------------------------------------
+
+
+def _pods(manifests: Sequence[str]) -> "tuple[Pod, ...]":
+    """Return the pods of `-f`."""
+    from berth.simulation.admission import admitted
+
+    found = []
+    for document in read_manifests(manifests):
+        if document.kind != "Pod":
+            raise click.ClickException(f"{document.where}: a Pod is expected, not a {document.kind}")
+        pod: Any = admitted(document.manifest)
+        found.append(pod)
+    return tuple(found)
+
+
+def _selected(snapshot: "Snapshot", names: str, selector: str) -> frozenset[str] | None:
+    """Return the nodes that `--nodes` and `--node-selector` leave; None for all."""
+    if not names and not selector:
+        return None
+    wanted = {}
+    for part in filter(None, selector.split(",")):
+        key, equals, value = part.partition("=")
+        if not key or not equals:
+            raise click.UsageError(f"--node-selector {part}: KEY=VALUE is expected")
+        wanted[key.strip()] = value.strip()
+    among = {name.strip() for name in names.split(",") if name.strip()}
+    found = set()
+    for document in snapshot.of("Node"):
+        node: Any = document.struct()
+        labels, name = node.metadata.labels, node.metadata.name
+        if (not among or name in among) and all(labels.get(key) == value for key, value in wanted.items()):
+            found.add(name)
+    unknown = sorted(among - {_name_of(document.manifest) for document in snapshot.of("Node")})
+    if unknown:
+        raise click.ClickException(f"--nodes: there is no node {unknown[0]}")
+    if not found:
+        raise click.ClickException(f"--node-selector {selector}: no node has these labels")
+    return frozenset(found)
+
+
+def _name_of(manifest: Any) -> str:
+    return str((manifest.get("metadata") or {}).get("name") or "")
+
+
+def _prices(path: str) -> dict[str, float]:
+    import yaml
+
+    from berth.planning.rebalancing.request import read_prices
+
+    if not path:
+        return {}
+    try:
+        return read_prices(yaml.safe_load(Path(path).read_bytes()))
+    except OSError as error:
+        raise click.ClickException(f"--prices {path}: {error.strerror}") from None
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise click.ClickException(f"--prices {path}: {' '.join(str(error).split())}") from None
+
+
+# -- the table --------------------------------------------------------------------------------------------------------
+
+
+def print_plan(plan: "RebalancePlan", console: "Console") -> None:
+    """Print a plan for people."""
+    from rich.markup import escape
+    from rich.table import Table
+
+    console.print(escape(headline(plan)))
+    if plan.steps:
+        table = Table(box=None, padding=(0, 1), header_style="bold")
+        table.add_column("#", justify="right", no_wrap=True)
+        table.add_column("step", no_wrap=True)
+        table.add_column("pod or node", overflow="fold", ratio=5)
+        table.add_column("from → to", overflow="fold", ratio=4)
+        table.add_column("why", overflow="fold", ratio=5)
+        for number, step in enumerate(plan.steps, 1):
+            moves = step.action == "evict"
+            placed = "".join(f"; then {each.pod} goes to {each.node}" for each in step.placed)
+            table.add_row(
+                str(number),
+                step.action,
+                escape(step.pod if moves else step.node),
+                escape(f"{step.node} → {step.to}") if moves else "",
+                escape(step.reason + placed),
+            )
+        console.print(table)
+        console.print("Each step begins when the pod of the one before runs again.")
+    for each in plan.shapes:
+        where = f"goes to {each.node}" if each.node else "still fits nowhere"
+        console.print(escape(f"{each.pod} {where}."))
+    console.print()
+    _print_balance(plan.before, plan.after, console)
+    _print_counts(plan, console)
+    console.print(escape(f"Considered: {plan.considered}."))
+    for note in plan.notes:
+        console.print(escape(f"Note: {note}."))
+
+
+def headline(plan: "RebalancePlan") -> str:
+    """Say in one sentence what the plan does."""
+    how = {"cp-sat": "CP-SAT", "greedy": "greedy search"}[plan.method]
+    if plan.method == "cp-sat":
+        how += ", nothing better exists" if plan.proven_best else ", not proven to be the best"
+    if not plan.moves:
+        return f"No moves: nothing better was found within the limits ({how})."
+    moves = "1 move" if plan.moves == 1 else f"{plan.moves} moves"
+    if plan.emptied:
+        return f"{moves} empty {', '.join(plan.emptied)} ({how})."
+    return f"{moves} for {plan.goal} ({how})."
+
+
+def _print_balance(before: "Balance", after: "Balance", console: "Console") -> None:
+    from rich.table import Table
+
+    def percent(share: float) -> str:
+        return f"{100 * share:.1f}%"
+
+    table = Table(box=None, padding=(0, 1), header_style="bold")
+    table.add_column("", no_wrap=True)
+    table.add_column("before", justify="right", no_wrap=True)
+    table.add_column("after", justify="right", no_wrap=True)
+    for label, one, other in (
+        ("nodes used", f"{before.nodes_used} of {before.nodes}", f"{after.nodes_used} of {after.nodes}"),
+        ("cost of the used nodes", f"{before.cost:g}", f"{after.cost:g}"),
+        ("CPU requested on used nodes", percent(before.cpu), percent(after.cpu)),
+        ("memory requested on used nodes", percent(before.memory), percent(after.memory)),
+        ("fullest node", percent(before.highest), percent(after.highest)),
+        ("deviation between nodes", percent(before.deviation), percent(after.deviation)),
+        ("free CPU in pieces too small", percent(before.fragmentation), percent(after.fragmentation)),
+        ("pods that break own rules", str(before.violations), str(after.violations)),
+        ("pending pods", str(before.pending), str(after.pending)),
+    ):
+        table.add_row(label, one, other)
+    console.print(table)
+
+
+def _print_counts(plan: "RebalancePlan", console: "Console") -> None:
+    from rich.markup import escape
+
+    if plan.disruption:
+        shown = [f"{each.workload} {each.moves} of {each.pods}" for each in plan.disruption[:DISRUPTION_SHOWN]]
+        more = len(plan.disruption) - len(shown)
+        console.print(escape(f"Evictions: {', '.join(shown)}{f', and {more} more workloads' if more else ''}."))
+    if plan.left_alone:
+        shown = [f"{each.pods} ({each.reason})" for each in plan.left_alone[:DISRUPTION_SHOWN]]
+        console.print(escape(f"Left alone: {', '.join(shown)}."))

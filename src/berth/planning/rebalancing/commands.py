@@ -1,0 +1,68 @@
+"""A plan as commands that a person can paste into a shell: kubectl, and nothing else but `grep` and `cut`.
+
+They are all that the plan needs: cordons so that the scheduler goes along, evictions through the eviction API, which
+asks the disruption budgets once more, and waiting for the replacement after each.
+"""
+
+import shlex
+from collections.abc import Iterator
+
+import msgspec
+
+from berth.planning.rebalancing.plan import PlanStep, RebalancePlan
+
+TIMEOUT = "10m"
+"""How long a command waits for a replacement."""
+WAITS_FOR = ("ReplicaSet", "StatefulSet")
+"""The controllers whose status says how many of their pods are ready."""
+
+
+def commands_of(plan: RebalancePlan) -> list[str]:
+    """Return the lines of a shell script; it ends at the first command that fails."""
+    lines = ["set -e"]
+    for number, step in enumerate(plan.steps, 1):
+        lines.append(_comment(f"{number}. {_told(step)}"))
+        lines += _commands(step)
+    return lines
+
+
+def _told(step: PlanStep) -> str:
+    if step.action == "evict":
+        return f"{step.pod} from {step.node} to {step.to}: {step.reason}"
+    return f"{step.action} {step.node}: {step.reason}"
+
+
+def _commands(step: PlanStep) -> Iterator[str]:
+    if step.action != "evict":
+        yield f"kubectl {step.action} {shlex.quote(step.node)}"
+        return
+    namespace, _, name = step.pod.partition("/")
+    kind, _, owner = step.workload.partition("/")
+    within = f"-n {shlex.quote(namespace)}"
+    if step.again and kind != "StatefulSet":
+        # The pod has been replaced before, and its replacement's name is not known beforehand.
+        on_node = f"--field-selector spec.nodeName={shlex.quote(step.node)} -o name"
+        pattern = shlex.quote(f"^pod/{owner}-")
+        yield f"POD=$(kubectl get pods {within} {on_node} | grep {pattern} | head -n 1 | cut -d / -f 2)"
+        body = _body("PLACEHOLDER", namespace).replace("PLACEHOLDER", "'\"$POD\"'")
+        pod, path = '"$POD"', f"/api/v1/namespaces/{namespace}/pods/$POD/eviction"
+        yield f"echo '{body}' | kubectl create -f - --raw \"{path}\""
+    else:
+        pod, path = shlex.quote(name), f"/api/v1/namespaces/{namespace}/pods/{name}/eviction"
+        yield f"echo {shlex.quote(_body(name, namespace))} | kubectl create -f - --raw {shlex.quote(path)}"
+    yield f"kubectl wait {within} --for=delete pod/{pod} --timeout={TIMEOUT} || true"
+    if kind in WAITS_FOR and step.replicas:
+        ready = f"--for=jsonpath='{{.status.readyReplicas}}'={step.replicas}"
+        yield f"kubectl wait {within} {ready} {kind.lower()}/{shlex.quote(owner)} --timeout={TIMEOUT}"
+    else:
+        yield _comment(f"wait until the pod in place of {step.pod} runs on {step.to}")
+
+
+def _body(name: str, namespace: str) -> str:
+    metadata = {"name": name, "namespace": namespace}
+    return msgspec.json.encode({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": metadata}).decode()
+
+
+def _comment(text: str) -> str:
+    """A comment of one line, whatever the names in it."""
+    return "# " + "".join(char if char.isprintable() else "?" for char in text)

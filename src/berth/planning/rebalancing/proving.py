@@ -1,0 +1,204 @@
+"""Turns moves into steps that the scheduler really follows, by doing them on a cluster whose scheduler works.
+
+Evicting a pod leaves it to the scheduler where its replacement goes. So before each eviction the nodes are cordoned
+that the scheduler would choose instead: those that the pod fits on and that score no less than the node of the plan.
+With fewer nodes the scores are others, so it is looked again until the planned node alone is best. Then the pod is
+evicted, the scheduler places whatever is pending, and the step counts only if the replacement came where it was to.
+"""
+
+from collections.abc import Iterable
+
+import msgspec
+import numpy as np
+
+from berth.api.meta import Struct
+from berth.api.node import Node
+from berth.api.pod import Pod
+from berth.config.types import SchedulerConfiguration
+from berth.framework.registry import Registry
+from berth.planning.rebalancing.board import CORDON, Mover, best_rows, scores_of
+from berth.planning.rebalancing.movability import is_of_the_node, workload_of
+from berth.planning.rebalancing.plan import PlacedPod, PlanStep
+from berth.simulation.cluster import SimulatedCluster, pending_again
+
+Move = tuple[str, str, str]
+
+
+class RefusedMove(Exception):  # noqa: N818 - an answer, not a fault
+    """The scheduler does not follow a move; says which, and why."""
+
+    def __init__(self, move: Move, reason: str) -> None:
+        super().__init__(f"{move[0]} to {move[2]}: {reason}")
+        self.move = move
+        self.reason = reason
+
+
+class ProvingCluster(SimulatedCluster):
+    """A simulated cluster that knows who was placed since it was last asked."""
+
+    def __init__(
+        self,
+        objects: Iterable[Struct],
+        *,
+        config: SchedulerConfiguration | None = None,
+        registry: Registry | None = None,
+        seed: int = 0,
+    ) -> None:
+        """Take the objects in. Raises `ConfigError`, `RegistryError`."""
+        self._bindings: list[PlacedPod] = []
+        super().__init__(objects, config=config, registry=registry, seed=seed)
+
+    def bound(self, pod: Pod) -> None:
+        """Take note that a pod has got its node."""
+        super().bound(pod)
+        self._bindings.append(PlacedPod(pod.key, pod.spec.node_name))
+
+    def take_bindings(self) -> list[PlacedPod]:
+        """Return who was placed since the last call."""
+        found, self._bindings = self._bindings, []
+        return found
+
+
+def cordoned(node: Node) -> Node:
+    """Return a node as `kubectl cordon` and the node controller leave it."""
+    taints = node.spec.taints if CORDON in node.spec.taints else (*node.spec.taints, CORDON)
+    return msgspec.structs.replace(node, spec=msgspec.structs.replace(node.spec, unschedulable=True, taints=taints))
+
+
+def uncordoned(node: Node) -> Node:
+    """Return a node as `kubectl uncordon` and the node controller leave it."""
+    taints = tuple(taint for taint in node.spec.taints if taint != CORDON)
+    return msgspec.structs.replace(node, spec=msgspec.structs.replace(node.spec, unschedulable=False, taints=taints))
+
+
+class Prover:
+    """Does a plan's moves one by one; `steps` is what a person has to do for them."""
+
+    def __init__(self, cluster: ProvingCluster, movers: Iterable[Mover], max_cordons: int) -> None:
+        """Let the scheduler place what it can before the plan begins."""
+        self.cluster = cluster
+        self.steps: list[PlanStep] = []
+        self.cordons: list[str] = []
+        """The nodes that the plan has cordoned, in order."""
+        self._movers = {mover.key: mover for mover in movers}
+        self._max_cordons = max_cordons
+        self._moved: set[str] = set()
+        cluster.settle()
+        cluster.take_bindings()
+
+    def cordon(self, name: str, reason: str) -> None:
+        """Cordon a node, unless it is."""
+        node = self.cluster.objects["Node", name]
+        if node.spec.unschedulable:
+            return
+        self.cluster.put(cordoned(node))
+        self.cordons.append(name)
+        self.steps.append(PlanStep("cordon", name, reason=reason))
+
+    def uncordon(self, name: str, reason: str) -> None:
+        """Take a cordon of the plan's own back; pending pods may be placed in consequence."""
+        self.cordons.remove(name)
+        self.cluster.put(uncordoned(self.cluster.objects["Node", name]))
+        self.cluster.settle()
+        placed = tuple(self.cluster.take_bindings())
+        self.steps.append(PlanStep("uncordon", name, reason=reason, placed=placed))
+
+    def move(self, move: Move, reason: str) -> None:
+        """Evict a pod and see its replacement come to the planned node. Raises `RefusedMove`."""
+        key, origin, target = move
+        cluster = self.cluster
+        if target in self.cordons:
+            self.uncordon(target, f"{key} goes there next")
+        pod = cluster.objects.get(("Pod", key))
+        if pod is None or pod.spec.node_name != origin:
+            raise RefusedMove(move, f"it is not on {origin} any more")
+        self._lead(move, pod)
+        workload, preempted = workload_of(pod), len(cluster.evictions)
+        cluster.delete("Pod", key)
+        cluster.put(pending_again(pod))
+        cluster.settle()
+        placed = cluster.take_bindings()
+        arrived: Pod = cluster.objects["Pod", key]
+        if len(cluster.evictions) > preempted:
+            raise RefusedMove(move, f"{cluster.evictions[preempted].pod} would be preempted")
+        if arrived.spec.node_name != target:
+            found = arrived.spec.node_name or "no node"
+            raise RefusedMove(move, f"the scheduler finds {found} for it")
+        decision = cluster.core.trace.get(key)
+        if (
+            decision is not None
+            and decision.total is not None
+            and int((decision.total == decision.total.max()).sum()) > 1
+        ):
+            raise RefusedMove(move, "it is one of several nodes that the scheduler likes equally")
+        others = tuple(each for each in placed if each.pod != key)
+        self.steps.append(
+            PlanStep(
+                "evict",
+                origin,
+                key,
+                target,
+                reason,
+                workload,
+                self._replicas(pod.metadata.namespace, workload),
+                again=key in self._moved,
+                placed=others,
+            )
+        )
+        self._moved.add(key)
+
+    def _replicas(self, namespace: str, workload: str) -> int | None:
+        kind, _, name = workload.partition("/")
+        found = self.cluster.objects.get((kind, f"{namespace}/{name}"))
+        spec = getattr(found, "spec", None)
+        replicas: int | None = getattr(spec, "replicas", None)
+        return replicas
+
+    def _lead(self, move: Move, pod: Pod) -> None:
+        """Cordon what the scheduler would choose in place of the target."""
+        key, origin, target = move
+        core = self.cluster.core
+        table = core.cache.table
+        fresh = core.intake.info(pending_again(pod))
+        ignores_cordons = key in self._movers and self._movers[key].ignores_cordons
+        while True:
+            counted = core.cache.remove_pod(pod.metadata.uid)
+            scoring = scores_of(core, fresh)
+            if counted is not None:
+                core.cache.add_pod(counted)
+            row = table.row_of[target]
+            if row not in scoring.rows:
+                raise RefusedMove(move, "it does not fit there")
+            rivals = scoring.rows
+            if scoring.totals is not None:
+                rivals = scoring.rows[scoring.totals >= scoring.totals[scoring.rows == row][0]]
+            names = [table.names[each] for each in rivals.tolist() if each != row]
+            if not names:
+                return
+            if ignores_cordons:
+                raise RefusedMove(move, f"the scheduler would choose {names[0]}, and cordons do not keep it from there")
+            if len(self.cordons) + len(names) > self._max_cordons:
+                raise RefusedMove(move, f"{len(names)} other nodes would have to be cordoned")
+            # The node that it leaves comes first: it is what a person expects to see cordoned.
+            for name in sorted(names, key=lambda each: (each != origin, each)):
+                why = "pods are to leave it" if name == origin else f"the scheduler would put {key} there"
+                self.cordon(name, why)
+
+    def is_empty(self, name: str) -> bool:
+        """Say whether a node has no pods left but its own."""
+        table = self.cluster.core.cache.table
+        return all(is_of_the_node(info.pod) for info in table.pods[table.row_of[name]].values())
+
+    def finish(self, kept: Iterable[str], first: Iterable[str]) -> None:
+        """Take the cordons back, those of `first` before the others; `kept` stay."""
+        stays = set(kept)
+        for name in [*first, *self.cordons]:
+            if name in self.cordons and name not in stays:
+                self.uncordon(name, "the moves are done")
+
+
+def would_choose(cluster: SimulatedCluster, pod: Pod) -> list[str]:
+    """Return the nodes of which the scheduler would take one for a pod that is not in the cluster."""
+    table = cluster.core.cache.table
+    rows = best_rows(scores_of(cluster.core, cluster.core.intake.info(pending_again(pod))))
+    return sorted(table.names[row] for row in np.asarray(rows).tolist())
