@@ -13,6 +13,8 @@ from berth.planning.rebalancing.plan import PlanStep, RebalancePlan
 
 TIMEOUT = "10m"
 """How long a command waits for a replacement."""
+PLACE = "NAME"
+"""Where a name that only the shell knows goes; no namespace has capitals."""
 WAITS_FOR = ("ReplicaSet", "StatefulSet")
 """The controllers whose status says how many of their pods are ready."""
 
@@ -44,9 +46,10 @@ def _commands(step: PlanStep) -> Iterator[str]:
         on_node = f"--field-selector spec.nodeName={shlex.quote(step.node)} -o name"
         pattern = shlex.quote(f"^pod/{owner}-")
         yield f"POD=$(kubectl get pods {within} {on_node} | grep {pattern} | head -n 1 | cut -d / -f 2)"
-        body = _body("PLACEHOLDER", namespace).replace("PLACEHOLDER", "'\"$POD\"'")
-        pod, path = '"$POD"', f"/api/v1/namespaces/{namespace}/pods/$POD/eviction"
-        yield f"echo '{body}' | kubectl create -f - --raw \"{path}\""
+        before, after = (shlex.quote(part) for part in _body(PLACE, namespace).split(PLACE))
+        path = shlex.quote(f"/api/v1/namespaces/{namespace}/pods/")
+        pod = '"$POD"'
+        yield f"echo {before}{pod}{after} | kubectl create -f - --raw {path}{pod}/eviction"
     else:
         pod, path = shlex.quote(name), f"/api/v1/namespaces/{namespace}/pods/{name}/eviction"
         yield f"echo {shlex.quote(_body(name, namespace))} | kubectl create -f - --raw {shlex.quote(path)}"

@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 
 from berth.api.meta import Struct
-from berth.api.node import Node
+from berth.api.node import Node, ReplicaSet, StatefulSet
 from berth.api.pod import Pod
 from berth.config.types import SchedulerConfiguration
 from berth.framework.registry import Registry
@@ -150,9 +150,7 @@ class Prover:
     def _replicas(self, namespace: str, workload: str) -> int | None:
         kind, _, name = workload.partition("/")
         found = self.cluster.objects.get((kind, f"{namespace}/{name}"))
-        spec = getattr(found, "spec", None)
-        replicas: int | None = getattr(spec, "replicas", None)
-        return replicas
+        return found.spec.replicas if isinstance(found, ReplicaSet | StatefulSet) else None
 
     def _lead(self, move: Move, pod: Pod) -> None:
         """Cordon what the scheduler would choose in place of the target."""

@@ -7,7 +7,6 @@ whose scheduler works. A move that the scheduler does not follow is banned, and 
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import msgspec
 
@@ -82,7 +81,7 @@ def rebalance(
     Raises `RebalanceError`, `ObjectError` for objects that cannot be read, `ConfigError`.
     """
     say("reading the cluster")
-    structs = [_named(struct) for struct in snapshot.structs()]
+    structs = list(snapshot.structs())
     return Rebalancing(
         structs, local_volumes(snapshot.documents), request, config, registry, seed, is_stopped, say
     ).plan()
@@ -359,19 +358,6 @@ class Rebalancing:
         if self._cluster.evictions:
             found.append(f"pending pods preempt {len(self._cluster.evictions)} pods before the plan begins")
         return found
-
-
-def _named(struct: Struct) -> Struct:
-    """Return an object with a uid, which manifests do not have, and the cache needs."""
-    metadata: Any = getattr(struct, "metadata", None)
-    if metadata is None or metadata.uid:
-        return struct
-    if isinstance(struct, Pod) and not metadata.namespace:
-        metadata = msgspec.structs.replace(metadata, namespace="default")
-    uid = f"{type(struct).__name__}/{metadata.namespace}/{metadata.name}"
-    named: Any = struct
-    found: Struct = msgspec.structs.replace(named, metadata=msgspec.structs.replace(metadata, uid=uid))
-    return found
 
 
 def _considered(nodes: Mapping[str, Node], request: RebalanceRequest) -> tuple[str, ...]:
