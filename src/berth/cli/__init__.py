@@ -38,6 +38,9 @@ _COMMANDS: Mapping[str, _Entry] = MappingProxyType(
         "decide": _Entry("berth.cli.decide", "Replay scheduling cases: JSON lines in, decisions out."),
         "impact": _Entry("berth.cli.impact", "What moving from v1.20 to v1.36 changes, and which plugin causes it."),
         "rebalance": _Entry("berth.cli.rebalance", "Which running pods to move so that the cluster becomes better."),
+        "compare": _Entry(
+            "berth.cli.compare", "Two configurations on the same pods: what differs, why, and what is better."
+        ),
         "bench": _Entry("berth.cli.bench", "Measure the scheduling of a workload file."),
     }
 )

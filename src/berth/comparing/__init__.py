@@ -1,0 +1,1 @@
+"""Which of several configurations is better for a cluster: compared, tuned, and swept over many runs."""

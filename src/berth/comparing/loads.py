@@ -1,0 +1,115 @@
+"""What configurations are tried on: a cluster with the pods to be placed in it, or a workload over time.
+
+A load is a value. `packed` turns it into bytes, which are the same wherever the load is, so that a run can be described
+by their hash, and carried out by another process; `unpacked` turns them back.
+"""
+
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
+
+import msgspec
+
+from berth.api.codec import decode
+from berth.api.meta import Struct
+from berth.api.node import Node
+from berth.api.pod import Pod, PodStatus
+from berth.simulation.cluster import SimulatedCluster
+from berth.simulation.measures import controller_of, follows_its_node, is_pending
+from berth.simulation.workloads import claim_templates, expand
+from berth.snapshot.documents import Document
+from berth.snapshot.snapshot import Snapshot
+
+
+class LoadError(ValueError):
+    """What cannot be tried; the message is one line that says why, and what to do."""
+
+
+class ClusterLoad(msgspec.Struct, frozen=True):
+    """A cluster, and the pods to be placed in it."""
+
+    standing: tuple[Struct, ...]
+    """Everything that is there, pods on nodes included."""
+    pods: tuple[Pod, ...]
+    """Without a node, in the order in which they came."""
+
+    @classmethod
+    def of(cls, snapshot: Snapshot, manifests: Iterable[Document] = (), *, replaces_all: bool = False) -> "ClusterLoad":
+        """Take a cluster's pending pods, and those of the manifests after them.
+
+        With `replaces_all`, every running pod is to be placed anew that a controller owns, but for those that follow
+        their node (a DaemonSet's). Raises `ObjectError`, `ManifestError`.
+        """
+        standing: list[Struct] = []
+        pending: list[Pod] = []
+        for obj in snapshot.structs():
+            if not isinstance(obj, Pod):
+                standing.append(obj)
+            elif is_pending(obj):
+                pending.append(obj)
+            elif replaces_all and _is_replaceable(obj):
+                pending.append(_unbound(obj))
+            else:
+                standing.append(obj)
+        expansion = expand(
+            manifests,
+            nodes=[obj for obj in standing if isinstance(obj, Node)],
+            templates=claim_templates(snapshot.of("ResourceClaimTemplate")),
+            taken=[pod.key for pod in (*standing, *pending) if isinstance(pod, Pod)],
+        )
+        pending.sort(key=lambda pod: (pod.metadata.creation_timestamp or "", pod.key))
+        return cls((*standing, *expansion.objects), (*pending, *expansion.pods))
+
+    def put_into(self, cluster: SimulatedCluster) -> None:
+        """Put everything into an empty cluster; what is to be placed is pending there."""
+        cluster.add(self.standing)
+        cluster.add(self.pods)
+
+
+def _is_replaceable(pod: Pod) -> bool:
+    is_over = pod.status.phase in ("Succeeded", "Failed") or pod.metadata.deletion_timestamp is not None
+    return bool(controller_of(pod.metadata)[0]) and not follows_its_node(pod.metadata) and not is_over
+
+
+def _unbound(pod: Pod) -> Pod:
+    return Pod(pod.metadata, msgspec.structs.replace(pod.spec, node_name=""), PodStatus())
+
+
+Load = ClusterLoad
+
+_ENCODE = msgspec.json.Encoder().encode
+
+
+class _Head(msgspec.Struct, frozen=True):
+    """The first line of a packed load."""
+
+    kind: str
+    pods: int = 0
+    """How many of the objects are pods to be placed; they come last."""
+
+
+def packed(load: Load) -> bytes:
+    """Return a load as bytes: a line that says what it is, and one for each object."""
+    objects: Sequence[Struct] = (*load.standing, *load.pods)
+    lines = [_ENCODE((type(obj).__name__, obj)) for obj in objects]
+    return b"\n".join([_ENCODE(_Head("ClusterLoad", len(load.pods))), *lines])
+
+
+def unpacked(content: bytes) -> Load:
+    """Return the load that some bytes are."""
+    first, _, rest = content.partition(b"\n")
+    head = msgspec.json.decode(first, type=_Head)
+    objects = list(_objects(rest))
+    begin = len(objects) - head.pods
+    return ClusterLoad(tuple(objects[:begin]), tuple(pod for pod in objects[begin:] if isinstance(pod, Pod)))
+
+
+def _objects(content: bytes) -> Iterator[Struct]:
+    line_of = msgspec.json.Decoder(tuple[str, msgspec.Raw]).decode
+    for line in content.splitlines():
+        kind, body = line_of(line)
+        yield decode(kind, bytes(body))
+
+
+def hash_of(content: bytes) -> str:
+    """Return what a content is known by."""
+    return hashlib.sha256(content).hexdigest()
