@@ -15,7 +15,7 @@ from berth.cli.setup import BadConfigurationError, gates_option, plugin_option
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from berth.comparing.comparison import Comparison, FigureCompared
+    from berth.comparing.comparison import ConfigurationsCompared, FigureCompared
     from berth.comparing.configurations import ConfigurationSource
     from berth.comparing.decisions import PodChange
     from berth.comparing.loads import ClusterLoad
@@ -157,7 +157,7 @@ def read_load(
 # -- what is printed -------------------------------------------------------------------------------------------------
 
 
-def print_comparison(found: "Comparison", console: "Console", shown: int | None) -> None:
+def print_comparison(found: "ConfigurationsCompared", console: "Console", shown: int | None) -> None:
     """Print a comparison as tables, with at most `shown` of the changed pods."""
     for note in found.notes:
         console.print(f"note: {note}", markup=False)
@@ -167,7 +167,7 @@ def print_comparison(found: "Comparison", console: "Console", shown: int | None)
         _print_measures(found, console)
 
 
-def _print_decisions(found: "Comparison", console: "Console", shown: int | None) -> None:
+def _print_decisions(found: "ConfigurationsCompared", console: "Console", shown: int | None) -> None:
     from rich.box import SIMPLE_HEAD
     from rich.markup import escape
     from rich.table import Table
@@ -210,7 +210,7 @@ def because(change: "PodChange") -> str:
     return " and ".join(change.plugins) + ", together"
 
 
-def _print_measures(found: "Comparison", console: "Console") -> None:
+def _print_measures(found: "ConfigurationsCompared", console: "Console") -> None:
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 

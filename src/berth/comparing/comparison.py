@@ -38,7 +38,7 @@ class FigureCompared(msgspec.Struct, frozen=True, rename="camel"):
     """Which is better, if the measure says so and every seed agrees."""
 
 
-class Comparison(msgspec.Struct, frozen=True, rename="camel"):
+class ConfigurationsCompared(msgspec.Struct, frozen=True, rename="camel"):
     """Two configurations on the same pods."""
 
     a: str
@@ -65,7 +65,7 @@ def compare(
     seeds: Sequence[int] = (0, 1, 2),
     prices: Prices | None = None,
     watch: Watch = unwatched,
-) -> Comparison:
+) -> ConfigurationsCompared:
     """Return what differs. `watch` may stop it, and what is done by then is returned.
 
     Raises `ConfigError`, `RegistryError`, `PluginBrokenError`, `StuckError`.
@@ -83,7 +83,7 @@ def compare(
     blamed: Counter[str] = Counter()
     for change in () if decisions is None else decisions.changes:
         blamed.update(change.plugins)
-    return Comparison(
+    return ConfigurationsCompared(
         a=a.name,
         b=b.name,
         decisions=decisions,

@@ -4,7 +4,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from berth.comparing.comparison import Comparison, FigureCompared
+from berth.comparing.comparison import ConfigurationsCompared, FigureCompared
 from berth.plots.picture import COLOURS, write_picture
 from berth.simulation.measures import better
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-def plot_comparison(path: str | Path, found: Comparison) -> None:
+def plot_comparison(path: str | Path, found: ConfigurationsCompared) -> None:
     """Write the picture of a comparison. Raises `PictureError`."""
     drawn = [figure for figure in found.measures if figure.a is not None and figure.b is not None and figure.difference]
     write_picture(
@@ -44,7 +44,7 @@ def draw(drawn: list[FigureCompared], a: str, b: str, figure: "Figure") -> None:
         axes.text(0.5, 0.5, "no measure differs", ha="center", va="center", transform=axes.transAxes)
 
 
-def _described(found: Comparison, drawn: list[FigureCompared]) -> str:
+def _described(found: ConfigurationsCompared, drawn: list[FigureCompared]) -> str:
     told = [f"{each.name}: A {each.a:.4g}, B {each.b:.4g}" for each in drawn]
     changed = "" if found.decisions is None else f" {len(found.decisions.changes)} pods are decided differently."
     return f"A is {found.a}, B is {found.b}.{changed} " + ("; ".join(told) or "No measure differs") + "."
