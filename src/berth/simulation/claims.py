@@ -114,6 +114,20 @@ def made_claims(pod: Pod, templates: Mapping[str, ClaimTemplate]) -> tuple[Pod, 
     return msgspec.structs.replace(pod, status=status), claims
 
 
+def templates_behind(pod: Pod, lookup: Lookup) -> dict[str, ClaimTemplate]:
+    """Return the templates by which a pod's own claims were made, as far as these are there, by `namespace/name`."""
+    found = {}
+    made = {each.name: each.resource_claim_name for each in pod.status.resource_claim_statuses}
+    for use in pod.spec.resource_claims:
+        claim = lookup("ResourceClaim", f"{pod.metadata.namespace}/{made.get(use.name)}")
+        if use.resource_claim_template_name is not None and isinstance(claim, ResourceClaim):
+            name = use.resource_claim_template_name
+            found[f"{pod.metadata.namespace}/{name}"] = ClaimTemplate(
+                "ResourceClaim", name, claim.metadata.labels, {}, claim.spec
+            )
+    return found
+
+
 class Released(NamedTuple):
     """What becomes of a pod's claims when it is gone."""
 

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from berth.api.meta import Struct
-from berth.api.node import Node, PriorityClass
+from berth.api.node import Node, PodDisruptionBudget, PriorityClass
 from berth.api.pod import Pod
 from berth.config.types import SchedulerConfiguration
 from berth.cycle.instrument import Instrument
@@ -20,6 +20,7 @@ from berth.framework.registry import Registry
 from berth.plugins.registry import full_registry
 from berth.simulation.admission import with_priority
 from berth.simulation.api_calls import ApiCalls
+from berth.simulation.budgets import SCALED_KINDS, BudgetKeeper, scale_in
 from berth.simulation.claims import claims_again, has_own_claims, released
 from berth.testing.virtual import VirtualCluster
 
@@ -73,6 +74,8 @@ class SimulatedCluster(VirtualCluster):
         """Why each pending pod that was tried has no node, by `namespace/name`."""
         self.changes = 0
         """How many pods were bound or evicted so far."""
+        self.budgets = BudgetKeeper(scale_in(self.objects))
+        """What the cluster's PodDisruptionBudgets allow; their status is brought up to date before pods are placed."""
         self._returning: list[Pod] = []
         self._own_claims: dict[str, tuple[Pod, list[Struct]]] = {}
         self.add(objects)
@@ -116,9 +119,28 @@ class SimulatedCluster(VirtualCluster):
         """The node of each pod, by `namespace/name`; empty where it has none."""
         return {pod.key: pod.spec.node_name for pod in self.of(Pod)}
 
+    def put(self, obj: Any) -> None:
+        """Create an object, or put a newer state in its place."""
+        super().put(obj)
+        if isinstance(obj, Pod):
+            self.budgets.note(obj)
+        elif isinstance(obj, PodDisruptionBudget):
+            self.budgets.note_budget(obj)
+        elif isinstance(obj, SCALED_KINDS):
+            self.budgets.note_scale(obj)
+
+    def publish_budgets(self) -> None:
+        """Store the status of the budgets that changes of pods have made out of date."""
+        for budget in self.budgets.publish(lambda: self.of(Pod)):
+            self.put(budget)
+
     def delete(self, kind: str, key: str) -> None:
         """Delete an object by `namespace/name` or name; a pod frees its claims."""
         obj = self.objects[kind, key]
+        if isinstance(obj, Pod):
+            self.budgets.forget(obj)
+        elif isinstance(obj, PodDisruptionBudget):
+            self.budgets.forget_budget(obj)
         if not isinstance(obj, Pod) or not (obj.spec.volumes or obj.spec.resource_claims):
             super().delete(kind, key)
             return
@@ -160,9 +182,11 @@ class SimulatedCluster(VirtualCluster):
                 break
             self.now = max(self.now, deadline)
             self._work(progress)
+        self.publish_budgets()
 
     def _work(self, progress: Progress | None) -> None:
         """Step until nothing is left to do at this time."""
+        self.publish_budgets()
         steps, limit = 0, STEPS_A_POD * (len(self.core.queue) + 16)
         while True:
             self.step()
@@ -170,6 +194,7 @@ class SimulatedCluster(VirtualCluster):
             if self._returning:
                 self._return()
                 limit += STEPS_A_POD
+                self.publish_budgets()
             if progress is not None:
                 progress(1)
             deadline = self.core.next_deadline()

@@ -145,7 +145,7 @@ class WorkloadManifest:
         wanted = self.replicas if count is None else count
         assert wanted is not None, "only a DaemonSet has no number of replicas"
         is_numbered = self.kind == "StatefulSet" or self._is_indexed
-        number, made = self._first_ordinal, 0
+        number, made = self.first_ordinal, 0
         while made < wanted:
             pod = self._numbered(number)
             number += 1
@@ -221,7 +221,8 @@ class WorkloadManifest:
         return self.spec.get("completionMode") == "Indexed"
 
     @property
-    def _first_ordinal(self) -> int:
+    def first_ordinal(self) -> int:
+        """The number of the first pod."""
         ordinals = self.spec.get("ordinals")
         start = ordinals.get("start") if isinstance(ordinals, Mapping) and self.kind == "StatefulSet" else 0
         return self._number(start, "spec.ordinals.start", 0)
