@@ -254,7 +254,6 @@ def scale_in(objects: Mapping[tuple[str, str], Any]) -> ScaleOf:
 
     def scale_of(owner: Owner) -> int | None:
         found = objects.get(owner)
-        replicas: int | None = getattr(getattr(found, "spec", None), "replicas", None)
-        return replicas
+        return found.spec.replicas if isinstance(found, SCALED_KINDS) else None
 
     return scale_of

@@ -488,24 +488,39 @@ class RunningWorkload(msgspec.Struct, frozen=True):
 
 def find_workload(site: Site, change: WorkloadChange) -> RunningWorkload | None:
     """Return the workload that a change is about; None where the cluster has none. Raises `ChangeError`."""
-    kind, name = change.kind, change.name
-    by_owner: dict[tuple[str, str], list[Pod]] = {}
-    for pod in site.cluster.of(Pod):
-        owner = owner_of(pod)
-        if owner is not None and (not change.namespace or pod.metadata.namespace == change.namespace):
-            by_owner.setdefault(owner, []).append(pod)
-    found = _by_namespace(site, kind, name, by_owner)
+    by_owner = _pods_by_owner(site)
+    found = _by_namespace(site, change.kind, change.name, by_owner)
     if change.namespace:
         found = {key: owners for key, owners in found.items() if key.partition("/")[0] == change.namespace}
-    if len(found) > 1 and f"default/{name}" in found:
-        found = {f"default/{name}": found[f"default/{name}"]}
+    if len(found) > 1 and f"default/{change.name}" in found:
+        found = {f"default/{change.name}": found[f"default/{change.name}"]}
     if len(found) > 1:
         raise ChangeError(f"{change}: there are several: {', '.join(sorted(found))}; write KIND/NAMESPACE/NAME")
-    for key, owners in found.items():
-        owning = "ReplicaSet" if kind == "Deployment" else kind
-        pods = [pod for owner in owners for pod in by_owner.get((owning, owner), ())]
-        return RunningWorkload(kind, key, tuple(pods), tuple(owners), site.manifest(kind, key))
-    return None
+    return next((_running(site, change.kind, key, owners, by_owner) for key, owners in found.items()), None)
+
+
+def find_by_key(site: Site, kind: str, key: str) -> RunningWorkload | None:
+    """Return a workload of the cluster by kind and `namespace/name`, or None."""
+    by_owner = _pods_by_owner(site)
+    owners = _by_namespace(site, kind, key.partition("/")[2], by_owner).get(key)
+    return None if owners is None else _running(site, kind, key, owners, by_owner)
+
+
+def _pods_by_owner(site: Site) -> dict[tuple[str, str], list[Pod]]:
+    found: dict[tuple[str, str], list[Pod]] = {}
+    for pod in site.cluster.of(Pod):
+        owner = owner_of(pod)
+        if owner is not None:
+            found.setdefault(owner, []).append(pod)
+    return found
+
+
+def _running(
+    site: Site, kind: str, key: str, owners: Sequence[str], by_owner: Mapping[tuple[str, str], Sequence[Pod]]
+) -> RunningWorkload:
+    owning = "ReplicaSet" if kind == "Deployment" else kind
+    pods = [pod for owner in owners for pod in by_owner.get((owning, owner), ())]
+    return RunningWorkload(kind, key, tuple(pods), tuple(owners), site.manifest(kind, key))
 
 
 def _by_namespace(

@@ -313,6 +313,8 @@ class Expansion(msgspec.Struct, frozen=True):
     workloads: tuple[WorkloadManifest, ...] = ()
     passed_over: tuple[str, ...] = ()
     """Objects that make no pods and that decisions do not depend on, as `kind name`."""
+    templates: dict[str, ClaimTemplate] = {}
+    """The ResourceClaimTemplates among the manifests, by `namespace/name`."""
 
 
 def expand(
@@ -333,7 +335,8 @@ def expand(
     Raises `ManifestError`.
     """
     documents = list(documents)
-    known_templates = {**(templates or {}), **claim_templates(documents, namespace)}
+    own_templates = claim_templates(documents, namespace)
+    known_templates = {**(templates or {}), **own_templates}
     objects: list[Struct] = []
     bare: list[Pod] = []
     workloads: list[WorkloadManifest] = []
@@ -357,7 +360,7 @@ def expand(
         pods.append(complete)
         objects += (*claims, *made)
     objects += _missing_groups(pods, objects, set(groups))
-    return Expansion(tuple(objects), tuple(pods), tuple(workloads), tuple(passed_over))
+    return Expansion(tuple(objects), tuple(pods), tuple(workloads), tuple(passed_over), own_templates)
 
 
 def _all_pods(
