@@ -19,6 +19,7 @@ import click
 
 from berth.api.addresses import is_loopback
 from berth.api.redaction import redact_url
+from berth.cli.what_would_help import what_would_help_options
 from berth.runtime.observing.logs import legible
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ Json = dict[str, Any]
 
 
 @click.command("explain", short_help="Why a pod went where it went, or why it is pending.")
-@click.argument("pod")
+@click.argument("pod", default="")
 @click.option("-n", "--namespace", default="default", show_default=True, help="The pod's namespace.")
 @click.option(
     "--server",
@@ -68,6 +69,7 @@ Json = dict[str, Any]
 )
 @click.option("--all-nodes", is_flag=True, help="Score and name every node, not only the best and the first ones.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@what_would_help_options
 def command(
     pod: str,
     namespace: str,

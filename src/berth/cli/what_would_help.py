@@ -1,0 +1,211 @@
+"""`berth explain POD --what-would-help`: the least changes after which a pending pod fits, each proven.
+
+The cluster is read from files or through a kubeconfig, into memory; nothing in it is changed. The pod is one of the
+cluster's, or what a manifest makes: of a workload its first pod.
+"""
+
+import functools
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from berth.cli.cluster_input import read_cluster_given, read_manifests
+from berth.cli.output import Output, console_for, is_structured, print_structured
+from berth.cli.setup import read_setup, warn
+
+if TYPE_CHECKING:
+    from berth.api.pod import Pod
+    from berth.planning.helping.result import Help
+    from berth.simulation.cluster import SimulatedCluster
+    from berth.snapshot.documents import Document
+    from berth.snapshot.snapshot import Snapshot
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+DEADLINE = "activeDeadlineSeconds"
+
+
+def what_would_help_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """`--what-would-help` for `berth explain`, with where its cluster comes from; given it, `command` is not called."""
+
+    @functools.wraps(command)
+    def either(
+        *,
+        what_would_help: bool,
+        cluster: tuple[str, ...],
+        manifests: tuple[str, ...],
+        config_file: str,
+        output: Output,
+        **given: Any,
+    ) -> None:
+        if what_would_help:
+            where = (cluster, given.get("kubeconfig", ""), given.get("context", ""))
+            printed: Output = "json" if given.get("as_json") else output
+            tell(given.get("pod", ""), given.get("namespace", "default"), manifests, where, config_file, printed)
+            return
+        if cluster or manifests or config_file:
+            raise click.UsageError("--cluster, -f and --config go with --what-would-help")
+        if not given.get("pod"):
+            raise click.UsageError("Missing argument 'POD'.")
+        command(**given)
+
+    for decorate in (
+        click.option("-o", "--output", type=click.Choice(["table", "wide", "json", "yaml"]), default="table",
+                     help="With --what-would-help: how to print the result."),
+        click.option("--config", "config_file", default="", metavar="FILE",
+                     help="With --what-would-help: the scheduler's configuration, where it is not the default one."),
+        click.option("-f", "--filename", "manifests", multiple=True, metavar="FILE",
+                     help="With --what-would-help: the manifest of a pod or a workload, instead of POD."),
+        click.option("--cluster", multiple=True, metavar="FILE",
+                     help="With --what-would-help: the cluster, as `berth snapshot` or `kubectl get -o yaml|json` has "
+                     "written it; may be repeated, and may be a directory."),
+        click.option("--what-would-help", is_flag=True,
+                     help="Look for the least changes of the pod, of a node or of the cluster after which it fits."),
+    ):  # fmt: skip
+        either = decorate(either)
+    return either
+
+
+def tell(
+    pod: str,
+    namespace: str,
+    manifests: Sequence[str],
+    where: tuple[Sequence[str], str, str],
+    config_file: str,
+    output: Output,
+) -> None:
+    """Print what would help a pod. Raises `click.ClickException`."""
+    from berth.api.codec import ObjectError
+    from berth.planning.helping.helping import what_would_help
+    from berth.simulation.cluster import SimulatedCluster
+
+    if bool(pod) == bool(manifests):
+        raise click.UsageError("name one pod, or give its manifest with -f")
+    setup = read_setup(config_file)
+    snapshot = read_cluster_given(*where)
+    try:
+        cluster = SimulatedCluster(snapshot.structs(), config=setup.config, registry=setup.registry)
+        asked = list(_of_manifests(cluster, manifests, namespace)) if manifests else [_of(cluster, pod, namespace)]
+    except (ObjectError, ValueError) as error:
+        raise click.ClickException(str(error)) from None
+    ending, found = pods_that_end(snapshot), list["Help"]()
+    for each in asked:
+        found.append(_searched(what_would_help, cluster, each, ending))
+    if is_structured(output):
+        print_structured(found[0] if len(found) == 1 else found, output)
+        return
+    _print(found, output)
+
+
+def _searched(search: Callable[..., "Help"], cluster: "SimulatedCluster", pod: "Pod", ending: Any) -> "Help":
+    from berth.cli.progress import working
+
+    with working(f"looking for what would help {pod.key}") as work:
+
+        def is_stopped() -> bool:
+            work.advance()
+            return work.is_stopped
+
+        try:
+            return search(cluster, pod, ending=ending, is_stopped=is_stopped)
+        except ValueError as error:  # its PriorityClass does not exist
+            raise click.ClickException(str(error)) from None
+
+
+def _print(found: "Sequence[Help]", output: Output) -> None:
+    from berth.planning.helping.words import lines_of
+    from berth.runtime.observing.logs import legible
+
+    width = console_for(output).width
+    for number, each in enumerate(found):
+        if number:
+            click.echo()
+        for line in lines_of(each, width):
+            click.echo(legible(line))
+
+
+def _of(cluster: "SimulatedCluster", name: str, namespace: str) -> "Pod":
+    before, slash, rest = name.partition("/")
+    if slash:
+        name, namespace = rest, namespace if before in ("pod", "pods") else before
+    found: Pod | None = cluster.objects.get(("Pod", f"{namespace}/{name}"))
+    if found is None:
+        pending = sorted(pod.key for pod in cluster.pods.values() if not pod.spec.node_name)
+        few = f"; its pending pods are {', '.join(pending[:5])}{' …' if len(pending) > 5 else ''}" if pending else ""
+        raise click.ClickException(f"there is no pod {namespace}/{name} in the cluster{few}")
+    return found
+
+
+def _of_manifests(cluster: "SimulatedCluster", manifests: Sequence[str], namespace: str) -> "Iterator[Pod]":
+    """Yield a pod for each pod and each workload of manifests; what goes with them is put into the cluster."""
+    from berth.simulation.workloads import expand
+
+    expansion = expand(read_manifests(manifests), nodes=tuple(cluster.nodes.values()), namespace=namespace)
+    cluster.add(expansion.objects)
+    for name in expansion.passed_over:
+        warn(f"{name} does not matter to decisions, and is passed over")
+    owners = set[tuple[str, str]]()
+    for pod in expansion.pods:
+        owner = next(((each.kind, each.uid) for each in pod.metadata.owner_references if each.controller), None)
+        if owner is None or owner not in owners:
+            yield pod
+        if owner is not None:
+            owners.add(owner)
+    if not expansion.pods:
+        raise click.ClickException(f"-f {' '.join(manifests)}: no pod and no workload in it")
+
+
+# --- pods that end by themselves --------------------------------------------------------------------------------------
+
+
+def pods_that_end(snapshot: "Snapshot") -> Mapping[str, str]:
+    """Return when pods with a deadline, their own or their Job's, will have ended, in words, by `namespace/name`."""
+    jobs: dict[str, str] = {}
+    for document in snapshot.of("Job"):
+        if _mentions_deadline(document):
+            jobs |= _ends(document.manifest)
+    found: dict[str, str] = {}
+    for document in snapshot.of("Pod"):
+        if _mentions_deadline(document):
+            found |= _ends(document.manifest)
+        elif jobs and _mentions(document, "Job"):
+            found |= _ends_with_job(document.manifest, jobs)
+    return found
+
+
+def _mentions_deadline(document: "Document") -> bool:
+    return _mentions(document, DEADLINE)
+
+
+def _mentions(document: "Document", word: str) -> bool:
+    """Say whether a document may have a word in it; a parsed one is worth looking at anyway."""
+    return word.encode() in document.body if isinstance(document.body, bytes) else word in json.dumps(document.manifest)
+
+
+def _key(manifest: Mapping[str, Any]) -> str:
+    metadata = manifest.get("metadata") or {}
+    return f"{metadata.get('namespace') or 'default'}/{metadata.get('name')}"
+
+
+def _ends(manifest: Mapping[str, Any]) -> dict[str, str]:
+    seconds = (manifest.get("spec") or {}).get(DEADLINE)
+    started = (manifest.get("status") or {}).get("startTime")
+    if not isinstance(seconds, int) or not isinstance(started, str):
+        return {}
+    try:
+        end = datetime.fromisoformat(started) + timedelta(seconds=seconds)
+    except (ValueError, OverflowError):
+        return {}
+    return {_key(manifest): f"at {end.isoformat(timespec='seconds')} at the latest"}
+
+
+def _ends_with_job(manifest: Mapping[str, Any], jobs: Mapping[str, str]) -> dict[str, str]:
+    namespace = _key(manifest).partition("/")[0]
+    for owner in (manifest.get("metadata") or {}).get("ownerReferences") or ():
+        when = jobs.get(f"{namespace}/{owner.get('name')}") if owner.get("kind") == "Job" else None
+        if when is not None:
+            return {_key(manifest): when}
+    return {}

@@ -1,0 +1,328 @@
+"""What could be added to the cluster: one more node like those there are, or an object that is missing."""
+
+import copy
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from typing import Any, NamedTuple
+
+import msgspec
+
+from berth.api.codec import ObjectError, decode
+from berth.api.node import Node
+from berth.api.pod_resources import CPU, MEMORY, PODS
+from berth.api.storage import StorageClass
+from berth.api.taints import Taint
+from berth.planning.helping.leaving import is_kept
+from berth.planning.helping.needs import Need, Question
+from berth.planning.helping.proving import document_of
+from berth.planning.helping.result import Change
+from berth.planning.helping.sources.resources import amount_of, quantity_of, words_of
+from berth.planning.helping.sources.taints import OF_THE_CONTROLLER
+from berth.simulation.admission import completed
+from berth.state.pod_info import PodInfo
+
+Json = dict[str, Any]
+
+NODE_COST = 10.0
+OBJECT_COST = 2.0
+HOSTNAME = "kubernetes.io/hostname"
+MAX_SHAPES = 40
+FITTED_TRIED = 6
+DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
+
+
+class NodeShape(NamedTuple):
+    """Nodes that are alike but for their names, by the first of them."""
+
+    size: tuple[int, ...]
+    like: str
+
+
+def shapes_of(question: Question) -> list[NodeShape]:
+    """Return the shapes of the cluster's nodes, the smallest first."""
+    found: dict[Hashable, list[str]] = {}
+    for row in question.table.rows().tolist():
+        node = question.table.node(row)
+        found.setdefault(_shape_key(node), []).append(node.metadata.name)
+    shapes = [NodeShape(_size(question.table.node(question.table.row_of[names[0]])), names[0])
+              for names in found.values()]  # fmt: skip
+    return sorted(shapes)
+
+
+def _shape_key(node: Node) -> Hashable:
+    name = node.metadata.name
+    labels = frozenset((k, v) for k, v in node.metadata.labels.items() if k != HOSTNAME and name not in v)
+    return tuple(sorted(node.status.allocatable.items(), key=str)), labels, _lasting(node.spec.taints)
+
+
+def _lasting(taints: Iterable[Taint]) -> tuple[Taint, ...]:
+    return tuple(taint for taint in taints if not taint.key.startswith(OF_THE_CONTROLLER))
+
+
+def _size(node: Node) -> tuple[int, ...]:
+    has = node.status.allocatable
+    others = sorted(name for name in has if name not in (CPU, MEMORY, PODS))
+    return (*(amount_of(name, has.get(name, 0)) for name in (CPU, MEMORY)), len(others),
+            *(amount_of(name, has[name]) for name in others))  # fmt: skip
+
+
+class Newcomer(NamedTuple):
+    """A node that might be added, what belongs to it, and the pods that would run on it at once."""
+
+    node: Node
+    beside: tuple[Any, ...]
+    daemons: tuple[PodInfo, ...]
+
+
+class Adding:
+    """The search for a node that would do."""
+
+    __slots__ = ("_needs", "_question", "is_complete")
+
+    def __init__(self, question: Question, needs: Sequence[Need]) -> None:
+        self._question = question
+        self._needs = needs
+        self.is_complete = True
+
+    def node(self) -> Change | None:
+        """Return the smallest node that would do: like one that is there, or else like one but larger."""
+        shapes = shapes_of(self._question)
+        if len(shapes) > MAX_SHAPES:
+            # Shapes of one size differ in their labels only; of each size one is tried before any second one.
+            seen: dict[tuple[int, ...], int] = {}
+            turn = [seen.setdefault(shape.size, 0) or 0 for shape in shapes]
+            for place, shape in enumerate(shapes):
+                turn[place], seen[shape.size] = seen[shape.size], seen[shape.size] + 1
+            order = sorted(range(len(shapes)), key=lambda place: turn[place])[:MAX_SHAPES]
+            shapes = [shapes[place] for place in sorted(order)]
+            self.is_complete = False
+        for shape in shapes:
+            newcomer = self._like(shape.like)
+            names = self._fits(newcomer)
+            if names:
+                return _node_change(newcomer, f"add a node like {shape.like} ({_words(newcomer.node)})", names)
+        fitted = [(len(made[1]), -place, made) for place, shape in enumerate(shapes)
+                  if (made := self._fitted(self._like(shape.like), shape.like))[1]]  # fmt: skip
+        for _, place, (newcomer, differences) in sorted(fitted, key=lambda each: each[:2])[:FITTED_TRIED]:
+            names = self._fits(newcomer)
+            if names:
+                what = f"add a node like {shapes[-place].like}, but {' and '.join(differences)}"
+                return _node_change(newcomer, what, names)
+        return None
+
+    def _fits(self, newcomer: Newcomer) -> tuple[str, ...]:
+        prover, name = self._question.prover, newcomer.node.metadata.name
+        with ExitStack() as trial:
+            row = trial.enter_context(prover.node(newcomer.node))
+            trial.enter_context(prover.objects(newcomer.beside))
+            trial.enter_context(prover.pods((pod, name) for pod in newcomer.daemons))
+            answer = prover.ask(self._question.info)
+            return answer.node_names if answer.fits[row] else ()
+
+    def _like(self, like: str) -> Newcomer:
+        """Return a copy of a node without what is wrong with that one, with its daemons' pods."""
+        question, store = self._question, self._question.prover.core.objects
+        row = question.table.row_of[like]
+        name = self._new_name(like)
+        document = document_of(question.table.node(row))
+        labels = document["metadata"].get("labels", {})
+        document["metadata"] = {"name": name, "uid": f"Node/{name}",
+                                "labels": {k: _renamed(v, like, name) for k, v in labels.items()}}  # fmt: skip
+        spec = document.get("spec", {})
+        taints = [taint for taint in spec.get("taints", ()) if not taint["key"].startswith(OF_THE_CONTROLLER)]
+        document["spec"] = {"taints": taints} if taints else {}
+        status = document["status"]
+        document["status"] = {field: status[field] for field in ("allocatable", "capacity", "declaredFeatures")
+                              if status.get(field)}  # fmt: skip
+        daemons = tuple(
+            _elsewhere(pod, name)
+            for pod in question.table.pods[row].values()
+            if is_kept(pod) and not pod.is_terminating
+        )
+        beside = tuple(self._beside(store, like, name))
+        return Newcomer(decode("Node", document), beside, daemons)
+
+    def _new_name(self, like: str) -> str:
+        names, number = self._question.table.row_of, 1
+        while f"{like}-new{number}" in names:
+            number += 1
+        return f"{like}-new{number}"
+
+    def _beside(self, store: Any, like: str, name: str) -> Iterator[Any]:
+        """Yield what drivers would publish for the node."""
+        csi_node = store.get("CSINode", like)
+        if csi_node is not None:
+            yield _named(csi_node, name)
+        if not self._question.info.spec.resource_claims:
+            return
+        for published in store.list("ResourceSlice"):
+            if published.spec.node_name == like:
+                pool = msgspec.structs.replace(published.spec.pool, name=_renamed(published.spec.pool.name, like, name))
+                spec = msgspec.structs.replace(published.spec, node_name=name, pool=pool)
+                renamed = _named(published, f"{published.metadata.name}-{name}")
+                yield msgspec.structs.replace(renamed, spec=spec)
+
+    def _fitted(self, newcomer: Newcomer, like: str) -> tuple[Newcomer, list[str]]:
+        """Return a node made to measure, and how it differs: what is short is raised to what pod and daemons need."""
+        question, document = self._question, document_of(newcomer.node)
+        differences = []
+        allocatable = document["status"].setdefault("allocatable", {})
+        for resource, amount in question.info.requests.items():
+            needed = amount + sum(pod.requests.get(resource, 0) for pod in newcomer.daemons)
+            if needed > amount_of(resource, allocatable.get(resource, 0)):
+                allocatable[resource] = quantity_of(resource, needed)
+                document["status"].setdefault("capacity", {})[resource] = allocatable[resource]
+                differences.append(f"with {words_of(resource, needed)}")
+        row = question.table.row_of[like]
+        for need in self._needs:
+            # The newcomer is not cordoned, but has the labels and the lasting taints of the node that it is like.
+            make = need.node_edit if need.failing[row] and need.key != ("cordon",) else None
+            edit = None if make is None else make(question.table.node(row))
+            if edit is not None:
+                edit.edit(document)
+                differences.append(edit.as_new)
+        return Newcomer(decode("Node", document), newcomer.beside, newcomer.daemons), differences
+
+
+def _renamed(text: str, like: str, name: str) -> str:
+    return text.replace(like, name) if like in text else text
+
+
+def _named(obj: Any, name: str) -> Any:
+    metadata = msgspec.structs.replace(obj.metadata, name=name, uid=f"{type(obj).__name__}/{name}")
+    return msgspec.structs.replace(obj, metadata=metadata)
+
+
+def _elsewhere(pod: PodInfo, node_name: str) -> PodInfo:
+    metadata = msgspec.structs.replace(
+        pod.metadata, name=f"{pod.name}-{node_name}", uid=f"{pod.uid}/{node_name}", annotations={}
+    )
+    return PodInfo(msgspec.structs.replace(pod.pod, metadata=metadata), pod.shape)
+
+
+def _words(node: Node) -> str:
+    has = node.status.allocatable
+    return ", ".join(words_of(name, amount_of(name, has[name])) for name in has if name != PODS)
+
+
+def _node_change(newcomer: Newcomer, what: str, names: tuple[str, ...]) -> Change:
+    manifests = [manifest_of(newcomer.node), *(manifest_of(each) for each in newcomer.beside)]
+    return Change(
+        on="cluster",
+        what=what,
+        patch={"manifests": manifests},
+        fits_on=names,
+        patch_type="create",
+        target="",
+        kind="node",
+        cost=NODE_COST,
+        command="",
+    )
+
+
+API_VERSIONS = {"CSINode": "storage.k8s.io/v1", "ResourceSlice": "resource.k8s.io/v1"}
+
+
+def manifest_of(obj: Any) -> Json:
+    """Return an object as a manifest."""
+    kind = type(obj).__name__
+    document = document_of(obj)
+    document["metadata"] = {field: value for field, value in document["metadata"].items()
+                            if field in ("name", "namespace", "labels", "annotations") and value}  # fmt: skip
+    return {"apiVersion": API_VERSIONS.get(kind, "v1"), "kind": kind, **document}
+
+
+# --- objects that are missing -----------------------------------------------------------------------------------------
+
+
+def missing_objects(question: Question) -> tuple[list[Change], list[str]]:
+    """Return manifests of what a pod names and the cluster does not have, as far as they help, and what is missing."""
+    changes, notes = [], list[str]()
+    for manifest, note in _missing(question):
+        notes.append(note)
+        change = None if manifest is None else _created(question, manifest, note)
+        if change is not None:
+            changes.append(change)
+    return changes, notes
+
+
+def _missing(question: Question) -> Iterator[tuple[Json | None, str]]:
+    store, info = question.prover.core.objects, question.info
+    namespace = info.namespace
+    if next(store.list("Namespace"), None) is not None and store.get("Namespace", namespace) is None:
+        yield None, f"the namespace {namespace} does not exist"
+    for volume in info.spec.volumes:
+        if volume.persistent_volume_claim is None:
+            continue
+        name = volume.persistent_volume_claim.claim_name
+        claim = store.get("PersistentVolumeClaim", name, namespace)
+        if claim is None:
+            yield _claim_manifest(question, name), f"the PersistentVolumeClaim {name} does not exist"
+        elif claim.spec.volume_name and store.get("PersistentVolume", claim.spec.volume_name) is None:
+            yield None, f"the PersistentVolume {claim.spec.volume_name}, which {name} is bound to, does not exist"
+        elif claim.spec.storage_class_name and not claim.spec.volume_name:
+            of_class = claim.spec.storage_class_name
+            if store.get("StorageClass", of_class) is None:
+                yield None, f"the StorageClass {of_class} of the claim {name} does not exist"
+    for use in info.spec.resource_claims:
+        name = use.resource_claim_name or ""
+        claim = store.get("ResourceClaim", name, namespace) if name else None
+        if name and claim is None:
+            yield None, f"the ResourceClaim {name} does not exist"
+        for request in claim.spec.devices.requests if claim is not None else ():
+            of_class = request.exactly.device_class_name if request.exactly is not None else ""
+            if of_class and store.get("DeviceClass", of_class) is None:
+                yield None, f"the DeviceClass {of_class} of the claim {name} does not exist"
+    group = info.spec.scheduling_group
+    if group is not None and group.pod_group_name:
+        name = group.pod_group_name
+        if store.get("PodGroup", name, namespace) is None:
+            manifest = {"apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "PodGroup",
+                        "metadata": {"name": name, "namespace": namespace},
+                        "spec": {"schedulingPolicy": {"basic": {}}}}  # fmt: skip
+            yield manifest, f"the PodGroup {name} does not exist"
+
+
+def _claim_manifest(question: Question, name: str) -> Json | None:
+    classes: list[StorageClass] = list(question.prover.core.objects.list("StorageClass"))
+    if not classes:
+        return None
+    chosen = min(classes, key=lambda each: (
+        each.metadata.annotations.get(DEFAULT_CLASS) != "true",
+        each.volume_binding_mode != "WaitForFirstConsumer",
+        each.metadata.name,
+    ))  # fmt: skip
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": name, "namespace": question.pod.metadata.namespace},
+        "spec": {
+            "accessModes": ["ReadWriteOnce"],
+            "resources": {"requests": {"storage": "1Gi"}},
+            "storageClassName": chosen.metadata.name,
+        },
+    }
+
+
+def _created(question: Question, manifest: Json, note: str) -> Change | None:
+    try:
+        made = decode(manifest["kind"], completed(manifest["kind"], copy.deepcopy(manifest)))
+    except ObjectError:
+        return None
+    with question.prover.objects([made]):
+        answer = question.prover.ask(question.info)
+    if not answer.is_yes:
+        return None
+    kind, name = manifest["kind"], manifest["metadata"]["name"]
+    size = " (put in the size that is wanted)" if kind == "PersistentVolumeClaim" else ""
+    return Change(
+        on="cluster",
+        what=f"create the {kind} {name}{size}: {note}",
+        patch={"manifests": [manifest]},
+        fits_on=answer.node_names,
+        patch_type="create",
+        target="",
+        kind="missing",
+        cost=OBJECT_COST,
+        command="kubectl create -f the manifest of the patch",
+    )

@@ -1,0 +1,278 @@
+"""Which pods would have to go: the least set on one node, or in one domain of pods that keep this one away.
+
+Rows are ranked by a rough count of what would have to leave, and the best are tried: the pods are taken off, the
+filters asked, and every pod that is not in the way is put back, the most important first. So no proper subset of what
+is left would do. Budgets are respected; pods of daemon sets and mirror pods stay unless nothing else helps.
+"""
+
+from collections.abc import Hashable, Iterable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from berth.planning.helping.needs import Need, Question
+from berth.planning.helping.patches import patch_of
+from berth.planning.helping.proving import FilterAnswer, Prover, after_patch
+from berth.planning.helping.result import Change
+from berth.planning.helping.words import pod_command
+from berth.plugins.preemption.budgets import Budget, Budgets, split_by_violation
+from berth.state.pod_info import PodInfo
+
+Mask = NDArray[np.bool_]
+
+LEAVING_COST = 4.0
+PRIORITY_COST = 5.0
+MIRROR = "kubernetes.io/config.mirror"
+ROWS_TRIED = 8
+GROUPS_TRIED = 12
+MAX_GROUP = 60
+"""Larger sets of pods that keep the pod away from a whole domain are not tried."""
+CLASSES_TRIED = 12
+NEVER = "Never"
+
+
+class Gone(NamedTuple):
+    """A set of pods whose leaving lets the pod in."""
+
+    pods: tuple[PodInfo, ...]
+    fits_on: tuple[str, ...]
+    breaks: tuple[str, ...]
+    """The disruption budgets that stand against it."""
+
+    @property
+    def rank(self) -> tuple[int, int, int, int]:
+        """What the set is chosen by, the least first: budgets, who is needed on the node, priority, how many."""
+        kept = sum(is_kept(pod) for pod in self.pods)
+        highest = max((pod.priority for pod in self.pods if not pod.is_terminating), default=-(2**31))
+        return len(self.breaks), kept, highest, len(self.pods)
+
+
+def is_kept(pod: PodInfo) -> bool:
+    """Say whether a pod belongs to its node: a daemon's, or a static one. It would come back at once."""
+    if MIRROR in pod.metadata.annotations:
+        return True
+    return any(owner.controller and owner.kind == "DaemonSet" for owner in pod.metadata.owner_references)
+
+
+class Leaving:
+    """The search for pods that are in the way."""
+
+    __slots__ = ("_answer", "_budgets", "_kinds", "_needs", "_prover", "_question", "_short", "best", "fewest")
+
+    def __init__(self, question: Question, needs: Sequence[Need], answer: FilterAnswer) -> None:
+        self._question = question
+        self._prover: Prover = question.prover
+        self._needs = needs
+        self._answer = answer
+        self._budgets: tuple[Budget, ...] = Budgets(self._prover.core.objects).all()
+        self._kinds: dict[Hashable, tuple[bool, bool]] = {}
+        self._short = _short_of(question)
+        self.best: Gone | None = None
+        self.fewest: Gone | None = None
+        """A set of fewer pods than the best, if there is one that breaks no budget either."""
+
+    def run(self) -> None:
+        """Find the best set, if there is one: first without the pods that belong to their nodes."""
+        for keeps in (True, False):
+            self._look(keeps=keeps)
+            if self.best is not None:
+                return
+
+    def _look(self, *, keeps: bool) -> None:
+        curable = self._curable()
+        ranked = sorted(
+            estimate for row in np.flatnonzero(curable).tolist() if (estimate := self._estimate(row, keeps)) is not None
+        )
+        for _, row, chosen in ranked[:ROWS_TRIED]:
+            self._note(self._tried(self._on_row(row, keeps), chosen))
+        if self.best is None:
+            for group in self._groups(curable, keeps)[:GROUPS_TRIED]:
+                self._note(self._tried(group, ()))
+
+    def _note(self, gone: Gone | None) -> None:
+        if gone is None:
+            return
+        if self.best is None or gone.rank < self.best.rank:
+            self.best = gone
+        if not gone.breaks and (self.fewest is None or len(gone.pods) < len(self.fewest.pods)):
+            self.fewest = gone
+
+    def _curable(self) -> Mask:
+        """Return the rows where pods that leave may cure everything that is wrong."""
+        found: Mask = self._question.valid.copy()
+        for need in self._needs:
+            found &= ~need.failing | need.may_be_freed
+        return found
+
+    # -- one row -----------------------------------------------------------------------------------------------------
+
+    def _on_row(self, row: int, keeps: bool) -> list[PodInfo]:
+        own = self._question.pod.metadata.uid
+        pods = self._prover.state_of_row(row).values()
+        return [pod for pod in pods if pod.uid != own and not (keeps and is_kept(pod))]
+
+    def _estimate(self, row: int, keeps: bool) -> tuple[tuple[int, int, int], int, tuple[str, ...]] | None:
+        """Return roughly what freeing a row costs, the row, and who would leave where only amounts are short."""
+        short = {name: amount for name, amounts in self._short.items() if (amount := int(amounts[row])) > 0}
+        pods = self._on_row(row, keeps)
+        if not short:
+            in_the_way = [pod for pod in pods if self._kind(pod)[0]]
+            if not in_the_way:
+                return None
+            highest = max(pod.priority for pod in in_the_way)
+            return (sum(self._kind(pod)[1] for pod in in_the_way), highest, len(in_the_way)), row, ()
+
+        def gain(pod: PodInfo) -> float:
+            return sum(min(pod.requests.get(name, 0) / amount, 1.0) for name, amount in short.items())
+
+        chosen: list[PodInfo] = []
+        left = dict(short)
+        for pod in sorted(pods, key=lambda pod: (not pod.is_terminating, self._kind(pod)[1], pod.priority, -gain(pod))):
+            if all(amount <= 0 for amount in left.values()):
+                break
+            if any(amount > 0 and pod.requests.get(name, 0) > 0 for name, amount in left.items()):
+                chosen.append(pod)
+                for name in left:
+                    left[name] -= pod.requests.get(name, 0)
+        if any(amount > 0 for amount in left.values()):
+            return None
+        highest = max((pod.priority for pod in chosen if not pod.is_terminating), default=-(2**31))
+        cost = (sum(self._kind(pod)[1] for pod in chosen), highest, len(chosen))
+        return cost, row, tuple(pod.uid for pod in chosen)
+
+    def _kind(self, pod: PodInfo) -> tuple[bool, bool]:
+        """Return whether a pod may be in the way by what it is, and whether a budget forbids that it leaves.
+
+        Asked once for pods that agree in all that filters and budgets look at.
+        """
+        stands_alone = pod.has_pod_affinity or pod.spec.volumes or pod.spec.resource_claims
+        key = (pod.label_key, id(pod.shape) if stands_alone else None, pod.host_ports)
+        found = self._kinds.get(key)
+        if found is None:
+            is_custom = any(need.key[0] == "said" for need in self._needs if isinstance(need.key, tuple))
+            has_claims = bool(pod.spec.resource_claims) and bool(self._question.info.spec.resource_claims)
+            has_volumes = bool(pod.spec.volumes) and bool(self._question.info.spec.volumes)
+            affects = is_custom or has_claims or has_volumes or self._answer.affects(pod)
+            forbidden = any(budget.allowed <= 0 and budget.selects(pod) for budget in self._budgets)
+            found = self._kinds[key] = (affects, forbidden)
+        return found
+
+    # -- pods of a whole domain --------------------------------------------------------------------------------------
+
+    def _groups(self, curable: Mask, keeps: bool) -> list[list[PodInfo]]:
+        """Return the pods that are in the way in each domain of the labels that terms and constraints name."""
+        table, found = self._question.table, dict[tuple[str, str], list[PodInfo]]()
+        info = self._question.info
+        own = {term.topology_key for term in info.required_anti_affinity_terms}
+        own |= {constraint.topology_key for constraint in info.spec.topology_spread_constraints}
+        for row in np.flatnonzero(self._question.valid).tolist():
+            labels = table.node(row).metadata.labels
+            for pod in self._on_row(row, keeps):
+                if not self._kind(pod)[0]:
+                    continue
+                for key in own | {term.topology_key for term in pod.required_anti_affinity_terms}:
+                    if key in labels:
+                        found.setdefault((key, labels[key]), []).append(pod)
+        groups = [pods for (key, value), pods in found.items() if self._has_curable(curable, key, value)]
+        return sorted((pods for pods in groups if len(pods) <= MAX_GROUP), key=len)
+
+    def _has_curable(self, curable: Mask, key: str, value: str) -> bool:
+        table = self._question.table
+        return any(table.node(row).metadata.labels.get(key) == value for row in np.flatnonzero(curable).tolist())
+
+    # -- trying ------------------------------------------------------------------------------------------------------
+
+    def _tried(self, pods: Sequence[PodInfo], chosen: Sequence[str]) -> Gone | None:
+        """Take pods off, put back all that are not in the way; None where even all of them are not enough."""
+        by_uid = {pod.uid: pod for pod in pods}
+        for uids in (chosen, [pod.uid for pod in pods if not self._kind(pod)[1]], list(by_uid)):
+            if not uids:
+                continue
+            with self._prover.without(uids) as leave:
+                if not self._prover.ask(self._question.info).is_yes:
+                    continue
+                for pod in sorted((by_uid[uid] for uid in uids), key=self._worth, reverse=True):
+                    if len(leave.away) == 1:
+                        break
+                    leave.back(pod.uid)
+                    if not self._prover.ask(self._question.info).is_yes:
+                        leave.take(pod.uid)
+                names = self._prover.ask(self._question.info).node_names
+                gone = tuple(sorted(leave.away.values(), key=lambda pod: pod.key))
+            return Gone(gone, names, self._broken(gone))
+        return None
+
+    def _worth(self, pod: PodInfo) -> tuple[bool, bool, bool, int, int]:
+        """Return what is put back first: what budgets and nodes want kept, what is important, and small pods last."""
+        return (not pod.is_terminating, self._kind(pod)[1], is_kept(pod), pod.priority,
+                -sum(pod.requests.get(name, 0) for name in self._short))  # fmt: skip
+
+    def _broken(self, pods: Iterable[PodInfo]) -> tuple[str, ...]:
+        staying = [pod for pod in pods if not pod.is_terminating]
+        violating, _ = split_by_violation(staying, self._budgets)
+        return tuple(sorted(pod.key for pod in violating))
+
+
+def _short_of(question: Question) -> dict[str, NDArray[np.int64]]:
+    """Return how much is short on each row, by resource, and of room for one more pod."""
+    table, found = question.table, dict[str, NDArray[np.int64]]()
+    for resource, amount in question.info.requests.items():
+        known = table.resource_index.get(resource)
+        if amount > 0 and known is not None:
+            found[resource] = amount - (table.allocatable[known] - table.requested[known])
+    return found
+
+
+def change_of(gone: Gone) -> Change:
+    """Return the change that some pods leave."""
+    keys = tuple(pod.key for pod in gone.pods)
+    count = len(keys)
+    shown = ", ".join(keys[:4]) + (f" and {count - 4} more" if count > 4 else "")
+    by_namespace: dict[str, list[str]] = {}
+    for pod in gone.pods:
+        by_namespace.setdefault(pod.namespace, []).append(pod.name)
+    command = "; ".join(f"kubectl -n {ns} delete pod {' '.join(names)}" for ns, names in by_namespace.items())
+    return Change(
+        on="cluster",
+        what=f"have the pod{'s' if count > 1 else ''} {shown} gone",
+        patch={"pods": list(keys)},
+        fits_on=gone.fits_on,
+        patch_type="delete",
+        target="",
+        kind="podsGone",
+        cost=LEAVING_COST + count,
+        command=command,
+    )
+
+
+def higher_priority(question: Question) -> Change | None:
+    """Return the least PriorityClass of the cluster with which preemption would make room, as a change of the pod."""
+    prover, own = question.prover, question.info.priority
+    classes = sorted(prover.cluster.priority_classes.values(), key=lambda each: (each.value, each.metadata.name))
+    wanted = [each for each in classes if each.value > own and each.preemption_policy != NEVER]
+    if question.info.spec.preemption_policy == NEVER:
+        wanted = [each for each in classes if each.value >= own and each.preemption_policy != NEVER]
+    for chosen in wanted[:CLASSES_TRIED]:
+        after = question.edited(())
+        after["spec"]["priorityClassName"] = chosen.metadata.name
+        for field in ("priority", "preemptionPolicy"):  # admission fills them in from the class
+            after["spec"].pop(field, None)
+        patch_type, patch = patch_of(question.document, after)
+        freed = prover.preempts(after_patch("Pod", question.document, patch_type, patch))
+        if freed is not None:
+            node, victims = freed
+            count = len(victims)
+            evicted = f"preemption then evicts {count} pod{'s' if count > 1 else ''} from {node}"
+            return Change(
+                on="pod",
+                what=f"use the PriorityClass {chosen.metadata.name} ({chosen.value}): {evicted}",
+                patch=patch,
+                fits_on=(node,),
+                patch_type=patch_type,
+                target=f"Pod/{question.pod.key}",
+                kind="priority",
+                cost=PRIORITY_COST + count,
+                command=pod_command(question.pod, ["priority"], patch_type, patch),
+            )
+    return None

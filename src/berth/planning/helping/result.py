@@ -1,0 +1,87 @@
+"""What would help a pod, as a value."""
+
+from typing import Any, Literal
+
+import msgspec
+
+Json = dict[str, Any]
+Target = Literal["pod", "node", "cluster"]
+PatchType = Literal["strategic", "json", "create", "delete"]
+
+
+class Part(msgspec.Struct, frozen=True, rename="camel"):
+    """One object that changes, in a change of several."""
+
+    on: Target
+    what: str
+    patch_type: PatchType
+    patch: Any
+    target: str
+    command: str
+
+
+class Change(msgspec.Struct, frozen=True, rename="camel"):
+    """A change after which the pod fits, as the filters have confirmed."""
+
+    on: Target
+    what: str
+    """In words, a phrase without a full stop."""
+    patch: Any
+    """What to do, in the form that `patch_type` names."""
+    fits_on: tuple[str, ...]
+    """The nodes on which the pod fits afterwards, sorted; for a higher priority, the node that is freed for it."""
+    patch_type: PatchType
+    """`strategic` and `json` are patches of `target` as kubectl takes them; `create` has `{"manifests": […]}`, `delete`
+    has `{"pods": ["namespace/name"]}`."""
+    target: str
+    """`Kind/name` or `Kind/namespace/name` of the object to patch; empty where there is none."""
+    kind: str
+    """`toleration`, `requests`, `podsGone`, …; several joined by `+`."""
+    cost: float
+    """How much is to be touched; changes are sorted by it."""
+    command: str
+    """A command that does it, or where to edit."""
+    also_on: tuple[str, ...] = ()
+    """Other nodes where the same change was tried and does as well."""
+    untried: int = 0
+    """How many further nodes look the same but were not tried."""
+    with_: tuple[Part, ...] = msgspec.field(default=(), name="with")
+    """What has to be done besides, where one object is not enough."""
+
+
+class Awaited(msgspec.Struct, frozen=True, rename="camel"):
+    """Something that may happen by itself and let the pod in."""
+
+    what: str
+    plugin: str = ""
+    """The plugin that has the pod tried again then; empty where room is meant."""
+    pods: tuple[str, ...] = ()
+    """Pods that would leave, as `namespace/name`."""
+    is_enough: bool = False
+    """Whether the pod fits once this has happened, as the filters have confirmed."""
+
+
+State = Literal["pending", "fits", "runs", "waits"]
+
+
+class Help(msgspec.Struct, frozen=True, rename="camel"):
+    """What would help a pod."""
+
+    pod: str
+    state: State
+    """`fits` and `runs` need no help; `waits` has a node but Permit would hold it back."""
+    message: str
+    """One sentence on how things are, in the words of the pod's condition where it fits nowhere."""
+    changes: tuple[Change, ...] = ()
+    """The cheapest first."""
+    never: bool = False
+    """Whether no node would take the pod even if all pods that may be evicted were gone."""
+    waits_for: tuple[Awaited, ...] = ()
+    fits_on: tuple[str, ...] = ()
+    said: tuple[str, ...] = ()
+    """What plugins said that no change to the pod is known for."""
+    notes: tuple[str, ...] = ()
+    trials: int = 0
+    """How often the filters were asked."""
+    is_complete: bool = True
+    """Whether the search ended by itself; otherwise it used up its trials, and there may be other changes."""

@@ -1,0 +1,160 @@
+"""What would help, for people: commands, and a numbered list that fits the width of a terminal."""
+
+import textwrap
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+import yaml
+
+from berth.api.pod import Pod
+from berth.planning.helping.result import Change, Help
+
+IN_PLACE = frozenset({"toleration", "schedulingGate"})
+"""Edits that the API server takes of a pod that exists. For all others the pod has to be made anew."""
+NAMES_SHOWN = 4
+
+
+def pod_command(pod: Pod, kinds: Sequence[str], patch_type: str, patch: Any) -> str:
+    """Return how a pod is changed: patched, through its workload's template, or made anew from its manifest."""
+    namespace, name = pod.metadata.namespace, pod.metadata.name
+    if set(kinds) <= IN_PLACE:
+        return f"kubectl -n {namespace} patch pod {name} --type {patch_type} -p {shell_quoted(patch)}"
+    workload = _workload_of(pod)
+    if workload is not None:
+        template = _of_template(patch)
+        return f"kubectl -n {namespace} patch {workload} --type {patch_type} -p {shell_quoted(template)}"
+    return (
+        f"kubectl -n {namespace} get pod {name} -o yaml > pod.yaml; "
+        f"kubectl patch --local -f pod.yaml --type {patch_type} -o yaml -p {shell_quoted(patch)} > new.yaml; "
+        f"kubectl replace --force -f new.yaml"
+    )
+
+
+def _workload_of(pod: Pod) -> str | None:
+    """Return the workload whose template pods are made from, as kubectl takes it; None where it cannot be patched."""
+    owner = next((each for each in pod.metadata.owner_references if each.controller), None)
+    if owner is None or owner.kind not in ("ReplicaSet", "StatefulSet", "DaemonSet", "ReplicationController"):
+        return None
+    template_hash = pod.metadata.labels.get("pod-template-hash")
+    if owner.kind == "ReplicaSet" and template_hash and owner.name.endswith(f"-{template_hash}"):
+        return f"deployment {owner.name.removesuffix(f'-{template_hash}')}"
+    return f"{owner.kind.lower()} {owner.name}"
+
+
+def _of_template(patch: Any) -> Any:
+    """Return the patch of a workload that does to its template what another does to a pod."""
+    if isinstance(patch, list):
+        return [{**step, "path": f"/spec/template{step['path']}"} for step in patch]
+    return {"spec": {"template": patch}}
+
+
+def node_command(name: str, patch_type: str, patch: Any) -> str:
+    """Return how a node is patched."""
+    subresource = " --subresource status" if isinstance(patch, dict) and set(patch) == {"status"} else ""
+    return f"kubectl patch node {name}{subresource} --type {patch_type} -p {shell_quoted(patch)}"
+
+
+def shell_quoted(patch: Any) -> str:
+    """Return a patch as one word of a shell."""
+    text = msgspec.json.encode(patch).decode()
+    return "'" + text.replace("'", "'\\''") + "'"
+
+
+def names_in_words(names: Sequence[str], of_all: int = 0) -> str:
+    """Return a few names, and how many more there are."""
+    if of_all and len(names) == of_all and len(names) > NAMES_SHOWN:
+        return f"all {of_all} nodes"
+    shown = ", ".join(names[:NAMES_SHOWN])
+    return shown if len(names) <= NAMES_SHOWN else f"{shown} and {len(names) - NAMES_SHOWN} more"
+
+
+def lines_of(found: Help, width: int = 80) -> Iterable[str]:
+    """Yield the report line by line."""
+    yield from _wrapped(f"{found.pod}: {found.message}", width, "", "  ")
+    if found.state != "pending":
+        return
+    yield ""
+    if found.never:
+        yield from _wrapped("Never with this cluster: even if all pods that may be evicted were gone, no node would "
+                            "take it.", width)  # fmt: skip
+    else:
+        yield "Not now."
+    if found.changes:
+        yield ""
+        yield "Any one of these would help, the cheapest first:"
+    elif found.is_complete:
+        yield from _wrapped("No change was found that would help.", width)
+    for number, change in enumerate(found.changes, 1):
+        head = f"{number:>2}. "
+        yield from _wrapped(f"{_capital(change.what)}.", width, head, " " * len(head))
+        yield from _wrapped(f"Then it fits on {_where(change)}.", width, "    ", "    ")
+        for command in (change.command, *(part.command for part in change.with_)):
+            yield from _command_lines(command, width)
+    for told in (*found.said, *found.notes):
+        yield from _wrapped(_capital(told), width, "- ", "  ")
+    if found.waits_for:
+        yield ""
+        yield "It is tried again after:" if found.never else "It waits for:"
+        for awaited in found.waits_for:
+            enough = " (that is enough)" if awaited.is_enough else ""
+            yield from _wrapped(f"{awaited.what}{enough}", width, "- ", "  ")
+    if not found.is_complete:
+        yield ""
+        yield from _wrapped(f"The search ended at its bound, after {found.trials} trials; there may be other changes.",
+                            width)  # fmt: skip
+
+
+def _where(change: Change) -> str:
+    where = names_in_words(change.fits_on)
+    others = [*change.also_on]
+    if others:
+        where += f"; the same does on {names_in_words(others)}"
+    if change.untried:
+        where += f"; {change.untried} more nodes look alike"
+    return where
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def _wrapped(text: str, width: int, first: str = "", rest: str = "") -> list[str]:
+    return textwrap.wrap(text, width, initial_indent=first, subsequent_indent=rest, break_on_hyphens=False) or [first]
+
+
+def _command_lines(command: str, width: int) -> Iterable[str]:
+    """Yield a command in lines that can be pasted: each but the last ends with a backslash.
+
+    A patch that is too long for a line is written as YAML, which kubectl reads as well.
+    """
+    if not command:
+        return
+    before, quote, rest = command.partition(" -p '")
+    text, _, after = rest.rpartition("'")
+    pieces = [*_broken(before + (" -p" if quote else ""), width, first="    $ ")]
+    if quote and len(f"      '{text}'") <= width - 2:
+        yield from _continued([*pieces, *_broken(f"'{text}'{after}", width)])
+    elif quote:
+        yield from _continued([*pieces[:-1], f"{pieces[-1]} '"])
+        document = yaml.safe_dump(msgspec.json.decode(text.replace("'\\''", "'")), sort_keys=False, width=width)
+        yield from (f"      {_without_single_quotes(line)}" for line in document.splitlines())
+        yield from _continued([*_broken(f"'{after}", width)])
+    else:
+        yield from _continued(pieces)
+
+
+def _without_single_quotes(line: str) -> str:
+    """Return a line of YAML as it can stand between single quotes of a shell."""
+    if '"' not in line and "\\" not in line and "''" not in line:
+        return line.replace("'", '"')
+    return line.replace("'", "'\\''")
+
+
+def _broken(command: str, width: int, first: str = "      ") -> list[str]:
+    return textwrap.wrap(command, width - 2, initial_indent=first, subsequent_indent="      ",
+                         break_on_hyphens=False, break_long_words=False)  # fmt: skip
+
+
+def _continued(lines: Sequence[str]) -> Iterable[str]:
+    return (f"{line} \\" if index < len(lines) - 1 else line for index, line in enumerate(lines))
