@@ -9,7 +9,7 @@ from berth.planning.helping.combining import Combining
 from berth.planning.helping.gathering import Gathered, gather
 from berth.planning.helping.leaving import Gone, Leaving, change_of, higher_priority
 from berth.planning.helping.needs import NeedSource, Question
-from berth.planning.helping.proving import FilterAnswer, Prover, TrialsUsedUpError
+from berth.planning.helping.proving import ChangeProver, FilterAnswer, TrialsUsedUpError
 from berth.planning.helping.result import Awaited, Change, Help
 from berth.planning.helping.sources import SOURCES
 from berth.planning.helping.waiting import awaited, is_never
@@ -36,7 +36,7 @@ def what_would_help(
     says when pods (by `namespace/name`) end by themselves, in words. `is_stopped` is called before each
     trial, and ends the search where it says so. Raises ValueError where the pod's PriorityClass does not exist.
     """
-    prover = Prover(cluster, max_trials, is_stopped)
+    prover = ChangeProver(cluster, max_trials, is_stopped)
     question = Question(prover, pod)
     state = cluster.core.cache.state_of(pod.metadata.uid)
     if state is not None or _is_running(cluster, pod):
@@ -53,7 +53,7 @@ def _is_running(cluster: SimulatedCluster, pod: Pod) -> bool:
     return known is not None and known.metadata.uid == pod.metadata.uid and bool(known.spec.node_name)
 
 
-def _fitting(prover: Prover, question: Question, answer: FilterAnswer) -> Help:
+def _fitting(prover: ChangeProver, question: Question, answer: FilterAnswer) -> Help:
     names, count = answer.node_names, int(question.valid.sum())
     where = f"it fits on {names_in_words(names, count)}"
     return Help(question.pod.key, "fits", f"{where}, and needs no help", fits_on=names, trials=prover.trials)
@@ -67,7 +67,7 @@ class _Search:
 
     def __init__(
         self,
-        prover: Prover,
+        prover: ChangeProver,
         question: Question,
         answer: FilterAnswer,
         sources: Sequence[NeedSource],

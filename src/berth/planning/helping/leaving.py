@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from berth.planning.helping.needs import Need, Question
 from berth.planning.helping.patches import patch_of
-from berth.planning.helping.proving import FilterAnswer, Prover, after_patch
+from berth.planning.helping.proving import ChangeProver, FilterAnswer, after_patch
 from berth.planning.helping.result import Change
 from berth.planning.helping.words import pod_command
 from berth.plugins.preemption.budgets import Budget, Budgets, split_by_violation
@@ -62,7 +62,7 @@ class Leaving:
 
     def __init__(self, question: Question, needs: Sequence[Need], answer: FilterAnswer) -> None:
         self._question = question
-        self._prover: Prover = question.prover
+        self._prover: ChangeProver = question.prover
         self._needs = needs
         self._answer = answer
         self._budgets: tuple[Budget, ...] = Budgets(self._prover.core.objects).all()

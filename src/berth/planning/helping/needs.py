@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from berth.api.codec import decode
 from berth.api.node import Node
 from berth.api.pod import Pod
-from berth.planning.helping.proving import FilterAnswer, Prover, document_of
+from berth.planning.helping.proving import ChangeProver, FilterAnswer, document_of
 from berth.state.pod_info import PodInfo
 from berth.state.table import NodeTable
 
@@ -107,7 +107,7 @@ class Question:
 
     __slots__ = ("_bare", "document", "info", "pod", "prover")
 
-    def __init__(self, prover: Prover, pod: Pod) -> None:
+    def __init__(self, prover: ChangeProver, pod: Pod) -> None:
         self.prover = prover
         self.pod = pod
         self.info: PodInfo = prover.info(pod)

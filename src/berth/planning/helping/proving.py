@@ -126,7 +126,7 @@ class FilterAnswer:
                     yield verdict.describe(code).by(verdict.plugin), (codes == code) & self._valid
 
 
-class Prover:
+class ChangeProver:
     """A cluster on which changes are tried. What it is given is as it was after each of the context managers."""
 
     __slots__ = ("_is_stopped", "cluster", "core", "limit", "trials")
@@ -282,7 +282,7 @@ class Leave:
 
     __slots__ = ("_cache", "_claims", "_store", "away")
 
-    def __init__(self, prover: Prover) -> None:
+    def __init__(self, prover: ChangeProver) -> None:
         self._cache = prover.core.cache
         self._store = prover.core.objects
         self._claims: dict[str, ResourceClaim] = {}

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from berth.explain import waits_for
 from berth.planning.helping.leaving import Gone, is_kept
 from berth.planning.helping.needs import Question
-from berth.planning.helping.proving import FilterAnswer, Prover, deallocated
+from berth.planning.helping.proving import ChangeProver, FilterAnswer, deallocated
 from berth.planning.helping.result import Awaited
 from berth.simulation.cluster import SimulatedCluster
 from berth.state.pod_info import PodInfo
@@ -34,7 +34,7 @@ def is_never(question: Question) -> bool:
     return not _emptied(prover, question, staying)
 
 
-def _emptied(prover: Prover, question: Question, staying: frozenset[str]) -> bool:
+def _emptied(prover: ChangeProver, question: Question, staying: frozenset[str]) -> bool:
     """Say whether the pod fits on the cluster without the pods that may be evicted."""
     cluster = prover.cluster
     states = prover.core.cache.states().values()
@@ -52,7 +52,7 @@ def _emptied(prover: Prover, question: Question, staying: frozenset[str]) -> boo
         is_freed = is_claim and all(user.uid in gone for user in obj.status.reserved_for)
         objects.append(deallocated(obj) if is_freed else obj)
     empty = SimulatedCluster(objects, config=cluster.config, registry=cluster.registry)
-    return Prover(empty, 1).ask(question.pod, is_whole=False).is_yes
+    return ChangeProver(empty, 1).ask(question.pod, is_whole=False).is_yes
 
 
 def awaited(
