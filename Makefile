@@ -4,7 +4,7 @@ VENV    := .venv
 BIN     := $(VENV)/bin
 STAMP   := $(VENV)/.installed
 
-.PHONY: setup demo test lint types contracts unit soak bench lock sbom audit clean
+.PHONY: setup browser demo test lint types contracts unit soak bench lock sbom audit clean
 .DEFAULT_GOAL := test
 
 setup: $(STAMP)
@@ -14,6 +14,13 @@ $(STAMP): requirements-dev.lock pyproject.toml
 	$(BIN)/python -m pip install --quiet --require-hashes --requirement requirements-dev.lock
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
 	touch $@
+
+# Debian's Chromium, in which tests look at the page. Without it, and without the right to install it, they are skipped.
+browser:
+	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || { \
+	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	    apt-get update -q && apt-get install -q -y --no-install-recommends chromium; \
+	  else echo "Chromium is missing: install the package chromium, or the tests of the page are skipped"; fi; }
 
 demo: setup
 	$(BIN)/berth demo
@@ -30,7 +37,7 @@ types: setup
 contracts: setup
 	$(BIN)/lint-imports
 
-unit: setup
+unit: setup browser
 	$(BIN)/pytest -n 2 --dist worksteal --histories 1000 --ignore tests/soak tests
 
 soak: setup

@@ -16,6 +16,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
+import msgspec
 from aiohttp import web
 
 from berth.api.redaction import redact_url
@@ -34,6 +35,7 @@ from berth.runtime.serving.connections import ANSWER_S, BoundedListener
 from berth.runtime.serving.debugging import Debugging, as_json
 from berth.runtime.serving.health import answer, checks_of
 from berth.runtime.serving.log_flags import LOG_FLAGS
+from berth.runtime.serving.node_columns import copy_columns
 from berth.runtime.serving.profiling import CpuProfiler
 from berth.runtime.serving.secure import SecureServing
 from berth.runtime.turns import CycleBusy
@@ -211,6 +213,7 @@ class HealthServer:
             "/configz": self._get_configuration,
             "/debug/decisions": self._get_decisions,
             "/debug/decisions/{namespace}/{name}": self._get_decision,
+            "/debug/nodes": self._get_nodes,
             "/debug/queue": self._get_queue,
             "/debug/pending": self._get_pending,
             "/flagz": self._get_flags,
@@ -313,6 +316,12 @@ class HealthServer:
     async def _get_pending(self, request: web.Request) -> web.Response:
         async with self._scheduler.between_cycles(CORE_TIMEOUT_S):
             return _json(self._debugging.pending_groups(request.query.get("namespace", "")))
+
+    async def _get_nodes(self, _request: web.Request) -> web.Response:
+        async with self._scheduler.between_cycles(CORE_TIMEOUT_S) as core:
+            copied = copy_columns(core.cache.table)
+        body = await asyncio.to_thread(lambda: msgspec.json.encode(copied.columns()))
+        return web.Response(body=body, content_type="application/json")
 
     # -- the process itself ------------------------------------------------------------------------------------------
 

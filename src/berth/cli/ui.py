@@ -1,0 +1,186 @@
+"""`berth ui`: a page that shows a cluster, its pending pods and the scheduler's decisions.
+
+Options in; the address of the page out, with the token to open it. What is shown comes from a scheduler at work, found
+as `berth explain` finds it, or from a cluster in a file (`--cluster`). Nothing is changed in either.
+"""
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import click
+
+if TYPE_CHECKING:
+    import ssl
+
+    from berth.cli.explain import _Way
+    from berth.cli.reaching import Answered
+    from berth.page.access import Access
+    from berth.page.source import Source
+
+
+class TlsFiles(NamedTuple):
+    """The files of a certificate; empty to have one made."""
+
+    certificate: str
+    key: str
+
+
+MISSING = "the page needs NiceGUI, which is not installed: pip install 'berth-scheduler[ui]'"
+
+
+@click.command("ui", short_help="A page that shows the cluster and every decision.")
+@click.option("--cluster", "files", multiple=True, metavar="FILE", help="Show this cluster: a snapshot, or what "
+              "`kubectl get -o yaml|json` printed; may be repeated.")  # fmt: skip
+@click.option("--server", default="", envvar="BERTH_SCHEDULER", metavar="URL", help="Where the scheduler serves; by "
+              "default it is looked for on this machine, then in the cluster.")  # fmt: skip
+@click.option("--certificate-authority", default="", metavar="FILE", help="With an https:// --server: the certificate, "
+              "or its authority's, that is expected there.")  # fmt: skip
+@click.option("--kubeconfig", default="", metavar="FILE", help="The cluster, and the credentials to ask with; by "
+              "default those that kubectl would use.")  # fmt: skip
+@click.option("--context", default="", metavar="NAME", help="The kubeconfig context to use.")
+@click.option("--lease", default="", metavar="NAMESPACE/NAME", help="The lease whose holder to ask.")
+@click.option("--host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="The address to serve on.")
+@click.option("--port", default=0, show_default=True, type=click.IntRange(0, 65535), help="Port; 0 takes a free one.")
+@click.option("--host-name", "hosts", multiple=True, metavar="NAME", help="A name under which people ask for the page; "
+              "may be repeated.")  # fmt: skip
+@click.option("--tls-cert-file", default="", metavar="FILE", help="The certificate to serve with; by default one is "
+              "made where the page is not on loopback.")  # fmt: skip
+@click.option("--tls-private-key-file", default="", metavar="FILE", help="Its key.")
+@click.option("--token", default="", envvar="BERTH_PAGE_TOKEN", metavar="TOKEN", help="The token that opens the "
+              "page; by default a random one. Beyond loopback, tokens of the cluster open it.")  # fmt: skip
+def command(
+    files: tuple[str, ...],
+    server: str,
+    certificate_authority: str,
+    kubeconfig: str,
+    context: str,
+    lease: str,
+    host: str,
+    port: int,
+    hosts: tuple[str, ...],
+    tls_cert_file: str,
+    tls_private_key_file: str,
+    token: str,
+) -> None:
+    """Serve a page that shows the cluster, its pending pods and every decision, until Ctrl-C.
+
+    On loopback a link with a random token is printed, which opens the page. On any other address the page is served
+    over HTTPS, and whoever signs in needs a token of the cluster that may read the scheduler's endpoints.
+    """
+    import ipaddress
+
+    from berth.cli.explain import _Way
+
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        raise click.BadParameter(f"{host!r} is not an address", param_hint="--host") from None
+    require_nicegui()
+    way = _Way(server, certificate_authority, kubeconfig, context, lease)
+    asyncio.run(_serve(files, way, host, port, hosts, TlsFiles(tls_cert_file, tls_private_key_file), token))
+
+
+def require_nicegui() -> None:
+    """End the command with a clear line where the extra is not installed."""
+    from importlib.util import find_spec
+
+    if find_spec("nicegui") is None:
+        raise click.ClickException(MISSING)
+
+
+async def _serve(
+    files: tuple[str, ...], way: "_Way", host: str, port: int, hosts: tuple[str, ...], tls: TlsFiles, token: str
+) -> None:
+    """Serve until a signal comes."""
+    from berth.api.addresses import is_loopback
+    from berth.cli.up import stop_on_signals
+    from berth.page.server import PageAddressTaken, PageServer
+
+    source = await source_of(files, way)
+    is_local = is_loopback(host)
+    certificates = None if is_local and not tls.certificate else _certificates(tls, host)
+    access = _access(way, token, is_local=is_local or bool(files))
+    page = PageServer(source, access, host=host, port=port, hosts=hosts, tls=certificates)
+    stopped = stop_on_signals()
+    try:
+        await page.start()
+        click.echo(opening_text(page.address, access))
+        await stopped.wait()
+    except PageAddressTaken as error:
+        raise click.ClickException(f"{error}; choose another --host or --port") from None
+    finally:
+        await page.stop()
+        await source.close()
+
+
+def opening_text(address: str, access: "Access") -> str:
+    """How to open the page."""
+    from berth.page.access import OwnToken
+
+    if isinstance(access, OwnToken):
+        return f"The page is served; open it with\n  {address}/?token={access.token}\nCtrl-C ends it."
+    who = "sign in with a token of the cluster that may get the path /debug/nodes"
+    return f"The page is served at {address}/; {who}.\nCtrl-C ends it."
+
+
+async def source_of(files: tuple[str, ...], way: "_Way") -> "Source":
+    """What is to be shown; ends the command where there is no such thing."""
+    if files:
+        return _cluster_in(files)
+    return await _scheduler_at(way)
+
+
+async def _scheduler_at(way: "_Way") -> "Source":
+    """The scheduler at work, once it has answered."""
+    from berth.api.redaction import redact_url
+    from berth.cli.explain import _reach
+    from berth.cli.reaching import UnreachableError
+    from berth.page.live import LiveSource
+    from berth.page.source import SourceError
+
+    async def ask(path: str) -> "Answered":
+        return await _reach(way, path)
+
+    title = f"scheduler at {redact_url(way.server)}" if way.server else "the scheduler in use"
+    source = LiveSource(title, ask, (UnreachableError, click.ClickException))
+    try:
+        await source.recent()
+    except SourceError as error:
+        raise click.ClickException(
+            f"{error}; is `berth run` up? --server says where it serves, --cluster shows a cluster in a file"
+        ) from None
+    return source
+
+
+def _cluster_in(files: tuple[str, ...]) -> "Source":
+    """The cluster of files."""
+    from berth.api.codec import ObjectError
+    from berth.cli.cluster_input import read_cluster_given
+    from berth.page.cluster_file import ClusterFileSource
+
+    title = f"cluster in {', '.join(Path(file).name for file in files)}"
+    try:
+        return ClusterFileSource(title, read_cluster_given(files))
+    except (ObjectError, ValueError) as error:
+        raise click.ClickException(str(error)) from None
+
+
+def _certificates(tls: TlsFiles, host: str) -> "ssl.SSLContext":
+    from berth.runtime.serving.certificates import ServingCertificateError, ServingCertificates
+    from berth.runtime.serving.options import TlsOptions
+
+    try:
+        made = ServingCertificates(TlsOptions(certificate_file=tls.certificate, key_file=tls.key), host)
+    except ServingCertificateError as error:
+        raise click.ClickException(str(error)) from None
+    return made.context()
+
+
+def _access(way: "_Way", token: str, *, is_local: bool) -> "Access":
+    """Who may see the page: with a token given, or on loopback, its holder; else whom the cluster lets."""
+    from berth.cli.explain import _access as load
+    from berth.kube.http.client import HttpTransport
+    from berth.page.access import OwnToken, ReviewedTokens
+
+    return OwnToken(token) if token or is_local else ReviewedTokens(HttpTransport(load(way)))

@@ -1,0 +1,97 @@
+"""The browser's own elements, and our three components, as NiceGUI elements."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from nicegui.element import Element
+
+NOTHING = "\N{EN DASH}"
+"""Stands in a table where there is nothing to tell."""
+
+
+class HeatMap(Element, component="../assets/heat_map.js"):
+    """The cluster as a map; it fetches `src` itself, every `refresh_s` seconds unless that is 0."""
+
+    def __init__(self, src: str, scores_src: str, *, refresh_s: float, recent: Sequence[str]) -> None:
+        super().__init__()
+        self.props["src"] = src
+        self.props["scoresSrc"] = scores_src
+        self.props["refreshS"] = refresh_s
+        self.props["recent"] = list(recent)
+
+
+class ThemeChoice(Element, component="../assets/theme.js"):
+    """Light, dark, or as the system has it."""
+
+
+class LineChart(Element, component="../assets/line_chart.js"):
+    """Lines over time."""
+
+    def __init__(self, label: str, *, height: int = 220) -> None:
+        super().__init__()
+        self.props["label"] = label
+        self.props["height"] = height
+        self.show((), {})
+
+    def show(self, times: Sequence[str], lines: Mapping[str, Sequence[float | None]], unit: str = "") -> None:
+        """Show these lines, by name, with a value for each time."""
+        self.props["times"] = list(times)
+        self.props["series"] = [{"name": name, "values": list(of), "unit": unit} for name, of in lines.items()]
+        self.update()
+
+
+def tag(kind: str, /, text: str = "", classes: str = "", **attributes: Any) -> Element:
+    """An element of the browser's; `_` in the names of attributes stands for `-`, a trailing one for nothing."""
+    made = _Tag(kind, text)
+    if classes:
+        made.classes(classes)
+    for key, value in attributes.items():
+        made.props[key.rstrip("_").replace("_", "-")] = value
+    return made
+
+
+class _Tag(Element):
+    def __init__(self, kind: str, text: str) -> None:
+        super().__init__(kind)
+        if text:
+            self._text = text
+
+
+def on(element: Element, event: str, handler: Callable[[Any], Any], args: Sequence[str] = ()) -> Element:
+    """Have the server handle an event, without a script that the browser would have to evaluate."""
+    return element.on(event, handler, args=[list(args)], js_handler=None)  # type: ignore[arg-type] # None is sent as none
+
+
+def table(
+    caption: str, columns: Sequence[str | tuple[str, str]], rows: Iterable[Sequence[Any]], *, classes: str = ""
+) -> Element:
+    """A table; a column is its heading, or that and a class. A cell is text, or a function that fills it.
+
+    The first cell of each row heads it.
+    """
+    heads = [column if isinstance(column, tuple) else (column, "") for column in columns]
+    with tag("div", classes="scroll") as around, tag("table", classes=classes):
+        tag("caption", caption)
+        with tag("thead"), tag("tr"):
+            for text, style in heads:
+                tag("th", text, style, scope="col")
+        with tag("tbody"):
+            for row in rows:
+                with tag("tr"):
+                    for number, (cell, (_, style)) in enumerate(zip(row, heads, strict=True)):
+                        _cell(cell, style, is_head=number == 0)
+    return around
+
+
+def _cell(cell: Any, style: str, *, is_head: bool) -> None:
+    place = tag("th", classes=style, scope="row") if is_head else tag("td", classes=style)
+    if callable(cell):
+        with place:
+            cell()
+    else:
+        place._text = str(cell)  # noqa: SLF001 - as NiceGUI's own elements with a text do
+
+
+def link(text: str, href: str, classes: str = "") -> Element:
+    """A link to another page of ours."""
+    return tag("a", text, classes, href=href)

@@ -1,0 +1,232 @@
+"""The page in a browser: every view, signed in and not, with names and messages that try to be scripts.
+
+One test, since the server and the browser take seconds to start; each step is a function of its own. The pictures are
+in the test's temporary directory.
+"""
+
+import asyncio
+import json
+import re
+
+import aiohttp
+import pytest
+
+from tests.e2e.processes import BERTH, Process
+from tests.page.browser import browsing, chromium_path
+
+HOSTILE = "<script>alert(1)</script>{{7*7}}${8*8}`\"'><img src=x onerror=alert(2)>"
+
+
+def cluster():
+    items = []
+    for number in range(60):
+        name, pool = f"node-{number:02d}", ("general", "gpu", HOSTILE)[number % 3]
+        amounts = {"cpu": "8", "memory": "32Gi", "pods": "110"} | ({"gpu.example/x": "4"} if pool == "gpu" else {})
+        items.append({
+            "kind": "Node", "apiVersion": "v1",
+            "metadata": {"name": name, "labels": {"pool": pool, "topology.kubernetes.io/zone": f"zone-{number % 4}"}},
+            "spec": {"unschedulable": number == 7},
+            "status": {"allocatable": amounts, "capacity": amounts},
+        })  # fmt: skip
+    items += [pod(f"web-{number}", cpu="1", node=f"node-{number % 20:02d}") for number in range(50)]
+    items += [pod(f"huge-{number}", cpu="99") for number in range(3)]
+    items += [pod("small", cpu="1"), pod(HOSTILE, cpu="99", namespace="odd"), pod("picky", cpu="1", selector=HOSTILE)]
+    return {"kind": "List", "apiVersion": "v1", "items": items}
+
+
+def pod(name, *, cpu, node=None, namespace="default", selector=None):
+    spec = {"containers": [{"name": "c", "image": "x", "resources": {"requests": {"cpu": cpu}}}]}
+    spec |= {"nodeName": node} if node else {}
+    spec |= {"nodeSelector": {"disk": selector}} if selector else {}
+    metadata = {"name": name, "namespace": namespace, "uid": name, "creationTimestamp": "2026-01-01T00:00:00Z"}
+    return {"kind": "Pod", "apiVersion": "v1", "metadata": metadata, "spec": spec}
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory):
+    """The address of a page, and the link that opens it."""
+    chromium_path()
+    directory = tmp_path_factory.mktemp("served")
+    file = directory / "cluster.json"
+    file.write_text(json.dumps(cluster()))
+    process = Process(directory / "log", "ui", "--cluster", file)
+    try:
+        process.wait_until_it_says("Ctrl-C")
+        yield re.search(r"(http://127\.0\.0\.1:\d+)/\?token=\S+", process.said())
+    finally:
+        code = process.end()
+    assert code == 0, process.said()
+    assert process.said().count("\n") == 3, process.said()
+    assert BERTH.name == "berth"
+
+
+def test_every_view(served, tmp_path):
+    link, url = served[0], served[1]
+    asyncio.run(strangers_are_refused(url))
+    with browsing(url) as visitor:
+        signing_in(visitor, link)
+        the_map(visitor, tmp_path)
+        the_map_by_keyboard(visitor)
+        the_scores_of_a_pod(visitor, tmp_path)
+        the_table_of_nodes(visitor, tmp_path)
+        pending_pods(visitor, tmp_path)
+        pods_and_a_story(visitor, tmp_path)
+        the_queue(visitor, tmp_path)
+        the_theme_is_kept(visitor)
+        signing_out(visitor)
+
+
+async def strangers_are_refused(url):
+    async with aiohttp.ClientSession() as session:
+        for path in (
+            "/",
+            "/pending",
+            "/data/nodes",
+            "/assets/page.css",
+            "/_nicegui_ws/socket.io/?EIO=4&transport=polling",
+        ):
+            async with session.get(url + path) as answer:
+                assert answer.status == 401, path
+        socket = "/_nicegui_ws/socket.io/?EIO=4&transport=websocket"
+        with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
+            await session.ws_connect(url + socket, origin=url)
+        assert refused.value.status == 401
+        with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
+            await session.ws_connect(url + socket, origin="http://evil.example")
+        assert refused.value.status == 403
+        async with session.get(url, headers={"Host": "evil.example"}) as answer:
+            assert answer.status == 403
+
+
+def signing_in(visitor, link):
+    visitor.page.goto(visitor.url + "/pending")
+    assert visitor.page.get_by_label("Token").is_visible()
+    visitor.problems.clear()  # the browser tells of the 401
+    visitor.page.goto(link)
+    visitor.page.wait_for_url(visitor.url + "/")
+    visitor.page.wait_for_selector("main h1")
+    (cookie,) = visitor.page.context.cookies()
+    assert cookie["httpOnly"] and cookie["sameSite"] == "Strict" and cookie["name"].startswith("berth-page-")
+
+
+def painted(visitor):
+    visitor.until("performance.getEntriesByName('berth-map-painted').length > 0")
+
+
+def the_map(visitor, tmp_path):
+    visitor.open("/")
+    painted(visitor)
+    label = visitor.page.locator("canvas.map").get_attribute("aria-label")
+    assert label.startswith("Map of 60 nodes by cpu requested, 10 % on average.")
+    visitor.page.locator("canvas.map").hover(position={"x": 150, "y": 40})
+    tip = visitor.text(".tip")
+    assert re.match(r"node-\d\d\n", tip) and "zone-0" in tip
+    visitor.check(tmp_path / "map")
+    visitor.page.get_by_label("Colour by").select_option("memory")
+    visitor.page.get_by_label("Group by").select_option("zone")
+    assert visitor.page.url.endswith("/?colour=memory&group=zone")
+
+
+def the_map_by_keyboard(visitor):
+    visitor.open("/")
+    painted(visitor)
+    page = visitor.page
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.textContent") == "Skip to the main part"
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.id") == "main"
+    page.locator("canvas.map").focus()
+    told = "[aria-live=polite]"
+    first = page.text_content(told)
+    page.keyboard.press("ArrowRight")
+    second = page.text_content(told)
+    page.keyboard.press("End")
+    page.keyboard.press("PageDown")
+    third = page.text_content(told)
+    assert len({first.split(",")[0], second.split(",")[0], third.split(",")[0]}) == 3
+    assert "zone zone-" in second and "cpu" in second
+    page.keyboard.press("Enter")
+    name = third.split(",")[0]
+    details = page.get_by_role("region", name=f"Node {name}")
+    assert details.get_by_role("row").count() >= 3
+    page.keyboard.press("Escape")
+    assert details.count() == 0
+
+
+def the_scores_of_a_pod(visitor, tmp_path):
+    visitor.open("/")
+    painted(visitor)
+    visitor.page.get_by_label("Scores of pod").select_option("default/small")
+    visitor.until("document.querySelector('[name=colour]').value === 'score:'")
+    visitor.until("document.querySelector('.legend').textContent.includes('does not fit')")
+    assert "NodeResourcesFit" in visitor.text("[name=colour]")
+    assert "pod=default%2Fsmall" in visitor.page.url
+    visitor.check(tmp_path / "scores")
+
+
+def the_table_of_nodes(visitor, tmp_path):
+    visitor.open("/nodes?by=cpu")
+    rows = visitor.page.locator("tbody tr")
+    assert rows.count() == 50
+    assert "38 %" in rows.first.inner_text()
+    assert HOSTILE in visitor.text()
+    visitor.check(tmp_path / "nodes")
+    visitor.page.get_by_role("link", name="Next").click()
+    visitor.until("document.querySelectorAll('tbody tr').length === 10")
+    visitor.page.get_by_label("Find node").fill("node-07")
+    visitor.page.get_by_role("button", name="Show").click()
+    visitor.until("document.querySelectorAll('tbody tr').length === 1")
+    assert "cordoned" in visitor.text("tbody")
+
+
+def pending_pods(visitor, tmp_path):
+    visitor.open("/pending")
+    text = visitor.text()
+    assert "6 pods pending, for 3 reasons." in text
+    assert "0/60 nodes are available: 1 node(s) were unschedulable, 59 Insufficient cpu." in text
+    assert "needs 99 CPU; most that a node has free is 8 of 8" in text
+    visitor.page.locator("summary").first.click()
+    assert HOSTILE in visitor.text()
+    visitor.check(tmp_path / "pending")
+
+
+def pods_and_a_story(visitor, tmp_path):
+    visitor.open("/pods")
+    assert HOSTILE in visitor.text()
+    visitor.check(tmp_path / "pods")
+    visitor.page.get_by_label("Find pod").fill("default/small")
+    visitor.page.get_by_role("button", name="Show").click()
+    visitor.page.get_by_role("link", name="default/small").click()
+    visitor.page.wait_for_selector("h1:text('default/small')")
+    assert "59 of 60 nodes fit" in visitor.text()
+    matrix = visitor.page.get_by_role("region", name="Decision matrix")
+    assert matrix.locator("tbody tr").count() == 10
+    assert "NodeResourcesFit" in matrix.inner_text()
+    visitor.check(tmp_path / "story")
+    visitor.page.get_by_role("link", name="On the map").click()
+    visitor.until("document.querySelector('[name=pod]')?.value === 'default/small'")
+    visitor.open("/pods/nobody/here")
+    assert "Nothing is known of a pod nobody/here" in visitor.text()
+
+
+def the_queue(visitor, tmp_path):
+    visitor.open("/queue")
+    assert re.search(r"Pending, unschedulable\s+5", visitor.text())
+    visitor.check(tmp_path / "queue")
+
+
+def the_theme_is_kept(visitor):
+    visitor.page.get_by_label("Theme").select_option("dark")
+    visitor.page.wait_for_selector("body.body--dark")
+    visitor.open("/pending")
+    visitor.page.wait_for_selector("body.body--dark")
+    visitor.page.get_by_label("Theme").select_option("auto")
+    visitor.page.wait_for_selector("body.body--light")
+
+
+def signing_out(visitor):
+    assert visitor.problems == []
+    visitor.page.get_by_role("button", name="Sign out").click()
+    visitor.page.wait_for_selector("text=You have signed out.")
+    visitor.page.goto(visitor.url + "/pending")
+    assert visitor.page.get_by_label("Token").is_visible()
