@@ -174,18 +174,18 @@ class SimulatedCluster(VirtualCluster):
         Raises `StuckError`.
         """
         until, changes, changed_at = self.now + patience_s, self.changes, self.now
-        self._work(progress)
+        self.work(progress)
         while (deadline := self.core.next_deadline()) is not None and deadline <= until:
             if self.changes != changes:
                 changes, changed_at = self.changes, self.now
             elif deadline > changed_at + BACKOFF_S and not len(self.core.waiting):
                 break
             self.now = max(self.now, deadline)
-            self._work(progress)
+            self.work(progress)
         self.publish_budgets()
 
-    def _work(self, progress: Progress | None) -> None:
-        """Step until nothing is left to do at this time."""
+    def work(self, progress: Progress | None = None) -> None:
+        """Step until nothing is left to do at this time. Raises `StuckError`."""
         self.publish_budgets()
         steps, limit = 0, STEPS_A_POD * (len(self.core.queue) + 16)
         while True:
