@@ -13,7 +13,7 @@ from berth.traces.trace import (
     NodeComes,
     NodeGoes,
     ServiceScales,
-    Trace,
+    TimedWorkload,
     TraceError,
     TraceHeader,
     read_trace,
@@ -161,4 +161,4 @@ def test_pods_of_a_trace_are_counted_once():
         ServiceScales(at=2.0, name="s", replicas=2),
         JobStarts(at=3.0, name="j", runs=(1.0,), pods=4),
     )
-    assert Trace(TraceHeader(), records).pods == 3 + 1 + 4
+    assert TimedWorkload(TraceHeader(), records).pods == 3 + 1 + 4

@@ -4,7 +4,7 @@ import pytest
 
 from berth.traces.generating import DailyPattern, daily_pattern
 from berth.traces.running import TraceRun, fairness
-from berth.traces.trace import JobStarts, NodeComes, NodeGoes, PodShapeGiven, ServiceScales, Trace, TraceHeader
+from berth.traces.trace import JobStarts, NodeComes, NodeGoes, PodShapeGiven, ServiceScales, TimedWorkload, TraceHeader
 
 GIB = 2**30
 CPU = PodShapeGiven(cpu=1000, memory=GIB, labels={"app": "a"})
@@ -15,7 +15,7 @@ def node(name="n0", at=0.0, cpu=4):
 
 
 def lived(*records, seconds=1000.0, **options):
-    run = TraceRun(Trace(TraceHeader(seconds=seconds), records), **options)
+    run = TraceRun(TimedWorkload(TraceHeader(seconds=seconds), records), **options)
     return run.live(), run
 
 

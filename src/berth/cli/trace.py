@@ -9,7 +9,7 @@ import click
 from berth.cli.output import Output, console_for, is_structured, output_option, print_structured
 
 if TYPE_CHECKING:
-    from berth.traces.trace import Trace
+    from berth.traces.trace import TimedWorkload
 
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -105,10 +105,10 @@ def import_(
 @click.option("--node-memory-gib", default=128, show_default=True, type=click.IntRange(1), help="GiB of each node.")
 @click.option(
     "--load",
-    default=0.85,
+    default=0.8,
     show_default=True,
     type=click.FloatRange(0, 5, min_open=True),
-    help="The highest demand, as a share of all CPUs; from about 0.95 on pods have to wait.",
+    help="The highest demand, as a share of all CPUs; from about 0.9 on pods have to wait.",
 )
 @click.option("--hours", default=24.0, show_default=True, type=click.FloatRange(0, min_open=True), help="How long.")
 @click.option("--teams", default=8, show_default=True, type=click.IntRange(1), help="Namespaces.")
@@ -166,7 +166,7 @@ def show(trace: Path, output: Output) -> None:
         console_for(output).print(f"{name:>9}  {value}", markup=False)
 
 
-def _summary(trace: "Trace") -> dict[str, object]:
+def _summary(trace: "TimedWorkload") -> dict[str, object]:
     from berth.traces.trace import JobStarts, NodeComes, ServiceScales
 
     return {
@@ -180,7 +180,7 @@ def _summary(trace: "Trace") -> dict[str, object]:
     }
 
 
-def _write(trace: "Trace", out: str) -> None:
+def _write(trace: "TimedWorkload", out: str) -> None:
     from berth.traces.trace import write_trace
 
     try:

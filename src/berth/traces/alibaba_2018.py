@@ -16,7 +16,7 @@ from berth.traces.trace import (
     NodeComes,
     PodShapeGiven,
     ServiceScales,
-    Trace,
+    TimedWorkload,
     TraceHeader,
     by_time,
 )
@@ -34,7 +34,7 @@ SHORTEST_RUN_S = 1.0
 
 def read_alibaba_2018(
     directory: Path, *, largest_memory: int, begin_s: float = 0.0, end_s: float = float("inf"), sample: float = 1.0
-) -> Trace:
+) -> TimedWorkload:
     """Return the trace in a directory with machine_meta, and container_meta or batch_task, or both.
 
     `largest_memory` is that of the largest machine, in bytes. Only what begins between `begin_s` and `end_s` is taken,
@@ -46,7 +46,7 @@ def read_alibaba_2018(
     last = max((record.at for record in records), default=0.0)
     longest = max((record.at + max(record.runs) for record in records if isinstance(record, JobStarts)), default=0.0)
     seconds = max(last, longest) if end_s == float("inf") else end_s - begin_s
-    return Trace(TraceHeader(source="Alibaba cluster-trace-v2018", seconds=seconds), tuple(by_time(records)))
+    return TimedWorkload(TraceHeader(source="Alibaba cluster-trace-v2018", seconds=seconds), tuple(by_time(records)))
 
 
 def _nodes(directory: Path, largest_memory: int, sample: float) -> Iterator[NodeComes]:

@@ -19,7 +19,7 @@ from berth.traces.trace import (
     NodeComes,
     PodShapeGiven,
     ServiceScales,
-    Trace,
+    TimedWorkload,
     TraceHeader,
     by_time,
 )
@@ -35,7 +35,7 @@ ZONES = ("zone-a", "zone-b", "zone-c")
 TYPICAL_RUN_S = 1500.0
 """The median over jobs."""
 LONGEST_RUN_S = 6 * HOUR_S
-LARGEST_SHARE = 0.5
+LARGEST_SHARE = 0.25
 """No pod asks for more of a node than this."""
 
 
@@ -44,7 +44,7 @@ class DailyPattern(msgspec.Struct, frozen=True, rename="camel"):
 
     pods: int = 100_000
     nodes: int = 1_000
-    load: float = 0.85
+    load: float = 0.8
     """The highest demand, as a share of the cluster's CPUs."""
     seconds: float = DAY_S
     teams: int = 8
@@ -67,7 +67,7 @@ class _Drawn(msgspec.Struct):
     memory_per_cpu: float
 
 
-def daily_pattern(pattern: DailyPattern, seed: int = 0) -> Trace:
+def daily_pattern(pattern: DailyPattern, seed: int = 0) -> TimedWorkload:
     """Return a day. Raises ValueError for a pattern that cannot be."""
     _check(pattern)
     rng = random.Random(f"day {seed}")
@@ -97,13 +97,13 @@ def daily_pattern(pattern: DailyPattern, seed: int = 0) -> Trace:
             )
         )
     source = f"a daily pattern, {pattern.pods} pods on {pattern.nodes} nodes, load {pattern.load:g}, seed {seed}"
-    return Trace(TraceHeader(source=source, seconds=pattern.seconds), tuple(by_time(records)))
+    return TimedWorkload(TraceHeader(source=source, seconds=pattern.seconds), tuple(by_time(records)))
 
 
 def _check(pattern: DailyPattern) -> None:
-    for name in ("pods", "nodes", "teams", "services", "node_cpu", "node_memory_gib"):
-        if getattr(pattern, name) < (name != "services"):
-            raise ValueError(f"{name} must be more than {getattr(pattern, name)}")
+    counts = (pattern.pods, pattern.nodes, pattern.teams, pattern.node_cpu, pattern.node_memory_gib)
+    if min(counts) < 1 or pattern.services < 0:
+        raise ValueError("a day has at least one pod, node and team, and nodes have CPUs and memory")
     if not 0 < pattern.load <= 5 or not 0 <= pattern.failing <= 1 or not 0 < pattern.seconds <= 366 * DAY_S:
         raise ValueError("load must be above 0 and at most 5, failing a share, and the time at most a year")
 

@@ -13,7 +13,16 @@ from typing import Any
 import msgspec
 
 from berth.traces.tables import files_of, is_sampled, number_in, rows_of
-from berth.traces.trace import AnyRecord, JobStarts, NodeComes, NodeGoes, PodShapeGiven, Trace, TraceHeader, by_time
+from berth.traces.trace import (
+    AnyRecord,
+    JobStarts,
+    NodeComes,
+    NodeGoes,
+    PodShapeGiven,
+    TimedWorkload,
+    TraceHeader,
+    by_time,
+)
 
 MACHINE_EVENT = (
     "time", "machine_id", "type", "switch_id", "capacity.cpus", "capacity.memory", "platform_id", "missing_data_reason",
@@ -54,7 +63,7 @@ def read_google_2019(
     begin_s: float = 0.0,
     end_s: float = float("inf"),
     sample: float = 1.0,
-) -> Trace:
+) -> TimedWorkload:
     """Return the trace in a directory with machine_events and instance_events.
 
     `largest_cpu`, in thousandths, and `largest_memory`, in bytes, are what 1 stands for. Only what begins between
@@ -67,7 +76,7 @@ def read_google_2019(
     for collection, instances in collections.items():
         records += _job(collection, instances, largest_cpu, largest_memory, begin_s, end)
     source = "Google cluster-usage traces v3 (2019)"
-    return Trace(TraceHeader(source=source, seconds=max(0.0, end - begin_s)), tuple(by_time(records)))
+    return TimedWorkload(TraceHeader(source=source, seconds=max(0.0, end - begin_s)), tuple(by_time(records)))
 
 
 def _seconds(row: Mapping[str, Any], where: str) -> float | None:

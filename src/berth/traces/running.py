@@ -23,7 +23,7 @@ from berth.framework.registry import Registry
 from berth.simulation.cluster import SimulatedCluster, pending_again
 from berth.state.table import NodeTable
 from berth.traces.result import Sample, SimulatedTime, TimeLine, Waits
-from berth.traces.trace import JobStarts, NodeComes, NodeGoes, PodShapeGiven, Record, ServiceScales, Trace
+from berth.traces.trace import JobStarts, NodeComes, NodeGoes, PodShapeGiven, Record, ServiceScales, TimedWorkload
 
 SAMPLE_S = 300.0
 RETRY_S = 10.0
@@ -68,7 +68,7 @@ class TraceRun:
 
     def __init__(
         self,
-        trace: Trace,
+        trace: TimedWorkload,
         *,
         config: SchedulerConfiguration | None = None,
         registry: Registry | None = None,

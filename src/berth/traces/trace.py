@@ -107,7 +107,7 @@ class ServiceScales(Record, frozen=True, kw_only=True, tag="service"):
 AnyRecord = NodeComes | NodeGoes | JobStarts | ServiceScales
 
 
-class Trace(msgspec.Struct, frozen=True):
+class TimedWorkload(msgspec.Struct, frozen=True):
     """A workload over time, in memory."""
 
     header: TraceHeader
@@ -137,7 +137,7 @@ def write_trace(path: str | Path, header: TraceHeader, records: Iterable[AnyReco
     return len(lines) - 1
 
 
-def read_trace(path: str | Path) -> Trace:
+def read_trace(path: str | Path) -> TimedWorkload:
     """Read a trace. Raises `TraceError`."""
     lines = _lines(Path(path))
     first = next(lines, b"{}")
@@ -163,7 +163,7 @@ def read_trace(path: str | Path) -> Trace:
         if problem := _problem(record, records[-1].at if records else 0.0):
             raise TraceError(f"{path}:{number}: {problem}")
         records.append(record)
-    return Trace(header, tuple(records))
+    return TimedWorkload(header, tuple(records))
 
 
 def _problem(record: AnyRecord, before: float) -> str:
@@ -188,7 +188,8 @@ def _lines(path: Path) -> Iterator[bytes]:
         with gzip.open(path) if is_zipped else path.open("rb") as file:
             yield from (line for line in file if line.strip())
     except (OSError, EOFError) as error:
-        raise TraceError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
+        why = (error.strerror if isinstance(error, OSError) else None) or error
+        raise TraceError(f"{path}: {why}") from None
 
 
 def by_time(records: Sequence[AnyRecord]) -> list[AnyRecord]:
