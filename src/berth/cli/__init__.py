@@ -40,11 +40,10 @@ _COMMANDS: Mapping[str, _Entry] = MappingProxyType(
         "impact": _Entry("berth.cli.impact", "What moving from v1.20 to v1.36 changes, and which plugin causes it."),
         "rebalance": _Entry("berth.cli.rebalance", "Which running pods to move so that the cluster becomes better."),
         "compare": _Entry(
-            "berth.cli.compare", "Two configurations on the same pods: what differs, why, and what is better."
-        "trace": _Entry("berth.cli.trace", "Make workloads over time, from others' traces or from a pattern."),
-        "simulate": _Entry(
-            "berth.cli.simulate", "Live through a workload in virtual time: waits, utilisation, fairness."
+            "berth.cli.compare", "Two configurations on the same pods: what differs, why, which is better."
         ),
+        "trace": _Entry("berth.cli.trace", "Make workloads over time, from others' traces or from a pattern."),
+        "simulate": _Entry("berth.cli.simulate", "Live through a workload in virtual time: waits, utilisation."),
         "bench": _Entry("berth.cli.bench", "Measure the scheduling of a workload file."),
     }
 )
