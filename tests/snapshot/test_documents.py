@@ -149,7 +149,7 @@ WRONG = {
     "a number": (b"kind: Pod\n---\n5\n", "F, document 2: an object is expected, not a number"),
     "a key that is none": (b"kind: Pod\ntrue: x\n", "F: not readable as an object: Only dicts with str-like"),
     "bombs of YAML": (nested(64), "F: not readable as YAML: it stands for more than"),
-    "deep YAML": (b"[" * 3000, "F: not readable as YAML: it is nested more than 200 levels deep"),
+    "deep YAML": (b"x: " + b"[" * 3000, "F: not readable as YAML: it is nested more than 200 levels deep"),
     "no kind": (lines({"pods": [], "nodes": []}), "F: an object without a kind"),
     "no kind in a list": (lines(kubectl_list(POD, {"a": 1})), "F: items[1]: an object without a kind"),
     "a kind that is no text": (lines({"kind": 5}), "F: not readable as an object: Expected `str | null`, got `int`"),

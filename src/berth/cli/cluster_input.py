@@ -12,14 +12,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 if TYPE_CHECKING:
-    from berth.api.resources import Resource
     from berth.snapshot.documents import Document
     from berth.snapshot.snapshot import Snapshot
 
 Command = TypeVar("Command", bound=Callable[..., Any])
-
-PAGE = 500
-"""How many objects are asked for at a time, as kubectl does."""
 
 
 def cluster_options(command: Command) -> Command:
@@ -67,7 +63,7 @@ def read_cluster_given(cluster: Sequence[str], kubeconfig: str = "", context: st
     if not cluster:
         return _take(kubeconfig, context)
     try:
-        return read_cluster([_existing(path, "--cluster") for path in cluster])
+        return read_cluster([path if path == "-" else _existing(path, "--cluster") for path in cluster])
     except SnapshotError as error:
         raise click.ClickException(str(error)) from None
 
@@ -89,60 +85,65 @@ def _existing(path: str, option: str) -> Path:
 
 
 def _take(kubeconfig: str, context: str) -> "Snapshot":
-    """Read the cluster that a kubeconfig leads to."""
+    """Read the cluster that a kubeconfig leads to, and say what of it may not be read."""
+    from berth.cli.setup import warn
+    from berth.snapshot.header import MAY_NOT
+
+    snapshot = take_cluster(kubeconfig, context)
+    for missing in snapshot.header.missing if snapshot.header is not None else ():
+        if missing.reason == MAY_NOT:
+            warn(f"{missing.kind} may not be listed, and counts as none: the decisions may be others")
+    return snapshot
+
+
+def take_cluster(kubeconfig: str, context: str) -> "Snapshot":
+    """Return a snapshot of the cluster that a kubeconfig leads to. Raises `click.ClickException`."""
     from berth.api.errors import TransportError
+    from berth.cli.progress import working
     from berth.kube.credentials.access import load_access
     from berth.kube.credentials.kubeconfig import KubeconfigError
+    from berth.snapshot.documents import SnapshotError
 
     try:
         access = load_access(kubeconfig, context=context)
-        return asyncio.run(_taken(access))
+        with working("reading the cluster") as work:
+
+            def told(_kind: str, count: int) -> None:
+                if work.is_stopped:  # half of a cluster is of no use
+                    raise click.Abort
+                work.advance(count)
+
+            return asyncio.run(_taken(access, told))
     except KubeconfigError as error:
         raise click.ClickException(f"{error}; --cluster takes a snapshot instead") from None
     except TransportError as error:
         raise click.ClickException(f"the cluster cannot be read: {error}") from None
+    except SnapshotError as error:
+        raise click.ClickException(str(error)) from None
 
 
-async def _taken(access: Any) -> "Snapshot":
-    from berth.api.errors import ApiError
-    from berth.api.resources import RESOURCES
-    from berth.cli.setup import warn
+async def _taken(access: Any, told: Callable[[str, int], None]) -> "Snapshot":
     from berth.kube.http.client import HttpTransport
-    from berth.snapshot.snapshot import Snapshot
+    from berth.snapshot.writing import taken_from_cluster
 
-    documents: list[Document] = []
     transport = HttpTransport(access)
     try:
-        for resource in RESOURCES.values():
-            if resource.kind in ("Lease", "Event", "ConfigMap"):
-                continue
-            try:
-                documents += await _listed(transport, resource, access.server)
-            except ApiError as error:
-                if error.status == 404:
-                    continue
-                if resource.kind in ("Node", "Pod") or error.status != 403:
-                    raise
-                warn(f"{resource.plural} may not be listed, and count as none: {error}")
+        return signed(await taken_from_cluster(transport, access.server, told))
     finally:
         await transport.close()
-    return Snapshot(documents)
 
 
-async def _listed(transport: Any, resource: "Resource", server: str) -> "list[Document]":
+def signed(snapshot: "Snapshot") -> "Snapshot":
+    """Return a snapshot whose header says when it was made, and by which version of Berth."""
+    from datetime import UTC, datetime
+    from importlib.metadata import version
+
     import msgspec
 
-    from berth.snapshot.documents import Document
+    from berth.snapshot.header import Header
+    from berth.snapshot.snapshot import Snapshot
 
-    class Page(msgspec.Struct):
-        items: list[msgspec.Raw] = []
-        metadata: dict[str, Any] = {}
-
-    found: list[Document] = []
-    token = ""
-    while True:
-        page = msgspec.json.decode(await transport.list(resource, limit=PAGE, continue_token=token), type=Page)
-        found += [Document(resource.kind, bytes(item), f"{server} {resource.plural}") for item in page.items]
-        token = str(page.metadata.get("continue") or "")
-        if not token:
-            return found
+    header = snapshot.header or Header()
+    made = {"taken": header.taken or f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"}
+    header = msgspec.structs.replace(header, berth_version=version("berth-scheduler"), **made)
+    return Snapshot(snapshot.documents, header)

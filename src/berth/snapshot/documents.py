@@ -197,7 +197,7 @@ def parse_documents(content: bytes, source: str) -> Iterator[Document]:
         yield from _parse_yaml(content, source)
 
 
-_BEGINS_AS_JSON = re.compile(rb"(?:\xef\xbb\xbf)?[ \t\r\n]*[{\[][ \t\r\n]*[\"{}\]]")
+_BEGINS_AS_JSON = re.compile(rb"(?:\xef\xbb\xbf)?[ \t\r\n]*[{\[][ \t\r\n]*(?:[\"{}\[\]]|$)")
 """What begins with a bracket and no quote or bracket after it is YAML in flow style."""
 
 

@@ -16,6 +16,10 @@ MAX_HEADER = 256 << 10
 """A header may have this many bytes."""
 
 
+NOT_SERVED, MAY_NOT, NOT_GIVEN = "not served", "may not be listed", "not in the files"
+"""Why a kind is missing."""
+
+
 class Missing(msgspec.Struct, frozen=True, rename="camel"):
     """A kind that the snapshot does not hold though decisions may depend on it."""
 

@@ -108,7 +108,9 @@ class StoreTransport:
         return _call(lambda: self._store.shown_entry(addressed_type(resource), namespace, name).encoded)
 
     async def read(self, path: str) -> bytes:
-        """What discovery says at `/api/VERSION`, `/apis/GROUP` and `/apis/GROUP/VERSION`."""
+        """What discovery says at `/version`, `/api/VERSION`, `/apis/GROUP` and `/apis/GROUP/VERSION`."""
+        if path == "/version":
+            return encode(Discovery(release()).version_info())
         root, *parts = path.strip("/").split("/")
         group, rest = ("", parts) if root == "api" else (parts[0], parts[1:])
         discovery = Discovery(release())
