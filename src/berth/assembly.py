@@ -5,6 +5,7 @@ of the tests. What differs between them is an argument here; nobody changes a co
 """
 
 import random
+import time
 from collections.abc import Callable
 from functools import partial
 
@@ -75,6 +76,8 @@ def build_core(
     shards: int = 1,
     clock: Callable[[], float] | None = None,
     work_limit: int = DEFAULT_STEPS,
+    wall_clock: Callable[[], float] = time.time,
+    make_core: Callable[[CoreParts], Core] = Core,
 ) -> Core:
     """Return a core that is ready for its first event. Raises `ConfigError`, `RegistryError`.
 
@@ -85,7 +88,8 @@ def build_core(
     draw among the best nodes of a table; `score_single_node` has a node scored even where it is the only one. With
     several `shards`, no pod is scheduled before a `ShardsHeld` event says which of them are ours. `clock` is the one
     that the core's times are read from, where it is a real one: after an attempt, which may take a while, the core
-    reads it itself. `work_limit` is how many steps of work one attempt may take.
+    reads it itself. `work_limit` is how many steps of work one attempt may take. `wall_clock` is for plugins that
+    compare with timestamps of objects. `make_core` puts the parts together, for a core that is recorded.
     """
     rules = generation or generation_of(config)
     plugins = rules.registry(registry)
@@ -119,6 +123,7 @@ def build_core(
         tell=dispatcher.tell,
         observe=observer.plugin_observed,
         follow=resources.declare,
+        wall_clock=wall_clock,
     )
     make_profile: Callable[..., Profile] = Profile
     if instrument is not None and stopwatch is not None:
@@ -173,7 +178,7 @@ def build_core(
         group_cycle = GroupCycle(profiles, queue, tools, outcome_tools, is_wanted=intake.is_wanted)
 
     observer.attached(Observed(rules.name, cache.table, profiles, trace))
-    return Core(
+    return make_core(
         CoreParts(
             rules, dispatcher, cache, objects, resources, nominator, waiting, kept, handle.evictions, profiles,
             queue, intake, inbox, search, reporter, failing, evictor, binding, confirming, group_cycle, elapsed,

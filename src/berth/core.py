@@ -5,7 +5,7 @@ scheduler, the simulator, `berth decide` and the tests drive this same class; `d
 `berth.assembly.build_core` makes one. Same seed and same events give the same effects.
 """
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from typing import Any, NamedTuple
 
 from berth.cycle.attempt import Attempt
@@ -152,6 +152,10 @@ class Core:
         self._settle()
         self._announce_room()
         return self._dispatcher.take_effects()
+
+    def adopt(self, others: Iterable[QueuedPod], now: float) -> None:
+        """Take over what another core's queue remembers of the pods that both have."""
+        self.queue.adopt(others, now)
 
     def next_deadline(self) -> float | None:
         """Return when `step` will have something to do even if nothing happens, or None."""

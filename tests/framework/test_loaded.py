@@ -27,6 +27,7 @@ NOT_ON_PLUGINS = {
     ("__init__.py", "importlib.import_module(homes[name])"),
     ("binding.py", "trouble"),
     ("logs.py", "record"),
+    ("recorder.py", "behind"),
     ("several.py", "each"),  # an instrument
     ("timing.py", "result"),
 }

@@ -9,6 +9,7 @@ import random
 from msgspec.structs import replace
 
 from berth.api.codec import decode
+from berth.assembly import build_core
 from berth.framework.effects import ApiCall, EvictPod, Request
 from berth.plugins.dra.binding import plain
 from berth.plugins.volumes.claims import SELECTED_NODE
@@ -26,7 +27,7 @@ BROKEN = "etcdserver: request timed out (InternalError, HTTP 500)"
 class Life:
     """One cluster and its random numbers."""
 
-    def __init__(self, seed, *, memos=True, crowded=False):
+    def __init__(self, seed, *, memos=True, crowded=False, build=build_core):
         """With `crowded` there is little else than pods of all priorities that crowd one another out of two nodes."""
         self.rng = random.Random(seed)
         self.nodes = made.NODES[:2] if crowded else made.NODES
@@ -36,7 +37,7 @@ class Life:
         # A flush by age would rescue a pod that waits in vain, and hide it.
         self.options = {"config": made.CROWDED if crowded else made.CONFIG, "gates": self.gates,
                         "plugins": {made.SlowPreBind.name: made.SlowPreBind}}  # fmt: skip
-        self.cluster = VirtualCluster(memos=memos, unschedulable_age_s=math.inf, **self.options)
+        self.cluster = VirtualCluster(memos=memos, unschedulable_age_s=math.inf, build=build, **self.options)
         self.cluster.answers_binds = self.cluster.answers_evictions = self.cluster.evicts_at_once = False
         self.number = self.refused_evictions = 0
         for namespace in made.NAMESPACES:

@@ -37,6 +37,7 @@ _COMMANDS: Mapping[str, _Entry] = MappingProxyType(
         "new-plugin": _Entry("berth.cli.new_plugin", "Write a package with a plugin, ready to install."),
         "apiserver": _Entry("berth.cli.apiserver", "The embedded API server alone."),
         "decide": _Entry("berth.cli.decide", "Replay scheduling cases: JSON lines in, decisions out."),
+        "replay": _Entry("berth.cli.replay", "What was recorded, once more: the same, or where it first differs."),
         "impact": _Entry("berth.cli.impact", "What moving from v1.20 to v1.36 changes, and which plugin causes it."),
         "rebalance": _Entry("berth.cli.rebalance", "Which running pods to move so that the cluster becomes better."),
         "compare": _Entry(

@@ -10,7 +10,9 @@ from collections.abc import Mapping
 
 import msgspec
 
+from berth.assembly import build_core
 from berth.cli.decision_log import Kept
+from berth.cli.recording import Build
 from berth.cli.setup import Setup, read_setup
 from berth.explain import Explanation, explain
 from berth.runtime.observing.metrics_v1_20 import metrics_for
@@ -38,10 +40,12 @@ class InProcessScheduler:
         *,
         kept: Kept | None = None,
         api_server: str = "",
+        build: Build = build_core,
     ) -> None:
         """`setup` is the configuration and the plugins, by default the default ones. Raises `ConfigError`.
 
-        `kept` is the decision log, if there is one; `api_server` the address under which the store is served.
+        `kept` is the decision log, if there is one; `api_server` the address under which the store is served;
+        `build` makes the core.
         """
         config, registry = setup or read_setup()
         config = msgspec.structs.replace(
@@ -50,7 +54,7 @@ class InProcessScheduler:
         self._transport = StoreTransport(store)
         metrics = metrics_for(config)
         observer = metrics if kept is None else Instruments(metrics, kept.collector)
-        self._live = LiveScheduler(config, self._transport, registry=registry, instrument=observer)
+        self._live = LiveScheduler(config, self._transport, registry=registry, instrument=observer, build=build)
         self._keeper = None if kept is None else kept.keeper
         self._keeping: asyncio.Task[None] | None = None
         metrics.observe(self._live)

@@ -22,6 +22,7 @@ from berth.api.redaction import redact
 from berth.cli import print_version
 from berth.cli.decision_log import DecisionLogOptions, Kept, decision_log_options, open_log, state_directory
 from berth.cli.flags import SchedulerFlags, load_configuration, scheduler_flags, warnings_of
+from berth.cli.recording import Build, RecordingOptions, recording_options, recording_to
 from berth.cli.setup import EXIT_BAD_CONFIGURATION, Setup, plugin_option, read_registry, tell_odd_plugins, warn
 from berth.config.errors import ConfigError
 from berth.config.types import SchedulerConfiguration
@@ -70,6 +71,8 @@ class Given(NamedTuple):
     secure: Secure
     shards: int
     tracing: "Tracing | None"
+    build: Build
+    """Makes the core, recorded if that is asked for."""
     kept: Kept | None = None
     """The decision log."""
 
@@ -100,6 +103,7 @@ class Given(NamedTuple):
     help="A TracingConfiguration, as kube-apiserver takes it: where to send traces of pods. Needs the extra otel.",
 )
 @decision_log_options
+@recording_options
 @plugin_option
 @scheduler_flags
 def command(
@@ -109,6 +113,7 @@ def command(
     tracing_config_file: str,
     plugins: tuple[str, ...],
     decision_log: DecisionLogOptions,
+    recording: RecordingOptions,
 ) -> None:
     """Schedule the pods of a cluster.
 
@@ -139,10 +144,10 @@ def command(
         warn(warning)
     tell_odd_plugins(config, registry, named)
     try:
-        with asyncio.Runner(loop_factory=_event_loop) as runner:
+        with recording_to(recording) as build, asyncio.Runner(loop_factory=_event_loop) as runner:
             secure = Secure(serving, *reviewers, access.server)
             kept = open_log(decision_log, state_directory(access.server))
-            runner.run(_run(Given(Setup(config, registry), access, flags, secure, shards, tracing, kept)))
+            runner.run(_run(Given(Setup(config, registry), access, flags, secure, shards, tracing, build, kept)))
     except _Unusable as error:
         _fail(str(error), EXIT_BAD_CONFIGURATION)
     except ConfigError as error:
@@ -313,6 +318,7 @@ async def _schedule(given: Given, transport: "Transport", stop: asyncio.Event, r
         instrument=Instruments(*observers) if len(observers) > 1 else metrics,
         unschedulable_age_s=flags.pod_max_in_unschedulable_pods_s,
         shards=given.shards,
+        build=given.build,
     )
     metrics.observe(scheduler)
     is_default = "port" not in flags.given

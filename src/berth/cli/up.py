@@ -15,6 +15,7 @@ import click
 
 from berth.cli.apiserver import kubernetes_version_option
 from berth.cli.decision_log import DecisionLogOptions, decision_log_options, open_log
+from berth.cli.recording import Build, RecordingOptions, recording_options, recording_to
 from berth.cli.setup import BadConfigurationError, config_option, gates_option, plugin_option, read_setup
 
 if TYPE_CHECKING:
@@ -61,6 +62,7 @@ MAX_DEVICES = 128  # what one ResourceSlice holds
 @plugin_option
 @gates_option
 @decision_log_options
+@recording_options
 @click.option("--token", default="", envvar="BERTH_TOKEN", help="Bearer token for clients; by default a random one.")
 @kubernetes_version_option
 def command(
@@ -81,6 +83,7 @@ def command(
     token: str,
     kubernetes_minor: int,
     decision_log: DecisionLogOptions,
+    recording: RecordingOptions,
 ) -> None:
     """Run an embedded cluster: API server, controllers, hollow nodes and the scheduler in one process.
 
@@ -94,8 +97,8 @@ def command(
     from berth_cluster.serving.certificates import ClusterAuthorityError
     from berth_cluster.serving.directory_lock import DirectoryInUseError
 
-    if no_scheduler and (config_file or plugins or feature_gates):
-        raise click.UsageError("--no-scheduler leaves nobody to obey --config, --plugin or --feature-gates")
+    if no_scheduler and (config_file or plugins or feature_gates or recording.directory):
+        raise click.UsageError("--no-scheduler leaves nobody to obey --config, --plugin, --feature-gates or --record")
     setup = None if no_scheduler else read_setup(config_file, plugins, feature_gates)
     _check_quantity("--node-cpu", node_cpu)
     _check_quantity("--node-memory", node_memory)
@@ -103,7 +106,9 @@ def command(
     settings = ClusterSettings(nodes, template, devices_per_node=devices_per_node, kubernetes_minor=kubernetes_minor)
     cluster = EmbeddedCluster(settings, directory, host=host, port=port, token=token)
     try:
-        asyncio.run(_run(cluster, nodes, setup, scheduler_port=scheduler_port, logs=(decision_log, directory)))
+        with recording_to(recording) as build:
+            logs = (decision_log, directory)
+            asyncio.run(_run(cluster, nodes, setup, scheduler_port=scheduler_port, logs=logs, build=build))
     except ConfigError as error:
         raise BadConfigurationError(str(error.located(config_file or "the default configuration"))) from error
     except PortTaken as error:
@@ -146,6 +151,7 @@ async def _run(
     *,
     scheduler_port: int | None,
     logs: tuple[DecisionLogOptions, Path],
+    build: Build,
 ) -> None:
     """Bring everything up, with a scheduler if there is a setup; wait for a signal or for it to fail; end."""
     from berth.cli.in_process import InProcessScheduler
@@ -162,7 +168,9 @@ async def _run(
         ends: set[asyncio.Task[Any]] = {stopped}
         if setup is not None:
             kept = open_log(*logs, anew=True)
-            scheduler = InProcessScheduler(cluster.store, scheduler_port, setup, kept=kept, api_server=cluster.url)
+            scheduler = InProcessScheduler(
+                cluster.store, scheduler_port, setup, kept=kept, api_server=cluster.url, build=build
+            )
             served = await scheduler.serve()
             ends.add(scheduler.start())
             await scheduler.wait_until_ready()

@@ -2,6 +2,7 @@
 
 import copy
 import random
+import time
 from collections.abc import Callable
 
 from berth.api.custom import CustomResource
@@ -37,6 +38,7 @@ class Handle:
         "rng",
         "tell",
         "waiting",
+        "wall_clock",
     )
 
     def __init__(
@@ -54,6 +56,7 @@ class Handle:
         tell: Callable[[EmitEvent], None] = lambda _event: None,
         observe: Callable[[Observation], None] = lambda _observation: None,
         follow: Callable[[CustomResource], CustomObjects] | None = None,
+        wall_clock: Callable[[], float] = time.time,
     ) -> None:
         self.cache = cache
         self.objects = objects
@@ -72,6 +75,8 @@ class Handle:
         """Tell metrics, and whoever else observes the core, what only the plugin sees."""
         self.follow = CustomResources(objects).declare if follow is None else follow
         """Ask for the objects of a `CustomResource`; to be called when the plugin is made."""
+        self.wall_clock = wall_clock
+        """Seconds since the epoch, for timestamps of objects and nothing else; a replay gives what was read before."""
         self.rng = rng if rng is not None else random.Random(0)
         """The source of randomness; the same seed gives the same decisions."""
         self.pod_groups = PodGroups(cache)

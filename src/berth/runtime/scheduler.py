@@ -114,18 +114,20 @@ class LiveScheduler:
         extenders: ExtenderClient | None = None,
         shards: int = 1,
         runner: SliceRunner | None = None,
+        build: Callable[..., Core] = build_core,
     ) -> None:
         """`extenders` calls those of the configuration, over HTTP unless something else is given.
 
         With several `shards`, leaders must be elected: each process schedules the namespaces whose leases it gets.
-        `runner` does the core's work, by default a `CoreThread`; `Inline` makes everything deterministic.
+        `runner` does the core's work, by default a `CoreThread`; `Inline` makes everything deterministic. `build` makes
+        each core, with the arguments of `build_core`: a recorder's makes one that is recorded.
         """
         self.identity = identity or f"{socket.gethostname()}_{uuid.uuid4()}"
         self._clock = clock
         self._rng = rng or random.Random()
         observer = instrument or SchedulerLog()
         self._build = partial(
-            build_core,
+            build,
             registry=registry or _installed_plugins(),
             rng=self._rng,
             instrument=observer,
@@ -417,7 +419,7 @@ class LiveScheduler:
             self._tell(core, self._shards)
         for obj in self.following.everything():
             self._tell(core, ObjectEvent("ADDED", type(obj).__name__, obj))
-        core.queue.adopt(self.core.queue, self._clock())
+        core.adopt(self.core.queue, self._clock())
 
     # -- the core's work -----------------------------------------------------------------------------------
 

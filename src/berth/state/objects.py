@@ -57,6 +57,11 @@ class ObjectStore:
         objects: Iterable[Any] = self._objects.get(kind, {}).values()
         return (obj for obj in objects if namespace is None or obj.metadata.namespace == namespace)
 
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """The kinds of which there is or was an object."""
+        return tuple(self._objects)
+
     def version(self, kind: str) -> int:
         """Return how often objects of this kind have changed."""
         return self._versions.get(kind, 0)

@@ -20,6 +20,7 @@ from berth.assembly import build_core
 from berth.config.feature_gates import feature_gates
 from berth.config.load import document_enabling, load_config
 from berth.config.types import GenerationName, SchedulerConfiguration
+from berth.core import Core
 from berth.cycle.instrument import Instrument
 from berth.extender.answering import AnswerCall, answered
 from berth.framework.effects import (
@@ -67,13 +68,14 @@ class VirtualCluster:
         score_single_node: bool = False,
         shards: int = 1,
         work_limit: int = DEFAULT_STEPS,
+        build: Callable[..., Core] = build_core,
     ) -> None:
         """Make a core of these plugins, under their names where those are given, beside those of the registry.
 
         Without a `registry` those are the in-tree ones.
         Without a `config`, plugins that are given without names are enabled in the default profile. `generation` puts
         that generation's policies (queue, cycle, cache, permit) in place of the configuration's; the plugins stay those
-        of the configuration.
+        of the configuration. `build` makes the core, with the arguments of `build_core`.
         """
         named = _by_name(plugins or ())
         registry = (registry or in_tree_registry()).merge(Registry(named, "a test"))
@@ -86,7 +88,7 @@ class VirtualCluster:
         self.rng = random.Random(seed)
         """The core's source of randomness."""
         self.config, self.registry = loaded, registry
-        self.core = build_core(
+        self.core = build(
             loaded,
             registry,
             rng=self.rng,

@@ -158,8 +158,9 @@ class DynamicResources:
         handle: Handle,
         *,
         clock: Callable[[], float] = time.thread_time,
-        wall_clock: Callable[[], float] = time.time,
+        wall_clock: Callable[[], float] | None = None,
     ) -> None:
+        wall_clock = wall_clock or handle.wall_clock
         enabled = handle.features.enabled
         self._handle = handle
         args = args.defaulted_by_gates(handle.features)

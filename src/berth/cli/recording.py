@@ -1,0 +1,93 @@
+"""`--record` and `--record-limit`, the same for every command that runs a scheduler."""
+
+import contextlib
+import logging
+from collections.abc import Callable, Iterator
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+import click
+
+from berth.cli.setup import BadConfigurationError
+
+if TYPE_CHECKING:
+    from berth.core import Core
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+Build = Callable[..., "Core"]
+"""Makes cores, with the arguments of `build_core`."""
+
+DEFAULT_LIMIT = "1Gi"
+
+
+class RecordingOptions(NamedTuple):
+    """What was typed; without a directory nothing is recorded."""
+
+    directory: Path | None
+    limit: int
+
+
+def recording_options(command: Command) -> Command:
+    """`--record` and `--record-limit`, received as `recording: RecordingOptions`."""
+
+    @wraps(command)
+    def with_options(**options: Any) -> Any:
+        given = RecordingOptions(options.pop("record"), options.pop("record_limit"))
+        return command(recording=given, **options)
+
+    decorated: Any = with_options
+    for decorate in (
+        click.option(
+            "--record-limit",
+            default=DEFAULT_LIMIT,
+            show_default=True,
+            metavar="QUANTITY",
+            callback=_size,
+            help="How much room recordings may take; the oldest are deleted.",
+        ),
+        click.option(
+            "--record",
+            default=None,
+            type=click.Path(file_okay=False, path_type=Path),
+            metavar="DIR",
+            help="Record what comes in and what is decided, for `berth replay`; see docs/recording.md.",
+        ),
+    ):
+        decorated = decorate(decorated)
+    return decorated  # type: ignore[no-any-return]  # click's decorators return what they are given
+
+
+def _size(_context: click.Context, _option: click.Parameter, text: str) -> int:
+    from berth.api.quantity import QuantityError, value
+    from berth.recording.writing import SMALLEST_LIMIT
+
+    try:
+        size = value(text)
+    except QuantityError as error:
+        raise click.BadParameter(str(error)) from None
+    if size < SMALLEST_LIMIT:
+        raise click.BadParameter(f"{text!r} is too small for anything: at least {SMALLEST_LIMIT // 1024}Ki")
+    return size
+
+
+@contextlib.contextmanager
+def recording_to(given: RecordingOptions) -> Iterator[Build]:
+    """Give what makes cores: recorded ones, if that is asked for. Raises `BadConfigurationError`."""
+    from berth.assembly import build_core
+
+    if given.directory is None:
+        yield build_core
+        return
+    from berth.recording.errors import RecordingError
+    from berth.recording.recorder import Recorder
+
+    try:
+        recorder = Recorder(given.directory, limit=given.limit, report=logging.getLogger("berth.recording").warning)
+    except RecordingError as error:
+        raise BadConfigurationError(f"--record: {error}") from None
+    recorder.start()
+    try:
+        yield recorder.build_core
+    finally:
+        recorder.close()

@@ -1,0 +1,5 @@
+"""What can be wrong with a recording, in words for whoever asked for it to be read."""
+
+
+class RecordingError(ValueError):
+    """A recording that cannot be used; the message says which file, what is wrong with it, and what to do."""

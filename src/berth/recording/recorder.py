@@ -1,0 +1,329 @@
+"""Records a core while it works: every call of it, with all that came out, to the files of a directory.
+
+`Recorder.build_core` makes a core as `berth.assembly.build_core` does, but one that hands each call on to be written. A
+core's randomness then has a seed of its own, and what it reads of clocks is noted. The core's thread only puts values
+that never change into a queue; encoding, compression and the disk are the business of a thread that `start` begins.
+Nothing that goes wrong there stops the scheduling: it is reported once, and the recording ends.
+"""
+
+import functools
+import platform
+import random
+import threading
+import time
+import uuid
+from collections import deque
+from collections.abc import Callable, Iterable
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from berth.assembly import build_core
+from berth.config.types import SchedulerConfiguration
+from berth.core import Core, CoreParts
+from berth.cycle.decision import Decision
+from berth.cycle.instrument import Instrument
+from berth.framework.effects import Answer, Effect
+from berth.framework.registry import IN_TREE, Registry
+from berth.intake import Event, ObjectEvent
+from berth.recording.calls import Call, Entrance, KnownState, Note, QueueMemory
+from berth.recording.configs import plain_config
+from berth.recording.file_format import Beginning, SegmentHeader
+from berth.recording.objects import Plain
+from berth.recording.writing import SegmentFiles
+from berth.state.cache import Expired
+from berth.state.pod_info import PodInfo
+from berth.state.queued_pod import QueuedPod
+
+WRITE_EVERY_S: Final = 0.5
+MOST_WAITING: Final = 1_000_000
+"""How many calls may wait to be written; more are there only if the disk is slower than the scheduler."""
+AT_ONCE: Final = 2_000
+"""How many calls are written before the writer lets others have their turn."""
+RECORDED_OPTIONS: Final = ("memos", "unschedulable_age_s", "score_single_node", "shards", "work_limit")
+
+Report = Callable[[str], None]
+
+
+class Turnover(NamedTuple):
+    """What a core knows between two calls, as references to values that never change: a segment can begin with it."""
+
+    now: float
+    wall_time: float
+    objects: list[tuple[str, Any]]
+    standing: KnownState
+
+
+class Recorder:
+    """Records all the cores that it builds, one after the other: a reload makes a new one."""
+
+    def __init__(
+        self, directory: Path, *, limit: int, report: Report, wall_clock: Callable[[], float] = time.time
+    ) -> None:
+        """`limit` is how many bytes the directory may hold. Raises `RecordingError` where it cannot be written to."""
+        self._files = SegmentFiles(directory, limit)
+        self._report = report
+        self.wall_clock = wall_clock
+        self._waiting: deque[tuple[_Life, Call | Turnover]] = deque()
+        self._is_over = False
+        self._begins: Beginning = "start"
+        self._begun: set[str] = set()
+        """The lives of which something was written."""
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="berth-recording", daemon=True)
+
+    @property
+    def is_recording(self) -> bool:
+        """Whether calls are still taken."""
+        return not self._is_over
+
+    def build_core(
+        self,
+        config: SchedulerConfiguration,
+        registry: Registry,
+        *,
+        rng: random.Random,
+        instrument: Instrument | None = None,
+        clock: Callable[[], float] | None = None,
+        wall_clock: Callable[[], float] = time.time,
+        **options: Any,
+    ) -> Core:
+        """Return a core as `build_core` does; `rng` gives the seed of its own randomness. Raises what that raises."""
+        seed = rng.getrandbits(63)
+        rules = options.get("generation")
+        header = SegmentHeader(
+            begins=self._begins,
+            life=str(uuid.uuid4()),
+            berth=version("berth-scheduler"),
+            python=platform.python_version(),
+            wall_time=self.wall_clock(),
+            clock=0.0 if clock is None else clock(),
+            seed=seed,
+            reads_clock=clock is not None,
+            generation=config.generation if rules is None else rules.name,
+            config=plain_config(config),
+            plugins={name: registry.origin(name) for name in registry.names if registry.origin(name) != IN_TREE},
+            options={name: options[name] for name in RECORDED_OPTIONS if options.get(name) is not None},
+        )
+        life = _Life(self, header)
+        core = build_core(
+            config,
+            registry,
+            rng=random.Random(seed),
+            instrument=Tap(life.notes, instrument or Instrument()),
+            clock=None if clock is None else life.noting(clock),
+            wall_clock=life.noting(wall_clock),
+            make_core=functools.partial(RecordedCore, life=life),
+            **options,
+        )
+        self._begins = "reload"
+        return core
+
+    def take(self, life: "_Life", item: Call | Turnover) -> None:
+        """Have a call written, or a new segment begun."""
+        if self._is_over:
+            return
+        self._waiting.append((life, item))
+        if len(self._waiting) > MOST_WAITING:
+            self._end(f"{MOST_WAITING} calls wait to be written, so the disk is too slow")
+
+    def start(self) -> None:
+        """Begin to write on a thread of its own; without it, everything is written by `write` and `close`."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Write what is left, and end."""
+        self._stopping.set()
+        if self._thread.ident is not None:
+            self._thread.join()
+        self.write()
+        self._is_over = True
+        self._files.close()
+
+    def write(self) -> None:
+        """Write what waits."""
+        try:
+            while self._waiting and not self._is_over:
+                self._write_some()
+        except OSError as error:
+            self._end(f"{self._files.directory}: {error.strerror or error}")
+        except Exception as bug:
+            self._end(f"it broke because of a bug, {type(bug).__name__}: {bug}")
+
+    def _write_some(self) -> None:
+        """Write the calls of one core up to the next turnover, or some of them."""
+        life, item = self._waiting[0]
+        if isinstance(item, Turnover):
+            self._waiting.popleft()
+            self._turn_over(life, item)
+            return
+        calls: list[Call] = []
+        while self._waiting and len(calls) < AT_ONCE:
+            next_life, item = self._waiting[0]
+            if next_life is not life or isinstance(item, Turnover):
+                break
+            self._waiting.popleft()
+            calls.append(item)
+        if self._files.life != life.header.life:
+            if life.header.life in self._begun:  # another core was to take over, and did not: go on with this one
+                life.wants_turnover = True
+                return
+            self._begun.add(life.header.life)
+            self._files.begin(life.header)
+        if self._files.write(calls):
+            life.wants_turnover = True
+
+    def _turn_over(self, life: "_Life", item: Turnover) -> None:
+        """Begin another segment of the same core."""
+        header = msgspec.structs.replace(life.header, begins="rotation", wall_time=item.wall_time, clock=item.now)
+        self._files.begin(header)
+        for first in range(0, len(item.objects), AT_ONCE):
+            known = item.objects[first : first + AT_ONCE]
+            self._files.write([_no_call(Entrance.KNOWN, item.now, ObjectEvent("ADDED", *each)) for each in known])
+            time.sleep(0)  # the core's thread has its turn
+        self._files.write([_no_call(Entrance.STANDING, item.now, item.standing)])
+
+    def _end(self, why: str) -> None:
+        if not self._is_over:
+            self._is_over = True
+            self._waiting.clear()
+            self._report(f"the recording ends, while scheduling goes on: {why}")
+
+    def _run(self) -> None:
+        while not self._stopping.wait(WRITE_EVERY_S):
+            self.write()
+
+
+def _no_call(entry: Entrance, now: float, argument: Any) -> Call:
+    return Call(entry, now, argument, [], [], [], is_open=False, raised="")
+
+
+class _Life:
+    """One core while it is recorded: what it has told of itself in the call that is under way."""
+
+    __slots__ = ("_recorder", "header", "notes", "readings", "shards", "wants_turnover")
+
+    def __init__(self, recorder: Recorder, header: SegmentHeader) -> None:
+        self._recorder = recorder
+        self.header = header
+        self.notes: list[Plain] = []
+        self.readings: list[float] = []
+        self.shards: list[int] | None = None
+        self.wants_turnover = False
+        """Set by the writer: the segment is full, and the next one should begin with what is known by then."""
+
+    def noting(self, clock: Callable[[], float]) -> Callable[[], float]:
+        """Return a clock that notes what it says."""
+        readings = self.readings
+
+        def read() -> float:
+            now = clock()
+            readings.append(now)
+            return now
+
+        return read
+
+    def over(
+        self, core: Core, entry: Entrance, now: float, argument: Any, effects: list[Effect], raised: str = ""
+    ) -> None:
+        """Hand on a call that is over."""
+        notes, readings = self.notes.copy(), self.readings.copy()
+        self.notes.clear()
+        self.readings.clear()
+        is_open = core.is_cycle_open
+        self._recorder.take(self, Call(entry, now, argument, notes, effects, readings, is_open, raised))
+        if self.wants_turnover and not is_open:
+            self.wants_turnover = False
+            self._recorder.take(self, Turnover(now, self._recorder.wall_clock(), *_known(core, self.shards)))
+
+
+class RecordedCore(Core):
+    """A core that hands on every call of it."""
+
+    def __init__(self, parts: CoreParts, life: _Life) -> None:
+        super().__init__(parts)
+        self._life = life
+
+    def handle(self, event: Event | Answer, now: float) -> list[Effect]:
+        """Take an event in; return what is to be done about it."""
+        if isinstance(event, ObjectEvent):
+            entry = Entrance.OBJECT
+        elif isinstance(event, Answer):
+            entry = Entrance.ANSWER
+        else:
+            entry = Entrance.SHARDS
+            self._life.shards = sorted(event.shards)
+        return self._recorded(entry, now, event, super().handle, event, now)
+
+    def step(self, now: float, *, begins: bool = True) -> list[Effect]:
+        """Do what is due, then run one scheduling cycle if a pod is ready."""
+        return self._recorded(Entrance.STEP, now, begins, super().step, now, begins=begins)
+
+    def call_off(self, reason: str, now: float) -> list[Effect]:
+        """Turn back every pod that waits for Permit or in PreBind."""
+        return self._recorded(Entrance.CALL_OFF, now, reason, super().call_off, reason, now)
+
+    def adopt(self, others: Iterable[QueuedPod], now: float) -> None:
+        """Take over what another core's queue remembers of the pods that both have."""
+        taken = list(others)
+        super().adopt(taken, now)
+        self._life.over(self, Entrance.ADOPT, now, [QueueMemory.of(each) for each in taken], [])
+
+    def _recorded(
+        self, entry: Entrance, now: float, argument: Any, call: Callable[..., list[Effect]], *given: Any, **options: Any
+    ) -> list[Effect]:
+        effects: list[Effect] = []
+        raised = ""
+        try:
+            effects = call(*given, **options)
+        except BaseException as bug:
+            raised = type(bug).__name__
+            raise
+        finally:
+            self._life.over(self, entry, now, argument, effects, raised)
+        return effects
+
+
+class Tap(Instrument):
+    """Notes decisions, and hands everything on to the observer behind it, at no cost for what it does not note."""
+
+    def __init__(self, notes: list[Plain], behind: Instrument) -> None:
+        self.followed = behind.followed
+        self._notes = notes
+        self._behind = behind
+        for name, method in vars(Instrument).items():
+            if callable(method) and name not in vars(Tap):
+                setattr(self, name, getattr(behind, name))
+
+    def decided(self, decision: Decision, seconds: float) -> None:
+        """An attempt has ended."""
+        pod = decision.pod
+        self._notes.append(
+            [Note.DECIDED, pod.uid, decision.chosen, decision.outcome, decision.message, decision.at, decision.attempts]
+        )
+        self._behind.decided(decision, seconds)
+
+    def binding_failed(self, pod: PodInfo, reason: str, *, is_rejection: bool = False) -> None:
+        """A choice was taken back."""
+        self._notes.append([Note.TURNED_BACK, pod.uid])
+        self._behind.binding_failed(pod, reason, is_rejection=is_rejection)
+
+    def swept(self, expired: Expired) -> None:
+        """Assumed pods may have been given up."""
+        if expired.pods:
+            self._notes.append([Note.EXPIRED, *(pod.uid for pod in expired.pods)])
+        self._behind.swept(expired)
+
+
+def _known(core: Core, shards: list[int] | None) -> tuple[list[tuple[str, Any]], KnownState]:
+    """Return what a core knows: references only, so that this takes milliseconds for a large cluster."""
+    table, objects = core.cache.table, core.objects
+    known: list[tuple[str, Any]] = [(kind, obj) for kind in objects.kinds for obj in objects.list(kind)]
+    known += [("Node", node) for node in table.nodes if node is not None]
+    known += [("Pod", pod.pod) for pod in core.intake.pods]
+    assumed = [(uid, table.names[state.row]) for uid, state in core.cache.states().items() if state.assumed]
+    nominator = core.nominator
+    nominated = [(pod.uid, node) for node in nominator.nodes() for pod in nominator.pods_on(node)]
+    return known, KnownState(assumed, nominated, core.search.start_index, shards)
