@@ -6,8 +6,8 @@ import msgspec
 
 from berth.api.errors import ApiError
 from berth.plugins.registry import in_tree_registry
-from berth.recording.recorder import Recorder
 from berth.recording.file_format import read_segments
+from berth.recording.recorder import Recorder
 from berth.recording.verifying import verify
 from berth.runtime.turns import CoreThread
 from tests.recording.histories import LIMIT, no_report

@@ -9,8 +9,8 @@ from berth.config.load import load_config
 from berth.plugins.registry import in_tree_registry
 from berth.recording.configs import config_of, plain_config
 from berth.recording.errors import RecordingError
-from berth.recording.recorder import Recorder
 from berth.recording.file_format import read_segments
+from berth.recording.recorder import Recorder
 from berth.recording.verifying import verify
 from berth.recording.writing import SMALLEST_LIMIT, SegmentFiles
 from berth.testing.builders import make_node, make_pod

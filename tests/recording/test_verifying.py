@@ -11,8 +11,8 @@ from berth.config.load import default_config
 from berth.plugins.registry import in_tree_registry
 from berth.recording.calls import Entrance
 from berth.recording.configs import config_of
-from berth.recording.recorder import Recorder
 from berth.recording.file_format import Packer, first_line, read_segments
+from berth.recording.recorder import Recorder
 from berth.recording.verifying import verify
 from berth.testing.builders import make_node, make_pod
 from berth.testing.virtual import VirtualCluster
