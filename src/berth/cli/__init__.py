@@ -40,9 +40,7 @@ _COMMANDS: Mapping[str, _Entry] = MappingProxyType(
         "replay": _Entry("berth.cli.replay", "What was recorded, once more: the same, or where it first differs."),
         "impact": _Entry("berth.cli.impact", "What moving from v1.20 to v1.36 changes, and which plugin causes it."),
         "rebalance": _Entry("berth.cli.rebalance", "Which running pods to move so that the cluster becomes better."),
-        "compare": _Entry(
-            "berth.cli.compare", "Two configurations on the same pods: what differs, why, which is better."
-        ),
+        "compare": _Entry("berth.cli.compare", "Two configurations on the same pods: what differs, and why."),
         "trace": _Entry("berth.cli.trace", "Make workloads over time, from others' traces or from a pattern."),
         "simulate": _Entry("berth.cli.simulate", "Live through a workload in virtual time: waits, utilisation."),
         "snapshot": _Entry("berth.cli.snapshot", "Keep a cluster in a file, to try things on."),
