@@ -105,10 +105,10 @@ def import_(
 @click.option("--node-memory-gib", default=128, show_default=True, type=click.IntRange(1), help="GiB of each node.")
 @click.option(
     "--load",
-    default=0.8,
+    default=0.9,
     show_default=True,
     type=click.FloatRange(0, 5, min_open=True),
-    help="The highest demand, as a share of all CPUs; from about 0.9 on pods have to wait.",
+    help="The highest demand, as a share of all CPUs; at about 1 pods have to wait.",
 )
 @click.option("--hours", default=24.0, show_default=True, type=click.FloatRange(0, min_open=True), help="How long.")
 @click.option("--teams", default=8, show_default=True, type=click.IntRange(1), help="Namespaces.")

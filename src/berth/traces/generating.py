@@ -44,7 +44,7 @@ class DailyPattern(msgspec.Struct, frozen=True, rename="camel"):
 
     pods: int = 100_000
     nodes: int = 1_000
-    load: float = 0.8
+    load: float = 0.9
     """The highest demand, as a share of the cluster's CPUs."""
     seconds: float = DAY_S
     teams: int = 8
