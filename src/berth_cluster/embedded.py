@@ -4,11 +4,13 @@
 time needs neither the server nor an event loop: a store with `make_controllers` is the same cluster.
 """
 
+from collections.abc import Container, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
 
+from berth_cluster.apimachinery.meta import Object
 from berth_cluster.apimachinery.releases import DEFAULT_MINOR
 from berth_cluster.apimachinery.resource_types import resource_of
 from berth_cluster.controllers.cleanup.garbage_collector import GarbageCollector
@@ -33,6 +35,7 @@ from berth_cluster.hollow.heartbeat import NodeHeartbeat
 from berth_cluster.hollow.kubelet import HollowKubelet, KubeletSettings
 from berth_cluster.hollow.provisioner import HollowProvisioner
 from berth_cluster.hollow.template import NodeTemplate, node_object
+from berth_cluster.restored import Restored, restore
 from berth_cluster.serving.server import ApiServer
 from berth_cluster.storage.store import Store
 
@@ -51,7 +54,7 @@ class ClusterSettings(msgspec.Struct, frozen=True):
 class EmbeddedCluster:
     """A cluster that lives as long as the process; `host` and `port` are the API server's."""
 
-    __slots__ = ("_pump", "_server", "_settings", "manager", "store")
+    __slots__ = ("_objects", "_pump", "_server", "_settings", "manager", "restored", "store")
 
     def __init__(
         self,
@@ -61,8 +64,12 @@ class EmbeddedCluster:
         host: str = "127.0.0.1",
         port: int = 0,
         token: str = "",
+        objects: Sequence[Object] = (),
     ) -> None:
-        self.store = Store(clock=lambda: datetime.now(UTC))
+        """`objects` are those of another cluster, which this one begins with (see `restored`)."""
+        self.store = Store(clock=lambda: datetime.now(UTC), system_objects=not objects)
+        self.restored: Restored | None = None
+        self._objects = objects
         self.manager = ControllerManager(self.store)
         self._settings = settings
         minor = settings.kubernetes_minor
@@ -81,8 +88,12 @@ class EmbeddedCluster:
 
     async def start(self) -> None:
         """Start everything; when this returns, the nodes exist and the server answers."""
-        self.manager.add(make_controllers(self.manager.client, self._settings))
-        create_driver_objects(self.store, self._settings.devices_per_node)
+        if self._objects:
+            self.restored, self._objects = restore(self.store, self._objects), ()
+        elsewhere = self.restored.missing_owners if self.restored is not None else ()
+        self.manager.add(make_controllers(self.manager.client, self._settings, elsewhere))
+        if self._settings.devices_per_node or not self.store.objects(resource_of("StorageClass")):
+            create_driver_objects(self.store, self._settings.devices_per_node)  # else a second default class
         create_nodes(self.store, self._settings.template, self._settings.nodes)
         await self._server.start()
         self._pump = ControllerPump(self.store, self.manager)
@@ -96,8 +107,10 @@ class EmbeddedCluster:
         await self._server.stop()
 
 
-def make_controllers(client: Client, settings: ClusterSettings) -> list[Controller]:
+def make_controllers(client: Client, settings: ClusterSettings, elsewhere: Container[str] = ()) -> list[Controller]:
     """All controllers of an embedded cluster, including the kubelet and drivers of the hollow nodes.
+
+    `elsewhere` are uids of owners that are not in the cluster, and whose dependents stay.
 
     There are none for DaemonSets, CronJobs and ReplicationControllers.
     """
@@ -115,7 +128,7 @@ def make_controllers(client: Client, settings: ClusterSettings) -> list[Controll
         NodeDrivers(client, settings.devices_per_node),
         HollowKubelet(client, settings.kubelet),
         TaintEviction(client),  # after the kubelet, which rejects pods that are bound to a node with such a taint
-        GarbageCollector(client),
+        GarbageCollector(client, elsewhere),
         PodGarbageCollector(client),
         NamespaceController(client),
         NodeHeartbeat(client, settings.heartbeat_s),

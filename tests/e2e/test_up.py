@@ -149,3 +149,41 @@ def test_bad_options_are_explained(up, options, words):
     assert cluster.process.returncode != 0
     assert words in text
     assert "Traceback" not in text
+
+
+def test_a_cluster_goes_on_from_a_snapshot_of_another(up, tmp_path):
+    first = up("--nodes", "2")
+    first.wait_until_ready()
+    call = client(first)
+    call("POST", "/apis/apps/v1/namespaces/default/deployments", deployment("web", 3, "1"))
+    before = placed(call, 3)
+    file = tmp_path / "cluster.jsonl.gz"
+    kubeconfig = first.directory / "kubeconfig"
+    taken = subprocess.run(
+        [BERTH, "snapshot", "--kubeconfig", kubeconfig, "-o", file], capture_output=True, text=True, check=True
+    )
+    assert taken.stdout.startswith(f"{file}: 2 nodes, 3 pods, ")
+    first.end()
+
+    second = up("--from", str(file))
+    assert "Berth is up: 2 hollow nodes" in second.wait_until_ready()
+    call = client(second)
+    assert placed(call, 3) == before
+    path = "/apis/apps/v1/namespaces/default/deployments/web"
+    scaled = call("GET", path)
+    scaled["spec"]["replicas"] = 5
+    call("PUT", path, scaled)
+    after = placed(call, 5)
+    assert before.items() <= after.items()
+    assert second.end()[0] == 0
+
+
+def placed(call, count):
+    """The node of each pod, by uid, once so many are running."""
+
+    def running():
+        pods = call("GET", "/api/v1/pods")["items"]
+        is_done = len(pods) == count and all(pod["status"].get("phase") == "Running" for pod in pods)
+        return {pod["metadata"]["uid"]: pod["spec"]["nodeName"] for pod in pods} if is_done else None
+
+    return eventually(running)

@@ -53,7 +53,9 @@ def manifests_option(command: Command) -> Command:
     return decorate(command)
 
 
-def read_cluster_given(cluster: Sequence[str], kubeconfig: str = "", context: str = "") -> "Snapshot":
+def read_cluster_given(
+    cluster: Sequence[str], kubeconfig: str = "", context: str = "", *, option: str = "--cluster"
+) -> "Snapshot":
     """Return the cluster of the files, or else the one that a kubeconfig leads to. Raises `click.ClickException`."""
     from berth.snapshot.documents import SnapshotError
     from berth.snapshot.snapshot import read_cluster
@@ -63,7 +65,7 @@ def read_cluster_given(cluster: Sequence[str], kubeconfig: str = "", context: st
     if not cluster:
         return _take(kubeconfig, context)
     try:
-        return read_cluster([path if path == "-" else _existing(path, "--cluster") for path in cluster])
+        return read_cluster([path if path == "-" else _existing(path, option) for path in cluster])
     except SnapshotError as error:
         raise click.ClickException(str(error)) from None
 

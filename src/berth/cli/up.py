@@ -8,19 +8,22 @@ import asyncio
 import logging
 import signal
 import string
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from berth.cli.apiserver import kubernetes_version_option
 from berth.cli.decision_log import DecisionLogOptions, decision_log_options, open_log
 from berth.cli.recording import Build, RecordingOptions, recording_options, recording_to
-from berth.cli.setup import BadConfigurationError, config_option, gates_option, plugin_option, read_setup
+from berth.cli.setup import BadConfigurationError, config_option, gates_option, plugin_option, read_setup, warn
 
 if TYPE_CHECKING:
     from berth.cli.setup import Setup
     from berth_cluster.embedded import EmbeddedCluster
+    from berth_cluster.restored import Restored
 
 MAX_NODES = 100_000
 MAX_DEVICES = 128  # what one ResourceSlice holds
@@ -29,6 +32,14 @@ MAX_DEVICES = 128  # what one ResourceSlice holds
 @click.command("up", short_help="An embedded cluster with hollow nodes and the scheduler.")
 @click.option(
     "--nodes", default=3, show_default=True, type=click.IntRange(0, MAX_NODES), help="Number of hollow nodes."
+)
+@click.option(
+    "--from",
+    "from_files",
+    multiple=True,
+    metavar="FILE",
+    help="Begin with the objects of another cluster: a snapshot, or what kubectl get -o yaml|json printed; may be "
+    "repeated, and may be a directory. --nodes then counts nodes beside these, by default none.",
 )
 @click.option(
     "--dir",
@@ -65,8 +76,11 @@ MAX_DEVICES = 128  # what one ResourceSlice holds
 @recording_options
 @click.option("--token", default="", envvar="BERTH_TOKEN", help="Bearer token for clients; by default a random one.")
 @kubernetes_version_option
+@click.pass_context
 def command(
+    ctx: click.Context,
     nodes: int,
+    from_files: tuple[str, ...],
     directory: Path,
     no_scheduler: bool,
     node_cpu: str,
@@ -100,11 +114,14 @@ def command(
     if no_scheduler and (config_file or plugins or feature_gates or recording.directory):
         raise click.UsageError("--no-scheduler leaves nobody to obey --config, --plugin, --feature-gates or --record")
     setup = None if no_scheduler else read_setup(config_file, plugins, feature_gates)
+    objects = _objects_of(from_files)
+    if from_files and ctx.get_parameter_source("nodes") is ParameterSource.DEFAULT:
+        nodes = 0
     _check_quantity("--node-cpu", node_cpu)
     _check_quantity("--node-memory", node_memory)
     template = NodeTemplate(cpu=node_cpu, memory=node_memory, pods=node_pods, zones=zone_names(zones))
     settings = ClusterSettings(nodes, template, devices_per_node=devices_per_node, kubernetes_minor=kubernetes_minor)
-    cluster = EmbeddedCluster(settings, directory, host=host, port=port, token=token)
+    cluster = EmbeddedCluster(settings, directory, host=host, port=port, token=token, objects=objects)
     try:
         with recording_to(recording) as build:
             logs = (decision_log, directory)
@@ -120,6 +137,32 @@ def command(
             f"cannot serve on {host}:{port} with files in {directory}: {error.strerror or error}; "
             "choose another --host, --port or --dir"
         ) from None
+
+
+def _objects_of(files: Sequence[str]) -> list[dict[str, Any]]:
+    """The objects of `--from`."""
+    if not files:
+        return []
+    from berth.cli.cluster_input import read_cluster_given
+
+    documents = read_cluster_given(files, option="--from").documents
+    return [document.manifest for document in documents]
+
+
+def _tell_of(restored: "Restored") -> None:
+    """Say what is lacking in the objects that the cluster begins with."""
+    if restored.unknown:
+        warn(f"left out, since this cluster has no such kinds: {', '.join(restored.unknown)}")
+    if restored.unusable:
+        warn(f"left out, since they have no selector: {shortened(restored.unusable)}")
+    if restored.missing_nodes:
+        warn(f"pods are on nodes that are not there, and will be removed: {shortened(sorted(restored.missing_nodes))}")
+
+
+def shortened(names: Sequence[str], most: int = 5) -> str:
+    """The first few of some names, and how many more there are."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
 
 
 def zone_names(count: int) -> tuple[str, ...]:
@@ -165,6 +208,9 @@ async def _run(
     served = ""
     try:
         await cluster.start()
+        if cluster.restored is not None:
+            _tell_of(cluster.restored)
+            nodes += cluster.restored.counts.get("Node", 0)
         ends: set[asyncio.Task[Any]] = {stopped}
         if setup is not None:
             kept = open_log(*logs, anew=True)

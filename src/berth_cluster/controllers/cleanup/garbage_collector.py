@@ -6,8 +6,11 @@ the dependents lose the reference and stay. Upstream: pkg/controller/garbagecoll
 
 Owners are looked up by uid and never by name: a new object under the name of a deleted owner is another owner. The
 index is never behind the store, so an owner that it does not hold does not exist, and upstream's graph of "virtual"
-owners with its look-ups at the API server is not needed.
+owners with its look-ups at the API server is not needed. In a cluster that was restored from a part of another, owners
+that are not in that part are `elsewhere`, and count as living.
 """
+
+from collections.abc import Container
 
 from berth_cluster.apimachinery.meta import (
     FOREGROUND_FINALIZER,
@@ -22,7 +25,7 @@ from berth_cluster.apimachinery.meta import (
 )
 from berth_cluster.controllers.client import Client
 from berth_cluster.controllers.controller import KeyedController
-from berth_cluster.controllers.index import IGNORED_KINDS, ObjectChange, ObjectIndex
+from berth_cluster.controllers.index import IGNORED_KINDS, ObjectChange
 
 COMPONENT = "garbage-collector-controller"
 
@@ -30,14 +33,16 @@ COMPONENT = "garbage-collector-controller"
 class GarbageCollector(KeyedController):
     """Deletes by owner reference. A queue key is `Kind namespace/name`."""
 
-    __slots__ = ("_client", "_index")
+    __slots__ = ("_client", "_elsewhere", "_index")
 
     name = COMPONENT
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, elsewhere: Container[str] = ()) -> None:
+        """`elsewhere` are the uids of owners that are not in this cluster, and count as living."""
         super().__init__()
         self._client = client
         self._index = client.index
+        self._elsewhere = elsewhere
 
     def handle(self, change: ObjectChange) -> None:
         """Look at objects that get owners, at owners that wait, and at the dependents of what is gone."""
@@ -60,7 +65,7 @@ class GarbageCollector(KeyedController):
         self.queue.add(f"{kind} {key_of(obj)}")
 
     def _add_if_ownerless(self, kind: str, obj: Object) -> None:
-        if any(_is_gone(self._index, reference, obj) for reference in owner_references(obj)):
+        if any(self._is_gone(reference, obj) for reference in owner_references(obj)):
             self._add(kind, obj)
 
     def _wake_dependents(self, uid: str) -> None:
@@ -86,13 +91,21 @@ class GarbageCollector(KeyedController):
 
     def _collect(self, kind: str, obj: Object) -> None:
         """Delete an object whose owners are all gone; drop the references to those that are, if others live."""
-        living = [ref for ref in owner_references(obj) if not _is_gone(self._index, ref, obj)]
+        living = [ref for ref in owner_references(obj) if not self._is_gone(ref, obj)]
         if len(living) == len(owner_references(obj)):
             return
         if living:
             self._client.update(kind, with_metadata(obj, ownerReferences=living))
         else:
             self._client.delete(kind, obj)
+
+    def _is_gone(self, reference: Object, dependent: Object) -> bool:
+        """The owner does not exist, or lives in another namespace, where no reference reaches."""
+        found = self._index.by_uid(reference["uid"])
+        if found is None:
+            return reference["uid"] not in self._elsewhere
+        namespace = found[1]["metadata"].get("namespace")
+        return namespace is not None and namespace != dependent["metadata"].get("namespace")
 
     def _release_owner(self, kind: str, obj: Object) -> None:
         """One step of a foreground deletion, or all of an orphaning.
@@ -124,15 +137,6 @@ class GarbageCollector(KeyedController):
 def _waits(obj: Object) -> bool:
     finalizers = obj["metadata"].get("finalizers") or []
     return FOREGROUND_FINALIZER in finalizers or ORPHAN_FINALIZER in finalizers
-
-
-def _is_gone(index: ObjectIndex, reference: Object, dependent: Object) -> bool:
-    """The owner does not exist, or lives in another namespace, where no reference reaches."""
-    found = index.by_uid(reference["uid"])
-    if found is None:
-        return True
-    namespace = found[1]["metadata"].get("namespace")
-    return namespace is not None and namespace != dependent["metadata"].get("namespace")
 
 
 def _blocks(dependent: Object, owner: Object) -> bool:

@@ -1,0 +1,203 @@
+"""Puts the objects of another cluster into an empty store as they are: with their uids, their status, their nodes.
+
+`restore` is what `berth up --from` begins with. Nothing is admitted or validated a second time; only what an object
+leaves open gets the API server's defaults. Nodes become hollow, so that their pods run on. What these pods' kubelet
+would know is filled in, and of each StatefulSet the revision that its pods have, so that its controller leaves them
+alone.
+"""
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from berth_cluster.apimachinery.errors import StoreError
+from berth_cluster.apimachinery.meta import (
+    Object,
+    annotations_of,
+    is_condition_true,
+    labels_of,
+    owner_references,
+    uid_of,
+)
+from berth_cluster.apimachinery.resource_types import PODS, RESOURCE_TYPES, ResourceType, resource_of
+from berth_cluster.hollow import pod_status
+from berth_cluster.hollow.kubelet import RUN_SECONDS
+from berth_cluster.hollow.template import HOLLOW_ANNOTATION
+from berth_cluster.storage import bootstrap
+from berth_cluster.storage.store import Store, own
+from berth_cluster.strategies.registry import strategy_of
+
+REVISION_LABEL = "controller-revision-hash"
+_NOT_PREPARED = frozenset({"Service"})
+"""A service would be given an address, in time that grows with the number of services."""
+_FIRST = ("Namespace", "PriorityClass", "Node")
+_SELECTING = frozenset({"Deployment", "ReplicaSet", "StatefulSet"})
+_BY_KIND = {(each.group, each.kind): each for each in RESOURCE_TYPES}
+
+
+class Restored(msgspec.Struct, frozen=True):
+    """What became of the objects that were to be restored."""
+
+    counts: Mapping[str, int]
+    """How many objects were restored, by kind."""
+    unknown: tuple[str, ...]
+    """Kinds that this cluster does not serve."""
+    unusable: tuple[str, ...]
+    """Workloads without a selector, as `Kind namespace/name`: no controller could know their pods."""
+    missing_owners: frozenset[str]
+    """The uids of owners that are not there, whose dependents have to stay nevertheless."""
+    missing_nodes: frozenset[str]
+    """The nodes that are not there though pods say that they run on them."""
+
+
+def restore(store: Store, objects: Iterable[Object]) -> Restored:
+    """Put objects into a store that has none yet; those that every cluster has are added where they are missing."""
+    given: dict[ResourceType, list[Object]] = {}
+    unknown: set[str] = set()
+    unusable = []
+    for obj in objects:
+        kind = _kind_of(obj)
+        if kind is None:
+            unknown.add(f"{obj.get('kind', '')}")
+        elif kind.kind in _SELECTING and not isinstance((obj.get("spec") or {}).get("selector"), dict):
+            unusable.append(f"{kind.kind} {_namespace(obj)}/{_metadata(obj).get('name', '')}")
+        else:
+            given.setdefault(kind, []).append(obj)
+    _add_system_objects(store, given)
+    kinds = sorted(given, key=lambda kind: (kind is PODS, kind.kind not in _FIRST))
+    for kind in kinds:
+        for obj in given[kind]:
+            _restore(store, kind, obj)
+    _restore_revisions(store)
+    uids = {uid_of(obj) for kind in kinds for obj in store.objects(kind)}
+    owners = {ref.get("uid", "") for kind in kinds for obj in store.objects(kind) for ref in owner_references(obj)}
+    nodes = {obj["metadata"]["name"] for obj in store.objects(resource_of("Node"))}
+    used = {str(pod["spec"].get("nodeName") or "") for pod in store.objects(PODS)} - {""}
+    counts = {kind.kind: len(given[kind]) for kind in kinds}
+    return Restored(counts, tuple(sorted(unknown)), tuple(unusable), frozenset(owners - uids), frozenset(used - nodes))
+
+
+def _kind_of(obj: Object) -> ResourceType | None:
+    group = str(obj.get("apiVersion") or "").rpartition("/")[0]
+    kind = str(obj.get("kind") or "")
+    found = _BY_KIND.get((group, kind))
+    if found is None and not obj.get("apiVersion"):
+        found = next((each for each in RESOURCE_TYPES if each.kind == kind), None)
+    return found
+
+
+def _add_system_objects(store: Store, given: dict[ResourceType, list[Object]]) -> None:
+    """Add what every cluster has, and namespaces that objects are in."""
+    names = {kind: {_metadata(obj).get("name") for obj in found} for kind, found in given.items()}
+    for kind, obj in bootstrap.system_objects():
+        if obj["metadata"]["name"] not in names.get(kind, ()):
+            store.create(kind, "", obj)
+    there = {obj["metadata"]["name"] for obj in store.objects(resource_of("Namespace"))}
+    there |= names.get(resource_of("Namespace"), set())
+    used = {_namespace(obj) for kind, found in given.items() if kind.namespaced for obj in found}
+    for name in sorted(used - there):
+        store.create(resource_of("Namespace"), "", {"metadata": {"name": name}})
+
+
+def _namespace(obj: Object) -> str:
+    return str(_metadata(obj).get("namespace") or "default")
+
+
+def _metadata(obj: Object) -> Object:
+    return obj.get("metadata") or {}
+
+
+def _restore(store: Store, kind: ResourceType, given: Object) -> None:
+    obj = own(given)
+    _complete(store, kind, obj)
+    if kind.kind in _SELECTING and not isinstance(obj["spec"].get("template"), dict):
+        # Enough for a controller that has all its pods; it could not make another one.
+        labels = dict(obj["spec"]["selector"].get("matchLabels") or {})
+        obj["spec"]["template"] = {"metadata": {"labels": labels}, "spec": {"containers": []}}
+    prepared = obj
+    if kind.kind not in _NOT_PREPARED:
+        prepared = own(obj)
+        try:
+            strategy_of(kind).prepare_create(prepared, store)
+        except StoreError:  # such as a pod whose priority class is gone: it was admitted once, and stays as it is
+            prepared = obj
+    if kind.kind in ("Pod", "Job"):
+        # Admission would add to what was admitted before.
+        prepared["spec"] = {**(prepared.get("spec") or {}), **(obj.get("spec") or {})}
+    if obj.get("status"):
+        prepared["status"] = {**(prepared.get("status") or {}), **obj["status"]}
+    prepared["metadata"] = {**prepared["metadata"], **obj["metadata"]}
+    if kind is PODS:
+        _fill_in(store, prepared)
+    existing = store.collection(kind).find(obj["metadata"].get("namespace", ""), obj["metadata"]["name"])
+    store.commit(kind, "ADDED" if existing is None else "MODIFIED", prepared, existing)
+
+
+def _complete(store: Store, kind: ResourceType, obj: Object) -> None:
+    """Fill in the type and the metadata that manifests leave out."""
+    given = _metadata(obj)
+    dropped = ("managedFields", "selfLink", "resourceVersion", "generateName")
+    meta = {key: value for key, value in given.items() if key not in dropped and value is not None}
+    meta.setdefault("uid", store.new_uid())
+    meta.setdefault("creationTimestamp", store.now())
+    if not meta.get("name"):
+        meta["name"] = f"{given.get('generateName', '')}{store.new_suffix()}"
+    if meta.get("ownerReferences"):
+        meta["ownerReferences"] = [{"uid": "", **each} for each in meta["ownerReferences"]]
+    if kind.namespaced:
+        meta["namespace"] = meta.get("namespace") or "default"
+    else:
+        meta.pop("namespace", None)
+    if kind.kind == "Node":
+        meta["annotations"] = {**(meta.get("annotations") or {}), HOLLOW_ANNOTATION: "true"}
+    rest = {key: value for key, value in obj.items() if key not in ("apiVersion", "kind", "metadata")}
+    obj.clear()
+    obj.update(apiVersion=kind.api_version, kind=kind.kind, metadata=meta, **rest)
+
+
+def _fill_in(store: Store, pod: Object) -> None:
+    """Give a running pod the status of its containers, which a snapshot does not keep, and keep it running."""
+    spec, status = pod["spec"], pod.setdefault("status", {})
+    if status.get("phase") != "Running" or not isinstance(spec.get("containers"), list):
+        return
+    if spec.get("restartPolicy", "Always") != "Always":
+        pod["metadata"]["annotations"] = {RUN_SECONDS: "inf", **annotations_of(pod)}
+    now_s = store.clock().timestamp()
+    made = pod_status.running(pod, "", "", now_s)
+    is_ready = not status.get("conditions") or is_condition_true(pod, "Ready")
+    for field in ("containerStatuses", "initContainerStatuses"):
+        known = {each.get("name"): each for each in status.get(field) or []}
+        if field in made:
+            entries = ({**each, **known.get(each["name"], {})} for each in made[field])
+            status[field] = [_with_readiness(each, is_ready) for each in entries]
+    status.setdefault("startTime", made["startTime"])
+    if not status.get("conditions"):
+        status["conditions"] = made["conditions"]
+
+
+def _with_readiness(status: Object, is_ready: bool) -> Object:
+    return {**status, "ready": is_ready} if "running" in (status.get("state") or {}) else status
+
+
+def _restore_revisions(store: Store) -> None:
+    """Keep the template of each StatefulSet as the revision that its pods have, under the name that they know."""
+    sets, revisions = resource_of("StatefulSet"), resource_of("ControllerRevision")
+    known = {ref.get("uid") for each in store.objects(revisions) for ref in owner_references(each)}
+    of_pods: dict[str, str] = {}
+    for pod in store.objects(PODS):
+        for ref in owner_references(pod):
+            if ref.get("kind") == "StatefulSet" and REVISION_LABEL in labels_of(pod):
+                of_pods[str(ref.get("uid"))] = labels_of(pod)[REVISION_LABEL]
+    for each in store.objects(sets):
+        uid, meta, template = uid_of(each), each["metadata"], (each.get("spec") or {}).get("template")
+        name = (each.get("status") or {}).get("updateRevision") or of_pods.get(uid)
+        if uid in known or not name or not isinstance(template, dict):
+            continue
+        owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": meta["name"], "uid": uid, "controller": True,
+                 "blockOwnerDeletion": True}  # fmt: skip
+        _restore(store, revisions, {
+            "metadata": {"name": name, "namespace": meta["namespace"], "ownerReferences": [owner],
+                         "labels": (template.get("metadata") or {}).get("labels") or {}},
+            "data": {"spec": {"template": {**template, "$patch": "replace"}}},
+            "revision": 1,
+        })  # fmt: skip

@@ -1,0 +1,171 @@
+"""A cluster that begins with another's objects goes on where that one was."""
+
+import copy
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+import pytest
+
+from berth.snapshot.shapes import TAKEN, shape_of, trimmed
+from berth_cluster.apimachinery.meta import labels_of
+from berth_cluster.apimachinery.resource_types import PODS, RESOURCE_TYPES, resource_of
+from berth_cluster.controllers.manager import ControllerManager
+from berth_cluster.embedded import ClusterSettings, create_nodes, make_controllers
+from berth_cluster.hollow.template import NodeTemplate
+from berth_cluster.restored import Restored, restore
+from berth_cluster.storage.store import Store
+
+START = datetime(2030, 1, 1, tzinfo=UTC)
+LATER_S = START.timestamp() + 3600
+
+
+class Cluster:
+    """A store with its controllers, in virtual time; whatever is pending is bound to the first node."""
+
+    def __init__(self, *objects: dict[str, Any]) -> None:
+        self.store = Store(clock=lambda: START, system_objects=not objects)
+        self.restored: Restored | None = restore(self.store, copy.deepcopy(objects)) if objects else None
+        self.manager = ControllerManager(self.store)
+        elsewhere = self.restored.missing_owners if self.restored else ()
+        self.manager.add(make_controllers(self.manager.client, ClusterSettings(heartbeat_s=0), elsewhere))
+        self.settle()
+
+    def settle(self, now_s: float = START.timestamp()) -> None:
+        for _ in range(4):
+            self.manager.run_until_quiet(now_s)
+            for pod in self.store.objects(PODS):
+                if not pod["spec"].get("nodeName"):
+                    self.store.bind(
+                        pod["metadata"]["namespace"], pod["metadata"]["name"], {"target": {"name": "node-0"}}
+                    )
+        self.manager.run_until_quiet(now_s)
+
+    def create(self, kind: str, name: str, **fields: Any) -> None:
+        self.store.create(resource_of(kind), "default", {"metadata": {"name": name}, **fields})
+
+    def of(self, kind: str) -> dict[str, dict[str, Any]]:
+        return {each["metadata"]["name"]: each for each in self.store.objects(resource_of(kind))}
+
+    def kept(self) -> list[dict[str, Any]]:
+        """What a snapshot holds of this cluster."""
+        kinds = [each for each in RESOURCE_TYPES if each.kind in TAKEN]
+        found = [each for kind in kinds for each in self.store.objects(kind)]
+        return [trimmed(msgspec.to_builtins(each), shape_of(each["kind"])) for each in found]
+
+
+TEMPLATE = {
+    "metadata": {"labels": {"app": "x"}},
+    "spec": {"containers": [{"name": "c", "image": "i:1", "args": ["a"]}]},
+}
+SELECTOR = {"matchLabels": {"app": "x"}}
+
+
+def busy_cluster() -> Cluster:
+    found = Cluster()
+    create_nodes(found.store, NodeTemplate(), 2)
+    found.create("Deployment", "web", spec={"replicas": 2, "selector": SELECTOR, "template": TEMPLATE})
+    claim = {
+        "metadata": {"name": "data"},
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
+    }
+    template = {**TEMPLATE, "metadata": {"labels": {"app": "db"}}}
+    spec = {"replicas": 2, "serviceName": "db", "selector": {"matchLabels": {"app": "db"}}, "template": template}
+    found.create("StatefulSet", "db", spec={**spec, "volumeClaimTemplates": [claim]})
+    pod = {**TEMPLATE["spec"], "restartPolicy": "Never"}
+    found.create("Job", "batch", spec={"template": {"spec": pod}})
+    found.settle()
+    return found
+
+
+def state(found: Cluster) -> dict[str, Any]:
+    return {
+        f"{kind} {name}": (
+            each["metadata"]["uid"], (each.get("spec") or {}).get("nodeName"), (each.get("status") or {}).get("phase")
+        )
+        for kind in ("Pod", "PersistentVolumeClaim", "PersistentVolume", "ReplicaSet", "Node", "Job")
+        for name, each in found.of(kind).items()
+    }  # fmt: skip
+
+
+def test_everything_stays_where_it_is() -> None:
+    first = busy_cluster()
+    before = state(first)
+    assert sum(key.startswith("Pod ") for key in before) == 5
+    second = Cluster(*first.kept())
+    assert state(second) == before
+    second.settle(LATER_S)
+    assert state(second) == before
+    for pod in second.of("Pod").values():
+        assert all(each["ready"] for each in pod["status"]["containerStatuses"])
+    assert second.of("Deployment")["web"]["status"]["readyReplicas"] == 2
+    assert second.of("StatefulSet")["db"]["status"]["readyReplicas"] == 2
+
+
+def test_controllers_go_on() -> None:
+    found = Cluster(*busy_cluster().kept())
+    before = set(found.of("Pod"))
+    for kind, name in (("Deployment", "web"), ("StatefulSet", "db")):
+        obj = found.of(kind)[name]
+        found.store.update(resource_of(kind), "default", name, {**obj, "spec": {**obj["spec"], "replicas": 3}})
+    found.settle()
+    made = {name: found.of("Pod")[name] for name in set(found.of("Pod")) - before}
+    assert sorted(name.rpartition("-")[0].partition("-")[0] for name in made) == ["db", "web"]
+    assert {pod["status"]["phase"] for pod in made.values()} == {"Running"}
+    assert (
+        labels_of(made["db-2"])["controller-revision-hash"]
+        == labels_of(found.of("Pod")["db-0"])["controller-revision-hash"]
+    )
+
+
+def test_pods_without_their_owners_are_not_collected_and_others_still_are() -> None:
+    kept = [each for each in busy_cluster().kept() if each["kind"] in ("Node", "Pod")]
+    found = Cluster(*kept)
+    found.settle(LATER_S)
+    assert len(found.of("Pod")) == 5
+    assert found.restored is not None and len(found.restored.missing_owners) == 3
+    found.create("Deployment", "late", spec={"selector": {"matchLabels": {"a": "b"}}, "template": {
+        **TEMPLATE, "metadata": {"labels": {"a": "b"}}}})  # fmt: skip
+    found.settle()
+    assert len(found.of("Pod")) == 6
+    found.store.delete(resource_of("Deployment"), "default", "late")
+    found.settle(LATER_S)
+    assert len(found.of("Pod")) == 5
+
+
+def test_pending_pods_are_pending_and_what_is_lacking_is_told() -> None:
+    pending = {"kind": "Pod", "metadata": {"name": "p", "namespace": "elsewhere"}, "spec": TEMPLATE["spec"]}
+    lost = {
+        **pending,
+        "metadata": {"name": "q"},
+        "spec": {**TEMPLATE["spec"], "nodeName": "gone", "priorityClassName": "gone"},
+    }
+    room = {"cpu": "1", "memory": "1Gi", "pods": "9"}
+    idle = {"selector": SELECTOR, "replicas": 0}
+    objects = [
+        {"kind": "Node", "metadata": {"name": "node-0"}, "status": {"capacity": room}},
+        pending, lost,
+        {"kind": "Sheep", "apiVersion": "farm/v1", "metadata": {"name": "s"}},
+        {"kind": "ReplicaSet", "apiVersion": "apps/v1", "metadata": {"name": "r"}, "spec": {}},
+        {"kind": "ReplicaSet", "apiVersion": "apps/v1", "metadata": {"name": "t"}, "spec": idle},
+    ]  # fmt: skip
+    store = Store(clock=lambda: START, system_objects=False)
+    restored = restore(store, objects)
+    assert (restored.unknown, restored.unusable, restored.missing_nodes) == (
+        ("Sheep",),
+        ("ReplicaSet default/r",),
+        {"gone"},
+    )
+    assert store.get(PODS, "elsewhere", "p")["status"]["phase"] == "Pending"
+    assert store.get(PODS, "default", "q")["spec"]["nodeName"] == "gone"
+    assert {"default", "kube-system", "elsewhere"} <= {
+        each["metadata"]["name"] for each in store.objects(resource_of("Namespace"))
+    }
+    found = Cluster(*objects)
+    assert found.of("Pod")["p"]["status"]["phase"] == "Running"
+    assert found.of("ReplicaSet")["t"]["status"]["replicas"] == 0
+
+
+@pytest.mark.parametrize("given", [{"kind": "Pod"}, {"kind": "Pod", "metadata": None, "spec": None}])
+def test_objects_with_next_to_nothing_in_them_do_no_harm(given: dict[str, Any]) -> None:
+    assert restore(Store(clock=lambda: START, system_objects=False), [given]).counts == {"Pod": 1}
