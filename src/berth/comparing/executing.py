@@ -1,0 +1,130 @@
+"""Has runs carried out: here, in processes of this machine, or on a Dask cluster.
+
+Each of the three takes the same tasks and calls back with each result as it comes, in any order. Whoever watches may
+stop it: what is under way is finished and kept, what has not begun is given up.
+"""
+
+import queue
+import signal
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import BrokenExecutor, ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from berth.comparing.tasks import TaskDescription, TaskError, carry_out
+
+LOOK_EVERY_S = 0.2
+"""How often is looked whether to stop while nothing comes back."""
+
+IsStopped = Callable[[], bool]
+
+
+class Finished(NamedTuple):
+    """A run that has ended."""
+
+    task: TaskDescription
+    result: bytes
+    """Empty where it failed."""
+    error: str = ""
+
+
+Done = Callable[[Finished], None]
+
+
+def run_here(tasks: Sequence[TaskDescription], inputs: Mapping[str, Path], done: Done, is_stopped: IsStopped) -> None:
+    """Carry out tasks one after the other; `inputs` are the files of the loads' contents, by hash."""
+    for task in tasks:
+        if is_stopped():
+            return
+        try:
+            done(Finished(task, carry_out(msgspec.json.encode(task), inputs[task.load].read_bytes())))
+        except Exception as error:  # a plugin's bug, or a load that cannot be run, must not end the others
+            done(Finished(task, b"", _told(error)))
+
+
+def run_in_processes(
+    tasks: Sequence[TaskDescription], inputs: Mapping[str, Path], done: Done, is_stopped: IsStopped, jobs: int
+) -> None:
+    """Carry out tasks in so many processes. Raises `TaskError` where a process dies."""
+    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=_ignore_first_interrupt) as pool:
+        submitted = {
+            pool.submit(_carry_out_file, msgspec.json.encode(task), str(inputs[task.load])): task for task in tasks
+        }
+        try:
+            _gather(submitted, done, is_stopped)
+        except BrokenExecutor:
+            raise TaskError("a worker process has died, perhaps for want of memory; try fewer --jobs") from None
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+
+
+def run_on_dask(
+    tasks: Sequence[TaskDescription], inputs: Mapping[str, Path], done: Done, is_stopped: IsStopped, address: str
+) -> None:
+    """Carry out tasks on the workers of a Dask cluster, which need Berth of the same version. Raises `TaskError`."""
+    try:
+        from distributed import Client
+    except ImportError:
+        raise TaskError("--dask needs Dask: pip install 'berth-scheduler[sweep]'") from None
+    try:
+        client = Client(address, timeout="10s", set_as_default=False)
+    except (OSError, ValueError) as error:
+        raise TaskError(f"--dask {address}: no Dask scheduler answers there: {error}") from None
+    with client:
+        contents = {name: client.scatter(path.read_bytes()) for name, path in inputs.items()}
+        submitted = {
+            client.submit(carry_out, msgspec.json.encode(task), contents[task.load], key=f"berth-{task.key}"): task
+            for task in tasks
+        }
+        _gather(submitted, done, is_stopped)
+
+
+def _gather(submitted: Mapping[Any, TaskDescription], done: Done, is_stopped: IsStopped) -> None:
+    """Hand on results as they come; with many tasks, nothing here looks at all of them more than once."""
+    ended: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    for future in submitted:
+        future.add_done_callback(ended.put)
+    left = len(submitted)
+    has_cancelled = False
+    while left:
+        if not has_cancelled and is_stopped():
+            has_cancelled = True
+            _cancel(submitted)
+        try:
+            future = ended.get(timeout=LOOK_EVERY_S)
+        except queue.Empty:
+            continue
+        left -= 1
+        if future.cancelled():
+            if not has_cancelled:
+                done(Finished(submitted[future], b"", "the cluster has given it up"))
+            continue
+        error = future.exception()
+        if isinstance(error, BrokenExecutor):
+            raise error
+        done(Finished(submitted[future], b"", _told(error)) if error else Finished(submitted[future], future.result()))
+
+
+def _cancel(futures: Iterable[Any]) -> None:
+    for future in futures:
+        future.cancel()
+
+
+def _told(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"
+
+
+def _carry_out_file(description: bytes, path: str) -> bytes:
+    return carry_out(description, Path(path).read_bytes())
+
+
+def _ignore_first_interrupt() -> None:
+    """Let a worker go on when Ctrl-C reaches all processes of the terminal; the second one ends it."""
+
+    def once(_number: int, _frame: object) -> None:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+    signal.signal(signal.SIGINT, once)
