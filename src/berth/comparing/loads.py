@@ -6,6 +6,7 @@ by their hash, and carried out by another process; `unpacked` turns them back.
 
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 import msgspec
 
@@ -13,11 +14,15 @@ from berth.api.codec import decode
 from berth.api.meta import Struct
 from berth.api.node import Node
 from berth.api.pod import Pod, PodStatus
-from berth.simulation.cluster import SimulatedCluster
+from berth.simulation.changes import ClusterChange, read_step
+from berth.simulation.cluster import Progress, SimulatedCluster
 from berth.simulation.measures import controller_of, follows_its_node, is_pending
-from berth.simulation.workloads import claim_templates, expand
+from berth.simulation.operations import Site, carry_out
+from berth.simulation.workloads import POD_MAKERS, claim_templates, expand
 from berth.snapshot.documents import Document
 from berth.snapshot.snapshot import Snapshot
+
+Json = dict[str, Any]
 
 
 class LoadError(ValueError):
@@ -31,13 +36,25 @@ class ClusterLoad(msgspec.Struct, frozen=True):
     """Everything that is there, pods on nodes included."""
     pods: tuple[Pod, ...]
     """Without a node, in the order in which they came."""
+    steps: tuple[tuple[str, Any], ...] = ()
+    """Changes of the cluster once the pods are placed: the key of a scenario's step, and its value."""
+    workloads: tuple[Json, ...] = ()
+    """Manifests of workloads, for steps that scale them."""
 
     @classmethod
-    def of(cls, snapshot: Snapshot, manifests: Iterable[Document] = (), *, replaces_all: bool = False) -> "ClusterLoad":
+    def of(
+        cls,
+        snapshot: Snapshot,
+        manifests: Iterable[Document] = (),
+        *,
+        replaces_all: bool = False,
+        steps: Iterable[ClusterChange] = (),
+    ) -> "ClusterLoad":
         """Take a cluster's pending pods, and those of the manifests after them.
 
         With `replaces_all`, every running pod is to be placed anew that a controller owns, but for those that follow
-        their node (a DaemonSet's). Raises `ObjectError`, `ManifestError`.
+        their node (a DaemonSet's). `steps` are carried out once the pods are placed. Raises `ObjectError`,
+        `ManifestError`.
         """
         standing: list[Struct] = []
         pending: list[Pod] = []
@@ -57,12 +74,28 @@ class ClusterLoad(msgspec.Struct, frozen=True):
             taken=[pod.key for pod in (*standing, *pending) if isinstance(pod, Pod)],
         )
         pending.sort(key=lambda pod: (pod.metadata.creation_timestamp or "", pod.key))
-        return cls((*standing, *expansion.objects), (*pending, *expansion.pods))
+        changes = tuple((each.step, msgspec.to_builtins(each)) for each in steps)
+        workloads = [document.manifest | {"kind": document.kind} for document in snapshot.of(*POD_MAKERS)]
+        return cls(
+            (*standing, *expansion.objects),
+            (*pending, *expansion.pods),
+            changes,
+            tuple(workloads) if changes else (),
+        )
 
-    def put_into(self, cluster: SimulatedCluster) -> None:
-        """Put everything into an empty cluster; what is to be placed is pending there."""
+    def put_into(self, cluster: SimulatedCluster, progress: Progress | None = None) -> None:
+        """Put everything into an empty cluster, have the pods placed, and carry the steps out.
+
+        Raises `ChangeError`, `StuckError`.
+        """
         cluster.add(self.standing)
         cluster.add(self.pods)
+        cluster.settle(progress=progress)
+        if self.steps:
+            documents = [Document(each["kind"], each, "the cluster") for each in self.workloads]
+            site = Site(cluster, documents, progress=progress)
+            for number, (step, value) in enumerate(self.steps):
+                carry_out(site, read_step(step, value, f"steps[{number}]"))
 
 
 def _is_replaceable(pod: Pod) -> bool:
@@ -85,13 +118,15 @@ class _Head(msgspec.Struct, frozen=True):
     kind: str
     pods: int = 0
     """How many of the objects are pods to be placed; they come last."""
+    steps: tuple[tuple[str, Any], ...] = ()
+    workloads: tuple[Json, ...] = ()
 
 
 def packed(load: Load) -> bytes:
     """Return a load as bytes: a line that says what it is, and one for each object."""
     objects: Sequence[Struct] = (*load.standing, *load.pods)
     lines = [_ENCODE((type(obj).__name__, obj)) for obj in objects]
-    return b"\n".join([_ENCODE(_Head("ClusterLoad", len(load.pods))), *lines])
+    return b"\n".join([_ENCODE(_Head("ClusterLoad", len(load.pods), load.steps, load.workloads)), *lines])
 
 
 def unpacked(content: bytes) -> Load:
@@ -100,7 +135,8 @@ def unpacked(content: bytes) -> Load:
     head = msgspec.json.decode(first, type=_Head)
     objects = list(_objects(rest))
     begin = len(objects) - head.pods
-    return ClusterLoad(tuple(objects[:begin]), tuple(pod for pod in objects[begin:] if isinstance(pod, Pod)))
+    pods = tuple(pod for pod in objects[begin:] if isinstance(pod, Pod))
+    return ClusterLoad(tuple(objects[:begin]), pods, head.steps, head.workloads)
 
 
 def _objects(content: bytes) -> Iterator[Struct]:

@@ -1,16 +1,12 @@
 """One run: a load, a configuration and a seed come to figures. The same three always come to the same."""
 
-from collections.abc import Callable
-
 import msgspec
 
 from berth.comparing.configurations import LoadedConfiguration
 from berth.comparing.loads import Load
-from berth.simulation.cluster import SimulatedCluster
+from berth.simulation.cluster import Progress, SimulatedCluster
 from berth.simulation.measures import Measures, figures, measure
 from berth.simulation.prices import Prices
-
-Progress = Callable[[int], None]
 
 
 class RunResult(msgspec.Struct, frozen=True, rename="camel"):
@@ -33,11 +29,10 @@ def run(
 ) -> RunResult:
     """Place the load's pods, all pending at once, by priority and then in their order, and measure the cluster.
 
-    Raises `ConfigError`, `RegistryError`, `StuckError`.
+    Raises `ConfigError`, `RegistryError`, `ChangeError`, `StuckError`.
     """
     cluster = SimulatedCluster(config=configuration.config, registry=configuration.registry, seed=seed)
-    load.put_into(cluster)
-    cluster.settle(progress=progress)
+    load.put_into(cluster, progress)
     placements = cluster.placements
     measures = measure(cluster, prices=prices)
     return RunResult(
