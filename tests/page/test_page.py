@@ -11,7 +11,8 @@ import re
 import aiohttp
 import pytest
 
-from tests.e2e.processes import BERTH, Process
+from berth.api.resources import RESOURCES
+from tests.e2e.processes import Api, Process, free_port
 from tests.page.browser import browsing, chromium_path
 
 HOSTILE = "<script>alert(1)</script>{{7*7}}${8*8}`\"'><img src=x onerror=alert(2)>"
@@ -57,7 +58,6 @@ def served(tmp_path_factory):
         code = process.end()
     assert code == 0, process.said()
     assert process.said().count("\n") == 3, process.said()
-    assert BERTH.name == "berth"
 
 
 def test_every_view(served, tmp_path):
@@ -74,6 +74,42 @@ def test_every_view(served, tmp_path):
         the_queue(visitor, tmp_path)
         the_theme_is_kept(visitor)
         signing_out(visitor)
+
+
+def test_a_scheduler_at_work(tmp_path):
+    chromium_path()
+    port = free_port()
+    process = Process(tmp_path / "log", "up", "--nodes", 3, "--node-cpu", 4, "--dir", tmp_path / "up", "--ui",
+                      "--scheduler-port", port)  # fmt: skip
+    try:
+        process.wait_until_it_says("Ctrl-C")
+        link, url = re.search(r"(http://127\.0\.0\.1:\d+)/\?token=\S+", process.said()).group(0, 1)
+        api = Api(tmp_path / "up/kubeconfig")
+        for name, cpu in (("web", "1"), ("huge", "9")):
+            api.create(RESOURCES["Pod"], pod(name, cpu=cpu), "default")
+        with browsing(url) as visitor:
+            visitor.page.goto(link)
+            visitor.page.wait_for_url(visitor.url + "/")
+            what_goes_on_is_shown(visitor, tmp_path)
+    finally:
+        code = process.end()
+    assert code == 0, process.said()
+
+
+def what_goes_on_is_shown(visitor, tmp_path):
+    visitor.open("/pending")
+    visitor.until("document.querySelector('main').innerText.includes('needs 9 CPU; most that a node has free is')")
+    visitor.open("/pods/default/web")
+    assert "default/web goes to node-" in visitor.text() and "arrived" in visitor.text()
+    visitor.check(tmp_path / "story")
+    visitor.open("/queue")
+    told = "[...document.querySelectorAll('canvas')].map((each) => each.getAttribute('aria-label'))"
+    visitor.until(f"{told}[0].includes('unschedulable now 1')")
+    visitor.until(f"{told}[1].includes('scheduled now 0')")
+    visitor.page.locator("canvas").first.focus()
+    visitor.page.keyboard.press("End")
+    assert "unschedulable 1" in visitor.page.locator("[aria-live=polite]").first.text_content()
+    visitor.check(tmp_path / "queue")
 
 
 async def strangers_are_refused(url):

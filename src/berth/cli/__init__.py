@@ -33,6 +33,7 @@ _COMMANDS: Mapping[str, _Entry] = MappingProxyType(
         "extender": _Entry("berth.cli.extender", "Our plugins for a stock kube-scheduler, as an extender."),
         "explain": _Entry("berth.cli.explain", "Why a pod went where it went, or why it is pending."),
         "ui": _Entry("berth.cli.ui", "A page that shows the cluster and every decision."),
+        "top": _Entry("berth.cli.top", "The same in a terminal."),
         "plugins": _Entry("berth.cli.plugins", "Which plugins there are, and whether they work."),
         "new-plugin": _Entry("berth.cli.new_plugin", "Write a package with a plugin, ready to install."),
         "apiserver": _Entry("berth.cli.apiserver", "The embedded API server alone."),

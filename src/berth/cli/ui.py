@@ -5,8 +5,9 @@ as `berth explain` finds it, or from a cluster in a file (`--cluster`). Nothing 
 """
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     from berth.page.source import Source
 
 
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
 class TlsFiles(NamedTuple):
     """The files of a certificate; empty to have one made."""
 
@@ -26,20 +30,48 @@ class TlsFiles(NamedTuple):
     key: str
 
 
+TIMEOUT_S = 10.0
 MISSING = "the page needs NiceGUI, which is not installed: pip install 'berth-scheduler[ui]'"
 
 
+def source_options(command: Command) -> Command:
+    """What is looked at, received as `files`, `server`, `certificate_authority`, `kubeconfig`, `context`, `lease`."""
+    for decorate in (
+        click.option("--lease", default="", metavar="NAMESPACE/NAME", help="The lease whose holder to ask."),
+        click.option("--context", default="", metavar="NAME", help="The kubeconfig context to use."),
+        click.option(
+            "--kubeconfig",
+            default="",
+            metavar="FILE",
+            help="The cluster, and the credentials to ask with; by default those that kubectl would use.",
+        ),
+        click.option(
+            "--certificate-authority",
+            default="",
+            metavar="FILE",
+            help="With an https:// --server: the certificate, or its authority's, that is expected there.",
+        ),
+        click.option(
+            "--server",
+            default="",
+            envvar="BERTH_SCHEDULER",
+            metavar="URL",
+            help="Where the scheduler serves; by default it is looked for on this machine, then in the cluster.",
+        ),
+        click.option(
+            "--cluster",
+            "files",
+            multiple=True,
+            metavar="FILE",
+            help="Show this cluster: a snapshot, or what `kubectl get -o yaml|json` printed; may be repeated.",
+        ),
+    ):
+        command = decorate(command)
+    return command
+
+
 @click.command("ui", short_help="A page that shows the cluster and every decision.")
-@click.option("--cluster", "files", multiple=True, metavar="FILE", help="Show this cluster: a snapshot, or what "
-              "`kubectl get -o yaml|json` printed; may be repeated.")  # fmt: skip
-@click.option("--server", default="", envvar="BERTH_SCHEDULER", metavar="URL", help="Where the scheduler serves; by "
-              "default it is looked for on this machine, then in the cluster.")  # fmt: skip
-@click.option("--certificate-authority", default="", metavar="FILE", help="With an https:// --server: the certificate, "
-              "or its authority's, that is expected there.")  # fmt: skip
-@click.option("--kubeconfig", default="", metavar="FILE", help="The cluster, and the credentials to ask with; by "
-              "default those that kubectl would use.")  # fmt: skip
-@click.option("--context", default="", metavar="NAME", help="The kubeconfig context to use.")
-@click.option("--lease", default="", metavar="NAMESPACE/NAME", help="The lease whose holder to ask.")
+@source_options
 @click.option("--host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="The address to serve on.")
 @click.option("--port", default=0, show_default=True, type=click.IntRange(0, 65535), help="Port; 0 takes a free one.")
 @click.option("--host-name", "hosts", multiple=True, metavar="NAME", help="A name under which people ask for the page; "
@@ -105,7 +137,7 @@ async def _serve(
     stopped = stop_on_signals()
     try:
         await page.start()
-        click.echo(opening_text(page.address, access))
+        click.echo(f"{opening_text(page.address, access)}\nCtrl-C ends it.")
         await stopped.wait()
     except PageAddressTaken as error:
         raise click.ClickException(f"{error}; choose another --host or --port") from None
@@ -119,9 +151,8 @@ def opening_text(address: str, access: "Access") -> str:
     from berth.page.access import OwnToken
 
     if isinstance(access, OwnToken):
-        return f"The page is served; open it with\n  {address}/?token={access.token}\nCtrl-C ends it."
-    who = "sign in with a token of the cluster that may get the path /debug/nodes"
-    return f"The page is served at {address}/; {who}.\nCtrl-C ends it."
+        return f"The page is served; open it with\n  {address}/?token={access.token}"
+    return f"The page is served at {address}/; sign in with a token of the cluster that may get the path /debug/nodes."
 
 
 async def source_of(files: tuple[str, ...], way: "_Way") -> "Source":
@@ -129,6 +160,52 @@ async def source_of(files: tuple[str, ...], way: "_Way") -> "Source":
     if files:
         return _cluster_in(files)
     return await _scheduler_at(way)
+
+
+def plain_source(url: str) -> "Source":
+    """A scheduler that serves in plain HTTP on this machine, as `berth up` has it. Make it inside the event loop."""
+    import aiohttp
+
+    from berth.cli.reaching import Answered
+    from berth.page.live import LiveSource
+
+    session = aiohttp.ClientSession(
+        url, timeout=aiohttp.ClientTimeout(total=TIMEOUT_S), cookie_jar=aiohttp.DummyCookieJar()
+    )
+
+    async def ask(path: str) -> "Answered":
+        async with session.get(path, allow_redirects=False) as answer:
+            return Answered(answer.status, await answer.read())
+
+    return LiveSource(f"scheduler at {url}", ask, (aiohttp.ClientError, TimeoutError), close=session.close)
+
+
+class LocalPage:
+    """The page of a scheduler in this process, on loopback. Make it inside the event loop."""
+
+    __slots__ = ("_page", "_source")
+
+    def __init__(self, scheduler_url: str, port: int) -> None:
+        from berth.page.access import OwnToken
+        from berth.page.server import PageServer
+
+        self._source = plain_source(scheduler_url)
+        self._page = PageServer(self._source, OwnToken(), port=port)
+
+    async def open(self) -> str:
+        """Serve it; return how to open it. Raises `click.ClickException` where its port is taken."""
+        from berth.page.server import PageAddressTaken
+
+        try:
+            await self._page.start()
+        except PageAddressTaken as error:
+            raise click.ClickException(f"{error}; choose another --ui-port") from None
+        return opening_text(self._page.address, self._page.access)
+
+    async def close(self) -> None:
+        """End; safe to call where it was never opened."""
+        await self._page.stop()
+        await self._source.close()
 
 
 async def _scheduler_at(way: "_Way") -> "Source":

@@ -74,6 +74,14 @@ MAX_DEVICES = 128  # what one ResourceSlice holds
 @gates_option
 @decision_log_options
 @recording_options
+@click.option("--ui", "with_page", is_flag=True, help="Serve the page of `berth ui`, too; its link is printed.")
+@click.option(
+    "--ui-port",
+    default=0,
+    show_default=True,
+    type=click.IntRange(0, 65535),
+    help="Port of the page; 0 takes a free one.",
+)
 @click.option("--token", default="", envvar="BERTH_TOKEN", help="Bearer token for clients; by default a random one.")
 @kubernetes_version_option
 @click.pass_context
@@ -91,6 +99,8 @@ def command(
     host: str,
     port: int,
     scheduler_port: int | None,
+    with_page: bool,
+    ui_port: int,
     config_file: str,
     plugins: tuple[str, ...],
     feature_gates: str,
@@ -113,6 +123,12 @@ def command(
 
     if no_scheduler and (config_file or plugins or feature_gates or recording.directory):
         raise click.UsageError("--no-scheduler leaves nobody to obey --config, --plugin, --feature-gates or --record")
+    if with_page:
+        from berth.cli.ui import require_nicegui
+
+        require_nicegui()
+        if no_scheduler or scheduler_port == 0:
+            raise click.UsageError("--ui asks the scheduler; leave out --no-scheduler and --scheduler-port 0")
     setup = None if no_scheduler else read_setup(config_file, plugins, feature_gates)
     objects = _objects_of(from_files)
     if from_files and ctx.get_parameter_source("nodes") is ParameterSource.DEFAULT:
@@ -124,8 +140,11 @@ def command(
     cluster = EmbeddedCluster(settings, directory, host=host, port=port, token=token, objects=objects)
     try:
         with recording_to(recording) as build:
+            page = ui_port if with_page else None
             logs = (decision_log, directory)
-            asyncio.run(_run(cluster, nodes, setup, scheduler_port=scheduler_port, logs=logs, build=build))
+            asyncio.run(
+                _run(cluster, nodes, setup, scheduler_port=scheduler_port, logs=logs, build=build, page_port=page)
+            )
     except ConfigError as error:
         raise BadConfigurationError(str(error.located(config_file or "the default configuration"))) from error
     except PortTaken as error:
@@ -195,9 +214,11 @@ async def _run(
     scheduler_port: int | None,
     logs: tuple[DecisionLogOptions, Path],
     build: Build,
+    page_port: int | None,
 ) -> None:
     """Bring everything up, with a scheduler if there is a setup; wait for a signal or for it to fail; end."""
     from berth.cli.in_process import InProcessScheduler
+    from berth.cli.ui import LocalPage
     from berth.runtime.observing.logs import LegibleFormatter
 
     handler = logging.StreamHandler()
@@ -205,6 +226,7 @@ async def _run(
     logging.basicConfig(level=logging.WARNING, handlers=[handler])
     stopped = asyncio.create_task(stop_on_signals().wait())
     scheduler: InProcessScheduler | None = None
+    page: LocalPage | None = None
     served = ""
     try:
         await cluster.start()
@@ -220,10 +242,15 @@ async def _run(
             served = await scheduler.serve()
             ends.add(scheduler.start())
             await scheduler.wait_until_ready()
+        if page_port is not None:
+            page = LocalPage(served, page_port)
+            click.echo(await page.open())
         click.echo(ready_text(cluster, nodes, with_scheduler=scheduler is not None, served=served))
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
     finally:
         stopped.cancel()
+        if page is not None:
+            await page.close()
         if scheduler is not None:
             await scheduler.stop()
         await cluster.stop()

@@ -46,7 +46,7 @@ class _Decisions(msgspec.Struct, frozen=True):
 class LiveSource:
     """Asks one scheduler."""
 
-    __slots__ = ("_ask", "_clock", "_refused", "title")
+    __slots__ = ("_ask", "_clock", "_close", "_refused", "title")
 
     is_live = True
 
@@ -56,12 +56,14 @@ class LiveSource:
         ask: Ask,
         refused: tuple[type[Exception], ...] = (),
         clock: Callable[[], float] = time.time,
+        close: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
-        """`refused` are the errors of `ask` that say for people why there is no answer."""
+        """`refused` are the errors of `ask` that tell people why there is no answer; `close` gives back its means."""
         self.title = title
         self._ask = ask
         self._refused = refused
         self._clock = clock
+        self._close = close
 
     async def nodes(self) -> NodeColumns:
         """All nodes."""
@@ -92,7 +94,9 @@ class LiveSource:
             raise SourceError(f"the scheduler's metrics cannot be read: {error}") from None
 
     async def close(self) -> None:
-        """There is nothing to give back."""
+        """Give back what was opened to ask."""
+        if self._close is not None:
+            await self._close()
 
     async def _read(self, path: str, of: type[_T]) -> _T:
         return _decoded(path, await self._answer(path), of)

@@ -31,7 +31,7 @@ class PageAddressTaken(RuntimeError):  # noqa: N818 - it says what happened
 class PageServer:
     """The page of one source. Make it inside the event loop."""
 
-    __slots__ = ("_access", "_history", "_host", "_hosts", "_port", "_server", "_source", "_task", "_tls", "address")
+    __slots__ = ("_history", "_host", "_hosts", "_port", "_server", "_source", "_task", "_tls", "access", "address")
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class PageServer:
             raise ValueError("plain HTTP is for loopback only")
         self._source = source
         self._history = HistoryRecorder(source)
-        self._access = access
+        self.access = access
         self._host = host
         self._port = port
         self._hosts = hosts
@@ -70,7 +70,7 @@ class PageServer:
             raise PageAddressTaken(f"cannot serve the page on {self._host}:{self._port}: {reason}") from None
         port = listening.getsockname()[1]
         guard = PageGuard(
-            self._application(), self._access, port=port, hosts=self._hosts, is_secure=self._tls is not None
+            self._application(), self.access, port=port, hosts=self._hosts, is_secure=self._tls is not None
         )
         application: Any = guard
         if self._tls is not None:  # on loopback, compressing takes longer than it saves

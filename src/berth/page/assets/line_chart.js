@@ -9,10 +9,11 @@ const DASHES = [[], [6, 4], [2, 3], [10, 3, 2, 3], [4, 2], [1, 4]];
 const INK = { light: { text: "#505b68", line: "#d5dae1" }, dark: { text: "#a9b3bf", line: "#2d3640" } };
 const LEFT = 52, RIGHT = 12, TOP = 10, BOTTOM = 24;
 
-function nice(high) {
+// The distance between two lines of the grid: at most five of them, at round numbers.
+function gridStep(high) {
   if (high <= 0) return 1;
-  const power = 10 ** Math.floor(Math.log10(high));
-  return [1, 2, 2.5, 5, 10].map((step) => step * power).find((step) => step >= high);
+  const power = 10 ** Math.floor(Math.log10(high / 5));
+  return [1, 2, 5, 10].map((step) => step * power).find((step) => high / step <= 5);
 }
 
 function short(value) {
@@ -56,12 +57,13 @@ export default {
       const pen = canvas.getContext("2d"), ink = INK[this.theme()], colours = COLOURS[this.theme()];
       pen.setTransform(dots, 0, 0, dots, 0, 0);
       pen.font = "12px system-ui, sans-serif";
-      const high = nice(this.series.reduce((most, { values }) => values.reduce((a, b) => Math.max(a, b ?? 0), most), 0));
+      const most = this.series.reduce((so, { values }) => values.reduce((a, b) => Math.max(a, b ?? 0), so), 0);
+      const grid = gridStep(most);
+      const high = Math.max(1, Math.ceil(most / grid)) * grid;
       const y = (value) => height - BOTTOM - (value / high) * (height - TOP - BOTTOM);
       pen.textBaseline = "middle";
       pen.textAlign = "right";
-      for (let step = 0; step <= 4; step += 1) {
-        const value = (high * step) / 4;
+      for (let value = 0; value <= high * 1.001; value += grid) {
         pen.strokeStyle = ink.line;
         pen.lineWidth = 1;
         pen.beginPath();

@@ -1,9 +1,9 @@
 """Pending pods by reason, the largest group first."""
 
-from datetime import UTC, datetime
 from urllib.parse import quote
 
 from berth.page.source import Source
+from berth.page.times import age
 from berth.page.views.elements import link, tag
 from berth.page.views.frame import Frame
 from berth.runtime.serving.pending import PendingGroup, PendingReport
@@ -83,15 +83,3 @@ def pod_path(pod: str) -> str:
 def counted(count: int, what: str) -> str:
     """`1 pod`, `2 pods`."""
     return f"{count:,} {what}{'' if count == 1 else 's'}"
-
-
-def age(since: str) -> str:
-    """How long ago an RFC 3339 time was, in its two largest units."""
-    try:
-        passed_s = max(0, int((datetime.now(UTC) - datetime.fromisoformat(since)).total_seconds()))
-    except ValueError:
-        return "unknown"
-    for size, unit, smaller, part in ((86400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s")):
-        if passed_s >= size:
-            return f"{passed_s // size} {unit} {passed_s % size // smaller} {part}"
-    return f"{passed_s} s"

@@ -7,9 +7,10 @@ from urllib.parse import urlencode
 from berth.explain import Explanation, NodeExplanation
 from berth.page.model import DecisionMatrix, decision_matrix
 from berth.page.source import Source
+from berth.page.times import age
 from berth.page.views.elements import NOTHING, link, table, tag
 from berth.page.views.frame import Frame
-from berth.page.views.pending import age, counted, pod_path
+from berth.page.views.pending import counted, pod_path
 from berth.recording.stories import StoryLine
 from berth.runtime.serving.debugging import DecisionLine
 from berth.runtime.serving.waiting import PendingPod, PermitWait
