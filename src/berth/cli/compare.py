@@ -1,30 +1,25 @@
 """`berth compare`: two configurations on the same pods: who goes elsewhere and why, and which measures are better."""
 
 from collections import Counter
-from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from berth.cli.cluster_input import cluster_options, manifests_option, read_cluster_given, read_manifests
+from berth.cli.cluster_input import cluster_options, manifests_option
+from berth.cli.load_input import load_options, read_any_load, read_configuration, read_prices
 from berth.cli.output import Output, console_for, is_structured, output_option, print_structured
 from berth.cli.plotting import plot_option
-from berth.cli.setup import BadConfigurationError, gates_option, plugin_option
+from berth.cli.setup import gates_option, plugin_option
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from berth.comparing.comparison import ConfigurationsCompared, FigureCompared
-    from berth.comparing.configurations import ConfigurationSource
     from berth.comparing.decisions import PodChange
-    from berth.comparing.loads import ClusterLoad
-    from berth.simulation.prices import Prices
 
 CHANGES_SHOWN = 20
 """How many changed pods the table lists; `-o wide` and the structured outputs list all of them."""
 LONGEST_PLUGIN = len("NodeResourcesBalancedAllocation") + 1
-DEFAULT = "default"
 KINDS = {"elsewhere": "go elsewhere", "fitsNoMore": "fit no more", "fitsNow": "fit now"}
 
 
@@ -33,9 +28,8 @@ KINDS = {"elsewhere": "go elsewhere", "fitsNoMore": "fit no more", "fitsNow": "f
 @click.argument("b", metavar="B.yaml")
 @cluster_options
 @manifests_option
-@click.option("--replace-all", is_flag=True, help="Place all running pods anew that a controller owns.")
+@load_options
 @click.option("--seeds", type=click.IntRange(1, 1000), default=3, show_default=True, help="How often each one runs.")
-@click.option("--prices", default="", metavar="FILE", help="What nodes cost, by instance type or name (YAML or JSON).")
 @plugin_option
 @click.option("--a-plugin", "a_plugins", multiple=True, metavar="MODULE:CLASS", help="A plugin for A only.")
 @click.option("--b-plugin", "b_plugins", multiple=True, metavar="MODULE:CLASS", help="A plugin for B only.")
@@ -49,9 +43,10 @@ def command(
     kubeconfig: str,
     context: str,
     manifests: tuple[str, ...],
+    trace: str,
     replace_all: bool,
-    seeds: int,
     prices: str,
+    seeds: int,
     plugins: tuple[str, ...],
     a_plugins: tuple[str, ...],
     b_plugins: tuple[str, ...],
@@ -66,10 +61,11 @@ def command(
 
     The decisions are compared one by one, A's choice standing in both: which pods go elsewhere, fit no more or fit
     now, and the plugin that, taken from B, makes A decide like it. Then each places everything on its own, once for
-    each seed, and the measures stand side by side.
+    each seed, and the measures stand side by side. With --trace, each lives through the workload in virtual time.
     """
     from berth.cli.progress import working
     from berth.comparing.comparison import compare
+    from berth.comparing.loads import steps_of
     from berth.framework.blame import PluginBrokenError
     from berth.simulation.cluster import StuckError
 
@@ -77,9 +73,9 @@ def command(
         read_configuration(path, (*plugins, *own), feature_gates) for path, own in ((a, a_plugins), (b, b_plugins))
     ]
     costs = read_prices(prices)
-    load = read_load(cluster, kubeconfig, context, manifests, replaces_all=replace_all)
+    load = read_any_load(trace, cluster, kubeconfig, context, manifests, replaces_all=replace_all)
     try:
-        with working("comparing", total=len(load.pods) * (1 + 2 * seeds)) as work:
+        with working("comparing", total=steps_of(load) * (2 * seeds + (not trace))) as work:
 
             def watch(steps: int) -> bool:
                 work.advance(steps)
@@ -98,60 +94,6 @@ def command(
         print_comparison(found, console_for(output), shown=None if output == "wide" else CHANGES_SHOWN)
     if not found.is_complete:
         raise click.ClickException("stopped before the end; this is what was done by then")
-
-
-# -- what was typed --------------------------------------------------------------------------------------------------
-
-
-def read_configuration(path: str, plugins: Sequence[str], feature_gates: str) -> "ConfigurationSource":
-    """Return the configuration of a file, or the default one for `default`. Raises `BadConfigurationError`."""
-    from berth.comparing.configurations import ConfigurationSource
-    from berth.config.errors import ConfigError
-
-    try:
-        if path == DEFAULT and not Path(path).exists():
-            found = ConfigurationSource(DEFAULT, plugins=tuple(plugins), feature_gates=feature_gates)
-            found.load()
-            return found
-        return ConfigurationSource.of_file(path, plugins, feature_gates)
-    except ConfigError as error:
-        raise BadConfigurationError(str(error)) from None
-
-
-def read_prices(path: str) -> "Prices | None":
-    """Return the prices of a file, None without one. Raises `click.ClickException`."""
-    if not path:
-        return None
-    from berth.config.document import parse_document
-    from berth.config.errors import ConfigError
-    from berth.simulation.prices import PriceError, Prices
-
-    try:
-        return Prices.of_document(parse_document(Path(path).read_bytes(), path))
-    except OSError as error:
-        raise click.ClickException(f"--prices {path}: {error.strerror or error}") from None
-    except (PriceError, ConfigError) as error:
-        raise click.ClickException(f"--prices {path}: {error}") from None
-
-
-def read_load(
-    cluster: Sequence[str], kubeconfig: str, context: str, manifests: Sequence[str], *, replaces_all: bool
-) -> "ClusterLoad":
-    """Return the cluster with the pods to place. Raises `click.ClickException`."""
-    from berth.api.codec import ObjectError
-    from berth.comparing.loads import ClusterLoad
-    from berth.simulation.workloads import ManifestError
-
-    snapshot, documents = read_cluster_given(cluster, kubeconfig, context), read_manifests(manifests)
-    try:
-        load = ClusterLoad.of(snapshot, documents, replaces_all=replaces_all)
-    except (ObjectError, ManifestError) as error:
-        raise click.ClickException(str(error)) from None
-    if not load.pods:
-        raise click.ClickException(
-            "there are no pods to place: none is pending, and -f gives none; --replace-all places the running ones anew"
-        )
-    return load
 
 
 # -- what is printed -------------------------------------------------------------------------------------------------
@@ -246,7 +188,7 @@ def shown_figure(name: str, value: float | None) -> str:
     if value is None:
         return "?"
     if name.split(".")[0] in SHARES:
-        return f"{value:.1%}"
+        return f"{value + 0.0:.1%}".replace("-0.0%", "0.0%")
     return (
         f"{value:.0f}"
         if value == int(value) and abs(value) < 1e15

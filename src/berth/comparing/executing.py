@@ -1,20 +1,22 @@
 """Has runs carried out: here, in processes of this machine, or on a Dask cluster.
 
-Each of the three takes the same tasks and calls back with each result as it comes, in any order. Whoever watches may
-stop it: what is under way is finished and kept, what has not begun is given up.
+`workers` returns one of the three. Each takes the same tasks and calls back with each result as it comes, in any order.
+Whoever watches may stop it: what is under way is finished and kept, what has not begun is given up.
 """
 
 import queue
 import signal
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor, ProcessPoolExecutor
+from contextlib import AbstractContextManager, contextmanager
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
-from berth.comparing.tasks import TaskDescription, TaskError, carry_out
+from berth.comparing.loads import Load
+from berth.comparing.tasks import TaskDescription, TaskError, carry_out, carry_out_on, load_of
 
 LOOK_EVERY_S = 0.2
 """How often is looked whether to stop while nothing comes back."""
@@ -34,37 +36,65 @@ class Finished(NamedTuple):
 Done = Callable[[Finished], None]
 
 
-def run_here(tasks: Sequence[TaskDescription], inputs: Mapping[str, Path], done: Done, is_stopped: IsStopped) -> None:
-    """Carry out tasks one after the other; `inputs` are the files of the loads' contents, by hash."""
-    for task in tasks:
-        if is_stopped():
-            return
-        try:
-            done(Finished(task, carry_out(msgspec.json.encode(task), inputs[task.load].read_bytes())))
-        except Exception as error:  # a plugin's bug, or a load that cannot be run, must not end the others
-            done(Finished(task, b"", _told(error)))
+class Carry(Protocol):
+    """Carries tasks out, and returns once all have ended or it was stopped. Raises `TaskError`."""
+
+    def __call__(self, tasks: Sequence[TaskDescription], done: Done, is_stopped: IsStopped) -> None: ...
 
 
-def run_in_processes(
-    tasks: Sequence[TaskDescription], inputs: Mapping[str, Path], done: Done, is_stopped: IsStopped, jobs: int
-) -> None:
-    """Carry out tasks in so many processes. Raises `TaskError` where a process dies."""
-    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=_ignore_first_interrupt) as pool:
-        submitted = {
-            pool.submit(_carry_out_file, msgspec.json.encode(task), str(inputs[task.load])): task for task in tasks
-        }
+def workers(inputs: Mapping[str, Path], *, jobs: int = 1, dask: str = "") -> AbstractContextManager[Carry]:
+    """Return what carries tasks out: a Dask cluster, or so many processes, of which 1 is this one.
+
+    `inputs` are the files of the loads' contents, by hash.
+    """
+    if dask:
+        return _on_dask(inputs, dask)
+    return _in_processes(inputs, jobs) if jobs > 1 else _here(inputs)
+
+
+@contextmanager
+def _here(inputs: Mapping[str, Path]) -> Iterator[Carry]:
+    """Carry tasks out one after the other; each load is read once."""
+    loads: dict[str, Load] = {}
+
+    def carry(tasks: Sequence[TaskDescription], done: Done, is_stopped: IsStopped) -> None:
+        for task in tasks:
+            if is_stopped():
+                return
+            try:
+                if task.load not in loads:
+                    loads[task.load] = load_of(task, inputs[task.load].read_bytes())
+                finished = Finished(task, carry_out_on(task, loads[task.load]))
+            except Exception as error:  # a plugin's bug, or a load that cannot be run, must not end the others
+                finished = Finished(task, b"", _told(error))
+            done(finished)
+
+    yield carry
+
+
+@contextmanager
+def _in_processes(inputs: Mapping[str, Path], jobs: int) -> Iterator[Carry]:
+    """Carry tasks out in processes; where one of them dies, nothing more can be run."""
+    pool = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=_ignore_first_interrupt)
+
+    def carry(tasks: Sequence[TaskDescription], done: Done, is_stopped: IsStopped) -> None:
         try:
+            submitted = {
+                pool.submit(_carry_out_file, msgspec.json.encode(task), str(inputs[task.load])): task for task in tasks
+            }
             _gather(submitted, done, is_stopped)
         except BrokenExecutor:
             raise TaskError("a worker process has died, perhaps for want of memory; try fewer --jobs") from None
-        finally:
-            pool.shutdown(wait=True, cancel_futures=True)
+
+    try:
+        yield carry
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
 
 
-def run_on_dask(
-    tasks: Sequence[TaskDescription], inputs: Mapping[str, Path], done: Done, is_stopped: IsStopped, address: str
-) -> None:
-    """Carry out tasks on the workers of a Dask cluster, which need Berth of the same version. Raises `TaskError`."""
+@contextmanager
+def _on_dask(inputs: Mapping[str, Path], address: str) -> Iterator[Carry]:
+    """Carry tasks out on the workers of a Dask cluster, which need Berth of the same version."""
     try:
         from distributed import Client
     except ImportError:
@@ -75,11 +105,15 @@ def run_on_dask(
         raise TaskError(f"--dask {address}: no Dask scheduler answers there: {error}") from None
     with client:
         contents = {name: client.scatter(path.read_bytes()) for name, path in inputs.items()}
-        submitted = {
-            client.submit(carry_out, msgspec.json.encode(task), contents[task.load], key=f"berth-{task.key}"): task
-            for task in tasks
-        }
-        _gather(submitted, done, is_stopped)
+
+        def carry(tasks: Sequence[TaskDescription], done: Done, is_stopped: IsStopped) -> None:
+            submitted = {
+                client.submit(carry_out, msgspec.json.encode(task), contents[task.load], key=f"berth-{task.key}"): task
+                for task in tasks
+            }
+            _gather(submitted, done, is_stopped)
+
+        yield carry
 
 
 def _gather(submitted: Mapping[Any, TaskDescription], done: Done, is_stopped: IsStopped) -> None:

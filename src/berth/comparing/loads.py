@@ -21,12 +21,10 @@ from berth.simulation.operations import Site, carry_out
 from berth.simulation.workloads import POD_MAKERS, claim_templates, expand
 from berth.snapshot.documents import Document
 from berth.snapshot.snapshot import Snapshot
+from berth.traces.generating import DailyPattern
+from berth.traces.trace import AnyRecord, TimedWorkload, TraceHeader
 
 Json = dict[str, Any]
-
-
-class LoadError(ValueError):
-    """What cannot be tried; the message is one line that says why, and what to do."""
 
 
 class ClusterLoad(msgspec.Struct, frozen=True):
@@ -107,7 +105,22 @@ def _unbound(pod: Pod) -> Pod:
     return Pod(pod.metadata, msgspec.structs.replace(pod.spec, node_name=""), PodStatus())
 
 
-Load = ClusterLoad
+class DrawnLoad(msgspec.Struct, frozen=True):
+    """A day of some pattern, drawn anew for each seed."""
+
+    pattern: DailyPattern
+
+
+Load = ClusterLoad | TimedWorkload | DrawnLoad
+
+STEPS_OVER_TIME = 1000
+"""In how many steps progress is told of a run through a workload over time."""
+
+
+def steps_of(load: Load) -> int:
+    """Return about how many steps a run tells of."""
+    return len(load.pods) if isinstance(load, ClusterLoad) else STEPS_OVER_TIME
+
 
 _ENCODE = msgspec.json.Encoder().encode
 
@@ -120,10 +133,15 @@ class _Head(msgspec.Struct, frozen=True):
     """How many of the objects are pods to be placed; they come last."""
     steps: tuple[tuple[str, Any], ...] = ()
     workloads: tuple[Json, ...] = ()
+    pattern: DailyPattern = DailyPattern()
 
 
 def packed(load: Load) -> bytes:
-    """Return a load as bytes: a line that says what it is, and one for each object."""
+    """Return a load as bytes: a line that says what it is, and one for each object or record."""
+    if isinstance(load, DrawnLoad):
+        return _ENCODE(_Head("DailyPattern", pattern=load.pattern))
+    if isinstance(load, TimedWorkload):
+        return b"\n".join([_ENCODE(load.header), *map(_ENCODE, load.records)])
     objects: Sequence[Struct] = (*load.standing, *load.pods)
     lines = [_ENCODE((type(obj).__name__, obj)) for obj in objects]
     return b"\n".join([_ENCODE(_Head("ClusterLoad", len(load.pods), load.steps, load.workloads)), *lines])
@@ -133,6 +151,12 @@ def unpacked(content: bytes) -> Load:
     """Return the load that some bytes are."""
     first, _, rest = content.partition(b"\n")
     head = msgspec.json.decode(first, type=_Head)
+    if head.kind == "DailyPattern":
+        return DrawnLoad(head.pattern)
+    if head.kind == TraceHeader().kind:
+        record_of = msgspec.json.Decoder(AnyRecord).decode
+        header = msgspec.json.decode(first, type=TraceHeader)
+        return TimedWorkload(header, tuple(record_of(line) for line in rest.splitlines()))
     objects = list(_objects(rest))
     begin = len(objects) - head.pods
     pods = tuple(pod for pod in objects[begin:] if isinstance(pod, Pod))

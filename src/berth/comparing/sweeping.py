@@ -9,6 +9,9 @@ A sweep is described by a file:
     clusters:
       now: {cluster: cluster.yaml}
       rollout: {cluster: cluster.yaml, manifests: web.yaml, replaceAll: true, steps: [{loseZone: a}]}
+    traces:
+      day: day.jsonl.gz            # a file of `berth trace`
+      any-day: {pattern: {pods: 20000, nodes: 200}}  # drawn anew for each seed
     prices: prices.yaml
 
 Files are looked for beside it. `Sweep.read` reads all of them, so that a sweep is complete in memory before it begins.
@@ -24,8 +27,8 @@ import msgspec
 
 from berth.api.codec import ObjectError
 from berth.comparing.configurations import DEFAULT, ConfigurationSource
-from berth.comparing.executing import Done, Finished, IsStopped, run_here, run_in_processes, run_on_dask
-from berth.comparing.loads import ClusterLoad, hash_of, packed
+from berth.comparing.executing import Done, Finished, IsStopped, workers
+from berth.comparing.loads import ClusterLoad, DrawnLoad, hash_of, packed
 from berth.comparing.results import ResultRow, ResultsDirectory
 from berth.comparing.tasks import TaskDescription, TaskResult
 from berth.config.document import parse_document
@@ -35,6 +38,8 @@ from berth.simulation.prices import PriceError, Prices
 from berth.simulation.workloads import ManifestError
 from berth.snapshot.documents import SnapshotError, read_documents
 from berth.snapshot.snapshot import read_cluster
+from berth.traces.generating import DailyPattern, daily_pattern
+from berth.traces.trace import TimedWorkload, TraceError, read_trace
 
 MAX_RUNS = 100_000
 
@@ -61,11 +66,20 @@ class GivenCluster(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_f
     """As in a scenario's file: each has one key."""
 
 
+class GivenTrace(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """A workload over time in a sweep's file: one that is in a file, or a pattern that is drawn anew for each seed."""
+
+    file: str = ""
+    pattern: dict[str, Any] | None = None
+    """The fields of `DailyPattern`."""
+
+
 class GivenSweep(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     """A sweep's file."""
 
     configurations: dict[str, str | GivenConfiguration]
     clusters: dict[str, GivenCluster] = {}
+    traces: dict[str, str | GivenTrace] = {}
     seeds: int | list[int] = 1
     prices: str = ""
 
@@ -150,15 +164,17 @@ class Sweep:
             raise SweepError(f"{path}: {error.filename or ''} {error.strerror or error}".strip()) from None
         except (msgspec.ValidationError, SweepError, PriceError, ChangeError) as error:
             raise SweepError(f"{path}: {error}") from None
-        except (ConfigError, SnapshotError, ObjectError, ManifestError) as error:
+        except (ConfigError, SnapshotError, ObjectError, ManifestError, TraceError) as error:
             raise SweepError(str(error)) from None
 
 
 def _read(given: GivenSweep, directory: Path) -> Sweep:
     if not given.configurations:
         raise SweepError("configurations: at least one is needed")
-    if not given.clusters:
-        raise SweepError("clusters: at least one is needed")
+    if not given.clusters and not given.traces:
+        raise SweepError("clusters: at least one is needed, or one under traces")
+    if shared := given.clusters.keys() & given.traces.keys():
+        raise SweepError(f"traces.{min(shared)}: a cluster has that name")
     seeds = list(range(given.seeds)) if isinstance(given.seeds, int) else list(dict.fromkeys(given.seeds))
     if not seeds:
         raise SweepError("seeds: a number of 1 or more, or a list of seeds, is needed")
@@ -166,6 +182,7 @@ def _read(given: GivenSweep, directory: Path) -> Sweep:
     if given.prices:
         prices = Prices.of_document(parse_document((directory / given.prices).read_bytes(), given.prices))
     contents = {name: packed(_cluster(name, each, directory)) for name, each in given.clusters.items()}
+    contents |= {name: packed(_trace(name, each, directory)) for name, each in given.traces.items()}
     sources = [_source(name, each, directory) for name, each in given.configurations.items()]
     return Sweep(contents, sources, seeds, prices)
 
@@ -198,6 +215,24 @@ def _cluster(name: str, given: GivenCluster, directory: Path) -> ClusterLoad:
     if not load.pods and not steps:
         raise SweepError(f"clusters.{name}: nothing to do: no pod is pending, and no manifests or steps are given")
     return load
+
+
+def _trace(name: str, given: str | GivenTrace, directory: Path) -> TimedWorkload | DrawnLoad:
+    if isinstance(given, str):
+        given = GivenTrace(given)
+    if bool(given.file) == (given.pattern is not None):
+        raise SweepError(f"traces.{name}: either a file or a pattern is needed")
+    if given.pattern is None:
+        return read_trace(directory / given.file)
+    known = {field.encode_name for field in msgspec.structs.fields(DailyPattern)}
+    if unknown := sorted(given.pattern.keys() - known):
+        raise SweepError(f"traces.{name}.pattern: {unknown[0]!r} is not known; known are {', '.join(sorted(known))}")
+    try:
+        pattern = msgspec.convert(given.pattern, DailyPattern)
+        daily_pattern(msgspec.structs.replace(pattern, pods=1, services=0))  # which checks it
+    except ValueError as error:
+        raise SweepError(f"traces.{name}.pattern: {error}") from None
+    return DrawnLoad(pattern)
 
 
 def _steps(given: Sequence[Mapping[str, Any]], path: str) -> Iterator[ClusterChange]:
@@ -244,12 +279,9 @@ def carry_out_sweep(
         if told is not None:
             told(finished)
 
-    if tasks and dask:
-        run_on_dask(tasks, inputs, done, is_stopped, dask)
-    elif jobs > 1:
-        run_in_processes(tasks, inputs, done, is_stopped, min(jobs, max(len(tasks), 1)))
-    else:
-        run_here(tasks, inputs, done, is_stopped)
+    if tasks:
+        with workers(inputs, jobs=min(jobs, len(tasks)), dask=dask) as carry:
+            carry(tasks, done, is_stopped)
     rows = list(_rows(sweep.runs, results))
     finished = sum(run.task.key in results for run in sweep.runs)
     table, is_parquet = directory.write_table(rows) if finished == len(sweep.runs) else ("", False)

@@ -8,7 +8,7 @@ import msgspec
 
 import berth
 from berth.comparing.configurations import ConfigurationSource
-from berth.comparing.loads import hash_of, unpacked
+from berth.comparing.loads import Load, hash_of, unpacked
 from berth.comparing.running import run
 from berth.simulation.prices import Prices
 
@@ -47,10 +47,20 @@ def carry_out(description: bytes, content: bytes) -> bytes:
     Raises `TaskError`, and whatever `run` raises.
     """
     task = msgspec.json.decode(description, type=TaskDescription)
+    return carry_out_on(task, load_of(task, content))
+
+
+def load_of(task: TaskDescription, content: bytes) -> Load:
+    """Return the load of a run, which has come beside it. Raises `TaskError` where it is another."""
     if task.version != berth.__version__:
         here = f"this worker has Berth {berth.__version__}"
         raise TaskError(f"{here}, the sweep was begun by {task.version}: install the same on both")
     if hash_of(content) != task.load:
         raise TaskError("the load that came with a run is not the one that it describes")
-    found = run(unpacked(content), task.configuration.load(), task.seed, prices=task.prices)
+    return unpacked(content)
+
+
+def carry_out_on(task: TaskDescription, load: Load) -> bytes:
+    """Carry out a run on its load."""
+    found = run(load, task.configuration.load(), task.seed, prices=task.prices)
     return msgspec.json.encode(TaskResult(task.key, found.figures))

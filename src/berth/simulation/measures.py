@@ -359,6 +359,8 @@ _BETTER: Final[Mapping[str, int]] = MappingProxyType(
         "nodesUsed": LOWER,
         "pods": HIGHER,
         "pending": LOWER,
+        "neverPlaced": LOWER,
+        "bound": HIGHER,
         "preemptions": LOWER,
         "packing": HIGHER,
         "utilisation": HIGHER,
