@@ -218,13 +218,13 @@ def print_plan(plan: "RebalancePlan", console: "Console") -> None:
         table.add_column("from → to", overflow="fold", ratio=4)
         table.add_column("why", overflow="fold", ratio=5)
         for number, step in enumerate(plan.steps, 1):
-            moves = step.action == "evict"
+            moves = bool(step.to)
             placed = "".join(f"; then {each.pod} goes to {each.node}" for each in step.placed)
             table.add_row(
                 str(number),
                 step.action,
                 escape(step.pod if moves else step.node),
-                escape(f"{step.node} → {step.to}") if moves else "",
+                escape(f"{step.node} → {step.to}".strip()) if moves else "",
                 escape(step.reason + placed),
             )
         console.print(table)

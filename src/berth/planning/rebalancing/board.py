@@ -317,6 +317,13 @@ class Rules:
                 broken.add(key)
         return frozenset(broken)
 
+    def breaks_node_affinity(self, key: str) -> bool:
+        """Say whether a pod that stays breaks its node affinity, which no other pod's move repairs."""
+        info = self._infos[key]
+        core = self._core
+        said = statuses_on(core, core.intake.info(pending_again(info.pod)), core.cache.table.row_of[info.node_name])
+        return any(status.plugin == "NodeAffinity" for status in said)
+
     def _breaks(self, key: str, info: PodInfo, row: int, board: Board | None) -> bool:
         core = self._core
         if board is not None and key in board.movers:

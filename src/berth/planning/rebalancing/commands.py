@@ -31,10 +31,13 @@ def commands_of(plan: RebalancePlan) -> list[str]:
 def _told(step: PlanStep) -> str:
     if step.action == "evict":
         return f"{step.pod} from {step.node} to {step.to}: {step.reason}"
-    return f"{step.action} {step.node}: {step.reason}"
+    return f"{step.action} {step.node or step.pod}: {step.reason}"
 
 
 def _commands(step: PlanStep) -> Iterator[str]:
+    if step.action == "create":
+        yield _comment(f"now create {step.pod}, and wait until it is on {step.to}")
+        return
     if step.action != "evict":
         yield f"kubectl {step.action} {shlex.quote(step.node)}"
         return
@@ -46,7 +49,7 @@ def _commands(step: PlanStep) -> Iterator[str]:
         on_node = f"--field-selector spec.nodeName={shlex.quote(step.node)} -o name"
         pattern = shlex.quote(f"^pod/{owner}-")
         yield f"POD=$(kubectl get pods {within} {on_node} | grep {pattern} | head -n 1 | cut -d / -f 2)"
-        before, after = (shlex.quote(part) for part in _body(PLACE, namespace).split(PLACE))
+        before, after = (shlex.quote(part) for part in _body(PLACE, namespace).split(PLACE, 1))
         path = shlex.quote(f"/api/v1/namespaces/{namespace}/pods/")
         pod = '"$POD"'
         yield f"echo {before}{pod}{after} | kubectl create -f - --raw {path}{pod}/eviction"

@@ -36,7 +36,8 @@ class Greedy:
         self._board = board
         self._goal = goal
         self._rules = rules
-        self._broken = rules.broken(board) if rules else frozenset()
+        self.broken = rules.broken(board) if rules else frozenset()
+        """The pods that break a rule of their own at the start."""
         self._is_stopped = is_stopped
 
     def search(self) -> list[Move]:
@@ -62,7 +63,7 @@ class Greedy:
 
     def breaks_nothing(self) -> bool:
         """Say whether no pod breaks a rule that it kept before."""
-        return not self._rules or self._rules.broken(self._board) <= self._broken
+        return not self._rules or self._rules.broken(self._board) <= self.broken
 
     # -- empty nodes -------------------------------------------------------------------------------------------------
 

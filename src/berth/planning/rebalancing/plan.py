@@ -6,7 +6,7 @@ import msgspec
 
 from berth.planning.rebalancing.request import GoalName, Method
 
-Action = Literal["cordon", "evict", "uncordon"]
+Action = Literal["cordon", "evict", "uncordon", "create"]
 
 
 class PlacedPod(msgspec.Struct, frozen=True, rename="camel"):
@@ -22,11 +22,11 @@ class PlanStep(msgspec.Struct, frozen=True, rename="camel"):
 
     action: Action
     node: str
-    """The node to cordon or uncordon, or the one that the pod leaves."""
+    """The node to cordon or uncordon, or the one that the pod leaves; empty for a pod that is created."""
     pod: str = ""
-    """The pod to evict, as `namespace/name`."""
+    """The pod to evict or to create, as `namespace/name`."""
     to: str = ""
-    """Where the scheduler puts the pod that takes its place."""
+    """Where the scheduler puts that pod, or the one that takes its place."""
     reason: str = ""
     workload: str = ""
     """Who makes the replacement, as `Kind/name`; empty for a pod without a controller."""

@@ -9,14 +9,13 @@ evicted, the scheduler places whatever is pending, and the step counts only if t
 from collections.abc import Iterable
 
 import msgspec
-import numpy as np
 
 from berth.api.meta import Struct
 from berth.api.node import Node, ReplicaSet, StatefulSet
 from berth.api.pod import Pod
 from berth.config.types import SchedulerConfiguration
 from berth.framework.registry import Registry
-from berth.planning.rebalancing.board import CORDON, Mover, best_rows, scores_of
+from berth.planning.rebalancing.board import CORDON, Mover, scores_of
 from berth.planning.rebalancing.movability import is_of_the_node, workload_of
 from berth.planning.rebalancing.plan import PlacedPod, PlanStep
 from berth.simulation.cluster import SimulatedCluster, pending_again
@@ -95,12 +94,18 @@ class Prover:
         self.cordons.append(name)
         self.steps.append(PlanStep("cordon", name, reason=reason))
 
-    def uncordon(self, name: str, reason: str) -> None:
-        """Take a cordon of the plan's own back; pending pods may be placed in consequence."""
+    def uncordon(self, name: str, reason: str, of: Move | None = None) -> None:
+        """Take a cordon of the plan's own back; pending pods may be placed in consequence, `of` all, one that is moved.
+
+        Raises `RefusedMove` where that one is not.
+        """
+        preempted = len(self.cluster.evictions)
         self.cordons.remove(name)
         self.cluster.put(uncordoned(self.cluster.objects["Node", name]))
         self.cluster.settle()
-        placed = tuple(self.cluster.take_bindings())
+        placed = tuple(self.cluster.take_bindings()) if of is None else self._arrived(of, preempted)
+        if of is not None:
+            placed = (PlacedPod(of[0], of[2]), *placed)
         self.steps.append(PlanStep("uncordon", name, reason=reason, placed=placed))
 
     def move(self, move: Move, reason: str) -> None:
@@ -117,21 +122,7 @@ class Prover:
         cluster.delete("Pod", key)
         cluster.put(pending_again(pod))
         cluster.settle()
-        placed = cluster.take_bindings()
-        arrived: Pod = cluster.objects["Pod", key]
-        if len(cluster.evictions) > preempted:
-            raise RefusedMove(move, f"{cluster.evictions[preempted].pod} would be preempted")
-        if arrived.spec.node_name != target:
-            found = arrived.spec.node_name or "no node"
-            raise RefusedMove(move, f"the scheduler finds {found} for it")
-        decision = cluster.core.trace.get(key)
-        if (
-            decision is not None
-            and decision.total is not None
-            and int((decision.total == decision.total.max()).sum()) > 1
-        ):
-            raise RefusedMove(move, "it is one of several nodes that the scheduler likes equally")
-        others = tuple(each for each in placed if each.pod != key)
+        others = self._arrived(move, preempted)
         self.steps.append(
             PlanStep(
                 "evict",
@@ -146,6 +137,45 @@ class Prover:
             )
         )
         self._moved.add(key)
+
+    def place(self, move: Move, pod: Pod) -> None:
+        """See a pod that needs a place come to the planned node: it is created, or waits already.
+
+        Raises `RefusedMove`.
+        """
+        key, _, target = move
+        cluster = self.cluster
+        preempted = len(cluster.evictions)
+        if ("Pod", key) in cluster.objects:
+            if cluster.objects["Pod", key].spec.node_name:
+                return  # a step before has made room for it already
+            # It fits on no node that is not cordoned, or the scheduler would have placed it.
+            if target not in self.cordons:
+                raise RefusedMove(move, "the scheduler does not put it there")
+            self.uncordon(target, f"{key} goes there", of=move)
+            return
+        if target in self.cordons:
+            self.uncordon(target, f"{key} goes there next")
+        self._lead(move, pod)
+        cluster.put(pod)
+        cluster.settle()
+        others = self._arrived(move, preempted)
+        self.steps.append(PlanStep("create", "", key, target, "there is room for it", placed=others))
+
+    def _arrived(self, move: Move, preempted: int) -> tuple[PlacedPod, ...]:
+        """Check that a pod has come where it was to; return who else was placed."""
+        key, _, target = move
+        cluster = self.cluster
+        placed = cluster.take_bindings()
+        if len(cluster.evictions) > preempted:
+            raise RefusedMove(move, f"{cluster.evictions[preempted].pod} would be preempted")
+        arrived: Pod = cluster.objects["Pod", key]
+        if arrived.spec.node_name != target:
+            raise RefusedMove(move, f"the scheduler finds {arrived.spec.node_name or 'no node'} for it")
+        total = decision.total if (decision := cluster.core.trace.get(key)) is not None else None
+        if total is not None and int((total == total.max()).sum()) > 1:
+            raise RefusedMove(move, "it is one of several nodes that the scheduler likes equally")
+        return tuple(each for each in placed if each.pod != key)
 
     def _replicas(self, namespace: str, workload: str) -> int | None:
         kind, _, name = workload.partition("/")
@@ -187,16 +217,9 @@ class Prover:
         table = self.cluster.core.cache.table
         return all(is_of_the_node(info.pod) for info in table.pods[table.row_of[name]].values())
 
-    def finish(self, kept: Iterable[str], first: Iterable[str]) -> None:
-        """Take the cordons back, those of `first` before the others; `kept` stay."""
+    def finish(self, kept: Iterable[str]) -> None:
+        """Take the cordons back; `kept` stay."""
         stays = set(kept)
-        for name in [*first, *self.cordons]:
-            if name in self.cordons and name not in stays:
+        for name in tuple(self.cordons):
+            if name not in stays:
                 self.uncordon(name, "the moves are done")
-
-
-def would_choose(cluster: SimulatedCluster, pod: Pod) -> list[str]:
-    """Return the nodes of which the scheduler would take one for a pod that is not in the cluster."""
-    table = cluster.core.cache.table
-    rows = best_rows(scores_of(cluster.core, cluster.core.intake.info(pending_again(pod))))
-    return sorted(table.names[row] for row in np.asarray(rows).tolist())

@@ -34,6 +34,7 @@ from berth.planning.rebalancing.movability import (
     reason_to_stay,
     workload_of,
 )
+from berth.planning.rebalancing.optimizing import optimize
 from berth.planning.rebalancing.ordering import is_valid
 from berth.planning.rebalancing.plan import Disruption, LeftAlone, PlacedPod, RebalancePlan
 from berth.planning.rebalancing.proving import Prover, ProvingCluster, RefusedMove
@@ -256,7 +257,19 @@ class Rebalancing:
         if not is_valid(board, moves) or not greedy.breaks_nothing():
             moves = []
         board.undo()
-        return Found(tuple(moves), "greedy")
+        method = self._request.method
+        if method == "greedy":
+            return Found(tuple(moves), "greedy")
+        try:
+            best = optimize(board, goal, moves, greedy.broken, greedy.breaks_nothing, self._is_stopped, self._seed)
+        except ImportError:
+            if method == "cp-sat":
+                raise RebalanceError("CP-SAT needs OR-Tools: pip install 'berth-scheduler[optimize]'") from None
+            told = "without OR-Tools (pip install 'berth-scheduler[optimize]') the search is greedy"
+            return Found(tuple(moves), "greedy", notes=(told,))
+        part = best.part
+        notes = () if part.is_whole else (f"CP-SAT has looked at {len(part.keys)} pods and {len(part.nodes)} nodes",)
+        return Found(tuple(best.moves), "cp-sat", best.proven, notes)
 
     def _emptied(self, board: Board, goal: Goal, moves: Sequence[Move]) -> list[str]:
         """The nodes that the moves empty, in the order in which that begins."""
@@ -276,32 +289,25 @@ class Rebalancing:
             prover.cordon(name, "is to be empty")
         for name in for_guests if len(moves) > len(for_guests) else ():
             prover.cordon(name, "room is made here")
+        guests = {guest.key: guest.fresh.pod for guest in self._guests}
         for move in moves:
-            if not move[1]:
-                continue
             try:
-                prover.move(move, self._reasons.get(move[0], ""))
+                if move[1]:
+                    prover.move(move, self._reasons.get(move[0], ""))
+                else:
+                    prover.place(move, guests[move[0]])
             except RefusedMove:
                 if not cuts:
                     raise
-        prover.finish(kept=[name for name in emptied if prover.is_empty(name)], first=for_guests)
-        self._let_guests_in(prover)
+        prover.finish(kept=[name for name in emptied if prover.is_empty(name)])
         return prover
-
-    def _let_guests_in(self, prover: Prover) -> None:
-        """Create the pods that need a place and are not in the cluster yet."""
-        cluster = prover.cluster
-        missing = [guest for guest in self._guests if ("Pod", guest.key) not in cluster.objects]
-        for guest in missing:
-            cluster.put(guest.fresh.pod)
-            cluster.settle()
 
     def _shapes(self, prover: Prover) -> tuple[PlacedPod, ...]:
         if self._request.goal != "free-shape":
             return ()
         pods = prover.cluster.pods
         keys = [pod.key for pod in self._request.pods[:SHAPES]] or [guest.key for guest in self._guests]
-        return tuple(PlacedPod(key, pods[key].spec.node_name or None) for key in keys)
+        return tuple(PlacedPod(key, pods[key].spec.node_name or None if key in pods else None) for key in keys)
 
     # -- words -------------------------------------------------------------------------------------------------------
 
