@@ -55,7 +55,7 @@ DISRUPTION_SHOWN = 10
     "--method", type=click.Choice(["cp-sat", "greedy"]), help="By default CP-SAT where OR-Tools is installed."
 )
 @click.option(
-    "--effort", default=10.0, show_default=True, type=click.FloatRange(0.0, 3600.0), metavar="SECONDS",
+    "--effort", default=3.0, show_default=True, type=click.FloatRange(0.0, 3600.0), metavar="SECONDS",
     help="How long CP-SAT may search, in its own seconds, which are the same on every machine.",
 )  # fmt: skip
 @click.option("--commands", is_flag=True, help="Print the plan as commands for a shell.")

@@ -104,8 +104,7 @@ class World(NamedTuple):
             budget = {
                 "kind": "PodDisruptionBudget",
                 "metadata": {"name": app, "namespace": "default", "uid": f"pdb-{app}"},
-                "spec": {"selector": {"matchLabels": {"app": app}}},
-                "status": {"disruptionsAllowed": allowed},
+                "spec": {"selector": {"matchLabels": {"app": app}}, "maxUnavailable": allowed},
             }
             found.append(Document("PodDisruptionBudget", json.dumps(budget).encode(), "a test"))
         return Snapshot(found)

@@ -34,7 +34,7 @@ MOST_PAIRS = 20_000
 """At most so many pairs of pods that may not meet are told to the model; the others show when moves are ordered."""
 
 
-class Spread(NamedTuple):
+class SpreadModel(NamedTuple):
     """One spread constraint of pods that are alike, over the nodes that count for it."""
 
     constraint: SpreadConstraint
@@ -59,7 +59,7 @@ class AssignmentModel:
         self._guests = list(board.guests.values())
         self._table = board.core.cache.table
         self._row_of = {name: self._table.row_of[name] for name in part.nodes}
-        self._spreads: dict[int, list[tuple[Spread, dict[str, Any]]]] = {}
+        self._spreads: dict[int, list[tuple[SpreadModel, dict[str, Any]]]] = {}
         self.x: dict[tuple[str, str], cp_model.IntVar] = {}
         """For each pod and each node that it may be on, whether it is there."""
         with board.lifted(part.keys):
@@ -265,7 +265,7 @@ class AssignmentModel:
                 if domain is not None:
                     yield self.x[mover.key, name], crowded[domain]
 
-    def _spreads_of(self, pod: PodInfo) -> Iterator[Spread]:
+    def _spreads_of(self, pod: PodInfo) -> Iterator[SpreadModel]:
         own = pod.spec.topology_spread_constraints
         constraints = compile_constraints(own, "DoNotSchedule", pod.labels, match_label_keys=True)
         inclusions = Inclusions((each.topology_key for each in constraints), pod, compare_numbers=False)
@@ -278,9 +278,9 @@ class AssignmentModel:
                 if included.includes(node)
             }
             if domain_of:
-                yield Spread(constraint, domain_of, pod.shape)
+                yield SpreadModel(constraint, domain_of, pod.shape)
 
-    def _crowded(self, spread: Spread, pod: PodInfo) -> dict[str, Any]:
+    def _crowded(self, spread: SpreadModel, pod: PodInfo) -> dict[str, Any]:
         """Return for each domain whether it has more pods than the emptiest one, by more than the constraint allows."""
         constraint = spread.constraint
         group = group_of(constraint, pod.namespace)
@@ -397,7 +397,7 @@ class AssignmentModel:
             return frozenset()
         found = set()
         for key in self._broken - set(self._part.keys):
-            if not rules.breaks_node_affinity(key):
+            if not rules.breaks_node_affinity(key, self._board):
                 found.add(key)
         return frozenset(found)
 

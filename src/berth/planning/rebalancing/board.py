@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from berth.api.pod import Pod
+from berth.api.selectors import compile_selector
 from berth.api.taints import NO_SCHEDULE, UNSCHEDULABLE_KEY, Taint, tolerated
 from berth.core import Core
 from berth.cycle.attempt import Attempt
@@ -24,7 +25,7 @@ from berth.planning.rebalancing.request import RebalanceRequest
 from berth.simulation.cluster import SimulatedCluster, pending_again
 from berth.simulation.judging import profile_of
 from berth.state.cache import on_node
-from berth.state.pod_info import PodInfo
+from berth.state.pod_info import PodInfo, PodShape
 
 CORDON = Taint(key=UNSCHEDULABLE_KEY, effect=NO_SCHEDULE)
 HARD_PLUGINS = frozenset({"NodeAffinity", "PodTopologySpread", "InterPodAffinity"})
@@ -92,6 +93,8 @@ class Board:
         self.nodes = tuple(sorted(nodes))
         self.spending = Spending(request)
         self.request = request
+        self.rules: Rules | None = None
+        """Who is told of every move."""
         self.history: list[tuple[str, str, str]] = []
         """The moves made, each as pod, node left, node reached; a guest leaves the empty string."""
         table = self.core.cache.table
@@ -116,8 +119,8 @@ class Board:
     def fits(self, key: str) -> Mask:
         """Return by row whether a pod fits there if it leaves where it is, over the considered nodes.
 
-        A pod that goes onto cordoned nodes cannot be led: of its rows only the one that the scheduler would take is
-        left, if there is but one such.
+        Nodes that it cannot be led to, because too many others would have to be cordoned, are left out; that is all
+        but the scheduler's own choice for a pod that goes onto cordoned nodes as well.
         """
         mover = self.mover(key)
         self._lift(mover)
@@ -131,12 +134,19 @@ class Board:
             self._put(mover, self.where.get(key, ""))
 
     def _led_to(self, mover: Mover) -> Mask:
-        if not mover.ignores_cordons:
-            return _passing(self.core, mover.fresh)
+        """The rows that a pod fits on and can be led to: no more others score as much than may be cordoned."""
+        core = self.core
+        most = 0 if mover.ignores_cordons else self.request.max_cordons
+        if len(core.cache.table) <= most + 1:
+            return _passing(core, mover.fresh)
+        scoring = scores_of(core, mover.fresh)
         mask: Mask = np.zeros_like(self._among)
-        best = best_rows(scores_of(self.core, mover.fresh))
-        if len(best) == 1:
-            mask[best] = True
+        if scoring.totals is None:
+            rivals = np.full(len(scoring.rows), len(scoring.rows) - 1)
+        else:
+            ascending = np.sort(scoring.totals)
+            rivals = len(ascending) - np.searchsorted(ascending, scoring.totals, side="left") - 1
+        mask[scoring.rows[rivals <= most]] = True
         return mask
 
     def is_allowed(self, key: str) -> bool:
@@ -152,7 +162,7 @@ class Board:
         self._lift(mover)
         self.where[key] = node
         self._put(mover, node)
-        self._count(origin, node)
+        self._count(mover, origin, node)
         self.history.append((key, origin, node))
         if key in self.movers:
             self.spending.add(mover.workload, mover.namespace)
@@ -168,7 +178,7 @@ class Board:
             else:
                 del self.where[key]
             self._put(mover, origin)
-            self._count(node, origin)
+            self._count(mover, node, origin)
             if key in self.movers:
                 self.spending.add(mover.workload, mover.namespace, -1)
 
@@ -176,7 +186,9 @@ class Board:
         """Take pods off their nodes for the length of a `with` block."""
         return Lifted(self, tuple(keys))
 
-    def _count(self, origin: str, node: str) -> None:
+    def _count(self, mover: Mover, origin: str, node: str) -> None:
+        if self.rules is not None:
+            self.rules.note_move(mover.fresh)
         if origin:
             self.load[origin] -= 1
         if node:
@@ -242,11 +254,6 @@ def scores_of(core: Core, pod: PodInfo) -> Scoring:
     return Scoring(rows, scored.total(rows).copy())
 
 
-def best_rows(scoring: Scoring) -> NDArray[np.intp]:
-    """Return the rows of which the scheduler takes one."""
-    return scoring.rows if scoring.totals is None else scoring.rows[scoring.totals == scoring.totals.max()]
-
-
 def statuses_on(core: Core, pod: PodInfo, row: int) -> list[Status]:
     """Return all that filters say against a pod on a row."""
     attempt = Attempt(profile_of(core, pod), pod)
@@ -281,60 +288,82 @@ def has_rules(pod: PodInfo) -> bool:
 class Rules:
     """Which running pods break rules of their own: their filters would not let them go where they are.
 
-    Replicas on one node are asked about once. Pods are compared by `namespace/name`, so a moved pod is the same pod.
+    Replicas on one node are asked about once, and again only after a pod has moved that their rules may be about. Pods
+    are told apart by `namespace/name`, so a moved pod is the same pod.
     """
 
     def __init__(self, core: Core, uids: Mapping[str, str]) -> None:
         """`uids` are those of the running pods to look at, by `namespace/name`."""
         self._core = core
         self._infos: dict[str, PodInfo] = {}
+        self._verdicts: dict[PodShape, dict[str, bool]] = {}
+        """By shape and node, whether its pods there break a rule."""
+        self._concerned: dict[PodShape, list[PodShape]] = {}
         self.is_cut = False
         asked = set()
         for key in sorted(uids):
             state = core.cache.state_of(uids[key])
             if state is None or not has_rules(state.pod) or not core.cache.table.valid[state.row]:
                 continue
-            asked.add((id(state.pod.shape), state.row))
+            asked.add((state.pod.shape, state.row))
             if len(asked) > MAX_CHECKED:
                 self.is_cut = True
                 break
             self._infos[key] = state.pod
+            self._verdicts.setdefault(state.pod.shape, {})
 
     def __bool__(self) -> bool:
         return bool(self._infos)
 
-    def broken(self, board: Board | None = None) -> frozenset[str]:
+    def note_move(self, moved: PodInfo) -> None:
+        """Forget what is known of pods with rules that another pod's move may concern."""
+        concerned = self._concerned.get(moved.shape)
+        if concerned is None:
+            samples = {info.shape: info for info in self._infos.values()}
+            concerned = [shape for shape, info in samples.items() if self._are_related(info, moved)]
+            self._concerned[moved.shape] = concerned
+        for shape in concerned:
+            self._verdicts[shape].clear()
+
+    def _are_related(self, pod: PodInfo, moved: PodInfo) -> bool:
+        """Say whether rules of one pod select the other; spread counts pods by the constraint's own selector."""
+        namespaces = self._core.cache.index.namespaces
+        own = namespaces.get(moved.namespace, {})
+        if any(term.matches(moved, own) for term in (*pod.required_affinity_terms, *pod.required_anti_affinity_terms)):
+            return True
+        if any(t.matches(pod, namespaces.get(pod.namespace, {})) for t in moved.required_anti_affinity_terms):
+            return True
+        selectors = (compile_selector(each.label_selector) for each in pod.spec.topology_spread_constraints)
+        return pod.namespace == moved.namespace and any(each.matches(moved.labels) for each in selectors)
+
+    def broken(self, board: "Board | None" = None) -> frozenset[str]:
         """Return the pods that break a rule now."""
-        found: dict[tuple[int, str], bool] = {}
         broken = set()
-        table = self._core.cache.table
         for key, info in self._infos.items():
             node = info.node_name if board is None or key not in board.where else board.where[key]
-            asked = (id(info.shape), node)
-            if asked not in found:
-                found[asked] = self._breaks(key, info, table.row_of[node], board)
-            if found[asked]:
+            known = self._verdicts[info.shape]
+            if node not in known:
+                known[node] = any(status.plugin in HARD_PLUGINS for status in self.said(key, board))
+            if known[node]:
                 broken.add(key)
         return frozenset(broken)
 
-    def breaks_node_affinity(self, key: str) -> bool:
-        """Say whether a pod that stays breaks its node affinity, which no other pod's move repairs."""
-        info = self._infos[key]
-        core = self._core
-        said = statuses_on(core, core.intake.info(pending_again(info.pod)), core.cache.table.row_of[info.node_name])
-        return any(status.plugin == "NodeAffinity" for status in said)
+    def breaks_node_affinity(self, key: str, board: "Board") -> bool:
+        """Say whether a pod breaks its node affinity, which no other pod's move repairs."""
+        return any(status.plugin == "NodeAffinity" for status in self.said(key, board))
 
-    def _breaks(self, key: str, info: PodInfo, row: int, board: Board | None) -> bool:
-        core = self._core
+    def said(self, key: str, board: "Board | None") -> list[Status]:
+        """Return what the filters say against a pod where it is."""
+        core, info = self._core, self._infos[key]
+        row_of = core.cache.table.row_of
         if board is not None and key in board.movers:
             with board.lifted([key]):
-                said = statuses_on(core, board.movers[key].fresh, row)
-        else:
-            fresh = core.intake.info(pending_again(info.pod))
-            core.cache.remove_pod(info.uid)
-            said = statuses_on(core, fresh, row)
-            core.cache.add_pod(info)
-        return any(status.plugin in HARD_PLUGINS for status in said)
+                return statuses_on(core, board.movers[key].fresh, row_of[board.where[key]])
+        fresh = core.intake.info(pending_again(info.pod))
+        core.cache.remove_pod(info.uid)
+        said = statuses_on(core, fresh, row_of[info.node_name])
+        core.cache.add_pod(info)
+        return said
 
 
 def movers_on(board: Board, node: str) -> Iterator[str]:

@@ -185,37 +185,38 @@ class Greedy:
     # -- repair ------------------------------------------------------------------------------------------------------
 
     def _repair(self) -> None:
-        board, goal = self._board, self._goal
-        while board.spending.left > 0 and not self._is_stopped():
-            before = goal.cost(board)
-            best: tuple[int, str, str] | None = None
-            broken = [key for key in sorted(self._rules.broken(board)) if key in board.movers and board.is_allowed(key)]
-            for key, target in self._repairs(broken):
-                begun = len(board.history)
-                board.move(key, target)
-                after = goal.cost(board)
-                if after < before and (best is None or after < best[0]) and self.breaks_nothing():
-                    best = after, key, target
-                board.undo(begun)
-            if best is None:
-                return
-            board.move(*best[1:])
-
-    def _repairs(self, broken: list[str]) -> Iterable[tuple[str, str]]:
-        """Yield moves that may repair something; replicas on one node are one pod here."""
         board = self._board
-        asked: set[tuple[int, str]] = set()
-        for key in broken:
-            question = (id(board.movers[key].fresh.shape), board.where[key])
-            if question in asked or len(asked) >= PODS_TRIED:
-                continue
-            asked.add(question)
-            targets = board.targets(key)
-            some = targets[:: max(1, len(targets) // TARGETS_TRIED)][: TARGETS_TRIED + 1]
-            if targets and (liked := self._as_scored(key, targets)) not in some:
-                some.append(liked)
-            for target in some:
-                yield key, target
+        while board.spending.left > 0 and not self._is_stopped():
+            broken = [key for key in sorted(self._rules.broken(board)) if key in board.movers and board.is_allowed(key)]
+            asked: set[tuple[int, str]] = set()
+            for key in broken:
+                question = (id(board.movers[key].fresh.shape), board.where[key])
+                if question not in asked and len(asked) < PODS_TRIED:
+                    asked.add(question)  # replicas on one node are one pod here
+                    if self._repair_one(key):
+                        break
+            else:
+                return
+
+    def _repair_one(self, key: str) -> bool:
+        """Move a pod where the fewest pods break rules; say whether they are fewer than before."""
+        board, goal = self._board, self._goal
+        before = goal.cost(board)
+        best: tuple[int, str] | None = None
+        targets = board.targets(key)
+        some = targets[:: max(1, len(targets) // TARGETS_TRIED)][: TARGETS_TRIED + 1]
+        if targets and (liked := self._as_scored(key, targets)) not in some:
+            some.append(liked)
+        begun = len(board.history)
+        for target in some:
+            board.move(key, target)
+            after = goal.cost(board)
+            if after < before and (best is None or after < best[0]) and self.breaks_nothing():
+                best = after, target
+            board.undo(begun)
+        if best is not None:
+            board.move(key, best[1])
+        return best is not None
 
     # -- a shape -----------------------------------------------------------------------------------------------------
 

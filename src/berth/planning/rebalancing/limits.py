@@ -8,17 +8,32 @@ if it allows one disruption at the start. A pod in two budgets stays, as the evi
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
+from berth.api.node import PodDisruptionBudget, PodDisruptionBudgetStatus
 from berth.planning.rebalancing.request import RebalanceRequest
-from berth.plugins.preemption.budgets import Budget
+from berth.plugins.preemption.budgets import KIND, Budget, Budgets
+from berth.simulation.budgets import BudgetKeeper
+from berth.state.objects import ObjectStore
 from berth.state.pod_info import PodInfo
 
 
-def budget_against(pod: PodInfo, budgets: Sequence[Budget]) -> str:
-    """Return why budgets do not let a pod be evicted, while no other is disrupted; empty where they do."""
-    covering = [budget for budget in budgets if budget.covers(pod)]
-    if len(covering) > 1:
+def budgets_observed(objects: Iterable[object]) -> tuple[Budget, ...]:
+    """Return the budgets whose status somebody has filled in; what it allows is what the API server would allow."""
+    store = ObjectStore()
+    for each in objects:
+        if isinstance(each, PodDisruptionBudget) and each.status != PodDisruptionBudgetStatus():
+            store.put(KIND, each)
+    return Budgets(store).all()
+
+
+def budget_against(pod: PodInfo, observed: Sequence[Budget], kept: BudgetKeeper) -> str:
+    """Return why budgets do not let a pod be evicted, while no other is disrupted; empty where they do.
+
+    Both have to agree: what the cluster said of its budgets, and what they allow by the pods that there are.
+    """
+    name, refusal = kept.refusal(pod.pod)
+    if name and "more than one" in refusal:
         return "in more than one PodDisruptionBudget"
-    if covering and covering[0].allowed < 1:
+    if name or any(budget.covers(pod) and budget.allowed < 1 for budget in observed):
         return "its PodDisruptionBudget allows no disruption"
     return ""
 

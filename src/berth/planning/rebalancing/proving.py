@@ -117,6 +117,8 @@ class Prover:
         pod = cluster.objects.get(("Pod", key))
         if pod is None or pod.spec.node_name != origin:
             raise RefusedMove(move, f"it is not on {origin} any more")
+        if refusal := cluster.budgets.refusal(pod)[1]:
+            raise RefusedMove(move, refusal)
         self._lead(move, pod)
         workload, preempted = workload_of(pod), len(cluster.evictions)
         cluster.delete("Pod", key)

@@ -19,7 +19,7 @@ from berth.framework.registry import Registry
 from berth.planning.rebalancing.board import Board, Mover, Rules, has_rules, mover_of, statuses_on
 from berth.planning.rebalancing.goals import EmptyNodes, EvenOut, Goal, PlaceGuests, RepairRules
 from berth.planning.rebalancing.greedy import Greedy, Stop, never
-from berth.planning.rebalancing.limits import budget_against
+from berth.planning.rebalancing.limits import budget_against, budgets_observed
 from berth.planning.rebalancing.measuring import (
     balance_of,
     fills_between,
@@ -39,7 +39,6 @@ from berth.planning.rebalancing.ordering import is_valid
 from berth.planning.rebalancing.plan import Disruption, LeftAlone, PlacedPod, RebalancePlan
 from berth.planning.rebalancing.proving import Prover, ProvingCluster, RefusedMove
 from berth.planning.rebalancing.request import Method, RebalanceRequest, price_of
-from berth.plugins.preemption.budgets import Budgets
 from berth.simulation.admission import with_priority
 from berth.snapshot.snapshot import Snapshot
 
@@ -149,7 +148,7 @@ class Rebalancing:
     def _find_movers(self) -> list[Mover]:
         cluster, request = self._cluster, self._request
         core = cluster.core
-        budgets = Budgets(core.objects).all()
+        budgets = budgets_observed(self._structs)
         on_node = self._claims_on_nodes()
         considered = set(self._nodes)
         found = []
@@ -164,7 +163,7 @@ class Rebalancing:
                 local=self._local.get(info.key),
                 on_local_volume=_uses(pod, on_node),
                 scheduler_names=core.profiles,
-            ) or budget_against(info, budgets)
+            ) or budget_against(info, budgets, cluster.budgets)
             if why:
                 self._stays[why] += 1
             else:
@@ -233,6 +232,7 @@ class Rebalancing:
     def _board(self, banned: set[tuple[str, str]]) -> tuple[Board, Goal]:
         board = Board(self._cluster, self._movers, self._guests, self._nodes, self._request)
         board.banned |= banned
+        board.rules = self._rules
         goals: dict[str, Callable[[], Goal]] = {
             "empty-nodes": lambda: EmptyNodes(self._prices, self._kept_in_use()),
             "even-out": lambda: EvenOut(board),
@@ -300,6 +300,8 @@ class Rebalancing:
                 if not cuts:
                     raise
         prover.finish(kept=[name for name in emptied if prover.is_empty(name)])
+        if not any(step.to for step in prover.steps):
+            prover.steps.clear()  # nodes were cordoned for moves of which none is left
         return prover
 
     def _shapes(self, prover: Prover) -> tuple[PlacedPod, ...]:

@@ -36,7 +36,7 @@ class RebalanceRequest(msgspec.Struct, frozen=True):
     """What a node costs, by its name or by its instance type; nodes without a price cost 1."""
     method: Method | None = None
     """None takes CP-SAT where OR-Tools is installed."""
-    effort_s: float = 10.0
+    effort_s: float = 3.0
     """How long CP-SAT may search, in the solver's own deterministic seconds, so that the result does not depend on the
     machine."""
 
