@@ -100,6 +100,11 @@ class Core:
         return self._dispatcher.now()
 
     @property
+    def schedules_groups(self) -> bool:
+        """Say whether pods of a group are placed together."""
+        return self._groups is not None
+
+    @property
     def has_work(self) -> bool:
         """Say whether `step` would start a cycle now."""
         return not self._dispatcher.is_open and bool(

@@ -1,53 +1,141 @@
-"""`berth replay`: a recording once more, as it was made or under another configuration.
+"""`berth replay`: a recording once more, as it was made, or compared with another configuration.
 
 A directory or a file that `berth run --record` has written in; words or JSON out. Exit code 0, or 1 where the recording
 cannot be read, or where it comes out differently although nothing was changed.
 """
 
+import contextlib
 import sys
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
 from berth.cli.output import Output, is_structured, output_option, print_structured
 from berth.cli.progress import Work, working
-from berth.cli.setup import plugin_option, read_registry
+from berth.cli.setup import BadConfigurationError, config_option, plugin_option, read_registry
 
 if TYPE_CHECKING:
-    from berth.recording.file_format import Segment
+    from berth.framework.registry import Registry
+    from berth.recording.file_format import Segment, SegmentHeader
+    from berth.recording.judging import Comparison, ConfigOf, DecisionChange
     from berth.recording.verifying import Verification
+
+SHOWN = 10
+"""How many differences are listed; `-o json` has all of them."""
+KINDS = {
+    "elsewhere": "elsewhere",
+    "fitsNoMore": "fit no more",
+    "fitsNow": "fit now",
+    "preemptsElsewhere": "make room on another node",
+}
+
+
+class Changed(NamedTuple):
+    """What is other than it was recorded."""
+
+    config: "ConfigOf | None"
+    seed: int | None
+
+    @property
+    def is_anything(self) -> bool:
+        return self.config is not None or self.seed is not None
 
 
 @click.command("replay", short_help="What was recorded, once more: the same, or where it first differs.")
 @click.argument("recording", type=click.Path(path_type=Path))
+@config_option
+@click.option("--generation", default="", metavar="v1.20|v1.36", help="Compare with this generation's default profile.")
 @plugin_option
+@click.option("--seed", type=int, default=None, help="Compare with what another seed draws among equally good nodes.")
 @output_option
-def command(recording: Path, plugins: tuple[str, ...], output: Output) -> None:
+def command(
+    recording: Path, config_file: str, generation: str, plugins: tuple[str, ...], seed: int | None, output: Output
+) -> None:
     """Replay what `berth run --record` has recorded.
 
     RECORDING is the directory, or one file. Every core is made again from its configuration and its seed, and given
     the same events and answers at the same times. All that comes out is compared, bit for bit.
+
+    With --config, --generation, --seed, or a --plugin that was not there, decisions are compared one by one, each on
+    the recorded cluster as it was at that moment: which differ, and because of which plugin.
     """
+    registry, named = read_registry(plugins)
+    with _told_in_one_line():
+        changed = _changed(recording, config_file, generation, [name for name in named if name], seed)
+        found = _replay(recording, registry, changed)
+    verification, comparison = found
+    if is_structured(output):
+        print_structured({"verification": verification, "comparison": comparison}, output)
+    else:
+        click.echo("\n".join(_told(verification, comparison)))
+    if verification is not None and not verification.is_same:
+        sys.exit(1)
+
+
+@contextlib.contextmanager
+def _told_in_one_line() -> Iterator[None]:
+    """Have what is wrong with a recording, or with a configuration, end the command with one line."""
     from berth.config.errors import ConfigError
     from berth.recording.errors import RecordingError
-    from berth.recording.verifying import verify
 
-    registry, _ = read_registry(plugins)
     try:
-        with working("replaying") as work:
-            found = verify(_segments(recording, work), registry)
+        yield
     except RecordingError as error:
         raise click.ClickException(str(error)) from None
     except ConfigError as error:
-        raise click.ClickException(str(error.located("the recorded configuration"))) from None
-    if is_structured(output):
-        print_structured(found, output)
-    else:
-        click.echo(_told(found))
-    if not found.is_same:
-        sys.exit(1)
+        raise click.ClickException(str(error.located(error.source or "the recorded configuration"))) from None
+
+
+def _changed(recording: Path, config_file: str, generation: str, named: list[str], seed: int | None) -> Changed:
+    """Return what the recording is compared with. Raises `BadConfigurationError`, `RecordingError`."""
+    from berth.config.errors import ConfigError
+    from berth.config.load import load_config_file
+    from berth.generation import GENERATIONS
+    from berth.recording.configs import config_of
+    from berth.recording.others import of_generation, this_config, with_plugins
+
+    if config_file and generation:
+        raise click.UsageError("--config and --generation are two configurations: give one of them")
+    if generation and generation not in GENERATIONS:
+        raise click.BadParameter(f"{generation!r}: Berth knows {', '.join(GENERATIONS)}", param_hint="--generation")
+    header = _first_header(recording)
+    new = [name for name in named if name not in header.plugins]
+    if config_file:
+        try:
+            config = load_config_file(config_file, gates=config_of(header.config).feature_gates)
+        except ConfigError as error:
+            raise BadConfigurationError(str(error)) from None
+        return Changed(this_config(config), seed)
+    if generation:
+        return Changed(of_generation(generation), seed)
+    return Changed(with_plugins(new) if new else None, seed)
+
+
+def _first_header(recording: Path) -> "SegmentHeader":
+    from berth.recording.file_format import read_segments
+    from berth.recording.others import first_header
+
+    return first_header(segment.header for segment in read_segments(recording))
+
+
+def _replay(recording: Path, registry: "Registry", changed: Changed) -> "tuple[Verification | None, Comparison | None]":
+    """Replay bit for bit where nothing is changed, and compare decisions where that does not tell everything."""
+    from berth.impact import SUCCESSORS
+    from berth.recording.judging import Judging
+    from berth.recording.verifying import verify
+
+    verification = None
+    if not changed.is_anything:
+        with working("replaying") as work:
+            verification = verify(_segments(recording, work), registry)
+        if verification.is_same and not verification.headless_lives:
+            return verification, None
+    with working("comparing decisions") as work:
+        judging = Judging(registry, other=changed.config, seed=changed.seed, successors=SUCCESSORS)
+        return verification, judging.follow(_segments(recording, work))
 
 
 def _segments(recording: Path, work: Work) -> "Iterator[Segment]":
@@ -63,8 +151,13 @@ def _segments(recording: Path, work: Work) -> "Iterator[Segment]":
             return
 
 
-def _told(found: "Verification") -> str:
+def _told(verification: "Verification | None", comparison: "Comparison | None") -> list[str]:
     """Return the result in words."""
+    lines = [] if verification is None else _told_verification(verification)
+    return lines if comparison is None else [*lines, *_told_comparison(comparison)]
+
+
+def _told_verification(found: "Verification") -> list[str]:
     lines = [
         f"{found.events} events, {found.decisions} decisions, {found.bindings} bindings, {found.evictions} evictions",
         f"of {_count(found.lives, 'core')} in {_count(found.segments, 'segment')}",
@@ -74,13 +167,47 @@ def _told(found: "Verification") -> str:
     if found.headless_lives:
         lines.append(f"the beginning of {_count(found.headless_lives, 'core')} is gone: not replayed")
     first = found.first_difference
-    if first is None:
-        lines.append(f"the same, bit for bit: {found.replayed} events replayed")
-    else:
-        lines.append(f"differs at event {first.event}, at {first.time:.3f} s: {first.what}")
+    if first is not None:
+        lines.append(f"differs at event {first.event}, {_at(first.time, first.wall_time)}: {first.what}")
         lines.append(f"  recorded  {first.recorded}")
         lines.append(f"  now       {first.now}")
-    return "\n".join(lines)
+    elif found.replayed:
+        lines.append(f"the same, bit for bit: {found.replayed} events replayed")
+    return lines
+
+
+def _told_comparison(found: "Comparison") -> list[str]:
+    lines = [f"{found.compared} of {found.decisions} decisions compared, each on the recorded cluster"]
+    lines += [f"  {count:>7}  not compared: {why}" for why, count in found.not_compared.items()]
+    if not found.different:
+        return [*lines, "all of them are the same"]
+    first = found.changes[0]
+    lines.append(f"the first that differs is event {first.event}, {_at(first.time, first.wall_time)}")
+    for change in found.changes[:SHOWN]:
+        lines += _told_change(change)
+    if found.different > SHOWN:
+        lines.append(f"  … and {found.different - SHOWN} more")
+    kinds = ", ".join(f"{count} {KINDS[kind]}" for kind, count in found.kinds.items())
+    lines.append(f"{found.different} of {found.compared} decided differently: {kinds}")
+    lines += [f"  {count:>7}  because of {plugin}" for plugin, count in found.plugins.items()]
+    return lines
+
+
+def _told_change(change: "DecisionChange") -> list[str]:
+    because = f"  because of {_because(change)}" if change.plugins else ""
+    line = f"  {change.pod}: {change.recorded or 'no node'} → {change.now or 'no node'}{because}"
+    return [line] if change.now is not None or not change.message else [line, f"      {change.message}"]
+
+
+def _because(change: "DecisionChange") -> str:
+    if not change.alone:
+        return " and ".join(change.plugins) + (" together" if len(change.plugins) > 1 else "")
+    return " or ".join(change.plugins) + (", either alone" if len(change.plugins) > 1 else "")
+
+
+def _at(time: float, wall_time: float) -> str:
+    moment = datetime.fromtimestamp(wall_time, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+    return f"at {time:.3f} s ({moment}Z)"
 
 
 def _count(number: int, what: str) -> str:

@@ -35,7 +35,7 @@ class Rebuilt:
         registry: Registry,
         *,
         config: SchedulerConfiguration | None = None,
-        seed: int | None = None,
+        rng: random.Random | None = None,
         break_ties: Callable[[NodeTable], TieBreaker] | None = None,
     ) -> None:
         """`config` takes the recorded one's place. Raises `ConfigError`, `RecordingError`."""
@@ -43,7 +43,7 @@ class Rebuilt:
         self._notes: list[Any] = []
         self._readings: deque[float] = deque()
         self._late = 0.0
-        self.rng = random.Random(header.seed if seed is None else seed)
+        self.rng = rng or random.Random(header.seed)
         loaded = config or config_of(header.config)
         self.core = build_core(
             loaded,
@@ -63,11 +63,17 @@ class Rebuilt:
         self.header = header
         self.reader = CallReader(self._foreign)
 
-    def learn(self, written: Written) -> Event:
+    def learn(self, written: Written) -> None:
         """Read an object that is known at the beginning of a segment, so that later ones can refer to it."""
-        event = self.reader.event(written)
-        assert not isinstance(event, Answer), "objects only are known at the beginning"
-        return event
+        self.reader.event(written)
+
+    def event(self, written: Written) -> Event | Answer:
+        """Return what a call of `handle` was given. Raises `RecordingError`."""
+        return self.reader.event(written)
+
+    def at(self, now: float) -> None:
+        """Let it be as late as at a call of the recorded core, where no call is made here."""
+        self._late = now
 
     def name_of(self, uid: str) -> str:
         """Return `namespace/name` of a pod, or its uid where it is not there any more."""

@@ -1,0 +1,138 @@
+"""`berth replay`: what it prints, and what it says of files that it cannot use."""
+
+import msgspec
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from berth.cli import main
+from tests.recording.histories import Churn
+from tests.recording.test_judging import place_randomly, two_scores
+
+
+@pytest.fixture
+def invoke():
+    return lambda *arguments: CliRunner().invoke(main, ["replay", *map(str, arguments)])
+
+
+@pytest.fixture(scope="module")
+def recording(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("recording")
+    expected = place_randomly(directory, 1, before=1, after=3)
+    return directory, expected
+
+
+def test_the_same_bit_for_bit(invoke, recording):
+    result = invoke(recording[0])
+    assert result.exit_code == 0
+    events, core, same = result.output.splitlines()
+    count = events.split()[0]
+    assert core == "of 1 core in 1 segment"
+    assert same == f"the same, bit for bit: {count} events replayed"
+
+
+def test_json(invoke, recording):
+    result = invoke(recording[0], "-o", "json")
+    found = msgspec.json.decode(result.output)
+    assert found["comparison"] is None
+    assert found["verification"]["replayed"] == found["verification"]["events"] > 200
+    assert found["verification"]["firstDifference"] is None
+
+
+def test_another_configuration_is_told_from_the_first_difference_on(invoke, recording, tmp_path):
+    directory, expected = recording
+    config = tmp_path / "config.yaml"
+    config.write_text(yaml.safe_dump(two_scores(3)))
+    result = invoke(directory, "--config", config)
+    assert result.exit_code == 0
+    lines = result.output.splitlines()
+    pod, node, _ = expected[0]
+    assert lines[0].endswith("decisions compared, each on the recorded cluster")
+    assert lines[1].startswith("the first that differs is event ")
+    assert lines[2].startswith(f"  {pod}: {node} → ")
+    assert lines[2].endswith("  because of NodeAffinity")
+    assert lines[-1].split() == [str(len(expected)), "because", "of", "NodeAffinity"]
+    assert max(map(len, lines)) <= 80
+    found = msgspec.json.decode(invoke(directory, "--config", config, "-o", "json").output)
+    assert found["verification"] is None
+    assert [change["pod"] for change in found["comparison"]["changes"]] == [each[0] for each in expected]
+
+
+def test_another_seed_and_another_generation(invoke, recording):
+    assert "decisions compared" in invoke(recording[0], "--seed", "5").output
+    assert "decisions compared" in invoke(recording[0], "--generation", "v1.20").output
+
+
+def test_what_is_left_of_a_recording_is_compared(invoke, tmp_path):
+    lived = Churn(tmp_path, 4, nodes=3)
+    lived.recorder._files._segment_limit = 6_000
+    for _ in range(16):
+        lived.live(6)
+        lived.recorder.write()
+    lived.close()
+    min(tmp_path.iterdir()).unlink()
+    result = invoke(tmp_path)
+    assert result.exit_code == 0
+    assert "the beginning of 1 core is gone: not replayed" in result.output
+    assert result.output.splitlines()[-1] == "all of them are the same"
+
+
+def test_files_that_cannot_be_used_end_with_one_line(invoke, recording, tmp_path):
+    (path,) = recording[0].iterdir()
+    other, newer, damaged = (tmp_path / name for name in ("other.rec", "newer.rec", "damaged.rec"))
+    other.write_text("apiVersion: v1\n")
+    newer.write_bytes(b"berth recording 99\n" + path.read_bytes())
+    spoiled = bytearray(path.read_bytes())
+    spoiled[300] ^= 1
+    damaged.write_bytes(spoiled)
+    for file, words in (
+        (other, "is no recording"),
+        (newer, "has format 99, and this version of Berth reads up to 1: use a newer one"),
+        (damaged, "is damaged at byte"),
+        (tmp_path / "nowhere", "there is no file or directory"),
+        (tmp_path / "empty", "holds no recording"),
+    ):
+        (tmp_path / "empty").mkdir(exist_ok=True)
+        result = invoke(file)
+        assert result.exit_code == 1
+        assert words in result.output
+        assert len(result.output.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--config", "nowhere.yaml"), "cannot read the configuration file"),
+        (("--generation", "v1.2"), "Berth knows v1.36, v1.20"),
+        (("--generation", "v1.20", "--config", "x.yaml"), "give one of them"),
+        (("--plugin", "nowhere:Plugin"), "nowhere"),
+    ],
+)
+def test_wrong_usage_is_exit_code_2(invoke, recording, arguments, words):
+    result = invoke(recording[0], *arguments)
+    assert result.exit_code == 2
+    assert words in result.output
+
+
+@pytest.mark.parametrize("command", ["up", "run"])
+def test_where_nothing_can_be_recorded(tmp_path, command):
+    (tmp_path / "file").write_text("")
+    kubeconfig = tmp_path / "kubeconfig"
+    kubeconfig.write_text(
+        yaml.safe_dump(
+            {
+                "apiVersion": "v1",
+                "kind": "Config",
+                "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}],
+                "contexts": [{"name": "c", "context": {"cluster": "c", "user": ""}}],
+                "current-context": "c",
+            }
+        )
+    )
+    more = ["--kubeconfig", str(kubeconfig)] if command == "run" else ["--dir", str(tmp_path / "d")]
+    for limit, words in (("1Gi", "--record: cannot record to"), ("3", "is too small for anything: at least 512Ki")):
+        result = CliRunner().invoke(
+            main, [command, "--record", str(tmp_path / "file" / "d"), "--record-limit", limit, *more]
+        )
+        assert result.exit_code == 2
+        assert words in result.output
