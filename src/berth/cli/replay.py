@@ -20,7 +20,7 @@ from berth.cli.setup import BadConfigurationError, config_option, plugin_option,
 if TYPE_CHECKING:
     from berth.framework.registry import Registry
     from berth.recording.file_format import Segment, SegmentHeader
-    from berth.recording.judging import Comparison, ConfigOf, DecisionChange
+    from berth.recording.judging import ConfigOf, DecisionChange, RecordingComparison
     from berth.recording.verifying import Verification
 
 SHOWN = 10
@@ -121,7 +121,9 @@ def _first_header(recording: Path) -> "SegmentHeader":
     return first_header(segment.header for segment in read_segments(recording))
 
 
-def _replay(recording: Path, registry: "Registry", changed: Changed) -> "tuple[Verification | None, Comparison | None]":
+def _replay(
+    recording: Path, registry: "Registry", changed: Changed
+) -> "tuple[Verification | None, RecordingComparison | None]":
     """Replay bit for bit where nothing is changed, and compare decisions where that does not tell everything."""
     from berth.impact import SUCCESSORS
     from berth.recording.judging import Judging
@@ -151,7 +153,7 @@ def _segments(recording: Path, work: Work) -> "Iterator[Segment]":
             return
 
 
-def _told(verification: "Verification | None", comparison: "Comparison | None") -> list[str]:
+def _told(verification: "Verification | None", comparison: "RecordingComparison | None") -> list[str]:
     """Return the result in words."""
     lines = [] if verification is None else _told_verification(verification)
     return lines if comparison is None else [*lines, *_told_comparison(comparison)]
@@ -176,7 +178,7 @@ def _told_verification(found: "Verification") -> list[str]:
     return lines
 
 
-def _told_comparison(found: "Comparison") -> list[str]:
+def _told_comparison(found: "RecordingComparison") -> list[str]:
     lines = [f"{found.compared} of {found.decisions} decisions compared, each on the recorded cluster"]
     lines += [f"  {count:>7}  not compared: {why}" for why, count in found.not_compared.items()]
     if not found.different:

@@ -75,7 +75,7 @@ class DecisionChange(msgspec.Struct, frozen=True, rename="camel"):
     """Whether each of them alone accounts for it, or only all of them together."""
 
 
-class Comparison(msgspec.Struct, frozen=True, rename="camel"):
+class RecordingComparison(msgspec.Struct, frozen=True, rename="camel"):
     """What has become of the recorded decisions."""
 
     events: int
@@ -101,14 +101,14 @@ class NotComparable(Exception):  # noqa: N818 - it says what is the case
     """Why a decision cannot be compared."""
 
 
-class Asked(NamedTuple):
+class ExtendersAsked(NamedTuple):
     """What extenders were asked, as it was recorded, and what they answered."""
 
     calls: Plain
     answer: Answer
 
 
-class Verdict(msgspec.Struct, frozen=True):
+class FollowerDecision(msgspec.Struct, frozen=True):
     """What a core says about a pod that it is asked about."""
 
     node: str | None
@@ -209,7 +209,9 @@ class Follower:
         pod = self.core.intake.known(self._keys.get(uid, ""))
         return pod if pod is not None and pod.uid == uid and not pod.node_name else None
 
-    def judge(self, uid: str, recorded: str | None, nominated: str, answers: Iterable[Asked]) -> Verdict:
+    def judge(
+        self, uid: str, recorded: str | None, nominated: str, answers: Iterable[ExtendersAsked]
+    ) -> FollowerDecision:
         """Return what is decided here about a pod, in favour of what was recorded where lots decide.
 
         `answers` are those of extenders. Raises `NotComparable`.
@@ -225,12 +227,12 @@ class Follower:
                 self._lots.start = None
         return verdict
 
-    def _judge(self, uid: str, recorded: str | None, answers: Iterable[Asked]) -> Verdict:
+    def _judge(self, uid: str, recorded: str | None, answers: Iterable[ExtendersAsked]) -> FollowerDecision:
         self.turn_back(uid)
         pod = self.pod(uid)
         profile = self.core.profiles.get(pod.spec.scheduler_name)
         if profile is None:
-            return Verdict(None, "", f"there is no profile {pod.spec.scheduler_name!r}")
+            return FollowerDecision(None, "", f"there is no profile {pod.spec.scheduler_name!r}")
         if self._ties is not None:
             self._ties.wanted = recorded
         attempt = self._judged[uid] = Attempt(profile, pod)
@@ -240,12 +242,12 @@ class Follower:
         except NotComparable:
             raise
         except Exception as bug:  # as in the core: it ends the attempt
-            return Verdict(None, "", f"{type(bug).__name__}: {bug}")
+            return FollowerDecision(None, "", f"{type(bug).__name__}: {bug}")
         outcome = attempt.outcome
         row = outcome.chosen_row
         if row is not None:
-            return Verdict(self.core.cache.table.names[row], "", "")
-        return Verdict(None, outcome.nominated_node_name or "", outcome.message)
+            return FollowerDecision(self.core.cache.table.names[row], "", "")
+        return FollowerDecision(None, outcome.nominated_node_name or "", outcome.message)
 
     def count(self, uid: str, node: str) -> None:
         """Count a pod where the recorded core put it, and reserve there what it takes."""
@@ -307,7 +309,7 @@ class Follower:
         self.core.search.start_index = known.start_index
 
 
-def _drive(steps: Generator[Any, Any, None], answers: deque[Asked]) -> None:
+def _drive(steps: Generator[Any, Any, None], answers: deque[ExtendersAsked]) -> None:
     """Run a search to its end with what extenders answered then. Raises `NotComparable` if others are asked."""
     answer: Answer | None = None
     try:
@@ -346,7 +348,7 @@ class Judging:
         self._now: Follower | None = None
         self._life = ""
         self._requests: dict[int, Any] = {}
-        self._answers: list[Asked] = []
+        self._answers: list[ExtendersAsked] = []
         self.events = self.decisions = self.compared = self.different = 0
         self.changes: list[DecisionChange] = []
         self.kinds: Counter[str] = Counter()
@@ -354,7 +356,7 @@ class Judging:
         self.not_compared: Counter[str] = Counter()
         self.is_cut = False
 
-    def follow(self, segments: Iterable[Segment], told: Told = lambda _segment: None) -> Comparison:
+    def follow(self, segments: Iterable[Segment], told: Told = lambda _segment: None) -> RecordingComparison:
         """Go through a recording. Raises `RecordingError`, `ConfigError`."""
         for segment in segments:
             told(segment)
@@ -368,9 +370,9 @@ class Judging:
             self.is_cut = self.is_cut or segment.is_cut
         return self.result()
 
-    def result(self) -> Comparison:
+    def result(self) -> RecordingComparison:
         """Return what was found so far."""
-        return Comparison(
+        return RecordingComparison(
             self.events,
             self.decisions,
             self.compared,
@@ -412,7 +414,7 @@ class Judging:
         for follower in followers:
             answer = follower.take(written)
         if answer is not None and (calls := self._requests.pop(answer.ticket, None)) is not None:
-            self._answers.append(Asked(calls, answer))
+            self._answers.append(ExtendersAsked(calls, answer))
         outcome = written.outcome
         for note in outcome.notes:
             if note[0] == Note.DECIDED:
@@ -462,7 +464,7 @@ class Judging:
             for follower in self._followers():
                 follower.count(uid, chosen)
 
-    def _compared(self, uid: str, chosen: str | None, outcome: CallOutcome) -> tuple[Verdict, str]:
+    def _compared(self, uid: str, chosen: str | None, outcome: CallOutcome) -> tuple[FollowerDecision, str]:
         """Return what is decided now, and how that differs, if it does. Raises `NotComparable`."""
         assert self._now is not None, "a segment has begun"
         patches = effects_named(outcome, "PatchPodStatus") if chosen is None else ()
