@@ -73,6 +73,10 @@ class Search:
         self.policy = policy or CyclePolicy()
         self.start_index = 0
 
+    def begin_at(self, index: int) -> None:
+        """Go on where another search has ended."""
+        self.start_index = index
+
 
 def schedule_pod(search: Search, attempt: Attempt) -> Generator[Any, Any, None]:
     """Find a node for the attempt's pod: leave in `attempt.outcome` the chosen row, or why there is none."""

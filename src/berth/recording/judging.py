@@ -306,7 +306,7 @@ class Follower:
             pod = self._found(uid)
             if pod is not None:
                 self.core.nominator.nominate(pod, node)
-        self.core.search.start_index = known.start_index
+        self.core.search.begin_at(known.start_index)
 
 
 def _drive(steps: Generator[Any, Any, None], answers: deque[ExtendersAsked]) -> None:
