@@ -5,13 +5,14 @@ A case names its objects and the pods to place in turn; out come decisions in th
 the smallest name among equals; a pod that does not leaves nothing behind. Nothing is bound.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from berth.api.codec import decode
+from berth.api.pod import Pod
 from berth.cases import CaseError, Json, check_new, core_of, documents, is_sampled
 from berth.core import Core
 from berth.cycle.attempt import Attempt
@@ -37,10 +38,22 @@ def replay(
     """
     sampled = is_sampled(case)
     core = core_of(case, registry, memos=memos, score_single_node=not sampled)
+    pods = (decode("Pod", document) for document in documents(case, "pods"))
+    return list(decisions_about(pods, core, sampled=sampled, answer_call=answer_call))
+
+
+def decisions_about(
+    pods: Iterable[Pod], core: Core, *, sampled: bool = False, answer_call: AnswerCall = nobody
+) -> Iterator[Json]:
+    """Yield a decision about each of these pods in turn; those that fit are assumed. Raises `CaseError`.
+
+    The core has to score single nodes too, unless it is `sampled` (see `berth.cases.core_of`).
+    """
     show = _sampled_decision if sampled else _decision
     shown = None if sampled else _SHOWN.get(core.generation.name)
-    attempts = (_place(core, document, answer_call) for document in documents(case, "pods"))
-    return [_only(shown, show(attempt, core.cache.table)) for attempt in attempts]
+    for pod in pods:
+        attempt = _place(core, pod, answer_call)
+        yield _only(shown, show(attempt, core.cache.table))
 
 
 _SHOWN: Mapping[str, frozenset[str]] = {
@@ -59,8 +72,8 @@ def _only(shown: frozenset[str] | None, decision: Json) -> Json:
     return kept
 
 
-def _place(core: Core, document: Mapping[str, Any], answer_call: AnswerCall) -> Attempt:
-    pod = core.intake.info(decode("Pod", document))
+def _place(core: Core, given: Pod, answer_call: AnswerCall) -> Attempt:
+    pod = core.intake.info(given)
     check_new(core, pod)
     profile = core.profiles.get(pod.spec.scheduler_name) or next(iter(core.profiles.values()))
     attempt = Attempt(profile, pod)

@@ -10,7 +10,9 @@ import msgspec
 from berth.api.codec import ObjectError
 from berth.api.untrusted import UNREADABLE, problem_of
 from berth.cases import CaseError, case_for
-from berth.cli.setup import plugin_option, read_registry
+from berth.cli.cluster_input import manifests_option
+from berth.cli.decide_cluster import decide_cluster
+from berth.cli.setup import Setup, config_option, gates_option, plugin_option, read_registry, read_setup
 from berth.config.errors import ConfigError
 from berth.config.load import document_enabling
 from berth.generation import GENERATIONS
@@ -27,14 +29,43 @@ from berth.replay import replay
     help="Decide all cases as this release did; cases of another keep their cluster and get its default profile.",
 )
 @plugin_option
-def command(file: BinaryIO, no_memos: bool, generation: str | None, plugins: tuple[str, ...]) -> None:
-    """Decide recorded cases without a cluster.
+@click.option(
+    "--cluster",
+    multiple=True,
+    metavar="CLUSTER",
+    help="Decide about the pending pods of a cluster instead: a snapshot, or what kubectl get -o yaml|json printed.",
+)
+@manifests_option
+@config_option
+@gates_option
+def command(
+    file: BinaryIO,
+    no_memos: bool,
+    generation: str | None,
+    plugins: tuple[str, ...],
+    cluster: tuple[str, ...],
+    manifests: tuple[str, ...],
+    config_file: str,
+    feature_gates: str,
+) -> None:
+    """Decide recorded cases, or pods of a cluster's snapshot, without a cluster.
 
     FILE holds one case a line (standard input by default; .gz files are read as they are): the objects of a small
     cluster, and the pods to place in turn. Prints {"name": …, "steps": [decision, …]} for each. A line may also hold
     the life of a scheduling queue, step by step: {"name": …, "states": [what it held after each step, …]} is printed
     for that. A case that cannot be read is reported on standard error, the others go on, and the exit code is 1.
+
+    With --cluster each pod is a case: its pending pods in the order of the queue, or those of -f. One that fits takes
+    its room before the next is decided. Nothing is bound, and nobody is preempted.
     """
+    if cluster:
+        if generation is not None and config_file:
+            raise click.UsageError("--generation stands for the default configuration of a release; leave out --config")
+        setup = read_setup(config_file, plugins, feature_gates)
+        decide_cluster(cluster, manifests, setup if generation is None else _of(generation, setup), memos=not no_memos)
+        return
+    if manifests or config_file or feature_gates:
+        raise click.UsageError("-f, --config and --feature-gates go with --cluster")
     registry, named = read_registry(plugins)
 
     def decide(case: dict[str, Any]) -> None:
@@ -50,6 +81,15 @@ def command(file: BinaryIO, no_memos: bool, generation: str | None, plugins: tup
 
     if read_cases(file, decide):
         sys.exit(1)
+
+
+def _of(generation: str, setup: Setup) -> Setup:
+    """Return the setup with the default configuration of a release."""
+    from berth.config.feature_gates import feature_gates
+    from berth.config.load import default_config, legacy_default_config
+
+    gates = feature_gates({}, generation)
+    return setup._replace(config=legacy_default_config(gates) if generation == "v1.20" else default_config(gates))
 
 
 def _enabling(named: Sequence[str], case: Mapping[str, Any]) -> Mapping[str, Any]:
