@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from berth.api.codec import ObjectError
-from berth.snapshot import text
+from berth.snapshot import documents, text
 from berth.snapshot.documents import Document, SnapshotError, parse_documents, read_documents
 from berth.snapshot.snapshot import read_cluster
 from berth.testing.builders import make_node, make_pod
@@ -40,6 +40,9 @@ def named(documents: list[Document]) -> list[str]:
 
 
 FORMS = {
+    "list, JSON as kubectl indents it": json.dumps(
+        {"apiVersion": "v1", "items": [NODE, POD], "kind": "List", "metadata": {"resourceVersion": ""}}, indent=4
+    ).encode(),
     "list, JSON": json.dumps(kubectl_list(NODE, POD), indent=4).encode(),
     "list, JSON in one line": json.dumps(kubectl_list(NODE, POD)).encode(),
     "list, YAML": yaml.safe_dump(kubectl_list(NODE, POD)).encode(),
@@ -224,3 +227,52 @@ def test_objects_may_be_nested_as_deeply_as_an_api_server_takes_them(tmp_path: P
     deep = msgspec.json.encode(POD)[:-1] + b',"x":' + b"[" * 9000 + b"]" * 9000 + b"}"
     (document,) = read_documents([write(tmp_path, b"\n" + deep)])
     assert document.struct().metadata.name == "p1"  # type: ignore[attr-defined]
+
+
+def indented(*objects: object, indent: int = 4, **more: object) -> bytes:
+    return json.dumps({"apiVersion": "v1", "items": objects, "kind": "List", **more}, indent=indent).encode()
+
+
+MANY = [make_pod(f"p{number}").label("a", "x" * 50).document for number in range(40)]
+ODD = {"kind": "Pod", "metadata": {"name": "odd", "annotations": {"a": "},\n        {", "b": "\\"}}}
+
+
+@pytest.mark.parametrize("indent", [2, 4])
+@pytest.mark.parametrize("chunk", [1, 7, 300, 1 << 20])
+def test_an_indented_list_is_read_in_pieces_as_it_would_be_as_a_whole(tmp_path, monkeypatch, chunk, indent) -> None:
+    monkeypatch.setattr(documents, "CHUNK", chunk)
+    content = indented(*MANY[: 3 if chunk == 1 else 40], ODD, NODE, indent=indent)
+    path = write(tmp_path, content)
+    found, whole = read_documents([path]), list(parse_documents(content, str(path)))
+    assert found == whole
+    assert found[-2].manifest == ODD
+
+
+@pytest.mark.parametrize("chunk", [300, 1 << 20])
+def test_a_list_that_is_indented_oddly_is_read_as_a_whole(tmp_path, monkeypatch, chunk) -> None:
+    monkeypatch.setattr(documents, "CHUNK", chunk)
+    monkeypatch.setattr(documents, "MAX_LINE", 3000)
+    text = indented(*MANY).decode()
+    nested = text.replace('"kind": "Pod",', '"kind": "Pod", "x": [\n        {\n        },\n        {\n        }\n ],')
+    joined = text.replace("        },\n        {", "        }, {", 20)
+    for odd in (nested, joined, text + text):
+        path = write(tmp_path, odd)
+        assert [each.name for each in read_documents([path])] == [each["metadata"]["name"] for each in MANY] * (
+            2 if odd == text + text else 1
+        )
+
+
+@pytest.mark.parametrize("chunk", [300, 1 << 20])
+def test_what_is_wrong_in_an_indented_list_is_told_with_its_line_and_item(tmp_path, monkeypatch, chunk) -> None:
+    monkeypatch.setattr(documents, "CHUNK", chunk)
+    lines_ = indented(*MANY, POD).decode().splitlines(keepends=True)
+    number = next(at for at, line in enumerate(lines_) if '"name": "p30"' in line)
+    broken = [*lines_[:number], lines_[number].replace(":", ""), *lines_[number + 1 :]]
+    for content, said in (
+        ("".join(broken), rf"given:{number + 1}: not readable as JSON: malformed: expected ':'"),
+        ("".join(lines_[:number]), "given: not readable as JSON: it ends in the middle"),
+        (indented(*MANY, {"a": 1}, *MANY).decode(), r"given: items\[40\]: an object without a kind"),
+        (indented(*MANY, {"kind": "PodList"}, POD).decode(), r"given: items\[40\]: a list in a list"),
+    ):
+        with pytest.raises(SnapshotError, match=said):
+            read_documents([write(tmp_path, content)])

@@ -162,7 +162,11 @@ def _take(stream: io.BufferedReader, source: str, given: FileContents) -> None:
     refuse_foreign(start, source)
     header = header_of(stream.peek(1)[:MAX_HEADER], source)
     if header is None:
-        given.documents.extend(parse_documents(stream.read(), source))
+        start_of_list = _LIST_START.match(stream.peek(1)[:512])
+        if start_of_list is not None:
+            given.documents.extend(_indented_list(stream, start_of_list, source))
+        else:
+            given.documents.extend(parse_documents(stream.read(), source))
         return
     stream.readline()
     given.headers.append(header)
@@ -220,6 +224,7 @@ class _List(msgspec.Struct, rename="camel"):
     items: list[msgspec.Raw] | None = None
 
 
+_NO_HEAD = _Head()
 _decode_head = msgspec.json.Decoder(_Head).decode
 _decode_list = msgspec.json.Decoder(_List).decode
 
@@ -231,7 +236,51 @@ def _head(content: bytes | memoryview | msgspec.Raw, where: str) -> _Head:
         raise SnapshotError(f"{where}: not readable as an object: {problem_of(error)}") from None
 
 
-def _parse_json(content: bytes, source: str) -> Iterator[Document]:
+class _Skipped(NamedTuple):
+    """What of a text was read before the part at hand: items of its list, and lines."""
+
+    items: int = 0
+    lines: int = 0
+
+
+_NOTHING = _Skipped()
+CHUNK = 8 << 20
+_LIST_START = re.compile(rb'\{\n( +)((?:"(?:apiVersion|kind)": "[^"]{0,100}",\n\1)*)"items": \[\n(?=\1\1\{\n)')
+"""A list as kubectl and jq indent it."""
+
+
+def _indented_list(stream: io.BufferedReader, start: "re.Match[bytes]", source: str) -> Iterator[Document]:
+    """Yield the objects of a list that kubectl has printed, without holding all of its text at once.
+
+    JSON has no line ends inside of strings, so the bracket that ends an item stands in a line of its own, and no other
+    bracket is indented by as much. Should that be wrong of some text, what was taken for an item is no JSON. From
+    there on, and for the last item and what follows the list, the text is parsed as a whole.
+    """
+    stream.read(start.end())
+    end = b"\n" + start[1] * 2 + b"}"
+    between = end + b",\n"
+    beginning = b"{" + start[2].replace(b"\n", b" ") + b'"items":['
+    skipped = _Skipped(0, start[0].count(b"\n"))
+    left = b""
+    while chunk := stream.read(CHUNK):
+        *items, left = (left + chunk).split(between)
+        for number, item in enumerate(items):
+            try:
+                head = read_deep(_decode_head, item + end)
+            except UNREADABLE:
+                head = _NO_HEAD
+            if not head.kind or head.kind.endswith("List"):
+                rest = between.join([*items[number:], left]) + stream.read()
+                yield from _parse_json(beginning + rest, source, skipped)
+                return
+            yield _document(head, item + end, f"{source}: items[{skipped.items}]")
+            skipped = _Skipped(skipped.items + 1, skipped.lines + item.count(b"\n") + 2)
+        if len(left) > MAX_LINE:
+            left += stream.read()
+    yield from _parse_json(beginning + left, source, skipped)
+
+
+def _parse_json(content: bytes, source: str, skipped: _Skipped = _NOTHING) -> Iterator[Document]:
     """Yield the objects of one JSON value after the other."""
     rest = memoryview(content.removeprefix(b"\xef\xbb\xbf"))
     by_line, number = True, 0
@@ -240,14 +289,14 @@ def _parse_json(content: bytes, source: str) -> Iterator[Document]:
         value = _first_line(rest) if by_line else None
         if value is None:
             # From here on lines are not looked for: that would search the rest again for every value.
-            by_line, value = False, _first_value(rest, content, source)
+            by_line, value = False, _first_value(rest, content, source, skipped.lines)
         rest = rest[len(value) :]
         where = source if number == 1 and not len(rest) else f"{source}, value {number}"
         if value[0] == _BRACKET:
             for index, part in enumerate(read_deep(_decode_array, value)):
                 yield from _taken_apart(part, f"{where}[{index}]")
         else:
-            yield from _taken_apart(value, where)
+            yield from _taken_apart(value, where, skipped.items if number == 1 else 0)
 
 
 _BRACKET = ord("[")
@@ -273,7 +322,7 @@ def _first_line(rest: memoryview) -> memoryview | None:
 _LINE_END = re.compile(rb"\n")
 
 
-def _first_value(rest: memoryview, content: bytes, source: str) -> memoryview:
+def _first_value(rest: memoryview, content: bytes, source: str, skipped_lines: int) -> memoryview:
     """Return the first JSON value of a text.
 
     msgspec reads whole texts. Where something follows, it has read no further, and names the byte after the first one
@@ -289,7 +338,7 @@ def _first_value(rest: memoryview, content: bytes, source: str) -> memoryview:
         line = ""
         if place is not None:
             before = content.count(b"\n", 0, len(content) - len(rest) + int(place[1]))
-            line = f":{before + 1}"
+            line = f":{skipped_lines + before + 1}"
             said = _BYTE.sub("", said)
         if "truncated" in said:
             said = "it ends in the middle"
@@ -297,7 +346,7 @@ def _first_value(rest: memoryview, content: bytes, source: str) -> memoryview:
     return rest
 
 
-def _taken_apart(content: bytes | memoryview | msgspec.Raw, where: str) -> Iterator[Document]:
+def _taken_apart(content: bytes | memoryview | msgspec.Raw, where: str, skipped_items: int = 0) -> Iterator[Document]:
     """Yield an object, or those of a list."""
     head = _head(content, where)
     if not (head.kind or "").endswith("List"):
@@ -312,7 +361,7 @@ def _taken_apart(content: bytes | memoryview | msgspec.Raw, where: str) -> Itera
         return
     # Servers leave out what the list says already; kubectl's `List` says nothing of its items.
     of_items = (head.kind or "").removesuffix("List")
-    for number, item in enumerate(found.items):
+    for number, item in enumerate(found.items, skipped_items):
         place = f"{where}: items[{number}]"
         each = _head(item, place)
         if not each.kind and of_items:
