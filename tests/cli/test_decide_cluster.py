@@ -10,7 +10,6 @@ from berth.cli import main
 from berth.testing.builders import make_node, make_pod
 from tests.conformance.records import cases, differences
 
-
 OF_A_CONFIGURATION = ("config", "policy", "provider", "featureGates")
 
 
