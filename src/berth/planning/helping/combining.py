@@ -149,11 +149,38 @@ class Combining:
             if len(self.found) - before >= MAX_CHANGES or number >= TRIES:
                 self.is_complete = False
                 break
-            change = self._proven_pod(candidate.edits)
+            fitted = self._fitted(candidate)
+            change = None if fitted is None else self._proven_pod(fitted.edits)
             if change is not None and all(change.patch != known.patch for known in self.found):
                 self.found.append(change)
                 proven.append(candidate)
         return len(self.found) > before
+
+    def _fitted(self, candidate: PodCandidate) -> PodCandidate | None:
+        """Return a candidate with the largest amounts with which the rest of it fits; None where none would.
+
+        The candidate was made from what single needs say. With the other edits made, more nodes may come into question:
+        who drops an affinity may have other domains to spread over. So the filters are asked where the pod fits when it
+        asks for nothing of what is short, and the amounts are those of the best of these nodes.
+        """
+        needs = [self._needs[index] for index in candidate.needs]
+        has_amount = [need.sized is not None and edit.group == need.key
+                      for need, edit in zip(needs, candidate.edits, strict=True)]  # fmt: skip
+        if not any(has_amount):
+            return candidate
+        parts = list(zip(needs, candidate.edits, has_amount, strict=True))
+        wholes = [need.whole if is_amount and need.whole is not None else edit for need, edit, is_amount in parts]
+        question = self._question
+        patch_type, patch = patch_of(question.document, question.edited(wholes))
+        answer = question.prover.ask(after_patch("Pod", question.document, patch_type, patch))
+        best: PodCandidate | None = None
+        for row in np.flatnonzero(answer.fits).tolist():
+            edits = [need.sized(row) if is_amount and need.sized else edit for need, edit, is_amount in parts]
+            made = tuple(edit for edit in edits if edit is not None)
+            fitted = PodCandidate(candidate.needs, made)
+            if len(made) == len(edits) and (best is None or fitted.cost < best.cost):
+                best = fitted
+        return best
 
     def _proven_pod(self, edits: tuple[PodEdit, ...]) -> Change | None:
         question = self._question

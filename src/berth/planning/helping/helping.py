@@ -7,7 +7,7 @@ from berth.api.pod import Pod
 from berth.planning.helping.adding import Adding, missing_objects
 from berth.planning.helping.combining import Combining
 from berth.planning.helping.gathering import Gathered, gather
-from berth.planning.helping.leaving import Gone, Leaving, change_of, higher_priority
+from berth.planning.helping.leaving import Gone, Leaving, change_of, higher_priority, is_kept
 from berth.planning.helping.needs import NeedSource, Question
 from berth.planning.helping.proving import ChangeProver, FilterAnswer, TrialsUsedUpError
 from berth.planning.helping.result import Awaited, Change, Help
@@ -154,7 +154,8 @@ class _Search:
             self.changes.append(change)
 
     def _judge(self) -> None:
-        self.never = self._gone is None and is_never(self._question)
+        is_free = self._gone is not None and not any(is_kept(pod) for pod in self._gone.pods)
+        self.never = not is_free and is_never(self._question)
 
     def _wait(self) -> None:
         plugins = sorted({need.plugin for need in self._gathered.needs if need.plugin})

@@ -70,7 +70,7 @@ class NodeEdit(NamedTuple):
 class Need:
     """One thing of the pod that rules nodes out."""
 
-    __slots__ = ("failing", "key", "may_be_freed", "node_edit", "plugin", "pod_edits", "sized")
+    __slots__ = ("failing", "key", "may_be_freed", "node_edit", "plugin", "pod_edits", "sized", "whole")
 
     def __init__(
         self,
@@ -81,6 +81,7 @@ class Need:
         pod_edits: Iterable[PodEdit] = (),
         node_edit: Callable[[Node], NodeEdit | None] | None = None,
         sized: "Callable[[int], PodEdit | None] | None" = None,
+        whole: PodEdit | None = None,
         may_be_freed: Mask | None = None,
     ) -> None:
         self.key = key
@@ -91,8 +92,14 @@ class Need:
         """Ways to give it up, the least first."""
         self.node_edit = node_edit
         """How a node could meet it; None, or an answer of None, where it could not."""
+        assert (sized is None) == (whole is None), "what can be given up in part can be given up as a whole"
         self.sized = sized
-        """Where how much has to be given up depends on the node: the least edit for a row."""
+        """Where what has to be given up depends on the node: the least edit for a row.
+
+        Edits that differ in an amount only have the need's key as their group.
+        """
+        self.whole = whole
+        """With `sized`, the edit that gives up all of it: where the pod does not fit then, less is not enough."""
         self.may_be_freed: Mask = np.zeros_like(failing) if may_be_freed is None else may_be_freed
         """The rows where it would be met if pods left."""
 

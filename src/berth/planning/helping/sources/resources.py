@@ -38,7 +38,8 @@ class ResourceNeeds:
                 ("requests", resource),
                 PLUGIN,
                 failing,
-                sized=_Lowered(question, resource, amount, free),
+                sized=_Lowered(resource, amount, free),
+                whole=PodEdit("requests", f"request no {resource}", _Lowering(resource, 0)),
                 may_be_freed=failing & (has >= amount),
             )
         full = question.valid & (table.pod_count >= table.allowed_pods)
@@ -49,10 +50,9 @@ class ResourceNeeds:
 class _Lowered:
     """The largest request of one resource that fits on a row."""
 
-    __slots__ = ("_amount", "_free", "_question", "_resource")
+    __slots__ = ("_amount", "_free", "_resource")
 
-    def __init__(self, question: Question, resource: str, amount: int, free: Any) -> None:
-        self._question = question
+    def __init__(self, resource: str, amount: int, free: Any) -> None:
         self._resource = resource
         self._amount = amount
         self._free = free
@@ -64,8 +64,20 @@ class _Lowered:
         resource, amount = self._resource, self._amount
         what = f"request at most {words_of(resource, left)} instead of {words_of(resource, amount)}"
         cost = POD_COST + (amount - left) / amount
-        return PodEdit("requests", what, lambda document: lower(document["spec"], resource, left), cost,
-                       ("requests", resource))  # fmt: skip
+        return PodEdit("requests", what, _Lowering(resource, left), cost, ("requests", resource))
+
+
+class _Lowering:
+    """Lowers what a pod requests of one resource."""
+
+    __slots__ = ("_resource", "_target")
+
+    def __init__(self, resource: str, target: int) -> None:
+        self._resource = resource
+        self._target = target
+
+    def __call__(self, document: Json) -> None:
+        lower(document["spec"], self._resource, self._target)
 
 
 def _asking_for(resource: str, amount: int) -> Json:
@@ -144,9 +156,6 @@ def _one_pod_more(node: Node) -> NodeEdit:
     allowed = amount_of(PODS, node.status.allocatable.get(PODS, 0))
 
     def edit(document: Json) -> None:
-        for field in ("allocatable", "capacity"):
-            if PODS in document["status"].get(field, {}):
-                document["status"][field][PODS] = str(allowed + 1)
         document["status"]["allocatable"][PODS] = str(allowed + 1)
 
     what = f"let {{node}} run {allowed + 1} pods instead of {allowed} (the kubelet's maxPods)"

@@ -75,7 +75,9 @@ def _affinity_need(question: Question, terms: list[Json], failing: Mask) -> Need
                     ways.append((len(edits), number, [edit for edit in edits if edit is not None]))
         return _together(min(ways)[2]) if ways else None
 
-    return Need(("nodeAffinity",), "NodeAffinity", failing, sized=sized, node_edit=node_edit)
+    return Need(
+        ("nodeAffinity",), "NodeAffinity", failing, sized=sized, whole=_relaxed(terms, 0, ()), node_edit=node_edit
+    )
 
 
 def _requirements(term: Json) -> Iterable[tuple[str, int, Json]]:
@@ -109,7 +111,7 @@ def _relaxed(terms: list[Json], number: int, dropped: tuple[tuple[str, int], ...
 
     if is_all:
         cost = POD_COST * max(len(dropped), 1)
-        group = ("nodeAffinity", number, dropped)
+        group = ("nodeAffinity", "all")
         return PodEdit("nodeAffinity", "drop the required node affinity", edit, cost, group, parts)
     names = " and ".join(text_of(terms[number][part][index]) for part, index in dropped)
     place = f" of term {number + 1}" if len(terms) > 1 else ""
