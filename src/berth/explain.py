@@ -121,24 +121,25 @@ def explain(
 
     With the node table, which must not have lost its rows since, what nodes lack is told in numbers: those of now.
     """
+    scored = _Scored(decision)
     return Explanation(
         pod=decision.pod.key,
         uid=decision.pod.uid,
         profile=decision.profile,
         outcome=decision.outcome,
         node=decision.chosen,
-        summary=summary(decision),
+        summary=_summary(decision, scored),
         message=decision.message,
         attempts=decision.attempts,
         node_count=decision.node_count,
         feasible_count=_feasible_count(decision),
-        weights={scores.plugin: scores.weight for scores in decision.scores},
-        best=tuple(_best(decision, top)),
+        weights={scores.plugin: scores.weight for scores in scored.scores},
+        best=tuple(_best(decision, scored, top)),
         rejected=tuple(rejected_nodes(decision, names_shown)),
         pre_filter=_pre_filter(decision),
         post_filter=None if decision.post_filter is None else _said(decision.post_filter),
         waits_for=dict(waits_for or {}),
-        nodes=tuple(_node(decision, name) for name in nodes),
+        nodes=tuple(_node(decision, scored, name) for name in nodes),
         extenders=tuple(
             ExtenderCall(asked.extender, asked.verb, asked.note, asked.problem, asked.is_ignored)
             for asked in decision.asked
@@ -149,24 +150,51 @@ def explain(
     )
 
 
+class _Scored:
+    """The scores of a decision, worked out once: each of its properties does that anew."""
+
+    __slots__ = ("rows", "scores", "total")
+
+    def __init__(self, decision: Decision) -> None:
+        self.rows = decision.feasible
+        self.scores = decision.scores
+        total = None if self.scores else decision.total
+        if self.scores:
+            total = np.zeros(len(self.rows), dtype=np.int64)
+            for scores in self.scores:
+                total += scores.weighted
+        self.total = total
+
+    def at(self, place: int) -> tuple[int | None, dict[str, int]]:
+        """Return the total and each plugin's share, at a place among the feasible rows."""
+        return None if self.total is None else int(self.total[place]), {
+            scores.plugin: int(scores.weighted if isinstance(scores.weighted, int) else scores.weighted[place])
+            for scores in self.scores
+        }
+
+
 def summary(decision: Decision) -> str:
     """One sentence: where the pod went and why, or that it went nowhere."""
+    return _summary(decision, _Scored(decision))
+
+
+def _summary(decision: Decision, scored: _Scored) -> str:
     if decision.chosen is None:
         verb = (
             "could not be scheduled" if decision.outcome == "unschedulable" else "was not scheduled because of an error"
         )
         return f"{decision.pod.key} {verb}: {decision.message}"
-    return f"{decision.pod.key} goes to {decision.chosen}: {_why_chosen(decision)}"
+    return f"{decision.pod.key} goes to {decision.chosen}: {_why_chosen(decision, scored.total)}"
 
 
-def _why_chosen(decision: Decision) -> str:
+def _why_chosen(decision: Decision, total: NDArray[np.int64] | None) -> str:
     if decision.was_promised:
         return "it was nominated to it, and fits there; other nodes were not looked at"
     fit = f"{_feasible_count(decision)} of {decision.node_count} nodes fit"
-    if decision.total is None or len(decision.feasible) < 2:
+    if total is None or len(decision.feasible) < 2:
         return f"it is the only one of {decision.node_count} nodes that fits"
-    best = int(decision.total.max())
-    equals = int((decision.total == best).sum())
+    best = int(total.max())
+    equals = int((total == best).sum())
     if equals == 1:
         return f"{fit}, and it has the highest score, {best}"
     return f"{fit}, and it is one of {equals} with the highest score, {best}, chosen at random"
@@ -187,26 +215,21 @@ def _feasible_count(decision: Decision) -> int:
     return len(decision.feasible)
 
 
-def _best(decision: Decision, top: int) -> Iterator[ScoredNode]:
+def _best(decision: Decision, scored: _Scored, top: int) -> Iterator[ScoredNode]:
     """The feasible nodes with the highest totals, the chosen one first among equals."""
-    if not len(decision.feasible):
+    rows, total = scored.rows, scored.total
+    if not len(rows):
         return
-    rows = decision.feasible
-    if decision.total is None:
+    if total is None:
         order = np.arange(len(rows))[:top]
     else:
-        is_other = rows != (-1 if decision.chosen is None else decision.names.index(decision.chosen))
-        order = np.lexsort((is_other, -decision.total))[:top]
+        # Only those need be put in order that may be among the best: what is above the last of them, and its equals.
+        least = int(np.partition(total, -top)[-top]) if len(total) > top else int(total.min())
+        places = np.flatnonzero(total >= least)
+        chosen_row = -1 if decision.chosen is None else decision.names.index(decision.chosen)
+        order = places[np.lexsort((rows[places] != chosen_row, -total[places]))][:top]
     for place in order.tolist():
-        yield ScoredNode(decision.names[int(rows[place])], *_scores_at(decision, place))
-
-
-def _scores_at(decision: Decision, place: int) -> tuple[int | None, dict[str, int]]:
-    total = None if decision.total is None else int(decision.total[place])
-    return total, {
-        scores.plugin: int(scores.weighted if isinstance(scores.weighted, int) else scores.weighted[place])
-        for scores in decision.scores
-    }
+        yield ScoredNode(decision.names[int(rows[place])], *scored.at(place))
 
 
 def _pre_filter(decision: Decision) -> Said | None:
@@ -218,7 +241,7 @@ def _said(status: Status) -> Said:
     return Said(status.plugin, status.code.label, status.reasons)
 
 
-def _node(decision: Decision, name: str) -> NodeExplanation:
+def _node(decision: Decision, scored: _Scored, name: str) -> NodeExplanation:
     """One node, whichever way it went."""
     row = decision.names.index(name) if name and name in decision.names else -1
     if row < 0 or not decision.looked_at[row]:
@@ -228,7 +251,7 @@ def _node(decision: Decision, name: str) -> NodeExplanation:
     places = np.flatnonzero(decision.feasible == row)
     if not len(places):
         return NodeExplanation(name, not said, said, None, {})
-    return NodeExplanation(name, True, said, *_scores_at(decision, int(places[0])))
+    return NodeExplanation(name, True, said, *scored.at(int(places[0])))
 
 
 # --- what wakes a pending pod -----------------------------------------------------------------------------------------

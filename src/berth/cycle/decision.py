@@ -27,7 +27,17 @@ from berth.state.table import NodeTable
 class Decision:
     """What was decided for a pod, and everything needed to explain it."""
 
-    def __init__(self, attempt: Attempt, names: tuple[str, ...], node_count: int, at: float, attempts: int) -> None:
+    def __init__(
+        self,
+        attempt: Attempt,
+        names: tuple[str, ...],
+        node_count: int,
+        at: float,
+        attempts: int,
+        present: Mask | None = None,
+    ) -> None:
+        """`present` says which rows have a name, where the caller knows; it is not written to."""
+        self._present = present
         self.pod = attempt.pod
         self.profile = attempt.profile.name
         self.laps = attempt.laps
@@ -63,7 +73,9 @@ class Decision:
     @lazy
     def candidates(self) -> Mask:
         """The rows of all nodes that there were to choose from."""
-        mask = np.array([bool(name) for name in self.names], dtype=np.bool_)
+        mask = self._present
+        if mask is None:
+            mask = np.array([bool(name) for name in self.names], dtype=np.bool_)
         return mask if self._within is None else mask & self._within
 
     @lazy
@@ -130,6 +142,12 @@ class Decision:
         """The sum of the weighted scores over `feasible`; None where nothing had to be scored."""
         return None if self._scored is None else self._scored.total(self.feasible)
 
+    def forget_worked_out(self) -> None:
+        """Give back what was computed when it was read; it is computed again for the next who asks."""
+        for name, value in vars(type(self)).items():
+            if isinstance(value, lazy):
+                self.__dict__.pop(name, None)
+
     def statuses(self, row: int) -> list[Status]:
         """Return all that speaks against a row that was looked at, plugin by plugin; what counts for it is first."""
         said = self.findings.statuses(row)
@@ -143,12 +161,13 @@ class Trace(OrderedDict[str, Decision]):
     def __init__(self, pods: int) -> None:
         super().__init__()
         self._pods = pods
-        self._names: tuple[int, tuple[str, ...]] = (-1, ())
+        self._names: tuple[int, tuple[str, ...], Mask] = (-1, (), np.zeros(0, dtype=np.bool_))
 
     def note(self, attempt: Attempt, table: NodeTable, at: float, attempts: int) -> Decision:
         """Keep what an attempt has decided, in place of the oldest."""
         node_count = len(table) if attempt.within is None else int(np.count_nonzero(attempt.within))
-        decision = Decision(attempt, self._node_names(table), node_count, at, attempts)
+        _, names, present = self._nodes(table)
+        decision = Decision(attempt, names, node_count, at, attempts, present)
         key = attempt.pod.key
         self.pop(key, None)
         self[key] = decision
@@ -156,9 +175,10 @@ class Trace(OrderedDict[str, Decision]):
             self.popitem(last=False)
         return decision
 
-    def _node_names(self, table: NodeTable) -> tuple[str, ...]:
-        """Return the names by row, made once for each change of nodes."""
+    def _nodes(self, table: NodeTable) -> tuple[int, tuple[str, ...], Mask]:
+        """Return the names by row, and which rows have one, made once for each change of nodes."""
         position = table.node_log.position
         if self._names[0] != position:
-            self._names = (position, tuple(n if ok else "" for n, ok in zip(table.names, table.valid, strict=True)))
-        return self._names[1]
+            names = tuple(n if ok else "" for n, ok in zip(table.names, table.valid, strict=True))
+            self._names = (position, names, table.valid & np.array([bool(name) for name in names], dtype=np.bool_))
+        return self._names

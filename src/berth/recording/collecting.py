@@ -175,6 +175,7 @@ def _decided(at: float, decision: Decision | Short, table: NodeTable | None) -> 
     details = None
     if isinstance(decision, Decision):
         details = explain(decision, top=NODES_KEPT, names_shown=NODES_KEPT, table=table)
+        decision.forget_worked_out()
     return StoryStep(
         at,
         stories.DECIDED,
