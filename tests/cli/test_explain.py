@@ -6,10 +6,12 @@ import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
+import yaml
 from click.testing import CliRunner
 from rich.console import Console
 
-from berth.cli.explain import command, show
+from berth.cli.explain import command
+from berth.cli.explain_output import show, show_pending
 from berth.cli.pod_record import sentences
 
 SCHEDULED = {
@@ -45,13 +47,37 @@ PENDING = {
 }  # fmt: skip
 
 
+LACK = {"resource": "cpu", "needs": "9", "mostFree": "5", "of": "8", "node": "n3", "nodes": 3, "fitsNow": False}
+GROUP = {
+    "reason": "Insufficient cpu", "pods": 11, "priority": 5, "since": "2026-01-02T03:04:05Z",
+    "namespaces": {"default": 10, "other": 1}, "queues": {"unschedulable": 11}, "named": ["default/a", "default/b"],
+    "message": "0/3 nodes are available: 3 Insufficient cpu.", "shortfalls": [LACK],
+}  # fmt: skip
+PENDING_REPORT = {
+    "pods": 12,
+    "groups": [
+        GROUP,
+        {
+            **GROUP,
+            "reason": "held back by Gang",
+            "pods": 1,
+            "queues": {"gated": 1},
+            "shortfalls": [],
+            "namespaces": {"other": 1},
+            "named": ["other/c"],
+        },
+    ],
+}
+
+
 class Scheduler(BaseHTTPRequestHandler):
     asked = []
 
     def do_GET(self):
         self.asked.append(self.path)
         path = self.path.partition("?")[0]
-        found = {"/debug/decisions/default/web": SCHEDULED, "/debug/decisions/other/big": PENDING}.get(path)
+        known = {"/debug/decisions/default/web": SCHEDULED, "/debug/decisions/other/big": PENDING}
+        found = {**known, "/debug/pending": PENDING_REPORT}.get(path)
         body = json.dumps(found or {"error": "nothing is known of that pod"}).encode()
         self.send_response(200 if found else 404)
         self.send_header("Content-Length", str(len(body)))
@@ -83,8 +109,8 @@ def test_a_placed_pod_is_explained(scheduler):
     assert result.exit_code == 0, result.output
     assert "default/web goes to n1: 2 of 3 nodes fit" in result.output
     rows = {line.split()[1]: line for line in result.output.splitlines() if line.startswith("│")}
-    assert [cell.strip() for cell in rows["n1"].split("│")[1:-1]] == ["n1", "350", "300", "50"]
-    assert "TaintToleration x3" in result.output
+    assert [cell.strip() for cell in rows["n1"].split("│")[1:-1]] == ["n1", "350", "50"]
+    assert "the same for all 2: TaintToleration x3 300" in result.output
     assert "no [such] label" in result.output
     assert "n3: does not fit" in result.output
     assert Scheduler.asked == ["/debug/decisions/default/web?node=n3&allNodes=true"]
@@ -116,9 +142,133 @@ def test_a_pending_pod_says_what_it_waits_for(scheduler, arguments):
     assert "NodeResourcesFit wakes it after: Node: added" in result.output
 
 
+WIDE_NAMES = {
+    "NodeResourcesFit": 1, "NodeResourcesBalancedAllocation": 1, "PodTopologySpread": 2, "ImageLocality": 1,
+    "InterPodAffinity": 2, "TaintToleration": 3, "NodeAffinity": 2,
+}  # fmt: skip
+
+
+def test_tables_fit_80_columns_and_what_is_the_same_is_said_once():
+    telling = list(WIDE_NAMES)[:4]
+    best = [
+        {
+            "node": f"gke-production-europe-west4-highmem-pool-1a2b3c4d-x{number}",
+            "total": 700 - number,
+            "scores": {name: 100 - number if name in telling else 0 for name in WIDE_NAMES},
+        }
+        for number in range(10)
+    ]
+    rejected = [
+        {
+            "plugin": "NodeResourcesBalancedAllocation", "code": "Unschedulable", "count": 90,
+            "reasons": ["node(s) had untolerated taint {node.example.com/dedicated-to-a-team: machine-learning}"],
+            "nodes": [node["node"] for node in best],
+        }
+    ]  # fmt: skip
+    decision = {**SCHEDULED["decision"], "best": best, "weights": WIDE_NAMES, "rejected": rejected, "nodes": []}
+    screen = io.StringIO()
+    show({**SCHEDULED, "decision": {**decision, "node": best[0]["node"]}}, Console(file=screen, width=80))
+    said = screen.getvalue()
+    assert max(map(len, said.splitlines())) <= 80
+    assert "the same for all 10: InterPodAffinity x2 0, TaintToleration x3 0, NodeAffinity" in said
+    rows = [line for line in said.splitlines() if line.startswith("│") and "700" in line]
+    assert [cell.strip() for cell in rows[0].split("│")[2:-1]] == ["700", "100", "100", "100", "100"]
+    assert "…" not in said  # nothing is cut off
+
+
+PERMIT = {
+    **SCHEDULED,
+    "permit": {
+        "pod": "default/web", "uid": "u", "profile": "default-scheduler", "node": "n1", "since": "2026-01-02T03:04:05Z",
+        "heldBy": [{"plugin": "Gang", "says": "waiting for others", "until": "2026-01-02T03:09:05Z"}],
+        "members": {"group": "default/train", "present": 3, "placed": 2, "needed": 3},
+    },
+    "story": [
+        {"time": "2026-01-01T23:59:59Z", "what": "queued", "text": "arrived", "times": 1},
+        {"time": "2026-01-02T00:00:01Z", "what": "decided", "text": "attempt 1: goes to n1", "times": 1},
+    ],
+}  # fmt: skip
+
+
+def shown(report, width=80, **options):
+    screen = io.StringIO()
+    show(report, Console(file=screen, width=width), **options)
+    return screen.getvalue()
+
+
+def test_a_pod_at_permit_is_told_as_waiting():
+    said = shown(PERMIT)
+    assert said.startswith("default/web waits on Permit for n1, since 2026-01-02T03:04:05Z\n")
+    assert "  held by Gang: waiting for others; it is turned away at 2026-01-02T03:09:05Z" in said
+    assert "  2 of 3 members of pod group default/train have a node\n" in said
+
+
+def test_a_story_has_dates_where_they_change():
+    said = shown(PERMIT).splitlines()
+    assert [line.split() for line in said[-5:]] == [
+        ["Story", "(UTC)"],
+        ["2026-01-01"],
+        ["23:59:59", "arrived"],
+        ["2026-01-02"],
+        ["00:00:01", "attempt", "1:", "goes", "to", "n1"],
+    ]
+
+
+def test_a_long_story_is_cut_unless_all_is_asked_for():
+    lines = [{"time": f"2026-01-02T00:{n:02}:00Z", "what": "bound", "text": f"step {n}", "times": 1} for n in range(50)]
+    said = shown({**PERMIT, "story": lines})
+    assert "38 earlier steps; -o wide shows all" in said and "step 37" not in said and "step 38" in said
+    assert "step 0\n" in "\n".join(map(str.rstrip, shown({**PERMIT, "story": lines}, in_full=True).splitlines())) + "\n"
+
+
+def test_what_is_lacking_is_said_in_numbers():
+    said = shown({**SCHEDULED, "decision": {**SCHEDULED["decision"], "shortfalls": [LACK]}})
+    assert "  needs 9 CPU; most that a node has free is 5 of 8 (n3)\n" in said
+
+
 def test_programs_get_json(scheduler):
     result = run("web", "--json", "--server", scheduler)
     assert json.loads(result.output) == SCHEDULED
+
+
+@pytest.mark.parametrize("option", ["json", "yaml"])
+def test_several_pods_at_once(scheduler, option):
+    result = run("web", "other/big", "nobody", "--server", scheduler, "-o", option)
+    assert result.exit_code == 1
+    told = yaml.safe_load(result.stdout)
+    assert [report["pod"] for report in told["pods"]] == ["default/web", "default/big"]
+    assert "nothing is known of that pod" in result.stderr
+    in_words = run("web", "other/big", "nobody", "--server", scheduler)
+    assert in_words.exit_code == 1
+    assert "default/web goes to n1" in in_words.stdout and "pending in the unschedulable queue" in in_words.stdout
+    assert "nothing is known of that pod" in in_words.stderr
+
+
+def test_without_a_name_all_that_is_pending_is_told_by_reason(scheduler):
+    result = run("--server", scheduler)
+    assert result.exit_code == 0, result.output
+    assert result.output.startswith("12 pods are pending, for 2 reasons, the worst first\n\n11 x Insufficient cpu\n")
+    assert "  needs 9 CPU; most that a node has free is 5 of 8 (n3)\n" in result.output
+    assert "  highest priority 5; longest since 2026-01-02T03:04:05Z (" in result.output
+    assert "  namespaces: default 10, other 1\n" in result.output
+    assert "  pods: default/a, default/b and 9 more\n" in result.output
+    assert result.output.index("11 x") < result.output.index("1 x held back by Gang")
+    assert json.loads(run("--server", scheduler, "--json").output) == PENDING_REPORT
+    assert Scheduler.asked[0] == "/debug/pending?namespace="
+    run("--server", scheduler, "-n", "other")
+    assert Scheduler.asked[-1] == "/debug/pending?namespace=other"
+
+
+def test_nothing_pending_is_said_so():
+    screen = io.StringIO()
+    show_pending({"pods": 0, "groups": []}, Console(file=screen, width=80), "web")
+    assert screen.getvalue() == "no pod is pending in namespace web\n"
+
+
+def test_node_is_about_a_pod(scheduler):
+    result = run("--server", scheduler, "--node", "n1")
+    assert result.exit_code == 2
+    assert "name one" in result.output
 
 
 def test_an_unknown_pod_is_exit_code_1(scheduler):

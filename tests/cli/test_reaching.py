@@ -11,7 +11,7 @@ import yaml
 from aiohttp import WSMsgType, web
 from click.testing import CliRunner
 
-from berth.cli import explain as explain_module
+from berth.cli import asking
 from berth.cli.explain import command
 from berth.cli.local_record import ServedLocally, local_url, read_records, record_directory, recorded
 from tests.e2e.processes import free_port
@@ -82,7 +82,7 @@ async def explain(*arguments):
 def own_directory(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "runtime"))
     monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setattr(explain_module, "PLAIN_SERVER", f"http://127.0.0.1:{free_port()}")
+    monkeypatch.setattr(asking, "PLAIN_SERVER", f"http://127.0.0.1:{free_port()}")
     monkeypatch.delenv("KUBECONFIG", raising=False)
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
 

@@ -1,6 +1,6 @@
 """Where the schedulers of this machine serve, for `berth explain`: one file for each, readable by their user only.
 
-`berth run` writes a file when it listens and removes it when it ends. The file holds the address and the certificate to
+`berth run` and `berth up` write a file when they listen and remove it when they end. The file holds the address and the certificate to
 expect there, so that a token is shown to nobody else, and the API server's address, by which the scheduler of a
 kubeconfig is found. The directory is $XDG_RUNTIME_DIR/berth, or berth-UID where temporary files are kept; one that
 belongs to somebody else, or that others may write to, is not used.
@@ -26,9 +26,15 @@ class ServedLocally(msgspec.Struct, frozen=True):
     url: str
     """Where it serves, with an address of this machine."""
     certificate_pem: str
+    """Empty where it serves plain HTTP on loopback, as `berth up` does; then it is shown no credentials."""
     cluster: str
     """The API server's address."""
     pid: int
+
+    @property
+    def is_plain(self) -> bool:
+        """Say whether it is asked without TLS and without credentials."""
+        return not self.certificate_pem
 
 
 def record_directory(environ: Mapping[str, str] = os.environ) -> Path:
@@ -76,7 +82,7 @@ def read_records(directory: Path) -> list[ServedLocally]:
             os.kill(record.pid, 0)
         except (*UNREADABLE, OSError, OverflowError):
             continue
-        if record.url.startswith("https://"):
+        if record.url.startswith("https://") or (record.is_plain and record.url.startswith("http://127.0.0.1:")):
             found.append(record)
     return found
 

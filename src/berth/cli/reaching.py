@@ -11,7 +11,7 @@ import contextlib
 import re
 import ssl
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from berth.cli.local_record import ServedLocally
     from berth.kube.credentials.sources import ClusterAccess
 
+CLUSTER_HEADER, API_SERVER_HEADER = "Berth-Cluster", "Berth-Api-Server"
 TIMEOUT_S = 15.0
 SECURE_PORT = 10259
 LEASES = (("kube-system", "kube-scheduler"), ("kube-system", "berth"))
@@ -34,11 +35,24 @@ class UnreachableError(Exception):
     """The scheduler cannot be reached, or gave no answer that can be read; the message says why."""
 
 
+class _Headers(Protocol):
+    def get(self, name: str, /) -> str | None:
+        """Return a header, whatever the case of its name."""
+
+
 class Answered(msgspec.Struct, frozen=True):
-    """What the scheduler answered."""
+    """What the scheduler answered, and about which cluster it says that this is."""
 
     status: int
     body: bytes
+    cluster_id: str = ""
+    """The uid of the cluster's kube-system; empty where the scheduler does not know it or is an older one."""
+    api_server: str = ""
+
+    @classmethod
+    def of(cls, status: int, body: bytes, headers: "_Headers") -> "Answered":
+        """Make it of an HTTP answer."""
+        return cls(status, body, headers.get(CLUSTER_HEADER) or "", headers.get(API_SERVER_HEADER) or "")
 
 
 def pinned(certificate_pem: str) -> ssl.SSLContext:
@@ -97,7 +111,7 @@ async def _get(url: str, context: ssl.SSLContext, access: "ClusterAccess | None"
             aiohttp.ClientSession(timeout=timeout, cookie_jar=aiohttp.DummyCookieJar()) as session,
             session.get(url, headers=headers, ssl=context, allow_redirects=False) as answer,
         ):
-            return Answered(answer.status, await answer.read())
+            return Answered.of(answer.status, await answer.read(), answer.headers)
     except TransportError as error:
         raise UnreachableError(str(error)) from None
     except (aiohttp.ClientError, TimeoutError, OSError) as error:

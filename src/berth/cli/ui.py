@@ -14,7 +14,7 @@ import click
 if TYPE_CHECKING:
     import ssl
 
-    from berth.cli.explain import _Way
+    from berth.cli.asking import Way
     from berth.cli.reaching import Answered
     from berth.page.access import Access
     from berth.page.source import Source
@@ -102,14 +102,14 @@ def command(
     """
     import ipaddress
 
-    from berth.cli.explain import _Way
+    from berth.cli.asking import Way
 
     try:
         ipaddress.ip_address(host)
     except ValueError:
         raise click.BadParameter(f"{host!r} is not an address", param_hint="--host") from None
     require_nicegui()
-    way = _Way(server, certificate_authority, kubeconfig, context, lease)
+    way = Way(server, certificate_authority, kubeconfig, context, lease)
     asyncio.run(_serve(files, way, host, port, hosts, TlsFiles(tls_cert_file, tls_private_key_file), token))
 
 
@@ -122,7 +122,7 @@ def require_nicegui() -> None:
 
 
 async def _serve(
-    files: tuple[str, ...], way: "_Way", host: str, port: int, hosts: tuple[str, ...], tls: TlsFiles, token: str
+    files: tuple[str, ...], way: "Way", host: str, port: int, hosts: tuple[str, ...], tls: TlsFiles, token: str
 ) -> None:
     """Serve until a signal comes."""
     from berth.api.addresses import is_loopback
@@ -155,7 +155,7 @@ def opening_text(address: str, access: "Access") -> str:
     return f"The page is served at {address}/; sign in with a token of the cluster that may get the path /debug/nodes."
 
 
-async def source_of(files: tuple[str, ...], way: "_Way") -> "Source":
+async def source_of(files: tuple[str, ...], way: "Way") -> "Source":
     """What is to be shown; ends the command where there is no such thing."""
     if files:
         return _cluster_in(files)
@@ -208,16 +208,18 @@ class LocalPage:
         await self._source.close()
 
 
-async def _scheduler_at(way: "_Way") -> "Source":
+async def _scheduler_at(way: "Way") -> "Source":
     """The scheduler at work, once it has answered."""
     from berth.api.redaction import redact_url
-    from berth.cli.explain import _reach
+    from berth.cli.asking import Scheduler
     from berth.cli.reaching import UnreachableError
     from berth.page.live import LiveSource
     from berth.page.source import SourceError
 
+    scheduler = Scheduler(way)
+
     async def ask(path: str) -> "Answered":
-        return await _reach(way, path)
+        return await scheduler.reach(path)
 
     title = f"scheduler at {redact_url(way.server)}" if way.server else "the scheduler in use"
     source = LiveSource(title, ask, (UnreachableError, click.ClickException))
@@ -254,9 +256,9 @@ def _certificates(tls: TlsFiles, host: str) -> "ssl.SSLContext":
     return made.context()
 
 
-def _access(way: "_Way", token: str, *, is_local: bool) -> "Access":
+def _access(way: "Way", token: str, *, is_local: bool) -> "Access":
     """Who may see the page: with a token given, or on loopback, its holder; else whom the cluster lets."""
-    from berth.cli.explain import _access as load
+    from berth.cli.asking import load
     from berth.kube.http.client import HttpTransport
     from berth.page.access import OwnToken, ReviewedTokens
 

@@ -5,7 +5,9 @@ command runs.
 """
 
 import asyncio
+import contextlib
 import logging
+import os
 import signal
 import string
 from collections.abc import Sequence
@@ -194,10 +196,7 @@ def ready_text(cluster: "EmbeddedCluster", nodes: int, *, with_scheduler: bool, 
     """What `up` says when everything is there."""
     path = cluster.kubeconfig.absolute()
     scheduler = "scheduler running" if with_scheduler else "no scheduler"
-    from berth.cli.explain import PLAIN_SERVER
-
-    where = "" if served in ("", PLAIN_SERVER) else f" --server {served}"
-    explain = f"  berth explain POD{where}\n" if served else ""
+    explain = "  berth explain POD\n" if served else ""
     return (
         f"Berth is up: {nodes} hollow node{'' if nodes == 1 else 's'}, {scheduler}, API server at {cluster.url}\n"
         f"  kubeconfig  {path}\n"
@@ -218,6 +217,7 @@ async def _run(
 ) -> None:
     """Bring everything up, with a scheduler if there is a setup; wait for a signal or for it to fail; end."""
     from berth.cli.in_process import InProcessScheduler
+    from berth.cli.local_record import ServedLocally, record_directory, recorded
     from berth.cli.ui import LocalPage
     from berth.runtime.observing.logs import LegibleFormatter
 
@@ -228,6 +228,7 @@ async def _run(
     scheduler: InProcessScheduler | None = None
     page: LocalPage | None = None
     served = ""
+    told = contextlib.ExitStack()
     try:
         await cluster.start()
         if cluster.restored is not None:
@@ -240,6 +241,8 @@ async def _run(
                 cluster.store, scheduler_port, setup, kept=kept, api_server=cluster.url, build=build
             )
             served = await scheduler.serve()
+            if served:
+                told.enter_context(recorded(ServedLocally(served, "", cluster.url, os.getpid()), record_directory()))
             ends.add(scheduler.start())
             await scheduler.wait_until_ready()
         if page_port is not None:
@@ -248,6 +251,7 @@ async def _run(
         click.echo(ready_text(cluster, nodes, with_scheduler=scheduler is not None, served=served))
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
     finally:
+        told.close()
         stopped.cancel()
         if page is not None:
             await page.close()

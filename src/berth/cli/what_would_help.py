@@ -44,17 +44,19 @@ def what_would_help_options(command: Callable[..., Any]) -> Callable[..., Any]:
         if what_would_help:
             where = (cluster, given.get("kubeconfig", ""), given.get("context", ""))
             printed: Output = "json" if given.get("as_json") else output
-            tell(given.get("pod", ""), given.get("namespace", "default"), manifests, where, config_file, printed)
+            if len(given.get("pods", ())) > 1:
+                raise click.UsageError("--what-would-help is about one pod; name one")
+            pod = next(iter(given.get("pods", ())), "")
+            tell(pod, given.get("namespace") or "default", manifests, where, config_file, printed)
             return
         if cluster or manifests or config_file:
             raise click.UsageError("--cluster, -f and --config go with --what-would-help")
-        if not given.get("pod"):
-            raise click.UsageError("Missing argument 'POD'.")
-        command(**given)
+        command(output=output, **given)
 
     for decorate in (
         click.option("-o", "--output", type=click.Choice(["table", "wide", "json", "yaml"]), default="table",
-                     help="With --what-would-help: how to print the result."),
+                     show_default=True,
+                     help="How to print it; wide shows everything, in tables as wide as they are."),
         click.option("--config", "config_file", default="", metavar="FILE",
                      help="With --what-would-help: the scheduler's configuration, where it is not the default one."),
         click.option("-f", "--filename", "manifests", multiple=True, metavar="FILE",

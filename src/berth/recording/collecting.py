@@ -105,12 +105,18 @@ class DecisionCollector(Instrument):
             counts[known] = counts.get(known, 0) + 1
 
     def decided(self, decision: Decision, seconds: float) -> None:
-        """Note a decision, with its details to be read later if not too many wait for that."""
+        """Note a decision, with its details to be read later if not too many wait for that.
+
+        The pods that it preempts were told before; the story is better told the other way round.
+        """
+        before = self._notes.pop() if self._notes and self._notes[-1][1] == stories.MAKES_ROOM else None
         if self._undetailed < DETAILS_AT_MOST:
             self._undetailed += 1
             self._note(stories.DECIDED, decision.pod, decision)
         else:
             self._note(stories.DECIDED, decision.pod, shortened(decision))
+        if before is not None:
+            self._note(before[1], before[2], before[3])
 
     def permit_waits(self, waiting: WaitingPod) -> None:
         """Permit holds a pod."""

@@ -12,8 +12,8 @@ import msgspec
 
 from berth.explain import Explanation
 
-QUEUED, DECIDED, PERMIT, PASSED_PERMIT, BOUND, NOT_BOUND = (
-    "queued", "decided", "waitsOnPermit", "passedPermit", "bound", "notBound",
+QUEUED, DECIDED, PERMIT, BOUND, NOT_BOUND = (
+    "queued", "decided", "waitsOnPermit", "bound", "notBound",
 )  # fmt: skip
 MAKES_ROOM, EVICTED, SPARED, LEFT, CONFLICT, NOT_WOKEN = (
     "makesRoom", "evicted", "notEvicted", "left", "conflict", "notWoken",
@@ -182,7 +182,15 @@ def _with_one_decision(steps: list[StoryStep]) -> Iterator[StoryStep]:
 def sentence(step: StoryStep) -> str:
     """Say what happened, for people."""
     said = _sentence(step)
-    return said if step.times == 1 else f"{said} ({step.times} times until {rfc3339(step.last)})"
+    if step.times == 1:
+        return said
+    if step.what == DECIDED:
+        return (
+            f"attempts {step.attempts - step.times + 1} to {step.attempts}"
+            + said.removeprefix(f"attempt {step.attempts}")
+            + f" (the last at {rfc3339(step.last)})"
+        )
+    return f"{said} ({step.times} times until {rfc3339(step.last)})"
 
 
 def _sentence(step: StoryStep) -> str:
@@ -233,5 +241,7 @@ def _queued(step: StoryStep) -> str:
         return where.get(step.queue, "is to be tried again at once")
     if step.event == "BackoffComplete":
         return "backoff over; to be tried again"
+    if step.event == "PopFromBackoffQ":
+        return "taken out of backoff early, since nothing else was to be tried"
     then = "in backoff first" if step.queue == "backoff" else "to be tried again"
     return f"woken by {step.event}; {then}"

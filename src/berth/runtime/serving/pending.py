@@ -6,7 +6,7 @@ comes first; of those with equally many the one with the highest priority, then 
 
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 PODS_NAMED = 20
 """How many pods of a group are named."""
+PODS_LOOKED_AT = 10
+"""At how many pods of a group it is looked at what they lack."""
+SHORTFALLS = 4
 NOT_TRIED = "not tried yet"
 _HEAD = re.compile(r"\d+/\d+ nodes are available: ")
 _BETWEEN = re.compile(r", (?=\d+ )")
@@ -43,7 +46,7 @@ class PendingGroup(msgspec.Struct, frozen=True, rename="camel"):
     message: str = ""
     """What the first of them was told."""
     shortfalls: tuple[Shortfall, ...] = ()
-    """What the first of them needs, and the most that a node has."""
+    """What some of them need, and the most that a node has: one for each amount that is asked for."""
 
 
 class PendingReport(msgspec.Struct, frozen=True, rename="camel"):
@@ -117,10 +120,6 @@ def reasons_of(message: str) -> str:
 def _group(core: "Core", pods: "list[_Pending]") -> PendingGroup:
     pods.sort(key=lambda one: (-one.pod.priority, one.since, one.pod.key))
     first = pods[0]
-    decision = core.trace.get(first.pod.key)
-    lacks: tuple[Shortfall, ...] = ()
-    if first.message and decision is not None and decision.chosen is None:
-        lacks = tuple(shortfalls(decision, core.cache.table))
     return PendingGroup(
         reason=first.reason,
         pods=len(pods),
@@ -130,8 +129,21 @@ def _group(core: "Core", pods: "list[_Pending]") -> PendingGroup:
         queues=dict(Counter(one.queue for one in pods)),
         named=tuple(one.pod.key for one in pods[:PODS_NAMED]),
         message=first.message,
-        shortfalls=lacks,
+        shortfalls=tuple(_lacking(core, pods)),
     )
+
+
+def _lacking(core: "Core", pods: "list[_Pending]") -> Iterator[Shortfall]:
+    """Yield what the first pods lack, those that ask for the same once."""
+    known = set()
+    for one in pods[:PODS_LOOKED_AT]:
+        decision = core.trace.get(one.pod.key)
+        if decision is None or not one.message or decision.chosen is not None or decision.pod.uid != one.pod.uid:
+            continue
+        for lack in shortfalls(decision, core.cache.table):
+            if (lack.resource, lack.needs) not in known and len(known) < SHORTFALLS:
+                known.add((lack.resource, lack.needs))
+                yield lack
 
 
 def _worst_first(group: PendingGroup) -> tuple[int, int, str]:

@@ -1,0 +1,290 @@
+"""What `berth explain` prints: a pod's decision, what it waits for and its story, or all that is pending by reason.
+
+Answers of the scheduler in, text for a terminal of 80 columns out. What all nodes have in common is said once, and not
+in a column of its own. No answer can steer the terminal: control characters are shown as such.
+"""
+
+import re
+import textwrap
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from berth.runtime.observing.logs import legible
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+NAMES_IN_A_CELL = 8
+STEPS_SHOWN = 12
+"""How many steps of a story are shown unless all are asked for."""
+PODS_IN_A_LINE = 4
+NODE_COLUMN = 32
+"""How wide a column with names of nodes may be in a narrow terminal; longer names are broken."""
+
+Json = dict[str, Any]
+
+
+def legible_values(value: Any) -> Any:
+    """Return an answer without control characters: anyone who may create pods can put some into messages."""
+    if isinstance(value, dict):
+        return {legible(name): legible_values(part) for name, part in value.items()}
+    if isinstance(value, list):
+        return [legible_values(part) for part in value]
+    return legible(value) if isinstance(value, str) else value
+
+
+# --- one pod ----------------------------------------------------------------------------------------------------------
+
+
+def show(report: Json, console: "Console", *, in_full: bool = False) -> None:
+    """Print a report: the outcome, numbers, scores, nodes ruled out, what the pod waits for, and its story."""
+    report = legible_values(report)
+    decision, pending, permit = report["decision"], report["pending"], report.get("permit")
+    if report.get("isGone"):
+        console.print(f"{report['pod']} is gone; this is about the last pod of that name", style="dim", markup=False)
+    if permit is not None:
+        _show_permit(permit, console)
+    if decision is not None:
+        _show_outcome(decision, console, is_held=permit is not None)
+        _show_scores(decision, console)
+        _show_rejected(decision, console)
+        for node in decision["nodes"]:
+            _show_node(node, decision, console)
+    if pending is not None:
+        _show_pending(pending, console)
+    _show_story(report.get("story") or [], console, in_full=in_full)
+
+
+def _line(console: "Console", text: str, style: str = "") -> None:
+    """Print a sentence, on as many lines as it takes; they are indented as the first is, and a little more."""
+    words = text.lstrip(" ")
+    indent = " " * (len(text) - len(words))
+    for part in textwrap.wrap(
+        words, console.width, initial_indent=indent, subsequent_indent=indent and indent + "  ", break_on_hyphens=False
+    ) or [""]:
+        console.print(part, style=style, markup=False, highlight=False, soft_wrap=True)
+
+
+def _show_permit(permit: Json, console: "Console") -> None:
+    """Who holds the pod, with what words, and until when."""
+    _line(console, f"{permit['pod']} waits on Permit for {permit['node']}, since {permit['since']}", "yellow")
+    for held in permit["heldBy"]:
+        says = f": {held['says']}" if held["says"] else ""
+        _line(console, f"  held by {held['plugin']}{says}; it is turned away at {held['until']} unless let go")
+    _show_members(permit, console)
+
+
+def _show_members(waiting: Json, console: "Console") -> None:
+    members = waiting.get("members")
+    if members is None:
+        return
+    if members["present"] < members["needed"]:
+        said = f"{members['present']} of {members['needed']} members of pod group {members['group']} are there"
+    else:
+        said = f"{members['placed']} of {members['needed']} members of pod group {members['group']} have a node"
+    _line(console, f"  {said}")
+
+
+def _show_outcome(decision: Json, console: "Console", *, is_held: bool) -> None:
+    _line(console, decision["summary"], "green" if decision["node"] and not is_held else "yellow")
+    for lack in decision.get("shortfalls") or ():
+        _line(console, f"  {lacking(lack)}", "bold")
+    by = f" by {decision['profile']}" if decision["profile"] else ""
+    _line(console, f"decided {decision['time']}{by}, attempt {decision['attempts']}", "dim")
+    post = decision["postFilter"]
+    if post is not None and post["reasons"] and ", ".join(post["reasons"]) not in decision["message"]:
+        _line(console, f"{post['plugin'] or 'PostFilter'}: {', '.join(post['reasons'])}", "dim")
+    if decision.get("nominatedNode"):
+        _line(console, f"nominated to {decision['nominatedNode']}, where room is made for it")
+    for call in decision.get("extenders", ()):
+        _show_extender(call, console)
+
+
+def lacking(lack: Json) -> str:
+    """Return a shortfall in words (`berth.shortfall.Shortfall`, as it comes over HTTP)."""
+    from berth.shortfall import Shortfall
+
+    known = {field: lack[name] for field, name in _SHORTFALL.items()}
+    now = "; that would do now" if lack.get("fitsNow") else ""
+    return Shortfall(**known).sentence + now
+
+
+_SHORTFALL = {
+    "resource": "resource", "needs": "needs", "most_free": "mostFree", "of": "of", "node": "node", "nodes": "nodes",
+}  # fmt: skip
+
+
+def _show_extender(call: Json, console: "Console") -> None:
+    """One call to an extender; its failures stand out."""
+    said = call["problem"] or call["note"] or "done"
+    ignored = ", ignored" if call["ignored"] else ""
+    head = f"extender {call['extender']}, {call['verb']}{' failed' + ignored if call['problem'] else ''}"
+    _line(console, f"{head}: {said}", "yellow" if call["problem"] else "dim")
+
+
+def _show_scores(decision: Json, console: "Console") -> None:
+    """The best nodes, with a column for each plugin that tells them apart."""
+    best = decision["best"]
+    if not best or best[0]["total"] is None:
+        return
+    from rich.table import Table
+
+    weights = decision["weights"]
+    telling = [name for name in weights if len({node["scores"].get(name) for node in best}) > 1]
+    count = f"best {len(best)} of {decision['feasibleCount']} nodes" if len(best) > 1 else "node"
+    table = Table(title=f"Scores of the {count}", title_justify="left")
+    table.add_column("Node", overflow="fold", max_width=None if console.width > 100 else NODE_COLUMN)
+    table.add_column("Total", justify="right", no_wrap=True)
+    for plugin in telling:
+        table.add_column(_heading(plugin, weights[plugin], console.width, len(telling)), justify="right")
+    for node in best:
+        cells = [str(node["scores"].get(plugin, "")) for plugin in telling]
+        style = "bold green" if node["node"] == decision["node"] else ""
+        table.add_row(node["node"], str(node["total"]), *cells, style=style)
+    console.print(table)
+    if same := [name for name in weights if name not in telling]:
+        said = ", ".join(f"{_weighted(name, weights[name])} {best[0]['scores'].get(name, 0)}" for name in same)
+        _line(console, f"the same for all {len(best)}: {said}" if len(best) > 1 else f"by plugin: {said}", "dim")
+
+
+def _weighted(plugin: str, weight: int) -> str:
+    return plugin if weight == 1 else f"{plugin} x{weight}"
+
+
+def _heading(plugin: str, weight: int, width: int, plugins: int) -> str:
+    """Return a plugin's name as a heading: its words below one another where there is little room."""
+    if width >= 60 + 20 * plugins:
+        return _weighted(plugin, weight)
+    words = re.findall(r"[A-Z][a-z0-9]*|[^A-Z]+", plugin) or [plugin]
+    return "\n".join([*words, *([f"x{weight}"] if weight != 1 else [])])
+
+
+def _show_rejected(decision: Json, console: "Console") -> None:
+    """Why the other nodes were rejected."""
+    if not decision["rejected"]:
+        return
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(title="Why not the others" if decision["node"] else "Why not these", title_justify="left")
+    table.add_column("Nodes", justify="right", no_wrap=True)
+    table.add_column("Plugin", overflow="fold")
+    table.add_column("Reason", overflow="fold")
+    table.add_column("Which", overflow="fold", max_width=None if console.width > 100 else NODE_COLUMN)
+    for group in decision["rejected"]:
+        which = _names(group["nodes"], group["count"])
+        plugin = _heading(group["plugin"], 1, console.width, 3) if len(group["plugin"]) > 20 else group["plugin"]
+        table.add_row(str(group["count"]), escape(plugin), escape(", ".join(group["reasons"])), escape(which))
+    console.print(table)
+
+
+def _names(names: list[str], count: int) -> str:
+    shown = names if len(names) == count and count > 2 * NAMES_IN_A_CELL else names[:NAMES_IN_A_CELL]
+    more = count - len(shown)
+    return ", ".join(shown) + (f" and {more} more" if more > 0 and shown else "")
+
+
+def _show_node(node: Json, decision: Json, console: "Console") -> None:
+    """One node, plugin by plugin."""
+    if node["fits"] is None and not node["rejections"]:
+        why = "no such node then, or enough others were found before"
+        _line(console, f"{node['node']}: was not looked at ({why})")
+        return
+    outcome = {None: "was left out before Filter", True: "fits", False: "does not fit"}[node["fits"]]
+    _line(console, f"{node['node']}: {outcome}", "bold")
+    for said in node["rejections"]:
+        _line(console, f"  {said['plugin']}: {', '.join(said['reasons'])} ({said['code']})")
+    for plugin, score in node["scores"].items():
+        _line(console, f"  {plugin}: {score} (weight {decision['weights'][plugin]})")
+    if node["total"] is not None:
+        _line(console, f"  total: {node['total']}")
+
+
+def _show_pending(pending: Json, console: "Console") -> None:
+    """In which queue, since when, and what would wake it."""
+    tries = "once" if pending["attempts"] == 1 else f"{pending['attempts']} times"
+    line = f"pending in the {pending['queue']} queue since {pending['since']}, tried {tries}"
+    if pending["queue"] == "gated":
+        line = f"pending, held back before it is tried, since {pending['since']}"
+    _line(console, line)
+    if pending["gatedBy"]:
+        said = ", ".join(pending.get("gateReasons") or ())
+        _line(console, f"  held back by {pending['gatedBy']}" + (f": {said}" if said else ""))
+    _show_members(pending, console)
+    if pending["backoffUntil"]:
+        _line(console, f"  in backoff until {pending['backoffUntil']}")
+    for plugin, events in pending["waitsFor"].items():
+        _line(console, f"  {plugin} wakes it after: {'; '.join(events)}")
+
+
+def _show_story(story: list[Json], console: "Console", *, in_full: bool) -> None:
+    """What befell the pod, with the time of day; the date where it changes. Times are UTC."""
+    if not story:
+        return
+    shown = story if in_full else story[-STEPS_SHOWN:]
+    _line(console, "Story (UTC)", "bold")
+    if len(shown) < len(story):
+        _line(console, f"  {len(story) - len(shown)} earlier steps; -o wide shows all", "dim")
+    from rich.table import Table
+
+    table = Table.grid(padding=(0, 2))
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    from rich.text import Text
+
+    date = ""
+    for line in shown:
+        day, _, time = line["time"].removesuffix("Z").partition("T")
+        table.add_row(
+            f"  {time}" if day == date else f"  {day}\n  {time}",
+            Text(line["text"] if day == date else f"\n{line['text']}"),
+        )
+        date = day
+    console.print(table, highlight=False)
+
+
+# --- everything pending -----------------------------------------------------------------------------------------------
+
+
+def show_pending(report: Json, console: "Console", namespace: str = "", now: datetime | None = None) -> None:
+    """Print all that is pending, by reason."""
+    report = legible_values(report)
+    where = f" in namespace {namespace}" if namespace else ""
+    groups = report["groups"]
+    if not groups:
+        _line(console, f"no pod is pending{where}", "green")
+        return
+    pods = "1 pod is" if report["pods"] == 1 else f"{report['pods']} pods are"
+    reasons = "1 reason" if len(groups) == 1 else f"{len(groups)} reasons, the worst first"
+    _line(console, f"{pods} pending{where}, for {reasons}", "bold")
+    for group in groups:
+        _show_group(group, console, now or datetime.now(UTC))
+
+
+def _show_group(group: Json, console: "Console", now: datetime) -> None:
+    _line(console, "")
+    _line(console, f"{group['pods']} x {group['reason']}", "yellow")
+    lines = [lacking(lack) for lack in group["shortfalls"]]
+    lines.append(f"highest priority {group['priority']}; longest since {group['since']} ({_ago(group['since'], now)})")
+    queues = ", ".join(f"{count} {queue}" for queue, count in group["queues"].items())
+    if set(group["queues"]) - {"unschedulable", "gated", "permit"}:
+        lines.append(f"queues: {queues}")
+    if len(group["namespaces"]) > 1:
+        counts = sorted(group["namespaces"].items(), key=lambda item: -item[1])
+        lines.append("namespaces: " + ", ".join(f"{name} {count}" for name, count in counts[:NAMES_IN_A_CELL]))
+    shown = group["named"] if console.width > 120 else group["named"][:PODS_IN_A_LINE]
+    more = group["pods"] - len(shown)
+    lines.append("pods: " + ", ".join(shown) + (f" and {more} more" if more > 0 else ""))
+    for line in lines:
+        _line(console, f"  {line}")
+
+
+def _ago(time: str, now: datetime) -> str:
+    try:
+        seconds = int((now - datetime.fromisoformat(time)).total_seconds())
+    except ValueError:
+        return "?"
+    for unit, size in (("d", 86400), ("h", 3600), ("m", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds // size}{unit}"
+    return f"{max(seconds, 0)}s"
