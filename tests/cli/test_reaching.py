@@ -165,6 +165,91 @@ def test_how_this_machine_reaches_an_address(bound, url):
     assert local_url(bound, 1) == url
 
 
+# --- whose pods an answer is about ------------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def on_loopback(monkeypatch, *, cluster_id="", api_server="", report=REPORT):
+    """A scheduler where `berth up` serves, which says which cluster it follows."""
+
+    async def answer(request):
+        assert "Authorization" not in request.headers
+        return web.json_response(report, headers={"Berth-Cluster": cluster_id, "Berth-Api-Server": api_server})
+
+    async with listening([web.get("/debug/decisions/default/web", answer)]) as port:
+        monkeypatch.setattr(asking, "PLAIN_SERVER", f"http://127.0.0.1:{port}")
+        yield f"http://127.0.0.1:{port}"
+
+
+@asynccontextmanager
+async def api_server(uid="", status=200):
+    """An API server of which little more than its kube-system is known."""
+
+    async def answer(request):
+        return web.json_response({"kind": "Namespace", "metadata": {"name": "kube-system", "uid": uid}}, status=status)
+
+    async with listening([web.get("/api/v1/namespaces/kube-system", answer)]) as port:
+        yield f"http://127.0.0.1:{port}"
+
+
+async def test_a_scheduler_of_another_cluster_is_not_believed_although_it_knows_such_a_pod(tmp_path, monkeypatch):
+    async with api_server("ours") as ours, on_loopback(monkeypatch, cluster_id="theirs", api_server="https://x") as url:
+        result = await explain("web", "--kubeconfig", kubeconfig(tmp_path, ours))
+    assert result.exit_code == 1
+    assert f"the scheduler at {url} follows another cluster, https://x" in result.output
+    assert f"--server {url} asks it" in result.output
+
+
+async def test_one_that_does_not_say_is_not_believed(tmp_path, monkeypatch):
+    async with api_server("ours") as ours, on_loopback(monkeypatch):
+        result = await explain("web", "--kubeconfig", kubeconfig(tmp_path, ours))
+    assert result.exit_code == 1
+
+
+async def test_the_same_cluster_under_another_address_is_ours(tmp_path, monkeypatch):
+    async with api_server("ours") as ours, on_loopback(monkeypatch, cluster_id="ours", api_server="https://10.0.0.1"):
+        result = await explain("web", "--kubeconfig", kubeconfig(tmp_path, ours))
+    assert result.exit_code == 0, result.output
+
+
+async def test_an_address_that_leads_elsewhere_by_now_is_not_ours(tmp_path, monkeypatch):
+    async with api_server("ours") as ours, on_loopback(monkeypatch, cluster_id="theirs", api_server=ours):
+        result = await explain("web", "--kubeconfig", kubeconfig(tmp_path, ours))
+    assert result.exit_code == 1
+
+
+@pytest.mark.parametrize(("is_same", "code"), [(True, 0), (False, 1)])
+async def test_where_kube_system_may_not_be_read_the_address_counts(tmp_path, monkeypatch, is_same, code):
+    async with api_server(status=403) as ours:
+        follows = ours if is_same else "https://elsewhere:6443"
+        async with on_loopback(monkeypatch, cluster_id="any", api_server=follows):
+            result = await explain("web", "--kubeconfig", kubeconfig(tmp_path, ours))
+    assert result.exit_code == code
+
+
+async def test_without_any_kubeconfig_whoever_serves_here_is_asked(monkeypatch):
+    async with on_loopback(monkeypatch, cluster_id="any"):
+        result = await explain("web")
+    assert result.exit_code == 0, result.output
+
+
+async def test_a_server_and_a_kubeconfig_have_to_go_together(tmp_path, monkeypatch):
+    async with api_server("ours") as ours, on_loopback(monkeypatch, cluster_id="theirs") as url:
+        refused = await explain("web", "--server", url, "--kubeconfig", kubeconfig(tmp_path, ours))
+        told = await explain("web", "--server", url)
+    assert refused.exit_code == 1
+    assert "follows another cluster than --kubeconfig" in refused.output
+    assert told.exit_code == 0, told.output
+
+
+async def test_an_embedded_cluster_is_found_on_any_port_without_credentials(tmp_path, monkeypatch):
+    async with api_server("ours") as ours, on_loopback(monkeypatch, cluster_id="ours") as url:
+        monkeypatch.setattr(asking, "PLAIN_SERVER", "http://127.0.0.1:1")
+        with recorded(ServedLocally(url, "", ours, os.getpid()), record_directory()):
+            result = await explain("web", "--kubeconfig", kubeconfig(tmp_path, ours))
+    assert result.exit_code == 0, result.output
+
+
 class Cluster:
     """An API server with a lease and its holder's pod, of which it forwards ports as the kubelet does."""
 

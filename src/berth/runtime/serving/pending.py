@@ -135,7 +135,7 @@ def _group(core: "Core", pods: "list[_Pending]") -> PendingGroup:
 
 def _lacking(core: "Core", pods: "list[_Pending]") -> Iterator[Shortfall]:
     """Yield what the first pods lack, those that ask for the same once."""
-    known = set()
+    known: set[tuple[str, str]] = set()
     for one in pods[:PODS_LOOKED_AT]:
         decision = core.trace.get(one.pod.key)
         if decision is None or not one.message or decision.chosen is not None or decision.pod.uid != one.pod.uid:
