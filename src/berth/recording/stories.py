@@ -204,8 +204,6 @@ def _sentence(step: StoryStep) -> str:
             return f"attempt {step.attempts}: {step.message}{room}"
         case "waitsOnPermit":
             return f"waits on Permit for {step.node}, held by {step.message}, until {rfc3339(step.until)}"
-        case "passedPermit":
-            return "Permit let it pass"
         case "bound":
             return f"bound to {step.node}"
         case "notBound":
