@@ -7,6 +7,7 @@ import pytest
 import yaml
 
 from berth import __version__
+from berth.cli.decision_log import state_directory
 from berth.cli.run import command
 from berth.config.load import load_config
 from berth_cluster.apimachinery.resource_types import RESOURCE_TYPES
@@ -193,12 +194,14 @@ def test_the_pod_keeps_to_the_restricted_profile(variant):
         assert "hostPort" not in str(container["ports"])
 
 
-def test_nothing_can_be_written_but_tmp(manifests):
+def test_nothing_can_be_written_but_tmp_and_the_decision_log(manifests):
     for spec in pod_specs(manifests):
         for container in spec["containers"]:
             assert container["securityContext"]["readOnlyRootFilesystem"] is True
             writable = {each["mountPath"] for each in container["volumeMounts"] if not each.get("readOnly")}
-            assert writable == {"/tmp"}
+            assert writable == {"/tmp", "/var/lib/berth"}
+            (state,) = (each["value"] for each in container["env"] if each["name"] == "XDG_STATE_HOME")
+            assert str(state_directory("https://10.0.0.1:443", {"XDG_STATE_HOME": state})).startswith("/var/lib/berth/")
         assert all("sizeLimit" in volume["emptyDir"] for volume in spec["volumes"] if "emptyDir" in volume)
 
 

@@ -20,7 +20,7 @@ LOADERS = {"framework/guarding.py", "framework/loaded.py", "framework/loading.py
 
 NOT_ON_PLUGINS = {
     ("yaml_census.py", "yaml"),
-    ("explain.py", "error"),
+    ("asking.py", "error"),
     ("parts.py", "plugins"),  # the plugin sets of a configuration
     ("client.py", "cause"),
     ("cycle_state.py", "v"),

@@ -44,7 +44,7 @@ class Way(NamedTuple):
     lease: str = ""
 
 
-class Scheduler:
+class SchedulerInUse:
     """The scheduler of one cluster, wherever it is."""
 
     __slots__ = ("_access", "_cluster_id", "_other", "_problem", "_way")

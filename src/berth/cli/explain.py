@@ -14,7 +14,7 @@ from urllib.parse import quote, urlencode
 
 import click
 
-from berth.cli.asking import Scheduler, UnknownPodError, Way
+from berth.cli.asking import SchedulerInUse, UnknownPodError, Way
 from berth.cli.output import Output, console_for, is_structured, print_structured
 from berth.cli.what_would_help import what_would_help_options
 from berth.runtime.observing.logs import legible
@@ -27,14 +27,14 @@ WATCH_PERIOD_S = 2.0
 Json = dict[str, Any]
 
 
-class Asked(NamedTuple):
+class _Asked(NamedTuple):
     """What is wanted of each pod."""
 
     nodes: tuple[str, ...] = ()
     all_nodes: bool = False
 
 
-class Found(NamedTuple):
+class _Found(NamedTuple):
     """What there is to print."""
 
     value: Json
@@ -106,16 +106,16 @@ def command(
     output = "json" if as_json else output
     if not pods and (nodes or all_nodes):
         raise click.UsageError("--node and --all-nodes are about a pod; name one")
-    scheduler = Scheduler(Way(server, certificate_authority, kubeconfig, context, lease))
+    scheduler = SchedulerInUse(Way(server, certificate_authority, kubeconfig, context, lease))
     keys = [key_of(pod, namespace) for pod in pods]
 
-    def look() -> Found:
+    def look() -> _Found:
         if keys:
-            return look_at_pods(scheduler, keys, Asked(nodes, all_nodes), kubeconfig)
+            return look_at_pods(scheduler, keys, _Asked(nodes, all_nodes), kubeconfig)
         path = f"/debug/pending?{urlencode({'namespace': namespace})}"
-        return Found(scheduler.ask(path, "what is pending"))
+        return _Found(scheduler.ask(path, "what is pending"))
 
-    def tell(found: Found) -> None:
+    def tell(found: _Found) -> None:
         if is_structured(output):
             _print(found.value, output)
         elif keys:
@@ -144,7 +144,7 @@ def key_of(pod: str, namespace: str) -> tuple[str, str]:
     return (namespace or "default") if before in ("pod", "pods") else before, name
 
 
-def look_at_pods(scheduler: Scheduler, keys: list[tuple[str, str]], asked: Asked, kubeconfig: str) -> Found:
+def look_at_pods(scheduler: SchedulerInUse, keys: list[tuple[str, str]], asked: _Asked, kubeconfig: str) -> _Found:
     """Return what is known of pods. With a single one, that nothing is known is raised."""
     reports: list[Json] = []
     records: list[str] = []
@@ -159,10 +159,10 @@ def look_at_pods(scheduler: Scheduler, keys: list[tuple[str, str]], asked: Asked
             continue
         reports.append(report)
         records.append(why)
-    return Found(reports[0] if len(keys) == 1 else {"pods": reports}, tuple(records), tuple(unknown))
+    return _Found(reports[0] if len(keys) == 1 else {"pods": reports}, tuple(records), tuple(unknown))
 
 
-def _report(scheduler: Scheduler, key: tuple[str, str], asked: Asked, kubeconfig: str) -> tuple[Json, str]:
+def _report(scheduler: SchedulerInUse, key: tuple[str, str], asked: _Asked, kubeconfig: str) -> tuple[Json, str]:
     """Return what the scheduler knows of a pod, or what the cluster has on record, and then why it is only that."""
     namespace, pod = key
     query = [("node", node) for node in asked.nodes] + ([("allNodes", "true")] if asked.all_nodes else [])
@@ -180,7 +180,7 @@ def _report(scheduler: Scheduler, key: tuple[str, str], asked: Asked, kubeconfig
             raise click.ClickException(f"{unknown.message}; and from the cluster: {error}") from None
 
 
-def _print_reports(found: Found, output: Output) -> None:
+def _print_reports(found: _Found, output: Output) -> None:
     from berth.cli.explain_output import show
 
     reports = found.value.get("pods", [found.value])
@@ -203,12 +203,12 @@ def _print(value: Json, output: Output) -> None:
         print_structured(value, output)
 
 
-def _watch(look: "Callable[[], Found]", tell: "Callable[[Found], None]", *, clears: bool) -> None:
+def _watch(look: "Callable[[], _Found]", tell: "Callable[[_Found], None]", *, clears: bool) -> None:
     """Look again and again, and print what is not as it was; Ctrl-C ends it."""
-    last: Found | str | None = None
+    last: _Found | str | None = None
     with contextlib.suppress(KeyboardInterrupt):
         while True:
-            found: Found | str
+            found: _Found | str
             try:
                 found = look()
             except click.ClickException as error:
@@ -218,7 +218,7 @@ def _watch(look: "Callable[[], Found]", tell: "Callable[[Found], None]", *, clea
                     click.clear()
                 elif last is not None:
                     click.echo("---")
-                if isinstance(found, Found):
+                if isinstance(found, _Found):
                     tell(found)
                 else:
                     click.echo(found)

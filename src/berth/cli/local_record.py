@@ -1,9 +1,9 @@
 """Where the schedulers of this machine serve, for `berth explain`: one file for each, readable by their user only.
 
-`berth run` and `berth up` write a file when they listen and remove it when they end. The file holds the
-address and the certificate to expect there, so that a token is shown to nobody else, and the API server's address, by
-which the scheduler of a kubeconfig is found. The directory is $XDG_RUNTIME_DIR/berth, or berth-UID where temporary files are kept; one that
-belongs to somebody else, or that others may write to, is not used.
+`berth run` and `berth up` write a file when they listen and remove it when they end. The file holds the address and the
+certificate to expect there, so that a token is shown to nobody else, and the API server's address, by which the
+scheduler of a kubeconfig is found. The directory is $XDG_RUNTIME_DIR/berth, or berth-UID where temporary files are;
+one that belongs to somebody else, or that others may write to, is not used.
 """
 
 import contextlib

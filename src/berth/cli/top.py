@@ -12,7 +12,7 @@ import click
 from berth.cli.ui import source_of, source_options
 
 if TYPE_CHECKING:
-    from berth.cli.explain import _Way
+    from berth.cli.asking import Way
 
 MISSING = "berth top needs Textual, which is not installed: pip install 'berth-scheduler[top]'"
 
@@ -25,16 +25,16 @@ def command(
     """Show nodes by load, pending pods by reason, decisions and the queue in the terminal; q ends it."""
     from importlib.util import find_spec
 
-    from berth.cli.explain import _Way
+    from berth.cli.asking import Way
 
     if find_spec("textual") is None:
         raise click.ClickException(MISSING)
     if not sys.stdout.isatty():
         raise click.ClickException("berth top needs a terminal; `berth explain` prints")
-    asyncio.run(_show(files, _Way(server, certificate_authority, kubeconfig, context, lease)))
+    asyncio.run(_show(files, Way(server, certificate_authority, kubeconfig, context, lease)))
 
 
-async def _show(files: tuple[str, ...], way: "_Way") -> None:
+async def _show(files: tuple[str, ...], way: "Way") -> None:
     from berth.page.terminal import Top
 
     source = await source_of(files, way)

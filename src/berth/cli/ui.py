@@ -211,12 +211,12 @@ class LocalPage:
 async def _scheduler_at(way: "Way") -> "Source":
     """The scheduler at work, once it has answered."""
     from berth.api.redaction import redact_url
-    from berth.cli.asking import Scheduler
+    from berth.cli.asking import SchedulerInUse
     from berth.cli.reaching import UnreachableError
     from berth.page.live import LiveSource
     from berth.page.source import SourceError
 
-    scheduler = Scheduler(way)
+    scheduler = SchedulerInUse(way)
 
     async def ask(path: str) -> "Answered":
         return await scheduler.reach(path)
