@@ -36,7 +36,7 @@ TEXTS = r"""
   const told = [];
   for (const element of document.querySelectorAll("body *")) {
     const own = [...element.childNodes].some((node) => node.nodeType === 3 && node.textContent.trim());
-    const isField = ["INPUT", "TEXTAREA"].includes(element.tagName);
+    const isField = ["INPUT", "TEXTAREA"].includes(element.tagName) && !["checkbox", "range"].includes(element.type);
     if (!(own || isField) || !element.checkVisibility({ checkOpacity: true, checkVisibilityCSS: true })) continue;
     if (["STYLE", "SCRIPT", "OPTION"].includes(element.tagName)) continue;
     const style = getComputedStyle(element), under = ground(element);

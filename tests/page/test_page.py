@@ -9,9 +9,11 @@ import json
 import re
 
 import aiohttp
+import numpy as np
 import pytest
 
 from berth.api.resources import RESOURCES
+from berth.traces.result import Sample, SimulatedTime, TimeLine, Waits
 from tests.e2e.processes import Api, Process, free_port
 from tests.page.browser import browsing, chromium_path
 
@@ -43,6 +45,25 @@ def pod(name, *, cpu, node=None, namespace="default", selector=None):
     return {"kind": "Pod", "apiVersion": "v1", "metadata": metadata, "spec": spec}
 
 
+def lived():
+    """Four hours of two nodes, and then of three."""
+    line = TimeLine()
+    for hour in range(4):
+        names = ["a", "b"] if hour < 2 else ["a", "b", HOSTILE]
+        line.note(hour * 3600.0, names, np.linspace(0.1, 1.0, len(names)))
+    return line
+
+
+def result():
+    samples = [Sample(hour * 3600.0, 0.5, 0.25, 10 * hour, hour, 60.0, 3, 2, hour, 0, 0.9) for hour in range(4)]
+    waits = Waits.of([1.0, 2.0])
+    return SimulatedTime(
+        source=f"a day of {HOSTILE}", seed=0, seconds=4 * 3600.0, made=40, bound=39, finished=30, failed=1, preempted=0,
+        waiting=1, never_placed=1, waits=waits, waits_by_namespace={HOSTILE: waits}, cpu=0.5, memory=0.25, fairness=0.9,
+        cost=12.5, samples=tuple(samples), messages={f"0/3 nodes are available: {HOSTILE}.": 1},
+    )  # fmt: skip
+
+
 @pytest.fixture(scope="module")
 def served(tmp_path_factory):
     """The address of a page, and the link that opens it."""
@@ -50,7 +71,9 @@ def served(tmp_path_factory):
     directory = tmp_path_factory.mktemp("served")
     file = directory / "cluster.json"
     file.write_text(json.dumps(cluster()))
-    process = Process(directory / "log", "ui", "--cluster", file)
+    line = directory / "line.json"
+    lived().write(line, result())
+    process = Process(directory / "log", "ui", "--cluster", file, "--timeline", line)
     try:
         process.wait_until_it_says("Ctrl-C")
         yield re.search(r"(http://127\.0\.0\.1:\d+)/\?token=\S+", process.said())
@@ -72,6 +95,8 @@ def test_every_view(served, tmp_path):
         pending_pods(visitor, tmp_path)
         pods_and_a_story(visitor, tmp_path)
         the_queue(visitor, tmp_path)
+        two_configurations(visitor, tmp_path)
+        the_time_line(visitor, tmp_path)
         the_theme_is_kept(visitor)
         signing_out(visitor)
 
@@ -249,6 +274,41 @@ def the_queue(visitor, tmp_path):
     visitor.open("/queue")
     assert re.search(r"Pending, unschedulable\s+5", visitor.text())
     visitor.check(tmp_path / "queue")
+
+
+def two_configurations(visitor, tmp_path):
+    visitor.open("/compare")
+    page = visitor.page
+    page.get_by_role("button", name="Compare").click()
+    page.wait_for_selector("section[aria-label=Measures]")
+    decided = page.get_by_role("region", name="Decisions").inner_text()
+    assert "of 6 pods decided differently" in decided and "default/small" in decided and "NodeResourcesFit" in decided
+    assert "packing.cpu" in page.get_by_role("region", name="Measures").inner_text()
+    visitor.check(tmp_path / "compare")
+    typed = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+    page.get_by_label("Configuration A").fill(f"{typed}'<img src=x onerror=alert(3)>': 5")
+    page.get_by_role("button", name="Compare").click()
+    page.wait_for_selector("[role=alert]")
+    assert "<img src=x onerror=alert(3)>" in page.inner_text("[role=alert]")
+
+
+def the_time_line(visitor, tmp_path):
+    visitor.open("/time-line")
+    painted(visitor)
+    page = visitor.page
+    canvas = page.locator("canvas.map")
+    assert "each of 2 nodes, day 1, 00:00" in canvas.get_attribute("aria-label")
+    page.get_by_label("Time", exact=True).focus()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowRight")
+    assert "each of 3 nodes, day 1, 02:00" in canvas.get_attribute("aria-label")
+    visitor.until("document.querySelector('.line-chart .time').textContent === '1d 02:00'")
+    canvas.focus()
+    page.keyboard.press("End")
+    assert page.locator(".time-line [aria-live=polite]").text_content() == f"{HOSTILE}: 100 % of its CPUs requested"
+    visitor.check(tmp_path / "time-line")
+    page.get_by_role("button", name="Play").click()
+    visitor.until("document.querySelector('.when').textContent === 'day 1, 03:00'")
 
 
 def the_theme_is_kept(visitor):

@@ -5,7 +5,7 @@ as `berth explain` finds it, or from a cluster in a file (`--cluster`). Nothing 
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from berth.cli.reaching import Answered
     from berth.page.access import Access
     from berth.page.source import Source
+    from berth.page.time_line import SimulatedTimeLine
+    from berth.snapshot.snapshot import Snapshot
 
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -72,6 +74,9 @@ def source_options(command: Command) -> Command:
 
 @click.command("ui", short_help="A page that shows the cluster and every decision.")
 @source_options
+@click.option(
+    "--timeline", default="", metavar="FILE", help="Show the simulation that `berth simulate --timeline` has written."
+)
 @click.option("--host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="The address to serve on.")
 @click.option("--port", default=0, show_default=True, type=click.IntRange(0, 65535), help="Port; 0 takes a free one.")
 @click.option("--host-name", "hosts", multiple=True, metavar="NAME", help="A name under which people ask for the page; "
@@ -88,6 +93,7 @@ def command(
     kubeconfig: str,
     context: str,
     lease: str,
+    timeline: str,
     host: str,
     port: int,
     hosts: tuple[str, ...],
@@ -110,7 +116,7 @@ def command(
         raise click.BadParameter(f"{host!r} is not an address", param_hint="--host") from None
     require_nicegui()
     way = Way(server, certificate_authority, kubeconfig, context, lease)
-    asyncio.run(_serve(files, way, host, port, hosts, TlsFiles(tls_cert_file, tls_private_key_file), token))
+    asyncio.run(_serve(files, way, timeline, host, port, hosts, TlsFiles(tls_cert_file, tls_private_key_file), token))
 
 
 def require_nicegui() -> None:
@@ -122,18 +128,27 @@ def require_nicegui() -> None:
 
 
 async def _serve(
-    files: tuple[str, ...], way: "Way", host: str, port: int, hosts: tuple[str, ...], tls: TlsFiles, token: str
+    files: tuple[str, ...],
+    way: "Way",
+    timeline: str,
+    host: str,
+    port: int,
+    hosts: tuple[str, ...],
+    tls: TlsFiles,
+    token: str,
 ) -> None:
     """Serve until a signal comes."""
     from berth.api.addresses import is_loopback
     from berth.cli.up import stop_on_signals
     from berth.page.server import PageAddressTaken, PageServer
 
-    source = await source_of(files, way)
+    line = _time_line(timeline)
+    is_in_file = bool(files or (timeline and not any(way)))
+    source = None if line is not None and is_in_file and not files else await source_of(files, way)
     is_local = is_loopback(host)
     certificates = None if is_local and not tls.certificate else _certificates(tls, host)
-    access = _access(way, token, is_local=is_local or bool(files))
-    page = PageServer(source, access, host=host, port=port, hosts=hosts, tls=certificates)
+    access = _access(way, token, is_local=is_local or is_in_file)
+    page = PageServer(source, access, host=host, port=port, hosts=hosts, tls=certificates, time_line=line)
     stopped = stop_on_signals()
     try:
         await page.start()
@@ -143,7 +158,8 @@ async def _serve(
         raise click.ClickException(f"{error}; choose another --host or --port") from None
     finally:
         await page.stop()
-        await source.close()
+        if source is not None:
+            await source.close()
 
 
 def opening_text(address: str, access: "Access") -> str:
@@ -162,7 +178,7 @@ async def source_of(files: tuple[str, ...], way: "Way") -> "Source":
     return await _scheduler_at(way)
 
 
-def plain_source(url: str) -> "Source":
+def plain_source(url: str, kubeconfig: str) -> "Source":
     """A scheduler that serves in plain HTTP on this machine, as `berth up` has it. Make it inside the event loop."""
     import aiohttp
 
@@ -177,7 +193,15 @@ def plain_source(url: str) -> "Source":
         async with session.get(path, allow_redirects=False) as answer:
             return Answered(answer.status, await answer.read())
 
-    return LiveSource(f"scheduler at {url}", ask, (aiohttp.ClientError, TimeoutError), close=session.close)
+    refused = (aiohttp.ClientError, TimeoutError, click.ClickException)
+    return LiveSource(f"scheduler at {url}", ask, refused, close=session.close, take=_taking(kubeconfig, ""))
+
+
+def _taking(kubeconfig: str, context: str) -> "Callable[[], Awaitable[Snapshot]]":
+    """How to take a snapshot of the cluster that a kubeconfig leads to."""
+    from berth.cli.cluster_input import read_cluster_given
+
+    return lambda: asyncio.to_thread(read_cluster_given, (), kubeconfig, context)
 
 
 class LocalPage:
@@ -185,11 +209,11 @@ class LocalPage:
 
     __slots__ = ("_page", "_source")
 
-    def __init__(self, scheduler_url: str, port: int) -> None:
+    def __init__(self, scheduler_url: str, kubeconfig: str, port: int) -> None:
         from berth.page.access import OwnToken
         from berth.page.server import PageServer
 
-        self._source = plain_source(scheduler_url)
+        self._source = plain_source(scheduler_url, kubeconfig)
         self._page = PageServer(self._source, OwnToken(), port=port)
 
     async def open(self) -> str:
@@ -222,7 +246,9 @@ async def _scheduler_at(way: "Way") -> "Source":
         return await scheduler.reach(path)
 
     title = f"scheduler at {redact_url(way.server)}" if way.server else "the scheduler in use"
-    source = LiveSource(title, ask, (UnreachableError, click.ClickException))
+    # A scheduler that is named need not be that of the kubeconfig in use, so only one that is named, too, is believed.
+    take = None if way.server and not way.kubeconfig else _taking(way.kubeconfig, way.context)
+    source = LiveSource(title, ask, (UnreachableError, click.ClickException), take=take)
     try:
         await source.recent()
     except SourceError as error:
@@ -243,6 +269,16 @@ def _cluster_in(files: tuple[str, ...]) -> "Source":
         return ClusterFileSource(title, read_cluster_given(files))
     except (ObjectError, ValueError) as error:
         raise click.ClickException(str(error)) from None
+
+
+def _time_line(path: str) -> "SimulatedTimeLine | None":
+    """The simulation of a file; None where none is named."""
+    from berth.page.time_line import TimeLineError, read_time_line
+
+    try:
+        return read_time_line(path) if path else None
+    except TimeLineError as error:
+        raise click.ClickException(f"--timeline {error}") from None
 
 
 def _certificates(tls: TlsFiles, host: str) -> "ssl.SSLContext":

@@ -246,7 +246,7 @@ async def _run(
             ends.add(scheduler.start())
             await scheduler.wait_until_ready()
         if page_port is not None:
-            page = LocalPage(served, page_port)
+            page = LocalPage(served, str(cluster.kubeconfig), page_port)
             click.echo(await page.open())
         click.echo(ready_text(cluster, nodes, with_scheduler=scheduler is not None, served=served))
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)

@@ -34,13 +34,14 @@ MAX_JUDGED = 2000
 class ClusterFileSource:
     """Answers about a cluster in memory. Its core is asked by one at a time, on a thread."""
 
-    __slots__ = ("_asking", "_cluster", "_judged", "_unplaced", "title")
+    __slots__ = ("_asking", "_cluster", "_judged", "_snapshot", "_unplaced", "title")
 
     is_live = False
 
     def __init__(self, title: str, snapshot: Snapshot) -> None:
         """Takes seconds for a large cluster. Raises `ObjectError`."""
         self.title = title
+        self._snapshot = snapshot
         self._cluster = SimulatedCluster(snapshot.structs())
         self._asking = asyncio.Lock()
         pods = self._cluster.pods.values()
@@ -80,6 +81,10 @@ class ClusterFileSource:
         for judged in await self._all_judged():
             pending[judged.queue] += 1
         return QueueSample(time.time(), pending, dict.fromkeys(RESULTS, 0.0))
+
+    async def snapshot(self) -> Snapshot:
+        """The file's documents."""
+        return self._snapshot
 
     async def close(self) -> None:
         """There is nothing to give back."""

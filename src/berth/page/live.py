@@ -17,6 +17,7 @@ from berth.page.source import SourceError
 from berth.runtime.serving.debugging import DecisionLine, PodReport
 from berth.runtime.serving.node_columns import NodeColumns
 from berth.runtime.serving.pending import PendingReport
+from berth.snapshot.snapshot import Snapshot
 
 MAX_SAID = 200
 
@@ -46,7 +47,7 @@ class _Decisions(msgspec.Struct, frozen=True):
 class LiveSource:
     """Asks one scheduler."""
 
-    __slots__ = ("_ask", "_clock", "_close", "_refused", "title")
+    __slots__ = ("_ask", "_clock", "_close", "_refused", "_take", "title")
 
     is_live = True
 
@@ -57,13 +58,18 @@ class LiveSource:
         refused: tuple[type[Exception], ...] = (),
         clock: Callable[[], float] = time.time,
         close: Callable[[], Awaitable[None]] | None = None,
+        take: Callable[[], Awaitable[Snapshot]] | None = None,
     ) -> None:
-        """`refused` are the errors of `ask` that tell people why there is no answer; `close` gives back its means."""
+        """`refused` are the errors of `ask` that tell people why there is no answer; `close` gives back its means.
+
+        `take` takes a snapshot of the cluster; without it nothing can be tried on the cluster.
+        """
         self.title = title
         self._ask = ask
         self._refused = refused
         self._clock = clock
         self._close = close
+        self._take = take
 
     async def nodes(self) -> NodeColumns:
         """All nodes."""
@@ -92,6 +98,15 @@ class LiveSource:
             return queue_sample(answer.body.decode(), self._clock())
         except ValueError as error:
             raise SourceError(f"the scheduler's metrics cannot be read: {error}") from None
+
+    async def snapshot(self) -> Snapshot:
+        """The cluster, read through its API server."""
+        if self._take is None:
+            raise SourceError("the page does not know the cluster's API server; --kubeconfig names it")
+        try:
+            return await self._take()
+        except self._refused as error:
+            raise SourceError(str(error)) from None
 
     async def close(self) -> None:
         """Give back what was opened to ask."""

@@ -16,6 +16,7 @@ from berth.page.access import Access
 from berth.page.guard import PageGuard
 from berth.page.recorder import HistoryRecorder
 from berth.page.source import Source
+from berth.page.time_line import SimulatedTimeLine
 
 MAX_MESSAGE_BYTES = 1024 * 1024
 MAX_REQUESTS_AT_ONCE = 256
@@ -29,25 +30,42 @@ class PageAddressTaken(RuntimeError):  # noqa: N818 - it says what happened
 
 
 class PageServer:
-    """The page of one source. Make it inside the event loop."""
+    """The page of one cluster. Make it inside the event loop."""
 
-    __slots__ = ("_history", "_host", "_hosts", "_port", "_server", "_source", "_task", "_tls", "access", "address")
+    __slots__ = (
+        "_history",
+        "_host",
+        "_hosts",
+        "_port",
+        "_server",
+        "_source",
+        "_task",
+        "_time_line",
+        "_tls",
+        "access",
+        "address",
+    )
 
     def __init__(
         self,
-        source: Source,
+        source: Source | None,
         access: Access,
         *,
         host: str = "127.0.0.1",
         port: int = 0,
         hosts: tuple[str, ...] = (),
         tls: ssl.SSLContext | None = None,
+        time_line: SimulatedTimeLine | None = None,
     ) -> None:
-        """Port 0 takes a free one; `hosts` are names under which people ask. Beyond loopback there has to be TLS."""
+        """What is shown is a source, the time line of a simulation, or both.
+
+        Port 0 takes a free one; `hosts` are names under which people ask. Beyond loopback there has to be TLS.
+        """
         if tls is None and not is_loopback(host):
             raise ValueError("plain HTTP is for loopback only")
         self._source = source
-        self._history = HistoryRecorder(source)
+        self._time_line = time_line
+        self._history = HistoryRecorder(source) if source is not None else None
         self.access = access
         self._host = host
         self._port = port
@@ -105,13 +123,15 @@ class PageServer:
             await asyncio.sleep(0.005)
         if self._task.done():
             self._task.result()
-        self._history.start()
+        if self._history is not None:
+            self._history.start()
         host = f"[{self._host}]" if ":" in self._host else self._host
         self.address = f"{'http' if self._tls is None else 'https'}://{host}:{port}"
 
     async def stop(self) -> None:
         """Stop serving; safe to call twice."""
-        await self._history.stop()
+        if self._history is not None:
+            await self._history.stop()
         task, self._task = self._task, None
         if task is not None:
             self._server.should_exit = True
@@ -123,11 +143,11 @@ class PageServer:
         from nicegui import ui
 
         from berth.page.data_routes import add_routes
-        from berth.page.views.pages import Pages
+        from berth.page.views.pages import register_pages
 
         outer = FastAPI(openapi_url=None, docs_url=None, redoc_url=None)
-        add_routes(outer, self._source)
-        Pages(self._source, self._history).register()
+        add_routes(outer, self._source, self._time_line)
+        register_pages(self._source, self._history, self._time_line)
         ui.run_with(
             outer,
             title="Berth",

@@ -6,6 +6,7 @@ from berth.page.model import QueueSample
 from berth.runtime.serving.debugging import DecisionLine, PodReport
 from berth.runtime.serving.node_columns import NodeColumns
 from berth.runtime.serving.pending import PendingReport
+from berth.snapshot.snapshot import Snapshot
 
 
 class SourceError(Exception):
@@ -37,6 +38,9 @@ class Source(Protocol):
 
     async def sample(self) -> QueueSample:
         """Queue and attempts now."""
+
+    async def snapshot(self) -> Snapshot:
+        """The cluster as documents, for trials in memory."""
 
     async def close(self) -> None:
         """Give back what is held; safe to call twice."""

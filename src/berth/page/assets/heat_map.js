@@ -3,15 +3,8 @@
 // keyboard alone: the arrow keys go from node to node, and what a node holds is told to screen readers.
 // All text goes through text nodes or the canvas, never through HTML.
 
-const RAMPS = {
-  light: ["#e4edf7", "#b3d0ea", "#6fabd8", "#3079bd", "#134d8f", "#08275a"],
-  dark: ["#22303f", "#254a72", "#2d6dac", "#4b97d9", "#8ec5f3", "#dceeff"],
-};
-const INK = {
-  light: { text: "#1b2430", soft: "#55606d", line: "#8a95a1", none: "#c9d0d8", focus: "#c2410c", mark: "#b45309" },
-  dark: { text: "#e6eaf0", soft: "#aab4c0", line: "#6d7885", none: "#3a4552", focus: "#ffb454", mark: "#ffb454" },
-};
-const STEPS = 64;
+import { INK, RAMPS, STEPS, paintScale, ramp, themeOf } from "/assets/colours.js";
+
 const MIN_CELL = 5;
 const MAX_CELL = 40;
 const LABEL_H = 22;
@@ -32,18 +25,6 @@ function amount(resource, value) {
 
 function percent(share) {
   return share === null ? "none" : `${Math.round(share * 100)} %`;
-}
-
-function ramp(stops) {
-  const channel = (color, at) => parseInt(color.slice(1 + 2 * at, 3 + 2 * at), 16);
-  return Array.from({ length: STEPS + 1 }, (_, step) => {
-    const place = (step / STEPS) * (stops.length - 1);
-    const low = Math.min(Math.floor(place), stops.length - 2);
-    const mix = [0, 1, 2].map((at) =>
-      Math.round(channel(stops[low], at) + (place - low) * (channel(stops[low + 1], at) - channel(stops[low], at))),
-    );
-    return `rgb(${mix.join(",")})`;
-  });
 }
 
 export default {
@@ -265,7 +246,7 @@ export default {
     paint() {
       const canvas = this.$refs.canvas;
       if (!this.columns || !canvas) return;
-      const theme = document.body.classList.contains("body--dark") ? "dark" : "light";
+      const theme = themeOf(document.body);
       const ink = INK[theme];
       const colours = ramp(RAMPS[theme]);
       const width = this.$refs.area.clientWidth;
@@ -373,11 +354,7 @@ export default {
       const bar = this.$refs.scale;
       if (!bar) return;
       const { colours, low, high, isScore } = this.legend;
-      const pen = bar.getContext("2d");
-      colours.forEach((colour, step) => {
-        pen.fillStyle = colour;
-        pen.fillRect((step / colours.length) * bar.width, 0, bar.width / colours.length + 1, bar.height);
-      });
+      paintScale(bar, colours);
       this.$refs.low.textContent = isScore ? String(low) : "0 %";
       this.$refs.high.textContent = isScore ? String(high) : "100 %";
     },

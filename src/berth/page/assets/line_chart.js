@@ -1,5 +1,7 @@
 // Lines over time on a canvas, with the values at the pointer or, with the arrow keys, at a chosen time.
-// `times` are labels, `series` are {name, values, unit}; a value may be null where nothing is known.
+// Where it `follows` an event of the window, that says which time is marked. `times` are labels, `series` are {name, values, unit}; a value may be null where nothing is known.
+
+import { themeOf } from "/assets/colours.js";
 
 const COLOURS = {
   light: ["#1a66b8", "#b4520b", "#14693a", "#8a3aa5", "#a3211d", "#4b5663"],
@@ -23,9 +25,9 @@ function short(value) {
 }
 
 export default {
-  props: { label: String, times: Array, series: Array, height: Number, marker: Number },
+  props: { label: String, times: Array, series: Array, height: Number, follows: String },
   data() {
-    return { at: null, told: "" };
+    return { at: null, told: "", marker: -1 };
   },
   watch: { times() { this.paint(); }, series() { this.paint(); }, marker() { this.paint(); } },
   mounted() {
@@ -33,15 +35,18 @@ export default {
     this.resizing.observe(this.$refs.area);
     this.themed = new MutationObserver(() => { this.paint(); this.$forceUpdate(); });
     this.themed.observe(document.body, { attributes: true, attributeFilter: ["class"] });
+    this.follow = (event) => (this.marker = event.detail);
+    if (this.follows) window.addEventListener(this.follows, this.follow);
     this.paint();
   },
   unmounted() {
     this.resizing.disconnect();
     this.themed.disconnect();
+    if (this.follows) window.removeEventListener(this.follows, this.follow);
   },
   methods: {
     theme() {
-      return document.body.classList.contains("body--dark") ? "dark" : "light";
+      return themeOf(document.body);
     },
     x(at, width) {
       return LEFT + (this.times.length > 1 ? at / (this.times.length - 1) : 1) * (width - LEFT - RIGHT);
@@ -97,7 +102,7 @@ export default {
         pen.stroke();
       });
       pen.setLineDash([]);
-      const lit = this.at ?? (Number.isInteger(this.marker) && this.marker >= 0 ? this.marker : null);
+      const lit = this.at ?? (this.marker >= 0 ? this.marker : null);
       if (lit !== null && lit < count) {
         pen.strokeStyle = ink.text;
         pen.lineWidth = 1;
@@ -129,7 +134,7 @@ export default {
   },
   render() {
     const h = Vue.h;
-    const at = this.at ?? (Number.isInteger(this.marker) && this.marker >= 0 ? this.marker : this.times.length - 1);
+    const at = this.at ?? (this.marker >= 0 ? this.marker : this.times.length - 1);
     const colours = COLOURS[this.theme()];
     return h("figure", { class: "line-chart" }, [
       h("figcaption", [

@@ -40,6 +40,31 @@ class LineChart(Element, component="../assets/line_chart.js"):
         self.update()
 
 
+class TimeLineMap(Element, component="../assets/time_line.js"):
+    """What every node carried over time, with a slider; it fetches `src` itself."""
+
+    def __init__(self, src: str) -> None:
+        super().__init__()
+        self.props["src"] = src
+
+
+class TrialForm(Element, component="../assets/form.js"):
+    """A form whose values are sent as a whole."""
+
+    def __init__(self, label: str, action: str, fields: Sequence[Mapping[str, Any]]) -> None:
+        super().__init__()
+        self.props["label"] = label
+        self.props["action"] = action
+        self.props["fields"] = [dict(field) for field in fields]
+        self.tell(busy=False)
+
+    def tell(self, *, busy: bool, progress: str = "") -> None:
+        """Tell whether a trial is under way, and how far it is."""
+        self.props["busy"] = busy
+        self.props["progress"] = progress
+        self.update()
+
+
 def tag(kind: str, /, text: str = "", classes: str = "", **attributes: Any) -> Element:
     """An element of the browser's; `_` in the names of attributes stands for `-`, a trailing one for nothing."""
     made = _Tag(kind, text)
@@ -57,9 +82,9 @@ class _Tag(Element):
             self._text = text
 
 
-def on(element: Element, event: str, handler: Callable[[Any], Any], args: Sequence[str] = ()) -> Element:
+def on(element: Element, event: str, handler: Callable[[Any], Any]) -> Element:
     """Have the server handle an event, without a script that the browser would have to evaluate."""
-    return element.on(event, handler, args=[list(args)], js_handler=None)  # type: ignore[arg-type] # None is sent as none
+    return element.on(event, handler, js_handler=None)  # type: ignore[arg-type] # None is sent as none
 
 
 def table(

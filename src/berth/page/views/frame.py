@@ -7,18 +7,20 @@ from nicegui import ui
 from nicegui.element import Element
 
 from berth.page.data_routes import STYLE
-from berth.page.source import Source, SourceError
+from berth.page.source import SourceError
 from berth.page.views.elements import ThemeChoice, link, tag
 
 
 class Frame:
     """Makes the frame of pages; `views` are their paths and names, in order."""
 
-    __slots__ = ("_source", "_views")
+    __slots__ = ("_is_live", "_title", "_views")
 
-    def __init__(self, source: Source, views: Sequence[tuple[str, str]]) -> None:
-        self._source = source
+    def __init__(self, title: str, views: Sequence[tuple[str, str]], *, is_live: bool) -> None:
+        """`title` says what is looked at."""
+        self._title = title
         self._views = views
+        self._is_live = is_live
 
     @contextlib.asynccontextmanager
     async def page(
@@ -47,7 +49,7 @@ class Frame:
         with layout, tag("div") as before:
             tag("a", "Skip to the main part", "skip", href="#main")
             with tag("header", classes="page-header"):
-                link("Berth", "/", "brand")
+                link("Berth", self._views[0][0], "brand")
                 with tag("nav", aria_label="Views"), tag("ul"):
                     for target, name in self._views:
                         with tag("li"):
@@ -55,7 +57,7 @@ class Frame:
                             if target == path:
                                 made.props["aria-current"] = "page"
                 with tag("div", classes="right"):
-                    tag("span", self._source.title, "source")
+                    tag("span", self._title, "source")
                     ThemeChoice()
                     with tag("form", method="post", action="/sign-out"):
                         tag("button", "Sign out", "plain", type_="submit")
@@ -65,7 +67,7 @@ class Frame:
         self, place: Element, make: Callable[[], Awaitable[None]], every_s: float, problem: Element
     ) -> None:
         """Make the content of a place anew every so often, where the source is live."""
-        if not self._source.is_live:
+        if not self._is_live:
             return
 
         async def again() -> None:

@@ -3,56 +3,77 @@
 from nicegui import ui
 
 from berth.page.data_routes import NODES
+from berth.page.jobs import Jobs
 from berth.page.recorder import HistoryRecorder
 from berth.page.source import Source
+from berth.page.time_line import SimulatedTimeLine
 from berth.page.views.cluster import ClusterPages
+from berth.page.views.compare import CompareView
 from berth.page.views.frame import Frame
 from berth.page.views.pending import PendingView
 from berth.page.views.pods import PodView
+from berth.page.views.simulated import SimulatedView
 from berth.page.views.throughput import ThroughputView
 
-VIEWS = (("/", "Cluster"), ("/pending", "Pending"), ("/pods", "Pods"), ("/queue", "Queue"))
+CLUSTER_VIEWS = (
+    ("/", "Cluster"),
+    ("/pending", "Pending"),
+    ("/pods", "Pods"),
+    ("/queue", "Queue"),
+    ("/compare", "Compare"),
+)
+TIME_LINE_VIEW = ("/time-line", "Time line")
 BUILD_WITHIN_S = 60.0
 """How long a page may take to be made; a scheduler that is asked through a tunnel needs a while."""
 
 
-class Pages:
-    """The pages of one source."""
+def register_pages(source: Source | None, history: HistoryRecorder | None, time_line: SimulatedTimeLine | None) -> None:
+    """Have NiceGUI serve the pages of a cluster, of a simulation, or of both."""
+    views = CLUSTER_VIEWS if source is not None else ()
+    if time_line is not None:
+        views = (*views, TIME_LINE_VIEW)
+    title = source.title if source is not None else f"simulation of {time_line.result.source}" if time_line else ""
+    frame = Frame(title, views, is_live=source is not None and source.is_live)
+    if source is not None and history is not None:
+        _register_cluster(source, history, frame)
+    if time_line is not None:
+        simulated = SimulatedView(time_line, frame)
+        for path in (TIME_LINE_VIEW[0], *(() if source is not None else ("/",))):
 
-    __slots__ = ("_history", "_source")
+            @ui.page(path, response_timeout=BUILD_WITHIN_S)
+            async def _time_line() -> None:
+                await simulated.build()
 
-    def __init__(self, source: Source, history: HistoryRecorder) -> None:
-        self._source = source
-        self._history = history
 
-    def register(self) -> None:
-        """Have NiceGUI serve them."""
-        frame = Frame(self._source, VIEWS)
-        cluster = ClusterPages(self._source, frame)
-        pods = PodView(self._source, frame)
-        pending = PendingView(self._source, frame)
-        throughput = ThroughputView(self._source, frame, self._history)
+def _register_cluster(source: Source, history: HistoryRecorder, frame: Frame) -> None:
+    cluster, pods = ClusterPages(source, frame), PodView(source, frame)
+    pending, throughput = PendingView(source, frame), ThroughputView(source, frame, history)
+    comparison = CompareView(source, frame, Jobs())
 
-        @ui.page("/", response_timeout=BUILD_WITHIN_S)
-        async def _map() -> None:
-            await cluster.map(f'<link rel="preload" href="{NODES}" as="fetch" crossorigin>')
+    @ui.page("/", response_timeout=BUILD_WITHIN_S)
+    async def _map() -> None:
+        await cluster.map(f'<link rel="preload" href="{NODES}" as="fetch" crossorigin>')
 
-        @ui.page("/nodes", response_timeout=BUILD_WITHIN_S)
-        async def _nodes(by: str = "cpu", find: str = "", start: int = 0) -> None:
-            await cluster.table(by, find, start)
+    @ui.page("/nodes", response_timeout=BUILD_WITHIN_S)
+    async def _nodes(by: str = "cpu", find: str = "", start: int = 0) -> None:
+        await cluster.table(by, find, start)
 
-        @ui.page("/pending", response_timeout=BUILD_WITHIN_S)
-        async def _pending() -> None:
-            await pending.build()
+    @ui.page("/pending", response_timeout=BUILD_WITHIN_S)
+    async def _pending() -> None:
+        await pending.build()
 
-        @ui.page("/pods", response_timeout=BUILD_WITHIN_S)
-        async def _pods(find: str = "") -> None:
-            await pods.recent(find)
+    @ui.page("/pods", response_timeout=BUILD_WITHIN_S)
+    async def _pods(find: str = "") -> None:
+        await pods.recent(find)
 
-        @ui.page("/pods/{namespace}/{name}", response_timeout=BUILD_WITHIN_S)
-        async def _pod(namespace: str, name: str) -> None:
-            await pods.story(namespace, name)
+    @ui.page("/pods/{namespace}/{name}", response_timeout=BUILD_WITHIN_S)
+    async def _pod(namespace: str, name: str) -> None:
+        await pods.story(namespace, name)
 
-        @ui.page("/queue", response_timeout=BUILD_WITHIN_S)
-        async def _queue() -> None:
-            await throughput.build()
+    @ui.page("/queue", response_timeout=BUILD_WITHIN_S)
+    async def _queue() -> None:
+        await throughput.build()
+
+    @ui.page("/compare", response_timeout=BUILD_WITHIN_S)
+    async def _compare() -> None:
+        await comparison.build()

@@ -1,0 +1,156 @@
+// What every node carried over the time of a simulation: a cell for each node, and a slider through the samples.
+// Each step is told to the charts beside it by the event "berth-time" of the window.
+
+import { INK, RAMPS, STEPS, paintScale, ramp, themeOf } from "/assets/colours.js";
+
+const EVERY_MS = 120;
+
+function clock(seconds) {
+  const whole = Math.floor(seconds), two = (value) => String(value).padStart(2, "0");
+  return `day ${Math.floor(whole / 86400) + 1}, ${two(Math.floor(whole / 3600) % 24)}:${two(Math.floor(whole / 60) % 60)}`;
+}
+
+function share(value) {
+  return `${Math.round((value / 255) * 100)} %`;
+}
+
+export default {
+  props: { src: String },
+  data() {
+    return { at: 0, count: 0, playing: false, problem: "", tip: null, told: "" };
+  },
+  created() {
+    this.line = null;
+    this.focus = -1;
+  },
+  async mounted() {
+    this.resizing = new ResizeObserver(() => this.paint());
+    this.resizing.observe(this.$refs.area);
+    this.themed = new MutationObserver(() => this.paint());
+    this.themed.observe(document.body, { attributes: true, attributeFilter: ["class"] });
+    try {
+      const answer = await fetch(this.src);
+      if (!answer.ok) throw new Error(answer.status);
+      this.line = await answer.json();
+    } catch {
+      this.problem = "The time line cannot be loaded; reload the page.";
+      return;
+    }
+    this.count = this.line.times.length;
+    this.go(0);
+    requestAnimationFrame(() => performance.mark("berth-map-painted"));
+  },
+  unmounted() {
+    clearInterval(this.timer);
+    this.resizing.disconnect();
+    this.themed.disconnect();
+  },
+  methods: {
+    names() {
+      let found = [];
+      for (const { from, names } of this.line.nodes) if (from <= this.at) found = names;
+      return found;
+    },
+    levels() {
+      return Uint8Array.from(atob(this.line.levels[this.at] || ""), (letter) => letter.charCodeAt(0));
+    },
+    go(at) {
+      this.at = Math.max(0, Math.min(this.count - 1, at));
+      window.dispatchEvent(new CustomEvent("berth-time", { detail: this.at }));
+      this.paint();
+    },
+    play() {
+      this.playing = !this.playing;
+      clearInterval(this.timer);
+      if (!this.playing) return;
+      if (this.at >= this.count - 1) this.go(0);
+      this.timer = setInterval(() => (this.at < this.count - 1 ? this.go(this.at + 1) : this.play()), EVERY_MS);
+    },
+    paint() {
+      const canvas = this.$refs.canvas;
+      if (!this.line || !canvas) return;
+      const theme = themeOf(document.body), ink = INK[theme], colours = ramp(RAMPS[theme]);
+      const names = this.names(), levels = this.levels();
+      const width = this.$refs.area.clientWidth, room = Math.max(220, window.innerHeight * 0.42), dots = window.devicePixelRatio || 1;
+      let cell = 36;
+      while (cell > 4 && Math.ceil(names.length / Math.floor(width / cell)) * cell > room) cell -= 1;
+      this.cell = cell;
+      this.per = Math.max(1, Math.floor(width / cell));
+      const height = Math.max(cell, Math.ceil(names.length / this.per) * cell);
+      canvas.width = Math.round(width * dots);
+      canvas.height = Math.round(height * dots);
+      canvas.style.width = `${width}px`;
+      canvas.style.height = `${height}px`;
+      const pen = canvas.getContext("2d");
+      pen.setTransform(dots, 0, 0, dots, 0, 0);
+      paintScale(this.$refs.scale, colours);
+      const side = cell - (cell >= 12 ? 2 : cell >= 7 ? 1 : 0.5);
+      names.forEach((_, node) => {
+        pen.fillStyle = colours[Math.round((levels[node] / 255) * STEPS)];
+        pen.fillRect((node % this.per) * cell, Math.floor(node / this.per) * cell, side, side);
+      });
+      const lit = this.hover ?? this.focus;
+      if (lit >= 0 && lit < names.length) {
+        pen.strokeStyle = ink.focus;
+        pen.lineWidth = 2;
+        pen.strokeRect((lit % this.per) * cell - 0.5, Math.floor(lit / this.per) * cell - 0.5, side + 1, side + 1);
+      }
+    },
+    describe(node) {
+      return `${this.names()[node]}: ${share(this.levels()[node])} of its CPUs requested`;
+    },
+    show(node) {
+      const names = this.names();
+      this.tip = node >= 0 && node < names.length
+        ? { text: this.describe(node), x: Math.min((node % this.per) * this.cell, Math.max(0, this.$refs.area.clientWidth - 260)), y: (Math.floor(node / this.per) + 1) * this.cell + 6 }
+        : null;
+      this.paint();
+    },
+    moved(event) {
+      const column = Math.floor(event.offsetX / this.cell);
+      const node = column < this.per ? Math.floor(event.offsetY / this.cell) * this.per + column : -1;
+      this.hover = node;
+      this.show(node);
+    },
+    left() {
+      this.hover = undefined;
+      this.show(-1);
+    },
+    pressed(event) {
+      const last = this.names().length - 1;
+      const to = { ArrowRight: this.focus + 1, ArrowLeft: this.focus - 1, ArrowDown: this.focus + this.per, ArrowUp: this.focus - this.per, Home: 0, End: last }[event.key];
+      if (to === undefined || !this.line) return;
+      event.preventDefault();
+      this.focus = Math.max(0, Math.min(last, to));
+      this.told = this.describe(this.focus);
+      this.show(this.focus);
+    },
+  },
+  render() {
+    const h = Vue.h;
+    const when = this.line ? clock(this.line.times[this.at]) : "";
+    return h("div", { class: "time-line" }, [
+      h("div", { class: "toolbar" }, [
+        h("button", { type: "button", onClick: this.play, disabled: !this.count }, this.playing ? "Pause" : "Play"),
+        h("label", { class: "field slider" }, [
+          h("span", "Time"),
+          h("input", { type: "range", name: "time", min: 0, max: Math.max(0, this.count - 1), step: 1, value: this.at, "aria-valuetext": when, onInput: (event) => this.go(Number(event.target.value)) }),
+        ]),
+        h("strong", { class: "when" }, when),
+        h("div", { class: "legend", role: "img", "aria-label": "Colours: from 0 % of a node's CPUs requested, on the left, to 100 %" }, [
+          h("span", "CPU requested 0 %"), h("canvas", { ref: "scale", width: 120, height: 12 }), h("span", "100 %"),
+        ]),
+      ]),
+      h("p", { class: "problem", role: "alert", hidden: !this.problem }, this.problem),
+      h("div", { class: "map-area", ref: "area" }, [
+        h("canvas", {
+          ref: "canvas", class: "map", tabindex: 0, role: "application", "aria-roledescription": "map of nodes",
+          "aria-label": this.line ? `What part of its CPUs is requested on each of ${this.names().length} nodes, ${when}. The arrow keys go from node to node.` : "Map of the nodes, not loaded yet",
+          onMousemove: this.moved, onMouseleave: this.left, onKeydown: this.pressed, onBlur: () => { this.focus = -1; this.show(-1); },
+        }),
+        this.tip && h("div", { class: "tip", "aria-hidden": "true", style: { left: `${this.tip.x}px`, top: `${this.tip.y}px` } }, this.tip.text),
+      ]),
+      h("p", { class: "sr-only", "aria-live": "polite" }, this.told),
+    ]);
+  },
+};
