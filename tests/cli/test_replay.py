@@ -7,6 +7,7 @@ from click.testing import CliRunner
 
 from berth.cli import main
 from tests.recording.histories import Churn
+from tests.recording.test_exporting import run_test
 from tests.recording.test_judging import place_randomly, two_scores
 
 
@@ -77,6 +78,30 @@ def test_what_is_left_of_a_recording_is_compared(invoke, tmp_path):
     assert result.output.splitlines()[-1] == "all of them are the same"
 
 
+def test_a_bug_report_is_one_file(invoke, recording, tmp_path):
+    directory, expected = recording
+    pod = expected[0][0]
+    result = invoke(directory, "--export", tmp_path / "bug.rec", "--around", pod)
+    assert result.exit_code == 0
+    assert result.output.startswith(f"wrote {tmp_path}/bug.rec: ")
+    assert "events, " in result.output
+    again = invoke(tmp_path / "bug.rec")
+    assert again.exit_code == 0
+    written = msgspec.json.decode(invoke(directory, "--export", tmp_path / "all.rec", "-o", "json").output)
+    assert invoke(tmp_path / "all.rec").output == invoke(directory).output
+    assert written[0]["bytes"] == (tmp_path / "all.rec").stat().st_size
+
+
+def test_a_test_is_written_beside_its_recording(invoke, recording, tmp_path):
+    directory, expected = recording
+    pod, node, _ = expected[0]
+    result = invoke(directory, "--to-test", tmp_path / "test_bug.py", "--around", pod.removeprefix("default/"))
+    assert result.exit_code == 0
+    assert len(result.output.splitlines()) == 2
+    run_test(tmp_path / "test_bug.py", (tmp_path / "test_bug.py").read_text())
+    assert f'RECORDED = [\n    ("{pod}", "{node}"),\n]' in (tmp_path / "test_bug.py").read_text()
+
+
 def test_files_that_cannot_be_used_end_with_one_line(invoke, recording, tmp_path):
     (path,) = recording[0].iterdir()
     other, newer, damaged = (tmp_path / name for name in ("other.rec", "newer.rec", "damaged.rec"))
@@ -106,6 +131,9 @@ def test_files_that_cannot_be_used_end_with_one_line(invoke, recording, tmp_path
         (("--generation", "v1.2"), "Berth knows v1.36, v1.20"),
         (("--generation", "v1.20", "--config", "x.yaml"), "give one of them"),
         (("--plugin", "nowhere:Plugin"), "nowhere"),
+        (("--last", "5"), "say what --export and --to-test write"),
+        (("--export", "x.rec", "--last", "5", "--around", "p"), "give one of them"),
+        (("--to-test", "test_x.py", "--seed", "5"), "write what was recorded"),
     ],
 )
 def test_wrong_usage_is_exit_code_2(invoke, recording, arguments, words):

@@ -12,13 +12,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
+from msgspec.structs import replace
 
 from berth.cli.output import Output, is_structured, output_option, print_structured
 from berth.cli.progress import Work, working
-from berth.cli.setup import BadConfigurationError, config_option, plugin_option, read_registry
+from berth.cli.setup import BadConfigurationError, config_option, plugin_option, read_registry, warn
 
 if TYPE_CHECKING:
     from berth.framework.registry import Registry
+    from berth.recording.exporting import Exported
     from berth.recording.file_format import Segment, SegmentHeader
     from berth.recording.judging import ConfigOf, DecisionChange, RecordingComparison
     from berth.recording.verifying import Verification
@@ -50,9 +52,34 @@ class Changed(NamedTuple):
 @click.option("--generation", default="", metavar="v1.20|v1.36", help="Compare with this generation's default profile.")
 @plugin_option
 @click.option("--seed", type=int, default=None, help="Compare with what another seed draws among equally good nodes.")
+@click.option(
+    "--export",
+    default=None,
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Write the recording, or a part of it, to one file, for a bug report.",
+)
+@click.option(
+    "--to-test",
+    default=None,
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE.py",
+    help="Write a pytest case that checks the recorded decisions, and the recording that it needs beside it.",
+)
+@click.option("--around", default="", metavar="POD", help="With these two: only what is about this pod, or shortly so.")
+@click.option("--last", default=0, type=click.IntRange(0), metavar="N", help="With these two: the last N events only.")
 @output_option
 def command(
-    recording: Path, config_file: str, generation: str, plugins: tuple[str, ...], seed: int | None, output: Output
+    recording: Path,
+    config_file: str,
+    generation: str,
+    plugins: tuple[str, ...],
+    seed: int | None,
+    export: Path | None,
+    to_test: Path | None,
+    around: str,
+    last: int,
+    output: Output,
 ) -> None:
     """Replay what `berth run --record` has recorded.
 
@@ -61,8 +88,24 @@ def command(
 
     With --config, --generation, --seed, or a --plugin that was not there, decisions are compared one by one, each on
     the recorded cluster as it was at that moment: which differ, and because of which plugin.
+
+    With --export or --to-test a file is written, and nothing is compared.
     """
+    if export is None and to_test is None and (around or last):
+        raise click.UsageError("--around and --last say what --export and --to-test write: give one of those")
+    if around and last:
+        raise click.UsageError("--around and --last are two parts of a recording: give one of them")
+    if (export or to_test) and (config_file or generation or seed is not None):
+        raise click.UsageError("--export and --to-test write what was recorded, whatever another configuration decides")
     registry, named = read_registry(plugins)
+    if export is not None or to_test is not None:
+        with _told_in_one_line():
+            written = _written(recording, registry, export, to_test, around, last)
+        if is_structured(output):
+            print_structured(written, output)
+        else:
+            click.echo("\n".join(f"wrote {each.file}: {_size_told(each)}" for each in written))
+        return
     with _told_in_one_line():
         changed = _changed(recording, config_file, generation, [name for name in named if name], seed)
         found = _replay(recording, registry, changed)
@@ -138,6 +181,45 @@ def _replay(
     with working("comparing decisions") as work:
         judging = Judging(registry, other=changed.config, seed=changed.seed, successors=SUCCESSORS)
         return verification, judging.follow(_segments(recording, work))
+
+
+def _written(
+    recording: Path, registry: "Registry", export: Path | None, to_test: Path | None, around: str, last: int
+) -> "list[Exported]":
+    """Write what was asked for. Raises `RecordingError`, `ConfigError`."""
+    from berth.recording.exporting import around_pod, everything, last_events
+    from berth.recording.exporting import export as write
+
+    span = around_pod(recording, around) if around else last_events(recording, last) if last else everything()
+    found = [] if export is None else [write(recording, export, span, registry)]
+    if to_test is not None:
+        beside = to_test.with_suffix(".rec")
+        found.append(write(recording, beside, span, registry))
+        found.append(_write_test(to_test, beside, registry, around, found[-1]))
+    return found
+
+
+def _write_test(to_test: Path, beside: Path, registry: "Registry", around: str, exported: "Exported") -> "Exported":
+    """Write the test of a recording that lies beside it."""
+    from berth.recording.checking import checked, source_of_test
+    from berth.recording.errors import RecordingError
+
+    pods = [around if "/" in around else f"default/{around}"] if around else []
+    decisions = checked(beside, *pods, registry=registry)
+    header = _first_header(beside)
+    try:
+        to_test.write_text(source_of_test(beside, decisions, header.berth, *pods), encoding="utf-8")
+    except OSError as error:
+        raise RecordingError(f"cannot write {to_test}: {error.strerror or error}") from None
+    different = sum(each.recorded != each.now for each in decisions)
+    if different:
+        warn(f"{different} of its decisions are others here, so the test fails as it is")
+    return replace(exported, file=str(to_test), decisions=len(decisions), bytes=to_test.stat().st_size)
+
+
+def _size_told(written: "Exported") -> str:
+    size = f"{written.bytes / 1024:.0f} KiB" if written.bytes >= 1024 else f"{written.bytes} bytes"
+    return f"{written.events} events, {written.decisions} decisions, {size}"
 
 
 def _segments(recording: Path, work: Work) -> "Iterator[Segment]":

@@ -164,6 +164,8 @@ class Follower:
         """The names of pending pods, by uid."""
         self._judged: dict[str, Attempt] = {}
         """The last attempts, whose results are still to be counted."""
+        self.shards: list[int] | None = None
+        """The shards that were ours last, where there are several."""
         self._is_open = False
         self._held: list[tuple[Event, float]] = []
         """What came while a cycle was open; the recorded core did not see it before its end, either."""
@@ -197,6 +199,28 @@ class Follower:
             else:
                 self._handle(event, now)
         return None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the recorded core has a cycle open."""
+        return self._is_open
+
+    def follow(self, written: Written) -> None:
+        """Follow a call of the recorded core, without being asked about any pod. Raises `RecordingError`."""
+        self.take(written)
+        for note in written.outcome.notes:
+            if note[0] != Note.DECIDED:
+                for uid in note[1:]:
+                    self.turn_back(uid)
+            elif note[2] is not None and not self.is_in_group(note[1]):
+                self.turn_back(note[1])
+                self.count(note[1], note[2])
+        self.conclude(written.outcome)
+
+    def is_in_group(self, uid: str) -> bool:
+        """Say whether a pod is placed together with others."""
+        pod = self._found(uid)
+        return pod is not None and group_of(pod) is not None and self.core.schedules_groups
 
     def pod(self, uid: str) -> PodInfo:
         """Return a pending pod. Raises `NotComparable`."""
@@ -287,6 +311,8 @@ class Follower:
             self._handle(*self._held.pop(0))
 
     def _handle(self, event: Event, now: float) -> None:
+        if isinstance(event, ShardsHeld):
+            self.shards = sorted(event.shards)
         if isinstance(event, ObjectEvent) and event.kind == "Pod":
             pod = event.obj
             if pod.spec.node_name or event.type == "DELETED":
@@ -299,7 +325,7 @@ class Follower:
 
     def _stand(self, known: KnownState, now: float) -> None:
         if known.shards is not None:
-            self.core.handle(ShardsHeld(frozenset(known.shards)), now)
+            self._handle(ShardsHeld(frozenset(known.shards)), now)
         for uid, node in known.assumed:
             self.count(uid, node)
         for uid, node in known.nominated:
@@ -355,6 +381,8 @@ class Judging:
         self.plugins: Counter[str] = Counter()
         self.not_compared: Counter[str] = Counter()
         self.is_cut = False
+        self.heard: Callable[[str, str | None, str | None], None] = lambda _pod, _recorded, _now: None
+        """Told of each decision that is compared: the pod, the recorded node, and that of now."""
 
     def follow(self, segments: Iterable[Segment], told: Told = lambda _segment: None) -> RecordingComparison:
         """Go through a recording. Raises `RecordingError`, `ConfigError`."""
@@ -438,7 +466,7 @@ class Judging:
         reference = self._recorded or self._now
         try:
             pod = reference.pod(uid)
-            if group_of(pod) is not None and reference.core.schedules_groups:
+            if reference.is_in_group(uid):
                 self.not_compared[IN_A_GROUP] += 1
                 return
             found = self._compared(uid, chosen, written.outcome)
@@ -448,6 +476,7 @@ class Judging:
         if found is not None:
             self.compared += 1
             verdict, kind = found
+            self.heard(pod.key, chosen, verdict.node)
             if kind:
                 self.different += 1
                 self.kinds[kind] += 1

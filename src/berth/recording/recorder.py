@@ -236,7 +236,7 @@ class _Life:
         self._recorder.take(self, Call(entry, now, argument, notes, effects, readings, is_open, raised))
         if self.wants_turnover and not is_open:
             self.wants_turnover = False
-            self._recorder.take(self, Turnover(now, self._recorder.wall_clock(), *_known(core, self.shards)))
+            self._recorder.take(self, Turnover(now, self._recorder.wall_clock(), *known_now(core, self.shards)))
 
 
 class RecordedCore(Core):
@@ -317,7 +317,7 @@ class Tap(Instrument):
         self._behind.swept(expired)
 
 
-def _known(core: Core, shards: list[int] | None) -> tuple[list[tuple[str, Any]], KnownState]:
+def known_now(core: Core, shards: list[int] | None) -> tuple[list[tuple[str, Any]], KnownState]:
     """Return what a core knows: references only, so that this takes milliseconds for a large cluster."""
     table, objects = core.cache.table, core.objects
     known: list[tuple[str, Any]] = [(kind, obj) for kind in objects.kinds for obj in objects.list(kind)]
