@@ -11,8 +11,10 @@ two states still sees that they differ, and nobody sees more.
 
 import hashlib
 import secrets
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from functools import lru_cache
+from itertools import compress
+from operator import is_not
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -33,7 +35,7 @@ APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 Plain = list[Any]
 
 _ENCODE = msgspec.msgpack.Encoder().encode
-_SCALARS = (str, int, float, bool, type(None))
+_SCALARS = frozenset({str, int, float, bool, type(None)})
 
 
 def plain_mapping(value: Any) -> Any:
@@ -96,12 +98,9 @@ class ObjectWriter:
     def _changes(self, old: Any, new: Any) -> list[Plain]:
         """Return the fields that differ; of structs within, the fields of these that differ."""
         found: list[Plain] = []
-        for field, before, after in zip(old.__struct_fields__, astuple(old), astuple(new), strict=True):
-            if _is_same(before, after):
-                continue
+        for field, before, after in _differing(old, new):
             if isinstance(before, Struct) and type(before) is type(after):
-                parts = zip(before.__struct_fields__, astuple(before), astuple(after), strict=True)
-                changed = [[part, self._cleaned(part, new)] for part, old, new in parts if not _is_same(old, new)]
+                changed = [[part, self._cleaned(part, value)] for part, _, value in _differing(before, after)]
                 found.append([field, changed, True])
             else:
                 found.append([field, after, False])
@@ -131,13 +130,18 @@ def _is_left_out(annotation: str) -> bool:
     return annotation == APPLIED or is_secret(annotation)
 
 
+def _differing(old: Struct, new: Struct) -> Iterator[tuple[str, Any, Any]]:
+    """Yield the fields that differ, with both values. Most are shared, so that they are the same object."""
+    before, after = astuple(old), astuple(new)
+    fields = zip(old.__struct_fields__, before, after, strict=True)
+    return (each for each in compress(fields, map(is_not, before, after)) if not _is_same(each[1], each[2]))
+
+
 def _is_same(before: Any, after: Any) -> bool:
     """Say whether two values are the same, the order of what they hold included: plugins may go by it."""
-    if before is after:
-        return True
     if type(before) is not type(after) or before != after:
         return False
-    return isinstance(before, _SCALARS) or _ENCODE(before) == _ENCODE(after)
+    return type(before) in _SCALARS or _ENCODE(before) == _ENCODE(after)
 
 
 ReadForeign = Callable[[str, Mapping[str, Any]], Any]
