@@ -10,6 +10,7 @@ from typing import NamedTuple
 import pytest
 
 from berth.testing.builders import expression, make_node, make_pod
+from berth.testing.invariants import check
 from tests.planning.helping.worlds import World
 
 COUNT = 210
@@ -158,6 +159,56 @@ def taint_and_label():
     return World(a_pod().node_selector({"disk": "ssd"}), *[node(i).taint("team", "a") for i in range(COUNT)])
 
 
+def all_devices_are_taken():
+    """Each node has one device, and a pod of its own holds it; only that on n042 is of a lower priority."""
+    device = {"name": "d0", "attributes": {}, "capacity": {}}
+    described = []
+    for i in range(COUNT):
+        name = f"n{i:03}"
+        results = [{"request": "r", "driver": "gpu.test", "pool": name, "device": "d0"}]
+        described += [
+            {"kind": "ResourceSlice", "metadata": {"name": f"s{i}", "uid": f"s{i}"},
+             "spec": {"driver": "gpu.test", "nodeName": name, "devices": [device],
+                      "pool": {"name": name, "generation": 1, "resourceSliceCount": 1}}},
+            _device_claim(f"c{i}", {
+                "allocation": {"devices": {"results": results}, "nodeSelector": {"nodeSelectorTerms": [
+                    {"matchFields": [expression("metadata.name", "In", name)]}]}},
+                "reservedFor": [{"resource": "pods", "name": f"w{i:03}", "uid": f"default/w{i:03}"}]}),
+        ]  # fmt: skip
+    users = [running(i, "1").resource_claim("gpu", f"c{i}").priority(0 if i == 42 else 10) for i in range(COUNT)]
+    classes = {"kind": "DeviceClass", "metadata": {"name": "gpu", "uid": "gpu"}, "spec": {}}
+    return World(
+        a_pod().resource_claim("gpu", "mine"), *nodes(), classes, *described, _device_claim("mine", {}), *users
+    )
+
+
+def _device_claim(name, status):
+    request = {"name": "r", "exactly": {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 1}}
+    return {"kind": "ResourceClaim", "metadata": {"name": name, "namespace": "default", "uid": f"claim-{name}"},
+            "spec": {"devices": {"requests": [request]}}, "status": status}  # fmt: skip
+
+
+def gang_of_two_that_wants_three():
+    group = {"kind": "PodGroup", "metadata": {"name": "g", "namespace": "default", "uid": "g"},
+             "spec": {"schedulingPolicy": {"gang": {"minCount": 3}}}}  # fmt: skip
+    gates = {"GenericWorkload": True, "GangScheduling": True}
+    return World(a_pod().group("g"), *nodes(), group, make_pod("q").request(cpu="1").group("g"), gates=gates)
+
+
+def only_high_priority_is_heard():
+    """All nodes are full. A pod of the class `high` may evict the pods of n199, which are the least important."""
+    classes = [{"kind": "PriorityClass", "metadata": {"name": name, "uid": name}, "value": number}
+               for name, number in (("low", 50), ("high", 150), ("highest", 9000))]  # fmt: skip
+    return World(a_pod("1m").priority(0), *nodes(), *classes,
+                 *[running(i).priority(100 if i == 199 else 200) for i in range(COUNT)])  # fmt: skip
+
+
+def claim_is_missing():
+    claimed = {"kind": "StorageClass", "metadata": {"name": "fast", "uid": "fast"}, "provisioner": "disks.test",
+               "volumeBindingMode": "WaitForFirstConsumer"}  # fmt: skip
+    return World(a_pod().claim("data"), *nodes(), claimed)
+
+
 class Known(NamedTuple):
     """An answer that follows from the construction."""
 
@@ -249,6 +300,27 @@ QUESTIONS = {
     nobody_schedules_it: Known(
         "pod", "schedulerName", {"spec": {"schedulerName": "default-scheduler"}}, everywhere(), False, frozenset(),
     ),
+    # Whoever holds the one device of a node has to go; that on n042 is the least important.
+    all_devices_are_taken: Known(
+        "cluster", "podsGone", {"pods": ["default/w042"]}, names(42), False, frozenset({"resourceClaim", "node"}),
+    ),
+    # The two that are there fit: the group is one too few.
+    gang_of_two_that_wants_three: Known(
+        "cluster", "minCount", {"spec": {"schedulingPolicy": {"gang": {"minCount": 2}}}}, everywhere(), False,
+        frozenset(),
+    ),
+    # The pod on n199 is the only one below the class `high`, and there is no cheaper class above it.
+    only_high_priority_is_heard: Known(
+        "cluster", "podsGone", {"pods": ["default/w199"]}, names(199), False, frozenset({"priority", "node"}),
+    ),
+    claim_is_missing: Known(
+        "cluster", "missing", {"manifests": [{
+            "apiVersion": "v1", "kind": "PersistentVolumeClaim",
+            "metadata": {"name": "data", "namespace": "default"},
+            "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}},
+                     "storageClassName": "fast"}}]},
+        everywhere(), True, frozenset({"volume"}),
+    ),
     # Two edits, whichever object is changed: both of the pod are the cheapest.
     taint_and_label: Known(
         "pod", "toleration+nodeSelector",
@@ -262,7 +334,9 @@ QUESTIONS = {
 @pytest.mark.parametrize("question", QUESTIONS, ids=lambda question: question.__name__)
 def test_the_least_change_is_found_and_every_change_helps(question):
     world, known = question(), QUESTIONS[question]
-    found = world.help()
+    cluster = world.cluster()
+    found = world.help(cluster)
+    check(cluster.core)
     first = found.changes[0]
     assert (first.on, first.kind, first.patch, first.fits_on) == known[:4]
     assert (found.state, found.never, found.is_complete) == ("pending", known.never, True)

@@ -18,6 +18,7 @@ from berth.planning.helping.proving import document_of
 from berth.planning.helping.result import Change
 from berth.planning.helping.sources.resources import amount_of, quantity_of, words_of
 from berth.planning.helping.sources.taints import OF_THE_CONTROLLER
+from berth.planning.helping.words import shell_quoted
 from berth.simulation.admission import completed
 from berth.state.pod_info import PodInfo
 
@@ -239,9 +240,10 @@ def missing_objects(question: Question) -> tuple[list[Change], list[str]]:
     """Return manifests of what a pod names and the cluster does not have, as far as they help, and what is missing."""
     changes, notes = [], list[str]()
     for manifest, note in _missing(question):
-        notes.append(note)
-        change = None if manifest is None else _created(question, manifest, note)
-        if change is not None:
+        change = None if manifest is None else _created(question, manifest)
+        if change is None:
+            notes.append(note)
+        else:
             changes.append(change)
     return changes, notes
 
@@ -304,7 +306,7 @@ def _claim_manifest(question: Question, name: str) -> Json | None:
     }
 
 
-def _created(question: Question, manifest: Json, note: str) -> Change | None:
+def _created(question: Question, manifest: Json) -> Change | None:
     try:
         made = decode(manifest["kind"], completed(manifest["kind"], copy.deepcopy(manifest)))
     except ObjectError:
@@ -317,12 +319,12 @@ def _created(question: Question, manifest: Json, note: str) -> Change | None:
     size = " (put in the size that is wanted)" if kind == "PersistentVolumeClaim" else ""
     return Change(
         on="cluster",
-        what=f"create the {kind} {name}{size}: {note}",
+        what=f"create the {kind} {name}, which does not exist{size}",
         patch={"manifests": [manifest]},
         fits_on=answer.node_names,
         patch_type="create",
         target="",
         kind="missing",
         cost=OBJECT_COST,
-        command="kubectl create -f the manifest of the patch",
+        command=f"kubectl create -f - <<< {shell_quoted(manifest)}",
     )

@@ -3,20 +3,25 @@
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
+import msgspec
+
 from berth.api.pod import Pod
 from berth.planning.helping.adding import Adding, missing_objects
 from berth.planning.helping.combining import Combining
+from berth.planning.helping.freeing import other_objects
 from berth.planning.helping.gathering import Gathered, gather
 from berth.planning.helping.leaving import Gone, Leaving, change_of, higher_priority, is_kept
 from berth.planning.helping.needs import NeedSource, Question
 from berth.planning.helping.proving import ChangeProver, FilterAnswer, TrialsUsedUpError
 from berth.planning.helping.result import Awaited, Change, Help
 from berth.planning.helping.sources import SOURCES
-from berth.planning.helping.waiting import awaited, is_never
+from berth.planning.helping.waiting import at_permit, awaited, is_never
 from berth.planning.helping.words import names_in_words
 from berth.simulation.cluster import SimulatedCluster
 
 EMPTY: Mapping[str, str] = MappingProxyType({})
+MAX_MEMBERS = 500
+"""Of a group so many other members are placed, to see whether the pod would have to wait for them."""
 MAX_TRIALS = 2500
 """How often the filters are asked at most, about one pod: one answer takes a millisecond or two at 5,000 nodes."""
 
@@ -44,7 +49,7 @@ def what_would_help(
         return Help(pod.key, "runs", f"it runs on {node}, and needs no help", fits_on=(node,))
     answer = prover.ask(question.info)
     if answer.is_yes:
-        return _fitting(prover, question, answer)
+        return _fitting(prover, question, answer, sources, ending)
     return _Search(prover, question, answer, sources, ending).run()
 
 
@@ -53,10 +58,45 @@ def _is_running(cluster: SimulatedCluster, pod: Pod) -> bool:
     return known is not None and known.metadata.uid == pod.metadata.uid and bool(known.spec.node_name)
 
 
-def _fitting(prover: ChangeProver, question: Question, answer: FilterAnswer) -> Help:
+def _fitting(
+    prover: ChangeProver,
+    question: Question,
+    answer: FilterAnswer,
+    sources: Sequence[NeedSource],
+    ending: Mapping[str, str],
+) -> Help:
+    """Tell of a pod that has nodes to go to: it needs no help, unless Permit would hold it back there."""
     names, count = answer.node_names, int(question.valid.sum())
     where = f"it fits on {names_in_words(names, count)}"
-    return Help(question.pod.key, "fits", f"{where}, and needs no help", fits_on=names, trials=prover.trials)
+    with at_permit(prover, question, _pending_members(prover, question)) as held:
+        if held.said is None:
+            return Help(question.pod.key, "fits", f"{where}, and needs no help", fits_on=names, trials=prover.trials)
+        message = f"{where}, but {held.said}"
+        found = Help(question.pod.key, "waits", message, fits_on=names, trials=prover.trials)
+        if held.without_place is None:
+            return found
+        other = held.without_place.key
+        asked = Question(prover, held.without_place)
+        helped = _Search(prover, asked, prover.ask(asked.info), sources, ending).run()
+    note = f"the changes are for {other} of its group, which has no place beside the others"
+    return msgspec.structs.replace(
+        helped, pod=found.pod, state="waits", message=message, fits_on=names, notes=(note, *helped.notes)
+    )
+
+
+def _pending_members(prover: ChangeProver, question: Question) -> list[Pod]:
+    """Return the other pods of the pod's group that have no node."""
+    group = question.info.spec.scheduling_group
+    if group is None:
+        return []
+    return [
+        pod
+        for pod in prover.cluster.pods.values()
+        if pod.spec.scheduling_group == group
+        and pod.metadata.namespace == question.info.namespace
+        and not pod.spec.node_name
+        and pod.metadata.uid != question.pod.metadata.uid
+    ][:MAX_MEMBERS]
 
 
 class _Search:
@@ -121,6 +161,9 @@ class _Search:
         changes, notes = missing_objects(self._question)
         self.changes += changes
         self._notes += notes
+        self.changes += other_objects(self._question)
+        if self._answer.refusal is not None:
+            return  # no node has been found wanting
         adding = Adding(self._question, self._gathered.needs)
         node = adding.node()
         self.is_complete &= adding.is_complete
@@ -128,6 +171,8 @@ class _Search:
             self.changes.append(node)
 
     def _free(self) -> None:
+        if self._answer.refusal is not None:
+            return
         leaving = Leaving(self._question, self._gathered.needs, self._answer)
         try:
             leaving.run()

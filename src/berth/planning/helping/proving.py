@@ -160,7 +160,7 @@ class ChangeProver:
         info = pod if isinstance(pod, PodInfo) else self.info(pod)
         refusal = self._refusal(info) if is_whole else None
         attempt = Attempt(self.profile(info), info)
-        with self._search_as_it_was():
+        with self.search_as_it_was():
             failure = find_nodes(self.core.search, attempt)
         if failure is not None:
             attempt.outcome = failure
@@ -172,7 +172,7 @@ class ChangeProver:
         self._count()
         info = self.info(pod)
         attempt = Attempt(self.profile(info), info)
-        with self._search_as_it_was():
+        with self.search_as_it_was():
             failure = find_nodes(self.core.search, attempt)
             if failure is None or failure.error is not None or attempt.profile.extenders:
                 return None
@@ -200,7 +200,7 @@ class ChangeProver:
         self.trials += 1
 
     @contextmanager
-    def _search_as_it_was(self) -> Iterator[None]:
+    def search_as_it_was(self) -> Iterator[None]:
         """Leave no trace in what one attempt hands to the next: where to start, and the random numbers."""
         search, rng = self.core.search, self.cluster.rng
         start, state = search.start_index, rng.getstate()

@@ -1,13 +1,20 @@
 """Whether a pod fits never or only not now, and what may let it in without anybody doing anything."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from typing import NamedTuple
 
+from berth.api.pod import Pod
+from berth.cycle.attempt import Attempt
+from berth.cycle.binding import undo
+from berth.cycle.schedule import find_nodes
 from berth.explain import waits_for
 from berth.planning.helping.leaving import Gone, is_kept
 from berth.planning.helping.needs import Question
 from berth.planning.helping.proving import ChangeProver, FilterAnswer, deallocated
 from berth.planning.helping.result import Awaited
 from berth.simulation.cluster import SimulatedCluster
+from berth.simulation.judging import Trial
 from berth.state.pod_info import PodInfo
 
 NAMES_SHOWN = 3
@@ -53,6 +60,44 @@ def _emptied(prover: ChangeProver, question: Question, staying: frozenset[str]) 
         objects.append(deallocated(obj) if is_freed else obj)
     empty = SimulatedCluster(objects, config=cluster.config, registry=cluster.registry)
     return ChangeProver(empty, 1).ask(question.pod, is_whole=False).is_yes
+
+
+class AtPermit(NamedTuple):
+    """What becomes of a pod that has a node, with the others of its group placed beside it as far as they have one."""
+
+    said: str | None
+    """What Permit, or Reserve, holds against the pod; None for nothing."""
+    without_place: Pod | None
+    """The first other pod of the group that has no node."""
+
+
+@contextmanager
+def at_permit(prover: ChangeProver, question: Question, members: Iterable[Pod]) -> Iterator[AtPermit]:
+    """Place a pod that fits, then the others of its group, and ask Permit. For the length of the block they stay."""
+    core, info = prover.core, question.info
+    attempt = Attempt(prover.profile(info), info)
+    with prover.search_as_it_was(), ExitStack() as placed:
+        find_nodes(core.search, attempt)
+        assert attempt.found.nodes is not None, "asked of a pod that fits"
+        node_name = prover.table.names[int(attempt.found.nodes.row_array()[0])]
+        attempt.found.release_columns()
+        core.cache.assume(info, node_name)
+        placed.callback(undo, core.cache, attempt, node_name)
+        status = attempt.profile.run_reserve(attempt.state, info, node_name)
+        if status is not None:
+            yield AtPermit(f"{status.plugin} said: {status.message}", None)
+            return
+        trial = placed.enter_context(Trial(core))
+        without_place = None
+        for member in members:
+            if trial.place(prover.info(member))[0] is None and without_place is None:
+                without_place = member
+        permitted = attempt.profile.run_permit(attempt.state, info, node_name)
+        if permitted.status is None:
+            yield AtPermit(None, without_place)
+            return
+        plugins = ", ".join(permitted.timeouts_s) or permitted.status.plugin
+        yield AtPermit(f"{plugins} said: {permitted.status.message}", without_place)
 
 
 def awaited(

@@ -1,5 +1,6 @@
 """What would help, for people: commands, and a numbered list that fits the width of a terminal."""
 
+import re
 import textwrap
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -72,7 +73,7 @@ def names_in_words(names: Sequence[str], of_all: int = 0) -> str:
 def lines_of(found: Help, width: int = 80) -> Iterable[str]:
     """Yield the report line by line."""
     yield from _wrapped(f"{found.pod}: {found.message}", width, "", "  ")
-    if found.state != "pending":
+    if found.state in ("fits", "runs") or not (found.changes or found.state == "pending"):
         return
     yield ""
     if found.never:
@@ -130,9 +131,11 @@ def _command_lines(command: str, width: int) -> Iterable[str]:
     """
     if not command:
         return
-    before, quote, rest = command.partition(" -p '")
+    found = re.search(r" (-p|<<<) '", command)
+    quote = found.group().removesuffix("'") if found else ""
+    before, _, rest = command.partition(f"{quote}'") if found else (command, "", "")
     text, _, after = rest.rpartition("'")
-    pieces = [*_broken(before + (" -p" if quote else ""), width, first="    $ ")]
+    pieces = [*_broken(before + quote.rstrip(), width, first="    $ ")]
     if quote and len(f"      '{text}'") <= width - 2:
         yield from _continued([*pieces, *_broken(f"'{text}'{after}", width)])
     elif quote:

@@ -7,7 +7,7 @@ from berth.planning.helping.needs import Need, PodEdit, Question
 
 Json = dict[str, Any]
 
-WITHOUT_DEVICES = 5.0
+WITHOUT_DEVICES = 8.0
 
 
 class DeviceNeeds:

@@ -7,7 +7,7 @@ from berth.planning.helping.needs import Need, PodEdit, Question
 
 Json = dict[str, Any]
 
-LOSING_DATA = 5.0
+LOSING_DATA = 8.0
 """To do without a volume is a change, but seldom the one that is wanted."""
 
 

@@ -1,0 +1,243 @@
+"""What is said of a pod besides the changes: that it needs no help, what it waits for, what plugins of others said."""
+
+from typing import ClassVar
+
+import pytest
+
+from berth.framework.status import unresolvable, unschedulable
+from berth.planning.helping.helping import what_would_help
+from berth.planning.helping.needs import Need, PodEdit
+from berth.planning.helping.sources import SOURCES
+from berth.planning.helping.words import lines_of
+from berth.simulation.cluster import SimulatedCluster
+from berth.testing.builders import make_node, make_pod
+from berth.testing.invariants import check
+from berth.testing.virtual import VirtualCluster
+from tests.planning.helping.worlds import World
+
+GANG = {"GenericWorkload": True, "GangScheduling": True}
+
+
+def nodes(count=3, cpu="4"):
+    return [make_node(f"n{i}").capacity(cpu=cpu, memory="8Gi") for i in range(count)]
+
+
+def group(count):
+    spec = {"schedulingPolicy": {"gang": {"minCount": count}}}
+    return {"kind": "PodGroup", "metadata": {"name": "g", "namespace": "default", "uid": "g"}, "spec": spec}
+
+
+def member(name):
+    return make_pod(name).request(cpu="3").group("g")
+
+
+def test_a_pod_that_fits_is_told_so():
+    found = World(make_pod("p").request(cpu="1"), *nodes()).help()
+    assert (found.state, found.fits_on, found.changes, found.never) == ("fits", ("n0", "n1", "n2"), (), False)
+    assert list(lines_of(found)) == ["default/p: it fits on n0, n1, n2, and needs no help"]
+
+
+def test_a_pod_that_runs_is_told_so():
+    world = World(make_pod("p").request(cpu="1").node("n1"), *nodes())
+    assert (world.help().state, world.help().fits_on) == ("runs", ("n1",))
+
+
+def test_a_member_whose_group_has_too_little_room_waits_at_permit():
+    full = make_pod("w").request(cpu="4").node("n0")
+    world = World(member("p"), *nodes(), full, group(3), member("q"), member("r"), gates=GANG)
+    cluster = world.cluster()
+    found = world.help(cluster)
+    assert (found.state, found.fits_on) == ("waits", ("n1", "n2"))
+    assert "waiting for minCount pods from a gang to be scheduled" in found.message
+    assert "the changes are for default/r of its group" in found.notes[0]
+    gone = next(change for change in found.changes if change.kind == "podsGone")
+    assert (gone.patch, gone.fits_on) == ({"pods": ["default/w"]}, ("n0",))
+    check(cluster.core)
+    assert cluster.core.cache.state_of("default/q") is None, "a member was left on a node"
+    assert world.after(gone).placed() != ""
+
+
+def test_a_complete_group_needs_no_help():
+    world = World(member("p"), *nodes(), group(3), member("q"), member("r"), gates=GANG)
+    assert world.help().state == "fits"
+
+
+def test_terminating_pods_are_waited_for():
+    going = [make_pod(f"w{i}").request(cpu="4").node(f"n{i}").terminating() for i in range(2)]
+    small = make_pod("small").request(cpu="1").node("n2").terminating()
+    staying = make_pod("w2").request(cpu="3").node("n2")
+    found = World(make_pod("p").request(cpu="3"), *nodes(), *going, small, staying).help()
+    first = found.waits_for[0]
+    assert (first.is_enough, first.plugin) == (True, "")
+    assert first.pods in (("default/w0",), ("default/w1",)), "one of them is enough"
+    assert not found.never
+
+
+def test_pods_that_end_by_themselves_are_waited_for():
+    busy = [make_pod(f"w{i}").request(cpu="4").node(f"n{i}") for i in range(3)]
+    world = World(make_pod("p").request(cpu="3"), *nodes(), *busy)
+    found = world.help(ending={"default/w1": "at noon"})
+    assert found.waits_for[0].pods == ("default/w1",)
+    assert found.waits_for[0].what == "default/w1 to leave, which ends at its deadline, at noon"
+
+
+def test_events_that_wake_the_pod_are_named():
+    busy = [make_pod(f"w{i}").request(cpu="4").node(f"n{i}") for i in range(3)]
+    found = World(make_pod("p").request(cpu="3"), *nodes(), *busy).help()
+    assert {"NodeResourcesFit"} == {each.plugin for each in found.waits_for if each.plugin}
+    assert any(each.what.startswith("Pod: deleted") for each in found.waits_for)
+
+
+def test_preemption_that_will_help_by_itself_is_named():
+    busy = [make_pod(f"w{i}").request(cpu="4").node(f"n{i}").priority(i) for i in range(3)]
+    world = World(make_pod("p").request(cpu="3").priority(9), *nodes(), *busy)
+    cluster = world.cluster()
+    before = cluster.rng.getstate()
+    found = world.help(cluster)
+    (preempting,) = [each for each in found.waits_for if each.plugin == "DefaultPreemption"]
+    assert (preempting.pods, preempting.is_enough) == (("default/w0",), True)
+    assert cluster.rng.getstate() == before
+
+
+def test_a_budget_that_forbids_everything_is_named():
+    busy = [make_pod(f"w{i}").label("app", "db").request(cpu="4").node(f"n{i}") for i in range(3)]
+    budget = {
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": "db", "namespace": "default", "uid": "db"},
+        "spec": {"selector": {"matchLabels": {"app": "db"}}},
+        "status": {"disruptionsAllowed": 0},
+    }
+    found = World(make_pod("p").request(cpu="3"), *nodes(), *busy, budget).help()
+    assert not [change for change in found.changes if change.kind == "podsGone"]
+    assert any("a disruption budget stands against" in note for note in found.notes)
+    assert not found.never, "who may evict is one thing, whether there is room another"
+
+
+def test_daemons_stay_unless_nothing_else_helps():
+    daemons = [make_pod(f"d{i}").owned_by("DaemonSet", "d").request(cpu="3").node(f"n{i}") for i in range(3)]
+    others = [make_pod(f"w{i}").request(cpu="1").node(f"n{i}") for i in range(2)]
+    small = World(make_pod("p").request(cpu="1"), *nodes(2), *daemons[:2], *others).help()
+    assert [change.patch for change in small.changes if change.kind == "podsGone"] == [{"pods": ["default/w0"]}]
+    assert not small.never
+    large = World(make_pod("p").request(cpu="2"), *nodes(2), *daemons[:2], *others).help()
+    assert large.never, "the daemons are not to be evicted"
+    (gone,) = [change for change in large.changes if change.kind == "podsGone"]
+    assert gone.patch == {"pods": ["default/d0"]}
+
+
+def test_one_edit_of_each_where_neither_alone_does():
+    """The cordon is not the pod's to lift, and nobody should write another zone on a node."""
+    zoned = [node.zone("a").unschedulable() for node in nodes()]
+    world = World(make_pod("p").request(cpu="1").node_selector({"topology.kubernetes.io/zone": "b"}), *zoned)
+    found = world.help()
+    pair = found.changes[0]
+    assert (pair.on, pair.kind, [part.on for part in pair.with_]) == ("pod", "nodeSelector+uncordon", ["node"])
+    assert world.after(pair).placed() in pair.fits_on
+    for part in (pair, *pair.with_):
+        alone = World(world.pod, *world.documents)
+        alone = alone.after(type(pair)(part.on, "", part.patch, (), part.patch_type, part.target, "", 0.0, ""))
+        assert alone.placed() == ""
+
+
+# --- plugins of others ------------------------------------------------------------------------------------------------
+
+
+class RackFilter:
+    """Rejects nodes without a rack; no source of needs knows it."""
+
+    name: ClassVar[str] = "RackFilter"
+
+    def __init__(self, args, handle):
+        pass
+
+    def filter(self, state, pod, node):
+        return None if "rack" in node.node.metadata.labels else unschedulable("no rack")
+
+
+class BlackFridayFilter(RackFilter):
+    """Rejects pods that are not blessed."""
+
+    name: ClassVar[str] = "BlackFridayFilter"
+
+    def filter(self, state, pod, node):
+        return None if pod.spec.host_users is False else unresolvable("frozen until Monday")
+
+
+def custom(plugin, *objects):
+    """A cluster with a plugin beside the default ones."""
+    made = VirtualCluster(plugins=[plugin])
+    return SimulatedCluster([each.build() for each in objects], config=made.config, registry=made.registry)
+
+
+def test_what_a_plugin_of_others_said_is_told_and_nodes_that_pass_it_are_named():
+    cluster = custom(RackFilter, *nodes(), make_node("r").capacity(cpu="4").label("rack", "1"),
+                     make_pod("w").request(cpu="4").node("r"))  # fmt: skip
+    found = what_would_help(cluster, make_pod("p").request(cpu="1").build())
+    assert found.said == ("plugin RackFilter said of 3 nodes: no rack",)
+    by_kind = {change.kind: change for change in found.changes}
+    assert by_kind["podsGone"].patch == {"pods": ["default/w"]}
+    assert by_kind["node"].patch["manifests"][0]["metadata"]["labels"]["rack"] == "1"
+    assert any("any change in the cluster (RackFilter)" in each.what for each in found.waits_for)
+
+
+def test_a_source_for_a_new_plugin_offers_its_own_edits():
+    class Blessing:
+        plugins = frozenset({"BlackFridayFilter"})
+
+        def needs(self, question):
+            def bless(document):
+                document["spec"]["hostUsers"] = False
+
+            failing = question.failing({}, "BlackFridayFilter")
+            yield Need(("blessing",), "BlackFridayFilter", failing, pod_edits=(PodEdit("bless", "bless it", bless),))
+
+    pod = make_pod("p").request(cpu="1").build()
+    without = what_would_help(custom(BlackFridayFilter, *nodes()), pod)
+    assert (without.changes, without.said) == ((), ("plugin BlackFridayFilter said of 3 nodes: frozen until Monday",))
+    found = what_would_help(custom(BlackFridayFilter, *nodes()), pod, sources=(*SOURCES, Blessing()))
+    assert [(change.kind, change.patch) for change in found.changes] == [("bless", {"spec": {"hostUsers": False}})]
+
+
+# --- bounds -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("trials", range(1, 40, 3))
+def test_a_search_that_is_cut_short_says_so_and_leaves_the_cluster_as_it_was(trials):
+    busy = [make_pod(f"w{i}").label("app", "w").request(cpu="3").node(f"n{i}") for i in range(3)]
+    pod = make_pod("p").request(cpu="3").label("app", "w").spread("kubernetes.io/hostname", {"app": "w"})
+    world = World(pod, *nodes(), *busy)
+    cluster = world.cluster()
+    found = world.help(cluster, max_trials=trials)
+    check(cluster.core)
+    assert found.trials <= trials
+    assert found.is_complete == (found.trials < trials)
+    whole = world.help()
+    assert {change.what for change in found.changes} <= {change.what for change in whole.changes}
+    if not found.is_complete:
+        assert "ended at its bound" in "\n".join(lines_of(found))
+
+
+def test_a_stopped_search_keeps_what_it_has():
+    """However early it is stopped: at some point it has found the first change, and not yet the others."""
+    world = World(make_pod("p").request(cpu="9"), *nodes())
+    seen = []
+    for most in range(1, 40):
+        asked = []
+        found = world.help(is_stopped=lambda asked=asked, most=most: asked.append(None) or len(asked) > most)
+        seen.append(([change.kind for change in found.changes], found.is_complete))
+    assert (["requests"], False) in seen
+    assert seen[-1] == (["requests", "node"], True)
+
+
+def test_an_unknown_priority_class_is_an_error():
+    pod = make_pod("p").request(cpu="1").set_spec(priorityClassName="nope").build()
+    with pytest.raises(ValueError, match="no PriorityClass with name nope"):
+        what_would_help(World(make_pod("q"), *nodes()).cluster(), pod)
+
+
+def test_the_report_fits_eighty_columns():
+    taints = [node.taint(f"example.com/a-rather-long-key-{i}", "and-a-value") for i, node in enumerate(nodes())]
+    pod = make_pod("p", "a-namespace").request(cpu="1").node_selector({"example.com/another-key": "another-value"})
+    lines = list(lines_of(World(pod, *taints).help()))
+    assert max(map(len, lines)) <= 80
+    assert any("kubectl" in line for line in lines)
