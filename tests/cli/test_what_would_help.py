@@ -39,6 +39,11 @@ def test_a_pending_pod_of_the_cluster(cluster):
     assert any(awaited["pods"] == ["default/w0"] for awaited in found["waitsFor"])
 
 
+def test_several_pods(cluster):
+    code, printed = run("big", "w1", "--what-would-help", "--cluster", cluster, "-o", "json")
+    assert (code, [found["state"] for found in json.loads(printed)]) == (0, ["pending", "runs"])
+
+
 def test_yaml_says_the_same(cluster):
     arguments = ("pod/big", "--what-would-help", "--cluster", cluster, "-o")
     assert yaml.safe_load(run(*arguments, "yaml")[1]) == json.loads(run(*arguments, "json")[1])
@@ -76,7 +81,7 @@ def test_a_pod_that_needs_no_help(cluster):
     ("arguments", "said"),
     [
         (("nobody", "--what-would-help"), "no pod default/nobody in the cluster; its pending pods are default/big"),
-        (("--what-would-help",), "name one pod, or give its manifest with -f"),
+        (("--what-would-help",), "name a pod, or give its manifest with -f"),
         (("big",), "go with --what-would-help"),
         ((), "go with --what-would-help"),
     ],

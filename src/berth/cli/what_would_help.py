@@ -44,10 +44,7 @@ def what_would_help_options(command: Callable[..., Any]) -> Callable[..., Any]:
         if what_would_help:
             where = (cluster, given.get("kubeconfig", ""), given.get("context", ""))
             printed: Output = "json" if given.get("as_json") else output
-            if len(given.get("pods", ())) > 1:
-                raise click.UsageError("--what-would-help is about one pod; name one")
-            pod = next(iter(given.get("pods", ())), "")
-            tell(pod, given.get("namespace") or "default", manifests, where, config_file, printed)
+            tell(given.get("pods", ()), given.get("namespace") or "default", manifests, where, config_file, printed)
             return
         if cluster or manifests or config_file:
             raise click.UsageError("--cluster, -f and --config go with --what-would-help")
@@ -72,25 +69,28 @@ def what_would_help_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def tell(
-    pod: str,
+    pods: Sequence[str],
     namespace: str,
     manifests: Sequence[str],
     where: tuple[Sequence[str], str, str],
     config_file: str,
     output: Output,
 ) -> None:
-    """Print what would help a pod. Raises `click.ClickException`."""
+    """Print what would help pods. Raises `click.ClickException`."""
     from berth.api.codec import ObjectError
     from berth.planning.helping.helping import what_would_help
     from berth.simulation.cluster import SimulatedCluster
 
-    if bool(pod) == bool(manifests):
-        raise click.UsageError("name one pod, or give its manifest with -f")
+    if bool(pods) == bool(manifests):
+        raise click.UsageError("name a pod, or give its manifest with -f")
     setup = read_setup(config_file)
     snapshot = read_cluster_given(*where)
     try:
         cluster = SimulatedCluster(snapshot.structs(), config=setup.config, registry=setup.registry)
-        asked = list(_of_manifests(cluster, manifests, namespace)) if manifests else [_of(cluster, pod, namespace)]
+        if manifests:
+            asked = list(_of_manifests(cluster, snapshot, manifests, namespace))
+        else:
+            asked = [_of(cluster, pod, namespace) for pod in pods]
     except (ObjectError, ValueError) as error:
         raise click.ClickException(str(error)) from None
     ending, found = pods_that_end(snapshot), list["Help"]()
@@ -141,11 +141,15 @@ def _of(cluster: "SimulatedCluster", name: str, namespace: str) -> "Pod":
     return found
 
 
-def _of_manifests(cluster: "SimulatedCluster", manifests: Sequence[str], namespace: str) -> "Iterator[Pod]":
+def _of_manifests(
+    cluster: "SimulatedCluster", snapshot: "Snapshot", manifests: Sequence[str], namespace: str
+) -> "Iterator[Pod]":
     """Yield a pod for each pod and each workload of manifests; what goes with them is put into the cluster."""
-    from berth.simulation.workloads import expand
+    from berth.simulation.workloads import claim_templates, expand
 
-    expansion = expand(read_manifests(manifests), nodes=tuple(cluster.nodes.values()), namespace=namespace)
+    templates = claim_templates(snapshot.of("ResourceClaimTemplate"))
+    nodes = tuple(cluster.nodes.values())
+    expansion = expand(read_manifests(manifests), nodes=nodes, templates=templates, namespace=namespace)
     cluster.add(expansion.objects)
     for name in expansion.passed_over:
         warn(f"{name} does not matter to decisions, and is passed over")
