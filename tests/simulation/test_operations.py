@@ -350,6 +350,12 @@ def test_a_pool_is_upgraded_node_by_node_and_everything_has_a_place_in_the_end()
     assert site.broken == []
 
 
+def test_the_pods_of_a_node_that_is_upgraded_do_not_wait_for_it():
+    site = site_of(node("n0", pool="a"), node("n1"), pod("web", "n0"))
+    carry_out(site, read_step("upgrade", "n0", "steps[0]"))
+    assert site.cluster.placements == {"default/web": "n1"}
+
+
 def upgraded(**more):
     """Two full nodes, and a budget that lets nothing be missing."""
     pods = [pod(f"web-{n}", f"n{n // 2}") for n in range(4)]

@@ -40,6 +40,10 @@ _COMMANDS: Mapping[str, _Entry] = MappingProxyType(
         "decide": _Entry("berth.cli.decide", "Replay scheduling cases: JSON lines in, decisions out."),
         "replay": _Entry("berth.cli.replay", "What was recorded, once more: the same, or where it first differs."),
         "impact": _Entry("berth.cli.impact", "What moving from v1.20 to v1.36 changes, and which plugin causes it."),
+        "whatif": _Entry(
+            "berth.cli.whatif", "What happens to a cluster if: drains, lost zones, new nodes and workloads."
+        ),
+        "capacity": _Entry("berth.cli.capacity", "How many more pods of a shape fit, and what limits them."),
         "rebalance": _Entry("berth.cli.rebalance", "Which running pods to move so that the cluster becomes better."),
         "compare": _Entry("berth.cli.compare", "Two configurations on the same pods: what differs, and why."),
         "trace": _Entry("berth.cli.trace", "Make workloads over time, from others' traces or from a pattern."),

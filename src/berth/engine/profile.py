@@ -33,6 +33,7 @@ from berth.framework.interface import (
     PreFilterPlugin,
     PreFilterResult,
     PreScorePlugin,
+    ReservePlugin,
 )
 from berth.framework.loaded import LoadedPlugin
 from berth.framework.status import Code, Status, error, is_success, merged, unresolvable
@@ -181,6 +182,10 @@ class Profile:
     def steps_at_point(self, point: str, steps: Steps[Result], pod: PodInfo) -> Steps[Result]:
         """Return the steps of such a point, which may have to wait for answers; `berth.timing` overrides this too."""
         return steps
+
+    def reserve(self, state: CycleState) -> tuple[ReservePlugin, ...]:
+        """Return the Reserve plugins except those that skip this pod."""
+        return self._reserve.on_duty(state)
 
     def pre_bind(self, state: CycleState) -> tuple[PreBindPlugin, ...]:
         """Return the PreBind plugins except those that skip this pod."""
@@ -382,7 +387,7 @@ class Profile:
 
     def run_reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
         """Run Reserve; return the first failure. The caller undoes with `run_unreserve`."""
-        for plugin in self._reserve.on_duty(state):
+        for plugin in self.reserve(state):
             status = ask("Reserve", plugin, plugin.reserve, state, pod, node_name)
             self.memos.note_reservation(plugin.name)
             if status is not None and not is_success(status):
@@ -392,7 +397,7 @@ class Profile:
     def run_unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
         """Run Unreserve of every Reserve plugin, in reverse order; what one of them raises comes after the last."""
         bugs: list[Exception] = []
-        for plugin in reversed(self._reserve.on_duty(state)):
+        for plugin in reversed(self.reserve(state)):
             try:
                 plugin.unreserve(state, pod, node_name)
             except BaseException as raised:  # the other plugins must still give back what they reserved

@@ -412,6 +412,7 @@ def _upgrade(site: Site, change: Upgrade) -> None:
             message = f"the upgrade stops here: not all pods can be evicted; {left} more nodes are not upgraded"
             site.broken.append(Broken("Node", name, UPGRADE_STOPPED, message))
             return
+        site.settle()  # the pods find other places while the node is away
         set_unschedulable(site, name, unschedulable=False)
         _relabel(site, name, change.labels)
         site.settle()

@@ -346,7 +346,7 @@ def expand(
             workloads.append(WorkloadManifest(document, namespace))
             objects += workloads[-1].objects()
         elif document.kind == "Pod":
-            bare.append(_bare_pod(document, namespace))
+            bare.append(bare_pod(document, namespace))
         elif document.is_read_by_scheduler:
             objects.append(decoded(document, namespace))
         elif document.kind != "ResourceClaimTemplate":
@@ -359,7 +359,7 @@ def expand(
         complete, made = made_claims(pod, known_templates)
         pods.append(complete)
         objects += (*claims, *made)
-    objects += _missing_groups(pods, objects, set(groups))
+    objects += missing_groups(pods, objects, set(groups))
     return Expansion(tuple(objects), tuple(pods), tuple(workloads), tuple(passed_over), own_templates)
 
 
@@ -399,7 +399,8 @@ def decoded(document: Document, namespace: str = "default") -> Struct:
         raise ManifestError(f"{document.where}: {error}") from None
 
 
-def _bare_pod(document: Document, namespace: str) -> Pod:
+def bare_pod(document: Document, namespace: str) -> Pod:
+    """Return the pod of a manifest of kind Pod, admitted but for its priority. Raises `ManifestError`."""
     manifest = document.manifest
     metadata = manifest.get("metadata")
     if isinstance(metadata, Mapping) and not metadata.get("name") and metadata.get("generateName"):
@@ -418,8 +419,8 @@ def _name_of(document: Document) -> str:
     return str(metadata.get("name") or "") if isinstance(metadata, Mapping) else ""
 
 
-def _missing_groups(pods: Iterable[Pod], objects: Iterable[Struct], known: set[str]) -> list[PodGroup]:
-    """The pod groups that pods name, that nobody has given, and for which a Workload of the manifests has a template.
+def missing_groups(pods: Iterable[Pod], objects: Iterable[Struct], known: set[str]) -> list[PodGroup]:
+    """Return the pod groups that pods name, that are not known, and for which some Workload has a template.
 
     A group is made of the template `T` of the Workload `W` where it is named `T` or `W-T`.
     """
