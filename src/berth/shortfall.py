@@ -86,7 +86,7 @@ def _shortfall(decision: Decision, table: NodeTable, resource: str, rows: NDArra
 def amount(resource: str, count: int) -> str:
     """Return an amount as the scheduler counts it (milli-CPUs, bytes, pieces) as a quantity that people can read."""
     if resource == CPU:
-        return f"{count // 1000}" if count % 1000 == 0 else f"{count}m"
+        return f"{count / 1000:.10g}" if count % 1000 == 0 or abs(count) > 1000 else f"{count}m"
     if resource != PODS and abs(count) >= 1 << 20:
         unit, suffix = next((unit, suffix) for unit, suffix in _BINARY if abs(count) >= unit)
         return f"{count / unit:.1f}".removesuffix(".0") + suffix
