@@ -25,6 +25,7 @@ from berth.api.resources import RESOURCES, Resource, versions_of
 from berth.api.untrusted import UNREADABLE, problem_of, read_deep, shortened
 from berth.api.yaml_census import PARSER, UnreasonableYAML, refuse_bombs, yaml_problem
 from berth.snapshot.header import MAX_HEADER, Header, header_of
+from berth.snapshot.plain_yaml import UnusualYAML, parse_plain, plain_list
 from berth.snapshot.text import MAX_LINE, SnapshotError, opened, refuse_foreign, unpacked
 
 __all__ = [
@@ -359,16 +360,19 @@ def _taken_apart(content: bytes | memoryview | msgspec.Raw, where: str, skipped_
     if found.items is None:
         yield _document(head, bytes(content), where)
         return
-    # Servers leave out what the list says already; kubectl's `List` says nothing of its items.
-    of_items = (head.kind or "").removesuffix("List")
     for number, item in enumerate(found.items, skipped_items):
-        place = f"{where}: items[{number}]"
-        each = _head(item, place)
-        if not each.kind and of_items:
-            each = _Head(of_items, each.api_version or head.api_version, each.metadata)
-        if (each.kind or "").endswith("List"):
-            raise SnapshotError(f"{place}: a list in a list")
-        yield _document(each, bytes(item), place)
+        yield _item(head, item, f"{where}: items[{number}]")
+
+
+def _item(of: _Head, content: bytes | msgspec.Raw, where: str) -> Document:
+    """Return an item of a list. Servers leave out what the list says already; kubectl's `List` says nothing of them."""
+    head = _head(content, where)
+    kind = (of.kind or "").removesuffix("List")
+    if not head.kind and kind:
+        head = _Head(kind, head.api_version or of.api_version, head.metadata)
+    if (head.kind or "").endswith("List"):
+        raise SnapshotError(f"{where}: a list in a list")
+    return _document(head, bytes(content), where)
 
 
 def _document(head: _Head, body: bytes, where: str) -> Document:
@@ -400,7 +404,64 @@ def _older(kind: str, api_version: str) -> Resource | None:
     return next((each for each in versions_of(kind) if each.api_version == api_version and is_converted(each)), None)
 
 
+NOT_CONSTRUCTED = (ValueError, KeyError, AttributeError, TypeError, IndexError, OverflowError, RecursionError)
+"""What PyYAML's constructors raise for `!!bool maybe`, `!!int x`, `!!timestamp now` and the like."""
+
+
 def _parse_yaml(content: bytes, source: str) -> Iterator[Document]:
+    try:
+        found = _plain_documents(content, source)
+    except UnusualYAML:
+        yield from _parse_any_yaml(content, source)
+    else:
+        yield from found
+
+
+def _plain_documents(content: bytes, source: str) -> list[Document]:
+    """Return the objects of YAML as kubectl writes it; PyYAML is asked about single objects only.
+
+    Raises `UnusualYAML` where it has to read the text as a whole, and to say what is wrong with it. The text is cut
+    where a line says `---` or begins an item. A cut inside of a scalar or a flow collection leaves the part before it
+    without its end, and an alias whose anchor is in another part is an error, so that no part means something else
+    than it does in the whole.
+    """
+    if _MARKERS.search(content):
+        raise UnusualYAML
+    texts = content.removeprefix(b"---\n").split(b"\n---\n")
+    found: list[Document] = []
+    for number, text in enumerate(texts, 1):
+        where = source if len(texts) == 1 else f"{source}, document {number}"
+        try:
+            list_, items = plain_list(text)
+            head = _head(_encoded(list_, where), where)
+        except UnusualYAML:
+            items = []
+        if items and (head.kind or "").endswith("List"):
+            found += (
+                _item(head, _encoded(_yaml_value(item, 2), where), f"{where}: items[{at}]")
+                for at, item in enumerate(items)
+            )
+        elif text.strip():
+            found += _objects_of(_yaml_value(text, 0), where)
+    return found
+
+
+_MARKERS = re.compile(rb"(?m)^(?:---[ \t\r]|\.\.\.|%|\xef\xbb\xbf)")
+
+
+def _yaml_value(text: bytes, indent: int) -> Any:
+    """Return the value of a part of a text, which has no aliases that make it larger. Raises `UnusualYAML`."""
+    try:
+        return parse_plain(text, indent)
+    except UnusualYAML:
+        try:
+            refuse_bombs(text, max_nodes=len(text))
+            return yaml.load(text, Loader=PARSER)
+        except (yaml.YAMLError, *NOT_CONSTRUCTED):
+            raise UnusualYAML from None
+
+
+def _parse_any_yaml(content: bytes, source: str) -> Iterator[Document]:
     try:
         refuse_bombs(content, max_nodes=MAX_YAML_NODES)
         values = list(yaml.load_all(content, Loader=PARSER))
@@ -408,20 +469,30 @@ def _parse_yaml(content: bytes, source: str) -> Iterator[Document]:
         mark = error.problem_mark or error.context_mark
         line = f":{mark.line + 1}" if mark else ""
         raise SnapshotError(f"{source}{line}: not readable as YAML: {shortened(yaml_problem(error))}") from None
-    except (yaml.YAMLError, UnreasonableYAML, ValueError, RecursionError) as error:
+    except (yaml.YAMLError, UnreasonableYAML, UnicodeDecodeError) as error:
         raise SnapshotError(f"{source}: not readable as YAML: {shortened(yaml_problem(error))}") from None
+    except NOT_CONSTRUCTED as error:
+        said = f"a value that is not what its tag says ({type(error).__name__}: {shortened(str(error))})"
+        raise SnapshotError(f"{source}: not readable as YAML: {said}") from None
     for number, value in enumerate(values, 1):
-        if value is None:
-            continue
-        where = source if len(values) == 1 else f"{source}, document {number}"
-        if not isinstance(value, Mapping):
-            raise SnapshotError(f"{where}: an object is expected, not {_WORDS.get(type(value), 'a value')}")
-        try:
-            # Through JSON, so that a date is text as in the API, and every later step has one form to deal with.
-            encoded = msgspec.json.encode(value)
-        except (TypeError, ValueError, OverflowError, RecursionError) as error:
-            raise SnapshotError(f"{where}: not readable as an object: {shortened(str(error))}") from None
-        yield from _taken_apart(encoded, where)
+        yield from _objects_of(value, source if len(values) == 1 else f"{source}, document {number}")
+
+
+def _objects_of(value: Any, where: str) -> Iterator[Document]:
+    """Yield the objects that a YAML document holds."""
+    if value is None:
+        return
+    if not isinstance(value, Mapping):
+        raise SnapshotError(f"{where}: an object is expected, not {_WORDS.get(type(value), 'a value')}")
+    yield from _taken_apart(_encoded(value, where), where)
+
+
+def _encoded(value: Any, where: str) -> bytes:
+    """Return YAML's value as JSON: so a date is text as in the API, and every later step has one form to deal with."""
+    try:
+        return msgspec.json.encode(value)
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise SnapshotError(f"{where}: not readable as an object: {shortened(str(error))}") from None
 
 
 _WORDS: Mapping[type, str] = MappingProxyType({list: "a list", str: "text", int: "a number", float: "a number"})
