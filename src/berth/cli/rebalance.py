@@ -1,6 +1,7 @@
 """`berth rebalance`: which running pods to move, in which order, so that the cluster becomes better."""
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -8,6 +9,7 @@ import click
 
 from berth.cli.cluster_input import cluster_options, manifests_option, read_cluster_given, read_manifests
 from berth.cli.output import Output, console_for, is_structured, output_option, print_structured
+from berth.cli.plotting import plot_option
 from berth.cli.progress import working
 from berth.cli.setup import BadConfigurationError, config_option, gates_option, plugin_option, read_setup
 
@@ -15,6 +17,9 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from berth.api.pod import Pod
+    from berth.cli.setup import Setup
+    from berth.kube.credentials.sources import ClusterAccess
+    from berth.planning.rebalancing.executing import Executed
     from berth.planning.rebalancing.plan import Balance, RebalancePlan
     from berth.snapshot.snapshot import Snapshot
 
@@ -59,10 +64,17 @@ DISRUPTION_SHOWN = 10
     help="How long CP-SAT may search, in its own seconds, which are the same on every machine.",
 )  # fmt: skip
 @click.option("--commands", is_flag=True, help="Print the plan as commands for a shell.")
+@click.option(
+    "--execute", is_flag=True,
+    help="Carry the plan out, step by step: each eviction waits until the pod in its place runs, and what is left is "
+    "proven anew on the cluster as it is then. Ctrl-C ends it after the current step.",
+)  # fmt: skip
+@click.option("--yes", is_flag=True, help="Do not ask before the plan is carried out.")
 @click.option("--seed", default=0, show_default=True, help="Seed of the scheduler's random choices.")
 @config_option
 @plugin_option
 @gates_option
+@plot_option
 @output_option
 def command(
     goal: Any,
@@ -81,10 +93,13 @@ def command(
     method: Any,
     effort: float,
     commands: bool,
+    execute: bool,
+    yes: bool,
     seed: int,
     config_file: str,
     plugins: tuple[str, ...],
     feature_gates: str,
+    plot: str,
     output: Output,
 ) -> None:
     """Plan moves of running pods: which to evict, in which order, and where the scheduler puts them then.
@@ -100,6 +115,8 @@ def command(
 
     if commands and is_structured(output):
         raise click.UsageError("--commands and -o are two ways to print the plan; choose one")
+    if execute and (cluster or commands or is_structured(output)):
+        raise click.UsageError("--execute works on a live cluster and prints a table; leave --cluster and others out")
     if manifests and goal != "free-shape":
         raise click.UsageError("-f names the pods that --goal free-shape makes room for")
     setup = read_setup(config_file, plugins, feature_gates)
@@ -139,6 +156,76 @@ def command(
             click.echo(line)
     else:
         print_plan(plan, console_for(output))
+    if plot:
+        from berth.plots.picture import PictureError
+        from berth.plots.rebalancing import plot_plan
+
+        try:
+            plot_plan(plan, plot)
+        except PictureError as error:
+            raise click.ClickException(str(error)) from None
+    if execute and plan.steps:
+        if not yes:
+            click.confirm("Carry this out?", abort=True)
+        _execute(plan, kubeconfig, context, manifests, setup, seed)
+
+
+def _execute(
+    plan: "RebalancePlan", kubeconfig: str, context: str, manifests: Sequence[str], setup: "Setup", seed: int
+) -> None:
+    """Carry a plan out on the cluster of a kubeconfig, and tell what became of it."""
+    from berth.api.errors import TransportError
+    from berth.kube.credentials.access import load_access
+    from berth.planning.rebalancing.executing import undone
+
+    created = {f"{each.namespace or 'default'}/{each.name}": each.manifest for each in read_manifests(manifests)}
+    try:
+        with working("carrying the plan out", total=len(plan.steps)) as work:
+
+            def say(line: str) -> None:
+                click.echo(line)
+                work.advance()
+
+            access = load_access(kubeconfig, context=context)
+            executed = asyncio.run(_executed(plan, access, created, setup, seed, lambda: work.is_stopped, say))
+    except TransportError as error:
+        raise click.ClickException(f"the cluster cannot be asked: {error}; what was done stays done") from None
+    if executed.stopped:
+        left = f"; still cordoned: {undone(executed.cordoned)}" if executed.cordoned else ""
+        raise click.ClickException(
+            f"stopped after {executed.done} of {executed.steps} steps, which stay done: {executed.stopped}{left}"
+        )
+    click.echo(f"Done: {executed.steps} steps.")
+
+
+async def _executed(
+    plan: "RebalancePlan",
+    access: "ClusterAccess",
+    created: Mapping[str, Any],
+    setup: "Setup",
+    seed: int,
+    is_stopped: Callable[[], bool],
+    say: Callable[[str], None],
+) -> "Executed":
+    from berth.kube.http.client import HttpTransport
+    from berth.planning.rebalancing.executing import Executor
+    from berth.snapshot.writing import taken_from_cluster
+
+    transport = HttpTransport(access)
+    try:
+        return await Executor(
+            plan,
+            transport,
+            lambda: taken_from_cluster(transport, access.server),
+            manifests=created,
+            config=setup.config,
+            registry=setup.registry,
+            seed=seed,
+            is_stopped=is_stopped,
+            say=say,
+        ).run()
+    finally:
+        await transport.close()
 
 
 # -- what was typed ---------------------------------------------------------------------------------------------------

@@ -107,8 +107,15 @@ _META = _merged(
         **_kept("deletionGracePeriodSeconds"),
     },
 )
+_LOCAL_VOLUMES = Each({"emptyDir": {}, "hostPath": {"path": Leaf(Role.DROPPED)}})
+"""They say nothing to scheduling, but whoever wants to move a pod has to know of them."""
 _POD_SPEC = _merged(
-    struct_shape(PodSpec), {"runtimeClassName": Leaf(Role.NAME), **_kept("restartPolicy", "activeDeadlineSeconds")}
+    struct_shape(PodSpec),
+    {
+        "runtimeClassName": Leaf(Role.NAME),
+        "volumes": _LOCAL_VOLUMES,
+        **_kept("restartPolicy", "activeDeadlineSeconds"),
+    },
 )
 _SELECTOR = struct_shape(LabelSelector)
 _TEMPLATE = {"metadata": _META, "spec": _POD_SPEC}

@@ -79,6 +79,8 @@ ANNOTATIONS: Mapping[str, Role] = MappingProxyType(
         "batch.kubernetes.io/job-completion-index": Role.KEPT,
         "cluster-autoscaler.kubernetes.io/safe-to-evict": Role.KEPT,
         "cluster-autoscaler.kubernetes.io/scale-down-disabled": Role.KEPT,
+        "descheduler.alpha.kubernetes.io/evict": Role.KEPT,
+        "descheduler.alpha.kubernetes.io/prefer-no-eviction": Role.KEPT,
         "scheduler.alpha.kubernetes.io/preferAvoidPods": Role.AVOIDED_PODS,
     }
 )

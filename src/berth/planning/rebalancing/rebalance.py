@@ -196,7 +196,7 @@ class Rebalancing:
             board, goal = self._board(banned)
             found = self._search(board, goal)
             emptied = self._emptied(board, goal, found.moves)
-            self._reasons = self._reasons_of(board, goal, found.moves)
+            self._reasons = self._reasons_of(board, goal, found.moves, emptied)
             self._say("proving the moves")
             is_last = attempt == TRIES - 1 or self._is_stopped()
             try:
@@ -313,7 +313,7 @@ class Rebalancing:
 
     # -- words -------------------------------------------------------------------------------------------------------
 
-    def _reasons_of(self, board: Board, goal: Goal, moves: Sequence[Move]) -> dict[str, str]:
+    def _reasons_of(self, board: Board, goal: Goal, moves: Sequence[Move], emptied: Sequence[str]) -> dict[str, str]:
         """Why each pod is moved."""
         ends = {key: node for key, _, node in moves}
         guests = [key for key, origin, _ in moves if not origin]
@@ -324,7 +324,8 @@ class Rebalancing:
             if ends[key] == board.movers[key].origin:
                 found[key] = "steps aside for a while"
             elif isinstance(goal, EmptyNodes):
-                found[key] = f"{board.movers[key].origin} becomes empty"
+                home = board.movers[key].origin
+                found[key] = f"{home} becomes empty" if home in emptied else "makes way for others"
             elif isinstance(goal, RepairRules):
                 found[key] = self._broken_rule(board, key)
             elif isinstance(goal, EvenOut):
