@@ -1,0 +1,144 @@
+"""Plans that the scheduler follows: cordons where it would choose others, refusals where cordons do not help."""
+
+from berth.planning.rebalancing.commands import commands_of
+from berth.planning.rebalancing.rebalance import rebalance
+from berth.planning.rebalancing.request import RebalanceRequest
+from berth.testing.builders import make_node, make_pod
+from tests.planning.rebalancing.test_movability import documents
+
+KEPT = ("cluster-autoscaler.kubernetes.io/safe-to-evict", "false")
+
+
+def running(name, cpu, node, app="web"):
+    pod = make_pod(name).label("app", app).request(cpu=cpu, memory="64Mi").node(node).owned_by("ReplicaSet", app)
+    return pod.phase("Running")
+
+
+def node(name, cpu="4", memory="8Gi"):
+    return make_node(name).capacity(cpu=cpu, memory=memory)
+
+
+def plan_for(goal, *objects, **more):
+    return rebalance(documents(*objects), RebalanceRequest(goal, **more))
+
+
+def actions(plan):
+    return [(step.action, step.pod.removeprefix("default/") or step.node, step.to) for step in plan.steps]
+
+
+def test_nodes_that_the_scheduler_likes_better_are_cordoned_and_opened_again():
+    """Packing goes against the scheduler, which likes empty nodes best: the unused one has to be closed for it."""
+    plan = plan_for("empty-nodes", node("a"), node("b"), node("unused"), running("x", "1", "a"), running("y", "2", "b"))
+    assert actions(plan) == [
+        ("cordon", "a", ""),
+        ("cordon", "unused", ""),
+        ("evict", "x", "b"),
+        ("uncordon", "unused", ""),
+    ]
+    assert plan.emptied == ("a",)
+
+
+def test_without_cordons_there_is_no_such_plan():
+    plan = plan_for(
+        "empty-nodes",
+        node("a"),
+        node("b"),
+        node("unused"),
+        running("x", "1", "a"),
+        running("y", "2", "b"),
+        max_cordons=0,
+    )
+    assert (plan.moves, plan.steps) == (0, ())
+
+
+def test_a_pod_that_goes_onto_cordoned_nodes_is_moved_only_where_the_scheduler_puts_it():
+    everywhere = running("x", "1", "a").tolerate(operator="Exists")
+    large = running("y", "5", "b")
+    assert plan_for("empty-nodes", node("a"), node("b", "8"), node("unused"), everywhere, large).moves == 0
+    plan = plan_for("even-out", node("a"), node("b"), everywhere, running("z", "2", "a").annotation(*KEPT))
+    assert [(step.pod, step.to) for step in plan.evictions] == [("default/x", "b")]
+
+
+def test_two_pods_that_change_places_go_by_a_third_node():
+    """Each is on the other's kind of disk, and both nodes are too small for two; the third node takes anything."""
+
+    def picky(name, home, disk):
+        return running(name, "3", home, name).node_selector({"disk": disk})
+
+    third = node("third").label("disk", "ssd").label("any", "yes")
+    ssd, hdd = node("ssd").label("disk", "ssd"), node("hdd").label("disk", "hdd")
+    blocker = running("blocker", "3", "hdd", "blocker")
+    plan = plan_for("repair-spread", ssd, hdd, third, picky("x", "ssd", "hdd"), blocker)
+    assert plan.before.violations == 1
+    assert (plan.after.violations, plan.moves, plan.proven_best) == (0, 2, True)
+    assert actions(plan)[-1][0] in ("evict", "uncordon")
+    full = running("full", "4", "third", "full")
+    swap = plan_for("repair-spread", ssd, hdd, third, picky("x", "ssd", "hdd"), blocker, full)
+    assert (swap.after.violations, swap.moves) == (1, 0)  # nowhere to step aside
+
+
+def test_pods_that_change_places_go_by_a_third_node_which_is_an_eviction_more():
+    """Each node takes one pod. The small pod on the small node evens them out; on the spare one it would fill that."""
+
+    def single(name, cpu):
+        return make_node(name).capacity(cpu=cpu, memory="8Gi", pods="1")
+
+    nodes = [single("large", "4"), single("small", "2"), single("spare", "1")]
+    pods = [running("little", "1", "large", "little"), running("much", "2", "small", "much")]
+    plan = plan_for("even-out", *nodes, *pods)
+    assert [(step.pod, step.node, step.to, step.again) for step in plan.evictions] == [
+        ("default/little", "large", "spare", False),
+        ("default/much", "small", "large", False),
+        ("default/little", "spare", "small", True),
+    ]
+    assert plan.proven_best
+    script = "\n".join(commands_of(plan))
+    assert "--field-selector spec.nodeName=spare -o name | grep '^pod/little-'" in script
+    assert '--raw /api/v1/namespaces/default/pods/"$POD"/eviction' in script
+    two = plan_for("even-out", *nodes, *pods, max_moves=2)
+    assert two.moves < 3
+    assert two.after.deviation >= plan.after.deviation
+
+
+def test_a_pending_pod_goes_where_room_was_made_when_that_node_is_opened():
+    objects = [node("a"), node("b"), running("x", "1", "a"), running("y", "1", "b"), running("z", "1", "a")]
+    plan = plan_for("free-shape", *objects, make_pod("waiting").request(cpu="3500m"))
+    assert [(each.pod, each.node) for each in plan.shapes] == [("default/waiting", "b")]
+    assert actions(plan) == [("cordon", "b", ""), ("evict", "y", "a"), ("uncordon", "b", "")]
+    assert [(each.pod, each.node) for each in plan.steps[-1].placed] == [("default/waiting", "b")]
+    assert (plan.before.pending, plan.after.pending) == (1, 0)
+
+
+def test_a_pending_pod_that_takes_the_room_of_a_move_is_told_with_it():
+    """What leaves a full node lets in what waits there, whatever the plan is about."""
+    full = [running(f"p{i}", "1", "a") for i in range(4)]
+    waits = make_pod("waits").request(cpu="1").node_selector({"kubernetes.io/hostname": "a"})
+    plan = plan_for("even-out", node("a"), node("b"), *full, waits)
+    assert [each.pod for step in plan.steps for each in step.placed] == ["default/waits"]
+    assert plan.after.pending == 0
+
+
+def test_commands_say_everything_and_names_cannot_break_out():
+    replicas = {
+        "kind": "ReplicaSet",
+        "metadata": {"name": "web", "namespace": "default", "uid": "r"},
+        "spec": {"replicas": 2},
+    }
+    plan = plan_for("empty-nodes", node("a"), node("b"), running("x", "1", "a"), running("y", "2", "b"), replicas)
+    lines = commands_of(plan)
+    assert lines[0] == "set -e"
+    assert "kubectl cordon a" in lines
+    evicts = next(line for line in lines if "eviction" in line)
+    assert evicts.startswith("""echo '{"apiVersion":"policy/v1","kind":"Eviction","metadata":{"name":"x",""")
+    assert evicts.endswith("kubectl create -f - --raw /api/v1/namespaces/default/pods/x/eviction")
+    assert any("readyReplicas" in line and "=2 replicaset/web" in line for line in lines)
+    evil = running("x", "1", "a").document
+    evil["metadata"]["name"] = "x'; rm -rf /\n$(reboot)"
+    spoiled = plan_for("empty-nodes", node("a"), node("b"), evil, running("y", "2", "b"))
+    assert spoiled.moves == 1
+    import shlex
+
+    for line in commands_of(spoiled):
+        if not line.startswith("#"):
+            assert not {"rm", "$(reboot)", "-rf"} & set(shlex.split(line))
+        assert line.startswith("#") is False or "\n" not in line
