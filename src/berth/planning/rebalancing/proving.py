@@ -79,11 +79,18 @@ class Prover:
         self.steps: list[PlanStep] = []
         self.cordons: list[str] = []
         """The nodes that the plan has cordoned, in order."""
+        self.held: set[str] = set()
+        """Those that are cordoned for the whole plan."""
         self._movers = {mover.key: mover for mover in movers}
         self._max_cordons = max_cordons
         self._moved: set[str] = set()
         cluster.settle()
         cluster.take_bindings()
+
+    def hold(self, name: str, reason: str) -> None:
+        """Cordon a node for the whole plan, or until a move goes there."""
+        self.held.add(name)
+        self.cordon(name, reason)
 
     def cordon(self, name: str, reason: str) -> None:
         """Cordon a node, unless it is."""
@@ -191,6 +198,7 @@ class Prover:
         table = core.cache.table
         fresh = core.intake.info(pending_again(pod))
         ignores_cordons = key in self._movers and self._movers[key].ignores_cordons
+        has_released = False
         while True:
             counted = core.cache.remove_pod(pod.metadata.uid)
             scoring = scores_of(core, fresh)
@@ -208,7 +216,13 @@ class Prover:
             if ignores_cordons:
                 raise RefusedMove(move, f"the scheduler would choose {names[0]}, and cordons do not keep it from there")
             if len(self.cordons) + len(names) > self._max_cordons:
-                raise RefusedMove(move, f"{len(names)} other nodes would have to be cordoned")
+                for_others = [name for name in self.cordons if name not in self.held]
+                if not for_others or has_released:
+                    raise RefusedMove(move, f"{len(names)} other nodes would have to be cordoned")
+                for name in for_others:  # moves before needed them
+                    self.uncordon(name, "is needed no more")
+                has_released = True
+                continue
             # The node that it leaves comes first: it is what a person expects to see cordoned.
             for name in sorted(names, key=lambda each: (each != origin, each)):
                 why = "pods are to leave it" if name == origin else f"the scheduler would put {key} there"

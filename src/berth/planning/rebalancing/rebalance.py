@@ -286,9 +286,9 @@ class Rebalancing:
         prover = Prover(self._settled(), self._movers, self._request.max_cordons + len(emptied))
         for_guests = list(dict.fromkeys(node for _, origin, node in moves if not origin))
         for name in emptied if moves else ():
-            prover.cordon(name, "is to be empty")
+            prover.hold(name, "is to be empty")
         for name in for_guests if len(moves) > len(for_guests) else ():
-            prover.cordon(name, "room is made here")
+            prover.hold(name, "room is made here")
         guests = {guest.key: guest.fresh.pod for guest in self._guests}
         for move in moves:
             try:
