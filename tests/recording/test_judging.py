@@ -14,6 +14,7 @@ from berth.recording.file_format import read_segments
 from berth.recording.judging import Judging
 from berth.recording.others import of_generation, this_config, with_plugins
 from berth.recording.recorder import Recorder
+from berth.recording.verifying import verify
 from berth.testing.builders import make_node, make_pod
 from berth.testing.virtual import VirtualCluster
 from tests.recording.histories import LIMIT, REGISTRY, Churn, RecordedLife, no_report
@@ -226,3 +227,25 @@ def test_a_result_is_plain_values(tmp_path):
     place_randomly(tmp_path, 1, before=1, after=3, pods=30)
     found = compare(tmp_path, this_config(load_config(two_scores(3))))
     assert msgspec.json.decode(msgspec.json.encode(found))["changes"][0]["plugins"] == ["NodeAffinity"]
+
+
+def test_who_stops_it_gets_what_was_found(tmp_path):
+    lived = Churn(tmp_path, 2)
+    for _ in range(3):
+        lived.live(20)
+        lived.recorder.write()
+    lived.close()
+    whole = compare(tmp_path)
+
+    def stopping(segments):
+        for segment in segments:
+            frames = iter((False, True))
+            segment.is_stopped = lambda: next(frames)  # noqa: B023 - it is asked before the next segment comes
+            yield segment
+
+    for part in (
+        Judging(REGISTRY).follow(stopping(read_segments(tmp_path))),
+        verify(stopping(read_segments(tmp_path)), REGISTRY),
+    ):
+        assert not part.is_complete
+        assert 0 < part.decisions < whole.decisions

@@ -238,7 +238,9 @@ def _segments(recording: Path, work: Work) -> "Iterator[Segment]":
 def _told(verification: "Verification | None", comparison: "RecordingComparison | None") -> list[str]:
     """Return the result in words."""
     lines = [] if verification is None else _told_verification(verification)
-    return lines if comparison is None else [*lines, *_told_comparison(comparison)]
+    lines += [] if comparison is None else _told_comparison(comparison)
+    is_complete = all(found is None or found.is_complete for found in (verification, comparison))
+    return lines if is_complete else [*lines, "stopped before the end of the recording"]
 
 
 def _told_verification(found: "Verification") -> list[str]:

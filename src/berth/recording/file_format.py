@@ -83,7 +83,7 @@ def first_line() -> bytes:
 class Segment:
     """A segment as it is read; its calls can be gone through once."""
 
-    __slots__ = ("_frames", "advance", "header", "is_cut", "is_stopped", "path")
+    __slots__ = ("_frames", "advance", "header", "is_cut", "is_stopped", "is_whole", "path")
 
     def __init__(self, path: Path, header: SegmentHeader, frames: "_Frames") -> None:
         self.path = path
@@ -95,10 +95,16 @@ class Segment:
         self._frames = frames
         self.is_cut = False
         """Whether its end is missing; known once all calls were read."""
+        self.is_whole = False
+        """Whether all its calls were gone through."""
 
     def calls(self) -> Iterator[Written]:
         """Yield its calls in order. Raises `RecordingError`."""
-        while not self.is_stopped() and (calls := self._frames.next()) is not None:
+        while not self.is_stopped():
+            calls = self._frames.next()
+            if calls is None:
+                self.is_whole = True
+                break
             yield from calls
             self.advance(self._frames.taken())
         self.is_cut = self._frames.is_cut

@@ -90,6 +90,8 @@ class RecordingComparison(msgspec.Struct, frozen=True, rename="camel"):
     """Why decisions were not compared, and how many each time."""
     changes: list[DecisionChange]
     is_cut: bool
+    is_complete: bool
+    """False where somebody stopped it."""
 
     @property
     def first(self) -> DecisionChange | None:
@@ -380,7 +382,7 @@ class Judging:
         self.kinds: Counter[str] = Counter()
         self.plugins: Counter[str] = Counter()
         self.not_compared: Counter[str] = Counter()
-        self.is_cut = False
+        self.is_cut, self.is_complete = False, True
         self.heard: Callable[[str, str | None, str | None], None] = lambda _pod, _recorded, _now: None
         """Told of each decision that is compared: the pod, the recorded node, and that of now."""
 
@@ -396,6 +398,7 @@ class Judging:
                     self.events += 1
                     self._follow(segment.header, written)
             self.is_cut = self.is_cut or segment.is_cut
+            self.is_complete = segment.is_whole
         return self.result()
 
     def result(self) -> RecordingComparison:
@@ -410,6 +413,7 @@ class Judging:
             dict(self.not_compared.most_common()),
             self.changes,
             self.is_cut,
+            self.is_complete,
         )
 
     def _begin(self, header: SegmentHeader) -> bool:

@@ -30,6 +30,8 @@ from berth.recording.errors import RecordingError
 WHOLE, LIKE, NEWER, FOREIGN = range(4)
 """How an object is written: with all fields, as a new one like another, as a newer state, or as a document."""
 
+MOST_BASES: Final = 10_000
+"""Of how many owners the last object is remembered; Jobs come and go, and each is an owner."""
 APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 
 Plain = list[Any]
@@ -82,6 +84,8 @@ class ObjectWriter:
         if is_last:
             return [WHOLE, number, kind, self._clean(obj)]
         self._known[key] = (number, obj)
+        if len(self._bases) >= MOST_BASES:
+            self._bases.clear()
         self._bases[kind, meta.namespace, owner] = self._bases[kind, "", ""] = key
         if like is None:
             return [WHOLE, number, kind, self._clean(obj)]

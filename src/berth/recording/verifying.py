@@ -50,6 +50,8 @@ class Verification(msgspec.Struct, frozen=True, rename="camel"):
     """Cores whose first segments are gone, so that their decisions can only be compared one by one."""
     is_cut: bool
     """Whether the end of a segment is missing, as after a process was killed."""
+    is_complete: bool
+    """False where somebody stopped it."""
 
     @property
     def is_same(self) -> bool:
@@ -77,7 +79,7 @@ def verify(segments: Iterable[Segment], registry: Registry, told: Told = lambda 
     """Replay; `told` hears of each segment before it is gone through. Raises `RecordingError`, `ConfigError`."""
     counts, lives, headless = _Counts(), set[str](), set[str]()
     first: ReplayDifference | None = None
-    is_cut = False
+    is_cut, is_complete = False, True
     rebuilt: Rebuilt | None = None
     for segment in segments:
         told(segment)
@@ -109,6 +111,7 @@ def verify(segments: Iterable[Segment], registry: Registry, told: Told = lambda 
                 first = first or mismatch(counts.events, written, outcome, rebuilt)
                 rebuilt = None
         is_cut = is_cut or segment.is_cut
+        is_complete = segment.is_whole
     return Verification(
         segments=counts.segments,
         lives=len(lives),
@@ -120,6 +123,7 @@ def verify(segments: Iterable[Segment], registry: Registry, told: Told = lambda 
         first_difference=first,
         headless_lives=len(headless),
         is_cut=is_cut,
+        is_complete=is_complete,
     )
 
 
