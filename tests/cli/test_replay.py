@@ -102,6 +102,15 @@ def test_a_test_is_written_beside_its_recording(invoke, recording, tmp_path):
     assert f'RECORDED = [\n    ("{pod}", "{node}"),\n]' in (tmp_path / "test_bug.py").read_text()
 
 
+def test_a_bug_report_without_names(invoke, recording, tmp_path):
+    result = invoke(recording[0], "--export", tmp_path / "bug.rec", "--anonymize")
+    assert result.exit_code == 0
+    assert "wrote" in result.output
+    assert "warning" not in result.output
+    again = invoke(tmp_path / "bug.rec")
+    assert again.output.splitlines()[-1] == "all of them are the same"
+
+
 def test_files_that_cannot_be_used_end_with_one_line(invoke, recording, tmp_path):
     (path,) = recording[0].iterdir()
     other, newer, damaged = (tmp_path / name for name in ("other.rec", "newer.rec", "damaged.rec"))

@@ -81,10 +81,14 @@ class RecordedLife(Recorded):
 class Churn(Recorded):
     """Pods of all sizes and priorities come to a cluster that is too small, and go; some bindings are refused."""
 
-    def __init__(self, directory, seed, *, nodes=5, limit=LIMIT, **options):
+    def __init__(self, directory, seed, *, nodes=5, limit=LIMIT, names="{}", **options):
         super().__init__(directory, limit=limit)
         self.random = random.Random(seed)
-        hosts = [make_node(f"n{i}").capacity(cpu="8", memory="16Gi", pods=110).zone("abc"[i % 3]) for i in range(nodes)]
+        self.names = names
+        hosts = [
+            make_node(names.format(f"n{i}")).capacity(cpu="8", memory="16Gi", pods=110).zone("abc"[i % 3])
+            for i in range(nodes)
+        ]
         self.cluster = VirtualCluster(*hosts, build=self.recorder.build_core, **options)
         self.cluster.answers_evictions = False
         self.cluster.evicts_at_once = False
@@ -110,7 +114,7 @@ class Churn(Recorded):
         elif what < 0.95:
             cluster.refuse("the API server is busy (InternalError, HTTP 500)")
         else:
-            node = cluster.objects["Node", f"n{rng.randrange(self.nodes)}"]
+            node = cluster.objects["Node", self.names.format(f"n{rng.randrange(self.nodes)}")]
             spec = msgspec.structs.replace(node.spec, unschedulable=not node.spec.unschedulable)
             cluster.put(msgspec.structs.replace(node, spec=spec))
         for request in tuple(cluster.requests):
@@ -123,9 +127,9 @@ class Churn(Recorded):
 
     def _come(self):
         rng = self.random
-        pod = make_pod(f"p{self.number}").request(cpu=rng.choice(("500m", "1", "3")), memory="1Gi")
+        pod = make_pod(self.names.format(f"p{self.number}")).request(cpu=rng.choice(("500m", "1", "3")), memory="1Gi")
         pod = pod.priority(rng.choice((0, 0, 10, 1000))).label("app", rng.choice("xyz"))
-        pod = pod.owned_by("ReplicaSet", rng.choice("xyz")).uid(f"u{self.number}")
+        pod = pod.owned_by("ReplicaSet", rng.choice("xyz")).uid(self.names.format(f"u{self.number}"))
         if rng.random() < 0.3:
             pod = pod.spread("topology.kubernetes.io/zone", {"app": "x"})
         self.cluster.put(pod)
@@ -135,7 +139,9 @@ class Churn(Recorded):
         self.version += 1
         rng, cluster = self.random, self.cluster
         is_pod = pods and rng.random() < 0.3
-        kind, key = ("Pod", rng.choice(pods)) if is_pod else ("Node", f"n{rng.randrange(self.nodes)}")
+        kind, key = (
+            ("Pod", rng.choice(pods)) if is_pod else ("Node", self.names.format(f"n{rng.randrange(self.nodes)}"))
+        )
         obj = cluster.objects[kind, key]
         metadata = msgspec.structs.replace(obj.metadata, resource_version=str(self.version))
         cluster.put(msgspec.structs.replace(obj, metadata=metadata))

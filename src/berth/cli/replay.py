@@ -46,6 +46,14 @@ class Changed(NamedTuple):
         return self.config is not None or self.seed is not None
 
 
+class WrittenPart(NamedTuple):
+    """What of a recording is written, and how."""
+
+    around: str
+    last: int
+    anonymize: bool
+
+
 @click.command("replay", short_help="What was recorded, once more: the same, or where it first differs.")
 @click.argument("recording", type=click.Path(path_type=Path))
 @config_option
@@ -68,6 +76,7 @@ class Changed(NamedTuple):
 )
 @click.option("--around", default="", metavar="POD", help="With these two: only what is about this pod, or shortly so.")
 @click.option("--last", default=0, type=click.IntRange(0), metavar="N", help="With these two: the last N events only.")
+@click.option("--anonymize", is_flag=True, help="With these two: rename everything that has a name, and drop messages.")
 @output_option
 def command(
     recording: Path,
@@ -79,6 +88,7 @@ def command(
     to_test: Path | None,
     around: str,
     last: int,
+    anonymize: bool,
     output: Output,
 ) -> None:
     """Replay what `berth run --record` has recorded.
@@ -91,8 +101,12 @@ def command(
 
     With --export or --to-test a file is written, and nothing is compared.
     """
-    if export is None and to_test is None and (around or last):
-        raise click.UsageError("--around and --last say what --export and --to-test write: give one of those")
+    if export is None and to_test is None and (around or last or anonymize):
+        raise click.UsageError(
+            "--around, --last and --anonymize say what --export and --to-test write: give one of those"
+        )
+    if anonymize and to_test is not None and around:
+        raise click.UsageError("--to-test names the pod of --around, which --anonymize renames: leave one of them out")
     if around and last:
         raise click.UsageError("--around and --last are two parts of a recording: give one of them")
     if (export or to_test) and (config_file or generation or seed is not None):
@@ -100,7 +114,7 @@ def command(
     registry, named = read_registry(plugins)
     if export is not None or to_test is not None:
         with _told_in_one_line():
-            written = _written(recording, registry, export, to_test, around, last)
+            written = _written(recording, registry, export, to_test, WrittenPart(around, last, anonymize))
         if is_structured(output):
             print_structured(written, output)
         else:
@@ -184,19 +198,43 @@ def _replay(
 
 
 def _written(
-    recording: Path, registry: "Registry", export: Path | None, to_test: Path | None, around: str, last: int
+    recording: Path, registry: "Registry", export: Path | None, to_test: Path | None, part: WrittenPart
 ) -> "list[Exported]":
     """Write what was asked for. Raises `RecordingError`, `ConfigError`."""
+    from berth.recording.anonymizing import anonymize
     from berth.recording.exporting import around_pod, everything, last_events
     from berth.recording.exporting import export as write
 
-    span = around_pod(recording, around) if around else last_events(recording, last) if last else everything()
-    found = [] if export is None else [write(recording, export, span, registry)]
+    if part.around:
+        span = around_pod(recording, part.around)
+    else:
+        span = last_events(recording, part.last) if part.last else everything()
+
+    def write_to(target: Path) -> "Exported":
+        exported = write(recording, target, span, registry)
+        if not part.anonymize:
+            return exported
+        anonymize(target)
+        _warn_of_differences(target, registry)
+        return replace(exported, bytes=target.stat().st_size)
+
+    found = [] if export is None else [write_to(export)]
     if to_test is not None:
         beside = to_test.with_suffix(".rec")
-        found.append(write(recording, beside, span, registry))
-        found.append(_write_test(to_test, beside, registry, around, found[-1]))
+        found.append(write_to(beside))
+        found.append(_write_test(to_test, beside, registry, part.around, found[-1]))
     return found
+
+
+def _warn_of_differences(anonymized: Path, registry: "Registry") -> None:
+    """Say where decisions are no longer the recorded ones, since something was not renamed or is left out."""
+    from berth.recording.checking import checked
+
+    different = sum(each.recorded != each.now for each in checked(anonymized, registry=registry))
+    if different:
+        warn(
+            f"{different} decisions are others once everything is renamed: they depend on names, or on what is left out"
+        )
 
 
 def _write_test(to_test: Path, beside: Path, registry: "Registry", around: str, exported: "Exported") -> "Exported":
