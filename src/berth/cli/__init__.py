@@ -49,6 +49,7 @@ _COMMANDS: Mapping[str, _Entry] = MappingProxyType(
         "trace": _Entry("berth.cli.trace", "Make workloads over time, from others' traces or from a pattern."),
         "simulate": _Entry("berth.cli.simulate", "Live through a workload in virtual time: waits, utilisation."),
         "snapshot": _Entry("berth.cli.snapshot", "Keep a cluster in a file, to try things on."),
+        "tune": _Entry("berth.cli.tune", "Search the weights that serve an objective best on your cluster."),
         "sweep": _Entry("berth.cli.sweep", "Many runs: seeds by configurations by clusters, here or on Dask."),
         "bench": _Entry("berth.cli.bench", "Measure the scheduling of a workload file."),
     }

@@ -113,14 +113,17 @@ def _results(
 def compared(a: Sequence[dict[str, float]], b: Sequence[dict[str, float]]) -> tuple[FigureCompared, ...]:
     """Return the figures of both side by side; each has those of all its seeds, in the same order."""
     names = dict.fromkeys(name for figures in (*a, *b) for name in figures)
-    return tuple(_compared(name, [each.get(name) for each in a], [each.get(name) for each in b]) for name in names)
+    return tuple(
+        compared_figure(name, [each.get(name) for each in a], [each.get(name) for each in b], better(name))
+        for name in names
+    )
 
 
-def _compared(name: str, a: Sequence[float | None], b: Sequence[float | None]) -> FigureCompared:
+def compared_figure(name: str, a: Sequence[float | None], b: Sequence[float | None], better_way: int) -> FigureCompared:
+    """Return one figure of both, with the same seeds in the same order, and which way it is better."""
     pairs = [(x, y) for x, y in zip(a, b, strict=True) if x is not None and y is not None]
     differences = [y - x for x, y in pairs]
     means = (_mean([x for x in a if x is not None]), _mean([y for y in b if y is not None]))
-    better_way = better(name)
     verdict: Literal["a", "b", ""] = ""
     if differences and better_way:
         gains = [difference * better_way for difference in differences]
