@@ -95,6 +95,8 @@ def test_every_view(served, tmp_path):
         pending_pods(visitor, tmp_path)
         pods_and_a_story(visitor, tmp_path)
         the_queue(visitor, tmp_path)
+        what_would_help(visitor, tmp_path)
+        what_if(visitor, tmp_path)
         two_configurations(visitor, tmp_path)
         the_time_line(visitor, tmp_path)
         the_theme_is_kept(visitor)
@@ -274,6 +276,37 @@ def the_queue(visitor, tmp_path):
     visitor.open("/queue")
     assert re.search(r"Pending, unschedulable\s+5", visitor.text())
     visitor.check(tmp_path / "queue")
+
+
+def what_would_help(visitor, tmp_path):
+    visitor.open("/pods/default/picky")
+    page = visitor.page
+    page.get_by_role("button", name="Look for changes").click()
+    found = page.get_by_role("region", name="What would help")
+    found.locator("table").first.wait_for()
+    assert f"disk={HOSTILE}" in found.inner_text() and "kubectl" in found.inner_text()
+    visitor.check(tmp_path / "help")
+
+
+def what_if(visitor, tmp_path):
+    visitor.open("/what-if")
+    page = visitor.page
+    page.get_by_label("Changes of the cluster").fill("drain node-00\n\n# and more room\nadd-nodes 2=node-01\n")
+    page.get_by_label("Manifests to apply").fill(json.dumps(pod("added", cpu="2")))
+    page.get_by_role("button", name="Try it").click()
+    page.wait_for_selector("section[aria-label=Measures]")
+    assert "1 new pod placed" in page.get_by_role("region", name="Outcome").inner_text()
+    assert "default/added" in page.get_by_role("region", name="Pods").inner_text()
+    assert re.search(r"nodes\s+60\s+62", page.get_by_role("region", name="Measures").inner_text())
+    left = page.get_by_role("region", name="Evicted").inner_text()
+    assert {"default/web-0", "default/web-20", "default/web-40"} <= set(left.split())
+    visitor.check(tmp_path / "what-if")
+    page.get_by_label("Changes of the cluster").fill(f"{HOSTILE} x")
+    page.get_by_role("button", name="Try it").click()
+    page.wait_for_selector("[role=alert]")
+    assert "changes, line 1: no change is called '<script>alert(1)" in page.inner_text("[role=alert]")
+    visitor.open("/nodes?find=node-00")
+    assert "38 %" in visitor.text("tbody")  # the cluster itself is as before
 
 
 def two_configurations(visitor, tmp_path):

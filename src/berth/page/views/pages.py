@@ -14,12 +14,14 @@ from berth.page.views.pending import PendingView
 from berth.page.views.pods import PodView
 from berth.page.views.simulated import SimulatedView
 from berth.page.views.throughput import ThroughputView
+from berth.page.views.what_if import WhatIfView
 
 CLUSTER_VIEWS = (
     ("/", "Cluster"),
     ("/pending", "Pending"),
     ("/pods", "Pods"),
     ("/queue", "Queue"),
+    ("/what-if", "What if"),
     ("/compare", "Compare"),
 )
 TIME_LINE_VIEW = ("/time-line", "Time line")
@@ -46,9 +48,10 @@ def register_pages(source: Source | None, history: HistoryRecorder | None, time_
 
 
 def _register_cluster(source: Source, history: HistoryRecorder, frame: Frame) -> None:
-    cluster, pods = ClusterPages(source, frame), PodView(source, frame)
+    jobs = Jobs()
+    cluster, pods = ClusterPages(source, frame), PodView(source, frame, jobs)
     pending, throughput = PendingView(source, frame), ThroughputView(source, frame, history)
-    comparison = CompareView(source, frame, Jobs())
+    comparison, trial = CompareView(source, frame, jobs), WhatIfView(source, frame, jobs)
 
     @ui.page("/", response_timeout=BUILD_WITHIN_S)
     async def _map() -> None:
@@ -77,3 +80,7 @@ def _register_cluster(source: Source, history: HistoryRecorder, frame: Frame) ->
     @ui.page("/compare", response_timeout=BUILD_WITHIN_S)
     async def _compare() -> None:
         await comparison.build()
+
+    @ui.page("/what-if", response_timeout=BUILD_WITHIN_S)
+    async def _what_if() -> None:
+        await trial.build()

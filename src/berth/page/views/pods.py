@@ -5,11 +5,13 @@ from typing import Any
 from urllib.parse import urlencode
 
 from berth.explain import Explanation, NodeExplanation
+from berth.page.jobs import Jobs
 from berth.page.model import DecisionMatrix, decision_matrix
 from berth.page.source import Source
 from berth.page.times import age
 from berth.page.views.elements import NOTHING, link, table, tag
 from berth.page.views.frame import Frame
+from berth.page.views.help import help_panel
 from berth.page.views.pending import counted, pod_path
 from berth.recording.stories import StoryLine
 from berth.runtime.serving.debugging import DecisionLine
@@ -24,11 +26,12 @@ TIMES = "\N{MULTIPLICATION SIGN}"
 class PodView:
     """Makes both pages."""
 
-    __slots__ = ("_frame", "_source")
+    __slots__ = ("_frame", "_jobs", "_source")
 
-    def __init__(self, source: Source, frame: Frame) -> None:
+    def __init__(self, source: Source, frame: Frame, jobs: Jobs) -> None:
         self._source = source
         self._frame = frame
+        self._jobs = jobs
 
     async def recent(self, find: str) -> None:
         """The decisions that are remembered, the latest first."""
@@ -76,6 +79,8 @@ class PodView:
                 _pending(report.pending)
             if report.permit is not None:
                 _permit(report.permit)
+            if report.pending is not None and (report.decision is None or report.decision.node is None):
+                help_panel(self._source, self._jobs, report.pod)
             if report.story:
                 _story(report.story)
             if report.decision is not None:

@@ -1,5 +1,6 @@
 """What the forms for trials have in common: reading what was typed, running it, and telling how far it is."""
 
+import logging
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
@@ -16,6 +17,7 @@ MAX_TYPED = 512 * 1024
 """How many characters may be typed into a field."""
 
 _T = TypeVar("_T")
+_log = logging.getLogger("berth.page")
 
 
 class TrialPanel:
@@ -43,6 +45,10 @@ class TrialPanel:
                 found = await self._jobs.run(await prepare(values))
             except self._refused as error:
                 problem = str(error)
+                self._replace(lambda: tell_problem(problem))
+            except Exception as bug:  # it ends this trial only; whoever typed is told
+                _log.exception("a trial has failed")
+                problem = f"this failed because of a mistake in Berth ({type(bug).__name__}: {bug}); the log has more"
                 self._replace(lambda: tell_problem(problem))
             else:
                 self._replace(lambda: show(found))

@@ -354,8 +354,8 @@ def changed_node(node: Node, edits: Sequence[NodeEdit]) -> ChangedNode:
         edit.edit(after)
     patch_type, patch = patch_of(before, after)
     made = after_patch("Node", before, patch_type, patch)
-    what = " and ".join(edit.what.format(node=name) for edit in edits)
-    commands = [edit.command.format(node=name) for edit in edits if edit.command]
+    what = " and ".join(edit.what.replace("{node}", name) for edit in edits)
+    commands = [edit.command.replace("{node}", name) for edit in edits if edit.command]
     command = " && ".join(commands) if len(commands) == len(edits) else node_command(name, patch_type, patch)
     return ChangedNode(made, what, patch_type, patch, command)
 
