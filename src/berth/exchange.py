@@ -35,11 +35,19 @@ class DividedDecision:
     plugin that is among `successors` counts as the one that took its work over. Raises `PluginBrokenError`.
     """
 
-    def __init__(self, core: Core, pod: PodInfo, successors: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        core: Core,
+        pod: PodInfo,
+        successors: Mapping[str, str] | None = None,
+        profile: Profile | None = None,
+    ) -> None:
+        """Ask about a pod that is not in the core's cluster. `profile` is another one of the same cluster."""
         self.core = core
         self._successors = successors or {}
         self.table = core.cache.table
-        self.profile: Profile = core.profiles.get(pod.spec.scheduler_name) or next(iter(core.profiles.values()))
+        own = core.profiles.get(pod.spec.scheduler_name) or next(iter(core.profiles.values()))
+        self.profile: Profile = own if profile is None else profile
         self.pod = pod
         self.state = CycleState()
         self.rejects: dict[str, Mask] = {}

@@ -5,16 +5,23 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
+from berth.api.node import Node
 from berth.cli import main
 from berth.comparing.configurations import ConfigurationSource
-from berth.comparing.loads import DrawnLoad, packed, steps_of, unpacked
+from berth.comparing.decisions import decide
+from berth.comparing.decisions_over_time import decide_over_time
+from berth.comparing.loads import ClusterLoad, DrawnLoad, packed, steps_of, unpacked
 from berth.comparing.running import run
 from berth.comparing.sweeping import Sweep, SweepError
+from berth.cycle.instrument import Instrument
+from berth.framework.blame import PluginBrokenError
 from berth.simulation.prices import Prices
 from berth.traces.generating import DailyPattern, daily_pattern
 from berth.traces.running import TraceRun
 from berth.traces.trace import JobStarts, NodeComes, PodShapeGiven, TimedWorkload, TraceHeader, write_trace
+from tests.comparing.clusters import source
 
+FIT, BALANCED = "NodeResourcesFit", "NodeResourcesBalancedAllocation"
 PATTERN = DailyPattern(pods=60, nodes=4, load=1.2, seconds=6 * 3600.0, services=2, teams=2)
 DEFAULT = ConfigurationSource("default")
 
@@ -72,7 +79,7 @@ def test_compare_takes_a_trace(files):
     trace = ("--trace", str(files / "jobs.jsonl.gz"))
     result = CliRunner().invoke(main, ["compare", "default", "default", *trace, "--seeds", "2", "-o", "json"])
     found = msgspec.json.decode(result.stdout)
-    assert found["decisions"] is None
+    assert found["decisions"] == {"decided": 3, "changes": [], "leftOut": {}}
     measures = {each["name"]: each for each in found["measures"]}
     assert (measures["waiting.max"]["a"], measures["waiting.max"]["difference"]) == (900.0, 0.0)
     both = CliRunner().invoke(main, ["compare", "default", "default", *trace, "--replace-all"])
@@ -97,3 +104,62 @@ def test_sweeps_take_traces_and_patterns(files, traces, problem):
     (files / "sweep.yaml").write_text(yaml.safe_dump({**given, "traces": traces}))
     with pytest.raises(SweepError, match=problem):
         Sweep.read(files / "sweep.yaml")
+
+
+def shapes(strategy):
+    return source(
+        {FIT: (1, {"scoringStrategy": {"type": strategy, "resources": [{"name": "cpu"}]}}), BALANCED: (1, None)}
+    )
+
+
+def test_decisions_over_time_are_those_of_cores_run_alone_at_that_moment():
+    """The cluster is written down at each first attempt, and both configurations decide in clusters of their own."""
+    seed = 1
+    trace, a, b = daily_pattern(PATTERN, seed), shapes("LeastAllocated"), shapes("MostAllocated")
+    found = decide_over_time(trace, a.load(), b.load(), seed=seed, samples=trace.pods)
+    changes = {change.pod: change for change in found.changes}
+    notes = Moments()
+    run = TraceRun(trace, config=a.load().config, registry=a.load().registry, seed=seed, instrument=notes)
+    notes.cluster = run.cluster
+    alone = run.live()
+    assert found.decided == len(notes.found) > 50
+    for objects, pod in notes.found:
+        standing = [obj for obj in objects if isinstance(obj, Node) or obj.spec.node_name]
+        first, second = (decide(ClusterLoad(tuple(standing), (pod,)), a.load(), each.load()) for each in (a, b))
+        assert not first.changes
+        assert list(second.changes) == ([changes.pop(pod.key)] if second.changes else [])
+    assert not changes and found.changes
+    assert TraceRun(trace, config=a.load().config, registry=a.load().registry, seed=seed).live() == alone
+
+
+class Moments(Instrument):
+    """The objects of the cluster at the first attempt of each pod."""
+
+    def __init__(self):
+        self.found, self.cluster, self._seen = [], None, set()
+
+    def attempting(self, queued):
+        if queued.pod.key not in self._seen:
+            self._seen.add(queued.pod.key)
+            self.found.append((list(self.cluster.objects.values()), queued.pod.pod))
+
+
+def test_asking_beside_a_run_changes_nothing_and_a_sample_is_spread_over_the_pods():
+    trace, a, b = daily_pattern(PATTERN, 3), shapes("LeastAllocated"), shapes("MostAllocated")
+    every = decide_over_time(trace, a.load(), b.load(), samples=trace.pods)
+    some = decide_over_time(trace, a.load(), b.load(), samples=trace.pods // 4)
+    assert some.decided == pytest.approx(every.decided / 4, abs=1)
+    assert {change.pod for change in some.changes} < {change.pod for change in every.changes}
+
+
+def test_a_plugin_that_breaks_beside_a_run_is_told(tmp_path):
+    plugin = tmp_path / "broken_beside.py"
+    plugin.write_text(
+        "class BrokenBeside:\n    name = 'BrokenBeside'\n"
+        "    def __init__(self, args, handle):\n        pass\n"
+        "    def pre_filter(self, state, pod):\n        raise RuntimeError('no')\n"
+        "    def filter(self, state, pod, node):\n        return None\n"
+    )
+    broken = ConfigurationSource("broken", plugins=(f"{plugin}:BrokenBeside",))
+    with pytest.raises(PluginBrokenError, match="BrokenBeside"):
+        decide_over_time(two_jobs(), DEFAULT.load(), broken.load())

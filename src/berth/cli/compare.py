@@ -75,7 +75,7 @@ def command(
     costs = read_prices(prices)
     load = read_any_load(trace, cluster, kubeconfig, context, manifests, replaces_all=replace_all)
     try:
-        with working("comparing", total=steps_of(load) * (2 * seeds + (not trace))) as work:
+        with working("comparing", total=steps_of(load) * (2 * seeds + 1)) as work:
 
             def watch(steps: int) -> bool:
                 work.advance(steps)
@@ -103,8 +103,7 @@ def print_comparison(found: "ConfigurationsCompared", console: "Console", shown:
     """Print a comparison as tables, with at most `shown` of the changed pods."""
     for note in found.notes:
         console.print(f"note: {note}", markup=False)
-    if found.decisions is not None:
-        _print_decisions(found, console, shown)
+    _print_decisions(found, console, shown)
     if found.measures:
         _print_measures(found, console)
 
@@ -115,7 +114,6 @@ def _print_decisions(found: "ConfigurationsCompared", console: "Console", shown:
     from rich.table import Table
 
     decisions = found.decisions
-    assert decisions is not None, "who calls has looked"
     kinds: Counter[str] = Counter(change.kind for change in decisions.changes)
     told = ", ".join(f"{kinds[kind]} {words}" for kind, words in KINDS.items() if kinds[kind])
     console.print(

@@ -15,11 +15,13 @@ import msgspec
 
 from berth.comparing.configurations import ConfigurationSource, LoadedConfiguration
 from berth.comparing.decisions import Decisions, decide
-from berth.comparing.loads import ClusterLoad, Load
+from berth.comparing.decisions_over_time import decide_over_time
+from berth.comparing.loads import ClusterLoad, DrawnLoad, Load
 from berth.comparing.running import RunResult, run
 from berth.comparing.stopping import StoppedError, Watch, stepping, unwatched
 from berth.simulation.measures import better
 from berth.simulation.prices import Prices
+from berth.traces.generating import daily_pattern
 
 NAMES = ("a", "b")
 
@@ -43,8 +45,8 @@ class ConfigurationsCompared(msgspec.Struct, frozen=True, rename="camel"):
 
     a: str
     b: str
-    decisions: Decisions | None
-    """Decision by decision, with A's choices standing; None for a workload over time."""
+    decisions: Decisions
+    """Decision by decision, with A's choices standing; of a workload over time, about some of the pods."""
     causes: dict[str, int]
     """By plugin, how many of the changes it causes, alone or with others."""
     measures: tuple[FigureCompared, ...]
@@ -78,10 +80,14 @@ def compare(
         is_stopped = is_stopped or watch(steps)
         return is_stopped
 
-    decisions = decide(load, loaded[0], loaded[1], watch=noting) if isinstance(load, ClusterLoad) else None
+    if isinstance(load, ClusterLoad):
+        decisions = decide(load, loaded[0], loaded[1], watch=noting)
+    else:
+        trace = daily_pattern(load.pattern, seeds[0]) if isinstance(load, DrawnLoad) else load
+        decisions = decide_over_time(trace, loaded[0], loaded[1], seed=seeds[0], watch=noting)
     results = [] if is_stopped else _results(load, loaded, seeds, prices, noting)
     blamed: Counter[str] = Counter()
-    for change in () if decisions is None else decisions.changes:
+    for change in decisions.changes:
         blamed.update(change.plugins)
     return ConfigurationsCompared(
         a=a.name,

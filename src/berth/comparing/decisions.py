@@ -80,7 +80,7 @@ def decide(
             continue
         decided += 1
         divided = [DividedDecision(core, core.intake.info(pod), renamed) for core in cores]
-        change, stands = _change(pod.key, divided, served)
+        change, stands = change_of(pod.key, divided, served)
         if change is not None:
             changes.append(change)
         if stands is not None:
@@ -94,7 +94,7 @@ def in_queue_order(pods: Iterable[Pod]) -> list[Pod]:
     return sorted(pods, key=lambda pod: -(pod.spec.priority or 0))
 
 
-def _change(
+def change_of(
     pod: str, divided: Sequence[DividedDecision], served: Sequence[bool]
 ) -> tuple[PodChange | None, str | None]:
     """Return how the two decide differently, if they do, and the node that the first one chooses."""

@@ -46,5 +46,5 @@ def draw(drawn: list[FigureCompared], a: str, b: str, figure: "Figure") -> None:
 
 def _described(found: ConfigurationsCompared, drawn: list[FigureCompared]) -> str:
     told = [f"{each.name}: A {each.a:.4g}, B {each.b:.4g}" for each in drawn]
-    changed = "" if found.decisions is None else f" {len(found.decisions.changes)} pods are decided differently."
-    return f"A is {found.a}, B is {found.b}.{changed} " + ("; ".join(told) or "No measure differs") + "."
+    changed = f"{len(found.decisions.changes)} of {found.decisions.decided} pods are decided differently."
+    return f"A is {found.a}, B is {found.b}. {changed} " + ("; ".join(told) or "No measure differs") + "."

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from berth.api.codec import decode
 from berth.api.pod import Pod
 from berth.config.types import SchedulerConfiguration
+from berth.cycle.instrument import Instrument
 from berth.framework.effects import EvictPod
 from berth.framework.registry import Registry
 from berth.simulation.cluster import SimulatedCluster, pending_again
@@ -74,9 +75,10 @@ class TraceRun:
         registry: Registry | None = None,
         seed: int = 0,
         sample_s: float = SAMPLE_S,
+        instrument: Instrument | None = None,
     ) -> None:
         """Raises `ConfigError`, `RegistryError`."""
-        self.cluster = _Cluster(self, config=config, registry=registry, seed=seed)
+        self.cluster = _Cluster(self, config=config, registry=registry, seed=seed, instrument=instrument)
         self._trace, self._seed, self._sample_s = trace, seed, sample_s
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._order = count()
