@@ -206,7 +206,7 @@ def only_high_priority_is_heard():
 def claim_is_missing():
     claimed = {"kind": "StorageClass", "metadata": {"name": "fast", "uid": "fast"}, "provisioner": "disks.test",
                "volumeBindingMode": "WaitForFirstConsumer"}  # fmt: skip
-    return World(a_pod().claim("data"), *nodes(), claimed)
+    return World(a_pod().claim("data"), *nodes(), claimed, *[running(i, "1") for i in range(COUNT)])
 
 
 class Known(NamedTuple):

@@ -1,6 +1,7 @@
 """What could be added to the cluster: one more node like those there are, or an object that is missing."""
 
 import copy
+from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from typing import Any, NamedTuple
@@ -41,19 +42,26 @@ class NodeShape(NamedTuple):
 
 def shapes_of(question: Question) -> list[NodeShape]:
     """Return the shapes of the cluster's nodes, the smallest first."""
-    found: dict[Hashable, list[str]] = {}
-    for row in question.table.rows().tolist():
-        node = question.table.node(row)
-        found.setdefault(_shape_key(node), []).append(node.metadata.name)
-    shapes = [NodeShape(_size(question.table.node(question.table.row_of[names[0]])), names[0])
-              for names in found.values()]  # fmt: skip
-    return sorted(shapes)
+    nodes = [question.table.node(row) for row in question.table.rows().tolist()]
+    told = _telling_labels(nodes)
+    found: dict[Hashable, Node] = {}
+    for node in nodes:
+        labels = frozenset((key, value) for key, value in node.metadata.labels.items() if key in told)
+        size = tuple(sorted(node.status.allocatable.items(), key=str))
+        found.setdefault((size, labels, _lasting(node.spec.taints)), node)
+    return sorted(NodeShape(_size(node), node.metadata.name) for node in found.values())
 
 
-def _shape_key(node: Node) -> Hashable:
-    name = node.metadata.name
-    labels = frozenset((k, v) for k, v in node.metadata.labels.items() if k != HOSTNAME and name not in v)
-    return tuple(sorted(node.status.allocatable.items(), key=str)), labels, _lasting(node.spec.taints)
+def _telling_labels(nodes: Sequence[Node]) -> frozenset[str]:
+    """Return the labels that tell kinds of nodes apart: not those of which every node has a value of its own."""
+    values: dict[str, set[str]] = {}
+    holders: Counter[str] = Counter()
+    for node in nodes:
+        for key, value in node.metadata.labels.items():
+            values.setdefault(key, set()).add(value)
+            holders[key] += 1
+    is_name = {key for key in values if holders[key] > 1 and len(values[key]) == holders[key]}
+    return frozenset(values) - is_name - {HOSTNAME}
 
 
 def _lasting(taints: Iterable[Taint]) -> tuple[Taint, ...]:

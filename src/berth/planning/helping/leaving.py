@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from berth.framework.status import Code
 from berth.planning.helping.needs import Need, Question
 from berth.planning.helping.patches import patch_of
 from berth.planning.helping.proving import ChangeProver, FilterAnswer, after_patch
@@ -84,7 +85,9 @@ class Leaving:
         ranked = sorted(
             estimate for row in np.flatnonzero(curable).tolist() if (estimate := self._estimate(row, keeps)) is not None
         )
-        for _, row, chosen in ranked[:ROWS_TRIED]:
+        for cost, row, chosen in ranked[:ROWS_TRIED]:
+            if self.best is not None and not self.best.breaks and self.best.rank[2:] <= cost[1:]:
+                break  # as good as the rest can be expected to be
             self._note(self._tried(self._on_row(row, keeps), chosen))
         if self.best is None:
             for group in self._groups(curable, keeps)[:GROUPS_TRIED]:
@@ -101,6 +104,9 @@ class Leaving:
     def _curable(self) -> Mask:
         """Return the rows where pods that leave may cure everything that is wrong."""
         found: Mask = self._question.valid.copy()
+        status = self._answer.pre_filter_status
+        if status is not None and status.code is not Code.UNSCHEDULABLE:
+            return np.zeros_like(found)
         for need in self._needs:
             found &= ~need.failing | need.may_be_freed
         return found
@@ -121,7 +127,8 @@ class Leaving:
             if not in_the_way:
                 return None
             highest = max(pod.priority for pod in in_the_way)
-            return (sum(self._kind(pod)[1] for pod in in_the_way), highest, len(in_the_way)), row, ()
+            cost = (sum(self._kind(pod)[1] for pod in in_the_way), highest, len(in_the_way))
+            return cost, row, tuple(pod.uid for pod in in_the_way)
 
         def gain(pod: PodInfo) -> float:
             return sum(min(pod.requests.get(name, 0) / amount, 1.0) for name, amount in short.items())

@@ -32,6 +32,8 @@ Json = dict[str, Any]
 Mask = NDArray[np.bool_]
 
 RESOURCE_CLAIM = "ResourceClaim"
+STEPS_OF_A_TRIAL = 10_000
+"""A trial that spends so many steps of an attempt's budget of work counts as one more."""
 NO_PROFILE = "no profile of this scheduler is called {}"
 
 
@@ -108,8 +110,13 @@ class FilterAnswer:
         return found
 
     def affects(self, other: PodInfo) -> bool:
-        """Say whether the going of another pod may change more for this one than how much of a node is taken."""
+        """Say whether the going of another pod may change more for this one than how much of a node is taken.
+
+        Where PreFilter has ended the search nobody can say; then it does not.
+        """
         attempt = self._attempt
+        if attempt.found.verdicts is None:
+            return False
         return any(
             plugin.is_affected_by(attempt.state, attempt.pod, other)
             for runner in attempt.profile.filters
@@ -129,7 +136,7 @@ class FilterAnswer:
 class ChangeProver:
     """A cluster on which changes are tried. What it is given is as it was after each of the context managers."""
 
-    __slots__ = ("_is_stopped", "cluster", "core", "limit", "trials")
+    __slots__ = ("_is_stopped", "_used", "cluster", "core", "limit", "trials")
 
     def __init__(self, cluster: SimulatedCluster, limit: int, is_stopped: Callable[[], bool] | None = None) -> None:
         """`is_stopped` is called before each trial; once it says so, no more trials are left."""
@@ -138,6 +145,9 @@ class ChangeProver:
         self.core = cluster.core
         self.limit = limit
         self.trials = 0
+        """How often the filters were asked."""
+        self._used = 0
+        """How much of the limit is used: more than one of it for a trial that takes long."""
 
     @property
     def table(self) -> Any:
@@ -162,6 +172,7 @@ class ChangeProver:
         attempt = Attempt(self.profile(info), info)
         with self.search_as_it_was():
             failure = find_nodes(self.core.search, attempt)
+        self._used += attempt.state.work.spent // STEPS_OF_A_TRIAL
         if failure is not None:
             attempt.outcome = failure
         message = refusal.message if refusal is not None else attempt.outcome.message
@@ -184,6 +195,7 @@ class ChangeProver:
             else:
                 steps.close()  # a plugin that asks the API server; what would come of it cannot be said here
                 return None
+        self._used += attempt.state.work.spent // STEPS_OF_A_TRIAL
         if not outcome.nominated_node_name:
             return None
         return outcome.nominated_node_name, tuple(victim.key for victim in outcome.victims)
@@ -195,9 +207,10 @@ class ChangeProver:
         return self.profile(info).run_pre_enqueue(info)
 
     def _count(self) -> None:
-        if self.trials >= self.limit or (self._is_stopped is not None and self._is_stopped()):
+        if self._used >= self.limit or (self._is_stopped is not None and self._is_stopped()):
             raise TrialsUsedUpError
         self.trials += 1
+        self._used += 1
 
     @contextmanager
     def search_as_it_was(self) -> Iterator[None]:
