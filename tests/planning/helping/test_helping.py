@@ -139,6 +139,23 @@ def test_one_edit_of_each_where_neither_alone_does():
         assert alone.placed() == ""
 
 
+def test_an_edit_that_another_makes_needless_is_left_out():
+    """By itself the spread counts labelled nodes only, and rules the free node out. Without the selector it counts all.
+
+    Zone a has three pods of the app on a labelled node, zone b on one without the label.
+    """
+    zone = "topology.kubernetes.io/zone"
+    labelled = [make_node(f"n{z}").capacity(cpu="4").zone(z).label("disk", "ssd").unschedulable() for z in "ab"]
+    plain = make_node("plain").capacity(cpu="4").zone("b").unschedulable()
+    free = make_node("free").capacity(cpu="4").zone("a").taint("team", "a")
+    app = [make_pod(f"w{i}").label("app", "x").node("na" if i < 3 else "plain") for i in range(6)]
+    pod = make_pod("p").label("app", "x").request(cpu="1").node_selector({"disk": "ssd"}).spread(zone, {"app": "x"})
+    world = World(pod, *labelled, plain, free, *app)
+    first = next(change for change in world.help().changes if change.on == "pod")
+    assert (first.kind, first.fits_on) == ("toleration+nodeSelector", ("free",))
+    assert world.after(first).placed() == "free"
+
+
 # --- plugins of others ------------------------------------------------------------------------------------------------
 
 
