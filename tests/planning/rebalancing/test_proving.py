@@ -142,3 +142,15 @@ def test_commands_say_everything_and_names_cannot_break_out():
         if not line.startswith("#"):
             assert not {"rm", "$(reboot)", "-rf"} & set(shlex.split(line))
         assert line.startswith("#") is False or "\n" not in line
+
+
+def test_of_nodes_that_serve_equally_the_scheduler_chooses():
+    """Six replicas in one zone, and six nodes in the other that differ in nothing but how much runs there."""
+    crowded = [running(f"w{i}", "500m", "a0").spread("topology.kubernetes.io/zone", {"app": "web"}) for i in range(6)]
+    nodes = [node("a0", cpu="8").zone("a"), *(node(f"b{i}").zone("b") for i in range(6))]
+    others = [running(f"o{i}", f"{1500 + 300 * i}m", f"b{i}", f"other{i}") for i in range(6)]
+    for method in ("greedy", "cp-sat"):
+        plan = plan_for("repair-spread", *nodes, *crowded, *others, method=method)
+        assert (plan.before.violations, plan.after.violations, plan.moves) == (6, 0, 3)
+        cordons = [step for step in plan.steps if step.action == "cordon"]
+        assert len(cordons) <= 1, method

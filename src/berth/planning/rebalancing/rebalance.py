@@ -17,6 +17,7 @@ from berth.api.storage import PersistentVolume
 from berth.config.types import SchedulerConfiguration
 from berth.framework.registry import Registry
 from berth.planning.rebalancing.board import Board, Mover, Rules, has_rules, mover_of, statuses_on
+from berth.planning.rebalancing.easing import eased
 from berth.planning.rebalancing.goals import EmptyNodes, EvenOut, Goal, PlaceGuests, RepairRules
 from berth.planning.rebalancing.greedy import Greedy, Stop, never
 from berth.planning.rebalancing.limits import budget_against, budgets_observed
@@ -257,6 +258,11 @@ class Rebalancing:
         if not is_valid(board, moves) or not greedy.breaks_nothing():
             moves = []
         board.undo()
+        found = self._optimized(board, goal, moves, greedy)
+        return msgspec.structs.replace(found, moves=tuple(eased(board, goal, found.moves, greedy.breaks_nothing)))
+
+    def _optimized(self, board: Board, goal: Goal, moves: Sequence[Move], greedy: Greedy) -> Found:
+        """Have CP-SAT look for better moves than the greedy search has found, where that is wanted and possible."""
         method = self._request.method
         if method == "greedy":
             return Found(tuple(moves), "greedy")
