@@ -20,12 +20,18 @@ class Page:
 
     def __init__(self, access=None, *, is_secure=False, hosts=()):
         self.reached = []
-        self.guard = PageGuard(self._answer, access or OwnToken(TOKEN), port=7600, is_secure=is_secure, hosts=hosts)
+        self.received = []
+        self.now = 0.0
+        self.guard = PageGuard(
+            self._answer, access or OwnToken(TOKEN), port=7600, is_secure=is_secure, hosts=hosts, clock=lambda: self.now
+        )
 
     async def _answer(self, scope, receive, send):
         self.reached.append(scope)
         if scope["type"] == "websocket":
             await send({"type": "websocket.accept"})
+            for _ in range(scope.get("messages", 0)):
+                self.received.append((await receive())["type"])
             return
         kind = b"text/html; charset=utf-8" if scope["path"] == "/" else b"application/json"
         await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", kind)]})
@@ -33,7 +39,7 @@ class Page:
         await send({"type": "http.response.body", "body": HTML[:half].encode(), "more_body": True})
         await send({"type": "http.response.body", "body": HTML[half:].encode()})
 
-    async def ask(self, path="/", *, method="GET", kind="http", body=b"", **headers):
+    async def ask(self, path="/", *, method="GET", kind="http", body=b"", messages=0, **headers):
         headers = {"host": "127.0.0.1:7600", **headers}
         path, _, query = path.partition("?")
         scope = {
@@ -43,13 +49,15 @@ class Page:
             "query_string": query.encode(),
             "headers": [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()],
             "extensions": {"websocket.http.response": {}},
+            "messages": messages,
         }
         if kind == "websocket":
             del scope["method"]
         sent = []
 
         async def receive():
-            return {"type": "http.request", "body": body}
+            self.now += 6.0
+            return {"type": "websocket.receive" if kind == "websocket" else "http.request", "body": body}
 
         async def send(message):
             sent.append(message)
@@ -65,6 +73,7 @@ class Page:
 
 class Answer:
     def __init__(self, sent):
+        self.sent = sent
         self.kind = sent[0]["type"]
         self.status = sent[0].get("status")
         self.headers = {name.decode(): value.decode() for name, value in sent[0].get("headers", ())}
@@ -153,6 +162,29 @@ async def test_a_right_that_is_taken_away_ends_the_session():
     assert (await page.ask("/", cookie=cookie)).status == 401
     access.refused = None
     assert (await page.ask("/", cookie=cookie)).status == 401  # the session is gone
+
+
+async def test_a_right_that_is_taken_away_closes_the_socket():
+    class Revocable:
+        asked = 0
+
+        async def refusal(self, token):
+            self.asked += 1
+            return AccessRefusal(403, "may not") if self.asked > 3 else None
+
+    page = Page(Revocable())
+    cookie = await page.sign_in()
+    socket = await page.ask("/ws", kind="websocket", cookie=cookie, origin="http://127.0.0.1:7600", messages=4)
+    assert page.received == [*["websocket.receive"] * 3, "websocket.disconnect"]
+    assert socket.kind == "websocket.accept" and socket.sent[-1] == {"type": "websocket.close", "code": 1008}
+
+
+async def test_signing_out_closes_the_socket():
+    page = Page()
+    cookie = await page.sign_in()
+    await page.ask("/sign-out", method="POST", cookie=cookie, origin="http://127.0.0.1:7600")
+    socket = await page.ask("/ws", kind="websocket", cookie=cookie, origin="http://127.0.0.1:7600")
+    assert socket.status == 401
 
 
 # -- from where -------------------------------------------------------------------------------------------------------

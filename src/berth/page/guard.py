@@ -7,9 +7,12 @@ files. Every answer carries a content security policy under which the browser lo
 no script that is not part of the page.
 """
 
+import asyncio
+import contextlib
 import html
 import ipaddress
 import secrets
+import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, MutableMapping
 from http.cookies import CookieError, SimpleCookie
 from typing import Any
@@ -24,6 +27,10 @@ Send = Callable[[Message], Awaitable[None]]
 Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 MAX_FORM_BYTES = 64 * 1024
+FORM_S = 15.0
+"""How long a form may take to arrive."""
+ASK_AGAIN_S = 10.0
+"""How often it is asked whether the owner of a WebSocket may still see the page."""
 SIGN_IN, SIGN_OUT = "/sign-in", "/sign-out"
 _NO_BODY = frozenset({"GET", "HEAD", "OPTIONS"})
 _INLINE_SCRIPTS = (
@@ -39,7 +46,7 @@ after them, within the last one, where NiceGUI escapes it. So what is smuggled i
 class PageGuard:
     """Lets those in who may see the page."""
 
-    __slots__ = ("_access", "_application", "_cookie", "_hosts", "_is_secure", "_sessions", "_title")
+    __slots__ = ("_access", "_application", "_clock", "_cookie", "_hosts", "_is_secure", "_sessions", "_title")
 
     def __init__(
         self,
@@ -50,11 +57,13 @@ class PageGuard:
         hosts: Collection[str] = (),
         is_secure: bool = False,
         title: str = "Berth",
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`hosts` are names of this server, besides localhost and addresses."""
+        self._clock = clock
         self._application = application
         self._access = access
-        self._sessions = Sessions()
+        self._sessions = Sessions(clock)
         self._hosts = frozenset(host.lower() for host in hosts)
         self._is_secure = is_secure
         self._cookie = f"berth-page-{port}"  # cookies are shared by all ports of a host
@@ -79,6 +88,8 @@ class PageGuard:
         if refusal is not None:
             await self._turn_away(scope, headers, answering, refusal)
             return
+        if scope["type"] == "websocket":
+            receive = self._while_allowed(headers, receive, answering)
         await self._application(scope, receive, answering.send)
 
     # -- where it comes from -----------------------------------------------------------------------------------------
@@ -115,6 +126,22 @@ class PageGuard:
                 self._sessions.end(name)
             return refusal
         return AccessRefusal(401, "sign in first")
+
+    def _while_allowed(self, headers: "_Headers", receive: Receive, answering: "_Answering") -> Receive:
+        """Receive from a WebSocket for as long as its owner may see the page; browsers send something all the time."""
+        asked_at = self._clock()
+
+        async def allowed() -> Message:
+            nonlocal asked_at
+            message = await receive()
+            if message["type"] == "websocket.receive" and self._clock() - asked_at >= ASK_AGAIN_S:
+                asked_at = self._clock()
+                if await self._refusal(headers) is not None:
+                    await answering.send({"type": "websocket.close", "code": 1008})
+                    return {"type": "websocket.disconnect", "code": 1008}
+            return message
+
+        return allowed
 
     async def _signs_in(self, scope: Scope, headers: "_Headers", receive: Receive, answering: "_Answering") -> bool:
         """Answer those who come with a token, by a link or the form, or who leave."""
@@ -299,15 +326,18 @@ def _is_address(name: str) -> bool:
 
 
 async def _body(receive: Receive) -> str:
-    """A form's body; empty where it is too long to be one."""
+    """A form's body; empty where it is too long to be one, or too long in coming."""
     body: bytes = b""
-    while True:
-        message = await receive()
-        body += message.get("body", b"")
-        if len(body) > MAX_FORM_BYTES or message["type"] == "http.disconnect":
-            return ""
-        if not message.get("more_body"):
-            return body.decode("latin-1")
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(FORM_S):
+            while len(body) <= MAX_FORM_BYTES:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    break
+                body += message.get("body", b"")
+                if not message.get("more_body"):
+                    return body.decode("latin-1")
+    return ""
 
 
 _STYLE = """

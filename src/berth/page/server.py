@@ -14,7 +14,9 @@ from typing import Any
 from berth.api.addresses import is_loopback
 from berth.page.access import Access
 from berth.page.guard import PageGuard
+from berth.page.lateness import with_deadline
 from berth.page.recorder import HistoryRecorder
+from berth.page.shared import SharedSource
 from berth.page.source import Source
 from berth.page.time_line import SimulatedTimeLine
 
@@ -63,7 +65,7 @@ class PageServer:
         """
         if tls is None and not is_loopback(host):
             raise ValueError("plain HTTP is for loopback only")
-        self._source = source
+        self._source = SharedSource(source) if source is not None else None
         self._time_line = time_line
         self._history = HistoryRecorder(source) if source is not None else None
         self.access = access
@@ -78,14 +80,21 @@ class PageServer:
 
     async def start(self) -> None:
         """Listen; raises `PageAddressTaken`, and ImportError where the extra `ui` is not installed."""
-        import uvicorn
-
         family = socket.AF_INET6 if ":" in self._host else socket.AF_INET
         try:
             listening = socket.create_server((self._host, self._port), family=family)
         except OSError as error:
             reason = os.strerror(error.errno) if error.errno else str(error)
             raise PageAddressTaken(f"cannot serve the page on {self._host}:{self._port}: {reason}") from None
+        try:
+            await self._serve(listening)
+        except BaseException:
+            listening.close()
+            raise
+
+    async def _serve(self, listening: socket.socket) -> None:
+        import uvicorn
+
         port = listening.getsockname()[1]
         guard = PageGuard(
             self._application(), self.access, port=port, hosts=self._hosts, is_secure=self._tls is not None
@@ -110,6 +119,7 @@ class PageServer:
         logging.getLogger("uvicorn.error").addFilter(_is_worth_a_line)
         config.load()
         config.ssl = self._tls
+        config.http_protocol_class = with_deadline(config.http_protocol_class)
 
         class Server(uvicorn.Server):
             """Leaves signals to whoever runs the event loop."""
