@@ -46,6 +46,8 @@ def _draw_pools(found: Capacity, axes: "Axes") -> None:
     axes.bar_label(bars, padding=3)
     axes.invert_yaxis()
     axes.margins(x=0.15)
+    axes.set_xlim(0, max(axes.get_xlim()[1], 1))
+    axes.xaxis.get_major_locator().set_params(integer=True)
     axes.set_xlabel("more pods" if len(shown) == len(found.by_pool) else f"more pods, the {len(shown)} largest pools")
     axes.grid(axis="y", visible=False)
 
