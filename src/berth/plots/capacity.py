@@ -40,6 +40,8 @@ def draw(found: Capacity, figure: "Figure") -> None:
 
 
 def _draw_pools(found: Capacity, axes: "Axes") -> None:
+    from matplotlib.ticker import MaxNLocator
+
     shown = sorted(found.by_pool.items(), key=lambda each: -each[1].fits)[:POOLS_SHOWN]
     names = [name or "(no pool)" for name, _ in shown]
     bars = axes.barh(names, [pool.fits for _, pool in shown], color=COLOURS[0])
@@ -47,7 +49,7 @@ def _draw_pools(found: Capacity, axes: "Axes") -> None:
     axes.invert_yaxis()
     axes.margins(x=0.15)
     axes.set_xlim(0, max(axes.get_xlim()[1], 1))
-    axes.xaxis.get_major_locator().set_params(integer=True)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_xlabel("more pods" if len(shown) == len(found.by_pool) else f"more pods, the {len(shown)} largest pools")
     axes.grid(axis="y", visible=False)
 
