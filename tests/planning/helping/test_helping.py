@@ -215,6 +215,66 @@ def test_a_source_for_a_new_plugin_offers_its_own_edits():
     assert [(change.kind, change.patch) for change in found.changes] == [("bless", {"spec": {"hostUsers": False}})]
 
 
+class BrokenFilter(RackFilter):
+    """Breaks on every node."""
+
+    name: ClassVar[str] = "BrokenFilter"
+
+    def filter(self, state, pod, node):
+        raise ValueError("no such rack")
+
+
+class BrokenPreFilter(RackFilter):
+    """Breaks before any node is looked at."""
+
+    name: ClassVar[str] = "BrokenPreFilter"
+
+    def pre_filter(self, state, pod):
+        raise ValueError("no such rack")
+
+
+@pytest.mark.parametrize("plugin", [BrokenFilter, BrokenPreFilter])
+def test_a_plugin_that_breaks_is_told_and_breaks_nothing(plugin):
+    found = what_would_help(custom(plugin, *nodes()), make_pod("p").request(cpu="1").build())
+    assert found.state == "pending"
+    assert "no such rack" in found.message
+    assert found.changes == ()
+
+
+UNREADABLE = {"matchExpressions": [{"key": "a", "operator": "Nope", "values": ["x"]}]}
+
+
+@pytest.mark.parametrize(
+    "pod",
+    [
+        make_pod("p").request(cpu="1").pod_anti_affinity("kubernetes.io/hostname", UNREADABLE),
+        make_pod("p").request(cpu="1").pod_affinity("kubernetes.io/hostname", UNREADABLE),
+        make_pod("p").request(cpu="1").spread("kubernetes.io/hostname", UNREADABLE),
+        make_pod("p").request(cpu="1").require_node({"key": "a", "operator": "Nope"}),
+        make_pod("p").request(cpu="1").set_spec(affinity={"nodeAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": []}}}),
+    ],
+    ids=["anti-affinity", "affinity", "spread", "node affinity", "no terms"],
+)  # fmt: skip
+def test_what_nobody_can_read_is_given_up_or_told(pod):
+    other = make_pod("w").request(cpu="1").node("n0").pod_anti_affinity("kubernetes.io/hostname", UNREADABLE)
+    world = World(pod, *nodes(), other)
+    found = world.help()
+    assert found.state == "pending"
+    for change in found.changes:
+        assert world.after(change).placed() in change.fits_on, change.what
+
+
+def test_a_cluster_without_nodes():
+    found = World(make_pod("p").request(cpu="1")).help()
+    assert (found.state, found.changes, found.never, found.notes) == (
+        "pending",
+        (),
+        True,
+        ("the cluster has no nodes",),
+    )
+
+
 # --- bounds -----------------------------------------------------------------------------------------------------------
 
 

@@ -259,6 +259,8 @@ def missing_objects(question: Question) -> tuple[list[Change], list[str]]:
 def _missing(question: Question) -> Iterator[tuple[Json | None, str]]:
     store, info = question.prover.core.objects, question.info
     namespace = info.namespace
+    if not len(question.table):
+        yield None, "the cluster has no nodes"
     if next(store.list("Namespace"), None) is not None and store.get("Namespace", namespace) is None:
         yield None, f"the namespace {namespace} does not exist"
     for volume in info.spec.volumes:

@@ -171,14 +171,14 @@ class Leaving:
         """Return the pods that are in the way in each domain of the labels that terms and constraints name."""
         table, found = self._question.table, dict[tuple[str, str], list[PodInfo]]()
         info = self._question.info
-        own = {term.topology_key for term in info.required_anti_affinity_terms}
+        own = _topology_keys(info)
         own |= {constraint.topology_key for constraint in info.spec.topology_spread_constraints}
         for row in np.flatnonzero(self._question.valid).tolist():
             labels = table.node(row).metadata.labels
             for pod in self._on_row(row, keeps):
                 if not self._kind(pod)[0]:
                     continue
-                for key in own | {term.topology_key for term in pod.required_anti_affinity_terms}:
+                for key in own | _topology_keys(pod):
                     if key in labels:
                         found.setdefault((key, labels[key]), []).append(pod)
         groups = [pods for (key, value), pods in found.items() if self._has_curable(curable, key, value)]
@@ -219,6 +219,12 @@ class Leaving:
         staying = [pod for pod in pods if not pod.is_terminating]
         violating, _ = split_by_violation(staying, self._budgets)
         return tuple(sorted(pod.key for pod in violating))
+
+
+def _topology_keys(pod: PodInfo) -> set[str]:
+    """Return the labels over which a pod keeps others away."""
+    affinity = pod.spec.affinity and pod.spec.affinity.pod_anti_affinity
+    return {term.topology_key for term in affinity.required} if affinity else set()
 
 
 def _short_of(question: Question) -> dict[str, NDArray[np.int64]]:

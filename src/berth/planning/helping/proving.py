@@ -5,7 +5,7 @@ only tried. Each question counts as a trial; when they are used up, `TrialsUsedU
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import msgspec
@@ -16,10 +16,13 @@ from berth.api.codec import decode
 from berth.api.dra import ResourceClaim, ResourceClaimStatus
 from berth.api.node import Namespace, Node
 from berth.api.pod import Pod
-from berth.cycle.attempt import Attempt
+from berth.api.selectors import SelectorError
+from berth.cycle.attempt import Attempt, Outcome
 from berth.cycle.schedule import find_nodes, run_post_filter
 from berth.engine.profile import Profile
+from berth.framework.blame import PluginBrokenError
 from berth.framework.status import Code, Status
+from berth.framework.work_budget import OutOfBudgetError
 from berth.planning.helping.patches import patched
 from berth.planning.helping.result import PatchType
 from berth.simulation.admission import with_priority
@@ -112,11 +115,17 @@ class FilterAnswer:
     def affects(self, other: PodInfo) -> bool:
         """Say whether the going of another pod may change more for this one than how much of a node is taken.
 
-        Where PreFilter has ended the search nobody can say; then it does not.
+        Where PreFilter has ended the search nobody can say, nor where a selector cannot be read; then it does not.
         """
         attempt = self._attempt
         if attempt.found.verdicts is None:
             return False
+        with suppress(SelectorError):
+            return self._affects(other)
+        return False
+
+    def _affects(self, other: PodInfo) -> bool:
+        attempt = self._attempt
         return any(
             plugin.is_affected_by(attempt.state, attempt.pod, other)
             for runner in attempt.profile.filters
@@ -170,28 +179,38 @@ class ChangeProver:
         info = pod if isinstance(pod, PodInfo) else self.info(pod)
         refusal = self._refusal(info) if is_whole else None
         attempt = Attempt(self.profile(info), info)
-        with self.search_as_it_was():
-            failure = find_nodes(self.core.search, attempt)
+        failure = self._find(attempt)
         self._used += attempt.state.work.spent // STEPS_OF_A_TRIAL
         if failure is not None:
             attempt.outcome = failure
         message = refusal.message if refusal is not None else attempt.outcome.message
         return FilterAnswer(attempt, self.table.valid, list(self.table.names), message, refusal)
 
+    def _find(self, attempt: Attempt) -> Outcome | None:
+        """Search for nodes; a plugin that breaks, or works too long, ends this search only, as it would in a cycle."""
+        with self.search_as_it_was():
+            try:
+                return find_nodes(self.core.search, attempt)
+            except (PluginBrokenError, OutOfBudgetError) as broken:
+                attempt.found.release_columns()
+                return Outcome(error=str(broken))
+
     def preempts(self, pod: Pod) -> tuple[str, tuple[str, ...]] | None:
         """Return the node that preemption would free for a pod, and the victims; None where it would free none."""
         self._count()
         info = self.info(pod)
         attempt = Attempt(self.profile(info), info)
+        failure = self._find(attempt)
+        if failure is None or failure.error is not None or attempt.profile.extenders:
+            return None
         with self.search_as_it_was():
-            failure = find_nodes(self.core.search, attempt)
-            if failure is None or failure.error is not None or attempt.profile.extenders:
-                return None
             steps = run_post_filter(attempt, failure)
             try:
                 next(steps)
             except StopIteration as ended:
                 outcome = ended.value
+            except (PluginBrokenError, OutOfBudgetError):
+                return None
             else:
                 steps.close()  # a plugin that asks the API server; what would come of it cannot be said here
                 return None

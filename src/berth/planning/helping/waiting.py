@@ -5,10 +5,14 @@ from contextlib import ExitStack, contextmanager
 from typing import NamedTuple
 
 from berth.api.pod import Pod
+from berth.api.selectors import SelectorError
 from berth.cycle.attempt import Attempt
 from berth.cycle.binding import undo
 from berth.cycle.schedule import find_nodes
 from berth.explain import waits_for
+from berth.framework.blame import PluginBrokenError
+from berth.framework.status import Status, error
+from berth.framework.work_budget import OutOfBudgetError
 from berth.planning.helping.leaving import Gone, is_kept
 from berth.planning.helping.needs import Question
 from berth.planning.helping.proving import ChangeProver, FilterAnswer, deallocated
@@ -29,7 +33,10 @@ def is_never(question: Question) -> bool:
     prover, info = question.prover, question.info
     if _emptied(prover, question, frozenset()):
         return False
-    wanted = info.required_affinity_terms
+    try:
+        wanted = info.required_affinity_terms
+    except SelectorError:
+        return True  # such terms match nobody
     if not wanted:
         return True
     labels = prover.core.cache.index.namespaces
@@ -83,21 +90,28 @@ def at_permit(prover: ChangeProver, question: Question, members: Iterable[Pod]) 
         attempt.found.release_columns()
         core.cache.assume(info, node_name)
         placed.callback(undo, core.cache, attempt, node_name)
-        status = attempt.profile.run_reserve(attempt.state, info, node_name)
-        if status is not None:
-            yield AtPermit(f"{status.plugin} said: {status.message}", None)
-            return
-        trial = placed.enter_context(Trial(core))
+        trial = Trial(core)
         without_place = None
-        for member in members:
-            if trial.place(prover.info(member))[0] is None and without_place is None:
-                without_place = member
-        permitted = attempt.profile.run_permit(attempt.state, info, node_name)
-        if permitted.status is None:
-            yield AtPermit(None, without_place)
-            return
-        plugins = ", ".join(permitted.timeouts_s) or permitted.status.plugin
-        yield AtPermit(f"{plugins} said: {permitted.status.message}", without_place)
+        try:
+            status = attempt.profile.run_reserve(attempt.state, info, node_name)
+            if status is None:
+                placed.enter_context(trial)
+                for member in members:
+                    if trial.place(prover.info(member))[0] is None and without_place is None:
+                        without_place = member
+                status = _permit(attempt, node_name)
+        except (PluginBrokenError, OutOfBudgetError) as broken:
+            status = error(str(broken))
+        yield AtPermit(None if status is None else _told(status), without_place)
+
+
+def _permit(attempt: Attempt, node_name: str) -> Status | None:
+    permitted = attempt.profile.run_permit(attempt.state, attempt.pod, node_name)
+    return None if permitted.status is None else permitted.status.by(", ".join(permitted.timeouts_s))
+
+
+def _told(status: Status) -> str:
+    return f"{status.plugin or 'Permit'} said: {status.message}"
 
 
 def awaited(

@@ -94,7 +94,7 @@ def _requirement_mask(question: Question, part: str, requirement: Json) -> Mask:
 def _relaxed(terms: list[Json], number: int, dropped: tuple[tuple[str, int], ...]) -> PodEdit:
     """Return the edit that takes requirements out of one term, or the whole demand where none would be left in it."""
     kept = {
-        part: [each for index, each in enumerate(terms[number].get(part) or ()) if (part, index) not in dropped]
+        part: [each for index, each in enumerate(_term(terms, number).get(part) or ()) if (part, index) not in dropped]
         for part in ("matchExpressions", "matchFields")
     }
     is_all = not dropped or not any(kept.values())
@@ -117,6 +117,10 @@ def _relaxed(terms: list[Json], number: int, dropped: tuple[tuple[str, int], ...
     place = f" of term {number + 1}" if len(terms) > 1 else ""
     what = f"drop {names}{place} from the node affinity"
     return PodEdit("nodeAffinity", what, edit, POD_COST * len(dropped), ("nodeAffinity", number, dropped), parts)
+
+
+def _term(terms: list[Json], number: int) -> Json:
+    return terms[number] if terms else {}  # no term at all matches no node
 
 
 def text_of(requirement: Json) -> str:

@@ -4,6 +4,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from berth.api.codec import decode
+from berth.api.meta import LabelSelector
+from berth.api.selectors import SelectorError, compile_selector
 from berth.planning.helping.needs import POD_COST, Need, PodEdit, Question
 from berth.state.label_index import ABSENT
 
@@ -31,7 +33,8 @@ class SpreadingNeeds:
             if constraint.get("whenUnsatisfiable") != "DoNotSchedule":
                 continue
             failing = question.failing({**counted, FIELD: [constraint]}, PLUGIN)
-            edits: tuple[PodEdit, ...] = (_anyway(index, constraint),)
+            is_readable = _is_readable(question.info.spec.topology_spread_constraints[index].label_selector)
+            edits: tuple[PodEdit, ...] = ((_anyway if is_readable else _without)(index, constraint),)
             skew = _least_skew(question, index, constraint) if failing.any() else None
             if skew is not None:
                 edits = (_skewed(index, constraint, skew), *edits)
@@ -82,6 +85,22 @@ def _skewed(index: int, constraint: Json, skew: int) -> PodEdit:
     before = constraint["maxSkew"]
     what = f"raise maxSkew of {_name(constraint)} from {before} to {skew}"
     return PodEdit("maxSkew", what, edit, POD_COST * (1 - 1 / (1 + skew - before)))
+
+
+def _is_readable(selector: LabelSelector | None) -> bool:
+    """Say whether a selector can be evaluated; a wish that cannot fails the scoring instead of the filter."""
+    try:
+        compile_selector(selector)
+    except SelectorError:
+        return False
+    return True
+
+
+def _without(index: int, constraint: Json) -> PodEdit:
+    def edit(document: Json) -> None:
+        del document["spec"][FIELD][index]
+
+    return PodEdit("spread", f"drop {_name(constraint)}", edit)
 
 
 def _anyway(index: int, constraint: Json) -> PodEdit:
