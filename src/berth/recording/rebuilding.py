@@ -45,6 +45,7 @@ class Rebuilt:
         self._late = 0.0
         self.rng = rng or random.Random(header.seed)
         loaded = config or config_of(header.config)
+        _check_plugins(header, loaded, registry)
         self.core = build_core(
             loaded,
             registry,
@@ -135,6 +136,20 @@ class Rebuilt:
             if resource.name == kind:
                 return resource.read(document)
         raise RecordingError(f"no plugin asks for objects of {kind}, as one did when it was recorded: use --plugin")
+
+
+def _check_plugins(header: SegmentHeader, config: SchedulerConfiguration, registry: Registry) -> None:
+    """Raise `RecordingError` where a plugin that was recorded is to be used, and is not there."""
+    sets = [
+        each for profile in config.profiles for each in (profile.plugins.multi_point, *profile.plugins.points.values())
+    ]
+    enabled = {plugin.name for each in sets for plugin in each.enabled}
+    for name, origin in header.plugins.items():
+        if name in enabled and name not in registry:
+            source = f" of {origin}" if origin else ""
+            raise RecordingError(
+                f"it was recorded with the plugin {name}{source}: install that, or give it with --plugin"
+            )
 
 
 def _options(header: SegmentHeader) -> dict[str, Any]:
