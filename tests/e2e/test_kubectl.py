@@ -10,6 +10,9 @@ import subprocess
 
 import pytest
 
+from berth.api.pod import Pod
+from berth.snapshot.documents import read_documents
+from berth.snapshot.snapshot import read_cluster
 from tests.e2e.kubectl import Kubectl, eventually
 from tests.e2e.running import running
 
@@ -271,3 +274,20 @@ def test_a_namespace_takes_its_contents_along(admin):
     admin("delete", "namespace", "brief", "--timeout=60s")
     assert "NotFound" in admin.refused("get", "namespace", "brief")
     assert brief("get", "deployments,pods", "-o", "name") == ""
+
+
+def test_what_kubectl_prints_is_a_cluster(kubectl, tmp_path):
+    kubectl("apply", "-f", "-", text=manifest(replicas=2))
+    kubectl("rollout", "status", "deployment/web")
+    eventually(lambda: kubectl("get", "pods", "-o", "jsonpath={.items[*].status.phase}"), "Running Running")
+    kinds = "nodes,pods,deployments,replicasets"
+    for form in ("json", "yaml"):
+        (tmp_path / f"list.{form}").write_text(kubectl("get", kinds, "-o", form))
+    (tmp_path / "single.yaml").write_text(kubectl("get", "deployment", "web", "-o", "yaml"))
+    as_json, as_yaml = (read_documents([tmp_path / f"list.{form}"]) for form in ("json", "yaml"))
+    assert [each.manifest for each in as_json] == [each.manifest for each in as_yaml]
+    assert [each.kind for each in as_json] == ["Node"] * 3 + ["Pod"] * 2 + ["Deployment", "ReplicaSet"]
+    (single,) = read_documents([tmp_path / "single.yaml"])
+    assert (single.kind, single.name, single.where) == ("Deployment", "web", str(tmp_path / "single.yaml"))
+    pods = [each for each in read_cluster([tmp_path / "list.yaml"]).structs() if isinstance(each, Pod)]
+    assert all(pod.spec.node_name for pod in pods)

@@ -193,6 +193,16 @@ def test_numbers_that_are_compared_stay_numbers_and_others_do_not() -> None:
     assert "cores" not in labels and "rack" not in labels
 
 
+def test_an_image_without_a_tag_is_found_on_the_nodes_that_have_it() -> None:
+    status = {"images": [{"names": ["acme/web:latest", "acme/web:v2"]}]}
+    containers = [{"image": "acme/web"}, {"image": "acme/web:v2"}]
+    node, pod = anonymous(
+        {"kind": "Node", "metadata": {"name": "n"}, "status": status},
+        {"kind": "Pod", "metadata": meta("p"), "spec": {"containers": containers}},
+    )
+    assert [each["image"] for each in pod["spec"]["containers"]] == node["status"]["images"][0]["names"]
+
+
 def test_an_attribute_that_an_expression_mentions_keeps_its_value() -> None:
     attributes = {"model": {"string": "A100"}, "serial": {"string": "S-1"}, "slots": {"int": 4}}
     resource_slice = {

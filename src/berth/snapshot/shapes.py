@@ -249,10 +249,14 @@ def trimmed(value: Any, shape: Shape) -> Any:
 
 
 def _kept_annotations(value: Any) -> Any:
-    """Those of Kubernetes itself, but for copies of the manifest and what controllers of networks leave there."""
+    """Those of Kubernetes itself but for copies of manifests, and those that tell hollow nodes what pods do."""
     if not isinstance(value, dict):
         return None
-    return {key: text for key, text in value.items() if is_kubernetes(key) and key not in _MANIFESTS}
+    return {key: text for key, text in value.items() if _is_kept(key)}
+
+
+def _is_kept(key: str) -> bool:
+    return key not in _MANIFESTS and (is_kubernetes(key) or key.startswith("berth.dev/"))
 
 
 _MANIFESTS = frozenset({"kubectl.kubernetes.io/last-applied-configuration"})

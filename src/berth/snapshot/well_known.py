@@ -81,6 +81,8 @@ ANNOTATIONS: Mapping[str, Role] = MappingProxyType(
         "cluster-autoscaler.kubernetes.io/scale-down-disabled": Role.KEPT,
         "descheduler.alpha.kubernetes.io/evict": Role.KEPT,
         "descheduler.alpha.kubernetes.io/prefer-no-eviction": Role.KEPT,
+        "berth.dev/run-seconds": Role.KEPT,
+        "berth.dev/exit-code": Role.KEPT,
         "scheduler.alpha.kubernetes.io/preferAvoidPods": Role.AVOIDED_PODS,
     }
 )
