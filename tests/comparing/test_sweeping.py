@@ -250,6 +250,21 @@ def test_a_sweep_that_cannot_be_used_is_told_in_one_line(files, change, problem)
     assert "\n" not in str(told.value)
 
 
+def test_a_scenario_is_carried_out_with_what_it_applies(files):
+    more = [make_pod(f"more{i}").request(cpu="1").owned_by("ReplicaSet", "r").document for i in range(3)]
+    (files / "more.yaml").write_text(yaml.safe_dump_all(more))
+    steps = [{"addNodes": {"like": "n0", "count": 2}}, {"apply": "more.yaml"}]
+    scenario = {"apiVersion": "berth.dev/v1", "kind": "Scenario", "steps": steps}
+    (files / "scenario.yaml").write_text(yaml.safe_dump(scenario))
+    clusters = {"more": {"cluster": "cluster.yaml", "scenario": "scenario.yaml", "steps": [{"loseZone": "b"}]}}
+    given = {"configurations": {"d": "default"}, "clusters": clusters}
+    (files / "sweep.yaml").write_text(yaml.safe_dump(given))
+    (one,) = Sweep.read(files / "sweep.yaml").runs
+    load = unpacked(Sweep.read(files / "sweep.yaml").contents[one.task.load])
+    found = run(load, ConfigurationSource("default").load(), 0).figures
+    assert (found["nodes"], found["pods"], found["pending"]) == (2 + 2, 3, 0)
+
+
 def test_steps_are_part_of_a_load(files):
     whole = Sweep.read(files / "sweep.yaml")
     loads = {each.load: unpacked(whole.contents[each.task.load]) for each in whole.runs}

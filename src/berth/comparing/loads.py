@@ -14,10 +14,12 @@ from berth.api.codec import decode
 from berth.api.meta import Struct
 from berth.api.node import Node
 from berth.api.pod import Pod, PodStatus
-from berth.simulation.changes import ClusterChange, read_step
+from berth.planning.scenario import APPLY, Manifests, Step
+from berth.simulation.changes import read_step
 from berth.simulation.cluster import Progress, SimulatedCluster
 from berth.simulation.measures import controller_of, follows_its_node, is_pending
 from berth.simulation.operations import Site, carry_out
+from berth.simulation.rollouts import apply
 from berth.simulation.workloads import POD_MAKERS, claim_templates, expand
 from berth.snapshot.documents import Document
 from berth.snapshot.snapshot import Snapshot
@@ -46,7 +48,7 @@ class ClusterLoad(msgspec.Struct, frozen=True):
         manifests: Iterable[Document] = (),
         *,
         replaces_all: bool = False,
-        steps: Iterable[ClusterChange] = (),
+        steps: Iterable[Step] = (),
     ) -> "ClusterLoad":
         """Take a cluster's pending pods, and those of the manifests after them.
 
@@ -72,7 +74,7 @@ class ClusterLoad(msgspec.Struct, frozen=True):
             taken=[pod.key for pod in (*standing, *pending) if isinstance(pod, Pod)],
         )
         pending.sort(key=lambda pod: (pod.metadata.creation_timestamp or "", pod.key))
-        changes = tuple((each.step, msgspec.to_builtins(each)) for each in steps)
+        changes = tuple(_described(each) for each in steps)
         workloads = [document.manifest | {"kind": document.kind} for document in snapshot.of(*POD_MAKERS)]
         return cls(
             (*standing, *expansion.objects),
@@ -84,7 +86,7 @@ class ClusterLoad(msgspec.Struct, frozen=True):
     def put_into(self, cluster: SimulatedCluster, progress: Progress | None = None) -> None:
         """Put everything into an empty cluster, have the pods placed, and carry the steps out.
 
-        Raises `ChangeError`, `StuckError`.
+        Raises `ChangeError`, `ManifestError`, `StuckError`.
         """
         cluster.add(self.standing)
         cluster.add(self.pods)
@@ -93,7 +95,17 @@ class ClusterLoad(msgspec.Struct, frozen=True):
             documents = [Document(each["kind"], each, "the cluster") for each in self.workloads]
             site = Site(cluster, documents, progress=progress)
             for number, (step, value) in enumerate(self.steps):
-                carry_out(site, read_step(step, value, f"steps[{number}]"))
+                if step == APPLY:
+                    apply(site, [Document(each["kind"], each, f"steps[{number}]") for each in value])
+                else:
+                    carry_out(site, read_step(step, value, f"steps[{number}]"))
+
+
+def _described(step: Step) -> tuple[str, Any]:
+    """Return a step as a scenario's file has it, with manifests in place of their files."""
+    if isinstance(step, Manifests):
+        return APPLY, [document.manifest | {"kind": document.kind} for document in step.documents]
+    return step.step, msgspec.to_builtins(step)
 
 
 def _is_replaceable(pod: Pod) -> bool:

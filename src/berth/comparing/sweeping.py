@@ -33,6 +33,7 @@ from berth.comparing.results import ResultRow, ResultsDirectory
 from berth.comparing.tasks import TaskDescription, TaskResult
 from berth.config.document import parse_document
 from berth.config.errors import ConfigError
+from berth.planning.scenario import Step, read_scenario
 from berth.simulation.changes import ChangeError, ClusterChange, read_step
 from berth.simulation.prices import PriceError, Prices
 from berth.simulation.workloads import ManifestError
@@ -64,6 +65,8 @@ class GivenCluster(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_f
     replace_all: bool = False
     steps: list[dict[str, Any]] = []
     """As in a scenario's file: each has one key."""
+    scenario: str = ""
+    """A scenario's file, whose steps come before these."""
 
 
 class GivenTrace(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
@@ -205,7 +208,8 @@ def _beside(plugin: str, directory: Path) -> str:
 
 
 def _cluster(name: str, given: GivenCluster, directory: Path) -> ClusterLoad:
-    steps = list(_steps(given.steps, f"clusters.{name}.steps"))
+    steps: list[Step] = read_scenario(directory / given.scenario) if given.scenario else []
+    steps += _steps(given.steps, f"clusters.{name}.steps")
     load = ClusterLoad.of(
         read_cluster([directory / each for each in _listed(given.cluster)]),
         read_documents([directory / each for each in _listed(given.manifests)]),
