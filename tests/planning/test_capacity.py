@@ -257,3 +257,27 @@ def test_a_profile_without_the_filter_for_room_is_not_counted_without_end():
     }
     found = asked([node("a")], pod(), config=load_config(document, "test"), at_most=50)
     assert (found.fits, found.is_complete) == (50, False)
+
+
+def test_each_copy_of_a_stateful_set_has_claims_of_its_own_and_attaches_its_own_volumes():
+    """Each node attaches two volumes of the driver, whatever else it has room for."""
+    limits = {
+        "kind": "CSINode",
+        "metadata": {"name": "a"},
+        "spec": {"drivers": [{"name": "disks.test", "nodeID": "a", "allocatable": {"count": 2}}]},
+    }
+    waits = {
+        "kind": "StorageClass",
+        "metadata": {"name": "fast"},
+        "provisioner": "disks.test",
+        "volumeBindingMode": "WaitForFirstConsumer",
+    }
+    claim = {
+        "metadata": {"name": "data"},
+        "spec": {"storageClassName": "fast", "resources": {"requests": {"storage": "1Gi"}}},
+    }
+    sets = {**deployment("db"), "kind": "StatefulSet"}
+    sets["spec"] = {**sets["spec"], "volumeClaimTemplates": [claim]}
+    found = asked([node("a", cpu="99")], limits, waits, sets)
+    assert found.fits == 2
+    assert reasons(found) == {"node(s) exceed max volume count": 1}

@@ -15,6 +15,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from berth.api.meta import Struct
 from berth.api.pod import Pod
 from berth.api.pod_resources import CPU
 from berth.config.types import SchedulerConfiguration
@@ -189,9 +190,7 @@ def capacity_after(
             carry_out(site, step)
     groups = [key for kind, key in cluster.objects if kind == "PodGroup"]
     asked = asked_by(documents, templates=site.templates, groups=groups, namespace=namespace)
-    for obj in asked.objects:
-        if _name_of(obj) not in cluster.objects:
-            cluster.put(obj)
+    cluster.create(obj for obj in asked.objects if _name_of(obj) not in cluster.objects)
     return capacity(cluster, asked.shapes, pool_label=pool_label, at_most=at_most, watch=watch)
 
 
@@ -251,7 +250,10 @@ class _Asker:
 
     def headroom(self, shape: AskedShape, *, by_placing: bool) -> ShapeHeadroom:
         """How many pods of one shape fit."""
-        filled = None if by_placing else count_by_node(self._core, self._info(shape.template))
+        filled = None
+        if not by_placing and not shape.has_own_claims:
+            first, _ = next(shape.pods(self._cluster.pods))
+            filled = count_by_node(self._core, self._info(first))
         if filled is None:
             filled = self.place_sets((shape,), set_size=1)
         return ShapeHeadroom(
@@ -279,7 +281,7 @@ class _Asker:
         counts: Counts = np.zeros(table.capacity, dtype=np.int64)
         requested = {name for shape in shapes for name in self._info(shape.template).requests}
         taken: dict[str, Counts] = {name: np.zeros(table.capacity, dtype=np.int64) for name in sorted(requested)}
-        made: list[tuple[str, str]] = []
+        before = set(self._cluster.objects)
         placed = 0
         refusals: list[tuple[Status, Rows]] = []
         is_complete = True
@@ -292,11 +294,7 @@ class _Asker:
                             if self._watch(1) or placed + len(of_set) >= self._at_most:
                                 return _Filled(placed, counts, taken, [], is_complete=False, is_counted=False)
                             pod, claims = next(source)
-                            for claim in claims:
-                                name = _name_of(claim)
-                                if name not in self._cluster.objects:
-                                    self._cluster.put(claim)
-                                    made.append(name)
+                            self._create(claims)
                             info = self._core.intake.info(with_priority(pod, classes))
                             node, message = trial.place(info)
                             if node is None:
@@ -312,9 +310,12 @@ class _Asker:
                             for resource, amount in info.requests.items():
                                 taken[resource][row] += amount
         finally:
-            for kind, key in reversed(made):
+            for kind, key in [name for name in self._cluster.objects if name not in before]:
                 self._cluster.delete(kind, key)
         return _Filled(placed, counts, taken, refusals, is_complete=is_complete, is_counted=False)
+
+    def _create(self, claims: Iterable[Struct]) -> None:
+        self._cluster.create(claim for claim in claims if _name_of(claim) not in self._cluster.objects)
 
     # -- what it comes to --------------------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ import msgspec
 from berth.api.meta import Struct
 from berth.api.pod import Pod
 from berth.simulation.changes import ChangeError
-from berth.simulation.claims import ClaimTemplate, made_claims
+from berth.simulation.claims import ClaimTemplate, has_own_claims, made_claims
 from berth.simulation.workloads import MAX_PODS, POD_MAKERS, WorkloadManifest, bare_pod, expand, missing_groups
 from berth.snapshot.documents import Document
 
@@ -35,6 +35,12 @@ class AskedShape:
             return self._manifest.template
         assert self._pod is not None, "a shape is made of one of the two"
         return self._pod
+
+    @property
+    def has_own_claims(self) -> bool:
+        """Say whether claims are made for each of the pods."""
+        makes = self._manifest is not None and self._manifest.has_claim_templates
+        return makes or has_own_claims(self.template)
 
     def pods(self, taken: Iterable[str]) -> Iterator[NewPod]:
         """Yield as many pods as are asked for, under names that are not `taken` (`namespace/name`)."""

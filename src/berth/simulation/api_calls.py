@@ -11,9 +11,18 @@ from typing import Any, Protocol
 import msgspec
 
 from berth.api.codec import ObjectError, decode
+from berth.api.meta import ObjectReference
 from berth.api.storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
 from berth.framework.effects import Answer, ApiCall
-from berth.plugins.volumes.claims import BIND_COMPLETED, BOUND_BY_CONTROLLER, NO_PROVISIONER, SELECTED_NODE
+from berth.plugins.volumes.claims import (
+    BIND_COMPLETED,
+    BOUND_BY_CONTROLLER,
+    NO_PROVISIONER,
+    SELECTED_NODE,
+    WAIT_FOR_FIRST_CONSUMER,
+    class_name_of,
+)
+from berth.simulation.volumes import smallest_for
 
 Json = dict[str, Any]
 
@@ -74,6 +83,39 @@ class ApiCalls:
         self._cluster.put(made)
         return Answer(0, _plain(made))
 
+    def provide(self, claim: PersistentVolumeClaim) -> None:
+        """Give a new claim its volume where its class does not wait for a pod.
+
+        That is the smallest volume that is there and may hold it, or one that is made of its size, to be reached from
+        everywhere that the class allows: which zone a provisioner would choose is not known.
+        """
+        made_by: StorageClass | None = self._cluster.objects.get(("StorageClass", class_name_of(claim)))
+        if claim.spec.volume_name or (made_by is not None and made_by.volume_binding_mode == WAIT_FOR_FIRST_CONSUMER):
+            return
+        there = (each for (kind, _), each in self._cluster.objects.items() if kind == "PersistentVolume")
+        volume = smallest_for(claim, there)
+        if volume is None and made_by is not None and made_by.provisioner not in ("", NO_PROVISIONER):
+            terms = [
+                {
+                    "matchExpressions": [
+                        {"key": each.key, "operator": "In", "values": list(each.values)}
+                        for each in term.match_label_expressions
+                    ]
+                }
+                for term in made_by.allowed_topologies
+            ]
+            volume = self._made_volume(claim, made_by, terms)
+        if volume is not None:
+            promised = ObjectReference(
+                kind="PersistentVolumeClaim",
+                namespace=claim.metadata.namespace,
+                name=claim.metadata.name,
+                uid=claim.metadata.uid,
+            )
+            spec = msgspec.structs.replace(volume.spec, claim_ref=promised)
+            self._cluster.put(msgspec.structs.replace(volume, spec=spec))
+            self._bind(claim, volume)
+
     # -- the controllers of volumes --------------------------------------------------------------------------------
 
     def _react(self, changed: Any) -> None:
@@ -100,24 +142,32 @@ class ApiCalls:
         labels = {HOSTNAME: node.metadata.name, **node.metadata.labels}
         reachable_by = [key for key in self._topology_keys(node.metadata.name, made_by.provisioner) if key in labels]
         here = {"matchExpressions": [{"key": key, "operator": "In", "values": [labels[key]]} for key in reachable_by]}
+        self._bind(claim, self._made_volume(claim, made_by, [here]))
+
+    def _made_volume(
+        self, claim: PersistentVolumeClaim, made_by: StorageClass, reachable_from: list[Json]
+    ) -> PersistentVolume:
+        """Make a volume of a claim's size, which can be reached from nodes that one of some terms matches."""
         self._made += 1
-        volume = decode(
+        name = (claim.metadata.uid or str(self._made)).replace("/", "-")
+        affinity = {"nodeAffinity": {"required": {"nodeSelectorTerms": reachable_from}}} if reachable_from else {}
+        volume: PersistentVolume = decode(
             "PersistentVolume",
             {
-                "metadata": {"name": f"pvc-{claim.metadata.uid or self._made}", "uid": f"made/{self._made}"},
+                "metadata": {"name": f"pvc-{name}", "uid": f"made/{self._made}"},
                 "spec": {
                     "capacity": dict(claim.spec.resources.requests),
                     "accessModes": list(claim.spec.access_modes),
-                    "storageClassName": name,
+                    "storageClassName": made_by.metadata.name,
                     "claimRef": _reference(claim),
-                    "nodeAffinity": {"required": {"nodeSelectorTerms": [here]}},
+                    **affinity,
                     "csi": {"driver": made_by.provisioner, "volumeHandle": f"made-{self._made}"},
                 },
                 "status": {"phase": "Bound"},
             },
         )
         self._cluster.put(volume)
-        self._bind(claim, volume)
+        return volume
 
     def _topology_keys(self, node_name: str, driver: str) -> tuple[str, ...]:
         """The labels that say from where a driver's volumes can be reached; the node itself where nobody says."""

@@ -13,6 +13,7 @@ import msgspec
 from berth.api.meta import Struct
 from berth.api.node import Node, PodDisruptionBudget, PriorityClass
 from berth.api.pod import Pod
+from berth.api.storage import PersistentVolumeClaim, StorageClass
 from berth.config.types import SchedulerConfiguration
 from berth.cycle.instrument import Instrument
 from berth.framework.effects import Effect, EvictPod, PatchPodStatus
@@ -22,6 +23,8 @@ from berth.simulation.admission import with_priority
 from berth.simulation.api_calls import ApiCalls
 from berth.simulation.budgets import SCALED_KINDS, BudgetKeeper, scale_in
 from berth.simulation.claims import claims_again, has_own_claims, released
+from berth.simulation.volumes import with_default_class
+from berth.state.objects import key_of
 from berth.testing.virtual import VirtualCluster
 
 BACKOFF_S = 10.0
@@ -68,7 +71,8 @@ class SimulatedCluster(VirtualCluster):
         super().__init__(
             registry=registry or full_registry(), config=config, seed=seed, memos=memos, instrument=instrument
         )
-        self.answer_api = ApiCalls(self)
+        self._api_calls = ApiCalls(self)
+        self.answer_api = self._api_calls
         self.evictions: list[Eviction] = []
         self.messages: dict[str, str] = {}
         """Why each pending pod that was tried has no node, by `namespace/name`."""
@@ -76,6 +80,8 @@ class SimulatedCluster(VirtualCluster):
         """How many pods were bound or evicted so far."""
         self.budgets = BudgetKeeper(scale_in(self.objects))
         """What the cluster's PodDisruptionBudgets allow; their status is brought up to date before pods are placed."""
+        self._keys: dict[str, dict[str, None]] = {}
+        """The keys of the objects of each kind."""
         self._returning: list[Pod] = []
         self._own_claims: dict[str, tuple[Pod, list[Struct]]] = {}
         self.add(objects)
@@ -94,6 +100,17 @@ class SimulatedCluster(VirtualCluster):
         for pod in pods:
             self.put(with_priority(pod, classes))
 
+    def create(self, objects: Iterable[Struct]) -> None:
+        """Take new objects in as `add` does; claims get the default class, and a volume where none waits for a pod."""
+        given = list(objects)
+        self.add(each for each in given if not isinstance(each, Pod | PersistentVolumeClaim))
+        for obj in given:
+            if isinstance(obj, PersistentVolumeClaim):
+                claim = with_default_class(obj, self.of(StorageClass))
+                self.put(claim)
+                self._api_calls.provide(claim)
+        self.add(each for each in given if isinstance(each, Pod))
+
     @property
     def priority_classes(self) -> Mapping[str, PriorityClass]:
         """The cluster's priority classes, by name."""
@@ -102,7 +119,7 @@ class SimulatedCluster(VirtualCluster):
     def of(self, struct: type[Any]) -> Iterator[Any]:
         """Yield the objects of one struct's kind."""
         kind = struct.__name__
-        return (obj for (each, _), obj in self.objects.items() if each == kind)
+        return (self.objects[kind, key] for key in self._keys.get(kind, ()))
 
     @property
     def nodes(self) -> dict[str, Node]:
@@ -122,6 +139,7 @@ class SimulatedCluster(VirtualCluster):
     def put(self, obj: Any) -> None:
         """Create an object, or put a newer state in its place."""
         super().put(obj)
+        self._keys.setdefault(self.core.resources.name_of(obj), {})[key_of(obj)] = None
         if isinstance(obj, Pod):
             self.budgets.note(obj)
         elif isinstance(obj, PodDisruptionBudget):
@@ -137,6 +155,7 @@ class SimulatedCluster(VirtualCluster):
     def delete(self, kind: str, key: str) -> None:
         """Delete an object by `namespace/name` or name; a pod frees its claims."""
         obj = self.objects[kind, key]
+        self._keys[kind].pop(key, None)
         if isinstance(obj, Pod):
             self.budgets.forget(obj)
         elif isinstance(obj, PodDisruptionBudget):
@@ -154,7 +173,7 @@ class SimulatedCluster(VirtualCluster):
         super().delete(kind, key)
         given_up = released(obj, lookup)
         for other in given_up.deleted:
-            super().delete(*other)
+            self.delete(*other)
         for changed in given_up.changed:
             self.put(changed)
 
@@ -229,8 +248,8 @@ class SimulatedCluster(VirtualCluster):
         returning, self._returning = self._returning, []
         for pod in returning:
             replacement, claims = self._own_claims.pop(pod.key, (pending_again(pod), []))
-            for claim in claims:
-                self.put(claim)
+            if claims:
+                self.create(claims)
             self.put(replacement)
 
 

@@ -380,7 +380,7 @@ def _put_daemon(site: Site, manifest: WorkloadManifest, node: Node) -> None:
     pod = manifest.daemon_pod(node)
     if pod is not None and ("Pod", pod.key) not in site.cluster.objects:
         complete, claims = made_claims(pod, site.templates)
-        site.cluster.add([*claims, complete])
+        site.cluster.create([*claims, complete])
 
 
 def _follow_nodes(site: Site, names: Iterable[str]) -> None:
@@ -576,7 +576,7 @@ def scale(site: Site, running: RunningWorkload, replicas: int, by: str) -> None:
                 site.departures.append(Departure(pod.key, pod.spec.node_name, by))
             site.cluster.delete("Pod", pod.key)
     elif replicas > len(running.pods):
-        site.cluster.add(_more_pods(site, running, replicas - len(running.pods), by))
+        site.cluster.create(_more_pods(site, running, replicas - len(running.pods), by))
 
 
 def _set_replicas(site: Site, running: RunningWorkload, replicas: int) -> None:

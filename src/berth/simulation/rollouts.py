@@ -69,7 +69,7 @@ def apply(site: Site, documents: Iterable[Document], namespace: str = "default")
         if ("Pod", pod.key) in cluster.objects:
             raise ChangeError(f"Pod {pod.key} is in the cluster already; give it another name, or delete it there")
     site.templates |= expansion.templates
-    cluster.add([*(obj for obj in expansion.objects if not _is_kept(site, obj)), *expansion.pods])
+    cluster.create([*(obj for obj in expansion.objects if not _is_kept(site, obj)), *expansion.pods])
     site.settle()
     for workload, manifest in running:
         roll_out(site, workload, manifest)
@@ -146,7 +146,7 @@ def _roll_deployment(site: Site, running: RunningWorkload, manifest: WorkloadMan
         more = min(len(coming), wanted + surge - len(old) - len(new))
         for pod, claims in coming[: max(more, 0)]:
             complete, own = made_claims(pod, site.templates)
-            site.cluster.add([*claims, *own, complete])
+            site.cluster.create([*claims, *own, complete])
             new.append(complete)
         del coming[: max(more, 0)]
         site.settle()
@@ -214,7 +214,7 @@ def _replace(site: Site, pod: Pod, claims: Sequence[Struct]) -> Pod:
         msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, uid=f"{pod.metadata.uid}/new")),
         site.templates,
     )
-    site.cluster.add([*(each for each in claims if not _is_kept(site, each)), *own, complete])
+    site.cluster.create([*(each for each in claims if not _is_kept(site, each)), *own, complete])
     return complete
 
 

@@ -102,6 +102,11 @@ class WorkloadManifest:
         """A pod of the template, without a name, admitted but for its priority."""
         return self._pod
 
+    @property
+    def has_claim_templates(self) -> bool:
+        """Say whether each pod gets claims that outlive it, as those of a StatefulSet may."""
+        return bool(self._claims)
+
     def objects(self) -> Iterator[Struct]:
         """Yield the objects beside the pods that decisions depend on: what a Deployment's pods are selected by."""
         if self.kind == "Deployment":
