@@ -385,6 +385,8 @@ class Inbox:
         started = self._stopwatch()
         now = self._dispatcher.now()
         gone = self._intake.take(event, now)
+        if event.kind == "Pod":
+            self._instrument.pod_heard_of(event.type, event.obj)
         if self._intake.placed_elsewhere is not None:
             self._conflicts.came(self._intake.placed_elsewhere)
         if self._intake.vanished is not None:

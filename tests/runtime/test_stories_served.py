@@ -56,6 +56,20 @@ async def told(client, name):
     return report
 
 
+async def told_once(client, name, so):
+    """The report about a pod, once it is so."""
+    async with asyncio.timeout(30):
+        report = await told(client, name)
+        while not so(report):
+            await asyncio.sleep(0.01)
+            report = await told(client, name)
+    return report
+
+
+def steps(report):
+    return [line["what"] for line in report["story"]]
+
+
 async def test_after_a_rollout_of_600_pods_all_600_are_explained():
     world = World(nodes=10, cpu="64")
     names = [f"web-{number}" for number in range(600)]
@@ -90,9 +104,7 @@ async def test_another_pod_of_the_name_has_a_story_of_its_own():
     async with at_work(world) as client:
         await until(lambda: world.condition("web-0"))
         world.store.delete(POD, "default", "web-0")
-        gone = await told(client, "web-0")
-        while not gone["isGone"]:
-            gone = await told(client, "web-0")
+        gone = await told_once(client, "web-0", lambda report: report["isGone"])
         world.add_pod("web-0")
         await until(lambda: world.node_of("web-0"))
         report = await told(client, "web-0")
@@ -121,9 +133,7 @@ async def test_what_woke_a_pod_and_what_did_not_are_in_its_story():
     async with at_work(world) as client:
         await until(lambda: world.condition("big"))
         world.add_nodes(1, cpu="2", first=1)
-        report = await told(client, "big")
-        while "notWoken" not in [line["what"] for line in report["story"]]:
-            report = await told(client, "big")
+        await told_once(client, "big", lambda report: "notWoken" in steps(report))
         world.add_nodes(1, cpu="8", first=2)
         await until(lambda: world.node_of("big"))
         report = await told(client, "big")
@@ -148,7 +158,9 @@ async def test_a_preemption_is_told_on_both_sides():
         high, low = await told(client, "high"), await told(client, "low")
     assert "preempts default/low on node-0" in [line["text"] for line in high["story"]]
     assert any(line["text"].endswith("; nominated to node-0") for line in high["story"])
-    assert low["story"][-1]["text"] == "evicted from node-0 to make room for default/high"
+    told_low = [line["text"] for line in low["story"]]
+    assert "evicted from node-0 to make room for default/high" in told_low
+    assert told_low[-1] == "gone"
     assert low["isGone"] is True
 
 
@@ -171,9 +183,7 @@ async def test_a_pod_at_permit_waits_with_the_plugins_words_and_the_deadline():
     plugins = {"multiPoint": {"enabled": [{"name": "Licence"}]}}
     config = configuration(profiles=[{"schedulerName": "default-scheduler", "plugins": plugins}])
     async with at_work(world, config=config, registry=registry) as client:
-        report = await told(client, "web")
-        while report["permit"] is None:
-            report = await told(client, "web")
+        report = await told_once(client, "web", lambda report: report["permit"] is not None)
         _, pending = await client.json("/debug/pending")
     permit = report["permit"]
     assert permit["node"] == "node-0"
@@ -244,7 +254,33 @@ async def test_a_plugin_that_cannot_describe_its_codes_costs_the_details_only(mo
     monkeypatch.setattr("berth.recording.collecting.explain", broken)
     async with at_work(world) as client:
         await until(lambda: world.node_of("web"))
-        report = await told(client, "web")
-        while report["story"][-1]["what"] != "bound":
-            report = await told(client, "web")
+        report = await told_once(client, "web", lambda report: steps(report)[-1] == "bound")
     assert report["decision"]["node"] == "node-0"  # from the trace, which keeps columns
+
+
+def set_status(world, name, **status):
+    pod = world.pod(name)
+    world.store.update(POD, "default", name, {**pod, "status": {**pod["status"], **status}}, subresource="status")
+
+
+async def test_a_pod_that_somebody_evicted_says_who():
+    world = World(nodes=1)
+    world.add_pod("web")
+    why = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI", "message": "evicting"}
+    async with at_work(world) as client:
+        await until(lambda: world.node_of("web"))
+        set_status(world, "web", conditions=[why])
+        world.store.delete(POD, "default", "web")
+        report = await told_once(client, "web", lambda report: steps(report)[-1] in ("going", "gone"))
+    assert "is being deleted, EvictionByEvictionAPI: evicting" in [line["text"] for line in report["story"]]
+
+
+async def test_a_pod_that_has_finished_is_still_told():
+    world = World(nodes=1)
+    world.add_pod("job")
+    async with at_work(world) as client:
+        await until(lambda: world.node_of("job"))
+        set_status(world, "job", phase="Succeeded")
+        report = await told_once(client, "job", lambda report: steps(report)[-1] == "gone")
+    assert report["story"][-1]["text"] == "has finished, or is gone"
+    assert report["decision"]["node"] == "node-0"

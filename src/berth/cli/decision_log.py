@@ -90,7 +90,7 @@ def state_directory(cluster: str, environ: Mapping[str, str] = os.environ) -> Pa
     """Return where the log of a cluster's scheduler is kept by default: $XDG_STATE_HOME/berth/HOST_PORT."""
     base = environ.get("XDG_STATE_HOME", "")
     parts = urlsplit(cluster)
-    name = re.sub(r"[^A-Za-z0-9._-]", "_", parts.netloc.rpartition("@")[2] or cluster) or "cluster"
+    name = re.sub(r"[^A-Za-z0-9._-]", "_", parts.netloc.rpartition("@")[2] or cluster).lstrip(".") or "cluster"
     return (Path(base) if base.startswith("/") else Path.home() / ".local" / "state") / "berth" / name
 
 

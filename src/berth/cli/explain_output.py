@@ -41,7 +41,11 @@ def show(report: Json, console: "Console", *, in_full: bool = False) -> None:
     report = legible_values(report)
     decision, pending, permit = report["decision"], report["pending"], report.get("permit")
     if report.get("isGone"):
-        console.print(f"{report['pod']} is gone; this is about the last pod of that name", style="dim", markup=False)
+        console.print(
+            f"{report['pod']} is gone or has finished; this is about the last pod of that name",
+            style="dim",
+            markup=False,
+        )
     if permit is not None:
         _show_permit(permit, console)
     if decision is not None:

@@ -7,6 +7,7 @@ the core was given, times are the core's own.
 from collections.abc import Container, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from berth.api.pod import Pod
 from berth.cycle.decision import Decision, Trace
 from berth.engine.profile import Profile
 from berth.framework.extenders import Asked
@@ -134,6 +135,9 @@ class Instrument:
 
     def looked_for(self, pod: PodInfo, found: str, detail: str) -> None:
         """A bound pod that no watch confirmed was read: `bound`, `elsewhere`, `unbound`, `gone` or `unreadable`."""
+
+    def pod_heard_of(self, change: str, pod: Pod) -> None:
+        """A pod was `ADDED`, `MODIFIED` or `DELETED`, whoever schedules it."""
 
     def event_handled(self, event: str, seconds: float) -> None:
         """An event from the cluster has been taken in, under one of the names that upstream's metrics have for it."""

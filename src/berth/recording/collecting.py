@@ -8,11 +8,12 @@ a decision holds columns, so that only so many wait for that; the others are not
 
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from berth.api.pod import Pod
 from berth.cycle.decision import Decision
-from berth.cycle.instrument import Instrument
+from berth.cycle.instrument import Instrument, Observed
 from berth.explain import explain
 from berth.framework.waiting_pods import WaitingPod
 from berth.recording import stories
@@ -33,8 +34,15 @@ NODES_KEPT = 3
 """How many of the best nodes are kept with their scores, and how many names for each reason."""
 NOT_HELPING = "QueueSkip"
 
-Note = tuple[float, str, PodInfo, Any]
+Note = tuple[float, str, "PodInfo | KnownPod", Any]
 """When, what, of which pod, and what else is needed to tell it."""
+
+
+class KnownPod(NamedTuple):
+    """A pod by name and uid."""
+
+    key: str
+    uid: str
 
 
 class Short(NamedTuple):
@@ -59,26 +67,55 @@ class DecisionCollector(Instrument):
         self._undetailed = 0
         self._unhelpful: dict[str, dict[str, int]] = {}
         """By uid, how often plugins said that an event does not help."""
+        self._going: set[str] = set()
+        """The uids of pods that are being deleted."""
+        self._ours: Container[str] = ()
+        """The names of our profiles."""
 
     def take(self) -> list[Note]:
         """Hand over what was noted; to be called while the core is between two cycles."""
         notes, self._notes, self._undetailed = list(self._notes), deque(), 0
         return notes
 
-    def __len__(self) -> int:
+    @property
+    def noted(self) -> int:
+        """How many notes wait to be taken."""
         return len(self._notes)
 
     def not_helping(self, uid: str) -> Mapping[str, int]:
         """Return how often which events did not help a pod since something last happened to it."""
         return self._unhelpful.get(uid, {})
 
-    def _note(self, what: str, pod: PodInfo, more: Any) -> None:
+    def _note(self, what: str, pod: "PodInfo | KnownPod", more: Any) -> None:
         if len(self._notes) >= NOTES_AT_MOST:
             self.lost += 1
             return
         self._notes.append((self._clock(), what, pod, more))
 
     # -- the observer ------------------------------------------------------------------------------------------------
+
+    def attached(self, observed: Observed) -> None:
+        """Learn whose pods are ours."""
+        self._ours = observed.profiles
+
+    def pod_heard_of(self, change: str, pod: Pod) -> None:
+        """Note that a pod goes, and on whose word; most changes are none of this."""
+        if change != "DELETED" and pod.metadata.deletion_timestamp is None:
+            return
+        if pod.spec.scheduler_name in self._ours:
+            self._note_end(change, pod)
+
+    def _note_end(self, change: str, pod: Pod) -> None:
+        """Note each end once. Pods that have finished are not followed any more, so that they are `DELETED`, too."""
+        known = KnownPod(pod.key, pod.metadata.uid)
+        was_going = known.uid in self._going
+        if change == "DELETED":
+            self._going.discard(known.uid)
+            has_gone = was_going or pod.metadata.deletion_timestamp is not None
+            self._note(stories.GONE, known, "gone" if has_gone else "has finished, or is gone")
+        elif not was_going and len(self._going) < PODS_AT_MOST:
+            self._going.add(known.uid)
+            self._note(stories.GOING, known, _why_it_goes(pod))
 
     def queue_incoming(self, queue: str, event: str, queued: QueuedPod) -> None:
         """A pod came, was woken, or went back to wait."""
@@ -140,10 +177,18 @@ class DecisionCollector(Instrument):
         """A victim goes, or may not be evicted."""
         what = stories.SPARED if refusal else stories.EVICTED
         self._note(what, victim, (preemptor.key, node_name, refusal))
+        if not refusal and len(self._going) < PODS_AT_MOST:
+            self._going.add(victim.uid)
 
     def conflicted(self, pod: PodInfo, how: str) -> None:
         """Another scheduler was faster."""
         self._note(stories.CONFLICT, pod, how)
+
+
+def _why_it_goes(pod: Pod) -> str:
+    """Return who evicted a pod, as its condition DisruptionTarget has it; empty where it was simply deleted."""
+    told = (each for each in pod.status.conditions if (each.type, each.status) == ("DisruptionTarget", "True"))
+    return next((f"{each.reason}: {each.message}" if each.message else each.reason for each in told), "")
 
 
 def shortened(decision: Decision) -> Short:
@@ -166,7 +211,7 @@ def step_of(note: Note, table: NodeTable | None = None) -> StoryStep:
             return StoryStep(at, what, node=node_name, message=told, until=at + min(deadlines.values()) - since)
         case stories.BOUND:
             return StoryStep(at, what, node=more)
-        case stories.NOT_BOUND | stories.CONFLICT:
+        case stories.NOT_BOUND | stories.CONFLICT | stories.GOING | stories.GONE:
             return StoryStep(at, what, message=more)
         case stories.MAKES_ROOM:
             return StoryStep(at, what, node=more[0], pods=more[1])

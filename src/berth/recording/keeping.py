@@ -79,7 +79,7 @@ class LogKeeper:
                 await asyncio.sleep(PAUSE_AFTER_BUG_S)
 
     async def _keep_up(self, scheduler: Scheduling) -> None:
-        if not len(self._collector) and not self._waiting:
+        if not self._collector.noted and not self._waiting:
             return
         await self.flush(scheduler, DETAILS_S)
         if scheduler.synced.is_set() and await asyncio.to_thread(self.log.is_full):
@@ -163,7 +163,7 @@ class LogKeeper:
             if len(self._last) >= PODS_AT_MOST:
                 self._last.clear()
             self._last[pod.uid] = more.message
-        elif what in (stories.BOUND, stories.LEFT):
+        elif what in (stories.BOUND, stories.LEFT, stories.GONE):
             self._last.pop(pod.uid, None)
         return _read(note, table)
 

@@ -18,6 +18,7 @@ QUEUED, DECIDED, PERMIT, BOUND, NOT_BOUND = (
 MAKES_ROOM, EVICTED, SPARED, LEFT, CONFLICT, NOT_WOKEN = (
     "makesRoom", "evicted", "notEvicted", "left", "conflict", "notWoken",
 )  # fmt: skip
+GOING, GONE = "going", "gone"
 ARRIVALS = ("UnschedulablePodAdd", "PodAdd")
 """The queue's events of a pod that has come."""
 AFTER_ATTEMPT = "ScheduleAttemptFailure"
@@ -223,6 +224,10 @@ def _sentence(step: StoryStep) -> str:
         case "notWoken":
             events = "; ".join(f"{event} (x{count})" for event, count in sorted(step.events.items()))
             return f"not woken, since these did not help: {events}"
+        case "going":
+            return f"is being deleted, {step.message}" if step.message else "is being deleted"
+        case "gone":
+            return step.message
         case "leftOut":
             return "more steps, left out here"
     return step.what
