@@ -85,11 +85,15 @@ async def test_while_the_scheduler_is_busy_nothing_is_read_and_nothing_is_lost()
     assert (await live.story("web-2")).decision.best
 
 
-async def test_what_does_not_fit_is_lost_and_counted(monkeypatch):
+async def test_where_too_much_happens_the_oldest_is_lost_and_that_is_told_once(monkeypatch, caplog):
     monkeypatch.setattr(collecting, "NOTES_AT_MOST", 7)
     live = placing(10)
     assert live.collector.noted == 7
-    assert live.collector.lost == 23
+    for _ in range(2):
+        await live.keeper._keep_up(live)
+        live.collector.take()
+    assert caplog.text.count("some of it is lost") == 1
+    assert (await live.story("web-9")).decision is not None
 
 
 async def test_the_same_refusal_is_written_in_detail_once():

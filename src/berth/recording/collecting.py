@@ -23,7 +23,7 @@ from berth.state.queued_pod import QueuedPod
 from berth.state.table import NodeTable
 
 NOTES_AT_MOST = 50_000
-"""How much may wait to be written. What comes on top is lost, and counted."""
+"""How much may wait to be written. Where more comes, the oldest is lost, and that is told."""
 DETAILS_AT_MOST = 1024
 """How many decisions may wait for their details to be read."""
 EVENTS_AT_MOST = 12
@@ -60,11 +60,13 @@ class DecisionCollector(Instrument):
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         """`clock` gives seconds since 1970."""
-        self.lost = 0
-        """How many notes did not fit."""
+        self.was_full = False
+        """Whether more was noted at some time than fits, so that the oldest of it is lost."""
         self._clock = clock
-        self._notes: deque[Note] = deque()
+        self._notes: deque[Note] = deque(maxlen=NOTES_AT_MOST)
+        self._append = self._notes.append
         self._undetailed = 0
+        self._makes_room = False
         self._unhelpful: dict[str, dict[str, int]] = {}
         """By uid, how often plugins said that an event does not help."""
         self._going: set[str] = set()
@@ -74,7 +76,9 @@ class DecisionCollector(Instrument):
 
     def take(self) -> list[Note]:
         """Hand over what was noted; to be called while the core is between two cycles."""
-        notes, self._notes, self._undetailed = list(self._notes), deque(), 0
+        notes, self._undetailed = list(self._notes), 0
+        self._notes.clear()
+        self.was_full = self.was_full or len(notes) == self._notes.maxlen
         return notes
 
     @property
@@ -87,10 +91,7 @@ class DecisionCollector(Instrument):
         return self._unhelpful.get(uid, {})
 
     def _note(self, what: str, pod: "PodInfo | KnownPod", more: Any) -> None:
-        if len(self._notes) >= NOTES_AT_MOST:
-            self.lost += 1
-            return
-        self._notes.append((self._clock(), what, pod, more))
+        self._append((self._clock(), what, pod, more))
 
     # -- the observer ------------------------------------------------------------------------------------------------
 
@@ -121,7 +122,8 @@ class DecisionCollector(Instrument):
         """A pod came, was woken, or went back to wait."""
         if self._unhelpful and queued.pod.uid in self._unhelpful:
             self._note(stories.NOT_WOKEN, queued.pod, self._unhelpful.pop(queued.pod.uid))
-        self._note(stories.QUEUED, queued.pod, (queue, event, queued.gating_plugin, queued.gating_reasons))
+        told = (queue, event, queued.gating_plugin, queued.gating_reasons)
+        self._append((self._clock(), stories.QUEUED, queued.pod, told))
 
     def queue_left(self, queued: QueuedPod) -> None:
         """A pod left the queue untried."""
@@ -146,14 +148,15 @@ class DecisionCollector(Instrument):
 
         The pods that it preempts were told before; the story is better told the other way round.
         """
-        before = self._notes.pop() if self._notes and self._notes[-1][1] == stories.MAKES_ROOM else None
+        before = self._notes.pop() if self._makes_room and self._notes else None
         if self._undetailed < DETAILS_AT_MOST:
             self._undetailed += 1
-            self._note(stories.DECIDED, decision.pod, decision)
+            self._append((self._clock(), stories.DECIDED, decision.pod, decision))
         else:
-            self._note(stories.DECIDED, decision.pod, shortened(decision))
+            self._append((self._clock(), stories.DECIDED, decision.pod, shortened(decision)))
         if before is not None:
-            self._note(before[1], before[2], before[3])
+            self._append(before)
+            self._makes_room = False
 
     def permit_waits(self, waiting: WaitingPod) -> None:
         """Permit holds a pod."""
@@ -162,7 +165,7 @@ class DecisionCollector(Instrument):
 
     def bound(self, queued: QueuedPod, node_name: str, now: float) -> None:
         """A pod is on its node."""
-        self._note(stories.BOUND, queued.pod, node_name)
+        self._append((self._clock(), stories.BOUND, queued.pod, node_name))
 
     def binding_failed(self, pod: PodInfo, reason: str, *, is_rejection: bool = False) -> None:
         """A pod is not on its node after all."""
@@ -170,6 +173,7 @@ class DecisionCollector(Instrument):
 
     def preempting(self, preemptor: PodInfo, victims_on: Mapping[str, Sequence[PodInfo]]) -> None:
         """Room is made for a pod."""
+        self._makes_room = len(victims_on) == 1
         for node_name, victims in victims_on.items():
             self._note(stories.MAKES_ROOM, preemptor, (node_name, tuple(victim.key for victim in victims)))
 

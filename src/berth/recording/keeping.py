@@ -53,7 +53,7 @@ class Scheduling(Protocol):
 class LogKeeper:
     """Brings what a collector has noted into a log."""
 
-    __slots__ = ("_collector", "_is_idle", "_last", "_stopwatch", "_taking", "_waiting", "log")
+    __slots__ = ("_collector", "_is_idle", "_last", "_stopwatch", "_taking", "_waiting", "_was_told", "log")
 
     def __init__(
         self, log: DecisionLog, collector: DecisionCollector, stopwatch: Callable[[], float] = time.perf_counter
@@ -67,6 +67,7 @@ class LogKeeper:
         """What each pending pod was told last, so that details which say the same are not written again."""
         self._taking = asyncio.Lock()
         self._is_idle = False
+        self._was_told = False
 
     async def run(self, scheduler: Scheduling) -> None:
         """Go on until cancelled."""
@@ -82,6 +83,9 @@ class LogKeeper:
         if not self._collector.noted and not self._waiting:
             return
         await self.flush(scheduler, DETAILS_S)
+        if self._collector.was_full and not self._was_told:
+            self._was_told = True
+            _log.warning("more happened to pods than could be written to the decision log; some of it is lost")
         if scheduler.synced.is_set() and await asyncio.to_thread(self.log.is_full):
             async with _held(scheduler) as core:
                 living = None if core is None else frozenset(pod.uid for pod in core.intake.pods)
