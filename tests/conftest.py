@@ -6,6 +6,7 @@
 
 import os
 import random
+import tempfile
 
 from hypothesis import HealthCheck, settings
 
@@ -24,6 +25,14 @@ def pytest_configure(config):
     """Choose where the fresh seeds of this run begin; the processes of xdist inherit the choice."""
     fresh = os.environ.setdefault("BERTH_FAULTS_SEED", str(random.randrange(10_000, 1_000_000_000)))
     config.fresh_seed = int(fresh)
+    # Schedulers that tests start keep their decision logs where they are in nobody's way.
+    config.state_home = tempfile.TemporaryDirectory(prefix="berth-tests-")
+    os.environ["XDG_STATE_HOME"] = config.state_home.name
+
+
+def pytest_unconfigure(config):
+    """Remove what was kept for the length of the tests."""
+    config.state_home.cleanup()
 
 
 def pytest_terminal_summary(terminalreporter, config):
