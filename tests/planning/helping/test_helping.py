@@ -192,6 +192,7 @@ def test_what_a_plugin_of_others_said_is_told_and_nodes_that_pass_it_are_named()
     found = what_would_help(cluster, make_pod("p").request(cpu="1").build())
     assert found.said == ("plugin RackFilter said of 3 nodes: no rack",)
     by_kind = {change.kind: change for change in found.changes}
+    assert (by_kind["label"].fits_on, by_kind["label"].also_on) == (("n0",), ("n1", "n2")), "as the node that passes"
     assert by_kind["podsGone"].patch == {"pods": ["default/w"]}
     assert by_kind["node"].patch["manifests"][0]["metadata"]["labels"]["rack"] == "1"
     assert any("any change in the cluster (RackFilter)" in each.what for each in found.waits_for)
@@ -304,6 +305,13 @@ def test_a_stopped_search_keeps_what_it_has():
         seen.append(([change.kind for change in found.changes], found.is_complete))
     assert (["requests"], False) in seen
     assert seen[-1] == (["requests", "node"], True)
+
+
+def test_more_taints_than_are_looked_at_are_told():
+    tainted = [make_node(f"n{i}").capacity(cpu="4").taint(f"t{i}") for i in range(40)]
+    found = World(make_pod("p").request(cpu="1"), *tainted).help()
+    assert not found.is_complete
+    assert {change.kind for change in found.changes} == {"toleration", "taint", "node"}
 
 
 def test_an_unknown_priority_class_is_an_error():

@@ -91,7 +91,7 @@ class Combining:
         self._needs = needs
         self._patterns = patterns_of(needs, question.valid)
         self.found: list[Change] = []
-        self.is_complete = True
+        self.is_complete = not any(need.is_cut for need in needs)
 
     def run(self) -> None:
         """Find the changes; those found before the trials are used up stay in `found`."""
@@ -258,6 +258,7 @@ class Combining:
                 _with_others(change, tuple(sorted(also)), max(len(rest) - MAX_ALSO, 0)),
             )
             return
+        self.is_complete &= len(rows) <= SAMPLE
 
     def _proven_node(self, row: int) -> Change | None:
         node = self._question.table.node(row)

@@ -70,7 +70,7 @@ class NodeEdit(NamedTuple):
 class Need:
     """One thing of the pod that rules nodes out."""
 
-    __slots__ = ("failing", "key", "may_be_freed", "node_edit", "plugin", "pod_edits", "sized", "whole")
+    __slots__ = ("failing", "is_cut", "key", "may_be_freed", "node_edit", "plugin", "pod_edits", "sized", "whole")
 
     def __init__(
         self,
@@ -83,6 +83,7 @@ class Need:
         sized: "Callable[[int], PodEdit | None] | None" = None,
         whole: PodEdit | None = None,
         may_be_freed: Mask | None = None,
+        is_cut: bool = False,
     ) -> None:
         self.key = key
         self.plugin = plugin
@@ -102,6 +103,8 @@ class Need:
         """With `sized`, the edit that gives up all of it: where the pod does not fit then, less is not enough."""
         self.may_be_freed: Mask = np.zeros_like(failing) if may_be_freed is None else may_be_freed
         """The rows where it would be met if pods left."""
+        self.is_cut = is_cut
+        """Whether it stands for more than was looked at, so that the search is not complete."""
 
     @property
     def is_of_pod(self) -> bool:

@@ -76,7 +76,13 @@ def _affinity_need(question: Question, terms: list[Json], failing: Mask) -> Need
         return _together(min(ways)[2]) if ways else None
 
     return Need(
-        ("nodeAffinity",), "NodeAffinity", failing, sized=sized, whole=_relaxed(terms, 0, ()), node_edit=node_edit
+        ("nodeAffinity",),
+        "NodeAffinity",
+        failing,
+        sized=sized,
+        whole=_relaxed(terms, 0, ()),
+        node_edit=node_edit,
+        is_cut=len(terms) > MAX_TERMS,
     )
 
 
@@ -152,14 +158,16 @@ def _label_edit(requirement: Json) -> Callable[[Node], NodeEdit | None]:
         if operator in ("NotIn", "DoesNotExist"):
             return _unlabelled(key)
         if operator in ("Gt", "Lt") and values and values[0].lstrip("-").isdigit():
-            return _labelled(key, str(int(values[0]) + (1 if operator == "Gt" else -1)))
+            return labelled(key, str(int(values[0]) + (1 if operator == "Gt" else -1)))
         value = values[0] if operator == "In" and values else _ADDED.get(operator)
-        return None if value is None else _labelled(key, value)
+        return None if value is None else labelled(key, value)
 
     return of
 
 
-def _labelled(key: str, value: str) -> NodeEdit:
+def labelled(key: str, value: str) -> NodeEdit:
+    """Return the edit that gives a node a label."""
+
     def edit(document: Json) -> None:
         document["metadata"].setdefault("labels", {})[key] = value
 

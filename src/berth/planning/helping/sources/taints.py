@@ -41,7 +41,7 @@ class TaintNeeds:
             yield Need(("taint", taint), "TaintToleration", failing, pod_edits=edits, node_edit=off)
         if len(ordered) > MAX_TAINTS:
             rest = np.logical_or.reduce([failing for _, failing in ordered[MAX_TAINTS:]])
-            yield Need(("taints",), "TaintToleration", rest)
+            yield Need(("taints",), "TaintToleration", rest, is_cut=True)
 
     def _rows_by_taint(self, question: Question, rejected: Mask) -> dict[Taint, Mask]:
         table, tolerations = question.table, question.info.spec.tolerations
