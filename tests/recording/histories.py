@@ -81,10 +81,10 @@ class RecordedLife(Recorded):
 class Churn(Recorded):
     """Pods of all sizes and priorities come to a cluster that is too small, and go; some bindings are refused."""
 
-    def __init__(self, directory, seed, *, nodes=5, limit=LIMIT, names="{}", **options):
+    def __init__(self, directory, seed, *, nodes=5, limit=LIMIT, names="{}", hears=8, **options):
         super().__init__(directory, limit=limit)
         self.random = random.Random(seed)
-        self.names = names
+        self.names, self.hears = names, hears
         hosts = [
             make_node(names.format(f"n{i}")).capacity(cpu="8", memory="16Gi", pods=110).zone("abc"[i % 3])
             for i in range(nodes)
@@ -104,7 +104,7 @@ class Churn(Recorded):
         self.number += 1
         cluster.now += rng.choice((0.01, 0.2, 1.5))
         pods = [key for kind, key in cluster.objects if kind == "Pod"]
-        for _ in range(8):  # most of what a scheduler hears means nothing to it
+        for _ in range(self.hears):  # most of what a scheduler hears means nothing to it
             self._hear(pods)
         what = rng.random()
         if not pods or (what < 0.5 and len(pods) < self.most):
