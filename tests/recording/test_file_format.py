@@ -5,8 +5,10 @@ import random
 import pytest
 
 from berth.plugins.registry import in_tree_registry
+from berth.recording.calls import CallOutcome, Entrance, Note, Written
 from berth.recording.errors import RecordingError
-from berth.recording.file_format import FORMAT, MAGIC, read_segments
+from berth.recording.file_format import FORMAT, MAGIC, Packer, first_line, read_segments
+from berth.recording.judging import Judging
 from berth.recording.verifying import verify
 from tests.recording.histories import Churn
 
@@ -95,3 +97,29 @@ def test_an_empty_file_beside_others_is_what_a_killed_process_leaves(whole, tmp_
     (tmp_path / "1.rec").write_bytes(whole.read_bytes())
     (tmp_path / "2.rec").write_bytes(b"")
     assert events_of(tmp_path) == events_of(whole)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        Written(Entrance.STEP, 1.0, True, CallOutcome(notes=[[Note.DECIDED, "uid"]])),
+        Written(Entrance.STEP, 1.0, True, CallOutcome(notes=[[Note.DECIDED, 1, None, "", "", 1.0, 1]])),
+        Written(Entrance.STEP, 1.0, True, CallOutcome(notes=[[Note.TURNED_BACK, {}]])),
+        Written(Entrance.STEP, 1.0, True, CallOutcome(notes=[[]])),
+        Written(Entrance.STEP, 1.0, True, CallOutcome(effects=[[]])),
+        Written(Entrance.STEP, 1.0, True, CallOutcome(effects=[["Request", 1, ["Bind", "p"]]])),
+        Written(Entrance.STEP, 1.0, True, CallOutcome(effects=[["PatchPodStatus", []]])),
+        Written(Entrance.STANDING, 1.0, [3]),
+        Written(Entrance.OBJECT, 1.0, [7, "Pod", []]),
+        Written(Entrance.OBJECT, 1.0, None),
+        Written(Entrance.ANSWER, 1.0, [1]),
+    ],
+)
+def test_what_nobody_can_have_recorded_is_refused(whole, tmp_path, call):
+    """A file that somebody has made up: its checksums are right, and what it says makes no sense."""
+    (header,) = [segment.header for segment in read_segments(whole)]
+    packer = Packer()
+    (tmp_path / "odd.rec").write_bytes(first_line() + packer.pack(header) + packer.pack([call]))
+    for follow in (verify, lambda segments, registry: Judging(registry).follow(segments)):
+        with pytest.raises(RecordingError, match="cannot be read"):
+            follow(read_segments(tmp_path / "odd.rec"), in_tree_registry())

@@ -5,8 +5,9 @@ A core is entered by `handle`, `step`, `call_off` and `adopt` only. `CallWriter`
 effects, decisions and readings of clocks are lists of plain values (`CallOutcome`).
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from enum import IntEnum
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import msgspec
@@ -107,8 +108,8 @@ class QueueMemory(NamedTuple):
 class CallOutcome(msgspec.Struct, frozen=True, array_like=True):
     """What came out of a call, in plain values."""
 
-    notes: list[Any] = []
-    effects: list[Any] = []
+    notes: list[list[Any]] = []
+    effects: list[list[Any]] = []
     readings: list[float] = []
     is_open: bool = False
     raised: str = ""
@@ -239,6 +240,50 @@ def _result(written: Plain | None) -> Any:
     if written[0] == "extenders":
         return tuple(ExtenderAnswer(*each) for each in written[1])
     return written[1]
+
+
+def check(written: Written) -> None:
+    """Raise `RecordingError` where a call that was read has not the form that it should have."""
+    outcome = written.outcome
+    is_good = all(map(_is_note, outcome.notes)) and all(map(_is_effect, outcome.effects))
+    if not is_good or (written.entry is Entrance.STANDING and not _is_known_state(written.argument)):
+        raise RecordingError("a call in it cannot be read: it has not the form that it should have")
+
+
+def _is_note(note: Plain) -> bool:
+    kind, *fields = note or [None]
+    if kind == Note.DECIDED:
+        return len(fields) == len(_DECIDED) and all(map(isinstance, fields, _DECIDED))
+    return kind in (Note.TURNED_BACK, Note.EXPIRED) and all(isinstance(uid, str) for uid in fields)
+
+
+def _is_effect(effect: Plain) -> bool:
+    name, *fields = effect or [None]
+    if name == "Request":
+        return len(fields) == 2 and isinstance(fields[0], int) and isinstance(fields[1], list) and _is_effect(fields[1])
+    expected = _EFFECTS.get(name)
+    return expected is None or (len(fields) == len(expected) and all(map(isinstance, fields, expected)))
+
+
+def _is_known_state(argument: Any) -> bool:
+    try:
+        msgspec.convert(argument, KnownState)
+    except msgspec.ValidationError:
+        return False
+    return True
+
+
+_TEXT_OR_NONE = (str, type(None))
+_DECIDED: tuple[Any, ...] = (str, _TEXT_OR_NONE, str, str, (float, int), int)
+_EFFECTS: Mapping[str | None, tuple[Any, ...]] = MappingProxyType(
+    {
+        None: (bytes,),  # none has no name
+        "Bind": (list, str),
+        "PatchPodStatus": (list, _TEXT_OR_NONE, str, str, _TEXT_OR_NONE, int),
+        "CallExtenders": (list,),
+    }
+)
+"""The fields of the effects that whoever follows a recording looks at."""
 
 
 def same_outcome(recorded: CallOutcome, now: CallOutcome) -> bool:

@@ -16,7 +16,7 @@ from typing import Any, BinaryIO, Final, Literal
 
 import msgspec
 
-from berth.recording.calls import Written
+from berth.recording.calls import Written, check
 from berth.recording.errors import RecordingError
 from berth.recording.objects import plain_mapping
 
@@ -105,6 +105,8 @@ class Segment:
             if calls is None:
                 self.is_whole = True
                 break
+            for call in calls:
+                check(call)
             yield from calls
             self.advance(self._frames.taken())
         self.is_cut = self._frames.is_cut
