@@ -91,7 +91,7 @@ class Visitor:
         context = browser.new_context(viewport={"width": 1280, "height": 800}, color_scheme="light")
         context.add_init_script("window.alert = (text) => { window.smuggled = text; };")
         self.page = context.new_page()
-        self.page.set_default_timeout(20_000)
+        self.page.set_default_timeout(60_000)
         self.page.on("request", lambda request: self._note_host(request.url))
         self.page.on("websocket", lambda socket: self._note_host(socket.url))
         self.page.on("pageerror", lambda error: self.problems.append(f"error: {error}"))
@@ -112,7 +112,7 @@ class Visitor:
 
     def until(self, expression):
         """Wait for it here: what waits in the page evaluates strings there, which the page's policy forbids."""
-        eventually(lambda: self.page.evaluate(f"!!({expression})"), 20)
+        eventually(lambda: self.page.evaluate(f"!!({expression})"), 60)
 
     def text(self, selector="main"):
         return self.page.inner_text(selector)

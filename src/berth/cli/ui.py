@@ -235,7 +235,7 @@ class LocalPage:
 async def _scheduler_at(way: "Way") -> "Source":
     """The scheduler at work, once it has answered."""
     from berth.api.redaction import redact_url
-    from berth.cli.asking import SchedulerInUse
+    from berth.cli.asking import SchedulerInUse, load
     from berth.cli.reaching import UnreachableError
     from berth.page.live import LiveSource
     from berth.page.source import SourceError
@@ -245,7 +245,9 @@ async def _scheduler_at(way: "Way") -> "Source":
     async def ask(path: str) -> "Answered":
         return await scheduler.reach(path)
 
-    title = f"scheduler at {redact_url(way.server)}" if way.server else "the scheduler in use"
+    title = f"scheduler at {redact_url(way.server)}" if way.server else "scheduler on this machine"
+    if not way.server and scheduler.has_cluster:
+        title = f"cluster at {redact_url(load(way).server)}"
     # A scheduler that is named need not be that of the kubeconfig in use, so only one that is named, too, is believed.
     take = None if way.server and not way.kubeconfig else _taking(way.kubeconfig, way.context)
     source = LiveSource(title, ask, (UnreachableError, click.ClickException), take=take)
