@@ -3,6 +3,7 @@
 import msgspec
 import pytest
 
+from berth.comparing.configurations import ConfigurationSource
 from berth.page.cluster_file import ClusterFileSource
 from berth.snapshot.documents import Document
 from berth.snapshot.snapshot import Snapshot
@@ -66,3 +67,24 @@ async def test_all_nodes_are_told_of_where_that_is_asked(source):
 async def test_the_queue_is_what_is_pending(source):
     sample = await source.sample()
     assert (sample.pending["unschedulable"], sample.pending["active"]) == (3, 1)
+
+
+async def test_another_configuration_decides_otherwise():
+    strategy = {"type": "MostAllocated", "resources": [{"name": "cpu", "weight": 1}]}
+    configuration = ConfigurationSource.of_document("packing", {
+        "apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration",
+        "profiles": [{"schedulerName": "default-scheduler", "pluginConfig": [
+            {"name": "NodeResourcesFit", "args": {"scoringStrategy": strategy}}]}],
+    })  # fmt: skip
+    nodes = [make_node(name).capacity(cpu="16", memory="64Gi") for name in ("empty", "full")]
+    pods = [
+        make_pod("running").request(cpu="8", memory="32Gi").node("full"),
+        make_pod("new").request(cpu="1", memory="4Gi"),
+    ]
+    snapshot = Snapshot([document(each.build()) for each in (*nodes, *pods)])
+    for source, node in (
+        (ClusterFileSource("", snapshot), "empty"),
+        (ClusterFileSource("", snapshot, configuration), "full"),
+    ):
+        assert (await source.story("default", "new")).decision.node == node
+    assert await source.configuration() is configuration

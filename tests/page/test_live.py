@@ -38,11 +38,13 @@ async def test_everything_is_told_by_a_scheduler_at_work(world):
         source = LiveSource("test", over(client))
         columns, pending = await source.nodes(), await source.pending()
         recent, sample = await source.recent(), await source.sample()
+        configuration = await source.configuration()
         story, unknown = await source.story("default", "web", all_nodes=True), await source.story("default", "no")
     assert columns.names == ["node-0", "node-1"] and sum(columns.pods) == 1
     assert [(group.pods, group.reason) for group in pending.groups] == [(1, "Insufficient cpu")]
     assert {line.pod for line in recent} == {"default/web", "default/big"}
     assert sample.pending["unschedulable"] == 1 and sample.attempts["scheduled"] == 1
+    assert configuration.load().config.profiles[0].scheduler_name == "default-scheduler"
     assert len(story.decision.best) == 2 and unknown is None
 
 

@@ -11,11 +11,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
+from berth.cli.setup import config_option, gates_option, plugin_option
+
 if TYPE_CHECKING:
     import ssl
 
     from berth.cli.asking import Way
     from berth.cli.reaching import Answered
+    from berth.comparing.configurations import ConfigurationSource
     from berth.page.access import Access
     from berth.page.source import Source
     from berth.page.time_line import SimulatedTimeLine
@@ -37,8 +40,11 @@ MISSING = "the page needs NiceGUI, which is not installed: pip install 'berth-sc
 
 
 def source_options(command: Command) -> Command:
-    """What is looked at, received as `files`, `server`, `certificate_authority`, `kubeconfig`, `context`, `lease`."""
+    """What is looked at, received as `files`, and `given`: where the scheduler is, and the configuration for trials."""
     for decorate in (
+        gates_option,
+        plugin_option,
+        config_option,
         click.option("--lease", default="", metavar="NAMESPACE/NAME", help="The lease whose holder to ask."),
         click.option("--context", default="", metavar="NAME", help="The kubeconfig context to use."),
         click.option(
@@ -88,11 +94,6 @@ def source_options(command: Command) -> Command:
               "page; by default a random one. Beyond loopback, tokens of the cluster open it.")  # fmt: skip
 def command(
     files: tuple[str, ...],
-    server: str,
-    certificate_authority: str,
-    kubeconfig: str,
-    context: str,
-    lease: str,
     timeline: str,
     host: str,
     port: int,
@@ -100,6 +101,7 @@ def command(
     tls_cert_file: str,
     tls_private_key_file: str,
     token: str,
+    **given: Any,
 ) -> None:
     """Serve a page that shows the cluster, its pending pods and every decision, until Ctrl-C.
 
@@ -108,15 +110,16 @@ def command(
     """
     import ipaddress
 
-    from berth.cli.asking import Way
-
     try:
         ipaddress.ip_address(host)
     except ValueError:
         raise click.BadParameter(f"{host!r} is not an address", param_hint="--host") from None
     require_nicegui()
-    way = Way(server, certificate_authority, kubeconfig, context, lease)
-    asyncio.run(_serve(files, way, timeline, host, port, hosts, TlsFiles(tls_cert_file, tls_private_key_file), token))
+    asyncio.run(
+        _serve(
+            Looked.of(files, given), timeline, host, port, hosts, TlsFiles(tls_cert_file, tls_private_key_file), token
+        )
+    )
 
 
 def require_nicegui() -> None:
@@ -128,8 +131,7 @@ def require_nicegui() -> None:
 
 
 async def _serve(
-    files: tuple[str, ...],
-    way: "Way",
+    looked: "Looked",
     timeline: str,
     host: str,
     port: int,
@@ -143,11 +145,11 @@ async def _serve(
     from berth.page.server import PageAddressTaken, PageServer
 
     line = _time_line(timeline)
-    is_in_file = bool(files or (timeline and not any(way)))
-    source = None if line is not None and is_in_file and not files else await source_of(files, way)
+    is_in_file = bool(looked.files or (timeline and not any(looked.way)))
+    source = None if line is not None and is_in_file and not looked.files else await source_of(looked)
     is_local = is_loopback(host)
     certificates = None if is_local and not tls.certificate else _certificates(tls, host)
-    access = _access(way, token, is_local=is_local or is_in_file)
+    access = _access(looked.way, token, is_local=is_local or is_in_file)
     page = PageServer(source, access, host=host, port=port, hosts=hosts, tls=certificates, time_line=line)
     stopped = stop_on_signals()
     try:
@@ -171,11 +173,30 @@ def opening_text(address: str, access: "Access") -> str:
     return f"The page is served at {address}/; sign in with a token of the cluster that may get the path /debug/nodes."
 
 
-async def source_of(files: tuple[str, ...], way: "Way") -> "Source":
+class Looked(NamedTuple):
+    """What is looked at."""
+
+    files: tuple[str, ...]
+    way: "Way"
+    configuration: "ConfigurationSource | None"
+    """For trials; None for the one in use."""
+
+    @classmethod
+    def of(cls, files: tuple[str, ...], given: dict[str, Any]) -> "Looked":
+        """Take what `source_options` has received. Raises `BadConfigurationError`."""
+        from berth.cli.asking import Way
+        from berth.cli.load_input import read_configuration
+        from berth.comparing.configurations import DEFAULT
+
+        config_file, plugins, gates = (given.pop(name) for name in ("config_file", "plugins", "feature_gates"))
+        is_given = bool(config_file or plugins or gates)
+        configuration = read_configuration(config_file or DEFAULT, plugins, gates) if is_given else None
+        return cls(files, Way(**given), configuration)
+
+
+async def source_of(looked: Looked) -> "Source":
     """What is to be shown; ends the command where there is no such thing."""
-    if files:
-        return _cluster_in(files)
-    return await _scheduler_at(way)
+    return _cluster_in(looked) if looked.files else await _scheduler_at(looked)
 
 
 def plain_source(url: str, kubeconfig: str) -> "Source":
@@ -232,7 +253,7 @@ class LocalPage:
         await self._source.close()
 
 
-async def _scheduler_at(way: "Way") -> "Source":
+async def _scheduler_at(looked: Looked) -> "Source":
     """The scheduler at work, once it has answered."""
     from berth.api.redaction import redact_url
     from berth.cli.asking import SchedulerInUse, load
@@ -240,6 +261,7 @@ async def _scheduler_at(way: "Way") -> "Source":
     from berth.page.live import LiveSource
     from berth.page.source import SourceError
 
+    way = looked.way
     scheduler = SchedulerInUse(way)
 
     async def ask(path: str) -> "Answered":
@@ -250,7 +272,9 @@ async def _scheduler_at(way: "Way") -> "Source":
         title = f"cluster at {redact_url(load(way).server)}"
     # A scheduler that is named need not be that of the kubeconfig in use, so only one that is named, too, is believed.
     take = None if way.server and not way.kubeconfig else _taking(way.kubeconfig, way.context)
-    source = LiveSource(title, ask, (UnreachableError, click.ClickException), take=take)
+    source = LiveSource(
+        title, ask, (UnreachableError, click.ClickException), take=take, configuration=looked.configuration
+    )
     try:
         await source.recent()
     except SourceError as error:
@@ -260,16 +284,17 @@ async def _scheduler_at(way: "Way") -> "Source":
     return source
 
 
-def _cluster_in(files: tuple[str, ...]) -> "Source":
+def _cluster_in(looked: Looked) -> "Source":
     """The cluster of files."""
     from berth.api.codec import ObjectError
     from berth.cli.cluster_input import read_cluster_given
+    from berth.config.errors import ConfigError
     from berth.page.cluster_file import ClusterFileSource
 
-    title = f"cluster in {', '.join(Path(file).name for file in files)}"
+    title = f"cluster in {', '.join(Path(file).name for file in looked.files)}"
     try:
-        return ClusterFileSource(title, read_cluster_given(files))
-    except (ObjectError, ValueError) as error:
+        return ClusterFileSource(title, read_cluster_given(looked.files), looked.configuration)
+    except (ConfigError, ObjectError, ValueError) as error:
         raise click.ClickException(str(error)) from None
 
 

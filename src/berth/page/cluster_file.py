@@ -12,6 +12,7 @@ from typing import NamedTuple
 import msgspec
 
 from berth.api.pod import Pod
+from berth.comparing.configurations import DEFAULT, ConfigurationSource
 from berth.cycle.attempt import Attempt, Outcome
 from berth.cycle.decision import Decision
 from berth.cycle.schedule import find_nodes, score_nodes, select_node
@@ -34,15 +35,20 @@ MAX_JUDGED = 2000
 class ClusterFileSource:
     """Answers about a cluster in memory. Its core is asked by one at a time, on a thread."""
 
-    __slots__ = ("_asking", "_cluster", "_judged", "_snapshot", "_unplaced", "title")
+    __slots__ = ("_asking", "_cluster", "_configuration", "_judged", "_snapshot", "_unplaced", "title")
 
     is_live = False
 
-    def __init__(self, title: str, snapshot: Snapshot) -> None:
-        """Takes seconds for a large cluster. Raises `ObjectError`."""
+    def __init__(self, title: str, snapshot: Snapshot, configuration: ConfigurationSource | None = None) -> None:
+        """`configuration` is the default one where none is given. Takes seconds for a large cluster.
+
+        Raises `ObjectError`, and `ConfigError` for the configuration.
+        """
         self.title = title
         self._snapshot = snapshot
-        self._cluster = SimulatedCluster(snapshot.structs())
+        self._configuration = configuration or ConfigurationSource(DEFAULT)
+        config, registry = self._configuration.load()
+        self._cluster = SimulatedCluster(snapshot.structs(), config=config, registry=registry)
         self._asking = asyncio.Lock()
         pods = self._cluster.pods.values()
         self._unplaced = [pod for pod in pods if not pod.spec.node_name and not _has_ended(pod)]
@@ -85,6 +91,10 @@ class ClusterFileSource:
     async def snapshot(self) -> Snapshot:
         """The file's documents."""
         return self._snapshot
+
+    async def configuration(self) -> ConfigurationSource:
+        """The configuration that the cluster was read with."""
+        return self._configuration
 
     async def close(self) -> None:
         """There is nothing to give back."""

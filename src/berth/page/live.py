@@ -12,6 +12,7 @@ from urllib.parse import quote
 import msgspec
 
 from berth.api.untrusted import UNREADABLE, problem_of, read_deep
+from berth.comparing.configurations import ConfigurationSource
 from berth.page.model import QueueSample, queue_sample
 from berth.page.source import SourceError
 from berth.runtime.serving.debugging import DecisionLine, PodReport
@@ -44,10 +45,14 @@ class _Decisions(msgspec.Struct, frozen=True):
     decisions: list[DecisionLine]
 
 
+class _Configz(msgspec.Struct, frozen=True):
+    componentconfig: dict[str, Any]
+
+
 class LiveSource:
     """Asks one scheduler."""
 
-    __slots__ = ("_ask", "_clock", "_close", "_refused", "_take", "title")
+    __slots__ = ("_ask", "_clock", "_close", "_configuration", "_refused", "_take", "title")
 
     is_live = True
 
@@ -59,10 +64,12 @@ class LiveSource:
         clock: Callable[[], float] = time.time,
         close: Callable[[], Awaitable[None]] | None = None,
         take: Callable[[], Awaitable[Snapshot]] | None = None,
+        configuration: ConfigurationSource | None = None,
     ) -> None:
         """`refused` are the errors of `ask` that tell people why there is no answer; `close` gives back its means.
 
         `take` takes a snapshot of the cluster; without it nothing can be tried on the cluster.
+        Trials have the scheduler's own configuration unless another is given.
         """
         self.title = title
         self._ask = ask
@@ -70,6 +77,7 @@ class LiveSource:
         self._clock = clock
         self._close = close
         self._take = take
+        self._configuration = configuration
 
     async def nodes(self) -> NodeColumns:
         """All nodes."""
@@ -107,6 +115,13 @@ class LiveSource:
             return await self._take()
         except self._refused as error:
             raise SourceError(str(error)) from None
+
+    async def configuration(self) -> ConfigurationSource:
+        """The scheduler's own configuration, with the plugins that are installed here."""
+        if self._configuration is not None:
+            return self._configuration
+        told = await self._read("/configz", _Configz)
+        return ConfigurationSource.of_document("the scheduler's", {**told.componentconfig, "extenders": []})
 
     async def close(self) -> None:
         """Give back what was opened to ask."""

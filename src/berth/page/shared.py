@@ -5,6 +5,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar
 
+from berth.comparing.configurations import ConfigurationSource
 from berth.page.model import QueueSample
 from berth.page.source import Source
 from berth.runtime.serving.debugging import DecisionLine, PodReport
@@ -88,6 +89,10 @@ class SharedSource:
     async def snapshot(self) -> Snapshot:
         """The cluster as documents."""
         return await self._source.snapshot()
+
+    async def configuration(self) -> ConfigurationSource:
+        """The scheduler configuration in use."""
+        return await self._source.configuration()
 
     async def close(self) -> None:
         """Close the source."""

@@ -2,6 +2,7 @@
 
 from typing import Protocol
 
+from berth.comparing.configurations import ConfigurationSource
 from berth.page.model import QueueSample
 from berth.runtime.serving.debugging import DecisionLine, PodReport
 from berth.runtime.serving.node_columns import NodeColumns
@@ -41,6 +42,9 @@ class Source(Protocol):
 
     async def snapshot(self) -> Snapshot:
         """The cluster as documents, for trials in memory."""
+
+    async def configuration(self) -> ConfigurationSource:
+        """The scheduler configuration that trials take where none is typed."""
 
     async def close(self) -> None:
         """Give back what is held; safe to call twice."""

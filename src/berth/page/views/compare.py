@@ -5,7 +5,7 @@ from typing import Any
 
 from berth.api.codec import ObjectError
 from berth.comparing.comparison import ConfigurationsCompared, FigureCompared, compare
-from berth.comparing.configurations import DEFAULT, ConfigurationSource
+from berth.comparing.configurations import ConfigurationSource
 from berth.comparing.decisions import PodChange
 from berth.comparing.loads import ClusterLoad
 from berth.config.document import parse_document
@@ -57,7 +57,7 @@ class CompareView:
                     "Compare",
                     [
                         {"name": "a", "label": "Configuration A", "kind": "area", "rows": 9, "value": "",
-                         "hint": "A KubeSchedulerConfiguration; empty for the default one."},
+                         "hint": "A KubeSchedulerConfiguration; empty for the one in use."},
                         {"name": "b", "label": "Configuration B", "kind": "area", "rows": 9, "value": EXAMPLE},
                         {"name": "all", "label": "Place running pods anew, too", "kind": "check",
                          "hint": "Those that a controller owns; otherwise only what is pending is placed."},
@@ -67,7 +67,8 @@ class CompareView:
             panel.runs(self._prepare, _show)
 
     async def _prepare(self, values: dict[str, Any]) -> Callable[[Watch], ConfigurationsCompared]:
-        sources = [_configuration(name, str(values.get(name.lower(), ""))) for name in ("A", "B")]
+        own = await self._source.configuration()
+        sources = [_configuration(name, str(values.get(name.lower(), "")), own) for name in ("A", "B")]
         snapshot = await self._source.snapshot()
         replaces_all = bool(values.get("all"))
 
@@ -80,11 +81,11 @@ class CompareView:
         return work
 
 
-def _configuration(name: str, text: str) -> ConfigurationSource:
-    """What was typed, checked. No plugin is loaded that is not installed."""
+def _configuration(name: str, text: str, own: ConfigurationSource) -> ConfigurationSource:
+    """What was typed, checked. No plugin is loaded that is not installed, or named on the command line."""
     if not text.strip():
-        return ConfigurationSource(DEFAULT)
-    found = ConfigurationSource.of_document(name, parse_document(text.encode(), f"configuration {name}"))
+        return own
+    found = ConfigurationSource.of_document(name, parse_document(text.encode(), f"configuration {name}"), own.plugins)
     found.load()
     return found
 

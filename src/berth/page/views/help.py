@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from berth.api.codec import ObjectError
+from berth.config.errors import ConfigError
 from berth.page.jobs import Jobs, Watch
 from berth.page.source import Source, SourceError
 from berth.page.views.elements import NOTHING, TrialForm, table, tag
@@ -20,10 +21,11 @@ def help_panel(source: Source, jobs: Jobs, pod: str) -> None:
     """A button that looks for changes, and below it what was found."""
 
     async def prepare(_values: dict[str, Any]) -> Callable[[Watch], Help]:
-        snapshot = await source.snapshot()
+        snapshot, configuration = await source.snapshot(), await source.configuration()
 
         def work(watch: Watch) -> Help:
-            cluster = SimulatedCluster(snapshot.structs())
+            config, registry = configuration.load()
+            cluster = SimulatedCluster(snapshot.structs(), config=config, registry=registry)
             found = cluster.pods.get(pod)
             if found is None:
                 raise SourceError(f"there is no pod {pod} in the cluster any more")
@@ -36,7 +38,7 @@ def help_panel(source: Source, jobs: Jobs, pod: str) -> None:
         tag("p", "Looks for the least changes of the pod, of a node or of the cluster, and tries each on a copy in "
             "memory.", "soft")  # fmt: skip
         form = TrialForm("What would help", "Look for changes", [])
-        TrialPanel(form, result_place(), jobs, (ObjectError, ValueError)).runs(prepare, _show)
+        TrialPanel(form, result_place(), jobs, (ConfigError, ObjectError, ValueError)).runs(prepare, _show)
 
 
 def _show(found: Help) -> None:

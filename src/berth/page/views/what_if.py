@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from berth.api.codec import ObjectError
+from berth.config.errors import ConfigError
 from berth.framework.blame import PluginBrokenError
 from berth.page.jobs import Jobs, Watch
 from berth.page.source import Source
@@ -22,7 +23,16 @@ from berth.simulation.workloads import ManifestError
 from berth.snapshot.documents import parse_documents
 from berth.snapshot.text import SnapshotError
 
-REFUSED = (ObjectError, ManifestError, ChangeError, SnapshotError, StuckError, PluginBrokenError, ValueError)
+REFUSED = (
+    ConfigError,
+    ObjectError,
+    ManifestError,
+    ChangeError,
+    SnapshotError,
+    StuckError,
+    PluginBrokenError,
+    ValueError,
+)
 ROWS_SHOWN = 100
 MAX_STEPS = 1000
 ABOUT = "Everything is tried on a copy of the cluster in memory. The cluster itself is not touched."
@@ -62,13 +72,15 @@ class WhatIfView:
     async def _prepare(self, values: dict[str, Any]) -> Callable[[Watch], WhatIfResult]:
         steps = typed_steps(str(values.get("changes", "")), str(values.get("manifests", "")))
         snapshot = await self._source.snapshot()
+        configuration = await self._source.configuration()
 
         def work(watch: Watch) -> WhatIfResult:
             def progress(pods: int) -> None:
                 if watch(pods):
                     raise StoppedEarlyError
 
-            return what_if(snapshot, steps, progress=progress)
+            config, registry = configuration.load()
+            return what_if(snapshot, steps, config=config, registry=registry, progress=progress)
 
         return work
 
