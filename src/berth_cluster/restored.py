@@ -10,7 +10,8 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from berth_cluster.apimachinery.errors import StoreError
+from berth_cluster.apimachinery.errors import FieldErrors, StoreError
+from berth_cluster.apimachinery.field_checks import check_types
 from berth_cluster.apimachinery.meta import (
     Object,
     annotations_of,
@@ -25,6 +26,7 @@ from berth_cluster.hollow.kubelet import RUN_SECONDS
 from berth_cluster.hollow.template import HOLLOW_ANNOTATION
 from berth_cluster.storage import bootstrap
 from berth_cluster.storage.store import Store, own
+from berth_cluster.strategies.names import check_label_name
 from berth_cluster.strategies.registry import strategy_of
 
 REVISION_LABEL = "controller-revision-hash"
@@ -50,17 +52,37 @@ class Restored(msgspec.Struct, frozen=True):
     """The nodes that are not there though pods say that they run on them."""
 
 
+class UnrestorableError(ValueError):
+    """An object that cannot be put into a store; the message says which, and what is wrong with it."""
+
+    def __init__(self, number: int, obj: Object, reason: str) -> None:
+        super().__init__(f"{obj.get('kind')} {_key(obj)}: {reason}")
+        self.number = number
+        """Which of the objects it is, from 0."""
+
+
 def restore(store: Store, objects: Iterable[Object]) -> Restored:
-    """Put objects into a store that has none yet; those that every cluster has are added where they are missing."""
+    """Put objects into a store that has none yet; those that every cluster has are added where they are missing.
+
+    Raises `UnrestorableError`.
+    """
     given: dict[ResourceType, list[Object]] = {}
     unknown: set[str] = set()
     unusable = []
-    for obj in objects:
-        kind = _kind_of(obj)
+    for number, original in enumerate(objects):
+        kind = _kind_of(original)
         if kind is None:
-            unknown.add(f"{obj.get('kind', '')}")
-        elif kind.kind in _SELECTING and not isinstance((obj.get("spec") or {}).get("selector"), dict):
-            unusable.append(f"{kind.kind} {_namespace(obj)}/{_metadata(obj).get('name', '')}")
+            unknown.add(f"{original.get('kind', '')}")
+            continue
+        try:
+            obj = own(original)
+            check_types(kind, obj)
+            _check_names(kind, obj)
+        except (StoreError, RecursionError) as error:
+            reason = error.message if isinstance(error, StoreError) else "it is nested too deeply"
+            raise UnrestorableError(number, original, reason) from None
+        if kind.kind in _SELECTING and not isinstance((obj.get("spec") or {}).get("selector"), dict):
+            unusable.append(f"{kind.kind} {_key(obj)}")
         else:
             given.setdefault(kind, []).append(obj)
     _add_system_objects(store, given)
@@ -103,12 +125,29 @@ def _namespace(obj: Object) -> str:
     return str(_metadata(obj).get("namespace") or "default")
 
 
+def _key(obj: Object) -> str:
+    meta = _metadata(obj)
+    if not isinstance(meta, dict):
+        return ""
+    return "/".join(str(meta[part]) for part in ("namespace", "name") if meta.get(part))
+
+
+def _check_names(kind: ResourceType, obj: Object) -> None:
+    errors = FieldErrors()
+    meta = _metadata(obj)
+    if meta.get("name"):
+        strategy_of(kind).check_name(obj, errors)
+    if kind.namespaced:
+        check_label_name(_namespace(obj), "metadata.namespace", errors)
+    errors.raise_for(kind.kind, kind.group, str(meta.get("name") or ""))
+
+
 def _metadata(obj: Object) -> Object:
     return obj.get("metadata") or {}
 
 
-def _restore(store: Store, kind: ResourceType, given: Object) -> None:
-    obj = own(given)
+def _restore(store: Store, kind: ResourceType, obj: Object) -> None:
+    """Put one object into the store, which it belongs to from then on."""
     _complete(store, kind, obj)
     if kind.kind in _SELECTING and not isinstance(obj["spec"].get("template"), dict):
         # Enough for a controller that has all its pods; it could not make another one.
@@ -198,6 +237,6 @@ def _restore_revisions(store: Store) -> None:
         _restore(store, revisions, {
             "metadata": {"name": name, "namespace": meta["namespace"], "ownerReferences": [owner],
                          "labels": (template.get("metadata") or {}).get("labels") or {}},
-            "data": {"spec": {"template": {**template, "$patch": "replace"}}},
+            "data": {"spec": {"template": {**own(template), "$patch": "replace"}}},
             "revision": 1,
         })  # fmt: skip

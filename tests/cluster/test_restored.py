@@ -2,6 +2,7 @@
 
 import copy
 from datetime import UTC, datetime
+from random import Random
 from typing import Any
 
 import msgspec
@@ -13,8 +14,9 @@ from berth_cluster.apimachinery.resource_types import PODS, RESOURCE_TYPES, reso
 from berth_cluster.controllers.manager import ControllerManager
 from berth_cluster.embedded import ClusterSettings, create_nodes, make_controllers
 from berth_cluster.hollow.template import NodeTemplate
-from berth_cluster.restored import Restored, restore
+from berth_cluster.restored import Restored, UnrestorableError, restore
 from berth_cluster.storage.store import Store
+from tests.fuzz.mutation import hostile
 
 START = datetime(2030, 1, 1, tzinfo=UTC)
 LATER_S = START.timestamp() + 3600
@@ -153,7 +155,7 @@ def test_pending_pods_are_pending_and_what_is_lacking_is_told() -> None:
     restored = restore(store, objects)
     assert (restored.unknown, restored.unusable, restored.missing_nodes) == (
         ("Sheep",),
-        ("ReplicaSet default/r",),
+        ("ReplicaSet r",),
         {"gone"},
     )
     assert store.get(PODS, "elsewhere", "p")["status"]["phase"] == "Pending"
@@ -169,3 +171,39 @@ def test_pending_pods_are_pending_and_what_is_lacking_is_told() -> None:
 @pytest.mark.parametrize("given", [{"kind": "Pod"}, {"kind": "Pod", "metadata": None, "spec": None}])
 def test_objects_with_next_to_nothing_in_them_do_no_harm(given: dict[str, Any]) -> None:
     assert restore(Store(clock=lambda: START, system_objects=False), [given]).counts == {"Pod": 1}
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"kind": "Pod", "metadata": {"name": "p", "namespace": "x"}, "spec": 5}, "Pod x/p: "),
+        ({"kind": "Deployment", "metadata": {"name": "d"}, "spec": {"replicas": "many"}}, "spec.replicas"),
+        ({"kind": "Pod", "metadata": []}, "Pod : "),
+        ({"kind": "Pod", "metadata": {"name": "Up"}}, "metadata.name"),
+        ({"kind": "Pod", "metadata": {"name": "p", "namespace": "A_b"}}, "metadata.namespace"),
+    ],
+)
+def test_an_object_that_cannot_be_restored_is_told(given: dict[str, Any], said: str) -> None:
+    fine = {"kind": "Node", "metadata": {"name": "n"}}
+    with pytest.raises(UnrestorableError) as caught:
+        restore(Store(clock=lambda: START, system_objects=False), [fine, given])
+    assert said in str(caught.value) and "\n" not in str(caught.value)
+    assert caught.value.number == 1
+
+
+def test_hostile_objects_are_restored_or_refused() -> None:
+    rng, known = Random(5), busy_cluster().kept()
+    refused = []
+    for _ in range(150):
+        objects = copy.deepcopy(known)
+        number = rng.randrange(len(objects))
+        try:
+            found = msgspec.json.decode(hostile(rng, msgspec.json.encode(objects[number])))
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            continue
+        if isinstance(found, dict) and isinstance(found.get("kind"), str):
+            try:
+                restore(Store(clock=lambda: START, system_objects=False), [*objects[:number], found])
+            except UnrestorableError as error:
+                refused.append(str(error))
+    assert refused and max(map(len, refused)) < 2000

@@ -140,6 +140,7 @@ def test_with_the_scheduler_a_deployment_comes_up_by_itself(up):
         (("--node-cpu", "lots"), "--node-cpu"),
         (("--node-memory", "0"), "--node-memory"),
         (("--nodes", "-1"), "--nodes"),
+        (("--from", "/nowhere/cluster.yaml"), "--from /nowhere/cluster.yaml: there is no such file"),
         (("--host", "192.0.2.1", "--no-scheduler"), "choose another --host"),
     ],
 )

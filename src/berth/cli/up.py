@@ -24,6 +24,7 @@ from berth.cli.setup import BadConfigurationError, config_option, gates_option, 
 
 if TYPE_CHECKING:
     from berth.cli.setup import Setup
+    from berth.snapshot.documents import Document
     from berth_cluster.embedded import EmbeddedCluster
     from berth_cluster.restored import Restored
 
@@ -120,6 +121,7 @@ def command(
     from berth.runtime.serving.server import PortTaken
     from berth_cluster.embedded import ClusterSettings, EmbeddedCluster
     from berth_cluster.hollow.template import NodeTemplate
+    from berth_cluster.restored import UnrestorableError
     from berth_cluster.serving.certificates import ClusterAuthorityError
     from berth_cluster.serving.directory_lock import DirectoryInUseError
 
@@ -132,7 +134,8 @@ def command(
         if no_scheduler or scheduler_port == 0:
             raise click.UsageError("--ui asks the scheduler; leave out --no-scheduler and --scheduler-port 0")
     setup = None if no_scheduler else read_setup(config_file, plugins, feature_gates)
-    objects = _objects_of(from_files)
+    documents = _documents_of(from_files)
+    objects = [document.manifest for document in documents]
     if from_files and ctx.get_parameter_source("nodes") is ParameterSource.DEFAULT:
         nodes = 0
     _check_quantity("--node-cpu", node_cpu)
@@ -151,6 +154,8 @@ def command(
         raise BadConfigurationError(str(error.located(config_file or "the default configuration"))) from error
     except PortTaken as error:
         raise click.ClickException(f"{error}".replace("--secure-port", "--scheduler-port")) from None
+    except UnrestorableError as error:
+        raise click.ClickException(f"{documents[error.number].where}: {error}") from None
     except (DirectoryInUseError, ClusterAuthorityError) as error:
         raise click.ClickException(str(error)) from None
     except OSError as error:
@@ -160,14 +165,13 @@ def command(
         ) from None
 
 
-def _objects_of(files: Sequence[str]) -> list[dict[str, Any]]:
+def _documents_of(files: Sequence[str]) -> "Sequence[Document]":
     """The objects of `--from`."""
     if not files:
-        return []
+        return ()
     from berth.cli.cluster_input import read_cluster_given
 
-    documents = read_cluster_given(files, option="--from").documents
-    return [document.manifest for document in documents]
+    return read_cluster_given(files, option="--from").documents
 
 
 def _tell_of(restored: "Restored") -> None:
