@@ -109,9 +109,11 @@ def command(
     """
     from berth.api.codec import ObjectError
     from berth.config.errors import ConfigError
+    from berth.framework.blame import PluginBrokenError
     from berth.planning.rebalancing.commands import commands_of
     from berth.planning.rebalancing.rebalance import RebalanceError, rebalance
     from berth.planning.rebalancing.request import RebalanceRequest
+    from berth.simulation.cluster import StuckError
 
     if commands and is_structured(output):
         raise click.UsageError("--commands and -o are two ways to print the plan; choose one")
@@ -136,16 +138,21 @@ def command(
             effort_s=effort,
         )
         with working("rebalancing") as work:
+
+            def is_stopped() -> bool:
+                work.advance(0)  # the search asks often, so that the bar moves on
+                return work.is_stopped
+
             plan = rebalance(
                 snapshot,
                 request,
                 config=setup.config,
                 registry=setup.registry,
                 seed=seed,
-                is_stopped=lambda: work.is_stopped,
+                is_stopped=is_stopped,
                 say=lambda _: work.advance(),
             )
-    except (ObjectError, RebalanceError) as error:
+    except (ObjectError, RebalanceError, PluginBrokenError, StuckError) as error:
         raise click.ClickException(str(error)) from None
     except ConfigError as error:
         raise BadConfigurationError(str(error)) from None

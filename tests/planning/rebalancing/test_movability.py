@@ -4,9 +4,11 @@ import json
 
 import pytest
 
+from berth.config.load import load_config
 from berth.planning.rebalancing.rebalance import RebalanceError, rebalance
 from berth.planning.rebalancing.request import RebalanceRequest
 from berth.snapshot.documents import Document, parse_documents
+from berth.snapshot.shapes import shape_of, trimmed
 from berth.snapshot.snapshot import Snapshot
 from berth.testing.builders import make_node, make_pod
 
@@ -171,6 +173,29 @@ def test_a_volume_on_the_node_keeps_its_pod_there():
         "status": {"phase": "Bound"},
     }
     assert reasons(plan_for(owned().claim("data"), volume, claim)) == {"its volume is on the node"}
+
+
+def test_a_snapshot_keeps_what_decides_whether_a_pod_may_be_moved():
+    for pod in (
+        owned().volume("scratch", emptyDir={"sizeLimit": "1Gi"}),
+        owned().volume("logs", hostPath={"path": "/var/log"}),
+        owned().annotation(SAFE_TO_EVICT, "false"),
+        owned().annotation("descheduler.alpha.kubernetes.io/prefer-no-eviction", ""),
+    ):
+        assert plan_for(trimmed(pod.document, shape_of("Pod"))).moves == 0
+
+
+def test_extenders_are_not_asked_and_the_plan_says_so():
+    extender = {"urlPrefix": "http://127.0.0.1:1", "filterVerb": "filter"}
+    document = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "extenders": [extender],
+    }
+    config = load_config(document, "a test's config")
+    plan = rebalance(documents(*nodes(), keeper(), owned()), RebalanceRequest("empty-nodes"), config=config)
+    assert plan.moves == 1
+    assert plan.notes == ("the extenders of the configuration were not asked",)
 
 
 def test_limits_of_moves():

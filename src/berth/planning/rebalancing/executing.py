@@ -78,7 +78,8 @@ class Executor:
         self._transport = transport
         self._look = look
         self._manifests = manifests or {}
-        self._config, self._registry, self._seed = config, registry, seed
+        self._config = None if config is None else msgspec.structs.replace(config, extenders=())  # as the plan was made
+        self._registry, self._seed = registry, seed
         self._patience = patience
         self._is_stopped, self._say = is_stopped, say
         self._names: dict[str, str] = {}

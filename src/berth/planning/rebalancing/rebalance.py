@@ -79,7 +79,8 @@ def rebalance(
     """Return a plan. The same arguments give the same plan.
 
     `is_stopped` is asked now and then; what was found until it says yes is the plan. `say` is told what is being done.
-    Raises `RebalanceError`, `ObjectError` for objects that cannot be read, `ConfigError`.
+    Raises `RebalanceError`, `ObjectError` for objects that cannot be read, `ConfigError`, and `StuckError` where
+    plugins keep the scheduler from coming to rest.
     """
     say("reading the cluster")
     structs = list(snapshot.structs())
@@ -105,7 +106,10 @@ class Rebalancing:
         self._structs = structs
         self._local = local
         self._request = request
-        self._config, self._registry, self._seed = config, registry, seed
+        self._has_extenders = config is not None and bool(config.extenders)
+        # Nobody answers for extenders here, and a pod that waits for one would never be placed.
+        self._config = None if config is None else msgspec.structs.replace(config, extenders=())
+        self._registry, self._seed = registry, seed
         self._is_stopped, self._say = is_stopped, say
         self._cluster = self._settled()
         nodes = self._cluster.nodes
@@ -368,7 +372,7 @@ class Rebalancing:
         found = []
         if self._rules.is_cut:
             found.append("not all pods with rules of their own were looked at, the cluster has too many different ones")
-        if any(profile.extenders for profile in self._cluster.core.profiles.values()):
+        if self._has_extenders:
             found.append("the extenders of the configuration were not asked")
         if self._cluster.evictions:
             found.append(f"pending pods preempt {len(self._cluster.evictions)} pods before the plan begins")
