@@ -13,6 +13,7 @@ from tests.e2e.processes import BERTH, Process
 
 ROOT = Path(__file__).parents[2]
 TUTORIAL = (ROOT / "docs/tutorial.md").read_text()
+pytestmark = pytest.mark.timeout(900)
 
 
 def files():
@@ -49,7 +50,7 @@ def typed(tmp_path_factory):
 
         def run(command):
             done = subprocess.run(
-                ["bash", "-c", command], cwd=directory, env=environment, capture_output=True, text=True, timeout=120
+                ["bash", "-c", command], cwd=directory, env=environment, capture_output=True, text=True, timeout=300
             )
             assert done.returncode == 0, f"$ {command}\n{done.stdout}{done.stderr}"
             return done.stdout
