@@ -156,7 +156,8 @@ async def test_a_preemption_is_told_on_both_sides():
         world.add_pod("high", cpu="900m", priorityClassName="important")
         await until(lambda: world.node_of("high"))
         high, low = await told(client, "high"), await told(client, "low")
-    assert "preempts default/low on node-0" in [line["text"] for line in high["story"]]
+    told_high = [line["text"] for line in high["story"]]
+    assert told_high.index("preempts default/low on node-0") == 2  # after it arrived and was tried
     assert any(line["text"].endswith("; nominated to node-0") for line in high["story"])
     told_low = [line["text"] for line in low["story"]]
     assert "evicted from node-0 to make room for default/high" in told_low

@@ -128,7 +128,7 @@ class SchedulerInUse:
         except reaching.UnreachableError as error:
             if self._other:
                 raise reaching.UnreachableError(
-                    f"{error} (for {access.description}); {self._other} (--server {PLAIN_SERVER} asks it)"
+                    f"{error}; {self._other} (--server {PLAIN_SERVER} asks it)"
                 ) from None
             raise
 

@@ -155,7 +155,7 @@ class DecisionCollector(Instrument):
         else:
             self._append((self._clock(), stories.DECIDED, decision.pod, shortened(decision)))
         if before is not None:
-            self._append(before)
+            self._append((self._clock(), *before[1:]))
             self._makes_room = False
 
     def permit_waits(self, waiting: WaitingPod) -> None:
