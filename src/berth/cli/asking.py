@@ -127,9 +127,7 @@ class SchedulerInUse:
             return await reaching.ask_in_cluster(access, path, way.lease)
         except reaching.UnreachableError as error:
             if self._other:
-                raise reaching.UnreachableError(
-                    f"{error}; {self._other} (--server {PLAIN_SERVER} asks it)"
-                ) from None
+                raise reaching.UnreachableError(f"{error}; {self._other} (--server {PLAIN_SERVER} asks it)") from None
             raise
 
     async def _ask_named(self, path: str) -> "Answered":
