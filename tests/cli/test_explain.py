@@ -72,6 +72,7 @@ PENDING_REPORT = {
 
 class Scheduler(BaseHTTPRequestHandler):
     asked = []
+    is_down = False
 
     def do_GET(self):
         self.asked.append(self.path)
@@ -79,7 +80,7 @@ class Scheduler(BaseHTTPRequestHandler):
         known = {"/debug/decisions/default/web": SCHEDULED, "/debug/decisions/other/big": PENDING}
         found = {**known, "/debug/pending": PENDING_REPORT}.get(path)
         body = json.dumps(found or {"error": "nothing is known of that pod"}).encode()
-        self.send_response(200 if found else 404)
+        self.send_response(503 if self.is_down else 200 if found else 404)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
@@ -257,6 +258,27 @@ def test_without_a_name_all_that_is_pending_is_told_by_reason(scheduler):
     assert Scheduler.asked[0] == "/debug/pending?namespace="
     run("--server", scheduler, "-n", "other")
     assert Scheduler.asked[-1] == "/debug/pending?namespace=other"
+
+
+def test_watching_prints_what_has_changed_until_ctrl_c(scheduler, monkeypatch):
+    rounds = iter(["the same", "another", "gone", "ctrl-c"])
+
+    def after_a_while(_seconds):
+        match next(rounds):
+            case "another":
+                monkeypatch.setitem(PENDING["pending"], "attempts", 2)
+            case "gone":
+                monkeypatch.setattr(Scheduler, "is_down", True)
+            case "ctrl-c":
+                raise KeyboardInterrupt
+
+    monkeypatch.setattr("berth.cli.explain.time.sleep", after_a_while)
+    result = run("other/big", "--watch", "--server", scheduler)
+    assert result.exit_code == 0, result.output
+    told = result.output.split("---\n")
+    assert len(told) == 3
+    assert "tried once" in told[0] and "tried 2 times" in told[1]
+    assert "the scheduler answered 503" in told[2]
 
 
 def test_nothing_pending_is_said_so():
