@@ -13,8 +13,9 @@ import threading
 import time
 import uuid
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from importlib.metadata import version
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -42,6 +43,9 @@ MOST_WAITING: Final = 1_000_000
 """How many calls may wait to be written; more are there only if the disk is slower than the scheduler."""
 AT_ONCE: Final = 2_000
 """How many calls are written before the writer lets others have their turn."""
+TURNED_OVER_AT_ONCE: Final = 200
+"""How many of the objects that are known are written at once when a segment begins with them; 2 ms or so."""
+REST_S: Final = 0.002
 RECORDED_OPTIONS: Final = ("memos", "unschedulable_age_s", "score_single_node", "shards", "work_limit")
 
 Report = Callable[[str], None]
@@ -52,7 +56,7 @@ class Turnover(NamedTuple):
 
     now: float
     wall_time: float
-    objects: list[tuple[str, Any]]
+    objects: "ObjectsTakenOver"
     standing: KnownState
 
 
@@ -179,10 +183,10 @@ class Recorder:
         """Begin another segment of the same core."""
         header = msgspec.structs.replace(life.header, begins="rotation", wall_time=item.wall_time, clock=item.now)
         self._files.begin(header)
-        for first in range(0, len(item.objects), AT_ONCE):
-            known = item.objects[first : first + AT_ONCE]
+        objects = iter(item.objects)
+        while known := list(islice(objects, TURNED_OVER_AT_ONCE)):
             self._files.write([_no_call(Entrance.KNOWN, item.now, ObjectEvent("ADDED", *each)) for each in known])
-            time.sleep(0)  # the core's thread has its turn
+            time.sleep(REST_S)  # nothing is in a hurry here, and the core's thread is
         self._files.write([_no_call(Entrance.STANDING, item.now, item.standing)])
 
     def _end(self, why: str) -> None:
@@ -317,13 +321,34 @@ class Tap(Instrument):
         self._behind.swept(expired)
 
 
-def known_now(core: Core, shards: list[int] | None) -> tuple[list[tuple[str, Any]], KnownState]:
-    """Return what a core knows: references only, so that this takes milliseconds for a large cluster."""
-    table, objects = core.cache.table, core.objects
-    known: list[tuple[str, Any]] = [(kind, obj) for kind in objects.kinds for obj in objects.list(kind)]
-    known += [("Node", node) for node in table.nodes if node is not None]
-    known += [("Pod", pod.pod) for pod in core.intake.pods]
-    assumed = [(uid, table.names[state.row]) for uid, state in core.cache.states().items() if state.assumed]
-    nominator = core.nominator
+class ObjectsTakenOver:
+    """The objects that a core knows, as it holds them: taking them is a matter of copying references.
+
+    What is copied never changes, so that it may be gone through later, and on another thread.
+    """
+
+    __slots__ = ("_nodes", "_others", "_pods")
+
+    def __init__(self, core: Core) -> None:
+        objects = core.objects
+        self._others = [(kind, list(objects.list(kind))) for kind in objects.kinds]
+        self._nodes = list(core.cache.table.nodes)
+        self._pods = list(core.intake.pods)
+
+    def __iter__(self) -> Iterator[tuple[str, Any]]:
+        for kind, objects in self._others:
+            for obj in objects:
+                yield kind, obj
+        for node in self._nodes:
+            if node is not None:
+                yield "Node", node
+        for pod in self._pods:
+            yield "Pod", pod.pod
+
+
+def known_now(core: Core, shards: list[int] | None) -> tuple[ObjectsTakenOver, KnownState]:
+    """Return what a core knows between two calls: the objects, and what it has made of them."""
+    names, nominator = core.cache.table.names, core.nominator
+    assumed = [(uid, names[state.row]) for uid, state in core.cache.assumed.items()]
     nominated = [(pod.uid, node) for node in nominator.nodes() for pod in nominator.pods_on(node)]
-    return known, KnownState(assumed, nominated, core.search.start_index, shards)
+    return ObjectsTakenOver(core), KnownState(assumed, nominated, core.search.start_index, shards)

@@ -81,6 +81,11 @@ class Cache:
         """How many pods are assumed."""
         return len(self._assumed)
 
+    @property
+    def assumed(self) -> Mapping[str, PodState]:
+        """The assumed pods by uid."""
+        return self._assumed
+
     def state_of(self, uid: str) -> PodState | None:
         """Return where a pod is counted, or None."""
         return self._states.get(uid)
