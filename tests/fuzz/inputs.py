@@ -1,6 +1,7 @@
 """Every kind of text that comes from outside, each with what reads it and the errors by which it may be refused."""
 
 from collections.abc import Callable
+from io import BytesIO
 from random import Random
 from tempfile import NamedTemporaryFile
 from typing import Any, NamedTuple
@@ -22,8 +23,10 @@ from berth.kube.mirror import Mirror
 from berth.kube.wire import MalformedError, WireReader
 from berth.plugins.dra.cel import CelError, DeviceView, Selectors
 from berth.plugins.dra.semver import SemverError, parse_semver
+from berth.snapshot.anonymizing import anonymized
 from berth.snapshot.documents import SnapshotError, parse_documents
 from berth.snapshot.snapshot import Snapshot, read_cluster
+from berth.snapshot.writing import write_lines
 from berth.testing.builders import expression, make_node, make_pod, make_pod_group
 from tests.liveness import objects as made
 from tests.plugins.dra import support as dra
@@ -113,6 +116,12 @@ def _file(text: bytes) -> None:
         list(read_cluster([file.name]).structs())
 
 
+def _renamed(text: bytes) -> None:
+    """Anonymize objects, and write them."""
+    made, _ = anonymized(Snapshot(list(parse_documents(text, "a file"))))
+    write_lines(made, BytesIO())
+
+
 def _quantity(text: bytes) -> None:
     number = text.decode("utf-8", "replace")
     for reading in (milli_value, value, nano_value):
@@ -194,6 +203,9 @@ INPUTS = (
                                                        for kind in ("Node", "Pod", "ResourceClaim")]}),
         msgspec.json.encode({"kind": "PodList", "apiVersion": "v1", "items": [
             msgspec.json.decode(SAMPLES["Pod"][0])]}))),
+    *(Input(f"anonymized {kind}", _renamed, (SnapshotError,), tuple(
+        b'{"kind":"%s",%s' % (kind.encode(), sample.removeprefix(b"{")) for sample in samples))
+      for kind, samples in SAMPLES.items()),
     Input("YAML", _given, (SnapshotError,), _text(
         "kind", "kind: Pod\nmetadata: {name: a, creationTimestamp: 2026-01-01T00:00:00Z}\n---\nkind: List\nitems: []\n",
         "kind: Pod\nspec: {x: &a [1.5, 0x1f], y: [*a, yes]}\n")),

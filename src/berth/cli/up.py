@@ -135,7 +135,10 @@ def command(
             raise click.UsageError("--ui asks the scheduler; leave out --no-scheduler and --scheduler-port 0")
     setup = None if no_scheduler else read_setup(config_file, plugins, feature_gates)
     documents = _documents_of(from_files)
-    objects = [document.manifest for document in documents]
+    try:
+        objects = [document.manifest for document in documents]
+    except ValueError as error:
+        raise click.ClickException(str(error)) from None
     if from_files and ctx.get_parameter_source("nodes") is ParameterSource.DEFAULT:
         nodes = 0
     _check_quantity("--node-cpu", node_cpu)

@@ -17,6 +17,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from berth.api.untrusted import read_deep
 from berth.snapshot.documents import Document
 from berth.snapshot.header import Header
 from berth.snapshot.roles import Role
@@ -68,7 +69,7 @@ def anonymized(snapshot: Snapshot) -> tuple[Snapshot, Mapping[str, str]]:
         renamed = _renamed_object(document.kind, manifest, names)
         metadata = renamed.get("metadata") or {}
         where = (metadata.get("namespace") or "", metadata.get("name") or "")
-        body = msgspec.json.encode(renamed)
+        body = read_deep(msgspec.json.encode, renamed)
         documents.append(Document(document.kind, body, "anonymized", document.api_version, *where))
     old = source.header or Header()
     header = Header(

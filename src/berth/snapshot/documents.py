@@ -69,11 +69,14 @@ class Document(NamedTuple):
 
     @property
     def manifest(self) -> dict[str, Any]:
-        """The object parsed, a copy of its own."""
-        if isinstance(self.body, bytes):
+        """The object parsed, a copy of its own. Raises `UnreadableObject`."""
+        if not isinstance(self.body, bytes):
+            return dict(self.body)
+        try:
             found: dict[str, Any] = read_deep(msgspec.json.decode, self.body)
-            return found
-        return dict(self.body)
+        except UNREADABLE as error:  # texts that were skipped until now may not be UTF-8
+            raise UnreadableObject(self.where, ObjectError(self.kind, self.name, problem_of(error))) from None
+        return found
 
     def struct(self) -> Struct:
         """The object as the scheduler reads it, with the namespace and uid that manifests leave out.

@@ -240,7 +240,7 @@ def trimmed(value: Any, shape: Shape) -> Any:
             return None
         found = [trimmed(each, shape.shape) for each in value]
         only = {shape.leaves_out}
-        return [each for each in found if each.keys() != only] if shape.leaves_out else found
+        return [each for each in found if each and each.keys() != only] if shape.leaves_out else found
     if not isinstance(value, dict):
         return None
     if isinstance(shape, Values):

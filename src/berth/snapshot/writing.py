@@ -152,7 +152,7 @@ def _trimmed(document: Document) -> Document:
     manifest = trimmed(document.manifest, shape_of(document.kind))
     resource = TAKEN[document.kind]
     manifest = {"kind": document.kind, "apiVersion": document.api_version or resource.api_version, **manifest}
-    return document._replace(body=msgspec.json.encode(manifest), api_version=manifest["apiVersion"])
+    return document._replace(body=read_deep(msgspec.json.encode, manifest), api_version=manifest["apiVersion"])
 
 
 # -- the file --------------------------------------------------------------------------------------------------------
