@@ -70,7 +70,8 @@ def test_a_workload_of_a_manifest(cluster, tmp_path):
     assert code == 0
     assert found["pod"].startswith("default/web-")
     assert found["changes"][0]["patch"]["spec"]["containers"][0]["resources"]["requests"] == {"cpu": "4"}
-    assert found["changes"][0]["command"].startswith("kubectl -n default patch deployment web --type strategic -p ")
+    assert found["changes"][0]["command"].startswith("kubectl patch --local -f MANIFEST --type strategic -o yaml -p '{")
+    assert '{"spec":{"template":{"spec":' in found["changes"][0]["command"]
 
 
 def test_a_pod_that_needs_no_help(cluster):

@@ -326,3 +326,20 @@ def test_the_report_fits_eighty_columns():
     lines = list(lines_of(World(pod, *taints).help()))
     assert max(map(len, lines)) <= 80
     assert any("kubectl" in line for line in lines)
+
+
+def command_for(pod, *documents):
+    """The command of the first change, where the pod is in the cluster."""
+    return World(pod, *nodes(), *documents).help().changes[0].command
+
+
+def test_commands_patch_what_can_be_patched():
+    selecting = make_pod("web-1").request(cpu="1").node_selector({"disk": "ssd"})
+    assert command_for(selecting.copy()).startswith("kubectl -n default get pod web-1 -o yaml > pod.yaml; ")
+    replica = selecting.copy().owned_by("ReplicaSet", "web-5f7").label("pod-template-hash", "5f7")
+    patch = '{"spec":{"template":{"spec":{"nodeSelector":{"disk":null}}}}}'
+    assert command_for(replica) == f"kubectl -n default patch deployment web --type strategic -p '{patch}'"
+    ordinal = selecting.copy().owned_by("StatefulSet", "web")
+    assert command_for(ordinal) == f"kubectl -n default patch statefulset web --type strategic -p '{patch}'"
+    gated = make_pod("web-1").request(cpu="1").gate("quota")
+    assert command_for(gated).startswith("kubectl -n default patch pod web-1 --type strategic -p '")

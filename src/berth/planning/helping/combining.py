@@ -206,7 +206,9 @@ class Combining:
             target=target,
             kind=kind,
             cost=round(sum(edit.cost for edit in edits), 6),
-            command=pod_command(question.pod, [edit.kind for edit in edits], patch_type, patch),
+            command=pod_command(
+                question.pod, [edit.kind for edit in edits], patch_type, patch, is_there=question.is_in_cluster
+            ),
         )
 
     # -- nodes -------------------------------------------------------------------------------------------------------
@@ -332,7 +334,7 @@ class Combining:
             target=f"Pod/{question.pod.key}",
             kind=f"{pod_edit.kind}+{node_edit.kind}",
             cost=round(pod_edit.cost + node_edit.cost, 6),
-            command=pod_command(question.pod, [pod_edit.kind], patch_type, patch),
+            command=pod_command(question.pod, [pod_edit.kind], patch_type, patch, is_there=question.is_in_cluster),
             with_=(Part("node", made.what, made.patch_type, made.patch, f"Node/{node.metadata.name}", made.command),),
         )
 

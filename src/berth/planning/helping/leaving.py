@@ -286,6 +286,6 @@ def higher_priority(question: Question) -> Change | None:
                 target=f"Pod/{question.pod.key}",
                 kind="priority",
                 cost=PRIORITY_COST + count,
-                command=pod_command(question.pod, ["priority"], patch_type, patch),
+                command=pod_command(question.pod, ["priority"], patch_type, patch, is_there=question.is_in_cluster),
             )
     return None

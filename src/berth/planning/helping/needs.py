@@ -125,6 +125,12 @@ class Question:
         self._bare: Mask | None = None
 
     @property
+    def is_in_cluster(self) -> bool:
+        """Say whether the cluster has the pod, and not only somebody's manifest."""
+        known = self.prover.cluster.objects.get(("Pod", self.pod.key))
+        return known is not None and bool(known.metadata.uid == self.pod.metadata.uid)
+
+    @property
     def spec(self) -> Json:
         """The pod's spec as JSON values; not to be changed."""
         found: Json = self.document["spec"]

@@ -16,9 +16,16 @@ IN_PLACE = frozenset({"toleration", "schedulingGate"})
 NAMES_SHOWN = 4
 
 
-def pod_command(pod: Pod, kinds: Sequence[str], patch_type: str, patch: Any) -> str:
-    """Return how a pod is changed: patched, through its workload's template, or made anew from its manifest."""
+def pod_command(pod: Pod, kinds: Sequence[str], patch_type: str, patch: Any, *, is_there: bool = True) -> str:
+    """Return how a pod is changed: patched, through its workload's template, or made anew from its manifest.
+
+    `is_there` says whether the cluster has it; otherwise its manifest is what can be changed.
+    """
     namespace, name = pod.metadata.namespace, pod.metadata.name
+    if not is_there:
+        is_made = any(owner.controller for owner in pod.metadata.owner_references)
+        text = shell_quoted(_of_template(patch) if is_made else patch)
+        return f"kubectl patch --local -f MANIFEST --type {patch_type} -o yaml -p {text} > new.yaml"
     if set(kinds) <= IN_PLACE:
         return f"kubectl -n {namespace} patch pod {name} --type {patch_type} -p {shell_quoted(patch)}"
     workload = _workload_of(pod)
