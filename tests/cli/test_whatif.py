@@ -157,6 +157,23 @@ def test_a_scenario_file_stands_where_it_is_typed(run, tmp_path):
     assert [each["step"] for each in steps] == ["cordon n0", "cordon n0", "uncordon n0", "drain n0"]
 
 
+def test_a_gang_is_placed_whole_or_not_at_all_and_a_note_says_where_nothing_looks_at_groups(run):
+    group = {
+        "apiVersion": "scheduling.k8s.io/v1alpha2",
+        "kind": "PodGroup",
+        "metadata": {"name": "g"},
+        "spec": {"schedulingPolicy": {"gang": {"minCount": 5}}},
+    }
+    manifests = [group, web(5, schedulingGroup={"podGroupName": "g"})]
+    gates = ("--feature-gates", "GenericWorkload=true,GangScheduling=true")
+    found = read(run("whatif", "-o", "json", *gates, cluster=[node("n0")], manifests=manifests))
+    assert [each["node"] for each in found["pods"]] == [None] * 5
+    assert found["notes"] == []
+    found = read(run("whatif", "-o", "json", cluster=[node("n0")], manifests=manifests))
+    assert sum(each["node"] is None for each in found["pods"]) == 1
+    assert "names a pod group, but the configuration does not look at groups" in found["notes"][0]
+
+
 def test_what_breaks_makes_no_difference_to_the_exit_code_unless_asked(run):
     cluster = [node("n0"), pod("bare", "n0", owner="")]
     run("whatif", "--drain", "n0", cluster=cluster)

@@ -3,7 +3,8 @@
 import msgspec
 import pytest
 
-from berth.config.load import load_config
+from berth.config.feature_gates import feature_gates
+from berth.config.load import document_enabling, load_config
 from berth.planning.capacity import LimitedBy, capacity, capacity_after
 from berth.planning.shapes import asked_by
 from berth.simulation.changes import ChangeError, parse_flag
@@ -281,3 +282,21 @@ def test_each_copy_of_a_stateful_set_has_claims_of_its_own_and_attaches_its_own_
     found = asked([node("a", cpu="99")], limits, waits, sets)
     assert found.fits == 2
     assert reasons(found) == {"node(s) exceed max volume count": 1}
+
+
+def test_a_gang_counts_as_a_whole_where_the_configuration_looks_at_groups():
+    """Two nodes of four cores hold eight pods of one core: two gangs of three, and two pods that are of no use."""
+    group = {
+        "kind": "PodGroup",
+        "metadata": {"name": "g"},
+        "spec": {"schedulingPolicy": {"gang": {"minCount": 3}}},
+    }
+    gang = deployment(replicas=3, schedulingGroup={"podGroupName": "g"})
+    gates = feature_gates({"GenericWorkload": True, "GangScheduling": True})
+    looks = load_config(document_enabling(()), "test", gates)
+    found = asked([node("a"), node("b")], group, gang, config=looks)
+    assert (found.fits, found.pods, found.is_of_sets) == (2, 6, True)
+    found = asked([node("a"), node("b")], group, gang)
+    assert (found.fits, found.is_of_sets) == (8, False)
+    found = asked([node("a"), node("b")], deployment(), config=looks)
+    assert (found.fits, found.shapes[0].is_counted) == (8, True)

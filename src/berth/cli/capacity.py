@@ -152,7 +152,7 @@ def _asked(
 def print_capacity(found: "Capacity", console: "Console", shown: int | None) -> None:
     """Print the result as tables of at most `shown` rows."""
     least = "" if found.is_complete else "at least "
-    if len(found.shapes) == 1:
+    if not found.is_of_sets:
         console.print(f"{found.shapes[0].shape}: {least}{found.fits} more fit", markup=False)
     else:
         parts = " + ".join(f"{shape.per_set} {shape.shape}" for shape in found.shapes)
@@ -177,7 +177,7 @@ def print_capacity(found: "Capacity", console: "Console", shown: int | None) -> 
         console.print(_free_table(found.fragmentation))
     if not found.is_complete:
         console.print("Stopped before the next one no longer fitted.")
-    if any(not shape.is_counted for shape in found.shapes) or len(found.shapes) > 1:
+    if any(not shape.is_counted for shape in found.shapes) or found.is_of_sets:
         console.print("Placed one by one as the scheduler would; another order may come to another number.")
 
 

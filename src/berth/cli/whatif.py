@@ -89,15 +89,23 @@ def _tried(snapshot: "Snapshot", steps: "Sequence[Step]", **options: object) -> 
     from berth.simulation.cluster import StuckError
     from berth.simulation.workloads import ManifestError
 
-    with working("placing pods") as work:
+    with working("loading objects, placing pods") as work:
+        done = 0
 
-        def progress(pods: int) -> None:
-            work.advance(pods)
+        def progress(steps: int) -> None:
+            nonlocal done
+            done += steps
+            work.advance(steps)
             if work.is_stopped:
                 raise StoppedEarlyError
 
+        def expect(more: int) -> None:
+            work.total = done + more
+
         try:
-            return what_if(snapshot, steps, progress=progress, **options)  # type: ignore[arg-type] # handed on as typed
+            return what_if(snapshot, steps, progress=progress, expect=expect, **options)  # type: ignore[arg-type] # handed on as typed
+        except StoppedEarlyError:
+            raise click.ClickException("stopped before the cluster was loaded") from None
         except (ObjectError, ManifestError, ChangeError, StuckError, PluginBrokenError) as error:
             raise click.ClickException(str(error)) from None
         except ValueError as error:  # a pod that names a PriorityClass which is not there

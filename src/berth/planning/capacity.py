@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from berth.api.meta import Struct
 from berth.api.pod import Pod
 from berth.api.pod_resources import CPU
+from berth.api.scheduling import PodGroup
 from berth.config.types import SchedulerConfiguration
 from berth.core import Core
 from berth.engine.profile import PreFiltered, Profile, searched_rows
@@ -28,8 +29,8 @@ from berth.framework.promises import Dependency
 from berth.framework.registry import Registry
 from berth.framework.status import Status, unschedulable
 from berth.planning.scenario import Manifests, Step
-from berth.planning.shapes import AskedShape, asked_by
-from berth.planning.whatif import StoppedEarlyError
+from berth.planning.shapes import AskedShape, asked_by, gang_of
+from berth.planning.whatif import StoppedEarlyError, loaded
 from berth.simulation.admission import with_priority
 from berth.simulation.cluster import SimulatedCluster
 from berth.simulation.judging import Trial, judge, profile_of
@@ -110,6 +111,8 @@ class Capacity(msgspec.Struct, frozen=True, rename="camel"):
     """How many pods are in what fits."""
     is_complete: bool = True
     notes: tuple[str, ...] = ()
+    is_of_sets: bool = False
+    """Whether sets were counted: of several shapes, or of a gang."""
 
 
 Watch = Callable[[int], bool]
@@ -131,13 +134,14 @@ def capacity(
 ) -> Capacity:
     """Return how many more pods of one shape fit, or how many sets of several; the cluster is left as it was.
 
-    A set has `per_set` pods of each shape, placed in this order; a set of which not all fit does not count. With
-    `by_placing` nothing is counted in columns. Raises ValueError for a PriorityClass that is not there.
+    A set has `per_set` pods of each shape, placed in this order; a set of which not all fit does not count. A gang is a
+    set, too: all pods of its workload. With `by_placing` nothing is counted in columns. Raises ValueError for a
+    PriorityClass that is not there.
     """
     asker = _Asker(cluster, pool_label, at_most, watch)
     alone = tuple(asker.headroom(shape, by_placing=by_placing) for shape in shapes)
     notes = tuple(_notes(cluster, shapes))
-    if len(shapes) == 1:
+    if len(shapes) == 1 and not _is_gang(cluster, shapes[0]):
         one = alone[0]
         return Capacity(
             one.fits, one.limited_by, one.by_pool, one.fragmentation, alone, one.fits, one.is_complete, notes
@@ -152,6 +156,7 @@ def capacity(
         pods=placed.placed,
         is_complete=placed.is_complete and all(each.is_complete for each in alone),
         notes=notes,
+        is_of_sets=True,
     )
 
 
@@ -179,7 +184,7 @@ def capacity_after(
         if watch(pods):
             raise StoppedEarlyError
 
-    cluster = SimulatedCluster(snapshot.structs(), config=config, registry=registry, seed=seed)
+    cluster = SimulatedCluster(loaded(snapshot, progress), config=config, registry=registry, seed=seed)
     site = Site(cluster, snapshot.documents, progress=progress)
     if steps or pending_first:
         site.settle()
@@ -192,6 +197,12 @@ def capacity_after(
     asked = asked_by(documents, templates=site.templates, groups=groups, namespace=namespace)
     cluster.create(obj for obj in asked.objects if _name_of(obj) not in cluster.objects)
     return capacity(cluster, asked.shapes, pool_label=pool_label, at_most=at_most, watch=watch)
+
+
+def _is_gang(cluster: SimulatedCluster, shape: AskedShape) -> bool:
+    """Whether the pods of a shape are placed together or not at all."""
+    looks_at_groups = profile_of(cluster.core, shape.template).plugins_that_permit_groups
+    return bool(looks_at_groups) and gang_of(shape.template, cluster.of(PodGroup)) is not None
 
 
 def _notes(cluster: SimulatedCluster, shapes: Iterable[AskedShape]) -> Iterator[str]:
@@ -416,7 +427,10 @@ def count_by_node(core: Core, pod: PodInfo) -> _Filled | None:
 
 
 def _is_countable(profile: Profile, state: CycleState, pod: PodInfo, what_if: WhatIf) -> bool:
-    if not what_if.is_possible or profile.rivals(pod) is not None or profile.permit or profile.reserve(state):
+    if not what_if.is_possible or profile.rivals(pod) is not None or profile.reserve(state):
+        return False
+    permits = {plugin.name for plugin in profile.permit}
+    if not permits <= profile.plugins_that_permit_groups or (permits and pod.spec.scheduling_group is not None):
         return False
     asked = (runner.plugin for runner in profile.filters if runner.name not in state.skip_filter)
     if any(Dependency.OWN_RESERVATIONS in plugin.promises.filter_depends_on for plugin in asked):

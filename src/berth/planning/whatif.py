@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
+from berth.api.meta import Struct
 from berth.api.pod import Pod
 from berth.config.types import SchedulerConfiguration
 from berth.framework.registry import Registry
@@ -23,6 +24,7 @@ from berth.snapshot.snapshot import Snapshot
 NO_LONGER_RUNS = "NoLongerRuns"
 DAEMON_DOES_NOT_FIT = "DaemonPodDoesNotFit"
 BUDGET_VIOLATED = "BudgetViolated"
+NO_GROUPS = "the configuration does not look at groups (feature gates GenericWorkload and GangScheduling)"
 
 _PIECES = re.compile(r"\d{1,18}|\D+")
 
@@ -104,15 +106,29 @@ def what_if(
     namespace: str = "default",
     pool_label: str = "",
     progress: Progress | None = None,
+    expect: Progress | None = None,
 ) -> WhatIfResult:
     """Return what a cluster comes to by some steps.
 
     Pods that are pending in the snapshot are placed first, as far as they fit. `namespace` is that of manifests that
-    name none. Raises `ObjectError`, `ManifestError`, `ChangeError`, `StuckError`, and ValueError for a pod whose
+    name none. `progress` is told of each object that is loaded and of each pod that is tried, `expect` how many there
+    are to come. Raises `ObjectError`, `ManifestError`, `ChangeError`, `StuckError`, and ValueError for a pod whose
     PriorityClass is not there.
     """
-    cluster = SimulatedCluster(snapshot.structs(), config=config, registry=registry, seed=seed)
-    return WhatIfRun(cluster, Site(cluster, snapshot.documents, progress=progress), pool_label).run(steps, namespace)
+    structs = loaded(snapshot, progress, expect)
+    cluster = SimulatedCluster(structs, config=config, registry=registry, seed=seed)
+    site = Site(cluster, snapshot.documents, progress=progress, expect=expect)
+    return WhatIfRun(cluster, site, pool_label).run(steps, namespace)
+
+
+def loaded(snapshot: Snapshot, progress: Progress | None = None, expect: Progress | None = None) -> Iterator[Struct]:
+    """Yield the objects of a snapshot, and tell how far it is."""
+    if expect is not None:
+        expect(len(snapshot.documents))
+    for struct in snapshot.structs():
+        yield struct
+        if progress is not None:
+            progress(1)
 
 
 class WhatIfRun:
@@ -157,6 +173,7 @@ class WhatIfRun:
                 if isinstance(step, Manifests):
                     found = apply(self._site, step.documents, namespace)
                     self._note_passed_over(found.passed_over)
+                    self._note_groups(found.pods)
                 else:
                     carry_out(self._site, step)
                 self._note_step(words)
@@ -170,6 +187,15 @@ class WhatIfRun:
         if names:
             some = ", ".join(names[:3]) + (", …" if len(names) > 3 else "")
             self._notes.append(f"decisions do not depend on {len(names)} objects of the manifests: {some}")
+
+    def _note_groups(self, pods: Iterable[Pod]) -> None:
+        """Say so where pods name a group and nothing looks at groups."""
+        for pod in pods:
+            profile = self._cluster.core.profiles.get(pod.spec.scheduler_name)
+            asks = pod.spec.scheduling_group is not None and profile is not None
+            if asks and profile is not None and not profile.plugins_that_permit_groups:
+                self._notes.append(f"{pod.key} names a pod group, but {NO_GROUPS}")
+                return
 
     def _note_step(self, words: str) -> None:
         """Add what has happened since the last step."""

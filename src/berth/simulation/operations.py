@@ -88,7 +88,17 @@ UPGRADE_STOPPED = "UpgradeStopped"
 class Site:
     """A cluster, the manifests of its workloads as far as they are known, and what changes have done to it."""
 
-    __slots__ = ("_daemons", "_documents", "_progress", "broken", "cluster", "departures", "replicas", "templates")
+    __slots__ = (
+        "_daemons",
+        "_documents",
+        "_expect",
+        "_progress",
+        "broken",
+        "cluster",
+        "departures",
+        "replicas",
+        "templates",
+    )
 
     def __init__(
         self,
@@ -96,8 +106,12 @@ class Site:
         documents: Iterable[Document] = (),
         *,
         progress: Progress | None = None,
+        expect: Progress | None = None,
     ) -> None:
-        """`documents` are those of the snapshot that the cluster was made of."""
+        """`documents` are those of the snapshot that the cluster was made of.
+
+        `expect` is told, before pods are placed, how many there are to be placed.
+        """
         documents = list(documents)
         self.cluster = cluster
         self.departures: list[Departure] = []
@@ -106,6 +120,7 @@ class Site:
         """What workloads were scaled to, by kind and `namespace/name`; also those that are yet to come."""
         self.templates: dict[str, ClaimTemplate] = claim_templates(documents)
         self._progress = progress
+        self._expect = expect
         self._documents = {(each.kind, _key_of(each)): each for each in documents if each.kind in POD_MAKERS}
         self._daemons: list[WorkloadManifest] | None = None
 
@@ -141,6 +156,8 @@ class Site:
 
     def settle(self) -> None:
         """Let the scheduler place what it can."""
+        if self._expect is not None:
+            self._expect(len(self.cluster.core.queue))
         self.cluster.settle(progress=self._progress)
 
     # -- how pods leave ----------------------------------------------------------------------------------------------
