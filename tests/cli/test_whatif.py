@@ -108,6 +108,18 @@ def test_a_budget_that_blocks_a_drain_is_named(run):
     assert found["pods"] == []
 
 
+def test_a_budget_that_a_lost_zone_leaves_short_is_told_unless_it_was_short_before(run):
+    cluster = [node("a0"), node("b0", "b", cpu="1"), pod("web-0", "a0"), pod("web-1", "b0"), BUDGET]
+    found = read(run("whatif", "--lose-zone", "a", "-o", "json", cluster=cluster))
+    assert [(each["reason"], each["name"]) for each in found["broken"]] == [
+        ("NoLongerRuns", "default/web-0"),
+        ("BudgetViolated", "default/keep"),
+    ]
+    assert found["broken"][1]["message"] == "needs 2 healthy pods and has 1"
+    short = [node("a0"), node("b0", "b", cpu="1"), pod("web-1", "b0"), BUDGET]
+    assert read(run("whatif", "--lose-zone", "a", "-o", "json", cluster=short))["broken"] == []
+
+
 def test_changes_count_in_the_order_in_which_they_are_typed(run):
     """A node drained before another is added leaves its pod pending at first; at the end both have room."""
     cluster = [node("n0"), pod("web-0", "n0", cpu="4")]
