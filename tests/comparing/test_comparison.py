@@ -143,6 +143,8 @@ def files(tmp_path):
     (tmp_path / "pods.yaml").write_text(yaml.safe_dump_all(pods))
     (tmp_path / "even.yaml").write_text(yaml.safe_dump(document(SPREAD)))
     (tmp_path / "packed.yaml").write_text(yaml.safe_dump(document(PACKED)))
+    vip = make_pod("vip").request(cpu="1").set_spec(priorityClassName="nope").document
+    (tmp_path / "vip.yaml").write_text(yaml.safe_dump(vip))
     (tmp_path / "prices.yaml").write_text("n0: 1\nn1: 1\nn2: 1\n")
     return tmp_path
 
@@ -178,6 +180,7 @@ def test_the_command(files):
         (("default", "default", "--cluster", "cluster.yaml"), 1, "there are no pods to place"),
         (("default", "default", "--cluster", "pods.yaml", "--prices", "nothing.yaml"), 1, "--prices"),
         (("default", "default", "--cluster", "none.yaml"), 1, "there is no such file"),
+        (("default", "default", "--cluster", "cluster.yaml", "-f", "vip.yaml"), 1, "no PriorityClass with name nope"),
         (("default", "default", "--cluster", "pods.yaml", "--plot", "out.gif"), 1, "a picture's name ends in"),
     ],
 )

@@ -1,11 +1,14 @@
 """Decisions compared one by one, checked against the library's own scheduler run alone with each configuration."""
 
+from types import SimpleNamespace
+
 import msgspec
+import numpy as np
 import pytest
 
 from berth import Scheduler
 from berth.comparing.configurations import ConfigurationSource
-from berth.comparing.decisions import GATED, NOT_OURS, ONE_PROFILE, decide
+from berth.comparing.decisions import GATED, NOT_OURS, ONE_PROFILE, change_of, decide
 from berth.comparing.loads import ClusterLoad
 from berth.testing.builders import make_node, make_pod
 from tests.comparing.clusters import document, random_load, random_settings, source
@@ -67,6 +70,26 @@ def check_causes(change, a, b, of_a, of_b, standing, pod):
         # All of them together, since the other plugins' settings make no difference to any node's score or verdict.
         together = best(a | {plugin: b[plugin] for plugin in change.plugins}, standing, pod)
         assert bool(together) == bool(of_b) and (not of_b or not together.isdisjoint(of_b))
+
+
+class Parts:
+    """A decision about nodes a and b made of given scores."""
+
+    table = SimpleNamespace(names=["a", "b"], valid=np.ones(2, dtype=np.bool_), capacity=2)
+    rejects: dict = {}
+
+    def __init__(self, **scores):
+        self._scores = scores
+
+    def scores(self, mask):
+        return {part: np.array(given)[mask] for part, given in self._scores.items()}
+
+
+def test_a_plugin_that_only_makes_it_a_matter_of_lots_is_no_cause_by_itself():
+    """With either part exchanged, a and b are equally good; it takes both for b to be chosen for certain."""
+    divided = [Parts(P=[5, 0], Q=[0, 0]), Parts(P=[0, 0], Q=[0, 5])]
+    change, stands = change_of("default/p", divided, [True, True])
+    assert (change.a, change.b, change.plugins, change.alone, stands) == ("a", "b", ("P", "Q"), False, "a")
 
 
 def test_the_random_clusters_have_every_kind_of_change():

@@ -116,13 +116,15 @@ def test_luck_in_the_search_is_not_taken_for_a_gain(tmp_path):
 
 
 def test_no_configuration_that_leaves_more_pods_without_a_node_is_the_best(tmp_path):
-    """Packing by CPU leaves no whole node for the last pod; tuned for packing, that must not be bought."""
-    nodes = [make_node(f"n{i}").capacity(cpu="4", memory="8Gi", pods="9").build() for i in range(3)]
-    small = [make_pod(f"s{i}").request(cpu="1", memory="3Gi").build() for i in range(5)]
-    large = [make_pod("z").request(cpu="3", memory="6Gi").build()]
-    found = tuned(tmp_path, ["nodesUsed"], load=ClusterLoad(tuple(nodes), (*small, *large)), budget=60, seeds=2)
-    checked = {figure.name: figure for figure in found.check}
-    assert checked["pending"].b <= checked["pending"].a
+    """Packed, two small pods share a node, and the second large one has no room: to use less must not pay."""
+    nodes = [make_node(f"n{i}").capacity(cpu="4", memory="8Gi", pods="9").build() for i in range(2)]
+    small = [make_pod(f"s{i}").request(cpu="1", memory="1Gi").build() for i in range(2)]
+    large = [make_pod(f"z{i}").request(cpu="3", memory="1Gi").build() for i in range(2)]
+    load = ClusterLoad(tuple(nodes), (*small, *large))
+    found = tuned(tmp_path, ["min:utilisation.cpu"], load=load, seeds=2)
+    assert found.best == {}
+    tempting = [point for point in found.points if point.outcomes[0].mean < 1.0]
+    assert tempting and not any(point.is_on_front for point in tempting)
 
 
 def test_nothing_on_the_front_is_beaten_and_everything_else_is(tmp_path):

@@ -82,12 +82,16 @@ def command(
                 return work.is_stopped
 
             found = compare(load, sources[0], sources[1], seeds=range(seeds), prices=costs, watch=watch)
-    except (PluginBrokenError, StuckError) as error:
+    except (PluginBrokenError, StuckError, ValueError) as error:  # such as a pod of a class that is not there
         raise click.ClickException(str(error)) from None
     if plot:
         from berth.plots.comparison import plot_comparison
+        from berth.plots.picture import PictureError
 
-        plot_comparison(plot, found)
+        try:
+            plot_comparison(plot, found)
+        except PictureError as error:
+            raise click.ClickException(str(error)) from None
     if is_structured(output):
         print_structured(found, output)
     else:

@@ -111,9 +111,13 @@ def command(
     except (ObjectiveError, TaskError) as error:
         raise click.ClickException(str(error)) from None
     if plot:
+        from berth.plots.picture import PictureError
         from berth.plots.tuning import plot_tuning
 
-        plot_tuning(plot, found)
+        try:
+            plot_tuning(plot, found)
+        except PictureError as error:
+            raise click.ClickException(str(error)) from None
     if write:
         _write(write, found.document)
     if is_structured(output):
