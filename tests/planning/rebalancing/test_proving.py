@@ -154,3 +154,14 @@ def test_of_nodes_that_serve_equally_the_scheduler_chooses():
         assert (plan.before.violations, plan.after.violations, plan.moves) == (6, 0, 3)
         cordons = [step for step in plan.steps if step.action == "cordon"]
         assert len(cordons) <= 1, method
+
+
+def test_no_plan_makes_a_pod_that_stays_break_its_rules():
+    """The pod in zone b has no rules of its own; but once it has left, the one in zone a is not spread any more."""
+    strict = running("strict", "1", "a").spread("topology.kubernetes.io/zone", {"app": "web"}).annotation(*KEPT)
+    plain = running("plain", "500m", "b")
+    for method in ("greedy", "cp-sat"):
+        plan = plan_for("empty-nodes", node("a").zone("a"), node("b").zone("b"), strict, plain, method=method)
+        assert (plan.moves, plan.after.violations) == (0, 0)
+    loose = running("strict", "1", "a").annotation(*KEPT)
+    assert plan_for("empty-nodes", node("a").zone("a"), node("b").zone("b"), loose, plain).moves == 1
