@@ -165,3 +165,15 @@ def test_no_plan_makes_a_pod_that_stays_break_its_rules():
         assert (plan.moves, plan.after.violations) == (0, 0)
     loose = running("strict", "1", "a").annotation(*KEPT)
     assert plan_for("empty-nodes", node("a").zone("a"), node("b").zone("b"), loose, plain).moves == 1
+
+
+def test_a_move_whose_place_somebody_takes_in_between_is_refused():
+    """While the pod is on its way, one that keeps away from it and has waited for this comes first."""
+    first = make_pod("first").request(cpu="1").priority(10, "Never")
+    first.pod_anti_affinity("topology.kubernetes.io/zone", {"app": "web"})
+    nodes = [node("a").zone("z"), node("b").zone("z")]
+    pods = [running("x", "1", "a"), running("y", "2", "b", "other").annotation(*KEPT)]
+    assert plan_for("empty-nodes", *nodes, *pods).moves == 1
+    plan = plan_for("empty-nodes", *nodes, *pods, first)
+    assert (plan.moves, plan.steps) == (0, ())
+    assert "1 move that the scheduler would not follow" in plan.notes[0]

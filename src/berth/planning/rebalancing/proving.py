@@ -18,7 +18,7 @@ from berth.framework.registry import Registry
 from berth.planning.rebalancing.board import CORDON, Mover, scores_of
 from berth.planning.rebalancing.movability import is_of_the_node, workload_of
 from berth.planning.rebalancing.plan import PlacedPod, PlanStep
-from berth.simulation.cluster import SimulatedCluster, pending_again
+from berth.simulation.cluster import BACKOFF_S, SimulatedCluster, pending_again
 
 Move = tuple[str, str, str]
 
@@ -56,6 +56,12 @@ class ProvingCluster(SimulatedCluster):
         """Return who was placed since the last call."""
         found, self._bindings = self._bindings, []
         return found
+
+
+def _let_backoffs_end(cluster: ProvingCluster) -> None:
+    """Let time pass, as it does between steps: pods that wait for an eviction are tried at once when it comes."""
+    cluster.now += BACKOFF_S
+    cluster.settle()
 
 
 def cordoned(node: Node) -> Node:
@@ -128,6 +134,7 @@ class Prover:
             raise RefusedMove(move, refusal)
         self._lead(move, pod)
         workload, preempted = workload_of(pod), len(cluster.evictions)
+        _let_backoffs_end(cluster)
         cluster.delete("Pod", key)
         cluster.put(pending_again(pod))
         cluster.settle()
@@ -255,6 +262,7 @@ def disagreement(cluster: ProvingCluster, steps: Iterable[PlanStep]) -> str:
             pod = cluster.objects.get(("Pod", step.pod))
             if pod is None or pod.spec.node_name != step.node:
                 return f"{step.pod} is not on {step.node} any more"
+            _let_backoffs_end(cluster)
             cluster.delete("Pod", step.pod)
             cluster.put(pending_again(pod))
             cluster.settle()
