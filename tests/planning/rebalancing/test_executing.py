@@ -15,6 +15,7 @@ from berth.planning.rebalancing.request import RebalanceRequest
 from berth.snapshot.writing import taken_from_cluster
 from berth_cluster.apimachinery.resource_types import resource_of
 from berth_cluster.embedded import ClusterSettings, EmbeddedCluster
+from berth_cluster.hollow.kubelet import KubeletSettings
 from berth_cluster.hollow.template import NodeTemplate
 from berth_cluster.serving.transport import StoreTransport
 
@@ -89,10 +90,12 @@ async def until(is_so):
         await asyncio.sleep(0.02)
 
 
-def live(tmp_path, test):
+def live(tmp_path, test, start_delay_s=0.0):
     async def run():
         template = NodeTemplate(cpu="4", memory="8Gi", zones=("a", "b"))
-        cluster = EmbeddedCluster(ClusterSettings(nodes=4, template=template), tmp_path)
+        cluster = EmbeddedCluster(
+            ClusterSettings(nodes=4, template=template, kubelet=KubeletSettings(start_delay_s=start_delay_s)), tmp_path
+        )
         await cluster.start()
         scheduler = InProcessScheduler(cluster.store)
         scheduler.start()
@@ -130,7 +133,7 @@ def test_a_plan_is_carried_out_as_written_and_never_breaks_the_budget(tmp_path):
         assert here.cordoned() == sorted(plan.emptied) == sorted(executed.cordoned)
         assert min(healthy) == 4  # each step begins when all run again
 
-    live(tmp_path, test)
+    live(tmp_path, test, start_delay_s=0.4)
 
 
 @pytest.mark.parametrize(("looks", "moved"), [(1, 0), (2, 1)])
