@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 from berth.api.resources import RESOURCES
-from berth.traces.result import Sample, SimulatedTime, TimeLine, Waits
+from berth.simulation.measures import waiting_times
+from berth.traces.result import Sample, SimulatedTime, TimeLine
 from tests.e2e.processes import Api, Process, free_port
 from tests.page.browser import browsing, chromium_path
 
@@ -56,7 +57,7 @@ def lived():
 
 def result():
     samples = [Sample(hour * 3600.0, 0.5, 0.25, 10 * hour, hour, 60.0, 3, 2, hour, 0, 0.9) for hour in range(4)]
-    waits = Waits.of([1.0, 2.0])
+    waits = waiting_times([1.0, 2.0])
     return SimulatedTime(
         source=f"a day of {HOSTILE}", seed=0, seconds=4 * 3600.0, made=40, bound=39, finished=30, failed=1, preempted=0,
         waiting=1, never_placed=1, waits=waits, waits_by_namespace={HOSTILE: waits}, cpu=0.5, memory=0.25, fairness=0.9,

@@ -4,6 +4,7 @@ import math
 
 import pytest
 
+from berth.api.pools import pool_of
 from berth.simulation.cluster import SimulatedCluster
 from berth.simulation.measures import (
     HIGHER,
@@ -19,7 +20,6 @@ from berth.simulation.measures import (
     usual_requests,
     waiting_times,
 )
-from berth.simulation.pools import pool_of
 from berth.simulation.prices import PriceError, Prices
 from berth.testing.builders import make_node, make_pod
 

@@ -1,9 +1,7 @@
 """A trace lived through: what pods wait, run, fail and are scaled to follows from the trace by hand."""
 
-import pytest
-
 from berth.traces.generating import DailyPattern, daily_pattern
-from berth.traces.running import TraceRun, fairness
+from berth.traces.running import TraceRun
 from berth.traces.trace import JobStarts, NodeComes, NodeGoes, PodShapeGiven, ServiceScales, TimedWorkload, TraceHeader
 
 GIB = 2**30
@@ -91,13 +89,6 @@ def test_a_preempted_pod_waits_and_starts_over():
     )
     assert (result.preempted, result.bound, result.finished) == (1, 3, 2)
     assert 100.0 <= result.waits.max <= 102.0
-
-
-def test_fairness_is_jains_index():
-    assert fairness([1, 1, 1, 1]) == 1
-    assert fairness([1, 0, 0, 0]) == 0.25
-    assert fairness([3, 1]) == pytest.approx(16 / 20)
-    assert fairness([]) == 1
 
 
 def test_the_same_seed_is_the_same_day_and_the_load_is_what_was_asked_for():

@@ -13,7 +13,8 @@ from berth.cli.setup import config_option, gates_option, plugin_option, read_set
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from berth.traces.result import SimulatedTime, Waits
+    from berth.simulation.measures import WaitingTimes
+    from berth.traces.result import SimulatedTime
 
 STEPS = 1_000
 """In how many steps progress is told."""
@@ -128,5 +129,5 @@ def show(result: "SimulatedTime", console: "Console") -> None:
         console.print(f"{count} waiting: {message}", markup=False)
 
 
-def _cells(waits: "Waits") -> list[str]:
+def _cells(waits: "WaitingTimes") -> list[str]:
     return [str(waits.count), *(f"{each:.1f}" for each in (waits.mean, waits.p50, waits.p90, waits.p99, waits.max))]

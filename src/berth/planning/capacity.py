@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from berth.api.meta import Struct
 from berth.api.pod import Pod
 from berth.api.pod_resources import CPU
+from berth.api.pools import pool_of
 from berth.api.scheduling import PodGroup
 from berth.config.types import SchedulerConfiguration
 from berth.core import Core
@@ -35,7 +36,6 @@ from berth.simulation.admission import with_priority
 from berth.simulation.cluster import SimulatedCluster
 from berth.simulation.judging import Trial, judge, profile_of
 from berth.simulation.operations import Site, carry_out
-from berth.simulation.pools import pool_of
 from berth.simulation.rollouts import apply
 from berth.snapshot.documents import Document
 from berth.snapshot.snapshot import Snapshot

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from berth.api.meta import ObjectMeta
 from berth.api.pod import Pod
 from berth.api.pod_resources import PODS
+from berth.api.pools import pool_of
 from berth.simulation.cluster import SimulatedCluster
-from berth.simulation.pools import pool_of
 from berth.simulation.prices import Prices
 from berth.state.node_tree import zone_of
 from berth.state.pod_info import PodInfo

@@ -6,7 +6,7 @@ from typing import Any, Self
 import msgspec
 
 from berth.api.node import Node
-from berth.simulation.pools import INSTANCE_TYPE
+from berth.api.pools import INSTANCE_TYPE
 
 
 class PriceError(ValueError):

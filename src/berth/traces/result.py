@@ -4,7 +4,6 @@
 """
 
 import base64
-import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,28 +12,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-
-class Waits(msgspec.Struct, frozen=True, rename="camel"):
-    """How long pods waited for a node, in seconds; those that still wait are not in it."""
-
-    count: int = 0
-    mean: float = 0.0
-    p50: float = 0.0
-    p90: float = 0.0
-    p99: float = 0.0
-    max: float = 0.0
-
-    @classmethod
-    def of(cls, waits: Sequence[float]) -> "Waits":
-        """Sum up; quantiles are waits that occurred (nearest rank)."""
-        if not waits:
-            return cls()
-        ranked = sorted(waits)
-
-        def rank(share: float) -> float:
-            return round(ranked[max(0, math.ceil(share * len(ranked)) - 1)], 3)
-
-        return cls(len(ranked), round(sum(ranked) / len(ranked), 3), rank(0.5), rank(0.9), rank(0.99), rank(1.0))
+from berth.simulation.measures import WaitingTimes
 
 
 class Sample(msgspec.Struct, frozen=True, rename="camel"):
@@ -77,8 +55,9 @@ class SimulatedTime(msgspec.Struct, frozen=True, rename="camel"):
     """How many pods wait at the end."""
     never_placed: int
     """How many of these never had a node."""
-    waits: Waits
-    waits_by_namespace: dict[str, Waits]
+    waits: WaitingTimes
+    """Of all bindings; those that still wait are not in it."""
+    waits_by_namespace: dict[str, WaitingTimes]
     cpu: float
     """The mean over the samples, as `memory` and `fairness` are."""
     memory: float

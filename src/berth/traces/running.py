@@ -22,13 +22,15 @@ from berth.cycle.instrument import Instrument
 from berth.framework.effects import EvictPod
 from berth.framework.registry import Registry
 from berth.simulation.cluster import SimulatedCluster, pending_again
+from berth.simulation.measures import WaitingTimes, jain_index, waiting_times
 from berth.state.table import NodeTable
-from berth.traces.result import Sample, SimulatedTime, TimeLine, Waits
+from berth.traces.result import Sample, SimulatedTime, TimeLine
 from berth.traces.trace import JobStarts, NodeComes, NodeGoes, PodShapeGiven, Record, ServiceScales, TimedWorkload
 
 SAMPLE_S = 300.0
 RETRY_S = 10.0
 """The Job controller's backoff before a failed pod is replaced, for the first failure."""
+NOBODY_WAITED = WaitingTimes(0, 0.0, 0.0, 0.0, 0.0, 0.0)
 ENOUGH_EVENTS = 1_000
 """How often progress is told: after so many events."""
 
@@ -313,7 +315,7 @@ class TraceRun:
                 nodes_used=sum(1 for pods in self._on_node.values() if pods),
                 bound=self._bound,
                 preempted=len(self.cluster.evictions),
-                fairness=fairness([self._dominant(team, whole) for team in self._used]),
+                fairness=jain_index(self._dominant(team, whole) for team in self._used) or 1.0,
             )
         )
         self._line.note(at, [table.names[row] for row in rows.tolist()], cpu)
@@ -341,8 +343,10 @@ class TraceRun:
             preempted=len(self.cluster.evictions),
             waiting=len(self._arrived),
             never_placed=len(self._first),
-            waits=Waits.of(self._waits),
-            waits_by_namespace={team: Waits.of(waits) for team, waits in sorted(self._waits_by_team.items())},
+            waits=waiting_times(self._waits) or NOBODY_WAITED,
+            waits_by_namespace={
+                team: waiting_times(waits) or NOBODY_WAITED for team, waits in sorted(self._waits_by_team.items())
+            },
             cpu=_mean([sample.cpu for sample in self._samples]),
             memory=_mean([sample.memory for sample in self._samples]),
             fairness=_mean([sample.fairness for sample in self._samples]),
@@ -355,12 +359,6 @@ class TraceRun:
     def time_line(self) -> TimeLine:
         """What each node carried at each sample."""
         return self._line
-
-
-def fairness(shares: Sequence[float]) -> float:
-    """Jain's index of these shares: 1 where all are equal, 1/n where one has everything (Jain et al., 1984)."""
-    squares = sum(share * share for share in shares)
-    return sum(shares) ** 2 / (len(shares) * squares) if squares else 1.0
 
 
 def _template(namespace: str, owner: str, kind: str, shape: PodShapeGiven) -> Pod:

@@ -5,7 +5,8 @@ from berth.page.time_line import SimulatedTimeLine
 from berth.page.views.elements import LineChart, TimeLineMap, table, tag
 from berth.page.views.frame import Frame
 from berth.page.views.pending import counted
-from berth.traces.result import SimulatedTime, Waits
+from berth.simulation.measures import WaitingTimes
+from berth.traces.result import SimulatedTime
 
 FOLLOWED = "berth-time"
 NAMESPACES_SHOWN = 30
@@ -93,6 +94,6 @@ def _waits(result: SimulatedTime) -> None:
             )
 
 
-def _wait_row(name: str, waits: Waits) -> list[str]:
+def _wait_row(name: str, waits: WaitingTimes) -> list[str]:
     seconds = (waits.mean, waits.p50, waits.p90, waits.p99, waits.max)
     return [name, f"{waits.count:,}", *(f"{value:,.1f}" for value in seconds)]
