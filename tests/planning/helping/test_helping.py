@@ -1,5 +1,6 @@
 """What is said of a pod besides the changes: that it needs no help, what it waits for, what plugins of others said."""
 
+import shlex
 from typing import ClassVar
 
 import pytest
@@ -343,3 +344,22 @@ def test_commands_patch_what_can_be_patched():
     assert command_for(ordinal) == f"kubectl -n default patch statefulset web --type strategic -p '{patch}'"
     gated = make_pod("web-1").request(cpu="1").gate("quota")
     assert command_for(gated).startswith("kubectl -n default patch pod web-1 --type strategic -p '")
+
+
+def test_what_a_stranger_has_named_is_one_word_of_the_command():
+    hostile = "x; touch /tmp/owned #"
+    found = World(make_pod("web").node_selector({"disk": hostile}), *nodes(2)).help()
+    labelled = next(change for change in found.changes if change.kind == "label")
+    assert f"disk={hostile}" in shlex.split(labelled.command)
+
+
+@pytest.mark.parametrize(("namespace", "wanted"), [("default", "urgent"), ("kube-system", "system-cluster-critical")])
+def test_classes_of_the_system_are_for_the_system(namespace, wanted):
+    tenant = make_pod("tenant").request(cpu="4").node("n0").priority(0).owned_by("ReplicaSet", "t", uid="t")
+    classes = [
+        {"kind": "PriorityClass", "metadata": {"name": name}, "value": value}
+        for name, value in (("system-cluster-critical", 2_000_000_000), ("urgent", 2_000_000_001))
+    ]
+    found = World(make_pod("web", namespace).request(cpu="4"), *nodes(1), tenant, *classes).help()
+    (change,) = [each for each in found.changes if each.kind == "priority"]
+    assert change.patch["spec"]["priorityClassName"] == wanted

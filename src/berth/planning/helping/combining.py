@@ -8,6 +8,7 @@ on the nodes apart; one edit to each at once is tried only where neither does al
 
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from itertools import combinations
+from shlex import quote
 from typing import Any, NamedTuple
 
 import msgspec
@@ -358,7 +359,7 @@ def changed_node(node: Node, edits: Sequence[NodeEdit]) -> ChangedNode:
     patch_type, patch = patch_of(before, after)
     made = after_patch("Node", before, patch_type, patch)
     what = " and ".join(edit.what.replace("{node}", name) for edit in edits)
-    commands = [edit.command.replace("{node}", name) for edit in edits if edit.command]
+    commands = [edit.command.replace("{node}", quote(name)) for edit in edits if edit.command]
     command = " && ".join(commands) if len(commands) == len(edits) else node_command(name, patch_type, patch)
     return ChangedNode(made, what, patch_type, patch, command)
 

@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Callable, Iterator
+from shlex import quote
 from typing import Any
 
 import msgspec
@@ -77,7 +78,7 @@ def _idle_claims(question: Question) -> Iterator[Change]:
                 target=f"ResourceClaim/{key}",
                 kind="claimFreed",
                 cost=FREE_COST,
-                command=f"kubectl -n {claim.metadata.namespace} delete resourceclaim {name}",
+                command=f"kubectl -n {quote(claim.metadata.namespace)} delete resourceclaim {quote(name)}",
             )
             return
 
@@ -143,7 +144,7 @@ def _claim_change(
         return
     is_claim = of_kind.endswith("Claim")
     namespace, name = claim.metadata.namespace, claim.metadata.name
-    verb = "patch --local -o yaml -f its-manifest.yaml" if is_claim else f"patch {of_kind.lower()} {name}"
+    verb = "patch --local -o yaml -f its-manifest.yaml" if is_claim else f"patch {of_kind.lower()} {quote(name)}"
     yield Change(
         on="cluster",
         what=f"{what} of the {of_kind} {key}{IMMUTABLE if is_claim else ''}",
@@ -153,7 +154,7 @@ def _claim_change(
         target=f"{of_kind}/{key}",
         kind=kind,
         cost=OTHER_COST,
-        command=f"kubectl -n {namespace} {verb} --type {patch_type} -p {shell_quoted(patch)}",
+        command=f"kubectl -n {quote(namespace)} {verb} --type {patch_type} -p {shell_quoted(patch)}",
     )
 
 

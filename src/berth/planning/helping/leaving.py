@@ -6,6 +6,7 @@ is left would do. Budgets are respected; pods of daemon sets and mirror pods sta
 """
 
 from collections.abc import Hashable, Iterable, Sequence
+from shlex import quote
 from typing import NamedTuple
 
 import numpy as np
@@ -29,6 +30,9 @@ ROWS_TRIED = 8
 GROUPS_TRIED = 12
 MAX_GROUP = 60
 """Larger sets of pods that keep the pod away from a whole domain are not tried."""
+SYSTEM_NAMESPACE = "kube-system"
+SYSTEM_PREFIX = "system-"
+"""Classes whose names begin so are for what the cluster itself needs, and admitted in its namespace only."""
 CLASSES_TRIED = 12
 NEVER = "Never"
 
@@ -245,7 +249,8 @@ def change_of(gone: Gone) -> Change:
     by_namespace: dict[str, list[str]] = {}
     for pod in gone.pods:
         by_namespace.setdefault(pod.namespace, []).append(pod.name)
-    command = "; ".join(f"kubectl -n {ns} delete pod {' '.join(names)}" for ns, names in by_namespace.items())
+    deletions = ((quote(ns), " ".join(map(quote, names))) for ns, names in by_namespace.items())
+    command = "; ".join(f"kubectl -n {ns} delete pod {names}" for ns, names in deletions)
     return Change(
         on="cluster",
         what=f"have the pod{'s' if count > 1 else ''} {shown} gone",
@@ -266,6 +271,8 @@ def higher_priority(question: Question) -> Change | None:
     wanted = [each for each in classes if each.value > own and each.preemption_policy != NEVER]
     if question.info.spec.preemption_policy == NEVER:
         wanted = [each for each in classes if each.value >= own and each.preemption_policy != NEVER]
+    if question.pod.metadata.namespace != SYSTEM_NAMESPACE:
+        wanted = [each for each in wanted if not each.metadata.name.startswith(SYSTEM_PREFIX)]
     for chosen in wanted[:CLASSES_TRIED]:
         after = question.edited(())
         after["spec"]["priorityClassName"] = chosen.metadata.name

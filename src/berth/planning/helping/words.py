@@ -3,6 +3,7 @@
 import re
 import textwrap
 from collections.abc import Iterable, Sequence
+from shlex import quote
 from typing import Any
 
 import msgspec
@@ -21,7 +22,7 @@ def pod_command(pod: Pod, kinds: Sequence[str], patch_type: str, patch: Any, *, 
 
     `is_there` says whether the cluster has it; otherwise its manifest is what can be changed.
     """
-    namespace, name = pod.metadata.namespace, pod.metadata.name
+    namespace, name = quote(pod.metadata.namespace), quote(pod.metadata.name)
     if not is_there:
         is_made = any(owner.controller for owner in pod.metadata.owner_references)
         text = shell_quoted(_of_template(patch) if is_made else patch)
@@ -46,8 +47,8 @@ def _workload_of(pod: Pod) -> str | None:
         return None
     template_hash = pod.metadata.labels.get("pod-template-hash")
     if owner.kind == "ReplicaSet" and template_hash and owner.name.endswith(f"-{template_hash}"):
-        return f"deployment {owner.name.removesuffix(f'-{template_hash}')}"
-    return f"{owner.kind.lower()} {owner.name}"
+        return f"deployment {quote(owner.name.removesuffix(f'-{template_hash}'))}"
+    return f"{owner.kind.lower()} {quote(owner.name)}"
 
 
 def _of_template(patch: Any) -> Any:
@@ -60,7 +61,7 @@ def _of_template(patch: Any) -> Any:
 def node_command(name: str, patch_type: str, patch: Any) -> str:
     """Return how a node is patched."""
     subresource = " --subresource status" if isinstance(patch, dict) and set(patch) == {"status"} else ""
-    return f"kubectl patch node {name}{subresource} --type {patch_type} -p {shell_quoted(patch)}"
+    return f"kubectl patch node {quote(name)}{subresource} --type {patch_type} -p {shell_quoted(patch)}"
 
 
 def shell_quoted(patch: Any) -> str:

@@ -1,6 +1,7 @@
 """Which nodes a pod selects: nodeSelector label by label, required node affinity expression by expression."""
 
 from collections.abc import Callable, Iterable
+from shlex import quote
 from typing import Any
 
 import numpy as np
@@ -177,7 +178,7 @@ def labelled(key: str, value: str) -> NodeEdit:
         what,
         edit,
         NODE_COST,
-        f"kubectl label nodes {{node}} {key}={value} --overwrite",
+        f"kubectl label nodes {{node}} {quote(f'{key}={value}')} --overwrite",
         f"with the label {key}={value}",
     )
 
@@ -186,7 +187,7 @@ def _unlabelled(key: str) -> NodeEdit:
     def edit(document: Json) -> None:
         document["metadata"].get("labels", {}).pop(key, None)
 
-    command = f"kubectl label nodes {{node}} {key}-"
+    command = f"kubectl label nodes {{node}} {quote(f'{key}-')}"
     return NodeEdit("label", f"take the label {key} off {{node}}", edit, NODE_COST, command, f"without the label {key}")
 
 

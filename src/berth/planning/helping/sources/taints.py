@@ -1,6 +1,7 @@
 """Taints and cordoned nodes."""
 
 from collections.abc import Iterable
+from shlex import quote
 from typing import Any
 
 import numpy as np
@@ -94,7 +95,7 @@ class _TaintOff:
             what,
             lambda document: _drop_taint(document, taint),
             REPAIR_COST if is_repair else NODE_COST,
-            "" if is_repair else f"kubectl taint nodes {{node}} {text}-",
+            "" if is_repair else f"kubectl taint nodes {{node}} {quote(f'{text}-')}",
             f"without the taint {text}",
         )
 
