@@ -9,7 +9,7 @@ import pytest
 from berth.planning.whatif import WhatIfRun, what_if
 from berth.simulation.changes import parse_flag
 from berth.simulation.cluster import SimulatedCluster
-from berth.simulation.operations import Site
+from berth.simulation.site import Site
 from berth.snapshot.documents import Document
 from berth.snapshot.snapshot import Snapshot
 from tests.planning import checker

@@ -6,7 +6,8 @@ import pytest
 from berth.api.codec import decode
 from berth.simulation.changes import ChangeError, parse_flag, read_step
 from berth.simulation.cluster import SimulatedCluster
-from berth.simulation.operations import Site, carry_out
+from berth.simulation.operations import carry_out
+from berth.simulation.site import Site
 from berth.simulation.workloads import expand
 from berth.snapshot.documents import Document
 from berth.testing.builders import make_node, make_pod

@@ -5,8 +5,8 @@ import pytest
 
 from berth.simulation.changes import ChangeError
 from berth.simulation.cluster import SimulatedCluster
-from berth.simulation.operations import Site
 from berth.simulation.rollouts import apply
+from berth.simulation.site import Site
 from berth.simulation.workloads import expand
 from berth.snapshot.documents import Document
 from berth.testing.builders import make_node

@@ -18,8 +18,9 @@ from berth.planning.scenario import APPLY, Manifests, Step
 from berth.simulation.changes import read_step
 from berth.simulation.cluster import Progress, SimulatedCluster
 from berth.simulation.measures import controller_of, follows_its_node, is_pending
-from berth.simulation.operations import Site, carry_out
+from berth.simulation.operations import carry_out
 from berth.simulation.rollouts import apply
+from berth.simulation.site import Site
 from berth.simulation.workloads import POD_MAKERS, claim_templates, expand
 from berth.snapshot.documents import Document
 from berth.snapshot.snapshot import Snapshot

@@ -35,8 +35,9 @@ from berth.planning.whatif import StoppedEarlyError, loaded
 from berth.simulation.admission import with_priority
 from berth.simulation.cluster import SimulatedCluster
 from berth.simulation.judging import Trial, judge, profile_of
-from berth.simulation.operations import Site, carry_out
+from berth.simulation.operations import carry_out
 from berth.simulation.rollouts import apply
+from berth.simulation.site import Site
 from berth.snapshot.documents import Document
 from berth.snapshot.snapshot import Snapshot
 from berth.state.pod_info import PodInfo

@@ -17,8 +17,9 @@ from berth.framework.registry import Registry
 from berth.planning.scenario import Manifests, Step
 from berth.simulation.cluster import Eviction, Progress, SimulatedCluster
 from berth.simulation.measures import Measures, is_pending, measure
-from berth.simulation.operations import LOST, Broken, Site, carry_out, is_daemon
+from berth.simulation.operations import carry_out
 from berth.simulation.rollouts import apply
+from berth.simulation.site import LOST, Broken, Site, is_daemon
 from berth.snapshot.snapshot import Snapshot
 
 NO_LONGER_RUNS = "NoLongerRuns"

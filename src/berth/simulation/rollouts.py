@@ -19,15 +19,8 @@ from berth.simulation.budgets import is_healthy
 from berth.simulation.changes import ChangeError
 from berth.simulation.claims import made_claims
 from berth.simulation.daemons import pinned_to
-from berth.simulation.operations import (
-    Broken,
-    Departure,
-    RunningWorkload,
-    Site,
-    find_by_key,
-    ordinal,
-    scale,
-)
+from berth.simulation.scaling import RunningWorkload, find_by_key, ordinal, scale
+from berth.simulation.site import Broken, Departure, Site
 from berth.simulation.workloads import POD_MAKERS, Expansion, WorkloadManifest, expand
 from berth.snapshot.documents import Document
 

@@ -1,0 +1,295 @@
+"""Workloads that run: found by name, scaled as their controllers would, and deleted."""
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+import msgspec
+
+from berth.api.meta import ObjectMeta, Struct
+from berth.api.node import ReplicaSet
+from berth.api.pod import PersistentVolumeClaimVolume, Pod
+from berth.api.storage import PersistentVolumeClaim, PersistentVolumeClaimStatus
+from berth.simulation.budgets import is_healthy, owner_of
+from berth.simulation.changes import ChangeError, ClusterChange, DeleteWorkload, Scale, WorkloadChange
+from berth.simulation.claims import made_claims, templates_behind
+from berth.simulation.cluster import pending_again
+from berth.simulation.site import Departure, Site
+from berth.simulation.workloads import (
+    JOB_INDEX,
+    TEMPLATE_HASH,
+    WorkloadManifest,
+)
+
+DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
+REVISION = "deployment.kubernetes.io/revision"
+
+
+class RunningWorkload(msgspec.Struct, frozen=True):
+    """A workload of the cluster: its pods, and the objects that own them directly."""
+
+    kind: str
+    key: str
+    pods: tuple[Pod, ...]
+    owners: tuple[str, ...]
+    """`namespace/name` of what owns the pods: of a Deployment, its ReplicaSets, the newest last."""
+    manifest: WorkloadManifest | None
+
+
+def find_workload(site: Site, change: WorkloadChange) -> RunningWorkload | None:
+    """Return the workload that a change is about; None where the cluster has none. Raises `ChangeError`."""
+    by_owner = _pods_by_owner(site)
+    found = _by_namespace(site, change.kind, change.name, by_owner)
+    if change.namespace:
+        found = {key: owners for key, owners in found.items() if key.partition("/")[0] == change.namespace}
+    if len(found) > 1 and f"default/{change.name}" in found:
+        found = {f"default/{change.name}": found[f"default/{change.name}"]}
+    if len(found) > 1:
+        raise ChangeError(f"{change}: there are several: {', '.join(sorted(found))}; write KIND/NAMESPACE/NAME")
+    return next((_running(site, change.kind, key, owners, by_owner) for key, owners in found.items()), None)
+
+
+def find_by_key(site: Site, kind: str, key: str) -> RunningWorkload | None:
+    """Return a workload of the cluster by kind and `namespace/name`, or None."""
+    by_owner = _pods_by_owner(site)
+    owners = _by_namespace(site, kind, key.partition("/")[2], by_owner).get(key)
+    return None if owners is None else _running(site, kind, key, owners, by_owner)
+
+
+def _pods_by_owner(site: Site) -> dict[tuple[str, str], list[Pod]]:
+    found: dict[tuple[str, str], list[Pod]] = {}
+    for pod in site.cluster.of(Pod):
+        owner = owner_of(pod)
+        if owner is not None:
+            found.setdefault(owner, []).append(pod)
+    return found
+
+
+def _running(
+    site: Site, kind: str, key: str, owners: Sequence[str], by_owner: Mapping[tuple[str, str], Sequence[Pod]]
+) -> RunningWorkload:
+    owning = "ReplicaSet" if kind == "Deployment" else kind
+    pods = [pod for owner in owners for pod in by_owner.get((owning, owner), ())]
+    return RunningWorkload(kind, key, tuple(pods), tuple(owners), site.manifest(kind, key))
+
+
+def _by_namespace(
+    site: Site, kind: str, name: str, by_owner: Mapping[tuple[str, str], Sequence[Pod]]
+) -> dict[str, list[str]]:
+    """What owns the pods of the workloads of this name, by the workload's `namespace/name`."""
+    found: dict[str, list[str]] = {}
+    if kind != "Deployment":
+        keys = [key for owning, key in by_owner if owning == kind and key.partition("/")[2] == name]
+        keys += [key for key in site.documents_of(kind) if key.partition("/")[2] == name]
+        keys += [key for owning, key in site.cluster.objects if owning == kind and key.partition("/")[2] == name]
+        return {key: [key] for key in dict.fromkeys(keys)}
+    sets: dict[str, list[tuple[int, str]]] = {}
+    for replica_set in site.cluster.of(ReplicaSet):
+        owner = next((each for each in replica_set.metadata.owner_references if each.controller), None)
+        if owner is not None and (owner.kind, owner.name) == (kind, name):
+            revision = replica_set.metadata.annotations.get(REVISION, "0")
+            key = f"{replica_set.metadata.namespace}/{replica_set.metadata.name}"
+            number = int(revision) if revision.isdecimal() else 0
+            sets.setdefault(replica_set.metadata.namespace, []).append((number, key))
+    for (owning, key), pods in by_owner.items():
+        namespace, _, set_name = key.partition("/")
+        template_hash = pods[0].metadata.labels.get(TEMPLATE_HASH)
+        is_its = owning == "ReplicaSet" and template_hash is not None and set_name == f"{name}-{template_hash}"
+        if is_its and all(key != known for _, known in sets.get(namespace, ())):
+            sets.setdefault(namespace, []).append((0, key))
+    for namespace, numbered in sets.items():
+        found[f"{namespace}/{name}"] = [key for _, key in sorted(numbered)]
+    for key in site.documents_of(kind):
+        if key.partition("/")[2] == name:
+            found.setdefault(key, [])
+    return found
+
+
+def _scale(site: Site, change: Scale) -> None:
+    running = find_workload(site, change)
+    if running is None:
+        key = f"{change.namespace or 'default'}/{change.name}"
+        site.replicas[change.kind, key] = change.replicas  # one of the manifests, which come after the changes
+        return
+    scale(site, running, change.replicas, f"{change}")
+
+
+def scale(site: Site, running: RunningWorkload, replicas: int, by: str) -> None:
+    """Give a workload another number of pods; the scheduler has not placed them yet."""
+    site.replicas[running.kind, running.key] = replicas
+    if running.owners:
+        _set_replicas(site, running, replicas)
+    if replicas < len(running.pods):
+        for pod in surplus(running, len(running.pods) - replicas):
+            if pod.spec.node_name:
+                site.departures.append(Departure(pod.key, pod.spec.node_name, by))
+            site.cluster.delete("Pod", pod.key)
+    elif replicas > len(running.pods):
+        site.cluster.create(_more_pods(site, running, replicas - len(running.pods), by))
+
+
+def _set_replicas(site: Site, running: RunningWorkload, replicas: int) -> None:
+    owning = "ReplicaSet" if running.kind == "Deployment" else running.kind
+    for number, key in enumerate(reversed(running.owners)):
+        found = site.cluster.objects.get((owning, key))
+        if found is not None:
+            spec = msgspec.structs.replace(found.spec, replicas=0 if number else replicas)
+            site.cluster.put(msgspec.structs.replace(found, spec=spec))
+
+
+def surplus(running: RunningWorkload, count: int) -> list[Pod]:
+    """Return the pods that a controller deletes when there are so many too many.
+
+    A StatefulSet's are those with the highest ordinals. Others go in this order: of older ReplicaSets first; then
+    without a node, not ready, of lower deletion cost, on nodes with more of them, and the youngest. Source:
+    pkg/controller/controller_utils.go, ActivePodsWithRanks.
+    """
+    if running.kind == "StatefulSet":
+        return sorted(running.pods, key=lambda pod: ordinal(pod.metadata.name), reverse=True)[:count]
+    doubled: dict[str, int] = {}
+    for pod in running.pods:
+        doubled[pod.spec.node_name] = doubled.get(pod.spec.node_name, 0) + 1
+    age = {key: number for number, key in enumerate(running.owners)}
+
+    def rank(pod: Pod) -> tuple[Any, ...]:
+        owner = owner_of(pod)
+        cost = pod.metadata.annotations.get(DELETION_COST, "0")
+        return (
+            age.get(owner[1] if owner is not None else "", 0),
+            bool(pod.spec.node_name),
+            is_healthy(pod),
+            int(cost) if re.fullmatch(r"-?\d{1,10}", cost) else 0,
+            -doubled[pod.spec.node_name],
+        )
+
+    youngest_first = sorted(running.pods, key=_age_key, reverse=True)
+    return sorted(youngest_first, key=rank)[:count]
+
+
+def _age_key(pod: Pod) -> tuple[str, str]:
+    return pod.metadata.creation_timestamp or "~", pod.metadata.name
+
+
+def ordinal(name: str) -> int:
+    """Return the number at the end of a pod's name, -1 without one."""
+    found = re.search(r"-(\d{1,18})$", name)
+    return int(found[1]) if found else -1
+
+
+def _more_pods(site: Site, running: RunningWorkload, count: int, by: str) -> list[Struct]:
+    """Pods like the newest that run, so that what webhooks have added is in them; of the manifest where none runs."""
+    taken = {pod.key for pod in site.cluster.of(Pod)}
+    if not running.pods:
+        if running.manifest is None:
+            raise ChangeError(f"{by}: neither a pod nor a template of {running.kind} {running.key} is known")
+        made: list[Struct] = list(running.manifest.objects())
+        wanted = count
+        for pod, claims in running.manifest.pods(wanted, taken=taken):
+            complete, own = made_claims(pod, site.templates)
+            made += (*claims, *own, complete)
+        return [each for each in made if isinstance(each, Pod) or _is_new(site, each)]
+    newest = running.owners[-1] if running.owners else ""
+    model = next((pod for pod in running.pods if (owner_of(pod) or ("", ""))[1] == newest), running.pods[-1])
+    found: list[Struct] = []
+    for name in _new_names(running, model, count, taken):
+        found += _pod_like(site, model, name, running.kind)
+    return found
+
+
+def _is_new(site: Site, obj: Any) -> bool:
+    meta: ObjectMeta = obj.metadata
+    return (type(obj).__name__, f"{meta.namespace}/{meta.name}") not in site.cluster.objects
+
+
+def _new_names(running: RunningWorkload, model: Pod, count: int, taken: set[str]) -> Iterator[str]:
+    base = running.key.partition("/")[2]
+    if running.kind == "Deployment":
+        base = (owner_of(model) or ("", running.key))[1].partition("/")[2]
+    number = made = 0
+    if running.kind == "StatefulSet":
+        number = min((ordinal(pod.metadata.name) for pod in running.pods), default=0)
+        start = running.manifest.first_ordinal if running.manifest is not None else 0
+        number = min(number, start) if start else 0
+    while made < count:
+        name = f"{base}-{number}"
+        number += 1
+        if f"{model.metadata.namespace}/{name}" not in taken:
+            made += 1
+            yield name
+
+
+def _pod_like(site: Site, model: Pod, name: str, kind: str) -> list[Struct]:
+    """A pending pod like another, under a name of its own, and the claims that go with the name."""
+    before, number = model.metadata.name, name.rpartition("-")[2]
+    labels = dict(model.metadata.labels)
+    for key in ("apps.kubernetes.io/pod-index", JOB_INDEX):
+        if key in labels:
+            labels[key] = number
+    if "statefulset.kubernetes.io/pod-name" in labels:
+        labels["statefulset.kubernetes.io/pod-name"] = name
+    metadata = msgspec.structs.replace(
+        pending_again(model).metadata,
+        name=name,
+        uid=f"Pod/{model.metadata.namespace}/{name}",
+        labels=labels,
+        creation_timestamp=None,
+    )
+    spec = msgspec.structs.replace(model.spec, node_name="")
+    claims: list[Struct] = []
+    if kind == "StatefulSet":
+        volumes = []
+        for volume in spec.volumes:
+            used = volume.persistent_volume_claim
+            if used is None or not used.claim_name.endswith(f"-{before}"):
+                volumes.append(volume)
+                continue
+            claim_name = f"{used.claim_name.removesuffix(before)}{name}"
+            replaced = PersistentVolumeClaimVolume(claim_name, used.read_only)
+            volumes.append(msgspec.structs.replace(volume, persistent_volume_claim=replaced))
+            claims += _claim_like(site, f"{model.metadata.namespace}/{used.claim_name}", claim_name)
+        spec = msgspec.structs.replace(spec, volumes=tuple(volumes))
+    templates = {
+        **templates_behind(model, lambda of_kind, key: site.cluster.objects.get((of_kind, key))),
+        **site.templates,
+    }
+    complete, own = made_claims(Pod(metadata=metadata, spec=spec), templates)
+    return [*claims, *own, complete]
+
+
+def _claim_like(site: Site, key: str, name: str) -> Iterator[Struct]:
+    model: PersistentVolumeClaim | None = site.cluster.objects.get(("PersistentVolumeClaim", key))
+    namespace = key.partition("/")[0]
+    if model is None or ("PersistentVolumeClaim", f"{namespace}/{name}") in site.cluster.objects:
+        return
+    metadata = ObjectMeta(
+        name=name, namespace=namespace, uid=f"PersistentVolumeClaim/{namespace}/{name}", labels=model.metadata.labels
+    )
+    yield PersistentVolumeClaim(
+        metadata=metadata,
+        spec=msgspec.structs.replace(model.spec, volume_name=""),
+        status=PersistentVolumeClaimStatus(phase="Pending"),
+    )
+
+
+def _delete(site: Site, change: DeleteWorkload) -> None:
+    running = find_workload(site, change)
+    if running is None:
+        raise ChangeError(f"{change}: the cluster has no {change.kind} of this name")
+    delete_workload(site, running)
+
+
+def delete_workload(site: Site, running: RunningWorkload) -> None:
+    """Delete a workload: its pods, and the objects that own them."""
+    for pod in running.pods:
+        site.cluster.delete("Pod", pod.key)
+    owning = "ReplicaSet" if running.kind == "Deployment" else running.kind
+    for key in running.owners:
+        if (owning, key) in site.cluster.objects:
+            site.cluster.delete(owning, key)
+
+
+WORKLOAD_CHANGES: Mapping[type[ClusterChange], Callable[[Site, Any], None]] = MappingProxyType(
+    {Scale: _scale, DeleteWorkload: _delete}
+)
+"""What carries each of them out."""
