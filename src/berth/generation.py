@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from berth.config.types import SchedulerConfiguration
+from berth.config.types import GenerationName, SchedulerConfiguration
 from berth.framework.cycle_policy import CyclePolicy
 from berth.framework.registry import Registry
 from berth.framework.waiting_pods import TODAYS_WORDING, PermitWording
@@ -21,7 +21,7 @@ from berth.queue.policy import V1_20_QUEUE, QueuePolicy
 class Generation(msgspec.Struct, frozen=True):
     """The plugins and policies of one generation."""
 
-    name: str
+    name: GenerationName
     registry: Callable[[Registry], Registry]
     """Turns a registry of today's plugins and out-of-tree ones into this generation's. Raises `RegistryError`."""
     queue: QueuePolicy
@@ -86,3 +86,9 @@ def generation_of(config: SchedulerConfiguration) -> Generation:
         pop_from_backoff=generation.queue.pop_from_backoff and pops_from_backoff,
     )
     return msgspec.structs.replace(generation, queue=queue)
+
+
+def with_rules_of(config: SchedulerConfiguration, name: GenerationName) -> Generation:
+    """Return another generation's policies, all of them, over the plugins that the configuration's own one has."""
+    rules = generation_of(msgspec.structs.replace(config, generation=name))
+    return msgspec.structs.replace(rules, registry=generation_of(config).registry)

@@ -4,12 +4,13 @@ import json
 import os
 import re
 import subprocess
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from tests.e2e.kubectl import KUBECTL
-from tests.e2e.processes import BERTH, Process
+from tests.e2e.processes import BERTH, Process, eventually
 
 ROOT = Path(__file__).parents[2]
 TUTORIAL = (ROOT / "docs/tutorial.md").read_text()
@@ -55,7 +56,12 @@ def typed(tmp_path_factory):
             assert done.returncode == 0, f"$ {command}\n{done.stdout}{done.stderr}"
             return done.stdout
 
-        printed = {command: run(command) for command in others}
+        printed = {}
+        for command in others:
+            if command == "kubectl apply -f model.yaml":  # creation times have whole seconds, and the model is the last
+                created = run("kubectl get pods -o jsonpath='{.items[*].metadata.creationTimestamp}'").split()
+                eventually(lambda: datetime.now(UTC).isoformat()[:19] > max(created)[:19])  # noqa: B023 - asked at once
+            printed[command] = run(command)
         yield directory, printed, lambda command: json.loads(run(f"{command} -o json"))
     finally:
         process.end()

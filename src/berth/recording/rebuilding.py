@@ -5,15 +5,13 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import msgspec
-
 from berth.assembly import build_core
 from berth.config.types import SchedulerConfiguration
 from berth.cycle.instrument import Instrument
 from berth.cycle.schedule import TieBreaker
 from berth.framework.effects import Answer, Effect
 from berth.framework.registry import Registry
-from berth.generation import GENERATIONS, Generation, generation_of
+from berth.generation import GENERATIONS, Generation, with_rules_of
 from berth.intake import Event
 from berth.recording.calls import CallOutcome, CallReader, Entrance, Note, Written, plain_effect
 from berth.recording.configs import config_of
@@ -165,8 +163,7 @@ def _rules(header: SegmentHeader, config: SchedulerConfiguration) -> Generation 
         return None
     if header.generation not in GENERATIONS:
         raise RecordingError(f"it was recorded with the rules of {header.generation}, which this version does not know")
-    rules = generation_of(msgspec.structs.replace(config, generation=GENERATIONS[header.generation].name))
-    return msgspec.structs.replace(rules, registry=generation_of(config).registry)
+    return with_rules_of(config, GENERATIONS[header.generation].name)
 
 
 def decisions_of(outcome: CallOutcome) -> list[list[Any]]:

@@ -39,7 +39,7 @@ from berth.framework.effects import (
 )
 from berth.framework.registry import Registry
 from berth.framework.work_budget import DEFAULT_STEPS
-from berth.generation import Generation, generation_of
+from berth.generation import with_rules_of
 from berth.intake import ObjectEvent, ShardsHeld
 from berth.plugins.registry import in_tree_registry
 from berth.state.objects import key_of
@@ -95,7 +95,7 @@ class VirtualCluster:
             memos=memos,
             instrument=instrument,
             stopwatch=stopwatch,
-            generation=None if generation is None else _with_rules(loaded, generation),
+            generation=None if generation is None else with_rules_of(loaded, generation),
             unschedulable_age_s=unschedulable_age_s,
             score_single_node=score_single_node,
             shards=shards,
@@ -299,9 +299,3 @@ def _by_name(plugins: Mapping[str, Any] | Iterable[Any]) -> dict[str, Any]:
         return dict(plugins)
     classes: Iterable[Any] = plugins
     return {plugin.name: plugin for plugin in classes}
-
-
-def _with_rules(config: SchedulerConfiguration, name: GenerationName) -> Generation:
-    """Another generation's policies, all of them, over the plugins that the configuration's own generation has."""
-    rules = generation_of(msgspec.structs.replace(config, generation=name))
-    return msgspec.structs.replace(rules, registry=generation_of(config).registry)
