@@ -125,10 +125,6 @@ class Intake:
         """Return a pod that has not finished, by `namespace/name`, whoever schedules it; None where there is none."""
         return self._pods.get(key)
 
-    def known(self, key: str) -> PodInfo | None:
-        """Return the pod of a `namespace/name`, whoever schedules it, or None."""
-        return self._pods.get(key)
-
     def info(self, pod: Pod, *, is_placed: bool = False) -> PodInfo:
         """Return a pod as plugins see it; it shares what was computed for pods like it."""
         return PodInfo(pod, self._shapes.of(pod, is_placed=is_placed))

@@ -232,7 +232,7 @@ class Follower:
         return found
 
     def _found(self, uid: str) -> PodInfo | None:
-        pod = self.core.intake.known(self._keys.get(uid, ""))
+        pod = self.core.intake.pod(self._keys.get(uid, ""))
         return pod if pod is not None and pod.uid == uid and not pod.node_name else None
 
     def judge(

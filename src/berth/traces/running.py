@@ -248,7 +248,7 @@ class TraceRun:
         """A pod has got its node: its time begins."""
         key, namespace = pod.key, pod.metadata.namespace
         self._bound += 1
-        waited = self.cluster.now - self._arrived.pop(key, self.cluster.now)
+        waited = round(self.cluster.now - self._arrived.pop(key, self.cluster.now), 6)
         self._waits.append(waited)
         self._waits_by_team.setdefault(namespace, []).append(waited)
         self._first.pop(key, None)
