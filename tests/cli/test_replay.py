@@ -6,6 +6,9 @@ import yaml
 from click.testing import CliRunner
 
 from berth.cli import main
+from berth.recording.calls import Note
+from berth.recording.errors import RecordingError
+from berth.recording.file_format import Packer, first_line, read_segments
 from tests.recording.histories import Churn
 from tests.recording.test_exporting import run_test
 from tests.recording.test_judging import place_randomly, two_scores
@@ -102,6 +105,83 @@ def test_a_test_is_written_beside_its_recording(invoke, recording, tmp_path):
     assert f'RECORDED = [\n    ("{pod}", "{node}"),\n]' in (tmp_path / "test_bug.py").read_text()
 
 
+@pytest.mark.parametrize("more", [(), ("--last", "5")])
+def test_a_recording_survives_the_test_that_is_written_from_it(invoke, recording, tmp_path, more):
+    source = tmp_path / "case.rec"
+    assert invoke(recording[0], "--export", source).exit_code == 0
+    before = source.read_bytes()
+    for arguments in (("--to-test", tmp_path / "case.py"), ("--export", source)):
+        result = invoke(source, *arguments, *more)
+        assert result.exit_code == 1
+        assert "is part of the recording" in result.output
+        assert source.read_bytes() == before
+        assert list(tmp_path.iterdir()) == [source]
+    case = tmp_path / "case.py"
+    source.rename(case)
+    result = invoke(case, "--to-test", case, "--export", tmp_path / "other.rec")
+    assert "is part of the recording" in result.output
+    assert case.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [case]
+
+
+def test_what_cannot_become_a_test_leaves_everything_as_it_was(invoke, tmp_path):
+    lived = Churn(tmp_path / "d", 4, nodes=3)
+    lived.close()  # nothing was decided
+    (tmp_path / "case.py").write_text("older")
+    (tmp_path / "case.rec").write_text("older, too")
+    for name in ("case.py", "new.py"):
+        result = invoke(tmp_path / "d", "--to-test", tmp_path / name)
+        assert result.exit_code == 1
+        assert "no decision that a test could check" in result.output
+        assert (tmp_path / "case.py").read_text() == "older"
+        assert (tmp_path / "case.rec").read_text() == "older, too"
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["case.py", "case.rec", "d"]
+
+
+def test_what_cannot_be_anonymized_is_not_left_with_its_names(invoke, recording, tmp_path, monkeypatch):
+    def refuse(path):
+        raise RecordingError(f"{path} cannot be anonymized")
+
+    monkeypatch.setattr("berth.recording.anonymizing.anonymize", refuse)
+    for option, name in (("--export", "bug.rec"), ("--to-test", "bug.py")):
+        result = invoke(recording[0], option, tmp_path / name, "--anonymize")
+        assert result.exit_code == 1
+        assert f"{tmp_path / 'bug.rec'} cannot be anonymized" in result.output
+        assert list(tmp_path.iterdir()) == []
+
+
+def test_names_and_messages_never_steer_a_terminal(invoke, tmp_path):
+    steering = "\x1b]0;x\x07\x9b\r{}"
+    lived = Churn(tmp_path / "d", 4, nodes=3, names=steering)
+    lived.live(30)
+    lived.close()
+    config = tmp_path / "config.yaml"
+    config.write_text(yaml.safe_dump(two_scores(3)))
+    compared = invoke(tmp_path / "d", "--config", config)
+    assert compared.exit_code == 0
+    assert "default/\\x1b]0;x\\x07\\x9b\\rp" in compared.output
+    spoiled = tmp_path / "spoiled.rec"
+    spoil(tmp_path / "d", spoiled)
+    differs = invoke(spoiled)
+    assert differs.exit_code == 1
+    assert ": \\x1bnowhere → \\x1b]0;x" in differs.output
+    broken = invoke(spoiled, "--export", tmp_path / "x.rec", "--around", steering)
+    assert broken.exit_code == 1
+    assert "has nothing about a pod default/\\x1b" in broken.output
+    for result in (compared, differs, broken):
+        assert all(one.isprintable() or one in "\n\t" for one in result.output)
+
+
+def spoil(recording, target):
+    """Write a copy that says of another node in the first decision."""
+    for segment in read_segments(recording):
+        written = list(segment.calls())
+        note = next(note for call in written for note in call.outcome.notes if note[0] == Note.DECIDED)
+        note[2] = "\x1bnowhere"
+        packer = Packer()
+        target.write_bytes(first_line() + packer.pack(segment.header) + packer.pack(written))
+
+
 def test_a_bug_report_without_names(invoke, recording, tmp_path):
     result = invoke(recording[0], "--export", tmp_path / "bug.rec", "--anonymize")
     assert result.exit_code == 0
@@ -143,6 +223,8 @@ def test_files_that_cannot_be_used_end_with_one_line(invoke, recording, tmp_path
         (("--last", "5"), "say what --export and --to-test write"),
         (("--export", "x.rec", "--last", "5", "--around", "p"), "give one of them"),
         (("--to-test", "test_x.py", "--seed", "5"), "write what was recorded"),
+        (("--to-test", "test_x.rec"), "must end in .py"),
+        (("--to-test", ".py"), "must end in .py"),
     ],
 )
 def test_wrong_usage_is_exit_code_2(invoke, recording, arguments, words):

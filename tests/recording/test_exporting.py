@@ -1,12 +1,13 @@
 """Parts of a recording in one file, and tests written from them."""
 
+import ast
 import importlib.util
 
 import pytest
 
 from berth.plugins.registry import in_tree_registry
 from berth.recording.calls import Note
-from berth.recording.checking import checked, decisions_now, source_of_test
+from berth.recording.checking import CheckedDecision, checked, decisions_now, source_of_test
 from berth.recording.errors import RecordingError
 from berth.recording.exporting import MARGIN, Span, around_pod, everything, export, last_events
 from berth.recording.file_format import read_segments
@@ -128,3 +129,94 @@ def run_test(path, text):
 def test_nothing_to_check_is_an_error(churn, tmp_path):
     with pytest.raises(RecordingError, match="no decision that a test could check"):
         source_of_test(tmp_path / "bug.rec", [], "0.1")
+
+
+HOSTILE = 'x"""\nraise SystemExit\r\\"\\\'\x1b\x85\u2028é😀\ud800{}%s\\'
+
+
+def test_what_a_recording_says_is_text_in_a_test_and_nothing_else(tmp_path):
+    decisions = [CheckedDecision(f"default/{HOSTILE}", HOSTILE, None), CheckedDecision("default/b", None, None)]
+    texts = [source_of_test(tmp_path / f"{HOSTILE}.rec", decisions, version, HOSTILE) for version in (HOSTILE, "0.1")]
+    for text, begins in zip(texts, ("What Berth decided while", "What Berth 0.1 decided while"), strict=True):
+        assert text.isascii()
+        module = ast.parse(text)
+        assert ast.get_docstring(module).splitlines()[0] == (
+            f"{begins} it was recorded, decided again. By `berth replay --to-test`."
+        )
+        kinds = [type(each).__name__ for each in module.body]
+        assert kinds == ["Expr", "ImportFrom", "ImportFrom", "Assign", "Assign", "Expr", "FunctionDef"]
+        _, _, _, beside, recorded, told, function = module.body
+        assert ast.literal_eval(beside.value.args[0]) == f"{HOSTILE}.rec"
+        assert ast.literal_eval(recorded.value) == [(f"default/{HOSTILE}", HOSTILE), ("default/b", None)]
+        assert isinstance(told.value, ast.Constant)
+        (check,) = function.body
+        assert ast.literal_eval(check.test.left.args[1]) == HOSTILE
+
+
+@pytest.mark.parametrize("version", ["", "0.1\n", "0.1 ", "v" * 65, "0.1\\N{DIGIT ONE}"])
+def test_only_what_looks_like_a_version_is_told_as_one(tmp_path, version):
+    text = source_of_test(tmp_path / "bug.rec", [CheckedDecision("default/a", None, None)], version)
+    assert text.startswith('"""What Berth decided while')
+
+
+def contents(directory):
+    return {path.name: path.read_bytes() if path.is_file() else None for path in directory.iterdir()}
+
+
+def test_a_recording_is_never_written_over(tmp_path):
+    lived = Churn(tmp_path / "d", 4, nodes=3)
+    lived.live(5)
+    lived.close()
+    (source,) = (tmp_path / "d").iterdir()
+    (tmp_path / "link.rec").symlink_to(source)
+    (tmp_path / "same.rec").hardlink_to(source)
+    (tmp_path / "new.py").symlink_to(tmp_path / "d" / "new.rec")
+    before = contents(tmp_path / "d")
+    for recording, target, words in (
+        (source, source, "is part of the recording"),
+        (source, tmp_path / "link.rec", "is part of the recording"),
+        (tmp_path / "link.rec", source, "is part of the recording"),
+        (source, tmp_path / "same.rec", "is part of the recording"),
+        (tmp_path / "d", source, "is part of the recording"),
+        (tmp_path / "d", tmp_path / "d" / "new.rec", "belongs to the recording"),
+        (tmp_path / "d", tmp_path / "d" / ".." / "d" / "new.rec", "belongs to the recording"),
+        (tmp_path / "d", tmp_path / "new.py", "belongs to the recording"),
+        (source, tmp_path / "d" / "new.rec", "belongs to the recording"),
+    ):
+        with pytest.raises(RecordingError, match=words):
+            export(recording, target, everything(), in_tree_registry())
+        assert contents(tmp_path / "d") == before
+
+
+def test_what_fails_leaves_everything_as_it_was(churn, tmp_path):
+    older = tmp_path / "bug.rec"
+    older.write_text("older")
+    damaged = tmp_path / "damaged.rec"
+    data = bytearray(min(churn.iterdir()).read_bytes())
+    data[len(data) // 2] ^= 1
+    damaged.write_bytes(data)
+    (tmp_path / "None").mkdir()
+    (tmp_path / "loop.rec").symlink_to("loop.rec")
+    before = contents(tmp_path)
+    for source, target, span, words in (
+        (churn, older, Span(10**9, 10**9), "has no such events"),
+        (damaged, older, everything(), "damaged.rec is damaged at byte"),
+        (damaged, tmp_path / "new.rec", everything(), "damaged.rec is damaged at byte"),
+        (churn, tmp_path / "None", everything(), f"cannot write {tmp_path}/None: it is no ordinary file"),
+        (churn, tmp_path / "loop.rec", everything(), f"cannot write {tmp_path}/loop.rec: "),
+    ):
+        with pytest.raises(RecordingError, match=words):
+            export(source, target, span, in_tree_registry())
+        assert contents(tmp_path) == before
+
+
+def test_a_file_that_is_replaced_keeps_its_permissions_and_its_link(churn, tmp_path):
+    (tmp_path / "file.rec").write_text("older")
+    (tmp_path / "file.rec").chmod(0o640)
+    (tmp_path / "link.rec").symlink_to("file.rec")
+    written = export(churn, tmp_path / "link.rec", last_events(churn, 5), in_tree_registry())
+    assert written.file == str(tmp_path / "link.rec")
+    assert (tmp_path / "link.rec").is_symlink()
+    assert (tmp_path / "file.rec").stat().st_mode & 0o777 == 0o640
+    assert len(calls(tmp_path / "file.rec")) == 5
+    assert len(list(tmp_path.iterdir())) == 2

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from berth.cli.output import Output, is_structured, output_option, print_structured
 from berth.cli.progress import Work, working
 from berth.cli.setup import BadConfigurationError, config_option, plugin_option, read_registry, warn
+from berth.runtime.observing.logs import legible
 
 if TYPE_CHECKING:
     from berth.framework.registry import Registry
@@ -111,6 +112,8 @@ def command(
         raise click.UsageError("--around and --last are two parts of a recording: give one of them")
     if (export or to_test) and (config_file or generation or seed is not None):
         raise click.UsageError("--export and --to-test write what was recorded, whatever another configuration decides")
+    if to_test is not None and to_test.suffix != ".py":
+        raise click.UsageError(f"--to-test writes a Python module: its name must end in .py, not {to_test.name!r}")
     registry, named = read_registry(plugins)
     if export is not None or to_test is not None:
         with _told_in_one_line():
@@ -118,7 +121,7 @@ def command(
         if is_structured(output):
             print_structured(written, output)
         else:
-            click.echo("\n".join(f"wrote {each.file}: {_size_told(each)}" for each in written))
+            click.echo("\n".join(legible(f"wrote {each.file}: {_size_told(each)}") for each in written))
         return
     with _told_in_one_line():
         changed = _changed(recording, config_file, generation, [name for name in named if name], seed)
@@ -127,7 +130,7 @@ def command(
     if is_structured(output):
         print_structured({"verification": verification, "comparison": comparison}, output)
     else:
-        click.echo("\n".join(_told(verification, comparison)))
+        click.echo("\n".join(map(legible, _told(verification, comparison))))
     if verification is not None and not verification.is_same:
         sys.exit(1)
 
@@ -141,9 +144,10 @@ def _told_in_one_line() -> Iterator[None]:
     try:
         yield
     except RecordingError as error:
-        raise click.ClickException(str(error)) from None
+        raise click.ClickException(legible(str(error))) from None
     except ConfigError as error:
-        raise click.ClickException(str(error.located(error.source or "the recorded configuration"))) from None
+        located = error.located(error.source or "the recorded configuration")
+        raise click.ClickException(legible(str(located))) from None
 
 
 def _changed(recording: Path, config_file: str, generation: str, named: list[str], seed: int | None) -> Changed:
@@ -200,29 +204,38 @@ def _replay(
 def _written(
     recording: Path, registry: "Registry", export: Path | None, to_test: Path | None, part: WrittenPart
 ) -> "list[Exported]":
-    """Write what was asked for. Raises `RecordingError`, `ConfigError`."""
+    """Write what was asked for, each file whole or not at all. Raises `RecordingError`, `ConfigError`."""
     from berth.recording.anonymizing import anonymize
     from berth.recording.exporting import around_pod, everything, last_events
     from berth.recording.exporting import export as write
+    from berth.recording.targets import refuse_part_of, replacing
 
+    beside = None if to_test is None else to_test.with_suffix(".rec")
+    for target in (export, to_test, beside):
+        if target is not None:
+            refuse_part_of(recording, target)
     if part.around:
         span = around_pod(recording, part.around)
     else:
         span = last_events(recording, part.last) if part.last else everything()
 
-    def write_to(target: Path) -> "Exported":
-        exported = write(recording, target, span, registry)
-        if not part.anonymize:
-            return exported
-        anonymize(target)
-        _warn_of_differences(target, registry)
-        return replace(exported, bytes=target.stat().st_size)
+    def write_to(path: Path, target: Path) -> "Exported":
+        exported = write(recording, path, span, registry)
+        if part.anonymize:
+            anonymize(path)
+            _warn_of_differences(path, registry)
+        return replace(exported, file=str(target), bytes=path.stat().st_size)
 
-    found = [] if export is None else [write_to(export)]
-    if to_test is not None:
-        beside = to_test.with_suffix(".rec")
-        found.append(write_to(beside))
-        found.append(_write_test(to_test, beside, registry, part.around, found[-1]))
+    found = []
+    if export is not None:
+        with replacing(export) as path:
+            found.append(write_to(path, export))
+    if to_test is not None and beside is not None:
+        with replacing(to_test) as test_path, replacing(beside) as path:
+            exported = write_to(path, beside)
+            text, decisions = _source_of_test(path, beside, registry, part.around)
+            size = test_path.write_bytes(text.encode())
+        found += [exported, replace(exported, file=str(to_test), decisions=decisions, bytes=size)]
     return found
 
 
@@ -237,22 +250,17 @@ def _warn_of_differences(anonymized: Path, registry: "Registry") -> None:
         )
 
 
-def _write_test(to_test: Path, beside: Path, registry: "Registry", around: str, exported: "Exported") -> "Exported":
-    """Write the test of a recording that lies beside it."""
+def _source_of_test(path: Path, beside: Path, registry: "Registry", around: str) -> tuple[str, int]:
+    """Return a test of the recording at `path`, which is to lie beside it as `beside`, and its number of decisions."""
     from berth.recording.checking import checked, source_of_test
-    from berth.recording.errors import RecordingError
 
     pods = [around if "/" in around else f"default/{around}"] if around else []
-    decisions = checked(beside, *pods, registry=registry)
-    header = _first_header(beside)
-    try:
-        to_test.write_text(source_of_test(beside, decisions, header.berth, *pods), encoding="utf-8")
-    except OSError as error:
-        raise RecordingError(f"cannot write {to_test}: {error.strerror or error}") from None
+    decisions = checked(path, *pods, registry=registry)
     different = sum(each.recorded != each.now for each in decisions)
+    text = source_of_test(beside, decisions, _first_header(path).berth, *pods)
     if different:
         warn(f"{different} of its decisions are others here, so the test fails as it is")
-    return replace(exported, file=str(to_test), decisions=len(decisions), bytes=to_test.stat().st_size)
+    return text, len(decisions)
 
 
 def _size_told(written: "Exported") -> str:

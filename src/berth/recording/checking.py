@@ -1,5 +1,6 @@
 """Recorded decisions as a test: what they were, and what they are now. `berth replay --to-test` writes such tests."""
 
+import re
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -11,6 +12,8 @@ from berth.recording.judging import Judging
 
 MOST_CHECKED: Final = 1_000
 """A written test lists no more decisions than that."""
+VERSION: Final = re.compile(r"[\w.+-]{1,64}", re.ASCII)
+"""What a version of Berth may look like where it is quoted."""
 
 Decided = tuple[str, str | None]
 """A pod's `namespace/name`, and its node; None where it found none."""
@@ -49,13 +52,17 @@ def checked(recording: Path, *pods: str, registry: Registry | None = None) -> li
 
 
 def source_of_test(recording: Path, decisions: list[CheckedDecision], version: str, *pods: str) -> str:
-    """Return a test that checks these decisions; `recording` lies beside it. Raises `RecordingError`."""
+    """Return a test that checks these decisions; `recording` lies beside it. Raises `RecordingError`.
+
+    Whoever made the recording chose the version and the names in it, so they must stay text in what is written.
+    """
     if not decisions:
         raise RecordingError("there is no decision that a test could check")
     listed = "".join(f"    ({_quoted(each.pod)}, {_quoted(each.recorded)}),\n" for each in decisions[:MOST_CHECKED])
     arguments = ", ".join(("RECORDING", *map(_quoted, pods)))
     limit = f"[:{MOST_CHECKED}]" if len(decisions) > MOST_CHECKED else ""
-    return f'''"""What Berth {version} decided while it was recorded, decided again. By `berth replay --to-test`.
+    berth = f"Berth {version}" if VERSION.fullmatch(version) else "Berth"
+    return f'''"""What {berth} decided while it was recorded, decided again. By `berth replay --to-test`.
 
 The recording lies beside this file. Each pod is tried on the cluster as it was recorded. Where lots decide between
 equally good nodes, the recorded one is taken. So the test fails where a decision is another one.
@@ -77,4 +84,8 @@ def test_the_recorded_decisions() -> None:
 
 
 def _quoted(text: str | None) -> str:
-    return "None" if text is None else '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    """Return a Python literal in ASCII, on one line."""
+    if text is None:
+        return "None"
+    escaped = text.encode("unicode_escape").decode("ascii")  # backslashes, line ends and lone surrogates, too
+    return '"' + escaped.replace('"', '\\"') + '"'

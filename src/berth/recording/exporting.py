@@ -18,6 +18,7 @@ from berth.recording.errors import RecordingError
 from berth.recording.file_format import Packer, Segment, SegmentHeader, first_line, read_segments
 from berth.recording.judging import Follower
 from berth.recording.recorder import known_now
+from berth.recording.targets import refuse_part_of, replacing
 
 MARGIN: Final = 50
 """How many events before and after those about a pod are taken along."""
@@ -85,15 +86,16 @@ def _calls(source: Path) -> Iterator[tuple[Segment, Written]]:
 
 
 def export(source: Path, target: Path, span: Span, registry: Registry) -> Exported:
-    """Write a part of a recording to a file. Raises `RecordingError`, `ConfigError`."""
-    try:
-        with target.open("wb") as file:
+    """Write a part of a recording to a file of its own. Raises `RecordingError`, `ConfigError`.
+
+    The file appears, or takes the place of an older one, once it is complete.
+    """
+    refuse_part_of(source, target)
+    with replacing(target) as part:
+        with part.open("xb") as file:
             counts = _Exporter(file, span, registry).run(source)
-    except OSError as error:
-        raise RecordingError(f"cannot write {target}: {error.strerror or error}") from None
-    if not counts[0]:
-        target.unlink()
-        raise RecordingError(f"{source} has no such events")
+        if not counts[0]:
+            raise RecordingError(f"{source} has no such events")
     return Exported(str(target), span.first, *counts, target.stat().st_size)
 
 
