@@ -83,7 +83,7 @@ def test_a_pod_that_needs_no_help(cluster):
     [
         (("nobody", "--what-would-help"), "no pod default/nobody in the cluster; its pending pods are default/big"),
         (("--what-would-help",), "name a pod, or give its manifest with -f"),
-        (("big",), "go with --what-would-help"),
+        (("big",), "go with --what-would-help: add it, or leave them out to ask the scheduler"),
         ((), "go with --what-would-help"),
     ],
 )

@@ -44,3 +44,14 @@ def test_the_missing_library_is_named(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(PictureError, match=r"pip install 'berth-scheduler\[plot\]'"):
         check_picture(tmp_path / "a.svg")
+
+
+def test_a_name_with_dollar_signs_is_no_formula(tmp_path):
+    file = tmp_path / "a.svg"
+    write_picture(
+        file,
+        lambda figure: figure.subplots().bar([r"$\frac$", r"$\foo{$"], [1, 2]),
+        title=r"$\frac$",
+        description="",
+    )
+    assert file.read_text().count(r"$\frac$") >= 2

@@ -9,7 +9,7 @@ import importlib
 import sys
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import click
 
@@ -75,6 +75,16 @@ class _LazyGroup(click.Group):
         """The list of commands, from the table alone."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, entry.help) for name, entry in _COMMANDS.items()])
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; what it ends with names things of files and clusters, which must not steer a terminal."""
+        try:
+            return super().invoke(ctx)
+        except click.ClickException as error:
+            from berth.runtime.observing.logs import legible
+
+            error.message = legible(error.message)  # type: ignore[misc] # final to click; what is shown is made of it
+            raise
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

@@ -7,9 +7,10 @@ import click
 
 from berth.cli.change_flags import OrderedCommand, change_options, typed_changes
 from berth.cli.cluster_input import cluster_options, manifests_option, read_cluster_given, read_manifests
-from berth.cli.output import Output, console_for, is_structured, output_option, print_structured
+from berth.cli.output import Output, console_for, is_structured, output_option, plain, print_structured
 from berth.cli.plotting import plot_option
 from berth.cli.setup import config_option, gates_option, plugin_option, read_setup, warn
+from berth.runtime.observing.logs import legible
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -153,24 +154,24 @@ def print_capacity(found: "Capacity", console: "Console", shown: int | None) -> 
     """Print the result as tables of at most `shown` rows."""
     least = "" if found.is_complete else "at least "
     if not found.is_of_sets:
-        console.print(f"{found.shapes[0].shape}: {least}{found.fits} more fit", markup=False)
+        console.print(legible(f"{found.shapes[0].shape}: {least}{found.fits} more fit"), markup=False)
     else:
         parts = " + ".join(f"{shape.per_set} {shape.shape}" for shape in found.shapes)
-        console.print(f"{least}{found.fits} more sets of {parts} fit, {found.pods} pods", markup=False)
+        console.print(legible(f"{least}{found.fits} more sets of {parts} fit, {found.pods} pods"), markup=False)
         table = _table(("Each on its own", "Fit", "Limited by"), right=("Fit",))
         for shape in found.shapes:
-            table.add_row(_plain(shape.shape), str(shape.fits), _plain(_first(shape.limited_by)))
+            table.add_row(plain(shape.shape), str(shape.fits), plain(_first(shape.limited_by)))
         console.print(table)
     if found.limited_by:
         table = _table(("What limits them", "Nodes"), right=("Nodes",))
         for each in found.limited_by[:shown]:
-            table.add_row(_plain(each.reason), str(each.nodes))
+            table.add_row(plain(each.reason), str(each.nodes))
         console.print(table)
         _tell_more(console, len(found.limited_by), shown)
     if len(found.by_pool) > 1 or any(found.by_pool):
         table = _table(("Pool", "Nodes", "Fit", "Limited by"), right=("Nodes", "Fit"))
         for name, pool in list(found.by_pool.items())[:shown]:
-            table.add_row(_plain(name or "(none)"), str(pool.nodes), str(pool.fits), _plain(_first(pool.limited_by)))
+            table.add_row(plain(name or "(none)"), str(pool.nodes), str(pool.fits), plain(_first(pool.limited_by)))
         console.print(table)
         _tell_more(console, len(found.by_pool), shown)
     if found.fragmentation:
@@ -185,7 +186,7 @@ def _free_table(free: "dict[str, FreeResource]") -> "Table":
     table = _table(("Resource", "Free", "Usable", "Stranded", "Largest hole"), right=("Free", "Usable", "Stranded"))
     for resource, each in free.items():
         hole = f"{amount(each.largest_hole)} on {each.largest_hole_on}"
-        table.add_row(_plain(resource), amount(each.free), amount(each.usable), amount(each.stranded), _plain(hole))
+        table.add_row(plain(resource), amount(each.free), amount(each.usable), amount(each.stranded), plain(hole))
     return table
 
 
@@ -213,12 +214,6 @@ def _table(columns: Sequence[str], right: Sequence[str] = ()) -> "Table":
     for column in columns:
         table.add_column(column, overflow="fold", justify="right" if column in right else "left")
     return table
-
-
-def _plain(text: str) -> str:
-    from rich.markup import escape
-
-    return escape(text)
 
 
 def _tell_more(console: "Console", count: int, shown: int | None) -> None:

@@ -7,9 +7,10 @@ import click
 
 from berth.cli.cluster_input import cluster_options, manifests_option
 from berth.cli.load_input import load_options, read_any_load, read_configuration, read_prices
-from berth.cli.output import Output, console_for, is_structured, output_option, print_structured
+from berth.cli.output import Output, console_for, is_structured, output_option, plain, print_structured
 from berth.cli.plotting import plot_option
 from berth.cli.setup import gates_option, plugin_option
+from berth.runtime.observing.logs import legible
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -106,7 +107,7 @@ def command(
 def print_comparison(found: "ConfigurationsCompared", console: "Console", shown: int | None) -> None:
     """Print a comparison as tables, with at most `shown` of the changed pods."""
     for note in found.notes:
-        console.print(f"note: {note}", markup=False)
+        console.print(legible(f"note: {note}"), markup=False)
     _print_decisions(found, console, shown)
     if found.measures:
         _print_measures(found, console)
@@ -114,7 +115,6 @@ def print_comparison(found: "ConfigurationsCompared", console: "Console", shown:
 
 def _print_decisions(found: "ConfigurationsCompared", console: "Console", shown: int | None) -> None:
     from rich.box import SIMPLE_HEAD
-    from rich.markup import escape
     from rich.table import Table
 
     decisions = found.decisions
@@ -125,19 +125,19 @@ def _print_decisions(found: "ConfigurationsCompared", console: "Console", shown:
         markup=False,
     )
     for plugin, count in found.causes.items():
-        console.print(f"{count:>7}  {plugin}", markup=False)
+        console.print(legible(f"{count:>7}  {plugin}"), markup=False)
     for reason, count in decisions.left_out.items():
-        console.print(f"{count:>7}  left out: {reason}", markup=False)
+        console.print(legible(f"{count:>7}  left out: {reason}"), markup=False)
     if not decisions.changes:
         return
     table = Table(box=SIMPLE_HEAD)
     for column in ("Pod", f"A: {found.a}", f"B: {found.b}"):
-        table.add_column(escape(column), overflow="fold")
+        table.add_column(plain(column), overflow="fold")
     table.add_column("Because of", overflow="fold", min_width=LONGEST_PLUGIN)
     listed = decisions.changes[:shown]
     for change in listed:
         row = (change.pod, change.a or "no node", change.b or "no node", because(change))
-        table.add_row(*(escape(cell) for cell in row))
+        table.add_row(*(plain(cell) for cell in row))
     console.print(table)
     if len(listed) < len(decisions.changes):
         console.print(f"… and {len(decisions.changes) - len(listed)} more; -o wide lists all of them", markup=False)
@@ -172,7 +172,7 @@ def _print_measures(found: "ConfigurationsCompared", console: "Console") -> None
         cells.append(shown_figure(figure.name, figure.difference) if figure.difference else "")
         if several:
             cells.append(shown_figure(figure.name, figure.deviation) if figure.deviation else "")
-        table.add_row(figure.name, *cells, _verdict(figure))
+        table.add_row(plain(figure.name), *cells, _verdict(figure))
     console.print(table)
     if several:
         console.print("±: the standard deviation of the difference over the seeds. Better: in every seed.")

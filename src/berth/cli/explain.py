@@ -125,7 +125,7 @@ def command(
 
             show_pending(found.value, console_for(output), namespace)
         for message in found.unknown:
-            click.echo(message, err=True)
+            click.echo(legible(message), err=True)
 
     if watch:
         _watch(look, tell, clears=not is_structured(output) and sys.stdout.isatty())
@@ -191,7 +191,7 @@ def _print_reports(found: _Found, output: Output) -> None:
             from berth.cli.pod_record import sentences
 
             click.echo("\n".join(map(legible, sentences(report))))
-            click.echo(f"(only what the cluster has on record: {why})", err=True)
+            click.echo(legible(f"(only what the cluster has on record: {why})"), err=True)
         else:
             show(report, console_for(output), in_full=output == "wide")
 
@@ -221,7 +221,7 @@ def _watch(look: "Callable[[], _Found]", tell: "Callable[[_Found], None]", *, cl
                 if isinstance(found, _Found):
                     tell(found)
                 else:
-                    click.echo(found)
+                    click.echo(legible(found))
                 last = found
                 sys.stdout.flush()
             time.sleep(WATCH_PERIOD_S)

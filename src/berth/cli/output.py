@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 import click
 import msgspec
 
+from berth.runtime.observing.logs import legible
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -50,6 +52,13 @@ def print_structured(result: Any, output: Output) -> None:
         sys.stdout.write(text)
         return
     sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(values), indent=2) + b"\n")
+
+
+def plain(text: str) -> str:
+    """Return text from a cluster or a file for a cell of a table: neither markup nor control characters count in it."""
+    from rich.markup import escape
+
+    return escape(legible(text))
 
 
 def console_for(output: Output = "table") -> "Console":

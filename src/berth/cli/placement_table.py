@@ -6,8 +6,9 @@ Pods as JSON and the scheduler's explanations by pod key go in; a rich table com
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from rich.markup import escape
 from rich.table import Table
+
+from berth.cli.output import plain
 
 if TYPE_CHECKING:
     from berth.explain import Explanation
@@ -29,7 +30,8 @@ def placement_table(
         why = reason_of(pod, explanations.get(f"{metadata['namespace']}/{metadata['name']}"))
         state = (pod.get("status") or {}).get("phase", "Pending")
         style = "" if node else "yellow"
-        table.add_row(metadata["name"], node or "none", zones.get(node, ""), state, escape(why), style=style)
+        cells = (metadata["name"], node or "none", zones.get(node, ""), state, why)
+        table.add_row(*map(plain, cells), style=style)
     return table
 
 

@@ -22,6 +22,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from berth.runtime.observing.logs import legible
+
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
@@ -62,10 +64,15 @@ class Work:
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        columns = (
+            TextColumn("{task.description}", markup=False),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(),
+        )
         self._bar = Progress(*columns, console=Console(stderr=True), transient=True)
         self._bar.start()
-        self._task = self._bar.add_task(self._what, total=self.total)
+        self._task = self._bar.add_task(legible(self._what), total=self.total)
 
     def end(self) -> None:
         """Take the bar away."""

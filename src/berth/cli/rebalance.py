@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from berth.cli.cluster_input import cluster_options, manifests_option, read_cluster_given, read_manifests
-from berth.cli.output import Output, console_for, is_structured, output_option, print_structured
+from berth.cli.output import Output, console_for, is_structured, output_option, plain, print_structured
 from berth.cli.plotting import plot_option
 from berth.cli.progress import working
 from berth.cli.setup import BadConfigurationError, config_option, gates_option, plugin_option, read_setup
+from berth.runtime.observing.logs import legible
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -160,7 +161,7 @@ def command(
         print_structured(plan, output)
     elif commands:
         for line in commands_of(plan):
-            click.echo(line)
+            click.echo(legible(line))
     else:
         print_plan(plan, console_for(output))
     if plot:
@@ -190,7 +191,7 @@ def _execute(
         with working("carrying the plan out", total=len(plan.steps)) as work:
 
             def say(line: str) -> None:
-                click.echo(line)
+                click.echo(legible(line))
                 work.advance()
 
             access = load_access(kubeconfig, context=context)
@@ -300,10 +301,9 @@ def _prices(path: str) -> dict[str, float]:
 
 def print_plan(plan: "RebalancePlan", console: "Console") -> None:
     """Print a plan for people."""
-    from rich.markup import escape
     from rich.table import Table
 
-    console.print(escape(headline(plan)))
+    console.print(plain(headline(plan)))
     if plan.steps:
         table = Table(box=None, padding=(0, 1), header_style="bold")
         table.add_column("#", justify="right", no_wrap=True)
@@ -317,21 +317,21 @@ def print_plan(plan: "RebalancePlan", console: "Console") -> None:
             table.add_row(
                 str(number),
                 step.action,
-                escape(step.pod if moves else step.node),
-                escape(f"{step.node} → {step.to}".strip()) if moves else "",
-                escape(step.reason + placed),
+                plain(step.pod if moves else step.node),
+                plain(f"{step.node} → {step.to}".strip()) if moves else "",
+                plain(step.reason + placed),
             )
         console.print(table)
         console.print("Each step begins when the pod of the one before runs again.")
     for each in plan.shapes:
         where = f"goes to {each.node}" if each.node else "still fits nowhere"
-        console.print(escape(f"{each.pod} {where}."))
+        console.print(plain(f"{each.pod} {where}."))
     console.print()
     _print_balance(plan.before, plan.after, console)
     _print_counts(plan, console)
-    console.print(escape(f"Considered: {plan.considered}."))
+    console.print(plain(f"Considered: {plan.considered}."))
     for note in plan.notes:
-        console.print(escape(f"Note: {note}."))
+        console.print(plain(f"Note: {note}."))
 
 
 def headline(plan: "RebalancePlan") -> str:
@@ -373,12 +373,10 @@ def _print_balance(before: "Balance", after: "Balance", console: "Console") -> N
 
 
 def _print_counts(plan: "RebalancePlan", console: "Console") -> None:
-    from rich.markup import escape
-
     if plan.disruption:
         shown = [f"{each.workload} {each.moves} of {each.pods}" for each in plan.disruption[:DISRUPTION_SHOWN]]
         more = len(plan.disruption) - len(shown)
-        console.print(escape(f"Evictions: {', '.join(shown)}{f', and {more} more workloads' if more else ''}."))
+        console.print(plain(f"Evictions: {', '.join(shown)}{f', and {more} more workloads' if more else ''}."))
     if plan.left_alone:
         shown = [f"{each.pods} ({each.reason})" for each in plan.left_alone[:DISRUPTION_SHOWN]]
-        console.print(escape(f"Left alone: {', '.join(shown)}."))
+        console.print(plain(f"Left alone: {', '.join(shown)}."))

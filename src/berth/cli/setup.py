@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
+from berth.runtime.observing.logs import legible
+
 if TYPE_CHECKING:
     from berth.config.feature_gates import FeatureGates
     from berth.config.types import SchedulerConfiguration
@@ -119,4 +121,4 @@ def config_enabling(named: Iterable[str], gates: "FeatureGates | None" = None) -
 
 def warn(message: str) -> None:
     """Print a warning on standard error."""
-    click.echo(f"warning: {message}", err=True)
+    click.echo(legible(f"warning: {message}"), err=True)

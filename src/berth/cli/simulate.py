@@ -5,10 +5,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from berth.cli.output import Output, console_for, is_structured, output_option, print_structured
+from berth.cli.output import Output, console_for, is_structured, output_option, plain, print_structured
 from berth.cli.plotting import plot_option
 from berth.cli.progress import working
 from berth.cli.setup import config_option, gates_option, plugin_option, read_setup
+from berth.runtime.observing.logs import legible
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -105,7 +106,7 @@ def show(result: "SimulatedTime", console: "Console") -> None:
     """Print what became of the workload."""
     from rich.table import Table
 
-    console.print(result.source, markup=False, style="bold")
+    console.print(legible(result.source), markup=False, style="bold")
     console.print(
         f"{result.seconds / 3600:.1f} hours: {result.made} pods made, {result.bound} bound, {result.finished} "
         f"finished, {result.failed} failed, {result.preempted} preempted; {result.waiting} wait at the end",
@@ -121,12 +122,12 @@ def show(result: "SimulatedTime", console: "Console") -> None:
     for column in ("Pods", "Mean", "Half", "90 %", "99 %", "Longest"):
         table.add_column(column, justify="right")
     for name, waits in result.waits_by_namespace.items():
-        table.add_row(name, *_cells(waits))
+        table.add_row(plain(name), *_cells(waits))
     table.add_section()
     table.add_row("all", *_cells(result.waits))
     console.print(table)
     for message, count in result.messages.items():
-        console.print(f"{count} waiting: {message}", markup=False)
+        console.print(legible(f"{count} waiting: {message}"), markup=False)
 
 
 def _cells(waits: "WaitingTimes") -> list[str]:

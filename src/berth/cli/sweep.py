@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from berth.cli.output import Output, console_for, is_structured, output_option, print_structured
+from berth.cli.output import Output, console_for, is_structured, output_option, plain, print_structured
+from berth.runtime.observing.logs import legible
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -75,7 +76,7 @@ def _end(found: "SweepResult") -> None:
     if found.table and not found.is_parquet:
         click.echo("the results are JSON lines; for Parquet: pip install 'berth-scheduler[sweep]'", err=True)
     for said, count in found.failed.items():
-        click.echo(f"{count} runs failed: {said}", err=True)
+        click.echo(legible(f"{count} runs failed: {said}"), err=True)
     if not found.is_complete:
         left = found.runs - found.kept - found.done
         raise click.ClickException(f"{left} of {found.runs} runs are missing; the same command again goes on with them")
@@ -84,7 +85,6 @@ def _end(found: "SweepResult") -> None:
 def print_sweep(found: "SweepResult", measures: tuple[str, ...], console: "Console") -> None:
     """Print a line for each load and configuration, with the means of some measures and how far the seeds vary."""
     from rich.box import SIMPLE_HEAD
-    from rich.markup import escape
     from rich.table import Table
 
     cells: dict[tuple[str, str], dict[str, SweepSummary]] = {}
@@ -101,9 +101,9 @@ def print_sweep(found: "SweepResult", measures: tuple[str, ...], console: "Conso
     table.add_column("Load", overflow="fold")
     table.add_column("Configuration", overflow="fold")
     for name in shown:
-        table.add_column(name.replace(".", " "), justify="right")
+        table.add_column(plain(name.replace(".", " ")), justify="right")
     for (load, configuration), by_measure in cells.items():
-        table.add_row(escape(load), escape(configuration), *(_cell(by_measure.get(name)) for name in shown))
+        table.add_row(plain(load), plain(configuration), *(_cell(by_measure.get(name)) for name in shown))
     console.print(f"{found.runs} runs: {found.done} carried out, {found.kept} kept from before", markup=False)
     if cells:
         console.print(table)

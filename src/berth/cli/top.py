@@ -23,7 +23,8 @@ def command(files: tuple[str, ...], **given: Any) -> None:
     if find_spec("textual") is None:
         raise click.ClickException(MISSING)
     if not sys.stdout.isatty():
-        raise click.ClickException("berth top needs a terminal; `berth explain` prints")
+        prints = "`berth capacity` and `berth whatif` print" if files else "`berth explain` prints"
+        raise click.ClickException(f"berth top needs a terminal; {prints}")
     asyncio.run(_show(Looked.of(files, given)))
 
 

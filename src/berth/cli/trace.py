@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from berth.cli.output import Output, console_for, is_structured, output_option, print_structured
+from berth.runtime.observing.logs import legible
 
 if TYPE_CHECKING:
     from berth.traces.trace import TimedWorkload
@@ -163,7 +164,7 @@ def show(trace: Path, output: Output) -> None:
         print_structured(summary, output)
         return
     for name, value in summary.items():
-        console_for(output).print(f"{name:>9}  {value}", markup=False)
+        console_for(output).print(legible(f"{name:>9}  {value}"), markup=False)
 
 
 def _summary(trace: "TimedWorkload") -> dict[str, object]:

@@ -10,9 +10,10 @@ import click
 
 from berth.cli.cluster_input import cluster_options, manifests_option
 from berth.cli.load_input import load_options, read_any_load, read_configuration, read_prices
-from berth.cli.output import Output, console_for, is_structured, output_option, print_structured
+from berth.cli.output import Output, console_for, is_structured, output_option, plain, print_structured
 from berth.cli.plotting import plot_option
 from berth.cli.setup import config_option, gates_option, plugin_option
+from berth.runtime.observing.logs import legible
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -148,7 +149,7 @@ def print_tuning(found: "TuningResult", console: "Console") -> None:
     from berth.cli.compare import shown_figure
 
     told = " and ".join(found.objectives)
-    console.print(f"{told}: {found.tried} configurations tried in {found.runs} runs", markup=False)
+    console.print(legible(f"{told}: {found.tried} configurations tried in {found.runs} runs"), markup=False)
     for outcome in found.outcomes:
         if outcome.a is None or outcome.b is None or outcome.difference is None:
             continue
@@ -156,10 +157,10 @@ def print_tuning(found: "TuningResult", console: "Console") -> None:
         a, b, difference = (shown_figure(outcome.name, each) for each in (outcome.a, outcome.b, outcome.difference))
         console.print(f"  {outcome.name}: {a} → {b}, difference {difference}{spread}", markup=False)
     if found.check_seeds:
-        console.print(_verdict(found), markup=False)
+        console.print(legible(_verdict(found)), markup=False)
     if len(found.objectives) == 2:
         _print_front(found, console)
-    console.print(f"the best changes: {described(found.best)}", markup=False)
+    console.print(legible(f"the best changes: {described(found.best)}"), markup=False)
 
 
 def _verdict(found: "TuningResult") -> str:
@@ -173,17 +174,17 @@ def _verdict(found: "TuningResult") -> str:
 
 def _print_front(found: "TuningResult", console: "Console") -> None:
     from rich.box import SIMPLE_HEAD
-    from rich.markup import escape
     from rich.table import Table
 
     table = Table(title="The front: nothing that was tried beats these in both", title_justify="left", box=SIMPLE_HEAD)
     for objective in found.objectives:
-        table.add_column(escape(objective), justify="right")
+        table.add_column(plain(objective), justify="right")
     table.add_column("Changes", overflow="fold")
     front: list[TunedPoint] = sorted(found.front, key=lambda point: point.outcomes[0].mean)
     for point in front:
         table.add_row(
-            *(_cell(each.objective, each.mean, each.deviation) for each in point.outcomes), described(point.changes)
+            *(_cell(each.objective, each.mean, each.deviation) for each in point.outcomes),
+            plain(described(point.changes)),
         )
     console.print(table)
 

@@ -47,7 +47,9 @@ def what_would_help_options(command: Callable[..., Any]) -> Callable[..., Any]:
             tell(given.get("pods", ()), given.get("namespace") or "default", manifests, where, config_file, printed)
             return
         if cluster or manifests or config_file:
-            raise click.UsageError("--cluster, -f and --config go with --what-would-help")
+            raise click.UsageError(
+                "--cluster, -f and --config go with --what-would-help: add it, or leave them out to ask the scheduler"
+            )
         command(output=output, **given)
 
     for decorate in (

@@ -8,8 +8,9 @@ import click
 
 from berth.cli.change_flags import OrderedCommand, change_options, typed_changes
 from berth.cli.cluster_input import cluster_options, manifests_option, read_cluster_given, read_manifests
-from berth.cli.output import Output, console_for, is_structured, output_option, print_structured
+from berth.cli.output import Output, console_for, is_structured, output_option, plain, print_structured
 from berth.cli.setup import config_option, gates_option, plugin_option, read_setup
+from berth.runtime.observing.logs import legible
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -120,7 +121,7 @@ def print_what_if(found: "WhatIfResult", console: "Console", shown: int | None) 
     from berth.planning.whatif import moved
 
     for note in found.notes:
-        console.print(f"note: {note}", markup=False)
+        console.print(legible(f"note: {note}"), markup=False)
     if found.steps:
         _print(console, _steps_table(found), None)
     counts = moved(found)
@@ -159,7 +160,7 @@ def _steps_table(found: "WhatIfResult") -> "Table":
     for column in table.columns[1:]:
         column.justify = "right"
     for step in found.steps:
-        table.add_row(_plain(step.step), str(step.evicted), str(step.preempted), str(step.pending))
+        table.add_row(plain(step.step), str(step.evicted), str(step.preempted), str(step.pending))
     return table
 
 
@@ -170,7 +171,7 @@ def _print_reasons(console: "Console", unplaced: "Iterable[PodOutcome]") -> None
         reasons[each.message] = reasons.get(each.message, 0) + 1
     ordered = sorted(reasons.items(), key=lambda each: -each[1])
     for reason, count in ordered[:ROWS_SHOWN]:
-        console.print(f"{count} without a node: {reason}", markup=False)
+        console.print(legible(f"{count} without a node: {reason}"), markup=False)
     if len(ordered) > ROWS_SHOWN:
         console.print(f"… and {len(ordered) - ROWS_SHOWN} more reasons; -o json has all of them", markup=False)
 
@@ -180,7 +181,7 @@ def _measures_table(before: "Measures", after: "Measures") -> "Table":
     for column in table.columns[1:]:
         column.justify = "right"
     for name, was, now in _figures(before, after):
-        table.add_row(_plain(name), was, now)
+        table.add_row(plain(name), was, now)
     return table
 
 
@@ -216,7 +217,7 @@ def _print_rows(
     for number, row in enumerate(rows):
         if shown is not None and number >= shown:
             break
-        table.add_row(*map(_plain, row))
+        table.add_row(*map(plain, row))
     _print(console, table, None if shown is None or count <= shown else count - shown)
 
 
@@ -228,12 +229,6 @@ def _table(columns: Sequence[str]) -> "Table":
     for column in columns:
         table.add_column(column, overflow="fold")
     return table
-
-
-def _plain(text: str) -> str:
-    from rich.markup import escape
-
-    return escape(text)
 
 
 def _print(console: "Console", table: "Table", more: int | None) -> None:

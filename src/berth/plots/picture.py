@@ -29,6 +29,7 @@ _STYLE: Any = {
     "axes.axisbelow": True,
     "svg.fonttype": "none",  # text stays text: smaller, found by searches, read by screen readers
     "svg.hashsalt": "berth",
+    "text.parse_math": False,  # a name with dollar signs is a name, not a formula
     "figure.constrained_layout.use": True,
 }
 

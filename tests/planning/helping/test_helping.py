@@ -1,15 +1,18 @@
 """What is said of a pod besides the changes: that it needs no help, what it waits for, what plugins of others said."""
 
+import json
 import shlex
 from typing import ClassVar
 
 import pytest
+import yaml
 
 from berth.framework.status import unresolvable, unschedulable
 from berth.planning.helping.helping import what_would_help
 from berth.planning.helping.needs import Need, PodEdit
+from berth.planning.helping.result import Change, Help
 from berth.planning.helping.sources import SOURCES
-from berth.planning.helping.words import lines_of
+from berth.planning.helping.words import lines_of, node_command, pod_command
 from berth.simulation.cluster import SimulatedCluster
 from berth.testing.builders import make_node, make_pod
 from berth.testing.invariants import check
@@ -363,3 +366,61 @@ def test_classes_of_the_system_are_for_the_system(namespace, wanted):
     found = World(make_pod("web", namespace).request(cpu="4"), *nodes(1), tenant, *classes).help()
     (change,) = [each for each in found.changes if each.kind == "priority"]
     assert change.patch["spec"]["priorityClassName"] == wanted
+
+
+def report_with(command):
+    change = Change("pod", "x", {}, ("n",), "strategic", "", "x", 1.0, command)
+    return Help("default/p", "pending", "m", (change,))
+
+
+def unfolded(lines):
+    """The words of the command that is printed, as a shell reads them."""
+    text = "\n".join(lines)
+    return shlex.split(text.removeprefix("    $ ").replace("\\\n", ""))
+
+
+@pytest.mark.parametrize(
+    "hostile",
+    [
+        "a b " * 40,
+        "it's 'quoted' -p 'x",
+        "x -p 'not json' <<< 'more",
+        "{node} $(id) " * 12,
+        "-p",
+        'say "no" \\ ' * 10,
+        "key: 'va''l #" * 9,
+    ],
+)
+@pytest.mark.parametrize("width", [40, 80])
+def test_a_folded_command_is_the_same_words(hostile, width):
+    pod = make_pod(hostile).request(cpu="9").build()
+    patch = {"spec": {"nodeSelector": {hostile: None}, "x": [hostile, "it's"], "n": "12"}}
+    commands = [
+        pod_command(pod, ["nodeSelector"], "strategic", patch),
+        pod_command(pod, ["toleration"], "strategic", patch),
+        pod_command(pod, ["toleration"], "json", [{"op": "remove", "path": "/x"}]),
+        node_command(hostile, "merge", patch),
+        f"kubectl create -f - <<< {shlex.quote(json.dumps(patch))}",
+        f"kubectl label nodes {shlex.quote(hostile)} {shlex.quote(f'{hostile}=x')} --overwrite",
+    ]
+    for command in commands:
+        printed = list(lines_of(report_with(command), width))
+        begin = next(index for index, line in enumerate(printed) if line.startswith("    $ "))
+        words, wanted = unfolded(printed[begin:]), shlex.split(command)
+        assert len(words) == len(wanted)
+        for word, want in zip(words, wanted, strict=True):
+            assert word == want or yaml.safe_load(word) == json.loads(want)
+
+
+def test_a_name_with_control_characters_is_in_no_command():
+    printed = "\n".join(lines_of(report_with(node_command("n\x1b]0;a\x07", "merge", {}))))
+    assert "kubectl" not in printed
+    assert "No command" in printed
+
+
+def test_a_label_that_looks_like_the_place_of_the_node_stays_a_label():
+    pod = make_pod("web").request(cpu="1").node_selector({"a {node}": "x"})
+    name = "n; touch owned #"
+    found = World(pod, make_node(name).capacity(cpu="4")).help()
+    (labelled,) = [change for change in found.changes if change.kind == "label"]
+    assert shlex.split(labelled.command) == ["kubectl", "label", "nodes", name, "a {node}=x", "--overwrite"]

@@ -1,6 +1,11 @@
 """Plans that the scheduler follows: cordons where it would choose others, refusals where cordons do not help."""
 
+import msgspec
+import pytest
+
 from berth.planning.rebalancing.commands import commands_of
+from berth.planning.rebalancing.executing import undone
+from berth.planning.rebalancing.plan import PlanStep
 from berth.planning.rebalancing.rebalance import rebalance
 from berth.planning.rebalancing.request import RebalanceRequest
 from berth.testing.builders import make_node, make_pod
@@ -177,3 +182,32 @@ def test_a_move_whose_place_somebody_takes_in_between_is_refused():
     plan = plan_for("empty-nodes", *nodes, *pods, first)
     assert (plan.moves, plan.steps) == (0, ())
     assert "1 move that the scheduler would not follow" in plan.notes[0]
+
+
+@pytest.mark.parametrize(
+    "evil", ["", "--all", "-x", "a b", "x'; rm -rf /\n$(reboot)", "x\x1b]0;owned\x07", "UPPER", "a..b", "a" * 254]
+)
+def test_names_that_no_object_can_have_are_in_no_command(evil):
+    steps = (
+        PlanStep("cordon", node=evil),
+        PlanStep("evict", pod=f"default/{evil}", node="a", to="b", workload="ReplicaSet/web", replicas=1),
+        PlanStep("evict", pod="default/x", node="a", to="b", workload=f"ReplicaSet/{evil}", replicas=1, again=True),
+        PlanStep("evict", pod=f"{evil}/x", node="a", to="b", workload="ReplicaSet/web"),
+        PlanStep("uncordon", node="good.example.com"),
+    )
+    plan = plan_for("empty-nodes", node("a"), node("b"), running("x", "1", "a"))
+    lines = commands_of(msgspec.structs.replace(plan, steps=steps))
+    assert [line for line in lines if not line.startswith("#")] == ["set -e", "kubectl uncordon good.example.com"]
+    assert sum("is not a valid name" in line for line in lines) == 4
+    assert all(line.isprintable() for line in lines)
+
+
+def test_a_dot_in_an_owners_name_is_a_dot():
+    step = PlanStep("evict", "a", "default/x", to="b", workload="ReplicaSet/we.b", again=True)
+    plan = plan_for("empty-nodes", node("a"), node("b"), running("x", "1", "a"))
+    script = "\n".join(commands_of(msgspec.structs.replace(plan, steps=(step,))))
+    assert "grep '^pod/we[.]b-'" in script
+
+
+def test_the_command_that_takes_cordons_back_quotes_names():
+    assert undone(["a", "b; id"]) == "kubectl uncordon a 'b; id'"

@@ -359,7 +359,8 @@ def changed_node(node: Node, edits: Sequence[NodeEdit]) -> ChangedNode:
     patch_type, patch = patch_of(before, after)
     made = after_patch("Node", before, patch_type, patch)
     what = " and ".join(edit.what.replace("{node}", name) for edit in edits)
-    commands = [edit.command.replace("{node}", quote(name)) for edit in edits if edit.command]
+    # Only the first: a label or a taint that comes after it may have the same characters in its name, between quotes.
+    commands = [edit.command.replace("{node}", quote(name), 1) for edit in edits if edit.command]
     command = " && ".join(commands) if len(commands) == len(edits) else node_command(name, patch_type, patch)
     return ChangedNode(made, what, patch_type, patch, command)
 

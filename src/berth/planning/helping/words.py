@@ -1,6 +1,8 @@
 """What would help, for people: commands, and a numbered list that fits the width of a terminal."""
 
 import re
+import shlex
+import sys
 import textwrap
 from collections.abc import Iterable, Sequence
 from shlex import quote
@@ -15,6 +17,10 @@ from berth.planning.helping.result import Change, Help
 IN_PLACE = frozenset({"toleration", "schedulingGate"})
 """Edits that the API server takes of a pod that exists. For all others the pod has to be made anew."""
 NAMES_SHOWN = 4
+INDENT = "      "
+SHELL_WORD = re.compile(r"(?:'[^']*'|\"(?:[^\"\\]|\\.)*\"|\\.|[^\s'\"\\])+")
+"""A word of the commands here as it is written, with its quotes; what separates words is outside of quotes."""
+TAKES_PATCH = frozenset({"-p", "<<<"})
 
 
 def pod_command(pod: Pod, kinds: Sequence[str], patch_type: str, patch: Any, *, is_there: bool = True) -> str:
@@ -133,39 +139,52 @@ def _wrapped(text: str, width: int, first: str = "", rest: str = "") -> list[str
 
 
 def _command_lines(command: str, width: int) -> Iterable[str]:
-    """Yield a command in lines that can be pasted: each but the last ends with a backslash.
+    """Yield a command in lines that can be pasted: where one ends between words, it ends with a backslash.
 
-    A patch that is too long for a line is written as YAML, which kubectl reads as well.
+    A word is never broken: between quotes a backslash would count as itself. A patch that is too long for a line is
+    written as YAML, which kubectl reads as well.
     """
     if not command:
         return
-    found = re.search(r" (-p|<<<) '", command)
-    quote = found.group().removesuffix("'") if found else ""
-    before, _, rest = command.partition(f"{quote}'") if found else (command, "", "")
-    text, _, after = rest.rpartition("'")
-    pieces = [*_broken(before + quote.rstrip(), width, first="    $ ")]
-    if quote and len(f"      '{text}'") <= width - 2:
-        yield from _continued([*pieces, *_broken(f"'{text}'{after}", width)])
-    elif quote:
-        yield from _continued([*pieces[:-1], f"{pieces[-1]} '"])
-        document = yaml.safe_dump(msgspec.json.decode(text.replace("'\\''", "'")), sort_keys=False, width=width)
-        yield from (f"      {_without_single_quotes(line)}" for line in document.splitlines())
-        yield from _continued([*_broken(f"'{after}", width)])
-    else:
-        yield from _continued(pieces)
+    if not command.isprintable():
+        yield from _wrapped("(No command: a name in it has control characters.)", width, "    ", "    ")
+        return
+    line, before = "    $", ""
+    for word in SHELL_WORD.findall(command):
+        fits = len(line) + len(" ") + len(word) <= width - len(" \\")
+        document = _as_yaml(word, width) if before in TAKES_PATCH and len(INDENT) + len(word) > width - 2 else ""
+        if document:
+            yield f"{line} '"
+            yield from (f"{INDENT}{each}" for each in document.splitlines())
+            line = f"{INDENT}'"
+        elif fits:
+            line += f" {word}"
+        else:
+            yield f"{line} \\"
+            line = INDENT + word
+        before = word
+    yield line
 
 
-def _without_single_quotes(line: str) -> str:
-    """Return a line of YAML as it can stand between single quotes of a shell."""
-    if '"' not in line and "\\" not in line and "''" not in line:
-        return line.replace("'", '"')
-    return line.replace("'", "'\\''")
+def _as_yaml(word: str, width: int) -> str:
+    """Return a quoted patch as YAML that can stand between single quotes of a shell; empty where it is no patch."""
+    try:
+        patch = msgspec.json.decode("".join(shlex.split(word)))
+    except (ValueError, RecursionError):  # a name that stands where a patch would
+        return ""
+    if not isinstance(patch, dict | list):
+        return ""
+    document: str = yaml.safe_dump(patch, sort_keys=False, width=width)
+    if "\\\n" in document:  # a folded string that would look like a command that goes on
+        document = yaml.safe_dump(patch, sort_keys=False, width=sys.maxsize)
+    with_double = document.replace("'", '"')
+    if _is_yaml_of(with_double, patch):
+        return with_double
+    return document.replace("'", "'\\''")
 
 
-def _broken(command: str, width: int, first: str = "      ") -> list[str]:
-    return textwrap.wrap(command, width - 2, initial_indent=first, subsequent_indent="      ",
-                         break_on_hyphens=False, break_long_words=False)  # fmt: skip
-
-
-def _continued(lines: Sequence[str]) -> Iterable[str]:
-    return (f"{line} \\" if index < len(lines) - 1 else line for index, line in enumerate(lines))
+def _is_yaml_of(document: str, patch: Any) -> bool:
+    try:
+        return bool(yaml.safe_load(document) == patch)
+    except yaml.YAMLError:
+        return False

@@ -4,6 +4,7 @@ They are all that the plan needs: cordons so that the scheduler goes along, evic
 asks the disruption budgets once more, and waiting for the replacement after each.
 """
 
+import re
 import shlex
 from collections.abc import Iterator
 
@@ -17,6 +18,9 @@ PLACE = "NAME"
 """Where a name that only the shell knows goes; no namespace has capitals."""
 WAITS_FOR = ("ReplicaSet", "StatefulSet")
 """The controllers whose status says how many of their pods are ready."""
+VALID_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+"""What names of objects are in Kubernetes (RFC 1123). A file may have others, and kubectl takes some for flags."""
+LONGEST_NAME = 253
 
 
 def commands_of(plan: RebalancePlan) -> list[str]:
@@ -24,8 +28,23 @@ def commands_of(plan: RebalancePlan) -> list[str]:
     lines = ["set -e"]
     for number, step in enumerate(plan.steps, 1):
         lines.append(_comment(f"{number}. {_told(step)}"))
-        lines += _commands(step)
+        wrong = _wrong_name(step)
+        if wrong is not None:
+            lines.append(_comment(f"left out: {wrong!r} is not a valid name in Kubernetes; do this step by hand"))
+        else:
+            lines += _commands(step)
     return lines
+
+
+def _wrong_name(step: PlanStep) -> str | None:
+    """Return a name that a step's commands would have in them and that no object can have; None if there is none."""
+    if step.action == "evict":
+        namespace, _, name = step.pod.partition("/")
+        owner = [step.workload.partition("/")[2]] if step.workload else []
+        names = [namespace, name, step.node, *owner]
+    else:
+        names = [] if step.action == "create" else [step.node]
+    return next((name for name in names if len(name) > LONGEST_NAME or not VALID_NAME.fullmatch(name)), None)
 
 
 def _told(step: PlanStep) -> str:
@@ -47,7 +66,7 @@ def _commands(step: PlanStep) -> Iterator[str]:
     if step.again and kind != "StatefulSet":
         # The pod has been replaced before, and its replacement's name is not known beforehand.
         on_node = f"--field-selector spec.nodeName={shlex.quote(step.node)} -o name"
-        pattern = shlex.quote(f"^pod/{owner}-")
+        pattern = shlex.quote(f"^pod/{owner.replace('.', '[.]')}-")
         yield f"POD=$(kubectl get pods {within} {on_node} | grep {pattern} | head -n 1 | cut -d / -f 2)"
         before, after = (shlex.quote(part) for part in _body(PLACE, namespace).split(PLACE, 1))
         path = shlex.quote(f"/api/v1/namespaces/{namespace}/pods/")

@@ -7,6 +7,7 @@ is done stays done, and is told.
 """
 
 import asyncio
+import shlex
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from time import monotonic
 from typing import Any
@@ -247,4 +248,4 @@ def told(step: PlanStep) -> str:
 
 def undone(cordoned: Iterable[str]) -> str:
     """Return the command that takes cordons back that a stopped plan leaves behind."""
-    return f"kubectl uncordon {' '.join(cordoned)}"
+    return shlex.join(["kubectl", "uncordon", *cordoned])
