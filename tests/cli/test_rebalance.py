@@ -128,3 +128,12 @@ def test_prices_that_are_none(cluster, tmp_path, text):
 def test_a_selection_of_nodes(cluster):
     plan = json.loads(run("--cluster", cluster, "--goal", "empty-nodes", "--nodes", "a,b", "-o", "json").output)
     assert (plan["moves"], plan["before"]["nodes"]) == (1, 2)
+
+
+@pytest.mark.parametrize("selector", ["a=b=c", "a=b,,", "a b=c", "=b", "a", "a=b,", "a=-"])
+def test_a_selector_of_nodes_that_cannot_be_is_refused(tmp_path, selector):
+    (tmp_path / "cluster.yaml").write_text("kind: Node\nmetadata: {name: n0, labels: {a: b}}\n")
+    args = ["rebalance", "--goal", "even-out", "--cluster", str(tmp_path / "cluster.yaml")]
+    result = CliRunner().invoke(main, [*args, "--node-selector", selector])
+    assert result.exit_code == 2
+    assert f"--node-selector {selector}: " in result.stderr

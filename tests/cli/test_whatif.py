@@ -280,3 +280,102 @@ def test_capacity_is_drawn(run, tmp_path, suffix):
     run("capacity", "--plot", str(picture), cluster=[node("n0")], manifests=[web(2)])
     content = picture.read_bytes()
     assert content.startswith(b"\x89PNG") if suffix == "png" else b"more of default/web fit" in content
+
+
+# -- what is refused -------------------------------------------------------------------------------------------------
+
+
+def test_a_scale_of_a_workload_that_is_nowhere_is_an_error(run, tmp_path):
+    said = "Error: scale deployment/nosuch to 3: neither the cluster nor a manifest has a Deployment default/nosuch\n"
+    scenario = tmp_path / "s.yaml"
+    scenario.write_text(
+        "apiVersion: berth.dev/v1\nkind: Scenario\nsteps:\n- scale: {workload: deployment/nosuch, replicas: 3}\n"
+    )
+    for flags in (("--scale", "deployment/nosuch=3"), ("--scenario", str(scenario))):
+        assert run("whatif", *flags, cluster=[node("n0")], code=1).stderr == said
+        for command in ("whatif", "capacity"):
+            assert run(command, *flags, cluster=[node("n0")], manifests=[web()], code=1).stderr == said
+
+
+def test_a_scale_before_the_manifest_that_it_is_about_counts(run):
+    flags = ("--scale", "deployment/web=2", "-o", "json")
+    found = read(run("whatif", *flags, cluster=[node("n0")], manifests=[web(3)]))
+    assert len(found["pods"]) == 2
+    sets = {"kind": "Pod", "metadata": {"name": "one"}, "spec": web()["spec"]["template"]["spec"]}
+    found = read(run("capacity", *flags, cluster=[node("n0")], manifests=[web(3), sets]))
+    assert [shape["perSet"] for shape in found["shapes"]] == [2, 1]
+
+
+@pytest.mark.parametrize("command", ["whatif", "capacity"])
+def test_a_scenario_that_cannot_be_read_is_one_line(run, tmp_path, command):
+    missing = tmp_path / "none.yaml"
+    result = run(command, "--scenario", str(missing), cluster=[node("n0")], manifests=[web()], code=1)
+    assert result.stderr == f"Error: --scenario: {missing}: No such file or directory\n"
+
+
+def test_a_sweep_that_cannot_be_read_is_one_line(tmp_path):
+    for missing in (tmp_path / "none.yaml", tmp_path):
+        result = CliRunner().invoke(main, ["sweep", str(missing)])
+        assert result.exit_code == 1
+        assert result.stderr.startswith(f"Error: {missing}: ") and result.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("command", ["whatif", "capacity"])
+@pytest.mark.parametrize("namespace", ["a;b c", "", "Shop", "-a", "a" * 64])
+def test_a_namespace_that_cannot_be_is_refused(run, command, namespace):
+    result = run(command, "-n", namespace, cluster=[node("n0")], manifests=[web()], code=2)
+    assert f"{namespace!r} is no name of a namespace" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("spec", "problem"),
+    [
+        ({"maxUnavailable": "x%"}, "spec.maxUnavailable must be a whole number, not negative, or a percentage"),
+        ({"minAvailable": "2"}, "spec.minAvailable must be a whole number, not negative, or a percentage"),
+        ({"minAvailable": -1}, "spec.minAvailable must be a whole number, not negative, or a percentage"),
+        ({"maxUnavailable": "101%"}, "spec.maxUnavailable must be a whole number, not negative, or a percentage"),
+        ({"minAvailable": 1, "maxUnavailable": 1}, "spec: minAvailable and maxUnavailable exclude each other"),
+    ],
+)
+def test_a_budget_that_the_api_server_would_refuse_is_refused(run, tmp_path, spec, problem):
+    wrong = {**BUDGET, "spec": {"selector": BUDGET["spec"]["selector"], **spec}}
+    result = run("whatif", cluster=[node("n0")], manifests=[wrong], code=1)
+    assert result.stderr.startswith(f"Error: {tmp_path / 'new.yaml'}")
+    assert f"PodDisruptionBudget default/keep: {problem}" in result.stderr and result.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("bound", [{"maxUnavailable": "100%"}, {"minAvailable": 0}, {"minAvailable": "0%"}, {}])
+def test_a_budget_that_the_api_server_would_take_is_taken(run, bound):
+    run("whatif", cluster=[node("n0")], manifests=[{**BUDGET, "spec": bound}])
+
+
+def test_manifests_come_to_a_bounded_number_of_pods(run):
+    second = {**web(1_000_000), "metadata": {"name": "again"}}
+    result = run("whatif", cluster=[node("n0")], manifests=[web(1_000_000), second], code=1)
+    assert "asks for 1000000 pods; with those before it that is 2000000, and more than 1000000" in result.stderr
+
+
+def test_all_steps_together_make_a_bounded_number_of_pods(run, monkeypatch):
+    monkeypatch.setattr("berth.simulation.site.MAX_PODS", 5)
+    running = [node("n0"), pod("web-1", "n0")]
+    run("whatif", "--scale", "rs/rs=3", cluster=running, manifests=[web(3)])
+    for flags, by in (
+        (("--scale", "rs/rs=7"), "scale rs/rs to 7: this makes 6"),
+        (("--scale", "rs/rs=4"), "the manifests: this makes 6"),
+    ):
+        result = run("whatif", *flags, cluster=running, manifests=[web(3)], code=1)
+        assert result.stderr == f"Error: {by} new pods in all; more than 5 are not tried\n"
+
+
+@pytest.mark.parametrize("names", [("shop",), ("shop", "default")])
+def test_a_scale_without_a_namespace_is_of_the_only_workload_of_that_name(run, names):
+    made = [{**web(3), "metadata": {"name": "web", "namespace": name}} for name in names]
+    found = read(run("whatif", "--scale", "deployment/web=1", "-o", "json", cluster=[node("n0")], manifests=made))
+    assert sum(each["pod"].startswith(f"{names[-1]}/") for each in found["pods"]) == 1
+    assert len(found["pods"]) == 3 * len(names) - 2
+
+
+def test_a_scale_of_one_of_several_workloads_names_its_namespace(run):
+    made = [{**web(3), "metadata": {"name": "web", "namespace": name}} for name in ("shop", "blog")]
+    result = run("whatif", "--scale", "deployment/web=1", cluster=[node("n0")], manifests=made, code=1)
+    assert "there are several: blog/web, shop/web; write KIND/NAMESPACE/NAME" in result.stderr

@@ -123,6 +123,27 @@ async def test_a_link_leads_to_no_other_server():
     assert 'content="0;url=/evil.example/"' in answer.body
 
 
+@pytest.mark.parametrize(
+    ("path", "onward"),
+    [
+        ("/\\evil.example", "/evil.example"),
+        ("\\\\evil.example", "/evil.example"),
+        ("/\t/evil.example", "/%09/evil.example"),
+        ("/\n\\evil.example", "/%0A%5Cevil.example"),
+        ("//\\/evil.example", "/evil.example"),
+        ("/ /evil.example", "/%20/evil.example"),
+        ("/%5Cevil.example", "/%255Cevil.example"),
+        ("javascript:alert(1)", "/javascript%3Aalert%281%29"),
+        ("/pods/ä/b", "/pods/%C3%A4/b"),
+        ("/\ud800", "/%3F"),
+        ("/", "/"),
+    ],
+)
+async def test_a_link_leads_to_no_other_server_however_it_is_written(path, onward):
+    answer = await Page().ask(f"{path}?token={TOKEN}")
+    assert f'content="0;url={onward}"' in answer.body
+
+
 async def test_a_wrong_token_in_a_link_or_the_form_opens_nothing():
     page = Page()
     by_link = await page.ask("/?token=wrong")

@@ -45,7 +45,9 @@ async def test_the_cluster_says_who_may_see_the_page(source, served):  # noqa: F
     form = {"token": "a"}
     async with served.post("/sign-in", data=form, headers={"Origin": str(served._base_url.origin())}) as answer:
         assert answer.status == 200 and "; Secure" in answer.headers["Set-Cookie"]
-    async with served.get("/data/nodes") as answer:  # with the cookie
+    async with served.get("/pods/default/nosuch") as answer:  # with the cookie
+        assert answer.status == 404 and "Nothing is known of a pod default/nosuch" in await answer.text()
+    async with served.get("/data/nodes") as answer:
         assert answer.status == 200 and "strict-transport-security" in answer.headers
         assert (await answer.json())["names"] == ["n0", "n1", "n2", "n3"]
 

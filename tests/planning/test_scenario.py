@@ -28,7 +28,14 @@ def test_steps_come_in_order_and_files_are_looked_for_beside_the_scenario(tmp_pa
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("[]", "an object with apiVersion, kind and steps is expected, not list"),
+        ("[]", "an object with apiVersion, kind and steps is expected, not a list"),
+        ("", "there is nothing in it; an object with apiVersion, kind and steps is expected"),
+        ("# a comment", "there is nothing in it; an object with apiVersion, kind and steps is expected"),
+        ("drain", "an object with apiVersion, kind and steps is expected, not a text"),
+        ("3", "an object with apiVersion, kind and steps is expected, not a number"),
+        ("true", "an object with apiVersion, kind and steps is expected, not true or false"),
+        ("2026-01-01", "an object with apiVersion, kind and steps is expected, not a date"),
+        (f"{HEAD}---\n{HEAD}", "there are several documents in it; a scenario is one"),
         ("kind: Scenario\nsteps: [{drain: n1}]", "apiVersion: 'berth.dev/v1' is expected, not None"),
         ("apiVersion: berth.dev/v2\nkind: Scenario", "apiVersion: 'berth.dev/v1' is expected, not 'berth.dev/v2'"),
         (HEAD + "stages: []", "stages: no such field; there are apiVersion, kind, metadata and steps"),

@@ -7,8 +7,9 @@ from berth.api.codec import decode
 from berth.simulation.changes import ChangeError, parse_flag, read_step
 from berth.simulation.cluster import SimulatedCluster
 from berth.simulation.operations import carry_out
+from berth.simulation.scaling import note_manifests, refuse_awaited
 from berth.simulation.site import Site
-from berth.simulation.workloads import expand
+from berth.simulation.workloads import WorkloadManifest, expand
 from berth.snapshot.documents import Document
 from berth.testing.builders import make_node, make_pod
 
@@ -303,7 +304,11 @@ def test_a_workload_of_two_namespaces_must_be_named_with_its_own():
 def test_a_workload_that_the_cluster_does_not_have_is_remembered_for_the_manifests():
     site = site_of(node("n0"))
     done(site, "scale", "deployment/web=7")
+    with pytest.raises(ChangeError, match="neither the cluster nor a manifest has a Deployment default/web"):
+        refuse_awaited(site)
+    note_manifests(site, [WorkloadManifest(workload("Deployment"))])
     assert site.replicas == {("Deployment", "default/web"): 7}
+    refuse_awaited(site)
 
 
 def test_a_deleted_deployment_takes_its_pods_and_replica_sets():

@@ -6,7 +6,13 @@ from typing import TYPE_CHECKING
 import click
 
 from berth.cli.change_flags import OrderedCommand, change_options, typed_changes
-from berth.cli.cluster_input import cluster_options, manifests_option, read_cluster_given, read_manifests
+from berth.cli.cluster_input import (
+    cluster_options,
+    manifests_option,
+    namespace_option,
+    read_cluster_given,
+    read_manifests,
+)
 from berth.cli.output import Output, console_for, is_structured, output_option, plain, print_structured
 from berth.cli.plotting import plot_option
 from berth.cli.setup import config_option, gates_option, plugin_option, read_setup, warn
@@ -41,9 +47,7 @@ BYTES_FROM = 1 << 20
     metavar="N",
     help="Stop after so many, where pods have to be placed one by one.",
 )
-@click.option(
-    "-n", "--namespace", default="default", show_default=True, help="The namespace of -f where none is given."
-)
+@namespace_option
 @click.option("--seed", type=int, default=0, show_default=True, help="How ties between nodes are broken.")
 @config_option
 @plugin_option

@@ -71,7 +71,10 @@ def change_options(command: Command) -> Command:
 
 
 def typed_changes() -> "list[Step]":
-    """Return the changes of the command line in the order in which they were typed. Raises `click.UsageError`."""
+    """Return the changes of the command line in the order in which they were typed.
+
+    Raises `click.UsageError` for a flag, and `click.ClickException` for what is wrong with a file.
+    """
     from berth.planning.scenario import read_scenario
     from berth.simulation.changes import ChangeError, parse_flag
 
@@ -81,5 +84,7 @@ def typed_changes() -> "list[Step]":
         try:
             found += read_scenario(text) if step == SCENARIO else [parse_flag(step, text)]
         except ChangeError as error:
+            if step == SCENARIO:
+                raise click.ClickException(f"--scenario: {error}") from None
             raise click.UsageError(f"{flags[step]}: {error}") from None
     return found

@@ -5,6 +5,7 @@ into a snapshot and into documents. What cannot be read ends the command with on
 """
 
 import asyncio
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -51,6 +52,27 @@ def manifests_option(command: Command) -> Command:
         help="Manifests: YAML or JSON, a file, a directory, or - for standard input; may be repeated.",
     )
     return decorate(command)
+
+
+def namespace_option(command: Command) -> Command:
+    """`-n`, received as `namespace: str`."""
+    decorate = click.option(
+        "-n",
+        "--namespace",
+        default="default",
+        show_default=True,
+        callback=_checked_namespace,
+        help="The namespace of -f where none is given.",
+    )
+    return decorate(command)
+
+
+def _checked_namespace(_context: click.Context, _option: click.Parameter, name: str) -> str:
+    if re.fullmatch(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", name) is None:
+        raise click.BadParameter(
+            f"{name!r} is no name of a namespace: 1 to 63 lower-case letters, digits and dashes, no dash at either end"
+        )
+    return name
 
 
 def read_cluster_given(

@@ -256,12 +256,14 @@ def _selected(snapshot: "Snapshot", names: str, selector: str) -> frozenset[str]
     """Return the nodes that `--nodes` and `--node-selector` leave; None for all."""
     if not names and not selector:
         return None
+    from berth.api.selectors import is_label_key, is_label_value
+
     wanted = {}
-    for part in filter(None, selector.split(",")):
-        key, equals, value = part.partition("=")
-        if not key or not equals:
-            raise click.UsageError(f"--node-selector {part}: KEY=VALUE is expected")
-        wanted[key.strip()] = value.strip()
+    for part in selector.split(",") if selector else ():
+        key, equals, value = (each.strip() for each in part.partition("="))
+        if not (equals and is_label_key(key) and is_label_value(value)):
+            raise click.UsageError(f"--node-selector {selector}: KEY=VALUE is expected, not {part!r}")
+        wanted[key] = value
     among = {name.strip() for name in names.split(",") if name.strip()}
     found = set()
     for document in snapshot.of("Node"):

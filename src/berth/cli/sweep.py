@@ -22,7 +22,7 @@ FEW = 4
 
 
 @click.command()
-@click.argument("file", type=click.Path(exists=True, dir_okay=False))
+@click.argument("file", type=click.Path())
 @click.option(
     "--results", default="", metavar="DIR", help="Where results are kept. [default: FILE without its suffix, -results]"
 )

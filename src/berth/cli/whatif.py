@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING
 import click
 
 from berth.cli.change_flags import OrderedCommand, change_options, typed_changes
-from berth.cli.cluster_input import cluster_options, manifests_option, read_cluster_given, read_manifests
+from berth.cli.cluster_input import (
+    cluster_options,
+    manifests_option,
+    namespace_option,
+    read_cluster_given,
+    read_manifests,
+)
 from berth.cli.output import Output, console_for, is_structured, output_option, plain, print_structured
 from berth.cli.setup import config_option, gates_option, plugin_option, read_setup
 from berth.runtime.observing.logs import legible
@@ -29,9 +35,7 @@ ROWS_SHOWN = 20
 @cluster_options
 @manifests_option
 @change_options
-@click.option(
-    "-n", "--namespace", default="default", show_default=True, help="The namespace of -f where none is given."
-)
+@namespace_option
 @click.option("--pool-label", default="", metavar="KEY", help="The node label that names a pool; usual ones are known.")
 @click.option("--seed", type=int, default=0, show_default=True, help="How ties between nodes are broken.")
 @click.option("--fail-on-broken", is_flag=True, help="Exit with 1 where something breaks, or a new pod has no node.")

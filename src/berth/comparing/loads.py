@@ -20,6 +20,7 @@ from berth.simulation.cluster import Progress, SimulatedCluster
 from berth.simulation.measures import controller_of, follows_its_node, is_pending
 from berth.simulation.operations import carry_out
 from berth.simulation.rollouts import apply
+from berth.simulation.scaling import refuse_awaited
 from berth.simulation.site import Site
 from berth.simulation.workloads import POD_MAKERS, claim_templates, expand
 from berth.snapshot.documents import Document
@@ -100,6 +101,7 @@ class ClusterLoad(msgspec.Struct, frozen=True):
                     apply(site, [Document(each["kind"], each, f"steps[{number}]") for each in value])
                 else:
                     carry_out(site, read_step(step, value, f"steps[{number}]"))
+            refuse_awaited(site)
 
 
 def _described(step: Step) -> tuple[str, Any]:

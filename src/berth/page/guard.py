@@ -16,7 +16,7 @@ import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, MutableMapping
 from http.cookies import CookieError, SimpleCookie
 from typing import Any
-from urllib.parse import parse_qs, urlencode, urlsplit
+from urllib.parse import parse_qs, quote, urlencode, urlsplit
 
 from berth.page.access import Access, AccessRefusal, Sessions
 
@@ -158,7 +158,11 @@ class PageGuard:
             if scope["method"] != "GET" or "token" not in query:
                 return False
             token, target = query.pop("token")[0], scope["path"]
-            target = f"/{target.lstrip('/')}" + (f"?{urlencode(query, doseq=True)}" if query else "")
+            # Browsers read a backslash as a slash and pass over tabs and line ends, so that none of them may be left as
+            # it is, and there must be one slash at the beginning: two are followed by the name of another server.
+            target = f"/{quote(target.lstrip('/' + chr(92)), errors='replace')}" + (
+                f"?{urlencode(query, doseq=True)}" if query else ""
+            )
         refusal = await self._access.refusal(token)
         if refusal is not None:
             await answering.page(refusal.status, self._sign_in_page(refusal.message))

@@ -37,7 +37,9 @@ from berth.simulation.cluster import SimulatedCluster
 from berth.simulation.judging import Trial, judge, profile_of
 from berth.simulation.operations import carry_out
 from berth.simulation.rollouts import apply
+from berth.simulation.scaling import note_manifests, refuse_awaited
 from berth.simulation.site import Site
+from berth.simulation.workloads import POD_MAKERS, WorkloadManifest
 from berth.snapshot.documents import Document
 from berth.snapshot.snapshot import Snapshot
 from berth.state.pod_info import PodInfo
@@ -195,7 +197,9 @@ def capacity_after(
         else:
             carry_out(site, step)
     groups = [key for kind, key in cluster.objects if kind == "PodGroup"]
-    asked = asked_by(documents, templates=site.templates, groups=groups, namespace=namespace)
+    note_manifests(site, [WorkloadManifest(each, namespace) for each in documents if each.kind in POD_MAKERS])
+    refuse_awaited(site)
+    asked = asked_by(documents, templates=site.templates, groups=groups, namespace=namespace, replicas=site.replicas)
     cluster.create(obj for obj in asked.objects if _name_of(obj) not in cluster.objects)
     return capacity(cluster, asked.shapes, pool_label=pool_label, at_most=at_most, watch=watch)
 

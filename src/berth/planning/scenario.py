@@ -12,6 +12,7 @@ scenario. What is not known is an error that says where it is.
 """
 
 from collections.abc import Mapping
+from datetime import date
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,6 +27,7 @@ API_VERSION: Final = "berth.dev/v1"
 KIND: Final = "Scenario"
 APPLY: Final = "apply"
 MAX_STEPS = 1000
+_EXPECTED: Final = "an object with apiVersion, kind and steps"
 
 
 class Manifests:
@@ -49,20 +51,24 @@ def read_scenario(path: str | Path) -> list[Step]:
     try:
         content = Path(path).read_bytes()
         refuse_bombs(content)
-        value = yaml.load(content, Loader=PARSER)
+        documents = [each for each in yaml.load_all(content, Loader=PARSER) if each is not None]
     except OSError as error:
         raise ChangeError(f"{path}: {error.strerror or error}") from None
     except (yaml.YAMLError, UnreasonableYAML, UnicodeDecodeError, ValueError) as error:
         raise ChangeError(f"{path}: not readable as YAML: {yaml_problem(error)}") from None
     try:
-        return _steps_of(value, Path(path).absolute().parent)
+        if len(documents) > 1:
+            raise ChangeError("there are several documents in it; a scenario is one")
+        if not documents:
+            raise ChangeError(f"there is nothing in it; {_EXPECTED} is expected")
+        return _steps_of(documents[0], Path(path).absolute().parent)
     except ChangeError as error:
         raise ChangeError(f"{path}: {error}") from None
 
 
 def _steps_of(value: Any, directory: Path) -> list[Step]:
     if not isinstance(value, Mapping):
-        raise ChangeError(f"an object with apiVersion, kind and steps is expected, not {type(value).__name__}")
+        raise ChangeError(f"{_EXPECTED} is expected, not {_in_words(value)}")
     for key, expected in (("apiVersion", API_VERSION), ("kind", KIND)):
         if value.get(key) != expected:
             raise ChangeError(f"{key}: {expected!r} is expected, not {value.get(key)!r}")
@@ -75,6 +81,17 @@ def _steps_of(value: Any, directory: Path) -> list[Step]:
     if len(steps) > MAX_STEPS:
         raise ChangeError(f"steps: there are {len(steps)}; at most {MAX_STEPS} are carried out")
     return [_step_of(step, f"steps[{number}]", directory) for number, step in enumerate(steps)]
+
+
+def _in_words(value: Any) -> str:
+    """What people call a value that YAML has read."""
+    if isinstance(value, bool):
+        return "true or false"
+    if isinstance(value, list):
+        return "a list"
+    if isinstance(value, int | float):
+        return "a number"
+    return "a date" if isinstance(value, date) else "a text"
 
 
 def _step_of(step: Any, path: str, directory: Path) -> Step:

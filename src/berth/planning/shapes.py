@@ -1,6 +1,6 @@
 """What capacity is asked about: pods of one kind, of which there may be as many as fit."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -89,8 +89,9 @@ def asked_by(
     templates: dict[str, ClaimTemplate] | None = None,
     groups: Sequence[str] = (),
     namespace: str = "default",
+    replicas: Mapping[tuple[str, str], int] | None = None,
 ) -> AskedAbout:
-    """Return the shapes of manifests. `templates` and `groups` are the cluster's, see `expand`.
+    """Return the shapes of manifests. `templates`, `groups` and `replicas` are as with `expand`.
 
     Where there are several, a set has as many pods of each workload as it has replicas, and one of each bare pod.
     Raises `ManifestError`, `ChangeError`.
@@ -111,7 +112,8 @@ def asked_by(
             workload = WorkloadManifest(document, namespace)
             if workload.replicas is None:
                 raise ChangeError(f"{workload.where}: has one pod on each node; `berth whatif` says where it fits")
-            shapes.append(AskedShape(workload, max(workload.replicas, 1), known))
+            wanted = (replicas or {}).get((workload.kind, workload.key), workload.replicas)
+            shapes.append(AskedShape(workload, max(wanted, 1), known))
             objects += workload.objects()
     objects += missing_groups([shape.template for shape in shapes], objects, set(groups))
     return AskedAbout(tuple(shapes), tuple(objects), others.passed_over)

@@ -19,6 +19,7 @@ from berth.simulation.cluster import Eviction, Progress, SimulatedCluster
 from berth.simulation.measures import Measures, is_pending, measure
 from berth.simulation.operations import carry_out
 from berth.simulation.rollouts import apply
+from berth.simulation.scaling import refuse_awaited
 from berth.simulation.site import LOST, Broken, Site, is_daemon
 from berth.snapshot.snapshot import Snapshot
 
@@ -178,6 +179,7 @@ class WhatIfRun:
                 else:
                     carry_out(self._site, step)
                 self._note_step(words)
+            refuse_awaited(self._site)
         except StoppedEarlyError:
             is_complete = False
             self._note_step(words)

@@ -7,6 +7,7 @@ conditions say that it is not ready. Source: pkg/controller/disruption and the e
 """
 
 import math
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
@@ -81,6 +82,22 @@ class _Kept:
             desired_healthy=desired,
             expected_pods=expected,
         )
+
+
+def budget_problem(budget: PodDisruptionBudget) -> str:
+    """Return why the API server would refuse the bounds of a budget; empty where it would not."""
+    spec = budget.spec
+    if spec.min_available is not None and spec.max_unavailable is not None:
+        return "spec: minAvailable and maxUnavailable exclude each other"
+    for field, bound in (("minAvailable", spec.min_available), ("maxUnavailable", spec.max_unavailable)):
+        if isinstance(bound, str):
+            is_good = re.fullmatch(r"[0-9]{1,18}%", bound) is not None and int(bound[:-1]) <= 100
+        else:
+            is_good = bound is None or bound >= 0
+        if not is_good:
+            expected = "a whole number, not negative, or a percentage of at most 100%"
+            return f"spec.{field} must be {expected}; it is {bound!r}"
+    return ""
 
 
 def _known(scale: int | None, count: int) -> int:

@@ -19,7 +19,7 @@ from berth.simulation.budgets import is_healthy
 from berth.simulation.changes import ChangeError
 from berth.simulation.claims import made_claims
 from berth.simulation.daemons import pinned_to
-from berth.simulation.scaling import RunningWorkload, find_by_key, ordinal, scale
+from berth.simulation.scaling import RunningWorkload, find_by_key, note_manifests, ordinal, scale
 from berth.simulation.site import Broken, Departure, Site
 from berth.simulation.workloads import POD_MAKERS, Expansion, WorkloadManifest, expand
 from berth.snapshot.documents import Document
@@ -37,17 +37,20 @@ def apply(site: Site, documents: Iterable[Document], namespace: str = "default")
     Returns what was created; pods that a rollout has made are not among it.
     """
     fresh: list[Document] = []
+    manifests: list[WorkloadManifest] = []
     running: list[tuple[RunningWorkload, WorkloadManifest]] = []
     for document in documents:
         if document.kind not in POD_MAKERS:
             fresh.append(document)
             continue
         manifest = WorkloadManifest(document, namespace)
+        manifests.append(manifest)
         found = find_by_key(site, manifest.kind, manifest.key)
         if found is None or not found.pods:
             fresh.append(document)
         else:
             running.append((found, manifest))
+    note_manifests(site, manifests)
     cluster = site.cluster
     expansion = expand(
         fresh,
@@ -58,6 +61,7 @@ def apply(site: Site, documents: Iterable[Document], namespace: str = "default")
         groups=[key for kind, key in cluster.objects if kind == "PodGroup"],
         namespace=namespace,
     )
+    site.count_new(len(expansion.pods), "the manifests")
     for pod in expansion.pods:
         if ("Pod", pod.key) in cluster.objects:
             raise ChangeError(f"Pod {pod.key} is in the cluster already; give it another name, or delete it there")
@@ -87,6 +91,7 @@ def roll_out(site: Site, running: RunningWorkload, manifest: WorkloadManifest) -
         _roll_daemons(site, running, manifest, by)
         return
     assert wanted is not None, "only a DaemonSet has no number of replicas"
+    site.count_new(wanted, by)
     if running.kind == "StatefulSet":
         _roll_stateful(site, running, manifest, wanted, by)
     else:

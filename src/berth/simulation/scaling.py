@@ -1,7 +1,7 @@
 """Workloads that run: found by name, scaled as their controllers would, and deleted."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -46,7 +46,7 @@ def find_workload(site: Site, change: WorkloadChange) -> RunningWorkload | None:
     if len(found) > 1 and f"default/{change.name}" in found:
         found = {f"default/{change.name}": found[f"default/{change.name}"]}
     if len(found) > 1:
-        raise ChangeError(f"{change}: there are several: {', '.join(sorted(found))}; write KIND/NAMESPACE/NAME")
+        raise ChangeError(several(change, found))
     return next((_running(site, change.kind, key, owners, by_owner) for key, owners in found.items()), None)
 
 
@@ -109,14 +109,46 @@ def _by_namespace(
 def _scale(site: Site, change: Scale) -> None:
     running = find_workload(site, change)
     if running is None:
-        key = f"{change.namespace or 'default'}/{change.name}"
-        site.replicas[change.kind, key] = change.replicas  # one of the manifests, which come after the changes
+        named = (change.kind, change.namespace, change.name)
+        site.awaited.pop(named, None)  # so that the last one counts
+        site.awaited[named] = change  # one of the manifests, which come after the changes
         return
     scale(site, running, change.replicas, f"{change}")
 
 
+def note_manifests(site: Site, manifests: Iterable[WorkloadManifest]) -> None:
+    """Give scales that came before the manifests of their workloads to those workloads. Raises `ChangeError`."""
+    if not site.awaited:
+        return
+    namespaces: dict[tuple[str, str], dict[str, None]] = {}
+    for manifest in manifests:
+        namespaces.setdefault((manifest.kind, manifest.name), {})[manifest.namespace] = None
+    for named, change in list(site.awaited.items()):
+        found = namespaces.get((change.kind, change.name), {})
+        namespace = change.namespace or ("default" if "default" in found else next(iter(found), ""))
+        if namespace not in found:
+            continue
+        if not change.namespace and namespace != "default" and len(found) > 1:
+            raise ChangeError(several(change, (f"{each}/{change.name}" for each in found)))
+        site.replicas[change.kind, f"{namespace}/{change.name}"] = change.replicas
+        del site.awaited[named]
+
+
+def several(change: WorkloadChange, keys: Iterable[str]) -> str:
+    """Return what is said where several workloads may be meant."""
+    return f"{change}: there are several: {', '.join(sorted(keys))}; write KIND/NAMESPACE/NAME"
+
+
+def refuse_awaited(site: Site) -> None:
+    """Raise `ChangeError` where a workload was scaled that is neither in the cluster nor among the manifests."""
+    for change in site.awaited.values():
+        key = f"{change.namespace or 'default'}/{change.name}"
+        raise ChangeError(f"{change}: neither the cluster nor a manifest has a {change.kind} {key}")
+
+
 def scale(site: Site, running: RunningWorkload, replicas: int, by: str) -> None:
-    """Give a workload another number of pods; the scheduler has not placed them yet."""
+    """Give a workload another number of pods; the scheduler has not placed them yet. Raises `ChangeError`."""
+    site.count_new(replicas - len(running.pods), by)
     site.replicas[running.kind, running.key] = replicas
     if running.owners:
         _set_replicas(site, running, replicas)

@@ -6,9 +6,11 @@ import msgspec
 
 from berth.api.pod import Pod
 from berth.simulation.budgets import owner_of
+from berth.simulation.changes import ChangeError, Scale
 from berth.simulation.claims import ClaimTemplate
 from berth.simulation.cluster import Progress, SimulatedCluster
 from berth.simulation.workloads import (
+    MAX_PODS,
     POD_MAKERS,
     ManifestError,
     WorkloadManifest,
@@ -54,7 +56,9 @@ class Site:
         "_daemons",
         "_documents",
         "_expect",
+        "_made",
         "_progress",
+        "awaited",
         "broken",
         "cluster",
         "departures",
@@ -79,7 +83,13 @@ class Site:
         self.departures: list[Departure] = []
         self.broken: list[Broken] = []
         self.replicas: dict[tuple[str, str], int] = {}
-        """What workloads were scaled to, by kind and `namespace/name`; also those that are yet to come."""
+        """What workloads were scaled to, by kind and `namespace/name`."""
+        self.awaited: dict[tuple[str, str, str], Scale] = {}
+        """Scales of workloads that the cluster does not have, by kind, namespace as given, and name.
+
+        Manifests may bring them yet.
+        """
+        self._made = 0
         self.templates: dict[str, ClaimTemplate] = claim_templates(documents)
         self._progress = progress
         self._expect = expect
@@ -115,6 +125,12 @@ class Site:
             found = (self.manifest(kind, key) for kind, key in self._documents if kind == "DaemonSet")
             self._daemons = [each for each in found if each is not None]
         return self._daemons
+
+    def count_new(self, count: int, by: str) -> None:
+        """Count pods that are about to be made. Raises `ChangeError` where they are too many in all."""
+        self._made += max(count, 0)
+        if self._made > MAX_PODS:
+            raise ChangeError(f"{by}: this makes {self._made} new pods in all; more than {MAX_PODS} are not tried")
 
     def settle(self) -> None:
         """Let the scheduler place what it can."""

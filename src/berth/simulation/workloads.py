@@ -14,11 +14,12 @@ import msgspec
 
 from berth.api.codec import ObjectError
 from berth.api.meta import LabelSelector, ObjectMeta, OwnerReference, Struct
-from berth.api.node import Node, ReplicaSet, ReplicaSetSpec
+from berth.api.node import Node, PodDisruptionBudget, ReplicaSet, ReplicaSetSpec
 from berth.api.pod import PersistentVolumeClaimVolume, Pod, PodSpec, Volume
 from berth.api.scheduling import PodGroup, PodGroupSpec, Workload
 from berth.api.selectors import SelectorError, compile_selector, selector_from_map
 from berth.simulation.admission import admitted, completed
+from berth.simulation.budgets import budget_problem
 from berth.simulation.claims import ClaimTemplate, claim_template, made_claims
 from berth.simulation.daemons import may_run, pinned, with_daemon_tolerations
 from berth.snapshot.documents import Document
@@ -30,7 +31,8 @@ REPLICATED = ("ReplicationController", "ReplicaSet", "Deployment", "StatefulSet"
 POD_MAKERS = (*REPLICATED, "Job", "CronJob", "DaemonSet")
 """Kinds whose controllers make pods."""
 MAX_PODS = 1_000_000
-"""A workload that asks for more pods than this is refused: it is a slip of the keyboard, and would take all memory."""
+"""More pods than this, of one workload or of all manifests, are refused: that is a slip of the keyboard, and would
+take all memory."""
 
 TEMPLATE_HASH = "pod-template-hash"
 REVISION_HASH = "controller-revision-hash"
@@ -358,6 +360,7 @@ def expand(
             passed_over.append(f"{document.kind} {_name_of(document) or '(without a name)'}")
     all_nodes = {node.metadata.name: node for node in nodes}
     all_nodes |= {obj.metadata.name: obj for obj in objects if isinstance(obj, Node)}
+    _refuse_too_many(workloads, len(bare), len(all_nodes), replicas or {})
     names, pods = set(taken), []
     for pod, claims in _all_pods(bare, workloads, names, all_nodes.values(), replicas or {}):
         names.add(pod.key)
@@ -366,6 +369,19 @@ def expand(
         objects += (*claims, *made)
     objects += missing_groups(pods, objects, set(groups))
     return Expansion(tuple(objects), tuple(pods), tuple(workloads), tuple(passed_over), own_templates)
+
+
+def _refuse_too_many(
+    workloads: Iterable[WorkloadManifest], count: int, nodes: int, replicas: Mapping[tuple[str, str], int]
+) -> None:
+    """Raise `ManifestError` where workloads come to more than `MAX_PODS`, with a `count` of pods beside them."""
+    for workload in workloads:
+        wanted = nodes if workload.replicas is None else workload.replicas
+        wanted = replicas.get((workload.kind, workload.key), wanted)
+        count += wanted
+        if count > MAX_PODS:
+            problem = f"asks for {wanted} pods; with those before it that is {count}, and more than {MAX_PODS}"
+            raise ManifestError(f"{workload.where}: {problem} are not tried")
 
 
 def _all_pods(
@@ -399,9 +415,13 @@ def claim_templates(documents: Iterable[Document], namespace: str = "default") -
 def decoded(document: Document, namespace: str = "default") -> Struct:
     """Return a manifest of a kind that the scheduler reads, completed as when it is stored. Raises `ManifestError`."""
     try:
-        return admitted({**document.manifest, "kind": document.kind}, namespace)
+        found = admitted({**document.manifest, "kind": document.kind}, namespace)
     except ObjectError as error:
         raise ManifestError(f"{document.where}: {error}") from None
+    if isinstance(found, PodDisruptionBudget) and (problem := budget_problem(found)):
+        key = f"{found.metadata.namespace}/{found.metadata.name}"
+        raise ManifestError(f"{document.where}: PodDisruptionBudget {key}: {problem}")
+    return found
 
 
 def bare_pod(document: Document, namespace: str) -> Pod:

@@ -4,6 +4,8 @@ from collections.abc import Callable
 from typing import Any
 from urllib.parse import urlencode
 
+from nicegui import ui
+
 from berth.explain import Explanation, NodeExplanation
 from berth.page.jobs import Jobs
 from berth.page.model import DecisionMatrix, decision_matrix
@@ -68,6 +70,7 @@ class PodView:
         async with self._frame.page(f"{namespace}/{name}", "/pods"):
             report = await self._source.story(namespace, name)
             if report is None:
+                ui.context.client.status_code = 404
                 tag("p", f"Nothing is known of a pod {namespace}/{name}: no decision about it is remembered, and it is "
                     "not pending here.", "empty")  # fmt: skip
                 return
