@@ -318,6 +318,7 @@ def test_a_sweep_that_cannot_be_read_is_one_line(tmp_path):
         result = CliRunner().invoke(main, ["sweep", str(missing)])
         assert result.exit_code == 1
         assert result.stderr.startswith(f"Error: {missing}: ") and result.stderr.count("\n") == 1
+        assert result.stderr.count(str(missing)) == 1
 
 
 @pytest.mark.parametrize("command", ["whatif", "capacity"])

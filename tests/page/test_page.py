@@ -269,8 +269,11 @@ def pods_and_a_story(visitor, tmp_path):
     visitor.check(tmp_path / "story")
     visitor.page.get_by_role("link", name="On the map").click()
     visitor.until("document.querySelector('[name=pod]')?.value === 'default/small'")
+    told = len(visitor.problems)
     visitor.open("/pods/nobody/here")
     assert "Nothing is known of a pod nobody/here" in visitor.text()
+    assert all("404" in problem for problem in visitor.problems[told:])
+    del visitor.problems[told:]  # a browser says so of the page itself
 
 
 def the_queue(visitor, tmp_path):

@@ -164,7 +164,8 @@ class Sweep:
             given = msgspec.convert(document, GivenSweep)
             return _read(given, path.parent)
         except OSError as error:
-            raise SweepError(f"{path}: {error.filename or ''} {error.strerror or error}".strip()) from None
+            other = f" {error.filename}:" if error.filename and str(error.filename) != str(path) else ""
+            raise SweepError(f"{path}:{other} {error.strerror or error}") from None
         except (msgspec.ValidationError, SweepError, PriceError, ChangeError) as error:
             raise SweepError(f"{path}: {error}") from None
         except (ConfigError, SnapshotError, ObjectError, ManifestError, TraceError) as error:
