@@ -6,6 +6,7 @@ import yaml
 from click.testing import CliRunner
 
 from berth.cli import main
+from berth.cli.replay import _at
 from berth.recording.calls import Note
 from berth.recording.errors import RecordingError
 from berth.recording.file_format import Packer, first_line, read_segments
@@ -255,3 +256,8 @@ def test_where_nothing_can_be_recorded(tmp_path, command):
         )
         assert result.exit_code == 2
         assert words in result.output
+
+
+@pytest.mark.parametrize("wall_time", [1e300, float("nan"), -1e300])
+def test_a_time_that_cannot_be_is_no_traceback(wall_time):
+    assert _at(1.0, wall_time) == "at 1.000 s (at no time that there is)"

@@ -338,8 +338,11 @@ def _because(change: "DecisionChange") -> str:
 
 
 def _at(time: float, wall_time: float) -> str:
-    moment = datetime.fromtimestamp(wall_time, UTC).strftime("%Y-%m-%dT%H:%M:%S")
-    return f"at {time:.3f} s ({moment}Z)"
+    try:
+        moment = datetime.fromtimestamp(wall_time, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    except (OverflowError, ValueError, OSError):  # what the file says need not be a time
+        moment = "at no time that there is"
+    return f"at {time:.3f} s ({moment})"
 
 
 def _count(number: int, what: str) -> str:
