@@ -93,7 +93,7 @@ def test_compare_takes_a_trace(files):
     [
         ({"t": "none.jsonl"}, "none.jsonl: No such file"),
         ({"t": {}}, "traces.t: either a file or a pattern is needed"),
-        ({"t": {"pattern": {"load": 99}}}, "traces.t.pattern: load must be"),
+        ({"t": {"pattern": {"load": 99}}}, "traces.t.pattern.load: 99 is not above 0 and at most 5"),
         ({"t": {"pattern": {"moons": 2}}}, "traces.t.pattern: 'moons' is not known; known are failing"),
     ],
 )

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 import berth
 from berth.cli import main
 from berth.comparing.configurations import ConfigurationSource
-from berth.comparing.executing import _ignore_first_interrupt
+from berth.comparing.executing import _ignore_first_interrupt, _told
 from berth.comparing.loads import hash_of, packed, unpacked
 from berth.comparing.results import ResultRow, ResultsDirectory
 from berth.comparing.running import run
@@ -221,7 +221,67 @@ def test_the_command(files):
         "deviation": 0,
         "runs": 2,
     }
-    assert "there is no such measure" in invoke("--measure", "speed").output
+    unknown = invoke("--measure", "speed", "--measure", "nodes")
+    assert (unknown.exit_code, "half" in unknown.stdout) == (0, True)
+    assert unknown.stderr.startswith("warning: --measure speed: there is no such measure; there are ")
+
+
+def test_an_empty_file(tmp_path):
+    (tmp_path / "sweep.yaml").write_text("# later\n")
+    with pytest.raises(SweepError, match=r"sweep\.yaml: there is nothing in it"):
+        Sweep.read(tmp_path / "sweep.yaml")
+
+
+def test_what_failed_is_counted_in_words_and_tried_again(files):
+    (files / "broken.py").write_text(
+        "class Broken:\n    name = 'Broken'\n    def __init__(self, args, handle):\n        raise RuntimeError('no')\n"
+        "    def filter(self, state, pod, node):\n        return None\n"
+    )
+    given = {
+        "configurations": {"broken": {"plugins": ["broken.py:Broken"]}},
+        "clusters": {"c": {"cluster": "cluster.yaml", "manifests": "pods.yaml"}},
+    }
+    (files / "sweep.yaml").write_text(yaml.safe_dump(given))
+    told = CliRunner().invoke(main, ["sweep", str(files / "sweep.yaml"), "--jobs", "1"])
+    assert told.exit_code == 1
+    assert "1 run failed: " in told.stderr
+    assert "1 of 1 run is missing; the same command again tries it again" in told.stderr
+
+
+def test_our_own_errors_are_told_without_their_class():
+    assert _told(TaskError("install the same on both")) == "install the same on both"
+    assert _told(RuntimeError("no\nway")) == "RuntimeError: no way"
+
+
+@pytest.mark.parametrize("command", ["sweep", "tune"])
+def test_a_scheme_that_dask_does_not_have_is_refused_at_once(files, command, monkeypatch):
+    import distributed
+
+    monkeypatch.setattr(distributed, "Client", None)  # nobody tries to connect
+    args = [str(files / "sweep.yaml")] if command == "sweep" else ["--cluster", str(files / "cluster.yaml")]
+    (files / "pods.yaml").write_text("kind: Pod\nmetadata: {name: p}\nspec: {containers: [{name: c}]}\n")
+    args += ["--objective", "cost", "-f", str(files / "pods.yaml")] if command == "tune" else []
+    told = CliRunner().invoke(main, [command, *args, "--dask", "foo://x"])
+    assert told.exit_code == 1, told.output
+    assert "--dask foo://x: no scheme is called 'foo'; there are tcp, tls" in told.stderr
+
+
+def test_a_dask_cluster_that_goes_away(tmp_path, monkeypatch):
+    import distributed
+
+    class Client:
+        def __init__(self, address, **how):
+            pass
+
+        def scatter(self, content):
+            raise TimeoutError
+
+        def close(self):
+            raise TimeoutError
+
+    monkeypatch.setattr(distributed, "Client", Client)
+    with pytest.raises(TaskError, match=r"--dask tcp://h:1: the Dask scheduler answers no more: TimeoutError"):
+        carry_out_sweep(sweep(), ResultsDirectory(tmp_path), dask="tcp://h:1")
 
 
 @pytest.mark.parametrize(
@@ -238,7 +298,11 @@ def test_the_command(files):
         ({"seeds": "four"}, "Expected `int | array`, got `str`"),
         ({"seeds": 100_000}, "no more than 100000 are carried out"),
         ({"prices": "none.yaml"}, "none.yaml"),
-        ({"colour": "red"}, "unknown field `colour`"),
+        ({"seeds": 5_000_000_000}, "seeds: 5000000000: no more than 100000 runs"),
+        ({"colour": "red"}, "'colour' is not known; known are configurations, clusters, traces, seeds, prices"),
+        ({"clusters": {"c": {"foo": 1}}}, "clusters.c: 'foo' is not known; known are cluster, manifests, replaceAll"),
+        ({"configurations": {"c": {"plugin": []}}}, "configurations.c: 'plugin' is not known; known are file"),
+        ({"traces": {"t": {"pattern": {"pods": 10**12}}}}, "traces.t.pattern.pods: 1000000000000 is not from 1 to"),
     ],
 )
 def test_a_sweep_that_cannot_be_used_is_told_in_one_line(files, change, problem):

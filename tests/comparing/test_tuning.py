@@ -208,7 +208,7 @@ def test_a_budget_that_is_too_small_and_a_run_that_fails(tmp_path):
     with pytest.raises(ObjectiveError, match="a budget of 5 runs is too small: 3 seeds need 12 at least"):
         tuned(tmp_path, ["cost"], budget=5)
     broken = msgspec.structs.replace(some_load(), steps=(("drain", {"nodes": "nowhere"}),))
-    with pytest.raises(TaskError, match="a run has failed: ChangeError: drain nowhere"):
+    with pytest.raises(TaskError, match="a run has failed: drain nowhere"):
         tuned(tmp_path, ["cost"], load=broken)
 
 

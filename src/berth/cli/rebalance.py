@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from berth.cli.cluster_input import cluster_options, manifests_option, read_cluster_given, read_manifests
+from berth.cli.numbers import FiniteFloatRange
 from berth.cli.output import Output, console_for, is_structured, output_option, plain, print_structured
 from berth.cli.plotting import plot_option
 from berth.cli.progress import working
@@ -61,7 +62,7 @@ DISRUPTION_SHOWN = 10
     "--method", type=click.Choice(["cp-sat", "greedy"]), help="By default CP-SAT where OR-Tools is installed."
 )
 @click.option(
-    "--effort", default=3.0, show_default=True, type=click.FloatRange(0.0, 3600.0), metavar="SECONDS",
+    "--effort", default=3.0, show_default=True, type=FiniteFloatRange(0.0, 3600.0), metavar="SECONDS",
     help="How long CP-SAT may search, in its own seconds, which are the same on every machine.",
 )  # fmt: skip
 @click.option("--commands", is_flag=True, help="Print the plan as commands for a shell.")

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from berth.cli.numbers import FiniteFloatRange
 from berth.cli.output import Output, console_for, is_structured, output_option, plain, print_structured
 from berth.cli.plotting import plot_option
 from berth.cli.progress import working
@@ -32,7 +33,7 @@ STEPS = 1_000
     "sample_s",
     default=300.0,
     show_default=True,
-    type=click.FloatRange(1.0),
+    type=FiniteFloatRange(1.0),
     metavar="SECONDS",
     help="How often the cluster is measured, in its own time.",
 )

@@ -68,7 +68,17 @@ def command(file: str, results: str, jobs: int | None, dask: str, measures: tupl
         print_structured(found, output)
     else:
         print_sweep(found, measures, console_for(output))
+    _warn_of_unknown(found, measures)
     _end(found)
+
+
+def _warn_of_unknown(found: "SweepResult", measures: tuple[str, ...]) -> None:
+    """Name the measures that were asked for and are not there; which there are is known only once something has run."""
+    known = {each.measure for each in found.summaries}
+    for name in measures:
+        if known and name not in known:
+            there_are = ", ".join(sorted(known))
+            click.echo(f"warning: --measure {name}: there is no such measure; there are {there_are}", err=True)
 
 
 def _end(found: "SweepResult") -> None:
@@ -76,10 +86,18 @@ def _end(found: "SweepResult") -> None:
     if found.table and not found.is_parquet:
         click.echo("the results are JSON lines; for Parquet: pip install 'berth-scheduler[sweep]'", err=True)
     for said, count in found.failed.items():
-        click.echo(legible(f"{count} runs failed: {said}"), err=True)
+        click.echo(legible(f"{_runs(count)} failed: {said}"), err=True)
     if not found.is_complete:
         left = found.runs - found.kept - found.done
-        raise click.ClickException(f"{left} of {found.runs} runs are missing; the same command again goes on with them")
+        failed = sum(found.failed.values())
+        them = "it" if left == 1 else "them"
+        again = f"tries {them} again" if failed == left else f"goes on with {them}"
+        are = "is" if left == 1 else "are"
+        raise click.ClickException(f"{left} of {_runs(found.runs)} {are} missing; the same command again {again}")
+
+
+def _runs(count: int) -> str:
+    return "1 run" if count == 1 else f"{count} runs"
 
 
 def print_sweep(found: "SweepResult", measures: tuple[str, ...], console: "Console") -> None:
@@ -91,12 +109,7 @@ def print_sweep(found: "SweepResult", measures: tuple[str, ...], console: "Conso
     for each in found.summaries:
         cells.setdefault((each.load, each.configuration), {})[each.measure] = each
     known = {each.measure for each in found.summaries}
-    for name in measures:
-        if name not in known and known:
-            raise click.ClickException(
-                f"--measure {name}: there is no such measure; there are {', '.join(sorted(known))}"
-            )
-    shown = measures or tuple(name for name in USUAL if name in known)[:FEW]
+    shown = tuple(name for name in measures if name in known) or tuple(name for name in USUAL if name in known)[:FEW]
     table = Table(box=SIMPLE_HEAD)
     table.add_column("Load", overflow="fold")
     table.add_column("Configuration", overflow="fold")
@@ -104,7 +117,7 @@ def print_sweep(found: "SweepResult", measures: tuple[str, ...], console: "Conso
         table.add_column(plain(name.replace(".", " ")), justify="right")
     for (load, configuration), by_measure in cells.items():
         table.add_row(plain(load), plain(configuration), *(_cell(by_measure.get(name)) for name in shown))
-    console.print(f"{found.runs} runs: {found.done} carried out, {found.kept} kept from before", markup=False)
+    console.print(f"{_runs(found.runs)}: {found.done} carried out, {found.kept} kept from before", markup=False)
     if cells:
         console.print(table)
     if found.table:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from berth.cli.numbers import FiniteFloatRange
 from berth.cli.output import Output, console_for, is_structured, output_option, print_structured
 from berth.runtime.observing.logs import legible
 
@@ -51,13 +52,20 @@ def _out_option(command: Command) -> Command:
     metavar="QUANTITY",
     help="The CPUs of the largest machine, which google-2019 has as 1.",
 )
-@click.option("--begin", default=0.0, show_default=True, metavar="SECONDS", help="Leave out what begins earlier.")
-@click.option("--end", default=None, type=float, metavar="SECONDS", help="Leave out what begins later.")
+@click.option(
+    "--begin",
+    default=0.0,
+    show_default=True,
+    type=FiniteFloatRange(0),
+    metavar="SECONDS",
+    help="Leave out what begins earlier.",
+)
+@click.option("--end", default=None, type=FiniteFloatRange(), metavar="SECONDS", help="Leave out what begins later.")
 @click.option(
     "--sample",
     default=1.0,
     show_default=True,
-    type=click.FloatRange(0, 1, min_open=True),
+    type=FiniteFloatRange(0, 1, min_open=True),
     help="The share of machines and jobs to take; always the same ones.",
 )
 @_out_option
@@ -86,6 +94,8 @@ def import_(
 
     memory = _amount("--largest-node-memory", largest_node_memory)
     until = float("inf") if end is None else end
+    if until <= begin:
+        raise click.BadParameter(f"{until:g} is not after --begin {begin:g}", param_hint="--end")
     try:
         if of == "alibaba-2018":
             trace = read_alibaba_2018(directory, largest_memory=memory, begin_s=begin, end_s=until, sample=sample)
@@ -108,10 +118,10 @@ def import_(
     "--load",
     default=0.9,
     show_default=True,
-    type=click.FloatRange(0, 5, min_open=True),
+    type=FiniteFloatRange(0, 5, min_open=True),
     help="The highest demand, as a share of all CPUs; at about 1 pods have to wait.",
 )
-@click.option("--hours", default=24.0, show_default=True, type=click.FloatRange(0, min_open=True), help="How long.")
+@click.option("--hours", default=24.0, show_default=True, type=FiniteFloatRange(0, min_open=True), help="How long.")
 @click.option("--teams", default=8, show_default=True, type=click.IntRange(1), help="Namespaces.")
 @click.option("--services", default=60, show_default=True, type=click.IntRange(0), help="Services that are scaled.")
 @click.option("--seed", default=0, show_default=True, help="Another seed is another day.")
@@ -129,7 +139,7 @@ def generate(
     out: str,
 ) -> None:
     """Draw a workload with a daily pattern; the same options and seed give the same file."""
-    from berth.traces.generating import HOUR_S, DailyPattern, daily_pattern
+    from berth.traces.generating import HOUR_S, DailyPattern, PatternError, daily_pattern
 
     pattern = DailyPattern(
         pods=pods,
@@ -143,8 +153,9 @@ def generate(
     )
     try:
         trace = daily_pattern(pattern, seed)
-    except ValueError as error:
-        raise click.UsageError(str(error)) from None
+    except PatternError as error:
+        option = "hours" if error.attribute == "seconds" else error.attribute.replace("_", "-")
+        raise click.BadParameter(error.why, param_hint=f"'--{option}'") from None
     _write(trace, out)
 
 

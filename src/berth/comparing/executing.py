@@ -8,7 +8,7 @@ import queue
 import signal
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor, ProcessPoolExecutor
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -42,11 +42,17 @@ class Carry(Protocol):
     def __call__(self, tasks: Sequence[TaskDescription], done: Done, is_stopped: IsStopped) -> None: ...
 
 
+DASK_SCHEMES = ("tcp", "tls", "ws", "wss", "ucx", "ucxx", "inproc")
+
+
 def workers(inputs: Mapping[str, Path], *, jobs: int = 1, dask: str = "") -> AbstractContextManager[Carry]:
     """Return what carries tasks out: a Dask cluster, or so many processes, of which 1 is this one.
 
-    `inputs` are the files of the loads' contents, by hash.
+    `inputs` are the files of the loads' contents, by hash. Raises `TaskError`, entering the context does too.
     """
+    scheme, separator, _ = dask.partition("://")
+    if separator and scheme not in DASK_SCHEMES:
+        raise TaskError(f"--dask {dask}: no scheme is called {scheme!r}; there are {', '.join(DASK_SCHEMES)}")
     if dask:
         return _on_dask(inputs, dask)
     return _in_processes(inputs, jobs) if jobs > 1 else _here(inputs)
@@ -101,19 +107,40 @@ def _on_dask(inputs: Mapping[str, Path], address: str) -> Iterator[Carry]:
         raise TaskError("--dask needs Dask: pip install 'berth-scheduler[sweep]'") from None
     try:
         client = Client(address, timeout="10s", set_as_default=False)
-    except (OSError, ValueError) as error:
-        raise TaskError(f"--dask {address}: no Dask scheduler answers there: {error}") from None
-    with client:
-        contents = {name: client.scatter(path.read_bytes()) for name, path in inputs.items()}
+    except (OSError, ValueError, RuntimeError) as error:  # timeouts are among them
+        raise TaskError(f"--dask {address}: no Dask scheduler answers there: {_line(error)}") from None
+    try:
+        # Read first: an OSError below is the cluster's, not a file's.
+        given = {name: path.read_bytes() for name, path in inputs.items()}
+        with _lost(address):
+            contents = {name: client.scatter(content) for name, content in given.items()}
 
         def carry(tasks: Sequence[TaskDescription], done: Done, is_stopped: IsStopped) -> None:
-            submitted = {
-                client.submit(carry_out, msgspec.json.encode(task), contents[task.load], key=f"berth-{task.key}"): task
-                for task in tasks
-            }
+            with _lost(address):
+                submitted = {
+                    client.submit(
+                        carry_out, msgspec.json.encode(task), contents[task.load], key=f"berth-{task.key}"
+                    ): task
+                    for task in tasks
+                }
             _gather(submitted, done, is_stopped)
 
         yield carry
+    finally:
+        with suppress(OSError):  # a scheduler that is gone does not hear that we leave
+            client.close()
+
+
+@contextmanager
+def _lost(address: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise TaskError(f"--dask {address}: the Dask scheduler answers no more: {_line(error)}") from None
+
+
+def _line(error: BaseException) -> str:
+    return " ".join(str(error).split()) or type(error).__name__
 
 
 def _gather(submitted: Mapping[Any, TaskDescription], done: Done, is_stopped: IsStopped) -> None:
@@ -148,7 +175,9 @@ def _cancel(futures: Iterable[Any]) -> None:
 
 
 def _told(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}"
+    """Say in one line what went wrong: our own errors say it themselves, a plugin's need their class beside it."""
+    is_ours = type(error).__module__.partition(".")[0] == "berth" and str(error)
+    return _line(error) if is_ours else f"{type(error).__name__}: {' '.join(str(error).split())}"
 
 
 def _carry_out_file(description: bytes, path: str) -> bytes:

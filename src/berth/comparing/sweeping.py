@@ -39,7 +39,7 @@ from berth.simulation.prices import PriceError, Prices
 from berth.simulation.workloads import ManifestError
 from berth.snapshot.documents import SnapshotError, read_documents
 from berth.snapshot.snapshot import read_cluster
-from berth.traces.generating import DailyPattern, daily_pattern
+from berth.traces.generating import DailyPattern, PatternError, check_pattern
 from berth.traces.trace import TimedWorkload, TraceError, read_trace
 
 MAX_RUNS = 100_000
@@ -161,6 +161,9 @@ class Sweep:
         path = Path(path)
         try:
             document = parse_document(path.read_bytes(), str(path))
+            if not document:
+                raise SweepError("there is nothing in it")
+            _refuse_unknown(document, GivenSweep, "")
             given = msgspec.convert(document, GivenSweep)
             return _read(given, path.parent)
         except OSError as error:
@@ -179,6 +182,8 @@ def _read(given: GivenSweep, directory: Path) -> Sweep:
         raise SweepError("clusters: at least one is needed, or one under traces")
     if shared := given.clusters.keys() & given.traces.keys():
         raise SweepError(f"traces.{min(shared)}: a cluster has that name")
+    if isinstance(given.seeds, int) and given.seeds > MAX_RUNS:
+        raise SweepError(f"seeds: {given.seeds}: no more than {MAX_RUNS} runs are carried out in one sweep")
     seeds = list(range(given.seeds)) if isinstance(given.seeds, int) else list(dict.fromkeys(given.seeds))
     if not seeds:
         raise SweepError("seeds: a number of 1 or more, or a list of seeds, is needed")
@@ -189,6 +194,26 @@ def _read(given: GivenSweep, directory: Path) -> Sweep:
     contents |= {name: packed(_trace(name, each, directory)) for name, each in given.traces.items()}
     sources = [_source(name, each, directory) for name, each in given.configurations.items()]
     return Sweep(contents, sources, seeds, prices)
+
+
+_PARTS: Mapping[str, type[msgspec.Struct]] = {
+    "configurations": GivenConfiguration,
+    "clusters": GivenCluster,
+    "traces": GivenTrace,
+}
+
+
+def _refuse_unknown(document: object, of: type[msgspec.Struct], path: str) -> None:
+    """Raise `SweepError` for a key that is not known, and say which are; what else is wrong is found later."""
+    if not isinstance(document, Mapping):
+        return
+    known = [field.encode_name for field in msgspec.structs.fields(of)]
+    if unknown := [key for key in document if key not in known]:
+        raise SweepError(f"{path}{unknown[0]!r} is not known; known are {', '.join(known)}")
+    for part, kind in _PARTS.items() if of is GivenSweep else ():
+        given = document.get(part)
+        for name, each in given.items() if isinstance(given, Mapping) else ():
+            _refuse_unknown(each, kind, f"{part}.{name}: ")
 
 
 def _source(name: str, given: str | GivenConfiguration, directory: Path) -> ConfigurationSource:
@@ -234,8 +259,10 @@ def _trace(name: str, given: str | GivenTrace, directory: Path) -> TimedWorkload
         raise SweepError(f"traces.{name}.pattern: {unknown[0]!r} is not known; known are {', '.join(sorted(known))}")
     try:
         pattern = msgspec.convert(given.pattern, DailyPattern)
-        daily_pattern(msgspec.structs.replace(pattern, pods=1, services=0))  # which checks it
-    except ValueError as error:
+        check_pattern(pattern)
+    except PatternError as error:
+        raise SweepError(f"traces.{name}.pattern.{error}") from None
+    except msgspec.ValidationError as error:
         raise SweepError(f"traces.{name}.pattern: {error}") from None
     return DrawnLoad(pattern)
 

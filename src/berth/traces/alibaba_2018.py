@@ -9,8 +9,10 @@ from when it began: what it had to wait for is in its start already.
 from collections.abc import Iterator
 from pathlib import Path
 
-from berth.traces.tables import files_of, is_sampled, number_in, rows_of
+from berth.traces.tables import amount_in, files_of, is_sampled, name_in, number_in, rows_of
 from berth.traces.trace import (
+    LONGEST_S,
+    MOST_PODS_AT_ONCE,
     AnyRecord,
     JobStarts,
     NodeComes,
@@ -53,17 +55,18 @@ def _nodes(directory: Path, largest_memory: int, sample: float) -> Iterator[Node
     known = set()
     for file in files_of(directory, "machine_meta"):
         for number, row in rows_of(file, MACHINE):
-            name, where = str(row["machine_id"]), f"{file}:{number}"
+            where = f"{file}:{number}"
+            name = name_in(row, "machine_id", where)
             if name in known or not is_sampled(name, sample):
                 continue
             known.add(name)
-            cpu, memory = number_in(row, "cpu_num", where), number_in(row, "mem_size", where)
-            labels = {"kubernetes.io/hostname": name, ZONE: f"domain-{row['failure_domain_2']}"}
+            domain = name_in(row, "failure_domain_2", where)
+            labels = {"kubernetes.io/hostname": name, ZONE: f"domain-{domain}"}
             yield NodeComes(
                 at=0.0,
                 name=name,
-                cpu=round(1000 * (cpu or 0)),
-                memory=round(largest_memory * (memory or 0) / 100),
+                cpu=amount_in(row, "cpu_num", where, 1000),
+                memory=amount_in(row, "mem_size", where, largest_memory / 100),
                 pods=1000,
                 labels=labels,
             )
@@ -78,16 +81,18 @@ def _services(
     appeared: list[tuple[float, int, str]] = []
     for file in files_of(directory, "container_meta", is_needed=False):
         for number, row in rows_of(file, CONTAINER):
-            container, unit, where = str(row["container_id"]), str(row["app_du"]), f"{file}:{number}"
+            where = f"{file}:{number}"
+            container, unit = name_in(row, "container_id", where), name_in(row, "app_du", where)
             if container in known or not is_sampled(unit, sample):
                 continue
             known.add(container)
-            at = number_in(row, "time_stamp", where) or 0.0
+            at = number_in(row, "time_stamp", where, least=0, most=LONGEST_S) or 0.0
             if at < end_s:
                 appeared.append((max(0.0, at - begin_s), len(appeared), unit))
                 if unit not in shapes:
-                    cpu, memory = number_in(row, "cpu_request", where), number_in(row, "mem_size", where)
-                    shapes[unit] = _shape(cpu, memory, largest_memory, unit, ONLINE_PRIORITY)
+                    cpu = amount_in(row, "cpu_request", where, 10)
+                    memory = amount_in(row, "mem_size", where, largest_memory / 100)
+                    shapes[unit] = _shape(cpu, memory, unit, ONLINE_PRIORITY)
     counted: dict[tuple[float, str], int] = {}
     for at, _, unit in sorted(appeared):
         replicas[unit] = replicas.get(unit, 0) + 1
@@ -99,28 +104,26 @@ def _services(
 def _jobs(directory: Path, largest_memory: int, begin_s: float, end_s: float, sample: float) -> Iterator[JobStarts]:
     for file in files_of(directory, "batch_task", is_needed=False):
         for number, row in rows_of(file, TASK):
-            where, job = f"{file}:{number}", str(row["job_name"])
-            start, end = number_in(row, "start_time", where), number_in(row, "end_time", where)
-            pods = number_in(row, "instance_num", where)
+            where = f"{file}:{number}"
+            job, task = name_in(row, "job_name", where), name_in(row, "task_name", where)
+            start = number_in(row, "start_time", where, least=0, most=LONGEST_S)
+            end = number_in(row, "end_time", where, least=0, most=LONGEST_S)
+            pods = number_in(row, "instance_num", where, least=0, most=MOST_PODS_AT_ONCE)
             # Tasks that never began, or had not ended when the trace was taken, have 0 for the time.
-            if not start or not end or end < start or not pods or not is_sampled(job, sample):
+            if not start or not end or end < start or not pods or pods < 1 or not is_sampled(job, sample):
                 continue
             if begin_s <= start < end_s:
-                cpu, memory = number_in(row, "plan_cpu", where), number_in(row, "plan_mem", where)
+                cpu = amount_in(row, "plan_cpu", where, 10)
+                memory = amount_in(row, "plan_mem", where, largest_memory / 100)
                 yield JobStarts(
                     at=start - begin_s,
-                    name=f"{job}-{row['task_name']}".replace("_", "-").lower(),
+                    name=f"{job}-{task}".replace("_", "-").lower(),
                     namespace="batch",
                     pods=int(pods),
                     runs=(max(SHORTEST_RUN_S, end - start),),
-                    shape=_shape(cpu, memory, largest_memory, job, 0),
+                    shape=_shape(cpu, memory, job, 0),
                 )
 
 
-def _shape(cpu: float | None, memory: float | None, largest_memory: int, app: str, priority: int) -> PodShapeGiven:
-    return PodShapeGiven(
-        cpu=round(10 * (cpu or 0)),
-        memory=round(largest_memory * (memory or 0) / 100),
-        priority=priority,
-        labels={"app": app},
-    )
+def _shape(cpu: int, memory: int, app: str, priority: int) -> PodShapeGiven:
+    return PodShapeGiven(cpu=cpu, memory=memory, priority=priority, labels={"app": app})

@@ -10,6 +10,7 @@ from one seed.
 import math
 import random
 from collections.abc import Iterator
+from itertools import accumulate
 
 import msgspec
 
@@ -37,6 +38,10 @@ TYPICAL_RUN_S = 1500.0
 LONGEST_RUN_S = 6 * HOUR_S
 LARGEST_SHARE = 0.25
 """No pod asks for more of a node than this."""
+MOST_PODS = 10_000_000
+MOST_SERVICES = 100_000
+MOST_SCALINGS = 10_000_000
+"""How often services may look at their load, all together: 60 for half a century, or 100,000 for a day."""
 
 
 class DailyPattern(msgspec.Struct, frozen=True, rename="camel"):
@@ -56,6 +61,19 @@ class DailyPattern(msgspec.Struct, frozen=True, rename="camel"):
     """The share of jobs' pods that fail once."""
 
 
+_ATTRIBUTES = {field.encode_name: field.name for field in msgspec.structs.fields(DailyPattern)}
+
+
+class PatternError(ValueError):
+    """A pattern that cannot be drawn."""
+
+    def __init__(self, field: str, why: str) -> None:
+        """`field` is called as in a sweep's file."""
+        super().__init__(f"{field}: {why}")
+        self.attribute = _ATTRIBUTES[field]
+        self.why = why
+
+
 class _Drawn(msgspec.Struct):
     """A workload before its size is known."""
 
@@ -68,8 +86,8 @@ class _Drawn(msgspec.Struct):
 
 
 def daily_pattern(pattern: DailyPattern, seed: int = 0) -> TimedWorkload:
-    """Return a day. Raises ValueError for a pattern that cannot be."""
-    _check(pattern)
+    """Return a day. Raises `PatternError` for a pattern that cannot be."""
+    check_pattern(pattern)
     rng = random.Random(f"day {seed}")
     services = list(_services(pattern, rng))
     made = sum(_growth([count for _, count in curve]) for _, curve, _, _ in services)
@@ -100,12 +118,31 @@ def daily_pattern(pattern: DailyPattern, seed: int = 0) -> TimedWorkload:
     return TimedWorkload(TraceHeader(source=source, seconds=pattern.seconds), tuple(by_time(records)))
 
 
-def _check(pattern: DailyPattern) -> None:
-    counts = (pattern.pods, pattern.nodes, pattern.teams, pattern.node_cpu, pattern.node_memory_gib)
-    if min(counts) < 1 or pattern.services < 0:
-        raise ValueError("a day has at least one pod, node and team, and nodes have CPUs and memory")
-    if not 0 < pattern.load <= 5 or not 0 <= pattern.failing <= 1 or not 0 < pattern.seconds <= 366 * DAY_S:
-        raise ValueError("load must be above 0 and at most 5, failing a share, and the time at most a year")
+def check_pattern(pattern: DailyPattern) -> None:
+    """Raise `PatternError` for a pattern that cannot be, or that would be too much to draw."""
+    for field, least, most in (
+        ("pods", 1, MOST_PODS),
+        ("nodes", 1, 1_000_000),
+        ("nodeCpu", 1, 1_000_000),
+        ("nodeMemoryGib", 1, 1_000_000),
+        ("teams", 1, 1_000),
+        ("services", 0, MOST_SERVICES),
+    ):
+        value = getattr(pattern, _ATTRIBUTES[field])
+        if not least <= value <= most:
+            raise PatternError(field, f"{value} is not from {least} to {most}")
+    if pattern.services > pattern.pods:
+        raise PatternError("services", f"{pattern.services} of {pattern.pods} pods; each has at least one of them")
+    if not 0 < pattern.load <= 5:
+        raise PatternError("load", f"{pattern.load:g} is not above 0 and at most 5")
+    if not 0 <= pattern.failing <= 1:
+        raise PatternError("failing", f"{pattern.failing:g} is not a share from 0 to 1")
+    if not 0 < pattern.seconds <= 366 * DAY_S:
+        raise PatternError("seconds", "the time is above 0 and at most a year of 366 days")
+    if (steps := pattern.services * pattern.seconds / SCALES_EVERY_S) > MOST_SCALINGS:
+        raise PatternError(
+            "services", f"they are scaled {steps:.0f} times in this time, and {MOST_SCALINGS} are the most there may be"
+        )
 
 
 def _nodes(pattern: DailyPattern) -> Iterator[NodeComes]:
@@ -121,9 +158,13 @@ def _nodes(pattern: DailyPattern) -> Iterator[NodeComes]:
         )
 
 
-def _team(pattern: DailyPattern, rng: random.Random) -> int:
-    weights = [1 / (rank + 1) for rank in range(pattern.teams)]
-    return rng.choices(range(pattern.teams), weights)[0]
+def _sizes(pattern: DailyPattern) -> list[float]:
+    """The sizes of teams, each with those before it."""
+    return list(accumulate(1 / (rank + 1) for rank in range(pattern.teams)))
+
+
+def _team(sizes: list[float], rng: random.Random) -> int:
+    return rng.choices(range(len(sizes)), cum_weights=sizes)[0]
 
 
 def _daylight(at: float, peak_s: float, depth: float) -> float:
@@ -136,9 +177,10 @@ _Service = tuple[int, list[tuple[float, int]], float, float]
 
 def _services(pattern: DailyPattern, rng: random.Random) -> Iterator[_Service]:
     """Yield team, replicas over time, weight of a pod, and memory per CPU, of each service."""
+    sizes = _sizes(pattern)
     share = pattern.pods * 0.1 / max(pattern.services, 1)  # services make few pods, but those stay
     for _ in range(pattern.services):
-        team, size = _team(pattern, rng), max(1.0, rng.lognormvariate(math.log(max(share, 1.0)) - 0.5, 1.0))
+        team, size = _team(sizes, rng), max(1.0, rng.lognormvariate(math.log(max(share, 1.0)) - 0.5, 1.0))
         depth, peak = rng.uniform(0.2, 0.7), AFTERNOON_S + rng.gauss(0, HOUR_S)
         curve: list[tuple[float, int]] = []
         offset = rng.uniform(0, SCALES_EVERY_S)
@@ -161,11 +203,11 @@ _Job = tuple[int, _Drawn, tuple[float, ...], tuple[int, ...]]
 
 def _jobs(pattern: DailyPattern, rng: random.Random, pods: int) -> Iterator[_Job]:
     """Yield jobs of this many pods together, in no order of time."""
-    left = pods
+    left, sizes = pods, _sizes(pattern)
     while left > 0:
         size = min(left, max(1, int(rng.lognormvariate(1.2, 1.3))))
         left -= size
-        team = _team(pattern, rng)
+        team = _team(sizes, rng)
         peak = NIGHT_S if team % 2 else AFTERNOON_S
         while True:  # by rejection: the rate of the day is never above 1
             at = rng.uniform(0, pattern.seconds)

@@ -12,8 +12,9 @@ from typing import Any
 
 import msgspec
 
-from berth.traces.tables import files_of, is_sampled, number_in, rows_of
+from berth.traces.tables import amount_in, files_of, is_sampled, number_in, rows_of
 from berth.traces.trace import (
+    LONGEST_S,
     AnyRecord,
     JobStarts,
     NodeComes,
@@ -41,6 +42,8 @@ TYPES = {
 BEGIN_S = 600.0
 """Times count from ten minutes before the trace begins; what was there before is at 0."""
 AFTER_THE_END_US = 2**63 - 1
+HIGHEST_PRIORITY = 10**9
+"""That a pod of a user can have; the traces have none above 450."""
 
 
 class _Instance(msgspec.Struct):
@@ -50,8 +53,8 @@ class _Instance(msgspec.Struct):
     running_since: float | None = None
     ran: float = 0.0
     has_failed: bool = False
-    cpu: float = 0.0
-    memory: float = 0.0
+    cpu: int = 0
+    memory: int = 0
     priority: int = 0
 
 
@@ -71,17 +74,20 @@ def read_google_2019(
     Raises `TraceError`.
     """
     records: list[AnyRecord] = list(_machines(directory, largest_cpu, largest_memory, begin_s, end_s, sample))
-    last, collections = _instances(directory, end_s, sample)
+    last, collections = _instances(directory, largest_cpu, largest_memory, end_s, sample)
     end = min(end_s, last)
     for collection, instances in collections.items():
-        records += _job(collection, instances, largest_cpu, largest_memory, begin_s, end)
+        records += _job(collection, instances, begin_s, end)
     source = "Google cluster-usage traces v3 (2019)"
     return TimedWorkload(TraceHeader(source=source, seconds=max(0.0, end - begin_s)), tuple(by_time(records)))
 
 
 def _seconds(row: Mapping[str, Any], where: str) -> float | None:
     time = number_in(row, "time", where) or 0.0
-    return None if time >= AFTER_THE_END_US else max(0.0, time / 1e6 - BEGIN_S)
+    if time >= AFTER_THE_END_US:
+        return None
+    number_in(row, "time", where, least=0, most=LONGEST_S * 1e6)
+    return max(0.0, time / 1e6 - BEGIN_S)
 
 
 def _type(row: Mapping[str, Any], where: str) -> int:
@@ -101,7 +107,6 @@ def _machines(
             if _type(row, where) == REMOVE:
                 yield NodeGoes(at=at, name=name)
                 continue
-            cpu, memory = number_in(row, "capacity.cpus", where), number_in(row, "capacity.memory", where)
             labels = {"kubernetes.io/hostname": name}
             for label, column in (("switch", "switch_id"), ("platform", "platform_id")):
                 if row.get(column):
@@ -109,14 +114,16 @@ def _machines(
             yield NodeComes(
                 at=at,
                 name=name,
-                cpu=round(largest_cpu * (cpu or 0)),
-                memory=round(largest_memory * (memory or 0)),
+                cpu=amount_in(row, "capacity.cpus", where, largest_cpu),
+                memory=amount_in(row, "capacity.memory", where, largest_memory),
                 pods=1000,
                 labels=labels,
             )
 
 
-def _instances(directory: Path, end_s: float, sample: float) -> tuple[float, dict[str, dict[int, _Instance]]]:
+def _instances(
+    directory: Path, largest_cpu: int, largest_memory: int, end_s: float, sample: float
+) -> tuple[float, dict[str, dict[int, _Instance]]]:
     """The last moment of the trace, and all instances by collection."""
     last = 0.0
     collections: dict[str, dict[int, _Instance]] = {}
@@ -131,9 +138,10 @@ def _instances(directory: Path, end_s: float, sample: float) -> tuple[float, dic
             index = int(number_in(row, "instance_index", where) or 0)
             instances = collections.setdefault(collection, {})
             instance = instances.setdefault(index, _Instance(submitted=at))
-            instance.cpu = max(instance.cpu, number_in(row, "resource_request.cpus", where) or 0.0)
-            instance.memory = max(instance.memory, number_in(row, "resource_request.memory", where) or 0.0)
-            instance.priority = int(number_in(row, "priority", where) or 0)
+            instance.cpu = max(instance.cpu, amount_in(row, "resource_request.cpus", where, largest_cpu))
+            memory = amount_in(row, "resource_request.memory", where, largest_memory)
+            instance.memory = max(instance.memory, memory)
+            instance.priority = int(number_in(row, "priority", where, least=0, most=HIGHEST_PRIORITY) or 0)
             _note(instance, _type(row, where), at)
     for instances in collections.values():
         for instance in instances.values():
@@ -152,14 +160,7 @@ def _note(instance: _Instance, kind: int, at: float) -> None:
         instance.has_failed |= kind == FAIL
 
 
-def _job(
-    collection: str,
-    instances: Mapping[int, _Instance],
-    largest_cpu: int,
-    largest_memory: int,
-    begin_s: float,
-    end_s: float,
-) -> Iterator[JobStarts]:
+def _job(collection: str, instances: Mapping[int, _Instance], begin_s: float, end_s: float) -> Iterator[JobStarts]:
     """Yield a job for each moment at which instances of a collection were submitted."""
     moments: dict[float, list[_Instance]] = {}
     for _, instance in sorted(instances.items()):
@@ -168,8 +169,8 @@ def _job(
     for number, (at, together) in enumerate(sorted(moments.items())):
         first = together[0]
         shape = PodShapeGiven(
-            cpu=round(largest_cpu * max(each.cpu for each in together)),
-            memory=round(largest_memory * max(each.memory for each in together)),
+            cpu=max(each.cpu for each in together),
+            memory=max(each.memory for each in together),
             priority=first.priority,
             labels={"collection": collection},
         )

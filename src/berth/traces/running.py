@@ -15,7 +15,6 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from berth.api.codec import decode
 from berth.api.pod import Pod
 from berth.config.types import SchedulerConfiguration
 from berth.cycle.instrument import Instrument
@@ -24,6 +23,7 @@ from berth.framework.registry import Registry
 from berth.simulation.cluster import SimulatedCluster, pending_again
 from berth.simulation.measures import WaitingTimes, jain_index, waiting_times
 from berth.state.table import NodeTable
+from berth.traces.objects import node_object, pod_template
 from berth.traces.result import Sample, SimulatedTime, TimeLine
 from berth.traces.trace import JobStarts, NodeComes, NodeGoes, PodShapeGiven, Record, ServiceScales, TimedWorkload
 
@@ -161,13 +161,7 @@ class TraceRun:
     # -- nodes -------------------------------------------------------------------------------------------------------
 
     def _add_node(self, node: NodeComes) -> None:
-        allocatable = {"cpu": f"{node.cpu}m", "memory": str(node.memory), "pods": str(node.pods)}
-        allocatable |= {name: str(amount) for name, amount in node.resources.items()}
-        manifest = {
-            "metadata": {"name": node.name, "uid": f"node/{node.name}", "labels": node.labels},
-            "status": {"allocatable": allocatable, "capacity": allocatable},
-        }
-        self.cluster.put(decode("Node", manifest))
+        self.cluster.put(node_object(node))
         self._prices[node.name] = node.price
         self._on_node.setdefault(node.name, {})
 
@@ -219,7 +213,7 @@ class TraceRun:
     ) -> None:
         template = self._templates.get((namespace, owner))
         if template is None:
-            template = self._templates[namespace, owner] = _template(namespace, owner, kind, shape)
+            template = self._templates[namespace, owner] = pod_template(namespace, owner, kind, shape)
         metadata = msgspec.structs.replace(template.metadata, name=name, uid=f"{namespace}/{name}")
         pod = msgspec.structs.replace(template, metadata=metadata)
         if retried is not None:
@@ -361,30 +355,8 @@ class TraceRun:
         return self._line
 
 
-def _template(namespace: str, owner: str, kind: str, shape: PodShapeGiven) -> Pod:
-    requests = {"cpu": f"{shape.cpu}m", "memory": str(shape.memory)}
-    requests |= {name: str(amount) for name, amount in shape.resources.items()}
-    manifest = {
-        "metadata": {
-            "name": owner,
-            "namespace": namespace,
-            "labels": shape.labels,
-            "ownerReferences": [
-                {"kind": kind, "name": owner, "uid": f"{kind}/{namespace}/{owner}", "controller": True}
-            ],
-        },
-        "spec": {
-            "priority": shape.priority,
-            **shape.spec,
-            "containers": [{"name": "c", "resources": {"requests": requests}}],
-        },
-    }
-    pod: Pod = decode("Pod", manifest)
-    return pod
-
-
 def _requests(pod: Pod) -> tuple[int, int]:
-    """CPU in thousandths and memory in bytes, as `_template` has written them."""
+    """CPU in thousandths and memory in bytes, as `pod_template` has written them."""
     requests: Mapping[str, Any] = pod.spec.containers[0].resources.requests
     return int(str(requests["cpu"]).removesuffix("m")), int(requests["memory"])
 
@@ -399,7 +371,9 @@ def _share(table: NodeTable, rows: NDArray[np.intp], resource: str) -> NDArray[n
 
 
 def _wholes(table: NodeTable, rows: NDArray[np.intp]) -> tuple[float, float]:
-    cpu, memory = (float(table.allocatable[table.resource_index[name], rows].sum()) for name in ("cpu", "memory"))
+    cpu, memory = (
+        float(table.allocatable[table.resource_index[name], rows].sum(dtype=np.float64)) for name in ("cpu", "memory")
+    )
     return cpu, memory
 
 

@@ -5,17 +5,26 @@ what happens, never what a scheduler made of it, so that any scheduler can be tr
 """
 
 import gzip
-from collections.abc import Iterable, Iterator, Sequence
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from berth.api.untrusted import UNREADABLE, problem_of
+from berth.api.codec import ObjectError
+from berth.api.untrusted import UNREADABLE, problem_of, shortened
+from berth.snapshot.text import MAX_LINE, SnapshotError, opened
+from berth.traces.objects import node_object, pod_template
 
 VERSION = 1
 MOST_PODS_AT_ONCE = 1_000_000
 """A record that asks for more pods than this is taken for a mistake."""
+MOST_OF_ANYTHING = 10**18
+"""Amounts of resources are below it, so that they fit 64 bits; so are prices."""
+LONGEST_S = 10 * 366 * 86_400.0
+"""No trace covers more than ten years: a run through it looks at the cluster every few minutes of them."""
 
 
 class TraceError(ValueError):
@@ -139,8 +148,8 @@ def write_trace(path: str | Path, header: TraceHeader, records: Iterable[AnyReco
 
 def read_trace(path: str | Path) -> TimedWorkload:
     """Read a trace. Raises `TraceError`."""
-    lines = _lines(Path(path))
-    first = next(lines, b"{}")
+    lines = lines_of(Path(path))
+    begins, first = next(lines, (1, b"{}"))
     try:
         start = msgspec.json.decode(first, type=_Start)
     except UNREADABLE:
@@ -152,44 +161,141 @@ def read_trace(path: str | Path) -> TimedWorkload:
     try:
         header = msgspec.json.decode(first, type=TraceHeader)
     except UNREADABLE as error:
-        raise TraceError(f"{path}:1: {problem_of(error)}") from None
+        raise TraceError(f"{path}:{begins}: {problem_of(error)}") from None
+    if not 0 <= header.seconds <= LONGEST_S:
+        raise TraceError(f"{path}:{begins}: seconds is {header.seconds:g}; it is from 0 to {LONGEST_S:g}")
     decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(AnyRecord)
     records: list[AnyRecord] = []
-    for number, line in enumerate(lines, 2):
+    checks = _Checks()
+    for number, line in lines:
         try:
             record = decoder.decode(line)
         except UNREADABLE as error:
             raise TraceError(f"{path}:{number}: {problem_of(error)}") from None
-        if problem := _problem(record, records[-1].at if records else 0.0):
+        if problem := checks.problem(record, records[-1].at if records else 0.0):
             raise TraceError(f"{path}:{number}: {problem}")
         records.append(record)
     return TimedWorkload(header, tuple(records))
 
 
-def _problem(record: AnyRecord, before: float) -> str:
-    if not before <= record.at < float("inf"):
-        return f"at {record.at:g}: records are sorted by time, and the one before is at {before:g}"
-    if isinstance(record, JobStarts):
-        if not 0 < record.pods <= MOST_PODS_AT_ONCE:
-            return f"job {record.name}: {record.pods} pods"
-        if len(record.runs) not in (1, record.pods) or not all(0 <= run < float("inf") for run in record.runs):
-            return f"job {record.name}: runs needs one number of seconds, or one for each of its {record.pods} pods"
-        if any(not 0 <= index < record.pods for index in record.fails):
-            return f"job {record.name}: fails names a pod that it does not have"
-    if isinstance(record, ServiceScales) and not 0 <= record.replicas <= MOST_PODS_AT_ONCE:
-        return f"service {record.name}: {record.replicas} replicas"
+class _Checks:
+    """Finds what no cluster can have, looking at each kind of pod and node once."""
+
+    def __init__(self) -> None:
+        self._known: set[bytes] = set()
+        self._encode = msgspec.json.Encoder().encode
+
+    def problem(self, record: AnyRecord, before: float) -> str:
+        """Say what is wrong with a record, if anything; `before` is when the one before it is."""
+        if not before <= record.at <= LONGEST_S:
+            late = record.at > LONGEST_S
+            most = f"a trace covers at most {LONGEST_S:g} seconds"
+            return f"at {record.at:g}: " + (
+                most if late else f"records are sorted by time, and the one before is at {before:g}"
+            )
+        if isinstance(record, NodeGoes):
+            return ""
+        if isinstance(record, NodeComes):
+            return _name_problem("node", record.name) or self._node_problem(record)
+        kind = "job" if isinstance(record, JobStarts) else "service"
+        if problem := _name_problem(kind, record.name):
+            return problem
+        problem = _namespace_problem(record.namespace) or (
+            _job_problem(record) if isinstance(record, JobStarts) else _service_problem(record)
+        )
+        problem = problem or self._pod_problem(record)
+        return problem and f"{kind} {record.name}: {problem}"
+
+    def _node_problem(self, node: NodeComes) -> str:
+        problem = _amounts_problem({"cpu": node.cpu, "memory": node.memory, "pods": node.pods, **node.resources})
+        if not problem and not 0 <= node.price < MOST_OF_ANYTHING:
+            problem = f"price is {node.price:g}"
+        if not problem and self._is_new(node.labels, node.resources):
+            problem = _object_problem(lambda: node_object(node))
+        return problem and f"node {node.name}: {problem}"
+
+    def _pod_problem(self, record: JobStarts | ServiceScales) -> str:
+        shape = record.shape
+        if problem := _amounts_problem({"cpu": shape.cpu, "memory": shape.memory, **shape.resources}):
+            return problem
+        if shape.spec.get("nodeName"):
+            return "its pods name a node; the scheduler is to find one"
+        if not self._is_new(shape.priority, shape.labels, shape.resources, shape.spec):
+            return ""
+        return _object_problem(lambda: pod_template(record.namespace, record.name, "Job", shape))
+
+    def _is_new(self, *parts: Any) -> bool:
+        """Whether nothing like this was looked at; amounts are no part of it, for they are looked at each time."""
+        key = hashlib.blake2b(self._encode(parts), digest_size=16).digest()
+        if key in self._known:
+            return False
+        self._known.add(key)
+        return True
+
+
+def _object_problem(make: Callable[[], object]) -> str:
+    try:
+        make()
+    except ObjectError as error:
+        return error.reason
     return ""
 
 
-def _lines(path: Path) -> Iterator[bytes]:
+def _amounts_problem(amounts: Mapping[str, int]) -> str:
+    for name, amount in amounts.items():
+        if not 0 <= amount < MOST_OF_ANYTHING:
+            return f"{name} is {amount}; it is at least 0, and less than {MOST_OF_ANYTHING:g}"
+    return ""
+
+
+def _name_problem(kind: str, name: str) -> str:
+    if not name:
+        return f"a {kind} without a name"
+    return "" if is_name(name) else f"a {kind} called {shortened(ascii(name), 80)}, which is no name"
+
+
+def _namespace_problem(namespace: str) -> str:
+    if not namespace:
+        return "its namespace is empty"
+    return "" if is_name(namespace) else f"a namespace called {shortened(ascii(namespace), 80)}, which is no name"
+
+
+def is_name(text: str) -> bool:
+    """Whether something can be called so: traces have names with underscores, which Kubernetes would refuse."""
+    return text.isprintable() and text.strip() == text != "" and "/" not in text
+
+
+def _job_problem(job: JobStarts) -> str:
+    if not 0 < job.pods <= MOST_PODS_AT_ONCE:
+        return f"{job.pods} pods"
+    if len(job.runs) not in (1, job.pods) or not all(0 <= run < float("inf") for run in job.runs):
+        return f"runs needs one number of seconds, or one for each of its {job.pods} pods"
+    if any(not 0 <= index < job.pods for index in job.fails):
+        return "fails names a pod that it does not have"
+    return ""
+
+
+def _service_problem(service: ServiceScales) -> str:
+    return "" if 0 <= service.replicas <= MOST_PODS_AT_ONCE else f"{service.replicas} replicas"
+
+
+def lines_of(path: Path) -> Iterator[tuple[int, bytes]]:
+    """Yield the lines of a file that are not empty, with their numbers, unpacked where it is compressed.
+
+    Raises `TraceError`, also for a small file that unpacks to very much, and for an endless line.
+    """
     try:
-        with path.open("rb") as start:
-            is_zipped = start.read(2) == b"\x1f\x8b"
-        with gzip.open(path) if is_zipped else path.open("rb") as file:
-            yield from (line for line in file if line.strip())
-    except (OSError, EOFError) as error:
-        why = (error.strerror if isinstance(error, OSError) else None) or error
-        raise TraceError(f"{path}: {why}") from None
+        with opened(path) as file:
+            for number in count(1):
+                line = file.readline(MAX_LINE + 1)
+                if not line:
+                    return
+                if len(line) > MAX_LINE:
+                    raise TraceError(f"{path}:{number}: a line of more than {MAX_LINE} bytes")
+                if line.strip():
+                    yield number, line
+    except SnapshotError as error:
+        raise TraceError(str(error)) from None
 
 
 def by_time(records: Sequence[AnyRecord]) -> list[AnyRecord]:
