@@ -161,7 +161,7 @@ def test_a_pattern_that_is_too_large_is_refused_before_it_is_drawn(field, value)
         (["--hours", "1e9"], "'--hours': "),
         (["--load", "nan"], "'--load': 'nan' is not a finite number"),
         (["--pods", "1000000000000"], "'--pods': "),
-        (["--pods", "10"], "'--services': "),
+        (["--pods", "10", "--services", "60"], "'--services': "),
         (["--node-memory-gib", "1000000000"], "'--node-memory-gib': "),
     ],
 )

@@ -123,7 +123,13 @@ def import_(
 )
 @click.option("--hours", default=24.0, show_default=True, type=FiniteFloatRange(0, min_open=True), help="How long.")
 @click.option("--teams", default=8, show_default=True, type=click.IntRange(1), help="Namespaces.")
-@click.option("--services", default=60, show_default=True, type=click.IntRange(0), help="Services that are scaled.")
+@click.option(
+    "--services",
+    default=None,
+    show_default="60, or one for 20 pods where that is fewer",
+    type=click.IntRange(0),
+    help="Services that are scaled.",
+)
 @click.option("--seed", default=0, show_default=True, help="Another seed is another day.")
 @_out_option
 def generate(
@@ -134,7 +140,7 @@ def generate(
     load: float,
     hours: float,
     teams: int,
-    services: int,
+    services: int | None,
     seed: int,
     out: str,
 ) -> None:
@@ -147,7 +153,7 @@ def generate(
         load=load,
         seconds=hours * HOUR_S,
         teams=teams,
-        services=services,
+        services=min(60, pods // 20) if services is None else services,
         node_cpu=node_cpu,
         node_memory_gib=node_memory_gib,
     )

@@ -120,15 +120,14 @@ def daily_pattern(pattern: DailyPattern, seed: int = 0) -> TimedWorkload:
 
 def check_pattern(pattern: DailyPattern) -> None:
     """Raise `PatternError` for a pattern that cannot be, or that would be too much to draw."""
-    for field, least, most in (
-        ("pods", 1, MOST_PODS),
-        ("nodes", 1, 1_000_000),
-        ("nodeCpu", 1, 1_000_000),
-        ("nodeMemoryGib", 1, 1_000_000),
-        ("teams", 1, 1_000),
-        ("services", 0, MOST_SERVICES),
+    for field, value, least, most in (
+        ("pods", pattern.pods, 1, MOST_PODS),
+        ("nodes", pattern.nodes, 1, 1_000_000),
+        ("nodeCpu", pattern.node_cpu, 1, 1_000_000),
+        ("nodeMemoryGib", pattern.node_memory_gib, 1, 1_000_000),
+        ("teams", pattern.teams, 1, 1_000),
+        ("services", pattern.services, 0, MOST_SERVICES),
     ):
-        value = getattr(pattern, _ATTRIBUTES[field])
         if not least <= value <= most:
             raise PatternError(field, f"{value} is not from {least} to {most}")
     if pattern.services > pattern.pods:
