@@ -23,7 +23,6 @@ from berth.framework.registry import Registry
 from berth.simulation.cluster import SimulatedCluster, pending_again
 from berth.simulation.measures import WaitingTimes, jain_index, waiting_times
 from berth.state.table import NodeTable
-from berth.traces.objects import node_object, pod_template
 from berth.traces.result import Sample, SimulatedTime, TimeLine
 from berth.traces.trace import JobStarts, NodeComes, NodeGoes, PodShapeGiven, Record, ServiceScales, TimedWorkload
 
@@ -161,7 +160,7 @@ class TraceRun:
     # -- nodes -------------------------------------------------------------------------------------------------------
 
     def _add_node(self, node: NodeComes) -> None:
-        self.cluster.put(node_object(node))
+        self.cluster.put(node.node())
         self._prices[node.name] = node.price
         self._on_node.setdefault(node.name, {})
 
@@ -213,7 +212,7 @@ class TraceRun:
     ) -> None:
         template = self._templates.get((namespace, owner))
         if template is None:
-            template = self._templates[namespace, owner] = pod_template(namespace, owner, kind, shape)
+            template = self._templates[namespace, owner] = shape.pod(namespace, owner, kind)
         metadata = msgspec.structs.replace(template.metadata, name=name, uid=f"{namespace}/{name}")
         pod = msgspec.structs.replace(template, metadata=metadata)
         if retried is not None:

@@ -13,10 +13,11 @@ from typing import Any
 
 import msgspec
 
-from berth.api.codec import ObjectError
+from berth.api.codec import ObjectError, decode
+from berth.api.node import Node
+from berth.api.pod import Pod
 from berth.api.untrusted import UNREADABLE, problem_of, shortened
 from berth.snapshot.text import MAX_LINE, SnapshotError, opened
-from berth.traces.objects import node_object, pod_template
 
 VERSION = 1
 MOST_PODS_AT_ONCE = 1_000_000
@@ -70,6 +71,17 @@ class NodeComes(Record, frozen=True, kw_only=True, tag="node"):
     price: float = 0.0
     """What it costs an hour."""
 
+    def node(self) -> Node:
+        """Return the node as an API object. Raises `ObjectError`."""
+        allocatable = {"cpu": f"{self.cpu}m", "memory": str(self.memory), "pods": str(self.pods)}
+        allocatable |= {name: str(amount) for name, amount in self.resources.items()}
+        manifest = {
+            "metadata": {"name": self.name, "uid": f"node/{self.name}", "labels": self.labels},
+            "status": {"allocatable": allocatable, "capacity": allocatable},
+        }
+        found: Node = decode("Node", manifest)
+        return found
+
 
 class NodeGoes(Record, frozen=True, kw_only=True, tag="nodeGone"):
     """A node leaves, with everything on it."""
@@ -89,6 +101,28 @@ class PodShapeGiven(msgspec.Struct, frozen=True, rename="camel", omit_defaults=T
     labels: dict[str, str] = {}
     spec: dict[str, Any] = {}
     """Anything else of a pod's spec: node selector, affinity, spread constraints, tolerations."""
+
+    def pod(self, namespace: str, owner: str, kind: str) -> Pod:
+        """Return the pod that all pods of a workload are copies of, with its owner's name. Raises `ObjectError`."""
+        requests = {"cpu": f"{self.cpu}m", "memory": str(self.memory)}
+        requests |= {name: str(amount) for name, amount in self.resources.items()}
+        manifest = {
+            "metadata": {
+                "name": owner,
+                "namespace": namespace,
+                "labels": self.labels,
+                "ownerReferences": [
+                    {"kind": kind, "name": owner, "uid": f"{kind}/{namespace}/{owner}", "controller": True}
+                ],
+            },
+            "spec": {
+                "priority": self.priority,
+                **self.spec,
+                "containers": [{"name": "c", "resources": {"requests": requests}}],
+            },
+        }
+        pod: Pod = decode("Pod", manifest)
+        return pod
 
 
 class JobStarts(Record, frozen=True, kw_only=True, tag="job"):
@@ -211,7 +245,7 @@ class _Checks:
         if not problem and not 0 <= node.price < MOST_OF_ANYTHING:
             problem = f"price is {node.price:g}"
         if not problem and self._is_new(node.labels, node.resources):
-            problem = _object_problem(lambda: node_object(node))
+            problem = _object_problem(node.node)
         return problem and f"node {node.name}: {problem}"
 
     def _pod_problem(self, record: JobStarts | ServiceScales) -> str:
@@ -222,7 +256,7 @@ class _Checks:
             return "its pods name a node; the scheduler is to find one"
         if not self._is_new(shape.priority, shape.labels, shape.resources, shape.spec):
             return ""
-        return _object_problem(lambda: pod_template(record.namespace, record.name, "Job", shape))
+        return _object_problem(lambda: shape.pod(record.namespace, record.name, "Job"))
 
     def _is_new(self, *parts: Any) -> bool:
         """Whether nothing like this was looked at; amounts are no part of it, for they are looked at each time."""
