@@ -14,6 +14,8 @@ from urllib.parse import urlsplit
 
 import click
 
+from berth.cli.numbers import size_of_at_least
+
 if TYPE_CHECKING:
     from berth.recording.collecting import DecisionCollector
     from berth.recording.keeping import LogKeeper
@@ -74,16 +76,9 @@ def decision_log_options(command: Command) -> Command:
 
 
 def _size(_ctx: click.Context, _param: click.Parameter, text: str) -> int:
-    from berth.api.quantity import QuantityError, value
     from berth.recording.decision_log import LEAST_BYTES
 
-    try:
-        size = value(text)
-    except QuantityError as error:
-        raise click.BadParameter(str(error)) from None
-    if size < LEAST_BYTES:
-        raise click.BadParameter(f"{text!r} is too small for anything: at least {LEAST_BYTES // 1024}Ki")
-    return size
+    return size_of_at_least(text, LEAST_BYTES)
 
 
 def state_directory(cluster: str, environ: Mapping[str, str] = os.environ) -> Path:

@@ -1,4 +1,4 @@
-"""Numbers on the command line: fractions that are finite, which click's own types do not insist on."""
+"""Numbers on the command line that click has no types for: finite fractions, and sizes as Kubernetes writes them."""
 
 import math
 from typing import Any
@@ -16,3 +16,16 @@ class FiniteFloatRange(click.FloatRange):
             self.fail(f"{value!r} is not a finite number", param, ctx)
         found: float = super().convert(value, param, ctx)
         return found
+
+
+def size_of_at_least(text: str, least: int) -> int:
+    """Return a quantity in bytes; a usage error names one that cannot be read, or is below what is useful."""
+    from berth.api.quantity import QuantityError, value
+
+    try:
+        size = value(text)
+    except QuantityError as error:
+        raise click.BadParameter(str(error)) from None
+    if size < least:
+        raise click.BadParameter(f"{text!r} is too small for anything: at least {least // 1024}Ki")
+    return size

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
+from berth.cli.numbers import size_of_at_least
 from berth.cli.setup import BadConfigurationError
 
 if TYPE_CHECKING:
@@ -59,16 +60,9 @@ def recording_options(command: Command) -> Command:
 
 
 def _size(_context: click.Context, _option: click.Parameter, text: str) -> int:
-    from berth.api.quantity import QuantityError, value
     from berth.recording.writing import SMALLEST_LIMIT
 
-    try:
-        size = value(text)
-    except QuantityError as error:
-        raise click.BadParameter(str(error)) from None
-    if size < SMALLEST_LIMIT:
-        raise click.BadParameter(f"{text!r} is too small for anything: at least {SMALLEST_LIMIT // 1024}Ki")
-    return size
+    return size_of_at_least(text, SMALLEST_LIMIT)
 
 
 @contextlib.contextmanager
