@@ -1,10 +1,10 @@
-# Two commands do everything, set-up included: `make demo` and `make test`.
+# Two commands do everything, set-up included: `make demo` and `make test`. CI runs `make test-all`.
 PY      ?= python3
 VENV    := .venv
 BIN     := $(VENV)/bin
 STAMP   := $(VENV)/.installed
 
-.PHONY: setup browser demo test lint types contracts unit soak bench lock sbom audit clean
+.PHONY: setup browser demo test test-all lint types contracts unit unit-all soak bench lock sbom audit clean
 .DEFAULT_GOAL := test
 
 setup: $(STAMP)
@@ -28,6 +28,9 @@ demo: setup
 
 test: lint types contracts unit
 
+# With everything that takes long: more histories, mutants, what may come and go, processes that are killed.
+test-all: lint types contracts unit-all
+
 lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -39,6 +42,9 @@ contracts: setup
 	$(BIN)/lint-imports
 
 unit: setup browser
+	$(BIN)/pytest -n 2 --dist worksteal --histories 200 -m "not long" --ignore tests/soak tests
+
+unit-all: setup browser
 	$(BIN)/pytest -n 2 --dist worksteal --histories 1000 --ignore tests/soak tests
 
 soak: setup

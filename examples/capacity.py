@@ -10,7 +10,7 @@
 from collections import Counter
 
 import berth
-from berth.testing.builders import make_node, make_pod
+from berth.testing import make_node, make_pod
 
 ZONES = {"a": 3, "b": 2, "c": 1}
 

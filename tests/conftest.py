@@ -2,6 +2,7 @@
 
 `HYPOTHESIS_PROFILE=soak` (what `make soak` sets) looks further, and somewhere else each time. Histories of faults
 (tests/faults) have fresh seeds in each run: `BERTH_FAULTS_SEED` repeats those of another, `--seed` lives one alone.
+Random what-ifs are the same in each run; `--questions 1000` asks more of them, and `--seed` asks one alone.
 """
 
 import os
@@ -16,9 +17,10 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "berth"))
 
 
 def pytest_addoption(parser):
-    """Options of histories of faults (tests/faults)."""
+    """Options of histories of faults (tests/faults), and of random what-ifs (tests/workbench/planning)."""
     parser.addoption("--seed", type=int, default=None, help="live this one history of faults again")
     parser.addoption("--histories", type=int, default=200, help="how many histories of faults to live")
+    parser.addoption("--questions", type=int, default=20, help="how many random what-ifs to hold against the oracle")
 
 
 def pytest_configure(config):

@@ -1,11 +1,12 @@
 """What the roles under deploy/ grant, read as the API server's RBAC authorizer reads it."""
 
-from pathlib import Path
 from typing import NamedTuple
 
 import yaml
 
-KUSTOMIZE = Path(__file__).parents[1] / "deploy/kustomize"
+from tests.paths import ROOT
+
+KUSTOMIZE = ROOT / "deploy/kustomize"
 MANIFESTS = (
     KUSTOMIZE / "base/rbac.yaml",
     KUSTOMIZE / "components/policy/role.yaml",

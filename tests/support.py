@@ -5,12 +5,12 @@ from typing import Any, ClassVar
 
 import msgspec
 
+from berth.core.builders import make_node, make_pod
+from berth.core.virtual_cluster import VirtualCluster
 from berth.framework.effects import Request
 from berth.framework.events import ClusterEventWithHint
 from berth.framework.promises import Promises
 from berth.framework.status import Status, unschedulable
-from berth.testing.builders import make_node, make_pod
-from berth.testing.virtual import VirtualCluster
 
 
 def document(*names: str, **fields: Any) -> dict[str, Any]:

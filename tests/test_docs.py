@@ -1,6 +1,9 @@
 """The documents tell the truth: what they name exists, and the plugin in the README works."""
 
+import ast
+import collections.abc
 import re
+import typing
 from pathlib import Path
 
 import msgspec
@@ -8,13 +11,14 @@ import pytest
 
 import berth.plugin
 from berth.cli import main
-from berth.embedding import ScheduleResult
+from berth.core.builders import make_node, make_pod
+from berth.framework import interface
 from berth.framework.registry import Registry
+from berth.library import ScheduleResult
 from berth.plugins.registry import in_tree_registry
-from berth.replay import replay
-from berth.testing.builders import make_node, make_pod
+from berth_workbench.cases.decide import replay
+from tests.paths import ROOT
 
-ROOT = Path(__file__).parent.parent
 DOCUMENTS = [
     *(
         ROOT / name
@@ -97,3 +101,42 @@ def test_every_name_of_berth_plugin_is_there_and_documented() -> None:
 def _as_ruff(name: str) -> tuple[int, str]:
     """The order that the linter gives __all__: constants, classes, functions."""
     return (0 if name.isupper() else 1 if name[0].isupper() else 2), name
+
+
+FOR_OTHERS = {"berth", "berth.plugin", "berth.testing"}
+"""What is kept stable for plugins and embedders."""
+
+
+@pytest.mark.parametrize(
+    "path",
+    [ROOT / "docs/plugins.md", ROOT / "docs/plugin-forms.md", *sorted((ROOT / "examples").glob("*.py"))],
+    ids=lambda path: path.name,
+)
+def test_plugins_and_embedders_are_shown_stable_modules_only(path: Path) -> None:
+    text = path.read_text()
+    named = set(re.findall(r"^\s*(?:from|import) (berth[\w.]*)", text, re.MULTILINE))
+    assert named
+    assert named <= FOR_OTHERS
+
+
+def test_every_type_that_a_plugins_signature_names_is_in_berth_plugin() -> None:
+    """The Protocols of the contract, and whatever of ours their methods name as a parameter or a result."""
+    named = set()
+    for node in ast.parse(Path(interface.__file__).read_text()).body:
+        if isinstance(node, ast.ClassDef) and getattr(vars(interface)[node.name], "_is_protocol", False):
+            named.add(node.name)
+            for method in (each for each in node.body if isinstance(each, ast.FunctionDef)):
+                annotations = [method.returns, *(argument.annotation for argument in method.args.args)]
+                named |= {
+                    name.id for each in annotations if each for name in ast.walk(each) if isinstance(name, ast.Name)
+                }
+    ours = {name for name in named if _is_ours(vars(interface).get(name), name)}
+    assert {"FilterPlugin", "RowArray", "Diagnosis", "PostFilterAnswer", "Steps"} <= ours
+    assert ours - set(berth.plugin.__all__) == set()
+
+
+def _is_ours(value: object, name: str) -> bool:
+    """Whether it was defined in Berth: a class, or an alias, which no module of typing or collections has."""
+    if isinstance(value, type):
+        return value.__module__.startswith("berth")
+    return value is not None and not any(hasattr(each, name) for each in (typing, collections.abc))

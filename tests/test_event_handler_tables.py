@@ -3,12 +3,12 @@
 import pytest
 from msgspec.structs import replace
 
+from berth.core.builders import make_node, make_pod
+from berth.core.virtual_cluster import VirtualCluster
 from berth.framework.effects import Bind
 from berth.framework.events import Action, ClusterEvent, ClusterEventWithHint, QueueingHint
 from berth.framework.status import unschedulable
-from berth.testing.builders import make_node, make_pod
 from berth.testing.invariants import check
-from berth.testing.virtual import VirtualCluster
 from tests.support import cluster, document, plugin, requests_of
 
 UID = "default/a"

@@ -1,13 +1,13 @@
 """The examples run, and what they print is so."""
 
 import runpy
-from pathlib import Path
 
-from berth.framework.loading import plugins_named
-from berth.testing.builders import make_node, make_pod
-from berth.testing.virtual import VirtualCluster
+from berth.core.builders import make_node, make_pod
+from berth.core.virtual_cluster import VirtualCluster
+from berth.framework.loader import plugins_named
+from tests.paths import ROOT
 
-EXAMPLES = Path(__file__).parent.parent / "examples"
+EXAMPLES = ROOT / "examples"
 
 
 def printed(name, capsys):

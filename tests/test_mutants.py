@@ -8,16 +8,18 @@ import os
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
-ROOT = Path(__file__).parent.parent
+from tests.paths import ROOT
+
+pytestmark = pytest.mark.long
+
 SOURCES = ROOT / "src" / "berth"
 
 STEPS = "tests/seeds/test_steps.py"
-GENERATION = "tests/test_generation.py"
+GENERATION = "tests/core/test_generation.py"
 
 TIE = f"{STEPS}::test_among_equals_each_is_as_likely"
 EXPIRY = f"{GENERATION}::test_an_assumed_pod_expires_in_the_first_sweep_after_its_time"

@@ -3,20 +3,20 @@
 import random
 import re
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import pytest
 
+from berth.core.builders import make_node, make_pod
+from berth.core.virtual_cluster import VirtualCluster
 from berth.framework.cycle_state import CycleState
 from berth.framework.interface import RowLoad
 from berth.framework.loaded import forms_of
-from berth.testing.builders import make_node, make_pod
-from berth.testing.virtual import VirtualCluster
+from tests.paths import DOCS
 from tests.plugins.support import handle_of
 from tests.support import document
 
-PAGE = Path(__file__).parent.parent / "docs/plugin-forms.md"
+PAGE = DOCS / "plugin-forms.md"
 
 
 def code_of_the_page():

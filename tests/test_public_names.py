@@ -2,10 +2,10 @@
 
 import ast
 from collections import defaultdict
-from pathlib import Path
 
-ROOT = Path(__file__).parent.parent
-SOURCE = ROOT / "src"
+from tests.paths import SRC
+
+SOURCE = SRC
 
 
 def _public_classes() -> dict[str, list[str]]:

@@ -6,15 +6,15 @@ in the source are held against it, both ways.
 
 import ast
 import importlib
-from pathlib import Path
 
 import pytest
 
 from berth.api.resources import RESOURCES
-from berth.runtime.following import GATED_KINDS, OPTIONAL_KINDS, REQUIRED_KINDS
+from berth.runtime.watched_resources import GATED_KINDS, OPTIONAL_KINDS, REQUIRED_KINDS
+from tests.paths import SRC
 from tests.rbac import Authorizer, documents, granted
 
-SOURCE = Path(__file__).parents[1] / "src"
+SOURCE = SRC
 
 WRITES_ELSEWHERE = {
     ("create", "pods/binding"),  # Transport.bind

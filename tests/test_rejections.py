@@ -10,15 +10,15 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from berth.core.builders import expression, make_node, make_pod
+from berth.core.virtual_cluster import VirtualCluster
 from berth.cycle.decision import Trace
-from berth.explain import explain
+from berth.decisions.explanation import explain
 from berth.framework.diagnosis import histogram
 from berth.framework.extenders import EXTENDER_NAME
 from berth.framework.interface import PreFilterResult
 from berth.framework.status import unresolvable
-from berth.testing.builders import expression, make_node, make_pod
 from berth.testing.invariants import decide
-from berth.testing.virtual import VirtualCluster
 from tests.extender.support import Told, keeping, listed
 from tests.support import document, plugin, with_profiles
 

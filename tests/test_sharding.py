@@ -4,13 +4,13 @@ import hashlib
 
 import pytest
 
+from berth.core.builders import make_node, make_pod
+from berth.core.intake import ShardsHeld
+from berth.core.virtual_cluster import VirtualCluster
 from berth.framework.effects import Bind, WaitUntil
 from berth.framework.status import Code, Status
-from berth.intake import ShardsHeld
-from berth.state.sharding import Ownership, shard_of
-from berth.testing.builders import make_node, make_pod
+from berth.state.shards import Ownership, shard_of
 from berth.testing.invariants import check_cache
-from berth.testing.virtual import VirtualCluster
 from tests.support import plugin, requests_of
 
 COUNT = 4

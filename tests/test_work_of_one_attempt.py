@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from berth.api.codec import decode
-from berth.testing.builders import make_node, make_pod
-from berth.testing.virtual import VirtualCluster
+from berth.core.builders import make_node, make_pod
+from berth.core.virtual_cluster import VirtualCluster
 
 AT_MOST = 2.6
 """How much faster than by the size itself work may grow; what sorts grows a little faster."""

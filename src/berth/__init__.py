@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from berth.api.codec import ObjectError
     from berth.config.errors import ConfigError
-    from berth.embedding import Scheduler, ScheduleResult
+    from berth.library import Scheduler, ScheduleResult
 
 __version__ = "0.1.0"
 __all__ = ["ConfigError", "ObjectError", "ScheduleResult", "Scheduler"]
@@ -23,8 +23,8 @@ def __getattr__(name: str) -> Any:
     homes = {
         "ConfigError": "berth.config.errors",
         "ObjectError": "berth.api.codec",
-        "ScheduleResult": "berth.embedding",
-        "Scheduler": "berth.embedding",
+        "ScheduleResult": "berth.library",
+        "Scheduler": "berth.library",
     }
     if name not in homes:
         raise AttributeError(f"module 'berth' has no attribute {name!r}")

@@ -4,6 +4,7 @@
 time needs neither the server nor an event loop: a store with `make_controllers` is the same cluster.
 """
 
+import itertools
 from collections.abc import Container, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -94,7 +95,8 @@ class EmbeddedCluster:
         self.manager.add(make_controllers(self.manager.client, self._settings, elsewhere))
         if self._settings.devices_per_node or not self.store.objects(resource_of("StorageClass")):
             create_driver_objects(self.store, self._settings.devices_per_node)  # else a second default class
-        create_nodes(self.store, self._settings.template, self._settings.nodes)
+        gone = self.restored.missing_nodes if self.restored is not None else ()
+        create_nodes(self.store, self._settings.template, self._settings.nodes, avoid=gone)
         await self._server.start()
         self._pump = ControllerPump(self.store, self.manager)
         self._pump.start()
@@ -135,9 +137,20 @@ def make_controllers(client: Client, settings: ClusterSettings, elsewhere: Conta
     ]
 
 
-def create_nodes(store: Store, template: NodeTemplate, count: int, *, first: int = 0) -> None:
-    """Create `count` hollow nodes, numbered from `first`; a node's name and addresses are made from its number."""
+def create_nodes(
+    store: Store, template: NodeTemplate, count: int, *, first: int = 0, avoid: Container[str] = ()
+) -> None:
+    """Create `count` hollow nodes, numbered from `first`; a node's name and addresses are made from its number.
+
+    Numbers are left out whose name a node has already, or is one to `avoid`.
+    """
     now_s = store.clock().timestamp()
     nodes = resource_of("Node")
-    for index in range(first, first + count):
-        store.create(nodes, "", node_object(template, index, now_s))
+    made = (node_object(template, number, now_s) for number in itertools.count(first))
+    free = (node for node in made if not _is_taken(store, name := node["metadata"]["name"]) and name not in avoid)
+    for node in itertools.islice(free, count):
+        store.create(nodes, "", node)
+
+
+def _is_taken(store: Store, name: str) -> bool:
+    return store.find(resource_of("Node"), "", name) is not None

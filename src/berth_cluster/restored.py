@@ -28,8 +28,8 @@ from berth_cluster.storage import bootstrap
 from berth_cluster.storage.store import Store, own
 from berth_cluster.strategies.names import check_label_name
 from berth_cluster.strategies.registry import strategy_of
+from berth_workloads.stateful_sets import REVISION_LABEL
 
-REVISION_LABEL = "controller-revision-hash"
 _NOT_PREPARED = frozenset({"Service"})
 """A service would be given an address, in time that grows with the number of services."""
 _FIRST = ("Namespace", "PriorityClass", "Node")

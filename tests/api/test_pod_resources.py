@@ -12,7 +12,7 @@ from berth.api.pod_resources import (
     pod_requests_for_scoring,
     scoring_requests,
 )
-from berth.testing.builders import PodBuilder, make_pod
+from berth.core.builders import PodBuilder, make_pod
 
 MI = 1 << 20
 

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from berth.cli.extender import command, is_open
-from berth.testing.builders import make_node, make_pod
+from berth.core.builders import make_node, make_pod
 from tests.e2e.processes import Process
 from tests.kube.servers import Certificates
 

@@ -7,7 +7,7 @@ from click.testing import CliRunner
 from rich.console import Console
 
 from berth.cli import main
-from berth.cli.placement_table import placement_table
+from berth_cluster.cli.placement_table import placement_table
 
 STEERS = "\x1b]0;owned\x07\x1b[31m[/x][bold"
 

@@ -3,10 +3,13 @@
 import subprocess
 import sys
 
+import click
 import pytest
 from click.testing import CliRunner
 
-from berth.cli import _COMMANDS, main
+from berth.api.user_error import UserError
+from berth.cli import main
+from berth.cli.commands import tables
 
 COMMANDS = ("run", "up", "apiserver", "demo", "decide", "impact", "bench", "explain")
 
@@ -14,9 +17,8 @@ COMMANDS = ("run", "up", "apiserver", "demo", "decide", "impact", "bench", "expl
 def test_help_lists_every_command():
     result = CliRunner().invoke(main, ["--help"])
     assert result.exit_code == 0
-    listed = result.output.partition("Commands:")[2]
     for name in COMMANDS:
-        assert f"\n  {name} " in listed
+        assert f"\n  {name} " in result.output
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -39,6 +41,27 @@ def test_the_version_is_told():
     assert result.output.startswith("berth 0.")
 
 
+def run_a_command_that_raises(error, monkeypatch):
+    def broken():
+        raise error
+
+    monkeypatch.setattr("berth.cli.Commands.load", lambda self, name: click.Command(name, callback=broken))
+    return CliRunner().invoke(main, ["run"])
+
+
+def test_an_error_for_people_ends_a_command_with_its_message_and_code_1(monkeypatch):
+    result = run_a_command_that_raises(UserError("pod p\x1b[31m: no such class"), monkeypatch)
+    assert result.exit_code == 1
+    assert result.output.startswith("Error: pod p")
+    assert result.output.endswith("[31m: no such class\n")
+    assert "\x1b" not in result.output
+
+
+def test_a_bug_is_not_taken_for_an_error_for_people(monkeypatch):
+    result = run_a_command_that_raises(ValueError("a bug"), monkeypatch)
+    assert type(result.exception) is ValueError
+
+
 def test_a_wrong_flag_of_up_is_wrong_usage():
     result = CliRunner().invoke(main, ["up", "--feature-gates", "Nonsense=true"])
     assert result.exit_code == 2
@@ -46,7 +69,13 @@ def test_a_wrong_flag_of_up_is_wrong_usage():
 
 
 def test_help_imports_no_scheduler():
-    heavy = "numpy", "aiohttp", "rich", "msgspec", *(entry.module for entry in _COMMANDS.values())
+    heavy = (
+        "numpy",
+        "aiohttp",
+        "rich",
+        "msgspec",
+        *(entry.module for table in tables() for entry in table.commands.values()),
+    )
     script = (
         "import sys\nfrom berth.cli import main\n"
         "try:\n    main(['--help'])\nexcept SystemExit:\n    pass\n"

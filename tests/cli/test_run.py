@@ -207,7 +207,7 @@ def test_a_wrong_tracing_configuration_is_exit_code_2(invoke, tmp_path, text, wo
 
 
 def test_tracing_without_the_packages_says_how_to_get_them(invoke, tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "berth.runtime.observing.tracing.sending", None)
+    monkeypatch.setitem(sys.modules, "berth.runtime.observing.tracing.exporter", None)
     text = TRACING + "samplingRatePerMillion: 10\n"
     arguments = ("--tracing-config-file", write(tmp_path / "tracing.yaml", text))
     result = invoke(*arguments, "--kubeconfig", write(tmp_path / "kubeconfig", KUBECONFIG))

@@ -20,10 +20,10 @@ from berth_cluster.hollow.drivers import create_driver_objects
 from berth_cluster.hollow.template import NodeTemplate
 from berth_cluster.storage.store import Store
 from tests.cluster.controllers.world import World, condition
+from tests.paths import ROOT
 from tests.runtime.world import World as LiveWorld
 from tests.runtime.world import scheduling, until
 
-ROOT = Path(__file__).parent.parent.parent
 TEXT = (ROOT / "docs/embedded-cluster.md").read_text()
 HOSTNAME = "kubernetes.io/hostname"
 
@@ -279,7 +279,7 @@ def test_what_admission_does_to_a_pod():
 
 
 def test_every_name_of_berth_is_in_the_document_and_in_the_code():
-    sources = [*(ROOT / "src/berth_cluster").rglob("*.py"), *(ROOT / "src/berth/cli").glob("demo.*")]
+    sources = [*(ROOT / "src/berth_cluster").rglob("*.py"), *(ROOT / "src/berth_cluster/cli").glob("demo.*")]
     used = {name for path in sources for name in re.findall(r"\bberth\.dev/[a-z-]+", path.read_text())}
     assert used == set(re.findall(r"\bberth\.dev/[a-z-]+", TEXT))
     annotations = {row[0].strip("`") for row in rows("Annotations")}
@@ -327,9 +327,9 @@ def test_what_cannot_be_deleted():
 
 
 def test_the_limits():
-    from berth.cli import up
     from berth_cluster.apimachinery import errors, patches
     from berth_cluster.apimachinery.reason import MAX_DEPTH, MAX_VALUES
+    from berth_cluster.cli import up
     from berth_cluster.controllers import events
     from berth_cluster.serving import app, handlers
     from berth_cluster.serving.bodies import MAX_BODY_BYTES

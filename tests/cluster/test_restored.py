@@ -2,20 +2,21 @@
 
 import copy
 from datetime import UTC, datetime
+from pathlib import Path
 from random import Random
 from typing import Any
 
 import msgspec
 import pytest
 
-from berth.snapshot.shapes import TAKEN, shape_of, trimmed
 from berth_cluster.apimachinery.meta import labels_of
 from berth_cluster.apimachinery.resource_types import PODS, RESOURCE_TYPES, resource_of
 from berth_cluster.controllers.manager import ControllerManager
-from berth_cluster.embedded import ClusterSettings, create_nodes, make_controllers
+from berth_cluster.embedded import ClusterSettings, EmbeddedCluster, create_nodes, make_controllers
 from berth_cluster.hollow.template import NodeTemplate
 from berth_cluster.restored import Restored, UnrestorableError, restore
 from berth_cluster.storage.store import Store
+from berth_workbench.snapshot.shapes import TAKEN, shape_of, trimmed
 from tests.fuzz.mutation import hostile
 
 START = datetime(2030, 1, 1, tzinfo=UTC)
@@ -166,6 +167,21 @@ def test_pending_pods_are_pending_and_what_is_lacking_is_told() -> None:
     found = Cluster(*objects)
     assert found.of("Pod")["p"]["status"]["phase"] == "Running"
     assert found.of("ReplicaSet")["t"]["status"]["replicas"] == 0
+
+
+async def test_more_nodes_get_names_that_are_free(tmp_path: Path) -> None:
+    """Neither that of a node, nor that of a node which is gone while a pod says that it runs there."""
+    objects = [
+        *({"kind": "Node", "metadata": {"name": name}} for name in ("node-0", "node-2", "worker")),
+        {"kind": "Pod", "metadata": {"name": "p"}, "spec": {"nodeName": "node-3", "containers": []}},
+    ]
+    cluster = EmbeddedCluster(ClusterSettings(nodes=2), tmp_path, objects=objects)
+    await cluster.start()
+    try:
+        names = {each["metadata"]["name"] for each in cluster.store.objects(resource_of("Node"))}
+    finally:
+        await cluster.stop()
+    assert names == {"node-0", "node-2", "worker"} | {"node-1", "node-4"}
 
 
 @pytest.mark.parametrize("given", [{"kind": "Pod"}, {"kind": "Pod", "metadata": None, "spec": None}])

@@ -564,7 +564,7 @@ DEFAULTS: dict[str, Any] = {
     "podInitialBackoffSeconds": 1,
     "podMaxBackoffSeconds": 10,
 }
-"""What an empty document means. Upstream writes `percentageOfNodesToScore: 0` besides; see docs/architecture.md."""
+"""What an empty document means. Upstream writes `percentageOfNodesToScore: 0` besides; see docs/differences.md."""
 
 CPU_AND_MEMORY = resources(("cpu", 1), ("memory", 1))
 

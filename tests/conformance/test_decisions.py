@@ -3,7 +3,7 @@
 import pytest
 
 from berth.plugins.registry import in_tree_registry
-from berth.replay import replay
+from berth_workbench.cases.decide import replay
 from tests.conformance.records import cases, differences
 
 TODAY = ("resources", "taints", "node-affinity", "ports", "images", "pod-affinity", "spread", "default-spread",

@@ -3,7 +3,7 @@
 import pytest
 
 from berth.plugins.registry import in_tree_registry
-from berth.queue_lives import replay_life
+from berth_workbench.cases.queue_lives import replay_life
 from tests.conformance.records import cases
 
 

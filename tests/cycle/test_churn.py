@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from berth.core.builders import expression, make_namespace, make_node, make_pod, make_service
+from berth.core.virtual_cluster import VirtualCluster
 from berth.framework.effects import Bind
-from berth.testing.builders import expression, make_namespace, make_node, make_pod, make_service
 from berth.testing.invariants import check, check_memos
-from berth.testing.virtual import VirtualCluster
 
 NODES = [f"n{index}" for index in range(6)]
 PODS = [f"p{index}" for index in range(24)]

@@ -3,14 +3,14 @@
 import msgspec
 import pytest
 
+from berth.core.builders import make_node, make_pod
+from berth.core.intake import ObjectEvent
+from berth.core.virtual_cluster import VirtualCluster
 from berth.cycle.conflicts import CROWDED_OUT, MOST_RECENT, RECENT_S
 from berth.cycle.instrument import Instrument
 from berth.framework.effects import Bind, ReadPod, WaitUntil
 from berth.framework.status import Code, Status
-from berth.intake import ObjectEvent
-from berth.testing.builders import make_node, make_pod
 from berth.testing.invariants import check_cache
-from berth.testing.virtual import VirtualCluster
 from tests.support import plugin, requests_of
 
 

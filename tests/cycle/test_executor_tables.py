@@ -2,9 +2,9 @@
 
 import pytest
 
+from berth.core.builders import make_node, make_pod
 from berth.framework.effects import ApiCall, EvictPod, WaitUntil
 from berth.framework.status import Code, Status
-from berth.testing.builders import make_node, make_pod
 from berth.testing.invariants import check
 from tests.support import cluster, document, plugin, requests_of
 

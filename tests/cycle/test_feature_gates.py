@@ -3,20 +3,19 @@
 Expectations: the KEPs named at each test, and pkg/features/kube_features.go, v1.36.
 """
 
-from pathlib import Path
-
 import pytest
 
 from berth.config.feature_gates import SWITCHED
 from berth.config.kubernetes_gates import KUBERNETES_GATES
+from berth.core.builders import make_pod
 from berth.framework.status import unschedulable
-from berth.testing.builders import make_pod
 from berth.testing.invariants import check
+from tests.paths import ROOT
 from tests.support import cluster, document, node, once, plugin, pod
 
 GROUPS = {"GangScheduling", "GenericWorkload", "TopologyAwareWorkloadScheduling", "WorkloadAwarePreemption"}
 
-TESTS = Path(__file__).parents[1]
+TESTS = ROOT / "tests"
 
 
 def test_every_gate_that_can_be_switched_is_switched_somewhere():

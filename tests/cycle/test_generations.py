@@ -3,13 +3,13 @@ pkg/scheduler/framework/runtime/framework.go."""
 
 import pytest
 
+from berth.core.builders import make_node, make_pod
+from berth.core.virtual_cluster import VirtualCluster
 from berth.framework.status import Code, Status, error, merged, unresolvable, unschedulable
 from berth.plugins.registry import in_tree_registry
-from berth.replay import replay
-from berth.testing.builders import make_node, make_pod
-from berth.testing.virtual import VirtualCluster
+from berth_workbench.cases.decide import replay
 from tests.plugins.volumes.world import meta
-from tests.test_replay import case
+from tests.workbench.cases.test_decide import case
 
 REGISTRY = in_tree_registry()
 TAINTED = "node(s) had taint {no: }, that the pod didn't tolerate"

@@ -2,9 +2,9 @@
 
 import pytest
 
+from berth.core.builders import make_pod
 from berth.framework.effects import PatchPodStatus
 from berth.framework.interface import PostFilterResult
-from berth.testing.builders import make_pod
 from berth.testing.invariants import check
 from tests.support import cluster, node, plugin, pod, with_profiles
 

@@ -30,7 +30,7 @@ BROKEN_POINTS = {
     "reserve": {"reserve": boom, "unreserve": lambda *_: None},
     "unreserve": {"reserve": lambda *_: error("full"), "unreserve": boom},
     "permit": {"permit": boom},
-    "permit without a timeout": {"permit": lambda *_: None},
+    "permit without a timeout": {"permit": lambda *_: unschedulable()},
     "pre_bind_pre_flight": {"pre_bind_pre_flight": boom, "pre_bind": lambda *_: None},
     "pre_bind": {"pre_bind": boom},
     "bind": {"bind": boom},

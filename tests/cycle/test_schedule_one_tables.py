@@ -2,10 +2,10 @@
 
 import pytest
 
+from berth.core.builders import make_node, make_pod, make_pod_group
+from berth.core.intake import ObjectEvent
 from berth.framework.effects import Bind, WaitUntil
 from berth.framework.status import SKIP, Code, Status, error, unresolvable, unschedulable
-from berth.intake import ObjectEvent
-from berth.testing.builders import make_node, make_pod, make_pod_group
 from berth.testing.invariants import check
 from tests.support import cluster, document, node, plugin, pod, requests_of
 

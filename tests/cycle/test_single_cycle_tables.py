@@ -10,15 +10,15 @@ import msgspec
 import pytest
 
 from berth.api.codec import decode
-from berth.cycle.sampling import feasible_nodes_to_find
-from berth.explain import explain
+from berth.core.builders import make_node, make_pod
+from berth.core.virtual_cluster import VirtualCluster
+from berth.cycle.node_sample import feasible_nodes_to_find
+from berth.decisions.explanation import explain
 from berth.framework.effects import Bind, PatchPodStatus, PodRef
 from berth.framework.extenders import EXTENDER_NAME
 from berth.framework.interface import PreFilterResult
 from berth.framework.status import SKIP, error, unresolvable, unschedulable
 from berth.runtime.acting.pod_status import patch_body
-from berth.testing.builders import make_node, make_pod
-from berth.testing.virtual import VirtualCluster
 from tests.extender.support import FAILS, Told, keeping, listed
 from tests.support import plugin, requests_of, with_profiles
 

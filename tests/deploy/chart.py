@@ -4,12 +4,13 @@ Whatever else a template says is an error here and not a guess. `tests/soak/test
 """
 
 import re
-from pathlib import Path
 from typing import NamedTuple
 
 import yaml
 
-ROOT = Path(__file__).parents[2]
+from tests.deploy.strict_yaml import documents_of
+from tests.paths import ROOT
+
 CHART = ROOT / "deploy/helm/berth"
 
 _ACTION = re.compile(r"\{\{(?P<left>- )?(?P<code>.*?)(?P<right> -)?\}\}", re.DOTALL)
@@ -36,10 +37,14 @@ class UnsupportedError(Exception):
     """Something in a template that this renderer does not know."""
 
 
+class RefusedError(Exception):
+    """What a template says of values that cannot be meant: `fail`."""
+
+
 def rendered(namespace="kube-system", release="berth", **values):
     """Return all documents of the chart with these values laid over the chart's own."""
     texts = Renderer(namespace, release, merged(defaults(), values)).files()
-    return [document for text in texts.values() for document in yaml.safe_load_all(text) if document is not None]
+    return [document for text in texts.values() for document in documents_of(text)]
 
 
 def notes(namespace="kube-system", release="berth", **values):
@@ -187,7 +192,7 @@ class Renderer:
         start, *path = token.split(".")
         value = scope.variables[start] if start else scope.dot
         for name in path:
-            value = value[name]
+            value = value.get(name)  # what a map does not have is nil
         return value
 
     def _function(self, name, arguments):
@@ -215,13 +220,24 @@ def formatted(template, *values):
     return re.sub(r"%[sq]", lambda verb: (quoted if verb[0] == "%q" else as_text)(next(found)), template)
 
 
+def refuse(message):
+    raise RefusedError(message)
+
+
 FUNCTIONS = {
+    "contains": lambda part, text: part in text,
     "default": lambda fallback, value: value or fallback,
     "eq": lambda one, other: one == other,
+    "fail": refuse,
+    "first": lambda values: values[0],
     "fromYaml": yaml.safe_load,
     "nindent": lambda spaces, text: "\n" + "\n".join(" " * spaces + line for line in text.split("\n")),
+    "not": lambda value: not value,
+    "omit": lambda values, *keys: {key: value for key, value in values.items() if key not in keys},
     "printf": formatted,
     "quote": quoted,
     "replace": lambda old, new, text: text.replace(old, new),
+    "splitList": lambda separator, text: text.split(separator),
+    "trimSuffix": lambda suffix, text: text.removesuffix(suffix),
     "toYaml": lambda value: yaml.safe_dump(value, sort_keys=True, width=10_000).rstrip("\n"),
 }

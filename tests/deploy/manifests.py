@@ -5,6 +5,7 @@ import subprocess
 import yaml
 
 from tests.deploy.chart import ROOT
+from tests.deploy.strict_yaml import documents_of
 
 KUSTOMIZE = ROOT / "deploy/kustomize"
 MANAGED = ("app.kubernetes.io/managed-by", "app.kubernetes.io/version", "helm.sh/chart")
@@ -14,11 +15,12 @@ MANAGED = ("app.kubernetes.io/managed-by", "app.kubernetes.io/version", "helm.sh
 def kustomized(directory, kubectl="kubectl"):
     answer = subprocess.run([kubectl, "kustomize", directory], capture_output=True, text=True, check=False)
     assert answer.returncode == 0, answer.stderr
-    return [document for document in yaml.safe_load_all(answer.stdout) if document is not None]
+    return documents_of(answer.stdout)
 
 
 def static_pod():
-    return yaml.safe_load((ROOT / "deploy/kubeadm/kube-scheduler.yaml").read_text())
+    (pod,) = documents_of((ROOT / "deploy/kubeadm/kube-scheduler.yaml").read_text())
+    return pod
 
 
 def identity(document):

@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from berth import __version__
-from berth.cli.decision_log import state_directory
+from berth.cli.decision_log_flags import state_directory
 from berth.cli.run import command
 from berth.config.load import load_config
 from berth_cluster.apimachinery.resource_types import RESOURCE_TYPES
@@ -24,6 +24,7 @@ VARIANTS = {
     "instead": {"mode": "instead"},
     "monitored": {"monitoring": MONITORING},
     "other names": {"name": "second", "schedulerName": "gpu", "namespace": "infra"},
+    "a profile without a name": {"schedulerName": "gpu", "config": {"profiles": [{"plugins": {}}]}},
     "much set": {
         "replicas": 1,
         "imagePullSecrets": [{"name": "registry"}],
@@ -205,6 +206,37 @@ def test_nothing_can_be_written_but_tmp_and_the_decision_log(manifests):
         assert all("sizeLimit" in volume["emptyDir"] for volume in spec["volumes"] if "emptyDir" in volume)
 
 
+# -- nodes can be drained ---------------------------------------------------------------------------------------------
+
+
+def evictable(budget, replicas):
+    """How many of so many ready replicas a drain may take: upstream's disruption controller, getExpectedPodCount."""
+    spec = budget["spec"]
+    (healthy,) = {*spec} & {"minAvailable", "maxUnavailable"}
+    return replicas - spec["minAvailable"] if healthy == "minAvailable" else spec["maxUnavailable"]
+
+
+def built_with(way, replicas, tmp_path):
+    """The manifests for so many replicas; with Kustomize as people set that, by an overlay."""
+    if way == "chart":
+        return rendered(replicas=replicas)
+    (tmp_path / "up").symlink_to("/")
+    overlay = {"resources": [f"up{KUSTOMIZE}/base"], "replicas": [{"name": "berth", "count": replicas}]}
+    (tmp_path / "kustomization.yaml").write_text(yaml.safe_dump(overlay))
+    return kustomized(tmp_path)
+
+
+@pytest.mark.parametrize("replicas", [1, 2, 3, 5])
+@pytest.mark.parametrize("way", ["chart", pytest.param("kustomize", marks=needs_kubectl)])
+def test_a_drain_takes_one_replica_and_not_all_of_several(way, replicas, tmp_path):
+    manifests = built_with(way, replicas, tmp_path)
+    assert one(manifests, "Deployment")["spec"]["replicas"] == replicas
+    budget = one(manifests, "PodDisruptionBudget")
+    assert 1 <= evictable(budget, replicas) <= max(1, replicas - 1)
+    # A replica that never becomes ready must not keep its node: by default it does while too few others are.
+    assert budget["spec"]["unhealthyPodEvictionPolicy"] == "AlwaysAllow"
+
+
 # -- they fit the program -------------------------------------------------------------------------------------------
 
 
@@ -232,6 +264,7 @@ def test_the_command_takes_the_flags(variant):
         ("beside", ["berth"], "kube-system/berth"),
         ("instead", ["default-scheduler"], "kube-system/kube-scheduler"),
         ("other names", ["gpu"], "infra/second"),
+        ("a profile without a name", ["gpu"], "kube-system/berth"),
         ("much set", ["a", "b"], "kube-system/berth"),
     ],
 )

@@ -56,6 +56,22 @@ def test_the_deployment_becomes_ready(kubectl):
     assert len(set(nodes)) >= 2
 
 
+def test_the_node_of_the_only_replica_can_be_drained(kubectl):
+    kubectl("apply", "-k", str(ROOT / "deploy/kustomize/base"))
+    ready = ("deployment/berth", "-n", "kube-system")
+    kubectl("scale", *ready, "--replicas=1")
+
+    def nodes():
+        return kubectl.value("pods", "-n", "kube-system", path=".items[*].spec.nodeName").split()
+
+    eventually(lambda: len(nodes()), 1)  # the other one has ended
+    eventually(lambda: kubectl.value(*ready, path=".status.readyReplicas"), "1")
+    (node,) = nodes()
+    kubectl("drain", node, "--delete-emptydir-data", "--force", "--timeout=60s")
+    assert node not in nodes()
+    kubectl("uncordon", node)
+
+
 @pytest.mark.parametrize("page", PAGES)
 def test_every_berth_command_has_the_flags_that_it_is_given(page):
     found = commands(page, "berth") + commands(page, ".venv/bin/berth")

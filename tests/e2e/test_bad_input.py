@@ -11,6 +11,8 @@ import yaml
 from berth.api.resources import RESOURCES
 from tests.e2e.processes import CONFIG, Api, Process, eventually, free_port
 
+pytestmark = pytest.mark.long
+
 POD = RESOURCES["Pod"]
 
 

@@ -8,6 +8,8 @@ import pytest
 from berth.api.resources import RESOURCES
 from tests.e2e.processes import CONFIG, DEPLOYMENTS, Api, Process, deployment, eventually, free_port
 
+pytestmark = pytest.mark.long
+
 NODES = 100
 FIT_ON_EACH = 10
 REPLICAS = NODES * FIT_ON_EACH

@@ -5,7 +5,7 @@ import socket
 from contextlib import asynccontextmanager
 
 from berth.api.resources import RESOURCES
-from berth.explain import explain
+from berth.decisions.explanation import explain
 from berth.kube.credentials.access import kubeconfig_access
 from berth.kube.http.client import HttpTransport
 from berth.runtime.scheduler import LiveScheduler

@@ -11,8 +11,8 @@ import subprocess
 import pytest
 
 from berth.api.pod import Pod
-from berth.snapshot.documents import read_documents
-from berth.snapshot.snapshot import read_cluster
+from berth_workbench.snapshot.documents import read_documents
+from berth_workbench.snapshot.snapshot import read_cluster
 from tests.e2e.kubectl import Kubectl, eventually
 from tests.e2e.running import running
 

@@ -9,6 +9,8 @@ import pytest
 from berth.api.resources import RESOURCES
 from tests.e2e.processes import CONFIG, Api, Process, eventually, free_port
 
+pytestmark = pytest.mark.long
+
 PLUGIN = """
 import sys
 

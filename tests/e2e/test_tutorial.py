@@ -6,18 +6,17 @@ import re
 import subprocess
 import sys
 import sysconfig
-from pathlib import Path
 
 import pytest
 
 from berth.api.resources import RESOURCES
-from berth.framework.loading import misfits
+from berth.framework.loader import misfits
 from tests.e2e.processes import Api, eventually
+from tests.paths import ROOT
 
-ROOT = Path(__file__).parents[2]
 TUTORIAL = (ROOT / "docs/plugins.md").read_text()
 NODES, PODS = RESOURCES["Node"], RESOURCES["Pod"]
-PLUGINS = {"QuietRack", "AppLimit", "Together", "CoolRack"}
+PLUGINS = {"QuietRack", "AppLimit", "Seats", "Together", "CoolRack"}
 
 
 def blocks():
@@ -61,15 +60,15 @@ def listed(directory, *arguments, code=0):
 
 def test_every_block_of_the_tutorial_is_a_file_or_a_command():
     assert set(blocks()) == {
-        "quiet_rack.py", "app_limit.py", "by_quota.py", "together.py", "cool_rack.py", "tests/test_plugins.py",
-        "pyproject.toml", "config.yaml",
+        "quiet_rack.py", "app_limit.py", "by_quota.py", "seats.py", "together.py", "cool_rack.py",
+        "tests/test_plugins.py", "pyproject.toml", "config.yaml",
     }  # fmt: skip
     languages = set(re.findall(r"^```(\w+)$", TUTORIAL, re.MULTILINE))
     assert languages == {"python", "toml", "yaml", "console"}
 
 
 def test_the_tutorials_tests_pass(directory):
-    assert "5 passed" in run(directory, "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:asyncio")
+    assert "8 passed" in run(directory, "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:asyncio")
 
 
 def test_the_tutorials_plugins_are_installed_run_and_removed(directory):
@@ -78,7 +77,7 @@ def test_the_tutorials_plugins_are_installed_run_and_removed(directory):
     try:
         found = listed(directory, "--config", "config.yaml")
         assert {name for name in PLUGINS if found[name]["healthy"] and found[name]["profiles"]} == PLUGINS
-        assert found["Together"]["points"] == ["preEnqueue", "reserve", "permit"]
+        assert found["Together"]["points"] == ["reserve", "permit"]
         assert found["CoolRack"]["origin"] == "the distribution rack-plugins 1.0 (cool_rack:CoolRack)"
         schedule(directory)
     finally:
@@ -92,6 +91,31 @@ def test_the_tutorials_plugins_are_installed_run_and_removed(directory):
     )  # fmt: skip
     assert said.returncode == 2
     assert 'plugin "QuietRack" does not exist' in said.stderr
+
+
+def test_where_nobody_serves_a_plugins_resource_it_is_empty(directory):
+    said = up_and_down(directory, "--plugin", "by_quota.py:ByQuota")
+    assert [line for line in said.splitlines() if "teamquotas" in line] == [
+        "WARNING berth.scheduler: teamquotas: this server does not serve them; taken as empty, asking again every 300 s"
+    ]
+
+
+def up_and_down(directory, *options):
+    """Bring a cluster up, end it, and return what it has said."""
+    up = subprocess.Popen(
+        [directory / "venv/bin/python", "-m", "berth", "up", "--scheduler-port", "0", *options],
+        cwd=directory, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
+    )  # fmt: skip
+    said = []
+    for line in up.stdout:
+        said.append(line)
+        if "Ctrl-C" in line:
+            break
+    up.terminate()
+    rest, _ = up.communicate(timeout=30)
+    assert (up.returncode, "Traceback" in rest) == (0, False), "".join(said) + rest
+    return "".join(said)
 
 
 def schedule(directory):
@@ -151,7 +175,7 @@ def pod(name, **labels):
 
 def test_the_tutorials_plugins_have_no_faults(directory, monkeypatch):
     monkeypatch.syspath_prepend(directory)
-    from berth.framework.loading import plugins_named
+    from berth.framework.loader import plugins_named
 
     names = re.findall(r'^(\w+) = "(\w+:\w+)"$', blocks()["pyproject.toml"], re.MULTILINE)
     registry = plugins_named([value for _, value in names])

@@ -80,8 +80,8 @@ def test_args_for_a_plugin_that_takes_none_are_told():
 def build(config, registry):
     import random
 
-    from berth.assembly import build_core
     from berth.config.load import load_config
+    from berth.core.assembly import build_core
 
     return build_core(load_config(config), in_tree_registry().merge(registry), rng=random.Random(0))
 

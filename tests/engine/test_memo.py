@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from berth.engine.memo import SLOTS_AT_MOST, DependencySet, MemoKey, Memos, Slot, Slots
+from berth.core.builders import make_node, make_pod, make_service
+from berth.engine.memo import ENTRY_BYTES, SLOTS_AT_MOST, DependencySet, MemoKey, Memos, Slot, Slots
 from berth.engine.memo_entry import JOURNAL_AT_MOST, MemoEntry
 from berth.engine.sums import UNRANKED, Sums
 from berth.framework.cycle_state import CycleState
 from berth.framework.promises import Dependency, Objects
 from berth.state.cache import Cache
 from berth.state.objects import ObjectStore
-from berth.testing.builders import make_node, make_pod, make_service
 
 ON_NODE = frozenset({Dependency.NODE, Dependency.PODS_ON_NODE})
 BY_NODE = frozenset({Dependency.NODE})
@@ -163,7 +163,7 @@ def test_what_is_not_kept_is_computed_each_time(options):
 
 
 def test_the_least_recently_used_column_goes_when_there_is_no_room():
-    kept, slots = Kept(max_bytes=3 * 8 * 8), {}
+    kept, slots = Kept(max_bytes=3 * (ENTRY_BYTES + 8 * 8)), {}
     for key in ("a", "b", "c", "a", "d"):
         slots[key] = slots.get(key) or Slot(Asking(kept), MemoKey(key), DependencySet(ON_NODE, "Plugin"))
         for _ in range(2):  # the first time it is only noted

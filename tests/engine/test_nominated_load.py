@@ -4,10 +4,10 @@ import random
 
 import numpy as np
 
+from berth.core.builders import make_node, make_pod
 from berth.engine.nominated_load import NominatedLoad
 from berth.state.cache import Cache
 from berth.state.nominator import Nominator
-from berth.testing.builders import make_node, make_pod
 
 
 def pod_of(index, priority, cpu=100):

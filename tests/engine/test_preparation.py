@@ -2,9 +2,9 @@
 
 import pytest
 
+from berth.core.builders import make_service
 from berth.framework.status import SKIP
 from berth.state.pod_info import LABELS, REQUESTS
-from berth.testing.builders import make_service
 from tests.support import cluster, document, node, plugin, pod
 
 PODS = 5

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
+from berth.core.builders import make_node, make_pod
+from berth.core.virtual_cluster import VirtualCluster
 from berth.framework.interface import FilterColumn, PreFilterResult
 from berth.framework.promises import UNKNOWN, Dependency
 from berth.framework.status import SKIP, Code, Status, error, unresolvable, unschedulable
-from berth.testing.builders import make_node, make_pod
 from berth.testing.invariants import check, check_memos
-from berth.testing.virtual import VirtualCluster
 from tests.support import document, once, plugin
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from berth.api.codec import decode
+from berth.core.builders import make_node, make_pod
 from berth.engine.verdicts import FilterPlan, FilterRunner
 from berth.engine.what_if import WhatIf
 from berth.framework.cycle_state import CycleState
@@ -14,7 +15,6 @@ from berth.framework.loaded import loaded
 from berth.framework.promises import Dependency, Promises
 from berth.plugins.resources.node_resources_fit import NodeResourcesFit, NodeResourcesFitArgs
 from berth.state.objects import ObjectStore
-from berth.testing.builders import make_node, make_pod
 from tests.plugins.support import handle_of
 
 GPU = "example.com/gpu"

@@ -4,9 +4,9 @@ import msgspec
 import pytest
 
 from berth.config.load import load_config
+from berth.core.builders import make_node, make_pod
 from berth.extender.http_extender import build_extenders, kinds_sent_whole
 from berth.framework.extenders import ExtenderError, NodeVictims
-from berth.testing.builders import make_node, make_pod
 from tests.extender.support import configured, listed
 
 

@@ -75,7 +75,24 @@ def broken_plugin(history):
         name = "Broken"
 
         def __init__(self, args, handle):
-            pass
+            self.book, self.mistold = {}, []
+
+        def pod_added(self, pod):
+            if pod.uid in self.book:
+                self.mistold.append(f"{pod.key} was added twice")
+            self.book[pod.uid] = pod
+            _pod_added(self)
+
+        def pod_updated(self, old, new):
+            if self.book.get(new.uid) is not old:
+                self.mistold.append(f"{new.key} was something else before")
+            self.book[new.uid] = new
+            _pod_updated(self)
+
+        def pod_removed(self, pod):
+            if self.book.pop(pod.uid, None) is not pod:
+                self.mistold.append(f"{pod.key} was removed, and had not been there")
+            _pod_removed(self)
 
         def events_to_register(self):
             return (ClusterEventWithHint(NODE_ADD, lambda *args: hint(self, *args)),)
@@ -125,4 +142,5 @@ def broken_plugin(history):
     _normalize, _reserve, _unreserve = at("normalize_score"), at("reserve"), at("unreserve")
     _permit, _pre_flight, _pre_bind = at("permit", (None, 0.0)), at("pre_bind_pre_flight"), at("pre_bind")
     _post_bind = at("post_bind")
+    _pod_added, _pod_updated, _pod_removed = at("pod_added"), at("pod_updated"), at("pod_removed")
     return Broken

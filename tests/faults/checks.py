@@ -4,9 +4,9 @@ from collections import Counter
 
 from berth.api.codec import decode
 from berth.api.resources import RESOURCES
+from berth.core.virtual_cluster import VirtualCluster
 from berth.framework.effects import Bind, EvictPod, Request
 from berth.testing.invariants import check
-from berth.testing.virtual import VirtualCluster
 from tests.liveness.checks import is_gated_in_vain, waits_in_vain
 
 POD, NODE = RESOURCES["Pod"], RESOURCES["Node"]
@@ -82,6 +82,17 @@ def problems(history):
     yield from _in_vain(core)
     yield from _undone(history)
     yield from _claimed_twice(server)
+    yield from _mistold(core)
+
+
+def _mistold(core):
+    """Plugins know the pods that the core knows, and were told of each once."""
+    known = {pod.uid: pod for pod in core.intake.pods}
+    for plugin in (each.plugin for profile in core.profiles.values() for each in profile.plugins):
+        if hasattr(plugin, "book"):
+            yield from plugin.mistold
+            if plugin.book != known:
+                yield f"a plugin believes that other pods are there: {plugin.book.keys() ^ known.keys()}"
 
 
 def _in_vain(core):

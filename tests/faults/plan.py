@@ -43,6 +43,7 @@ STREAMS = (
 POINTS = (
     "pre_enqueue", "pre_filter", "filter", "post_filter", "pre_score", "score", "normalize_score", "reserve",
     "unreserve", "permit", "pre_bind_pre_flight", "pre_bind", "post_bind", "hint",
+    "pod_added", "pod_updated", "pod_removed",
 )  # fmt: skip
 """Where the plugin of a history raises."""
 

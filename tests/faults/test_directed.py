@@ -40,7 +40,7 @@ def test_an_eviction_spares_the_pod_that_has_taken_the_name_of_its_victim(seed):
 
 
 def test_cycles_pause_while_many_bindings_are_unanswered(monkeypatch):
-    monkeypatch.setattr("berth.runtime.scheduler.MAX_PENDING_BINDINGS", 3)
+    monkeypatch.setattr("berth.runtime.core_work.MAX_PENDING_BINDINGS", 3)
     lived = History(
         plan(
             1,

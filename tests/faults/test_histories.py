@@ -53,6 +53,7 @@ def test_a_seed_is_the_same_history_whenever_it_is_lived(seed):
     assert first.sim.turns == second.sim.turns > 100
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", FAULTS)
 def test_each_kind_of_fault_does_harm(kind):
     harm = sum(live(plan_of(seed, faults=[kind])).harm.total() for seed in range(6))

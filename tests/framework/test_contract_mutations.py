@@ -8,17 +8,17 @@ import re
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
+from tests.paths import ROOT
 from tests.test_plugin_forms import code_of_the_page
 
-ROOT = Path(__file__).resolve().parents[2]
+pytestmark = pytest.mark.long
 
 LOAD_ALL = """
-from berth.framework.loading import misfits
+from berth.framework.loader import misfits
 from berth.plugins.legacy.registry import with_legacy_plugins
 from berth.plugins.registry import in_tree_registry
 
@@ -44,6 +44,18 @@ class Mutation(NamedTuple):
 
 
 TOLD_BY_THE_TYPE_CHECKER = {
+    "a plugin that takes a node out of the cache": Mutation(
+        "preemption/groups.py",
+        "        self._nominator = nominator\n",
+        '        self._nominator = nominator\n        cache.remove_node("node-1")\n',
+        "remove_node",
+    ),
+    "a plugin that writes an object": Mutation(
+        "preemption/budgets.py",
+        "        self._objects = objects\n",
+        '        self._objects = objects\n        objects.put("Service", None)\n',
+        '"put"',
+    ),
     "on the page about forms, a load of single rows": Mutation(
         PAGE,
         "self, state: CycleState, pod: PodInfo, table: NodeTable, rows: RowArray, load: RowLoad",
@@ -93,7 +105,9 @@ TOLD_BY_THE_TYPE_CHECKER = {
     "a Permit without a timeout": Mutation(
         "gang_scheduling.py", "-> tuple[Status | None, float]:", "-> Status | None:", "permit"
     ),
-    "an Unreserve that is gone": Mutation("volumes/binding.py", "def unreserve(", "def _unreserve(", "unreserve"),
+    "an Unreserve that is gone": Mutation(
+        "volumes/volume_binding.py", "def unreserve(", "def _unreserve(", "unreserve"
+    ),
     "a sort key of two pods": Mutation(
         "priority_sort.py",
         "def sort_key(self, queued: QueuedPod)",
@@ -123,6 +137,12 @@ TOLD_BY_THE_TYPE_CHECKER = {
     ),
     "a promise that nobody knows": Mutation(
         "node_declared_features.py", "pre_filter_is_pure=True", "pre_filter_is_clean=True", "pre_filter_is_clean"
+    ),
+    "a label that a plugin writes": Mutation(
+        "scheduling_gates.py",
+        "gates = pod.spec.scheduling_gates",
+        'gates = pod.spec.scheduling_gates; pod.labels["seen"] = "yes"',
+        "Unsupported target for indexed assignment",
     ),
     "a legacy filter that overrides its base with another signature": Mutation(
         "legacy/node_volume_limits.py",

@@ -4,9 +4,9 @@ Source: pkg/scheduler/framework/preemption/executor.go: the preemptor's uid is i
 call until after the last.
 """
 
+from berth.core.builders import make_node, make_pod
 from berth.framework.evictions import Evictions
 from berth.state.cache import Cache
-from berth.testing.builders import make_node, make_pod
 
 
 def evicting(*victims):

@@ -5,9 +5,9 @@ from itertools import product
 import numpy as np
 import pytest
 
+from berth.core.builders import make_node
 from berth.framework.interface import FeasibleNodes
 from berth.state.cache import Cache
-from berth.testing.builders import make_node
 
 SIZE = 7
 

@@ -2,9 +2,9 @@
 
 import pytest
 
+from berth.core.builders import make_pod
 from berth.framework.status import Code
 from berth.framework.waiting_pods import WaitingPod, WaitingPods
-from berth.testing.builders import make_pod
 
 
 def held(name="a", **deadlines):

@@ -17,17 +17,17 @@ from berth.api.selectors import SelectorError, parse_label_selector
 from berth.config.document import parse_document
 from berth.config.errors import ConfigError
 from berth.config.load import load_config
+from berth.core.builders import expression, make_node, make_pod, make_pod_group
 from berth.extender import wire
 from berth.kube.lease import LeaseError, read_lease
 from berth.kube.mirror import Mirror
 from berth.kube.wire import MalformedError, WireReader
 from berth.plugins.dra.cel import CelError, DeviceView, Selectors
 from berth.plugins.dra.semver import SemverError, parse_semver
-from berth.snapshot.anonymizing import anonymized
-from berth.snapshot.documents import SnapshotError, parse_documents
-from berth.snapshot.snapshot import Snapshot, read_cluster
-from berth.snapshot.writing import write_lines
-from berth.testing.builders import expression, make_node, make_pod, make_pod_group
+from berth_workbench.snapshot.anonymizer import anonymized
+from berth_workbench.snapshot.documents import SnapshotError, parse_documents
+from berth_workbench.snapshot.snapshot import Snapshot, read_cluster
+from berth_workbench.snapshot.writer import write_lines
 from tests.liveness import objects as made
 from tests.plugins.dra import support as dra
 

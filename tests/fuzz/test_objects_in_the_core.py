@@ -5,8 +5,8 @@ from random import Random
 import pytest
 
 from berth.api.codec import ObjectError, decode
-from berth.testing.builders import make_node, make_pod
-from berth.testing.virtual import VirtualCluster
+from berth.core.builders import make_node, make_pod
+from berth.core.virtual_cluster import VirtualCluster
 from tests.fuzz.inputs import SAMPLES
 from tests.fuzz.mutation import hostile
 

@@ -1,8 +1,8 @@
 """What tests of pod groups share."""
 
-from berth.testing.builders import make_node, make_pod, make_pod_group
+from berth.core.builders import make_node, make_pod, make_pod_group
+from berth.core.virtual_cluster import VirtualCluster
 from berth.testing.invariants import check
-from berth.testing.virtual import VirtualCluster
 
 GANG = {"GenericWorkload": True, "GangScheduling": True}
 PLACING = {**GANG, "TopologyAwareWorkloadScheduling": True}

@@ -7,8 +7,8 @@ pkg/scheduler/framework/plugins/gangscheduling and pkg/scheduler/schedule_one_po
 import msgspec
 import pytest
 
+from berth.core.builders import make_pod, make_pod_group
 from berth.framework.status import Code, Status
-from berth.testing.builders import make_pod, make_pod_group
 from berth.testing.invariants import check
 from tests.groups.support import GANG, bound, cluster, condition, member, members, node, reason, settle
 from tests.support import document, plugin

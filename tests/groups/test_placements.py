@@ -7,10 +7,10 @@ pkg/scheduler/schedule_one_podgroup.go (podGroupSchedulingPlacementAlgorithm) of
 import numpy as np
 import pytest
 
+from berth.core.builders import make_pod, make_pod_group
 from berth.framework.interface import Assignment, Placement, PodGroupAssignments, PodGroupInfo
 from berth.framework.status import Code, unschedulable
 from berth.state.pod_groups import GroupKey
-from berth.testing.builders import make_pod, make_pod_group
 from tests.groups.support import PLACING, RACK, bound, cluster, condition, member, members, node, reason, settle
 from tests.support import document, plugin
 

@@ -8,8 +8,8 @@ pkg/scheduler/schedule_one_podgroup.go (runWorkloadAwarePreemption).
 import msgspec
 
 from berth.api.codec import decode
+from berth.core.builders import make_pod, make_pod_group
 from berth.framework.effects import EvictPod
-from berth.testing.builders import make_pod, make_pod_group
 from berth.testing.invariants import check
 from tests.groups.support import GANG, PREEMPTING, bound, cluster, condition, member, members, node, reason, settle
 from tests.support import requests_of

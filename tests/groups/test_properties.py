@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from berth.testing.builders import make_pod, make_pod_group
+from berth.core.builders import make_pod, make_pod_group
 from berth.testing.invariants import check
 from tests.groups.support import GANG, PLACING, PREEMPTING, RACK, cluster, member, node, settle
 

@@ -8,7 +8,7 @@ of lives the cluster is as it was, so whatever has grown in the meantime has bee
 from typing import Any
 
 from berth.api.codec import decode
-from berth.testing.builders import (
+from berth.core.builders import (
     expression,
     make_namespace,
     make_node,
@@ -17,7 +17,7 @@ from berth.testing.builders import (
     make_replica_set,
     make_service,
 )
-from berth.testing.virtual import VirtualCluster
+from berth.core.virtual_cluster import VirtualCluster
 
 
 def cluster() -> VirtualCluster:
@@ -307,7 +307,7 @@ def device_selectors(found: VirtualCluster, number: int) -> None:
 
 def large_pods(found: VirtualCluster, number: int) -> None:
     """Pods with specs that are large, and all different."""
-    pod = _small().label("app", "large")
+    pod = _small(f"large-{number}").label("app", "large")
     for tag in range(400):
         pod.tolerate(f"key-{number}-{tag}-{'x' * 100}", "x", effect="NoSchedule")
     _pod_life(found, pod)

@@ -74,10 +74,14 @@ class Case:
             self.server.put(name)
         self.reflector = Reflector(
             self.server, RESOURCES["Node"], self.told.extend, page_size=3, may_stream=False,
-            report=self.reports.append, rng=random.Random(1), clock=self.clock, sleep=self.clock.sleep,
+            report=lambda trouble: self.reports.append(str(trouble)),
+            rng=random.Random(1), clock=self.clock, sleep=self.clock.sleep,
         )  # fmt: skip
         self.comparison = Comparison(
-            lambda: [self.reflector], report=self.reports.append, rng=random.Random(1), sleep=self.clock.sleep
+            lambda: [self.reflector],
+            report=lambda trouble: self.reports.append(str(trouble)),
+            rng=random.Random(1),
+            sleep=self.clock.sleep,
         )
         self.tasks = [asyncio.create_task(self.reflector.run())]
 

@@ -59,7 +59,11 @@ class Case:
         self.transport = Served(lists, paths)
         self.reports, self.changes = [], []
         self.informers = InformerSet(
-            self.transport, report=self.reports.append, rng=random.Random(1), clock=self.clock, sleep=self.clock.sleep
+            self.transport,
+            report=lambda trouble: self.reports.append(str(trouble)),
+            rng=random.Random(1),
+            clock=self.clock,
+            sleep=self.clock.sleep,
         )
 
     def add(self, kind, **options):

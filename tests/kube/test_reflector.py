@@ -53,7 +53,7 @@ class Following:
         self.reflector = Reflector(
             self.transport,
             NODES,
-            report=self.reports.append,
+            report=lambda trouble: self.reports.append(str(trouble)),
             rng=random.Random(1),
             clock=self.clock,
             sleep=self.clock.sleep,

@@ -3,10 +3,10 @@
 import numpy as np
 
 from berth.api.pod import Pod
+from berth.core.virtual_cluster import VirtualCluster
 from berth.cycle.attempt import Attempt
 from berth.cycle.schedule import Search, find_nodes
 from berth.testing.invariants import check, check_plugins, decide
-from berth.testing.virtual import VirtualCluster
 
 ATTRACTED = frozenset({"InterPodAffinity", "PodTopologySpread"})
 """Plugins for which one pod more may help another."""

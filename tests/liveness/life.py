@@ -9,12 +9,12 @@ import random
 from msgspec.structs import replace
 
 from berth.api.codec import decode
-from berth.assembly import build_core
+from berth.core.assembly import build_core
+from berth.core.builders import make_namespace, make_replica_set, make_service
+from berth.core.virtual_cluster import VirtualCluster
 from berth.framework.effects import ApiCall, EvictPod, Request
-from berth.plugins.dra.binding import plain
+from berth.plugins.dra.claim_writes import plain
 from berth.plugins.volumes.claims import SELECTED_NODE
-from berth.testing.builders import make_namespace, make_replica_set, make_service
-from berth.testing.virtual import VirtualCluster
 from berth_cluster.apimachinery.patches import merge_patch
 from tests.liveness import objects as made
 from tests.plugins.volumes import world as storage

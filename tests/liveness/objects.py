@@ -1,8 +1,8 @@
 """Random objects of every kind that scheduling looks at: few names and values, so that they meet often."""
 
+from berth.core.builders import expression, make_node, make_pod
 from berth.framework.effects import WaitUntil
 from berth.framework.status import error
-from berth.testing.builders import expression, make_node, make_pod
 from tests.plugins.dra import support as dra
 from tests.plugins.volumes import world as storage
 

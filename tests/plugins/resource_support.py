@@ -3,9 +3,9 @@
 import numpy as np
 from hypothesis import strategies as st
 
+from berth.core.builders import make_node, make_pod
 from berth.framework.cycle_state import CycleState
 from berth.framework.promises import promises_of
-from berth.testing.builders import make_node, make_pod
 
 AMOUNTS = {
     "cpu": ("0", "50m", "1", "1500m", "4"),

@@ -2,11 +2,11 @@
 
 import pytest
 
+from berth.core.builders import make_pod
 from berth.framework.cycle_state import CycleState
 from berth.framework.effects import Answer, Bind, PodRef
 from berth.framework.status import Code, error
 from berth.plugins.default_binder import DefaultBinder
-from berth.testing.builders import make_pod
 from tests.plugins.support import handle_of
 
 

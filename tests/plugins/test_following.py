@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from berth.api.codec import decode
 from berth.api.selectors import parse_label_selector
+from berth.core.builders import make_node, make_pod
 from berth.engine.nominated_load import NominatedLoad
 from berth.framework.cycle_state import CycleState
 from berth.plugins.legacy.node_prefer_avoid_pods import ANNOTATION, NodePreferAvoidPods
@@ -24,7 +25,6 @@ from berth.plugins.volumes.node_rows import NodeRows
 from berth.plugins.volumes.uses import VolumeUses, claim_key
 from berth.state.pod_info import WILDCARD_IP, HostPort
 from berth.state.topology import EligibleRows, Topology
-from berth.testing.builders import make_node, make_pod
 from tests.plugins.support import handle_of
 
 ZONE = "topology.kubernetes.io/zone"
@@ -96,7 +96,7 @@ def resource_columns(handle):
         for columns in both:
             columns.catch_up(table)
         return [
-            [str(part) for part in columns.of(table, resource, rows)]
+            [np.asarray(part).tolist() for part in columns.of(table, resource, rows)]
             for columns in both
             for rows in (slice(None), columns.worth_computing(slice(None), table), table.rows())
             for resource in ("cpu", "memory", "gpu")
@@ -208,6 +208,7 @@ def test_what_is_kept_equals_what_is_made_afresh(consumer, seed):
         assert kept() == consumer(world.handle)()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("which", ["node_log", "pod_log"])
 @pytest.mark.parametrize("consumer", CONSUMERS)
 def test_so_it_does_when_more_has_changed_than_a_log_remembers(consumer, which):

@@ -6,9 +6,9 @@ pkg/scheduler/framework/plugins/gangscheduling/gangscheduling.go of v1.36.
 import msgspec
 import pytest
 
+from berth.core.builders import make_pod, make_pod_group
 from berth.framework.events import QueueingHint
 from berth.framework.status import Code
-from berth.testing.builders import make_pod, make_pod_group
 from tests.groups.support import cluster, member, node
 from tests.plugins.test_queueing_hints import plugins
 

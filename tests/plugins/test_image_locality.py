@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from berth.core.builders import make_node, make_pod
 from berth.plugins.image_locality import ImageLocality, image_score, normalized_image_name, scaled_size
-from berth.testing.builders import make_node, make_pod
 from tests.plugins.resource_support import same_scores
 from tests.plugins.support import handle_of
 

@@ -7,12 +7,12 @@ from hypothesis import strategies as st
 
 from berth.config.errors import ConfigError
 from berth.config.plugin_args import decode_plugin_args
+from berth.core.builders import expression, make_node, make_pod
 from berth.framework.cycle_state import CycleState
 from berth.framework.events import Action, QueueingHint
 from berth.framework.interface import PreFilterResult
 from berth.framework.status import SKIP, Code, unresolvable
 from berth.plugins.node_affinity import NodeAffinityArgs, NodeAffinityPlugin
-from berth.testing.builders import expression, make_node, make_pod
 from tests.plugins.support import filtered, handle_of, hint, normalized, pre_scored, raw_scores, registered
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"

@@ -6,12 +6,12 @@ component-helpers/nodedeclaredfeatures, v1.36.
 
 import pytest
 
+from berth.core.builders import make_node, make_pod
+from berth.core.virtual_cluster import VirtualCluster
 from berth.framework.cycle_state import CycleState
 from berth.framework.events import Action, QueueingHint
 from berth.framework.status import SKIP
 from berth.plugins.node_declared_features import NodeDeclaredFeatures
-from berth.testing.builders import make_node, make_pod
-from berth.testing.virtual import VirtualCluster
 from tests.plugins.support import filtered, handle_of, registered
 
 MESSAGE = "node(s) didn't match Pod's required features"

@@ -2,11 +2,11 @@
 
 import pytest
 
+from berth.core.builders import make_node, make_pod
 from berth.framework.cycle_state import CycleState
 from berth.framework.events import Action
 from berth.framework.status import SKIP
 from berth.plugins.node_name import NodeName
-from berth.testing.builders import make_node, make_pod
 from tests.plugins.support import filtered, handle_of, registered
 
 REASON = "node(s) didn't match the requested node name"

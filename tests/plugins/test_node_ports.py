@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from berth.core.builders import make_node, make_pod
 from berth.framework.cycle_state import CycleState
 from berth.framework.events import Action, QueueingHint
 from berth.framework.status import SKIP, unschedulable
 from berth.plugins.node_ports import NodePorts
-from berth.testing.builders import make_node, make_pod
 from tests.plugins.resource_support import same_verdicts
 from tests.plugins.support import handle_of, hint, registered
 

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from berth.config.errors import ConfigError
 from berth.config.plugin_args import decode_plugin_args
+from berth.core.builders import make_node, make_pod
 from berth.framework.status import SKIP
 from berth.plugins.resources.node_resources_balanced_allocation import (
     NodeResourcesBalancedAllocation,
@@ -13,7 +14,6 @@ from berth.plugins.resources.node_resources_balanced_allocation import (
     balance,
     balance_gain,
 )
-from berth.testing.builders import make_node, make_pod
 from tests.plugins.resource_support import apply, big_cluster, changes, pods, same_scores
 from tests.plugins.support import handle_of, pre_scored
 

@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 from berth.api.codec import decode
 from berth.config.errors import ConfigError
 from berth.config.plugin_args import decode_plugin_args
+from berth.core.builders import make_node, make_pod
 from berth.framework.cycle_state import CycleState
-from berth.framework.status import Code, unresolvable, unschedulable
+from berth.framework.status import Code, Status
 from berth.plugins.resources.node_resources_fit import NodeResourcesFit, NodeResourcesFitArgs
-from berth.testing.builders import make_node, make_pod
 from tests.plugins.resource_support import apply, big_cluster, changes, pods, same_scores, same_verdicts
 from tests.plugins.support import handle_of
 
@@ -40,6 +40,20 @@ def device_class(name, extended_resource=None):
 
 NODE = make_node("n").capacity({"cpu": "10", "memory": "20Gi", "ephemeral-storage": "5Gi", GPU: "5", "pods": 2})
 RUNNING = make_pod("running").request({"cpu": "8", "memory": "19Gi", GPU: "3"}).node("n")
+
+
+def unschedulable(*reasons):
+    return lacking(Code.UNSCHEDULABLE, reasons)
+
+
+def unresolvable(*reasons):
+    return lacking(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, reasons)
+
+
+def lacking(code, reasons):
+    """What the filter answers: each reason names a resource, which the status carries as well."""
+    named = ("pods" if reason == "Too many pods" else reason.removeprefix("Insufficient ") for reason in reasons)
+    return Status(code, reasons, lacking=tuple(named))
 
 
 @pytest.mark.parametrize(

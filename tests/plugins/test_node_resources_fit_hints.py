@@ -4,9 +4,9 @@ import pytest
 
 from berth.api.codec import decode
 from berth.config.plugin_args import decode_plugin_args
+from berth.core.builders import make_node, make_pod
 from berth.framework.events import Action, QueueingHint
 from berth.plugins.resources.node_resources_fit import NodeResourcesFit, NodeResourcesFitArgs
-from berth.testing.builders import make_node, make_pod
 from tests.plugins.support import handle_of, hint, registered
 
 GPU = "example.com/gpu"

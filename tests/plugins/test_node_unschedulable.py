@@ -2,9 +2,9 @@
 
 import pytest
 
+from berth.core.builders import make_node, make_pod
 from berth.framework.events import Action, QueueingHint
 from berth.plugins.node_unschedulable import NodeUnschedulable
-from berth.testing.builders import make_node, make_pod
 from tests.plugins.support import filtered, handle_of, hint, registered
 
 KEY = "node.kubernetes.io/unschedulable"

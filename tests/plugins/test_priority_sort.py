@@ -4,9 +4,9 @@ from typing import NamedTuple
 
 import pytest
 
+from berth.core.builders import make_pod
 from berth.plugins.priority_sort import PrioritySort
 from berth.state.pod_info import PodInfo
-from berth.testing.builders import make_pod
 from tests.plugins.support import handle_of
 
 

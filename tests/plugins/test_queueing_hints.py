@@ -2,14 +2,14 @@
 
 import re
 from collections import defaultdict
-from pathlib import Path
 
 import pytest
 
+from berth.core.virtual_cluster import VirtualCluster
 from berth.framework.events import Action
-from berth.testing.virtual import VirtualCluster
+from tests.paths import DOCS
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "queueing-hints.md"
+DOCUMENT = DOCS / "queueing-hints.md"
 
 # pkg/scheduler/framework/plugins/*, EventsToRegister, v1.36
 UPSTREAM = """

@@ -2,7 +2,6 @@
 
 import gzip
 import json
-from pathlib import Path
 
 import pytest
 
@@ -14,8 +13,9 @@ from berth.config.profiles import resolve_profiles
 from berth.config.types import ExtensionPoint as Point
 from berth.framework.registry import points_of
 from berth.plugins.registry import in_tree_registry
+from tests.paths import ROOT
 
-CONFORMANCE = Path(__file__).parents[1] / "conformance" / "v1.36"
+CONFORMANCE = ROOT / "tests/conformance/v1.36"
 REGISTRY = in_tree_registry()
 
 FILTERS = {Point.PRE_FILTER, Point.FILTER}

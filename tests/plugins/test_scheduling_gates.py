@@ -2,10 +2,10 @@
 
 import pytest
 
+from berth.core.builders import make_pod
 from berth.framework.events import Action, QueueingHint
 from berth.framework.status import Code
 from berth.plugins.scheduling_gates import SchedulingGates
-from berth.testing.builders import make_pod
 from tests.plugins.support import handle_of, hint, registered
 
 PLUGIN = SchedulingGates(None, handle_of())

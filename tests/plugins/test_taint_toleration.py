@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from berth.core.builders import make_node, make_pod
 from berth.framework.events import Action, QueueingHint
 from berth.plugins.taint_toleration import TaintToleration
-from berth.testing.builders import make_node, make_pod
 from tests.plugins.support import filtered, handle_of, hint, normalized, pre_scored, raw_scores, registered
 
 REASON = "node(s) had untolerated taint(s)"

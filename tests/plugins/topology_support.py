@@ -4,10 +4,10 @@ import numpy as np
 
 from berth.api.node import Namespace, Node
 from berth.api.pod import Pod
+from berth.core.builders import make_node
 from berth.framework.cycle_state import CycleState
 from berth.framework.interface import FeasibleNodes
 from berth.framework.status import Code
-from berth.testing.builders import make_node
 from tests.plugins.support import handle_of
 
 HOST, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"

@@ -2,6 +2,7 @@
 
 import msgspec
 
+from berth.core.builders import make_pod
 from berth.framework.events import (
     ASSIGNED_POD_DELETE,
     NODE_ADD,
@@ -10,12 +11,11 @@ from berth.framework.events import (
     QueueingHint,
 )
 from berth.framework.status import unresolvable
+from berth.queue.hints import Registered, WakeTable
 from berth.queue.move_requests import MoveRequestQueue
 from berth.queue.policy import V1_20_QUEUE, QueuePolicy
 from berth.queue.queue import SchedulingQueue
-from berth.queue.waking import Registered, WakeTable
 from berth.state.nominator import Nominator
-from berth.testing.builders import make_pod
 from berth.testing.invariants import check_queue
 
 LABEL_CHANGE = ClusterEvent("Pod", Action.UPDATE_POD_LABEL, "PodLabelChange")

@@ -2,8 +2,8 @@
 
 import pytest
 
+from berth.core.builders import make_node, make_pod
 from berth.queue.changes import is_schedulers_own, node_changes, pod_changes
-from berth.testing.builders import make_node, make_pod
 
 
 def node():

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from berth.api.meta import ObjectMeta
 from berth.api.storage import StorageClass
+from berth.core.builders import make_node, make_pod
 from berth.framework.events import (
     ASSIGNED_POD_ADD,
     ASSIGNED_POD_DELETE,
@@ -19,7 +20,6 @@ from berth.framework.events import (
 )
 from berth.queue.in_flight import Happened
 from berth.queue.move_requests import move_label
-from berth.testing.builders import make_node, make_pod
 from tests.queue.support import LABEL_CHANGE, failed, move_request_queue, place, pod
 
 AGE_S, FLUSH_S, BACKOFF_FLUSH_S = 60.0, 30.0, 1.0

@@ -2,6 +2,7 @@
 
 import pytest
 
+from berth.core.builders import make_pod
 from berth.framework.events import (
     NODE_ADD,
     Action,
@@ -10,7 +11,6 @@ from berth.framework.events import (
 from berth.framework.status import unresolvable
 from berth.queue.in_flight import Happened
 from berth.queue.policy import QueuePolicy
-from berth.testing.builders import make_pod
 from tests.queue.support import (
     FLUSH_S,
     GATES_GONE,

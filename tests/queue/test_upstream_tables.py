@@ -5,10 +5,10 @@ Source: pkg/scheduler/backend/queue/{scheduling_queue,backoff_queue,active_queue
 """
 
 import re
-from pathlib import Path
 
 import pytest
 
+from berth.core.builders import make_pod
 from berth.framework.events import (
     ASSIGNED_POD_ADD,
     FORCE_ACTIVATE,
@@ -21,14 +21,14 @@ from berth.framework.events import (
 )
 from berth.framework.status import unresolvable
 from berth.plugins.priority_sort import PrioritySort
+from berth.queue.hints import Registered, Strategy, WakeTable, strategy
 from berth.queue.in_flight import Happened
 from berth.queue.policy import QueuePolicy
 from berth.queue.queue import SchedulingQueue
-from berth.queue.waking import Registered, Strategy, WakeTable, strategy
 from berth.state.nominator import Nominator
 from berth.state.queued_pod import QueuedPod
-from berth.testing.builders import make_pod
 from berth.testing.invariants import check_queue
+from tests.paths import ROOT
 from tests.queue.support import always, broken, never, place
 
 PV_ADD = ClusterEvent("PersistentVolume", Action.ADD, "PvAdd")
@@ -427,6 +427,7 @@ def test_priority_queue_move_all_to_active_or_backoff_queue_with_queueing_hint(r
     found = new_queue([(NODE_ADD, "foo", hint), (POD_UPDATE, "SchedulingGates", always)])
     queued = fail(found, ONE, *plugins, pending=pending)
     queued.gating_plugin = gating_plugin
+    found.unschedulable[queued.pod.uid] = queued  # filed anew, as its gate is another
     found.move(NODE_ADD, None, None, after_s)
     assert place(found, queued.pod.uid) == expected
 
@@ -724,7 +725,7 @@ def _backing_off(found, queued):
 
 
 def test_the_document_names_tests_that_there_are():
-    root = Path(__file__).parents[2]
+    root = ROOT
     text = (root / "docs/upstream-tables.md").read_text()
     named = re.findall(r"`(T|tests/[\w/]+\.py)?::(\w+)`", text)
     assert len(named) > 30

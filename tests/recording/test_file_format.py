@@ -8,9 +8,9 @@ from berth.plugins.registry import in_tree_registry
 from berth.recording.calls import CallOutcome, Entrance, Note, Written
 from berth.recording.errors import RecordingError
 from berth.recording.file_format import FORMAT, MAGIC, Packer, first_line, read_segments
-from berth.recording.judging import Judging
-from berth.recording.verifying import verify
-from tests.recording.histories import Churn
+from berth_workbench.replay.comparison import Judging
+from berth_workbench.replay.verification import verify
+from tests.workbench.replay.histories import Churn
 
 
 @pytest.fixture(scope="module")
@@ -109,6 +109,7 @@ def test_an_empty_file_beside_others_is_what_a_killed_process_leaves(whole, tmp_
         Written(Entrance.STEP, 1.0, True, CallOutcome(effects=[[]])),
         Written(Entrance.STEP, 1.0, True, CallOutcome(effects=[["Request", 1, ["Bind", "p"]]])),
         Written(Entrance.STEP, 1.0, True, CallOutcome(effects=[["PatchPodStatus", []]])),
+        Written(Entrance.STEP, 1.0, True, CallOutcome(effects=[["Bind", ["default", "p"], "n"]])),
         Written(Entrance.STANDING, 1.0, [3]),
         Written(Entrance.OBJECT, 1.0, [7, "Pod", []]),
         Written(Entrance.OBJECT, 1.0, None),

@@ -4,10 +4,10 @@ import msgspec
 import pytest
 
 from berth.api.codec import KINDS
+from berth.core.builders import make_node, make_pod
 from berth.recording.errors import RecordingError
-from berth.recording.objects import APPLIED, LIKE, NEWER, WHOLE, ObjectReader, ObjectWriter, plain_mapping
-from berth.testing.builders import make_node, make_pod
-from tests.recording.histories import Churn, RecordedLife
+from berth.recording.objects import APPLIED, LIKE, NEWER, WHOLE, ObjectWriter, RecordedObjects, plain_mapping
+from tests.workbench.replay.histories import Churn, RecordedLife
 
 PACK = msgspec.msgpack.Encoder(enc_hook=plain_mapping)
 
@@ -20,7 +20,7 @@ class Copier:
     """A writer and a reader, with an encoder between them."""
 
     def __init__(self):
-        self.writer, self.reader = ObjectWriter(), ObjectReader()
+        self.writer, self.reader = ObjectWriter(), RecordedObjects()
 
     def write(self, obj, *, is_last=False):
         written = self.writer.write(type(obj).__name__, obj, is_last=is_last)
@@ -108,4 +108,4 @@ def test_secrets_in_annotations_are_not_written_and_still_tell_states_apart():
 )
 def test_what_makes_no_sense_is_an_error(written):
     with pytest.raises(RecordingError, match="cannot be read"):
-        ObjectReader().read(written, unreadable)
+        RecordedObjects().read(written, unreadable)

@@ -6,16 +6,16 @@ import msgspec
 import pytest
 
 from berth.config.load import load_config
+from berth.core.builders import make_node, make_pod
+from berth.core.virtual_cluster import VirtualCluster
 from berth.plugins.registry import in_tree_registry
 from berth.recording.configs import config_of, plain_config
 from berth.recording.errors import RecordingError
 from berth.recording.file_format import read_segments
+from berth.recording.files import SMALLEST_LIMIT, SegmentFiles
 from berth.recording.recorder import Recorder
-from berth.recording.verifying import verify
-from berth.recording.writing import SMALLEST_LIMIT, SegmentFiles
-from berth.testing.builders import make_node, make_pod
-from berth.testing.virtual import VirtualCluster
-from tests.recording.histories import LIMIT, Churn, no_report
+from berth_workbench.replay.verification import verify
+from tests.workbench.replay.histories import LIMIT, Churn, no_report
 
 
 def test_decisions_are_those_of_a_core_with_the_same_seed(tmp_path):

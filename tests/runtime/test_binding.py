@@ -8,7 +8,7 @@ import pytest
 from berth.api.errors import ApiError, ConnectionLost
 from berth.framework.effects import Bind, PodRef
 from berth.kube.fence import WriteRefused
-from berth.runtime.acting.binding import MAX_SENDS, BindingClient
+from berth.runtime.acting.bindings import MAX_SENDS, BindingClient
 from tests.runtime.world import POD, World, at_once
 
 LOST = ConnectionLost("the connection broke")

@@ -12,6 +12,7 @@ from yarl import URL
 
 from berth.api.errors import ConnectionLost
 from berth.config.load import default_config
+from berth.core.builders import make_pod
 from berth.kube.credentials.sources import ClusterAccess
 from berth.kube.http.client import HttpTransport
 from berth.runtime.observing.component import ComponentMetrics, LeaseState
@@ -19,7 +20,6 @@ from berth.runtime.observing.pod_resources import PodResources, pod_limits
 from berth.runtime.observing.rest_client import RestClientMetrics
 from berth.runtime.observing.tallies import exponential_buckets
 from berth.runtime.observing.work_queues import WorkQueues
-from berth.testing.builders import make_pod
 from tests.kube.http.test_client import POD, Overloaded, transport_to
 from tests.runtime.test_serving import at_work
 from tests.runtime.world import World, configuration, until

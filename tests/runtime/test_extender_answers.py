@@ -3,12 +3,12 @@
 import msgspec
 import pytest
 
+from berth.core.builders import make_node, make_pod
+from berth.core.virtual_cluster import VirtualCluster
 from berth.extender import wire
 from berth.framework.status import error, unresolvable, unschedulable
 from berth.runtime.serving.extender_answers import UNKNOWN_NODE, AnswerError, ExtenderAnswers
-from berth.testing.builders import make_node, make_pod
 from berth.testing.invariants import decide
-from berth.testing.virtual import VirtualCluster
 from tests.support import plugin, with_profiles
 
 

@@ -7,13 +7,13 @@ import aiohttp
 import pytest
 
 from berth.api.resources import RESOURCES
-from berth.explain import explain
+from berth.core.builders import make_node
+from berth.decisions.explanation import explain
 from berth.framework.registry import Registry
 from berth.framework.status import unschedulable
 from berth.plugins.registry import in_tree_registry
 from berth.runtime.serving.extender_server import NOT_SYNCED, ExtenderServer
 from berth.runtime.serving.server import PortTaken
-from berth.testing.builders import make_node
 from tests.runtime.world import NODE, POD, World, configuration, scheduling, until
 
 CLASS = RESOURCES["PriorityClass"]

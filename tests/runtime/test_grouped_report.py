@@ -1,9 +1,13 @@
-"""Many complaints about one connection are two lines."""
+"""Trouble that many informers share is two lines."""
 
 import asyncio
 
+import aiohttp
 import pytest
 
+from berth.api.errors import ApiError, ConnectionLost
+from berth.kube.http.connections import connection_problem
+from berth.kube.trouble import InformerTrouble
 from berth.runtime.grouped_report import GroupedReport
 
 
@@ -11,42 +15,45 @@ async def test_the_same_trouble_is_told_once_and_the_others_are_named():
     said = []
     report = GroupedReport(said.append, window_s=0.01)
     for plural in ("pods", "nodes", "services", "nodes"):
-        report(f"{plural}: GET /x: cannot connect to 10.0.0.1:6443; trying again in 1 s")
-    assert len(said) == 1
-    assert said[0].startswith("pods: ")
+        report(InformerTrouble(plural, "GET /x: cannot connect; trying again in 1 s", is_shared=True))
+    assert said == ["pods: GET /x: cannot connect; trying again in 1 s"]
     await asyncio.sleep(0.03)
     assert said[1:] == ["the same goes for nodes, services"]
-    report("pods: watching pods: the connection broke; trying again in 2 s")
+    report(InformerTrouble("pods", "the connection broke; trying again in 2 s", is_shared=True))
     assert len(said) == 3
     await asyncio.sleep(0.03)
     assert len(said) == 3
-
-
-@pytest.mark.parametrize(
-    "trouble",
-    [
-        "Unauthorized (Unauthorized, HTTP 401); the credentials are not accepted",
-        "Too large resource version: 500, current: 20 (Timeout, HTTP 504); it was restored or replaced",
-    ],
-)
-async def test_a_server_that_is_another_is_told_once(trouble):
-    said = []
-    report = GroupedReport(said.append, window_s=0.01)
-    for plural in ("pods", "nodes", "services"):
-        report(f"{plural}: {trouble}")
-    await asyncio.sleep(0.03)
-    assert said == [f"pods: {trouble}", "the same goes for nodes, services"]
 
 
 async def test_a_kinds_own_trouble_always_passes():
     said = []
     report = GroupedReport(said.append)
-    messages = [
-        "pods: a watch line is cut short",
-        "nodes: forbidden (Forbidden, HTTP 403)",
-        "the API server cannot be used yet: cannot connect to 10.0.0.1:6443; trying again in 1 s",
-        "the API server cannot be used yet: cannot connect to 10.0.0.1:6443; trying again in 2 s",
-    ]
-    for message in messages:
-        report(message)
-    assert said == messages
+    for plural in ("pods", "nodes", "services"):
+        report(InformerTrouble(plural, "forbidden (Forbidden, HTTP 403)"))
+    assert said == [f"{plural}: forbidden (Forbidden, HTTP 403)" for plural in ("pods", "nodes", "services")]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        connection_problem(TimeoutError(), "GET /x", "here"),
+        connection_problem(aiohttp.ConnectionTimeoutError(), "GET /x", "here"),
+        connection_problem(aiohttp.ServerDisconnectedError(), "GET /x", "here"),
+        ApiError(401, "Unauthorized", "Unauthorized"),
+        ApiError(500, "", "etcdserver: request timed out"),
+    ],
+)
+def test_what_every_request_would_meet(error):
+    assert error.is_of_all_requests
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ConnectionLost("a line is too long"),
+        ApiError(403, "Forbidden", "forbidden"),
+        ApiError(503, "", "overload"),
+    ],
+)
+def test_what_one_request_has_met(error):
+    assert not error.is_of_all_requests

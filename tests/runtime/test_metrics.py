@@ -6,14 +6,14 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from berth.api.codec import decode
+from berth.core.builders import make_node, make_pod
+from berth.core.virtual_cluster import VirtualCluster
 from berth.framework.effects import ApiCall
 from berth.framework.events import Action, label_of
 from berth.framework.status import Code, Status, error, unschedulable
 from berth.runtime.observing.logs import as_text
 from berth.runtime.observing.metrics import Metrics
 from berth.state.queued_pod import QueuedPod
-from berth.testing.builders import make_node, make_pod
-from berth.testing.virtual import VirtualCluster
 from tests.plugins.dra.support import claim, device, device_class, resource_slice
 from tests.plugins.volumes.world import claim as volume_claim
 from tests.plugins.volumes.world import storage_class
@@ -255,7 +255,7 @@ def test_what_has_no_labels_is_there_from_the_start(metrics):
 
 
 def test_a_hint_is_counted_and_its_bug_is_logged(metrics, caplog):
-    metrics.hinted("NodeResourcesFit", "NodeAdd", "Queue", 0.5)
+    metrics.hinted(make_pod("web").info(), "NodeResourcesFit", "NodeAdd", "Queue", 0.5)
     text = metrics.exposition().decode()
     labels = 'event="NodeAdd",hint="Queue",plugin="NodeResourcesFit"'
     assert f"scheduler_queueing_hint_execution_duration_seconds_sum{{{labels}}} 0.5" in text

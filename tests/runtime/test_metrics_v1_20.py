@@ -8,11 +8,11 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from berth.config.load import default_config
+from berth.core.builders import make_node, make_pod
+from berth.core.virtual_cluster import VirtualCluster
 from berth.framework.status import unschedulable
 from berth.runtime.observing.metrics import Metrics
 from berth.runtime.observing.metrics_v1_20 import MetricsV120, metrics_for
-from berth.testing.builders import make_node, make_pod
-from berth.testing.virtual import VirtualCluster
 from tests.runtime.world import World, of_generation, scheduling, until
 from tests.support import document, plugin
 

@@ -2,9 +2,9 @@
 
 import pytest
 
+from berth.core.builders import make_node, make_pod
 from berth.runtime.serving.node_columns import MAX_RESOURCES, copy_columns
-from berth.simulation.cluster import SimulatedCluster
-from berth.testing.builders import make_node, make_pod
+from berth_workbench.simulation.cluster import SimulatedCluster
 
 ZONE = "topology.kubernetes.io/zone"
 

@@ -12,7 +12,7 @@ from berth.api.errors import ApiError, ConnectionLost
 from berth.api.resources import RESOURCES
 from berth.framework.registry import Registry
 from berth.plugins.registry import in_tree_registry
-from berth.runtime import scheduler as live
+from berth.runtime.core_work import SLICE_S
 from berth.runtime.scheduler import LeadershipLost, LiveScheduler
 from berth.runtime.turns import Inline
 from tests.runtime.world import World, configuration, scheduling, until
@@ -164,7 +164,7 @@ async def test_nothing_is_decided_before_all_lists_are_complete():
 
 
 async def test_cycles_pause_while_too_many_bindings_are_unanswered(monkeypatch):
-    monkeypatch.setattr(live, "MAX_PENDING_BINDINGS", 4)
+    monkeypatch.setattr("berth.runtime.core_work.MAX_PENDING_BINDINGS", 4)
     world = World(nodes=2, cpu="8")
     gate = world.transport.hold("bind")
     async with scheduling(world) as scheduler:
@@ -184,7 +184,7 @@ async def test_what_arrives_while_a_slice_is_left_half_done_is_not_forgotten(pas
     """On a slow machine a slice may end after each arrival; its rest and what comes meanwhile are both taken in."""
     times = itertools.count()
     world = World(nodes=1, cpu="8")
-    async with scheduling(world, clock=lambda: next(times) * live.SLICE_S):
+    async with scheduling(world, clock=lambda: next(times) * SLICE_S):
         for name in ("one", "two", "three"):
             world.add_pod(name)
         for _ in range(passes):
@@ -408,7 +408,7 @@ async def test_the_lease_is_released_only_when_what_was_under_way_has_ended():
 
 
 async def test_a_binding_that_does_not_end_keeps_the_lease_until_it_expires(caplog, monkeypatch):
-    monkeypatch.setattr("berth.runtime.scheduler.DRAIN_S", 0.02)
+    monkeypatch.setattr("berth.runtime.wind_down.DRAIN_S", 0.02)
     caplog.set_level(logging.INFO)
     world = World()
     world.add_pod("web")
@@ -442,10 +442,14 @@ async def test_a_scheduler_that_was_stopped_for_long_writes_nothing_before_it_ha
     assert world.events("Scheduled") == []
 
 
+REFUSED = ConnectionLost("cannot connect to it: connection refused", sent=False, is_of_all_requests=True)
+"""As `berth.kube.http.connections` words and marks it."""
+
+
 async def test_an_unreachable_server_is_told_and_tried_again(caplog):
     world = World()
     world.add_pod("web")
-    world.transport.refuse("list", *[ConnectionLost("cannot connect to it: connection refused", sent=False)] * 12)
+    world.transport.refuse("list", *[REFUSED] * 12)
     scheduler = LiveScheduler(configuration(), world.transport)
     stop = asyncio.Event()
     with caplog.at_level(logging.INFO):

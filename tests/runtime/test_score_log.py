@@ -9,10 +9,10 @@ import logging
 
 import pytest
 
+from berth.core.builders import make_node, make_pod
+from berth.core.virtual_cluster import VirtualCluster
 from berth.runtime.observing.cycle_log import SchedulerLog
 from berth.runtime.observing.logs import level
-from berth.testing.builders import make_node, make_pod
-from berth.testing.virtual import VirtualCluster
 from tests.extender.support import Told, listed
 from tests.support import plugin, with_profiles
 

@@ -9,9 +9,9 @@ from functools import wraps
 
 from berth.api.resources import RESOURCES
 from berth.runtime.scheduler import LiveScheduler
-from berth.runtime.sharding import shard_lease
+from berth.runtime.shard_leadership import shard_lease
 from berth.runtime.turns import Inline
-from berth.state.sharding import shard_of
+from berth.state.shards import shard_of
 from berth.testing.virtual_loop import VirtualLoop
 from tests.kube.fakes import START
 from tests.runtime.world import FaultyTransport, World, configuration, until
@@ -62,7 +62,7 @@ class Several:
         return scheduler
 
     def held(self, name):
-        return self.schedulers[name]._elector.held
+        return self.schedulers[name]._leadership._elector.held
 
     def add_pods(self, count, prefix="web", cpu="10m"):
         """Pods in as many namespaces as make sure that each shard has some."""
@@ -120,7 +120,7 @@ async def test_when_one_dies_the_others_take_its_shards_over():
         await until(lambda: len(cluster.held("a")) == len(cluster.held("b")) == 2)
         cluster.tasks.pop("a").cancel()  # as if it had been killed
         cluster.stops.pop("a")
-        cluster.schedulers.pop("a")._elector.abandon("the test says so")
+        cluster.schedulers.pop("a")._leadership._elector.abandon("the test says so")
         cluster.add_pods(40)
         await until(lambda: len(cluster.world.accepted()) == 40)
         assert cluster.held("b") == frozenset(range(SHARDS))
@@ -170,7 +170,7 @@ async def test_a_standby_takes_over_within_three_seconds_of_the_leases_end():
         cluster.tasks.pop("a").cancel()
         cluster.stops.pop("a")
         loop = asyncio.get_running_loop()
-        renewed_at = first._elector.held_until - 10.0
+        renewed_at = first._leadership._elector.held_until - 10.0
         cluster.add_pods(5)
         await until(lambda: len(cluster.world.accepted()) == 5)
         assert renewed_at + 15.0 < loop.time() < renewed_at + 18.0

@@ -9,13 +9,13 @@ import aiohttp
 from berth.api.resources import RESOURCES
 from berth.config.feature_gates import parse_feature_gates
 from berth.config.load import load_config
+from berth.decisions.collector import DecisionCollector
+from berth.decisions.decision_log import DecisionLog
+from berth.decisions.keeper import LogKeeper
+from berth.decisions.log_segments import Files
 from berth.framework.registry import Registry
 from berth.framework.status import Code, Status
 from berth.plugins.registry import in_tree_registry
-from berth.recording.collecting import DecisionCollector
-from berth.recording.decision_log import DecisionLog
-from berth.recording.keeping import LogKeeper
-from berth.recording.segments import Files
 from berth.runtime.observing.metrics import Metrics
 from berth.runtime.observing.several import Instruments
 from berth.runtime.serving.server import HealthServer
@@ -252,7 +252,7 @@ async def test_a_plugin_that_cannot_describe_its_codes_costs_the_details_only(mo
     def broken(*_arguments, **_options):
         raise ValueError("no words")
 
-    monkeypatch.setattr("berth.recording.collecting.explain", broken)
+    monkeypatch.setattr("berth.decisions.collector.explain", broken)
     async with at_work(world) as client:
         await until(lambda: world.node_of("web"))
         report = await told_once(client, "web", lambda report: steps(report)[-1] == "bound")

@@ -13,15 +13,15 @@ from opentelemetry.trace import StatusCode
 
 from berth.config.errors import ConfigError
 from berth.config.tracing import TracingConfiguration
+from berth.core.builders import make_node, make_pod
+from berth.core.virtual_cluster import VirtualCluster
 from berth.cycle.instrument import Instrument
 from berth.framework.status import Code, Status
 from berth.runtime.observing.metrics import Metrics
 from berth.runtime.observing.several import Instruments
 from berth.runtime.observing.tracing import pod_traces
+from berth.runtime.observing.tracing.exporter import start_tracing
 from berth.runtime.observing.tracing.pod_traces import trace_id_of
-from berth.runtime.observing.tracing.sending import start_tracing
-from berth.testing.builders import make_node, make_pod
-from berth.testing.virtual import VirtualCluster
 
 S = 1_000_000_000
 ALL = TracingConfiguration(sampling_rate_per_million=1_000_000)

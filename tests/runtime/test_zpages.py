@@ -9,7 +9,7 @@ from collections import Counter
 import pytest
 
 from berth.runtime.observing import logs
-from berth.runtime.serving.profiling import CpuProfiler, Place, ProfileBusy, as_pprof, as_text
+from berth.runtime.serving.pprof import CpuProfiler, Place, ProfileBusy, as_pprof, as_text
 from berth.runtime.serving.zpages import flagz, statusz
 from tests.runtime.test_serving import at_work
 from tests.runtime.world import World, configuration

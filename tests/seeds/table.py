@@ -3,11 +3,11 @@
 import importlib
 import inspect
 import re
-from pathlib import Path
 from types import CodeType
 from typing import NamedTuple
 
-ROOT = Path(__file__).parent.parent.parent
+from tests.paths import ROOT
+
 DOCUMENT = ROOT / "docs" / "seeds.md"
 ROW = re.compile(
     r"^\| (?P<name>.+?) \| `src/(?P<module>[\w/]+)\.py` `(?P<function>[\w.]+)` \| `(?P<test>tests/[\w/]+\.py::\w+)` \|"

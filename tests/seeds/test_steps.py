@@ -8,8 +8,8 @@ from itertools import pairwise, product
 
 import pytest
 
+from berth.core.builders import make_node, make_pod
 from berth.framework.status import error, unresolvable, unschedulable
-from berth.testing.builders import make_node, make_pod
 from tests.extender.support import Told
 from tests.support import cluster, document, node, plugin, pod, with_profiles
 

@@ -21,6 +21,7 @@ def test_every_row_names_a_function_and_a_test():
         assert f"def {test}(" in (ROOT / file).read_text(), f"{row.name}: there is no {row.test}"
 
 
+@pytest.mark.long
 @pytest.mark.timeout(WITHIN_S + 20)
 def test_the_named_tests_run_the_named_functions(tmp_path):
     """They run together in one process, with every call looked at."""
@@ -46,7 +47,11 @@ def test_the_named_tests_run_the_named_functions(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "line", ["| `x` | `src/berth/core.py` Core.step | `tests/test_core.py::test_x` |", "| x | `src/berth/core.py` |"]
+    "line",
+    [
+        "| `x` | `src/berth/core/core.py` Core.step | `tests/core/test_core.py::test_x` |",
+        "| x | `src/berth/core/core.py` |",
+    ],
 )
 def test_a_line_that_is_no_row_is_told(monkeypatch, tmp_path, line):
     document = tmp_path / "seeds.md"

@@ -3,8 +3,8 @@
 import pytest
 
 from berth.config.feature_gates import feature_gates
+from berth.core.builders import make_node, make_pod
 from berth.plugins.legacy.balanced_allocation import LegacyBalancedAllocation
-from berth.testing.builders import make_node, make_pod
 from tests.plugins.support import handle_of, raw_scores
 
 

@@ -5,9 +5,9 @@ import time
 
 import pytest
 
-from berth.planning.helping.helping import what_would_help
-from berth.simulation.cluster import SimulatedCluster
-from berth.testing.builders import expression, make_node, make_pod
+from berth.core.builders import expression, make_node, make_pod
+from berth_workbench.planning.help.search import what_would_help
+from berth_workbench.simulation.cluster import SimulatedCluster
 
 NODES, PODS = 5_000, 100_000
 LIMIT_S = 5.0

@@ -1,9 +1,15 @@
 """Hundreds of thousands of things come to a cluster and leave it; nothing of them stays. Left to `make soak`."""
 
+import sys
+
 import pytest
 
+from tests.growth.bounds import lower_numbers
+from tests.growth.held import reached_from
 from tests.growth.lives import LIVES, cluster
+from tests.growth.schema import FIELDS, life
 from tests.growth.test_given_back import allocated_blocks
+from tests.growth.test_schema import standing
 from tests.state import test_interning
 
 LIVES_A_ROUND = 25_000
@@ -40,3 +46,15 @@ def test_memory_stays_flat_over_many_lives(life):
         found.effects.clear()
         blocks.append(allocated_blocks())
     assert blocks[-1] - blocks[-2] < 0.1 * LIVES_A_ROUND, f"blocks of memory after each round: {blocks}"
+
+
+@pytest.mark.parametrize("field", FIELDS, ids=str)
+def test_objects_that_say_a_great_deal_leave_nothing_behind(field, monkeypatch):
+    """Each list and map with hundreds of entries, and all that is held is counted, whether it has a name or not."""
+    lower_numbers(monkeypatch, 8)
+    made, sizes = standing(), []
+    for number in range(15):
+        life(made, field, number, 300)
+        if number % 5 == 4:
+            sizes.append(sum(sys.getsizeof(one) for one, _ in reached_from(made.found.core, made.share)))
+    assert sizes[-1] - sizes[-2] < 5 * 4000, f"bytes that are held after every five lives: {sizes}"

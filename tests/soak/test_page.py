@@ -5,7 +5,7 @@ import random
 import re
 
 from tests.e2e.processes import Process
-from tests.page.browser import browsing, chromium_path
+from tests.workbench.page.browser import browsing, chromium_path
 
 NODES, PODS = 5_000, 100_000
 PAINTED_S = 1.0

@@ -3,11 +3,9 @@
 import json
 import subprocess
 import sys
-from pathlib import Path
 
+from tests.paths import ROOT
 from tests.soak.server_churn import HOUR_S, MEASURED
-
-ROOT = Path(__file__).parent.parent.parent
 
 
 def test_memory_is_flat_over_an_hour():

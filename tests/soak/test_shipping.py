@@ -20,6 +20,7 @@ import yaml
 
 from tests.deploy.chart import CHART, ROOT, notes, rendered
 from tests.deploy.manifests import by_identity
+from tests.deploy.strict_yaml import documents_of
 from tests.deploy.test_image import copied, instructions, pins
 from tests.deploy.test_manifests import VARIANTS
 
@@ -127,7 +128,7 @@ def test_helm_renders_the_chart_as_the_tests_do(helm, variant, tmp_path):
     namespace = VARIANTS[variant].get("namespace", "kube-system")
     path = with_values(tmp_path, values)
     answer = run(helm, "template", "berth", CHART, "--namespace", namespace, "--values", path)
-    by_helm = by_identity([document for document in yaml.safe_load_all(answer.stdout) if document is not None])
+    by_helm = by_identity(documents_of(answer.stdout))
     assert by_helm == by_identity(rendered(namespace, **values))
 
 
@@ -140,6 +141,13 @@ def test_helm_prints_the_notes_and_finds_nothing_to_complain_of(helm):
 def test_helm_refuses_values_that_the_schema_does(helm):
     answer = run(helm, "template", "berth", CHART, "--set", "mode=besides", check=False)
     assert answer.returncode != 0 and "mode" in answer.stderr
+
+
+def test_helm_refuses_a_name_that_no_profile_has(helm, tmp_path):
+    path = tmp_path / "values.yaml"
+    path.write_text("schedulerName: gpu\nconfig: {profiles: [{schedulerName: a}]}\n")
+    answer = run(helm, "template", "berth", CHART, "--values", path, check=False)
+    assert answer.returncode != 0 and "schedulerName is gpu, and no profile of config.profiles" in answer.stderr
 
 
 def test_the_packed_chart_is_whole(helm, tmp_path):

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import msgspec
 
-from berth.snapshot.documents import Document
-from berth.snapshot.header import Header
-from berth.snapshot.snapshot import Snapshot, read_cluster
-from berth.snapshot.writing import with_counts, write_snapshot
-from berth.testing.builders import make_node, make_pod
+from berth.core.builders import make_node, make_pod
+from berth_workbench.snapshot.documents import Document
+from berth_workbench.snapshot.header import Header
+from berth_workbench.snapshot.snapshot import Snapshot, read_cluster
+from berth_workbench.snapshot.writer import with_counts, write_snapshot
 
 NODES, PODS, REPLICAS = 5_000, 100_000, 20
 SECONDS = 15.0

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from berth.core.builders import make_node, make_pod
 from berth.state.cache import Cache, CacheError, same_for_scheduling
-from berth.testing.builders import make_node, make_pod
 from berth.testing.invariants import check_cache
 
 TTL_S = 30.0

@@ -4,12 +4,12 @@ import msgspec
 import numpy as np
 import pytest
 
+from berth.core.builders import make_node, make_pod
 from berth.state import label_index
 from berth.state.label_index import ABSENT, MAX_COLUMNS, LabelIndex
 from berth.state.pod_info import PodInfo
 from berth.state.table import NodeTable
 from berth.state.topology import Topologies
-from berth.testing.builders import make_node, make_pod
 
 MANY = 20_000
 NODE = make_node("n").capacity(cpu="4").build()
@@ -73,7 +73,7 @@ def test_taints():
         (stays,) = table.taint_sets[table.taint_set_ids[other]]
         assert (taint.key, stays.key) == (f"key-{number}", "stays")
         most = max(most, len(table.taint_sets))
-    assert most <= 2 * table.capacity + 1
+    assert most <= table.capacity + 1
     assert table.taint_sets[0] == () and table.taint_set_ids[2:].tolist() == [0, 0]
 
 

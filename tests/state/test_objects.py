@@ -1,7 +1,7 @@
 """The object store: what changed since when, and what is assumed."""
 
+from berth.core.builders import make_node
 from berth.state.objects import CHANGES_KEPT, ObjectStore
-from berth.testing.builders import make_node
 
 
 def node(name, version=""):

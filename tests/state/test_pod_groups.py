@@ -1,8 +1,8 @@
 """Which members a group has, and which of them count."""
 
+from berth.core.builders import make_node, make_pod
 from berth.state.cache import Cache
 from berth.state.pod_groups import GroupKey, PodGroups, group_of
-from berth.testing.builders import make_node, make_pod
 
 KEY = GroupKey("default", "g")
 

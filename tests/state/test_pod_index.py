@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from berth.api.selectors import EVERYTHING, Requirement, Selector, parse_label_selector
+from berth.core.builders import make_node, make_pod
 from berth.state.cache import Cache
 from berth.state.pod_index import (
     MAX_GROUPS,
@@ -16,7 +17,7 @@ from berth.state.pod_index import (
     SelectorGroup,
     TermGroup,
 )
-from berth.testing.builders import make_node, make_pod
+from tests.growth.held import reached_from
 
 WEB = parse_label_selector("app=web")
 
@@ -103,6 +104,18 @@ def test_many_terms_that_come_and_go_leave_nothing_behind():
         cache.remove_pod(carrier.uid)
     assert not cache.index.matching_terms(REQUIRED_ANTI_AFFINITY, pod)
     assert not list(cache.index.terms(REQUIRED_ANTI_AFFINITY))
+
+
+def test_terms_that_say_a_great_deal_are_forgotten_with_their_pods():
+    cache = cache_of()
+    for number in range(10):
+        values = [f"value-{number}-{each}" for each in range(1000)]
+        term = {"matchExpressions": [{"key": "app", "operator": "In", "values": values}]}
+        carrier = make_pod(f"p{number}").node("n0").pod_anti_affinity("zone", term).info()
+        cache.add_pod(carrier)
+        cache.remove_pod(carrier.uid)
+    held = {one for one, _ in reached_from(cache.index) if isinstance(one, str) and one.startswith("value-")}
+    assert len(held) < 9 * 1000, "some terms may stay, but not ten that say 15 kB each"
 
 
 def test_groups_beyond_the_limit_are_forgotten_and_counted_afresh():

@@ -5,6 +5,7 @@ from msgspec.structs import replace
 
 from berth.api.codec import decode
 from berth.state.pod_info import LABELS, REQUESTS, PodInfo, PodShapes
+from tests.growth.held import reached_from
 
 TOKEN = {"projected": {"sources": [{"serviceAccountToken": {"path": "token"}}]}}
 
@@ -111,3 +112,11 @@ def test_a_pod_on_its_node_shares_the_shape_of_one_that_waits_but_one_that_deman
     assert shapes.of(named, is_placed=True) is shapes.of(waiting)
     assert shapes.of(named) is not shapes.of(waiting)
     assert shapes.of(named).wider.wider is not shapes.of(waiting).wider.wider
+
+
+def test_a_shape_holds_nothing_that_is_its_first_pods_own():
+    first = pod("first", conditions=[{"type": "Ready", "status": "True", "message": "own message"}])
+    first = replace(first, metadata=replace(first.metadata, annotations={"own": "own value"}))
+    shape = PodShapes().of(first)
+    assert not {"own value", "own message"} & {one for one, _ in reached_from(shape) if isinstance(one, str)}
+    assert shape.label_key == PodShapes().of(pod()).label_key

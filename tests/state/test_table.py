@@ -5,11 +5,11 @@ import pytest
 from msgspec.structs import replace
 
 from berth.api.quantity import QuantityError
+from berth.core.builders import make_node, make_pod
 from berth.state.change_log import ChangeLog
 from berth.state.node_tree import NodeTree, zone_of
 from berth.state.nominator import Nominator
 from berth.state.table import NodeTable
-from berth.testing.builders import make_node, make_pod
 
 
 def node(name, cpu="4"):

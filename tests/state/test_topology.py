@@ -1,13 +1,16 @@
 """Topology domains follow the node table, and sums over them follow both nodes and pods."""
 
+import weakref
+from typing import NamedTuple
+
 import numpy as np
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from berth.core.builders import make_node
 from berth.state.cache import Cache
 from berth.state.topology import EligibleRows, RowCounts, Topologies, Topology
-from berth.testing.builders import make_node
 
 
 def zoned(name, zone, unschedulable=False):
@@ -82,10 +85,35 @@ def test_codes_are_gathered_by_row_even_where_all_are_zero():
     assert topology.gather_codes(np.array([0, 0, 9], dtype=np.int8), np.array([1])).dtype == np.int32
 
 
+class SomeRows(NamedTuple):
+    """The name of a set of rows."""
+
+    text: str = "some"
+
+    def size(self):
+        return len(self.text)
+
+
+def test_topologies_that_are_forgotten_are_kept_by_no_column():
+    table = table_of(zoned("n0", "a"))
+    topologies, counts = Topologies(table), RowCounts(table.capacity)
+    topologies._known.bytes_at_most = 100
+    known = topologies.get(ZONE, SomeRows("first"), lambda of, rows: of.valid[rows])
+    counts.add(0, 2)
+    assert counts.by_domain(known).total == 2
+    gone = weakref.ref(known)
+    del known
+    topologies.get(ZONE, SomeRows("x" * 100), lambda of, rows: of.valid[rows])
+    assert gone() is None
+    counts.add(0, 1)
+    again = topologies.get(ZONE, SomeRows("first"), lambda of, rows: of.valid[rows])
+    assert counts.by_domain(again).total == 3
+
+
 def test_topologies_are_made_once_for_each_set_of_rows():
     topologies = Topologies(table_of(zoned("n0", "a")))
     assert topologies.get(ZONE) is topologies.get(ZONE)
-    assert topologies.get(ZONE) is not topologies.get(ZONE, "some", lambda of, rows: of.valid[rows])
+    assert topologies.get(ZONE) is not topologies.get(ZONE, SomeRows(), lambda of, rows: of.valid[rows])
 
 
 class Sums(RuleBasedStateMachine):
@@ -119,7 +147,7 @@ class Sums(RuleBasedStateMachine):
 
     @invariant()
     def sums_are_right(self):
-        for which, eligible in ((None, None), ("some", lambda of, rows: ~of.unschedulable[rows])):
+        for which, eligible in ((None, None), (SomeRows(), lambda of, rows: ~of.unschedulable[rows])):
             topology = self.topologies.get(ZONE, which, eligible)
             expected = {}
             for row in self.table.rows().tolist():

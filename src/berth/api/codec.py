@@ -15,6 +15,7 @@ from berth.api import dra, node, pod, scheduling, storage
 from berth.api.meta import Struct
 from berth.api.quantity import Quantity, QuantityError, parse
 from berth.api.untrusted import UNREADABLE, problem_of, read_deep
+from berth.api.user_error import UserError
 
 KINDS: Mapping[str, type[Struct]] = MappingProxyType(
     {
@@ -51,7 +52,7 @@ KINDS: Mapping[str, type[Struct]] = MappingProxyType(
 """The struct of each kind."""
 
 
-class ObjectError(ValueError):
+class ObjectError(UserError, ValueError):
     """An API object that cannot be read; the message says which object, which field, and why."""
 
     def __init__(self, kind: str, name: str, reason: str) -> None:

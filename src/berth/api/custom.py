@@ -5,13 +5,13 @@ which is the JSON read-only.
 """
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any
 
 import msgspec
 
 from berth.api.codec import ObjectError, decoder, object_name
 from berth.api.meta import ObjectMeta, Struct
+from berth.api.read_only import read_only_json
 from berth.api.resources import Resource
 from berth.api.untrusted import UNREADABLE, problem_of, read_deep
 
@@ -62,15 +62,7 @@ class CustomResource(msgspec.Struct, frozen=True):
                 return read_deep(decoder(self.struct).decode, document)
             content = document if isinstance(document, Mapping) else read_deep(msgspec.json.decode, document)
             metadata = msgspec.convert(content["metadata"], ObjectMeta)
-            return CustomObject(metadata, self.name, read_deep(_read_only, content))
+            return CustomObject(metadata, self.name, read_deep(read_only_json, content))
         except (*UNREADABLE, TypeError, KeyError) as error:
             name = object_name(document if isinstance(document, Mapping) else bytes(document))
             raise ObjectError(self.name, name, problem_of(error)) from error
-
-
-def _read_only(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return MappingProxyType({key: _read_only(each) for key, each in value.items()})
-    if isinstance(value, list | tuple):
-        return tuple([_read_only(each) for each in value])
-    return value

@@ -1,5 +1,6 @@
 """Dynamic resource allocation: claims, slices, device classes (resource.k8s.io/v1)."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from msgspec import field
@@ -7,6 +8,7 @@ from msgspec import field
 from berth.api.meta import Condition, ObjectMeta, Struct
 from berth.api.node_selector import NodeSelector
 from berth.api.quantity import Quantity
+from berth.api.read_only import EMPTY
 
 
 class CELSelector(Struct, frozen=True):
@@ -34,7 +36,7 @@ class DeviceToleration(Struct, frozen=True):
 class CapacityRequirements(Struct, frozen=True):
     """capacity of a device request: how much of a consumable capacity it wants."""
 
-    requests: dict[str, Quantity] = {}
+    requests: Mapping[str, Quantity] = EMPTY
 
 
 class ExactDeviceRequest(Struct, frozen=True):
@@ -92,7 +94,7 @@ class DeviceRequestAllocationResult(Struct, frozen=True):
     binding_conditions: tuple[str, ...] = ()
     binding_failure_conditions: tuple[str, ...] = ()
     share_id: str | None = field(default=None, name="shareID")
-    consumed_capacity: dict[str, Quantity] = {}
+    consumed_capacity: Mapping[str, Quantity] = EMPTY
 
 
 class DeviceAllocationResult(Struct, frozen=True):
@@ -180,7 +182,7 @@ class DeviceCounterConsumption(Struct, frozen=True):
     """consumesCounters[] of a device."""
 
     counter_set: str = ""
-    counters: dict[str, DeviceCapacity] = {}
+    counters: Mapping[str, DeviceCapacity] = EMPTY
 
 
 class DeviceTaint(Struct, frozen=True):
@@ -196,8 +198,8 @@ class Device(Struct, frozen=True):
     """spec.devices[] of a slice."""
 
     name: str = ""
-    attributes: dict[str, DeviceAttribute] = {}
-    capacity: dict[str, DeviceCapacity] = {}
+    attributes: Mapping[str, DeviceAttribute] = EMPTY
+    capacity: Mapping[str, DeviceCapacity] = EMPTY
     consumes_counters: tuple[DeviceCounterConsumption, ...] = ()
     node_name: str | None = None
     node_selector: NodeSelector | None = None
@@ -213,7 +215,7 @@ class CounterSet(Struct, frozen=True):
     """spec.sharedCounters[] of a slice."""
 
     name: str = ""
-    counters: dict[str, DeviceCapacity] = {}
+    counters: Mapping[str, DeviceCapacity] = EMPTY
 
 
 class ResourcePool(Struct, frozen=True):

@@ -21,6 +21,11 @@ class TransportError(Exception):
         """Whether a write that failed in this way may have taken effect: if so, read the object first."""
         return False
 
+    @property
+    def is_of_all_requests(self) -> bool:
+        """Whether it is the connection or the server that fails, so that every other request fails in the same way."""
+        return False
+
 
 class ApiError(TransportError):
     """The server refused: the HTTP status, the reason for programs, and the message for people."""
@@ -63,6 +68,11 @@ class ApiError(TransportError):
         return self.status == 401
 
     @property
+    def is_of_all_requests(self) -> bool:
+        """Credentials that are not accepted, and a server (or its etcd) that says that it ran out of time."""
+        return self.is_unauthorized or "timed out" in self.message
+
+    @property
     def is_retryable(self) -> bool:
         """The server is overloaded or briefly unable; the same request may succeed later."""
         return self.status in (429, 500, 502, 503, 504)
@@ -71,9 +81,15 @@ class ApiError(TransportError):
 class ConnectionLost(TransportError):  # noqa: N818 - it says what happened; the base says it is an error
     """No answer came, or it broke off. Unless the request was never `sent`, it may have taken effect."""
 
-    def __init__(self, message: str, *, sent: bool = True) -> None:
+    def __init__(self, message: str, *, sent: bool = True, is_of_all_requests: bool = False) -> None:
         super().__init__(message)
         self.sent = sent
+        self._is_of_all_requests = is_of_all_requests
+
+    @property
+    def is_of_all_requests(self) -> bool:
+        """What whoever raised it says."""
+        return self._is_of_all_requests
 
     @property
     def outcome_unknown(self) -> bool:

@@ -4,9 +4,12 @@ All structs of `berth.api` are frozen, have snake_case fields for camelCase JSON
 scheduling reads; other fields are skipped while decoding.
 """
 
+from collections.abc import Mapping
 from typing import Annotated
 
 import msgspec
+
+from berth.api.read_only import EMPTY
 
 Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 """A number whose Go field is an int32: Kubernetes refuses to read one that is out of range."""
@@ -36,8 +39,8 @@ class ObjectMeta(Struct, frozen=True):
     generation: int = 0
     creation_timestamp: str | None = None
     deletion_timestamp: str | None = None
-    labels: dict[str, str] = {}
-    annotations: dict[str, str] = {}
+    labels: Mapping[str, str] = EMPTY
+    annotations: Mapping[str, str] = EMPTY
     owner_references: tuple[OwnerReference, ...] = ()
     finalizers: tuple[str, ...] = ()
 
@@ -53,7 +56,7 @@ class LabelSelectorRequirement(Struct, frozen=True):
 class LabelSelector(Struct, frozen=True):
     """metav1.LabelSelector: every label of match_labels and every expression must hold; empty selects everything."""
 
-    match_labels: dict[str, str] = {}
+    match_labels: Mapping[str, str] = EMPTY
     match_expressions: tuple[LabelSelectorRequirement, ...] = ()
 
 

@@ -1,9 +1,12 @@
 """Node and the cluster-wide objects beside it, as far as the scheduler reads them."""
 
+from collections.abc import Mapping
+
 from msgspec import field
 
 from berth.api.meta import Condition, Int32, LabelSelector, ObjectMeta, Struct
 from berth.api.quantity import Quantity
+from berth.api.read_only import EMPTY
 from berth.api.taints import Taint
 
 
@@ -25,8 +28,8 @@ class ContainerImage(Struct, frozen=True):
 class NodeStatus(Struct, frozen=True):
     """status of a node."""
 
-    allocatable: dict[str, Quantity] = {}
-    capacity: dict[str, Quantity] = {}
+    allocatable: Mapping[str, Quantity] = EMPTY
+    capacity: Mapping[str, Quantity] = EMPTY
     conditions: tuple[Condition, ...] = ()
     images: tuple[ContainerImage, ...] = ()
     declared_features: tuple[str, ...] = ()
@@ -49,7 +52,7 @@ class Namespace(Struct, frozen=True):
 class ServiceSpec(Struct, frozen=True):
     """spec of a service."""
 
-    selector: dict[str, str] = {}
+    selector: Mapping[str, str] = EMPTY
 
 
 class Service(Struct, frozen=True):
@@ -63,7 +66,7 @@ class ReplicationControllerSpec(Struct, frozen=True):
     """spec of a replication controller: its selector is a plain map."""
 
     replicas: int | None = None
-    selector: dict[str, str] = {}
+    selector: Mapping[str, str] = EMPTY
 
 
 class ReplicationController(Struct, frozen=True):
@@ -125,7 +128,7 @@ class PodDisruptionBudgetStatus(Struct, frozen=True):
     current_healthy: int = 0
     desired_healthy: int = 0
     expected_pods: int = 0
-    disrupted_pods: dict[str, str | None] = {}
+    disrupted_pods: Mapping[str, str | None] = EMPTY
 
 
 class PodDisruptionBudget(Struct, frozen=True):
@@ -157,4 +160,4 @@ class ConfigMap(Struct, frozen=True):
     """A config map, which may carry a scheduling policy."""
 
     metadata: ObjectMeta = ObjectMeta()
-    data: dict[str, str] = {}
+    data: Mapping[str, str] = EMPTY

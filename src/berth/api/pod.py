@@ -1,15 +1,18 @@
 """Pod, as far as the scheduler reads it."""
 
+from collections.abc import Mapping
+
 from msgspec import field
 from msgspec.structs import force_setattr
 
 from berth.api.meta import Int32, LabelSelector, ObjectMeta, Struct
 from berth.api.node_selector import NodeSelector, NodeSelectorTerm
 from berth.api.quantity import Quantity
+from berth.api.read_only import EMPTY
 from berth.api.storage import PersistentVolumeClaimSpec
 from berth.api.taints import Toleration
 
-ResourceList = dict[str, Quantity]
+ResourceList = Mapping[str, Quantity]
 
 
 class ResourceClaimUse(Struct, frozen=True):
@@ -22,8 +25,8 @@ class ResourceClaimUse(Struct, frozen=True):
 class ResourceRequirements(Struct, frozen=True):
     """resources of a container or of a pod."""
 
-    requests: ResourceList = {}
-    limits: ResourceList = {}
+    requests: ResourceList = EMPTY
+    limits: ResourceList = EMPTY
     claims: tuple[ResourceClaimUse, ...] = ()
 
 
@@ -245,13 +248,13 @@ class PodSpec(Struct, frozen=True):
     priority: Int32 | None = None
     priority_class_name: str = ""
     preemption_policy: str | None = None
-    node_selector: dict[str, str] = {}
+    node_selector: Mapping[str, str] = EMPTY
     affinity: Affinity | None = None
     tolerations: tuple[Toleration, ...] = ()
     topology_spread_constraints: tuple[TopologySpreadConstraint, ...] = ()
     containers: tuple[Container, ...] = ()
     init_containers: tuple[Container, ...] = ()
-    overhead: ResourceList = {}
+    overhead: ResourceList = EMPTY
     resources: ResourceRequirements | None = None
     volumes: tuple[Volume, ...] = ()
     host_network: bool = False
@@ -270,7 +273,7 @@ class ContainerStatus(Struct, frozen=True):
     """status.containerStatuses[]: what the kubelet has allocated and what the runtime has in force."""
 
     name: str = ""
-    allocated_resources: ResourceList = {}
+    allocated_resources: ResourceList = EMPTY
     resources: ResourceRequirements | None = None
 
 
@@ -316,7 +319,7 @@ class PodStatus(Struct, frozen=True):
     start_time: str | None = None
     container_statuses: tuple[ContainerStatus, ...] = ()
     init_container_statuses: tuple[ContainerStatus, ...] = ()
-    allocated_resources: ResourceList = {}
+    allocated_resources: ResourceList = EMPTY
     resources: ResourceRequirements | None = None
     resource_claim_statuses: tuple[PodResourceClaimStatus, ...] = ()
     extended_resource_claim_status: ExtendedResourceClaimStatus | None = None

@@ -20,7 +20,7 @@ DEFAULT_MEMORY_BYTES = 200 * 1024 * 1024
 _DEFAULT_NANOS = {CPU: DEFAULT_CPU_MILLI * 10**6, MEMORY: DEFAULT_MEMORY_BYTES * 10**9}
 
 Nanos = dict[str, int]
-Requests = dict[str, int]
+Requests = Mapping[str, int]
 """Resource name to amount: CPU in milli-units, everything else in whole units."""
 
 

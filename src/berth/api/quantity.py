@@ -9,6 +9,8 @@ import re
 from fractions import Fraction
 from functools import lru_cache
 
+from berth.api.user_error import UserError
+
 Quantity = str | int | float
 
 MAX_VALUE = 2**63 - 1
@@ -41,7 +43,7 @@ _WHOLE = re.compile(r"(\d{1,19})(Ki|Mi|Gi|Ti|Pi|Ei|n|u|m|k|M|G|T|P|E)?", re.ASCI
 _NANOS = {suffix or None: int(scale / _NANO) for suffix, scale in _SUFFIX.items()}
 
 
-class QuantityError(ValueError):
+class QuantityError(UserError, ValueError):
     """A quantity that Kubernetes itself would refuse."""
 
 

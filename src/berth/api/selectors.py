@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from berth.api.meta import LabelSelector
 from berth.api.untrusted import shortened
+from berth.api.user_error import UserError
 
 OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
 
@@ -19,9 +20,11 @@ _INTEGER = re.compile(r"[+-]?\d{1,64}", re.ASCII)
 _LABEL_VALUE = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 _DNS_SUBDOMAIN = re.compile(r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*")
 _MAX_SUBDOMAIN = 253
+_MAX_VALUE = 63
+_MAX_INTEGER = 65
 
 
-class SelectorError(ValueError):
+class SelectorError(UserError, ValueError):
     """A selector that Kubernetes itself would refuse."""
 
 
@@ -85,24 +88,40 @@ EVERYTHING = Selector()
 NOTHING = Selector(nothing=True)
 
 
-@lru_cache(maxsize=4096)
 def parse_int64(text: str) -> int | None:
     """Return the integer that Go's ParseInt(text, 10, 64) would, or None where it would fail."""
+    return _int64(text) if len(text) <= _MAX_INTEGER else None
+
+
+# What these caches keep is short: they are asked about whatever people write into objects, but not about what is too
+# long to be right.
+
+
+@lru_cache(maxsize=4096)
+def _int64(text: str) -> int | None:
     if not _INTEGER.fullmatch(text):
         return None
     number = int(text)
     return number if -(2**63) <= number < 2**63 else None
 
 
-@lru_cache(maxsize=4096)
 def is_label_value(text: str) -> bool:
     """Say whether a label can have this value: empty, or at most 63 letters, digits, `-`, `_` and `.`."""
+    return len(text) <= _MAX_VALUE and _is_label_value(text)
+
+
+@lru_cache(maxsize=4096)
+def _is_label_value(text: str) -> bool:
     return not text or _LABEL_VALUE.fullmatch(text) is not None
 
 
-@lru_cache(maxsize=4096)
 def is_label_key(text: str) -> bool:
     """Say whether a label can have this key: a name like a label value, after an optional DNS prefix and a slash."""
+    return len(text) <= _MAX_SUBDOMAIN + 1 + _MAX_VALUE and _is_label_key(text)
+
+
+@lru_cache(maxsize=4096)
+def _is_label_key(text: str) -> bool:
     prefix, slash, name = text.rpartition("/")
     if not name or not is_label_value(name):
         return False

@@ -1,17 +1,20 @@
 """Volumes and what describes them: claims, volumes, classes, CSI objects, attachments."""
 
+from collections.abc import Mapping
+
 from msgspec import field
 
 from berth.api.meta import Condition, LabelSelector, ObjectMeta, ObjectReference, Struct
 from berth.api.node_selector import NodeSelector
 from berth.api.quantity import Quantity
+from berth.api.read_only import EMPTY
 
 
 class VolumeResourceRequirements(Struct, frozen=True):
     """resources of a claim."""
 
-    requests: dict[str, Quantity] = {}
-    limits: dict[str, Quantity] = {}
+    requests: Mapping[str, Quantity] = EMPTY
+    limits: Mapping[str, Quantity] = EMPTY
 
 
 class PersistentVolumeClaimSpec(Struct, frozen=True):
@@ -31,7 +34,7 @@ class PersistentVolumeClaimStatus(Struct, frozen=True):
 
     phase: str = ""
     access_modes: tuple[str, ...] = ()
-    capacity: dict[str, Quantity] = {}
+    capacity: Mapping[str, Quantity] = EMPTY
     conditions: tuple[Condition, ...] = ()
 
 
@@ -68,7 +71,7 @@ class DiskSource(Struct, frozen=True):
 class PersistentVolumeSpec(Struct, frozen=True):
     """spec of a volume."""
 
-    capacity: dict[str, Quantity] = {}
+    capacity: Mapping[str, Quantity] = EMPTY
     access_modes: tuple[str, ...] = ()
     claim_ref: ObjectReference | None = None
     storage_class_name: str = ""

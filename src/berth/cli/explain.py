@@ -14,9 +14,9 @@ from urllib.parse import quote, urlencode
 
 import click
 
-from berth.cli.asking import SchedulerInUse, UnknownPodError, Way
+from berth.cli.option_rules import never_with, only_with
 from berth.cli.output import Output, console_for, is_structured, print_structured
-from berth.cli.what_would_help import what_would_help_options
+from berth.cli.scheduler_in_use import SchedulerInUse, UnknownPodError, Way
 from berth.runtime.observing.logs import legible
 
 if TYPE_CHECKING:
@@ -46,6 +46,8 @@ class _Found(NamedTuple):
 
 
 @click.command("explain", short_help="Why a pod went where it went, or why it is pending.")
+@only_with(certificate_authority="server")
+@never_with("server", "lease", because="which says whom to ask")
 @click.argument("pods", nargs=-1, metavar="[POD]...")
 @click.option(
     "-n",
@@ -83,7 +85,14 @@ class _Found(NamedTuple):
 @click.option("--all-nodes", is_flag=True, help="Score and name every node, not only the best and the first ones.")
 @click.option("-w", "--watch", is_flag=True, help="Ask again and again, and print what has changed, until Ctrl-C.")
 @click.option("--json", "as_json", is_flag=True, help="The same as -o json.")
-@what_would_help_options
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["table", "wide", "json", "yaml"]),
+    default="table",
+    show_default=True,
+    help="How to print it; wide shows everything, in tables as wide as they are.",
+)
 def command(
     pods: tuple[str, ...],
     namespace: str,

@@ -9,6 +9,8 @@ import textwrap
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from berth.runtime.observing.logs import legible
 
 if TYPE_CHECKING:
@@ -105,17 +107,10 @@ def _show_outcome(decision: Json, console: "Console", *, is_held: bool) -> None:
 
 
 def lacking(lack: Json) -> str:
-    """Return a shortfall in words (`berth.shortfall.Shortfall`, as it comes over HTTP)."""
-    from berth.shortfall import Shortfall
+    """Return a shortfall in words (`berth.decisions.shortfall.Shortfall`, as it comes over HTTP)."""
+    from berth.decisions.shortfall import Shortfall
 
-    known = {field: lack[name] for field, name in _SHORTFALL.items()}
-    now = "; that would do now" if lack.get("fitsNow") else ""
-    return Shortfall(**known).sentence + now
-
-
-_SHORTFALL = {
-    "resource": "resource", "needs": "needs", "most_free": "mostFree", "of": "of", "node": "node", "nodes": "nodes",
-}  # fmt: skip
+    return msgspec.convert(lack, Shortfall).sentence
 
 
 def _show_extender(call: Json, console: "Console") -> None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
+from berth.cli.option_rules import never_with
 from berth.cli.setup import EXIT_BAD_CONFIGURATION, config_option, gates_option, plugin_option, read_setup
 from berth.config.errors import ConfigError
 from berth.config.types import SchedulerConfiguration
@@ -34,6 +35,7 @@ class _Unusable(Exception):  # noqa: N818 - it is only ever shown
 @click.command("extender", short_help="Our plugins for a stock kube-scheduler, as an extender.")
 @config_option
 @plugin_option
+@never_with("without_cluster", "kubeconfig", "context", because="which follows none")
 @click.option("--profile", default="", metavar="NAME", help="The schedulerName to serve; by default the first.")
 @gates_option
 @click.option("--kubeconfig", default="", metavar="FILE", help="The cluster to follow; found as `berth run` does.")
@@ -161,7 +163,7 @@ async def _serve(
     tls: ssl.SSLContext | None,
 ) -> None:
     """Serve until told to stop."""
-    from berth.cli.up import stop_on_signals
+    from berth.cli.signals import stop_on_signals
     from berth.kube.http.client import HttpTransport
     from berth.kube.http.rate_limit import RateLimit
     from berth.runtime.serving.extender_server import ExtenderServer

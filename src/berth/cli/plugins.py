@@ -59,8 +59,8 @@ def command(config_file: str, plugins: tuple[str, ...], feature_gates: str, outp
 
 def problems_of(setup: Setup) -> tuple[str, ...]:
     """Return what keeps the profiles from being made."""
-    from berth.assembly import build_core
     from berth.config.errors import ConfigError
+    from berth.core.assembly import build_core
 
     try:
         build_core(setup.config, setup.registry, rng=random.Random(0))
@@ -72,8 +72,8 @@ def problems_of(setup: Setup) -> tuple[str, ...]:
 def listing(setup: Setup, problems: Iterable[str] = ()) -> list[PluginListing]:
     """Return what is known of every plugin, those of other people first."""
     from berth.config.types import ExtensionPoint
+    from berth.core.generation import generation_of
     from berth.framework.registry import IN_TREE
-    from berth.generation import generation_of
 
     registry = generation_of(setup.config).registry(setup.registry)
     points = registry.implements()

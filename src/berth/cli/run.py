@@ -20,9 +20,9 @@ import click
 
 from berth.api.redaction import redact
 from berth.cli import print_version
-from berth.cli.decision_log import DecisionLogOptions, Kept, decision_log_options, open_log, state_directory
+from berth.cli.decision_log_flags import DecisionLogOptions, Kept, decision_log_options, open_log, state_directory
 from berth.cli.flags import SchedulerFlags, load_configuration, scheduler_flags, warnings_of
-from berth.cli.recording import Build, RecordingOptions, recording_options, recording_to
+from berth.cli.recording_flags import Build, RecordingOptions, recording_options, recording_to
 from berth.cli.setup import EXIT_BAD_CONFIGURATION, Setup, plugin_option, read_registry, tell_odd_plugins, warn
 from berth.config.errors import ConfigError
 from berth.config.types import SchedulerConfiguration
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from berth.kube.transport import Transport
     from berth.runtime.observing.metrics import Metrics
     from berth.runtime.observing.rest_client import RestClientMetrics
-    from berth.runtime.observing.tracing.sending import Tracing
+    from berth.runtime.observing.tracing.exporter import Tracing
     from berth.runtime.scheduler import LiveScheduler
     from berth.runtime.serving.secure import SecureServing
 
@@ -189,8 +189,8 @@ def _end_at_once(message: str) -> None:
 def _write_configuration(config: SchedulerConfiguration, registry: "Registry", target: Path) -> None:
     import yaml
 
-    from berth.assembly import build_core
     from berth.config.dump import dump_config
+    from berth.core.assembly import build_core
 
     if config.generation != "v1.36":
         raise _Unusable(f"--write-config-to: the configuration is of {config.generation}, only v1.36's can be written")
@@ -238,7 +238,7 @@ def _tracing(path: str) -> "Tracing | None":
     if not config.sampling_rate_per_million:
         warn(f"--tracing-config-file: no pod is traced, since {path} sets no samplingRatePerMillion")
     try:
-        from berth.runtime.observing.tracing.sending import start_tracing
+        from berth.runtime.observing.tracing.exporter import start_tracing
     except ModuleNotFoundError as missing:
         raise _Unusable(
             f"--tracing-config-file: {missing.name} is not installed; pip install 'berth-scheduler[otel]' has it"
@@ -269,13 +269,14 @@ def _event_loop() -> asyncio.AbstractEventLoop:
 
 async def _run(given: Given) -> None:
     """Run everything that lives in the event loop, from the first connection to the last."""
+    from berth.cli.signals import stop_on_signals
     from berth.kube.http.client import HttpTransport
     from berth.kube.http.rate_limit import RateLimit
     from berth.runtime.observing import logs
     from berth.runtime.observing.rest_client import RestClientMetrics
     from berth.runtime.policy_map import with_policy_of_cluster
 
-    stop = _stop_on_signals()
+    stop = stop_on_signals()
     setup, tracing = given.setup, given.tracing
     client = setup.config.client_connection
     if "protobuf" in client.content_type:
@@ -402,7 +403,7 @@ def _debug_on_signal(scheduler: "LiveScheduler") -> None:
 
 def _follow_file(flags: SchedulerFlags, scheduler: "LiveScheduler", metrics: "Metrics") -> "list[asyncio.Task[None]]":
     """Put the configuration file in force again whenever it has changed, and look at once on SIGHUP."""
-    from berth.runtime.reloading import ConfigFile
+    from berth.runtime.reload import ConfigFile
 
     path = flags.get("config")
     if not path:
@@ -423,19 +424,3 @@ def _on_signal(number: signal.Signals, act: "Callable[[], Coroutine[Any, Any, No
         task.add_done_callback(under_way.discard)
 
     asyncio.get_running_loop().add_signal_handler(number, told)
-
-
-def _stop_on_signals() -> asyncio.Event:
-    """An event that Ctrl-C and SIGTERM set; the second of them ends the process at once, whatever it is doing."""
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-
-    def told() -> None:
-        stop.set()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.remove_signal_handler(number)
-            signal.signal(number, signal.SIG_DFL)  # the kernel's doing, so that nothing in here can be in its way
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, told)
-    return stop

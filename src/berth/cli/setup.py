@@ -85,7 +85,7 @@ def read_setup(config_file: str = "", plugins: Sequence[str] = (), feature_gates
 def read_registry(plugins: Sequence[str] = ()) -> "tuple[Registry, tuple[str, ...]]":
     """Return all plugins there are, and the names of those that `--plugin` names. Raises `BadConfigurationError`."""
     from berth.config.errors import ConfigError
-    from berth.framework.loading import plugins_named
+    from berth.framework.loader import plugins_named
     from berth.plugins.registry import full_registry
 
     try:

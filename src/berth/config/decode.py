@@ -12,8 +12,9 @@ from typing import Annotated, Any, Final, TypeVar, Union, cast, get_args, get_or
 
 import msgspec
 
+from berth.api.near_names import nearest
 from berth.config.durations import Duration
-from berth.config.errors import invalid, nearest, required, shown
+from berth.config.errors import invalid, required, shown
 
 T = TypeVar("T")
 

@@ -11,7 +11,8 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Final
 
-from berth.config.errors import ConfigError, nearest
+from berth.api.near_names import nearest
+from berth.config.errors import ConfigError
 from berth.config.feature_gates import FeatureGates
 from berth.config.types import MULTI_POINT, ExtensionPoint, PluginRef, Plugins, PluginSet
 

@@ -5,17 +5,17 @@ so that each names the field path first and then what is wrong with it. `ConfigE
 command line.
 """
 
-import difflib
 import json
 import re
 from collections.abc import Iterable
 
 from berth.api.redaction import redact_document
+from berth.api.user_error import UserError
 
 _FIELD = re.compile(r"([\w-]{1,200})(?:\[\d{1,9}\]){0,9}$")
 
 
-class ConfigError(ValueError):
+class ConfigError(UserError, ValueError):
     """A configuration that cannot be used. `errors` has a sentence for each fault, `source` names the file."""
 
     def __init__(self, errors: Iterable[str], source: str = "") -> None:
@@ -73,10 +73,3 @@ def duplicate(path: str, value: object) -> str:
 def unsupported(path: str, value: object, supported: Iterable[str]) -> str:
     """A sentence for a value that is not one of a closed set."""
     return f"{path}: Unsupported value: {shown(value, path)}: supported values: " + ", ".join(map(shown, supported))
-
-
-def nearest(name: str, known: Iterable[str]) -> str:
-    """A clause naming the known words that look like `name`, or nothing."""
-    by_folded = {word.lower(): word for word in known}
-    near = difflib.get_close_matches(name.lower(), by_folded, n=3, cutoff=0.7)
-    return f"; did you mean {' or '.join(by_folded[word] for word in near)}?" if near else ""

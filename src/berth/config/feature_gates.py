@@ -14,7 +14,8 @@ from typing import Final
 
 import msgspec
 
-from berth.config.errors import ConfigError, nearest
+from berth.api.near_names import nearest
+from berth.config.errors import ConfigError
 from berth.config.kubernetes_gates import (
     ALPHA,
     BETA,

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from berth.cycle.sampling import Sampled
+from berth.cycle.node_sample import Sampled
 from berth.engine.profile import PreFiltered, Profile
 from berth.engine.scores import Scored
 from berth.engine.verdicts import Mask, Verdicts

@@ -13,13 +13,11 @@ Schedulers do not lock nodes. Each decides on what it knows, and two may give th
 """
 
 from collections import OrderedDict
-from collections.abc import Generator
-from typing import Any
 
 from berth.cycle.dispatcher import Dispatcher
 from berth.cycle.instrument import Instrument
 from berth.cycle.pods_in_pre_bind import PodsInPreBind
-from berth.framework.effects import PodRead, PodRef, ReadPod, call
+from berth.framework.effects import PodRead, PodRef, ReadPod, Steps, call
 from berth.framework.waiting_pods import WaitingPods
 from berth.state.cache import Cache
 from berth.state.pod_info import PodInfo
@@ -95,7 +93,7 @@ class Conflicts:
         self._reading += 1
         self._dispatcher.start(self._look(pod))
 
-    def _look(self, pod: PodInfo) -> Generator[Any, Any, None]:
+    def _look(self, pod: PodInfo) -> Steps[None]:
         answer = yield from call(ReadPod(PodRef.of(pod)))
         self._reading -= 1
         found: PodRead | None = answer.result

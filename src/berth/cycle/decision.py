@@ -1,7 +1,7 @@
 """The trace of one attempt: why each node was or was not chosen, kept after the columns have moved on.
 
 Made from an `Attempt` when it ends. Making one must cost nothing, since most are never read: it holds snapshots, and
-computes an answer only when it is asked for one. `berth.explain` turns it into words.
+computes an answer only when it is asked for one. `berth.decisions.explanation` turns it into words.
 
 Rows are those of the node table at the time. Nodes come and go, and a row may hold another node later, so a decision
 keeps the names by row and never asks the table again.
@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from berth.cycle.attempt import Attempt, LeftOut
-from berth.cycle.extending import rejected_by_extenders
+from berth.cycle.extender_calls import rejected_by_extenders
 from berth.engine.scores import PluginScores, Scored
 from berth.engine.verdicts import Findings, Mask
 from berth.framework.diagnosis import RejectedNodes, overruled
@@ -22,6 +22,9 @@ from berth.framework.extenders import Asked
 from berth.framework.status import Status
 from berth.state.lazy import lazy
 from berth.state.table import NodeTable
+
+TRACED_BYTES = 2 << 20
+"""How much the pods of the decisions that are kept may say, in bytes of JSON: 8 kB each where there are 256."""
 
 
 class Decision:
@@ -156,29 +159,49 @@ class Decision:
 
 
 class Trace(OrderedDict[str, Decision]):
-    """The last decision about each of the latest pods, by `namespace/name`, the oldest first."""
+    """The last decision about each of the latest pods, by `namespace/name`, the oldest first.
 
-    def __init__(self, pods: int) -> None:
+    A decision holds its pod, which may be gone by now: of pods that say a great deal fewer are kept, but always one.
+    """
+
+    def __init__(self, pods: int, bytes_at_most: int = TRACED_BYTES) -> None:
         super().__init__()
         self._pods = pods
+        self.bytes_at_most = bytes_at_most
+        """How much these pods may say together, in bytes of JSON."""
+        self._bytes = 0
+        self._sizes: dict[str, int] = {}
         self._names: tuple[int, tuple[str, ...], Mask] = (-1, (), np.zeros(0, dtype=np.bool_))
 
     def note(self, attempt: Attempt, table: NodeTable, at: float, attempts: int) -> Decision:
         """Keep what an attempt has decided, in place of the oldest."""
         node_count = len(table) if attempt.within is None else int(np.count_nonzero(attempt.within))
-        _, names, present = self._nodes(table)
+        names, present = self._nodes(table)
         decision = Decision(attempt, names, node_count, at, attempts, present)
         key = attempt.pod.key
-        self.pop(key, None)
+        if self.pop(key, None) is not None:
+            self._bytes -= self._sizes.pop(key)
         self[key] = decision
-        if len(self) > self._pods:
-            self.popitem(last=False)
+        self._sizes[key] = size = attempt.pod.size + len(decision.message)
+        self._bytes += size
+        while len(self) > 1 and (len(self) > self._pods or self._bytes > self.bytes_at_most):
+            oldest, _ = self.popitem(last=False)
+            self._bytes -= self._sizes.pop(oldest)
         return decision
 
-    def _nodes(self, table: NodeTable) -> tuple[int, tuple[str, ...], Mask]:
-        """Return the names by row, and which rows have one, made once for each change of nodes."""
+    def _nodes(self, table: NodeTable) -> tuple[tuple[str, ...], Mask]:
+        """Return the names by row, and which rows have one, made when nodes come or go."""
+        known, names, present = self._names
         position = table.node_log.position
-        if self._names[0] != position:
-            names = tuple(n if ok else "" for n, ok in zip(table.names, table.valid, strict=True))
-            self._names = (position, names, table.valid & np.array([bool(name) for name in names], dtype=np.bool_))
-        return self._names
+        if known != position:
+            changed = table.node_log.since(known) if len(names) == table.capacity else None
+            if changed is None or any(names[row] != _name(table, row) for row in changed):
+                names = tuple([_name(table, row) for row in range(table.capacity)])
+                present = np.array([bool(name) for name in names], dtype=np.bool_)
+            self._names = (position, names, present)
+        return names, present
+
+
+def _name(table: NodeTable, row: int) -> str:
+    """Return the name of the node that a row holds; empty where it holds none."""
+    return table.names[row] if table.valid.item(row) else ""

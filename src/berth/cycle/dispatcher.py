@@ -5,18 +5,16 @@ the outside (PostFilter, PreBind, Bind, an eviction) is a generator: it yields w
 answer. The dispatcher runs each of them until it yields, and keeps it parked until its answer or its time has come.
 
 At most one of the generators is the scheduling cycle, which `open` starts. While it is parked no object may change
-under it: `is_open` is true, and `berth.intake.Inbox` holds events back until it has ended. All others run beside it and
-touch only what is theirs (a binding: its own assumed pod).
+under it: `is_open` is true, and the `Inbox` of `berth.core.intake` holds events back until it has ended. All others run
+beside it and touch only what is theirs (a binding: its own assumed pod).
 """
 
 import math
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from typing import Any
 
 from berth.framework.blame import contained
-from berth.framework.effects import Answer, Effect, Request, WaitUntil
-
-Steps = Generator[Any, Any, Any]
+from berth.framework.effects import Answer, Effect, Request, Steps, WaitUntil
 
 
 class Interruption(BaseException):
@@ -37,13 +35,13 @@ class Dispatcher:
         self._clock = clock
         self._now = 0.0
         self._effects: list[Effect] = []
-        self._open: Steps | None = None
-        self._parked: dict[int, Steps] = {}
+        self._open: Steps[Any] | None = None
+        self._parked: dict[int, Steps[Any]] = {}
         """Who waits for an answer, by the ticket of the request."""
-        self._waits: list[tuple[WaitUntil, Steps]] = []
+        self._waits: list[tuple[WaitUntil, Steps[Any]]] = []
         self._tickets = 0
-        self._interrupted: list[tuple[Steps, Interruption]] = []
-        self.running: Steps | None = None
+        self._interrupted: list[tuple[Steps[Any], Interruption]] = []
+        self.running: Steps[Any] | None = None
         """The generator that is running now."""
 
     def __len__(self) -> int:
@@ -77,11 +75,11 @@ class Dispatcher:
         effects, self._effects = self._effects, []
         return effects
 
-    def start(self, steps: Steps) -> None:
+    def start(self, steps: Steps[Any]) -> None:
         """Run a generator beside the scheduling cycles, at once until it first has to wait."""
         self._advance(steps, None)
 
-    def open(self, cycle: Steps) -> None:
+    def open(self, cycle: Steps[Any]) -> None:
         """Run the scheduling cycle until it ends or has to wait."""
         assert self._open is None, "at most one scheduling cycle is open"
         self._open = cycle
@@ -93,7 +91,7 @@ class Dispatcher:
         if steps is not None:
             self._advance(steps, answer)
 
-    def interrupt(self, steps: Steps, interruption: Interruption) -> None:
+    def interrupt(self, steps: Steps[Any], interruption: Interruption) -> None:
         """Have a generator that is parked ended by `resume_ready`; an answer that it waits for is dropped."""
         self._interrupted.append((steps, interruption))
 
@@ -122,7 +120,7 @@ class Dispatcher:
             return self._now
         return min((wait.deadline for wait, _ in self._waits if wait.deadline != math.inf), default=None)
 
-    def _unpark(self, steps: Steps) -> bool:
+    def _unpark(self, steps: Steps[Any]) -> bool:
         """Have a generator wait for nothing any more; say whether it did."""
         tickets = [ticket for ticket, parked in self._parked.items() if parked is steps]
         for ticket in tickets:
@@ -132,7 +130,7 @@ class Dispatcher:
             self._waits.remove(entry)
         return bool(tickets or waits)
 
-    def _advance(self, steps: Steps, value: Any) -> None:
+    def _advance(self, steps: Steps[Any], value: Any) -> None:
         outer, self.running = self.running, steps
         try:
             effect = steps.throw(value) if isinstance(value, Interruption) else steps.send(value)
@@ -151,7 +149,7 @@ class Dispatcher:
         self._parked[self._tickets] = steps
         self._effects.append(Request(self._tickets, effect))
 
-    def _ended(self, steps: Steps) -> None:
+    def _ended(self, steps: Steps[Any]) -> None:
         if steps is self._open:
             self._open = None
 

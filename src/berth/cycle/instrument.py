@@ -67,11 +67,14 @@ class Instrument:
         """Return where to count how often these plugins have their say: on a node (Filter, Score), or on a pod."""
         return Times()
 
-    def hinted(self, plugin: str, event: str, hint: str, seconds: float) -> None:
+    def hinted(self, pod: PodInfo, plugin: str, event: str, hint: str, seconds: float) -> None:
         """A plugin was asked whether an event helps a pod: `Queue`, `QueueSkip`, or `Error` where its hint broke."""
 
-    def hint_answered(self, pod: PodInfo, plugin: str, event: str, hint: str) -> None:
-        """The same as `hinted`, with the pod."""
+    def hinted_alike(self, pods: Sequence[PodInfo], plugin: str, event: str, hint: str) -> None:
+        """The answer that `hinted` told of holds for these pods as well; they were not asked about.
+
+        They are like that pod in all that the plugin looks at.
+        """
 
     def hint_broke(self, pod: PodInfo, plugin: str, event: str, error: Exception) -> None:
         """A queueing hint's bug; it counts as Queue."""
@@ -88,11 +91,8 @@ class Instrument:
     def queue_left(self, queued: QueuedPod) -> None:
         """A pod has left the queues untried: it is gone or going, bound by somebody else, or no longer ours."""
 
-    def waits_on_permit(self, pod: PodInfo) -> None:
-        """Permit holds a pod; its binding cycle waits."""
-
-    def permit_waits(self, waiting: WaitingPod) -> None:
-        """The same, with where the pod is to go, who holds it, and for how long."""
+    def waits_on_permit(self, waiting: WaitingPod) -> None:
+        """Permit holds a pod, whose binding cycle waits: where it is to go, who holds it, and for how long."""
 
     def waited_on_permit(self, result: str, seconds: float) -> None:
         """A pod's wait for Permit is over."""
@@ -106,11 +106,8 @@ class Instrument:
     def binding_failed(self, pod: PodInfo, reason: str, *, is_rejection: bool = False) -> None:
         """A node was chosen for a pod, but binding failed: an error, or a plugin that rejected it after all."""
 
-    def making_room(self, victims: int) -> None:
-        """Pods are about to be evicted for another; `victims` is their number."""
-
-    def preempting(self, preemptor: PodInfo, victims_on: Mapping[str, Sequence[PodInfo]]) -> None:
-        """The same, with the pod (or the first of its group) and the victims by node."""
+    def making_room(self, preemptor: PodInfo, victims_on: Mapping[str, Sequence[PodInfo]]) -> None:
+        """Pods, here by node, are about to be evicted for another, or for a group: then `preemptor` is its first."""
 
     def victim_answered(self, victim: PodInfo, preemptor: PodInfo, node_name: str, refusal: str) -> None:
         """A victim goes, or `refusal` says why it may not be evicted."""

@@ -5,7 +5,10 @@ room, nothing need be asked of the API server: the binding cycle is interrupted 
 A pod that is past PreBind cannot be called off any more; its Binding may be on its way.
 """
 
-from berth.cycle.dispatcher import Dispatcher, Interruption, Steps
+from typing import Any
+
+from berth.cycle.dispatcher import Dispatcher, Interruption
+from berth.framework.effects import Steps
 
 
 class PodsInPreBind:
@@ -15,7 +18,7 @@ class PodsInPreBind:
 
     def __init__(self, dispatcher: Dispatcher) -> None:
         self._dispatcher = dispatcher
-        self._steps: dict[str, Steps] = {}
+        self._steps: dict[str, Steps[Any]] = {}
 
     def __contains__(self, uid: str) -> bool:
         return uid in self._steps

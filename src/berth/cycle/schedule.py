@@ -5,7 +5,7 @@ It is a generator because extenders and PostFilter may need an answer from outsi
 
 import random
 from collections.abc import Callable, Generator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -20,8 +20,8 @@ from berth.cycle.attempt import (
     Outcome,
 )
 from berth.cycle.dispatcher import THROWN_IN
-from berth.cycle.extending import diagnose_extenders, filter_by_extenders, score_by_extenders
-from berth.cycle.sampling import Sampled, feasible_nodes_to_find, sample
+from berth.cycle.extender_calls import diagnose_extenders, filter_by_extenders, score_by_extenders
+from berth.cycle.node_sample import Sampled, feasible_nodes_to_find, sample
 from berth.engine.profile import PreFiltered, searched_rows
 from berth.engine.scores import Scored
 from berth.engine.sums import BestRows
@@ -29,6 +29,7 @@ from berth.engine.verdicts import Mask, Verdicts
 from berth.framework.blame import PluginBrokenError, contained
 from berth.framework.cycle_policy import CyclePolicy
 from berth.framework.diagnosis import Diagnosis
+from berth.framework.effects import Steps
 from berth.framework.interface import FeasibleNodes
 from berth.framework.status import Code, Status, error, is_success
 from berth.state.pod_info import PodInfo
@@ -78,7 +79,7 @@ class Search:
         self.start_index = index
 
 
-def schedule_pod(search: Search, attempt: Attempt) -> Generator[Any, Any, None]:
+def schedule_pod(search: Search, attempt: Attempt) -> Steps[None]:
     """Find a node for the attempt's pod: leave in `attempt.outcome` the chosen row, or why there is none."""
     attempt.lap(BASIC_CHECKS_DONE)  # the core's: is the pod still there, still unbound, still ours?
     attempt.lap(SNAPSHOT_DONE)  # nothing is written while a cycle is open, so there is nothing to copy
@@ -117,10 +118,10 @@ def find_nodes(search: Search, attempt: Attempt) -> Outcome | None:
     searched = _searched(search, attempt, pre)
     if search.policy.nominated_node_first and _fits_where_promised(search, attempt, searched):
         return None
-    return profile.at_point("Filter", _look_everywhere, search, attempt, pre, searched)
+    return profile.runner.run("Filter", _look_everywhere, search, attempt, pre, searched)
 
 
-def ask_filters(search: Search, attempt: Attempt) -> Generator[Any, Any, Outcome | None]:
+def ask_filters(search: Search, attempt: Attempt) -> Steps[Outcome | None]:
     """Have extenders narrow what was found; where they refuse the promised node, or fail, all nodes are looked at."""
     found, pre = attempt.found, attempt.found.pre_filtered
     assert found.nodes is not None and pre is not None, "extenders come after Filter"
@@ -128,7 +129,7 @@ def ask_filters(search: Search, attempt: Attempt) -> Generator[Any, Any, Outcome
     if found.verdicts is None and (problem is not None or not found.nodes.count):
         found.left_out = {}
         searched = _searched(search, attempt, pre)
-        failure = attempt.profile.at_point("Filter", _look_everywhere, search, attempt, pre, searched)
+        failure = attempt.profile.runner.run("Filter", _look_everywhere, search, attempt, pre, searched)
         if failure is not None:
             return failure
         found.nodes, found.left_out, problem = yield from filter_by_extenders(attempt, found.nodes)
@@ -161,7 +162,7 @@ def select_node(search: Search, attempt: Attempt, nodes: FeasibleNodes, scored: 
     return search.break_tie(scored.best_rows())
 
 
-def run_post_filter(attempt: Attempt, failure: Outcome, *, tells: bool = True) -> Generator[Any, Any, Outcome]:
+def run_post_filter(attempt: Attempt, failure: Outcome, *, tells: bool = True) -> Steps[Outcome]:
     """Let PostFilter plugins try to make room, up to the first success; with `tells` the message has their refusals."""
     attempt.lap(PREDICATES_DONE)
     diagnosis = failure.diagnosis
@@ -169,7 +170,7 @@ def run_post_filter(attempt: Attempt, failure: Outcome, *, tells: bool = True) -
     if attempt.state.skip_post_filter or not attempt.profile.post_filter:
         return failure
     steps = _post_filter(attempt, diagnosis)
-    told, node_name, victims = yield from attempt.profile.steps_at_point("PostFilter", steps, attempt.pod)
+    told, node_name, victims = yield from attempt.profile.runner.steps("PostFilter", steps, attempt.pod)
     if told is not None and tells and told.code is not Code.SUCCESS:
         diagnosis.post_filter_message = told.message
     return Outcome(diagnosis=diagnosis, post_filter_status=told, nominated_node_name=node_name, victims=victims)
@@ -183,7 +184,7 @@ class PostFiltered(NamedTuple):
     victims: tuple[PodInfo, ...]
 
 
-def _post_filter(attempt: Attempt, diagnosis: Diagnosis) -> Generator[Any, Any, PostFiltered]:
+def _post_filter(attempt: Attempt, diagnosis: Diagnosis) -> Steps[PostFiltered]:
     reasons: list[str] = []
     refused_by = ""
     node_name: str | None = None
@@ -285,12 +286,14 @@ def _diagnose(search: Search, attempt: Attempt, pre: PreFiltered) -> Outcome | N
     """Say of each node why not; a node that errs makes the whole attempt an error. None where there are nodes left."""
     table, found = search.table, attempt.found
     assert found.verdicts is not None, "a diagnosis comes after Filter"
-    diagnosis = Diagnosis(_node_count(search, attempt), table.names.__getitem__)
+    counted = found.verdicts.counted()
+    diagnosis = Diagnosis(_node_count(search, attempt), table.names.__getitem__, counted)
     errors: dict[int, Status] = {}
-    for status, rows in found.verdicts.rejected():
+    for status, rows in found.verdicts.rejected() if counted is None else counted.errors:
         if status.code is Code.ERROR:
             errors.update(dict.fromkeys(rows.tolist(), status))
-        diagnosis.add(status, rows)
+        if counted is None:
+            diagnosis.add(status, rows)
     message: str | None = None
     if errors:
         first = next(row for row in table.tree.order() if row in errors)

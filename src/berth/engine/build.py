@@ -8,17 +8,19 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from berth.api.near_names import nearest
 from berth.config.defaults import Resolved
-from berth.config.errors import ConfigError, nearest
+from berth.config.errors import ConfigError
 from berth.config.plugin_args import decode_profile_args
 from berth.config.profiles import resolve_profiles
 from berth.config.types import ExtensionPoint, KubeSchedulerProfile, SchedulerConfiguration
 from berth.engine.memo import Memos
+from berth.engine.point_runner import PointRunner
 from berth.engine.profile import Profile
 from berth.framework.answers import wrong_events
 from berth.framework.blame import contained, described
 from berth.framework.extenders import Extender
-from berth.framework.guarding import Report, guarded
+from berth.framework.guard import Report, guarded
 from berth.framework.handle import Handle
 from berth.framework.loaded import ContractError, LoadedPlugin, loaded
 from berth.framework.registry import IN_TREE, Registry
@@ -31,10 +33,10 @@ def build_profiles(
     memos: Memos,
     extenders: Sequence[Extender] = (),
     *,
-    make_profile: Callable[..., Profile] = Profile,
+    make_runner: Callable[[str], PointRunner] = lambda _profile: PointRunner(),
     report: Report = lambda _plugin, _method, _bug: None,
 ) -> dict[str, Profile]:
-    """Return the profiles by scheduler name, each made by `make_profile`: `Profile`, or a subclass.
+    """Return the profiles by scheduler name. `make_runner` makes what each of them, by name, is run with.
 
     `report` is called with exceptions of out-of-tree plugins, once for each place in the code that raises.
     Raises `ConfigError`.
@@ -51,7 +53,7 @@ def build_profiles(
         own = handle.within(partial(profiles.__getitem__, profile.scheduler_name))
         made = _made(registry, sorted(names), args, own, path, report)
         percentage = profile.percentage_of_nodes_to_score
-        profiles[profile.scheduler_name] = make_profile(
+        profiles[profile.scheduler_name] = Profile(
             profile.scheduler_name,
             _with_plugins(points, made),
             memos,
@@ -59,6 +61,7 @@ def build_profiles(
             config.percentage_of_nodes_to_score if percentage is None else percentage,
             extenders,
             checks_all_filters=config.checks_all_filters,
+            runner=make_runner(profile.scheduler_name),
         )
     return profiles
 

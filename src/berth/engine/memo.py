@@ -8,15 +8,17 @@ whole column is computed again. Decisions never depend on any of this: with `ena
 
 A column is kept from the second time on that it is asked for: pods of which no two are alike would fill the memory
 with columns that are never used.
+
+Keys hold what plugins read of pods, which may be long. So all that is kept by key is bounded in what the pods say, too.
 """
 
-from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol
 
 import numpy as np
 
+from berth.api.recent import Recent
 from berth.engine.memo_entry import Column, MemoEntry
 from berth.framework.blame import contained
 from berth.framework.cycle_state import CycleState
@@ -39,11 +41,17 @@ NEVER_KEPT = frozenset({Dependency.UNKNOWN, Dependency.FEASIBLE_SET})
 REPAIR_AT_MOST = 4
 """A column is repaired as long as fewer than one row in this many has changed, and computed as a whole otherwise."""
 
-FEW_ROWS = 2
+FEW_ROWS = 8
 """Up to this many changed rows are asked about one by one where a plugin allows it: arrays have a fixed cost."""
 
 SEEN_AT_MOST = 1 << 14
 """How many keys that were asked for only once are remembered."""
+
+SEEN_BYTES_AT_MOST = 32 << 20
+"""How much the pods of these keys may say, in bytes of JSON; each counts once for each plugin, that is, many times."""
+
+ENTRY_BYTES = 1 << 10
+"""What an entry takes up beside its column and what its key says."""
 
 SLOTS_AT_MOST = 1 << 12
 """How many slots of one plugin are remembered; a slot that is made anew still finds its column by key."""
@@ -79,12 +87,16 @@ class DependencySet:
 
 
 class MemoKey:
-    """Whose column it is; hashes once, since fragments can be long."""
+    """Whose column it is; hashes once, since fragments can be long.
 
-    __slots__ = ("_hash", "parts")
+    `size` is how much the pod says of which the fragment is a part, in bytes of JSON.
+    """
 
-    def __init__(self, *parts: Hashable) -> None:
+    __slots__ = ("_hash", "parts", "size")
+
+    def __init__(self, *parts: Hashable, size: int = 0) -> None:
         self.parts = parts
+        self.size = size
         self._hash = hash(parts)
 
     def __hash__(self) -> int:
@@ -134,7 +146,7 @@ class Slots:
         self._name = name
         self._dependencies = dependencies
         self._signature = plugin.signature if plugin is not None and dependencies.is_lasting else None
-        self._by_fragment: dict[Hashable, Slot] = {}
+        self._by_fragment: Recent[Hashable, Slot] = Recent(SLOTS_AT_MOST)
         self._unkept = Slot(runner, None, dependencies)
 
     def of(self, profile: str, pod: PodInfo) -> Slot:
@@ -144,10 +156,9 @@ class Slots:
             return self._unkept
         found = self._by_fragment.get(fragment)
         if found is None:
-            if len(self._by_fragment) >= SLOTS_AT_MOST:
-                del self._by_fragment[next(iter(self._by_fragment))]
-            found = Slot(self._runner, MemoKey(profile, *self._name, fragment), self._dependencies)
-            self._by_fragment[fragment] = found
+            key = MemoKey(profile, *self._name, fragment, size=pod.shape.size)
+            found = Slot(self._runner, key, self._dependencies)
+            self._by_fragment.put(fragment, found, key.size)
         return found
 
 
@@ -161,7 +172,7 @@ class Memos:
         self._max_bytes = max_bytes
         self._bytes = 0
         self._entries: dict[MemoKey, MemoEntry] = {}
-        self._seen: OrderedDict[MemoKey, None] = OrderedDict()
+        self._seen: Recent[MemoKey, bool] = Recent(SEEN_AT_MOST, SEEN_BYTES_AT_MOST)
         self._reservations: dict[str, int] = {}
         self._refreshes = 0
         self.epochs = 0
@@ -210,7 +221,7 @@ class Memos:
                 entry.node_position != nodes
                 or (entry.pod_position != pods and needs.pods_on_node)
                 or len(entry.column) != table.capacity
-                or not (needs.is_by_row or entry.versions == self._versions(needs))
+                or not (needs.is_by_row or entry.versions == self.versions(needs))
             ):
                 self._refresh_kept(slot, entry, state, pod)
             entry.used = now
@@ -221,7 +232,7 @@ class Memos:
     def _refresh_kept(self, slot: Slot, entry: MemoEntry, state: CycleState, pod: PodInfo) -> None:
         """Bring a kept entry up to date, row by row where few have changed and the plugin can be asked like that."""
         table, needs, runner = self._cache.table, slot.dependencies, slot.runner
-        current = len(entry.column) == table.capacity and (needs.is_by_row or entry.versions == self._versions(needs))
+        current = len(entry.column) == table.capacity and (needs.is_by_row or entry.versions == self.versions(needs))
         # Single rows may be asked about only where nothing but rows can have changed. The positions move after the last
         # row, so if the plugin raises, the entry stays stale and the same rows are asked about again.
         if current and runner.row_form is not None:
@@ -245,11 +256,11 @@ class Memos:
             return self._computed(MemoEntry(), (), compute)
         entry = self._entries.get(key)
         if entry is None:
-            entry = self._computed(MemoEntry(), self._versions(dependencies), compute)
+            entry = self._computed(MemoEntry(), self.versions(dependencies), compute)
             if key in self._seen:
                 self._keep(key, entry)
             else:
-                self._see(key)
+                self._seen.put(key, True, key.size)
         else:
             self._update(entry, dependencies, compute)
         entry.used = self._refreshes
@@ -289,16 +300,11 @@ class Memos:
         self._entries.clear()
         self._bytes = 0
 
-    def _see(self, key: MemoKey) -> None:
-        self._seen[key] = None
-        if len(self._seen) > SEEN_AT_MOST:
-            self._seen.popitem(last=False)
-
     def _keep(self, key: MemoKey, entry: MemoEntry) -> None:
         self.epochs += 1
         entry.is_kept, entry.epoch = True, self.epochs
         self._entries[key] = entry
-        self._bytes += entry.column.nbytes
+        self._bytes += _bytes_of(key, entry)
         if self._bytes > self._max_bytes:
             self._drop_oldest(entry)
 
@@ -312,7 +318,7 @@ class Memos:
                 break
             if entry is not but:
                 del self._entries[key]
-                self._bytes -= entry.column.nbytes
+                self._bytes -= _bytes_of(key, entry)
                 entry.drop()
 
     def _computed(self, entry: MemoEntry, versions: tuple[int, ...], compute: Compute) -> MemoEntry:
@@ -328,7 +334,7 @@ class Memos:
         return entry
 
     def _update(self, entry: MemoEntry, dependencies: DependencySet, compute: Compute) -> None:
-        versions = self._versions(dependencies)
+        versions = self.versions(dependencies)
         if entry.versions != versions or not self._repaired(entry, dependencies.pods_on_node, compute):
             self._computed(entry, versions, compute)
 
@@ -346,7 +352,7 @@ class Memos:
         entry.node_position, entry.pod_position = nodes, pods
         return True
 
-    def _versions(self, dependencies: DependencySet) -> tuple[int, ...]:
+    def versions(self, dependencies: DependencySet) -> tuple[int, ...]:
         """Return the counters that make an entry stale as a whole when one of them has moved.
 
         The capacity is always among them, as a column has one element for each row of the table.
@@ -361,3 +367,7 @@ class Memos:
             self._reservations.get(dependencies.owner, 0) if dependencies.reservations else 0,
             *(self._objects.version(kind) for kind in dependencies.kinds),
         )
+
+
+def _bytes_of(key: MemoKey, entry: MemoEntry) -> int:
+    return ENTRY_BYTES + key.size + entry.column.nbytes

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from berth.framework.readers import NominationReader
 from berth.state.follower import RowFollower
-from berth.state.nominator import Nominator
 from berth.state.pod_info import PodInfo
 from berth.state.table import Int64, NodeTable
 
@@ -81,7 +81,7 @@ class NominatedLoad:
 
     __slots__ = ("_by_priority", "_capacity", "_follower", "_nominator", "_position", "_table")
 
-    def __init__(self, table: NodeTable, nominator: Nominator) -> None:
+    def __init__(self, table: NodeTable, nominator: NominationReader) -> None:
         self._table = table
         self._nominator = nominator
         self._position = -1

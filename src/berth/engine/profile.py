@@ -4,19 +4,21 @@ Made once from the configuration (`build.py`); called by the cycle. Statuses com
 said them. Points that are run over all nodes live in `verdicts.py` and `scores.py`.
 """
 
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Generic, NamedTuple, TypeVar, TypeVarTuple, cast
+from typing import Generic, NamedTuple, TypeVar, cast
 
 import numpy as np
 
 from berth.config.types import ExtensionPoint as Point
 from berth.engine.memo import MemoKey, Memos
 from berth.engine.nominated_load import NominatedLoad, RivalLoad
+from berth.engine.point_runner import PointRunner
 from berth.engine.preparation import Answer, Preparation, Promised
-from berth.engine.scores import Scored, ScorePlan, ScoreRunner, run_score
+from berth.engine.rejections import Rejections
+from berth.engine.scores import Scored, ScorePlan, run_score
 from berth.engine.sums import Sums
-from berth.engine.verdicts import FilterPlan, FilterRunner, Mask, Verdicts, call_filter, run_filters
+from berth.engine.verdicts import FilterPlan, Mask, Verdicts, call_filter, run_filters
 from berth.engine.what_if import RowArray, WhatIf
 from berth.framework.blame import PluginBrokenError, ask, blamed, contained, described
 from berth.framework.cycle_state import CycleState
@@ -36,16 +38,12 @@ from berth.framework.interface import (
     ReservePlugin,
 )
 from berth.framework.loaded import LoadedPlugin
+from berth.framework.readers import NominationReader
 from berth.framework.status import Code, Status, error, is_success, merged, unresolvable
 from berth.framework.work_budget import steps_to_filter
 from berth.state.node_view import NodeView
-from berth.state.nominator import Nominator
 from berth.state.pod_info import PodFamily, PodInfo
 from berth.state.table import NodeTable
-
-Arguments = TypeVarTuple("Arguments")
-Result = TypeVar("Result")
-Steps = Generator[Any, Any, Result]
 
 WITH_NOMINATED = "filters beside nominated pods"
 """Who spends for asking about single nodes with the pods nominated to them counted in."""
@@ -123,13 +121,16 @@ class Profile:
         name: str,
         points: Mapping[Point, tuple[tuple[LoadedPlugin, int], ...]],
         memos: Memos,
-        nominator: Nominator,
+        nominator: NominationReader,
         percentage_of_nodes_to_score: int | None = None,
         extenders: Sequence[Extender] = (),
         *,
         checks_all_filters: bool = False,
+        runner: PointRunner,
     ) -> None:
         self.name = name
+        self.runner = runner
+        """Runs the points, those whose loops are elsewhere included, and may tell an observer how long they take."""
         self.extenders = tuple(extenders)
         """The extenders, asked after the plugins in this order; the same for all profiles."""
         self.percentage_of_nodes_to_score = percentage_of_nodes_to_score
@@ -139,6 +140,7 @@ class Profile:
         self.nominator = nominator
         self.nominated = NominatedLoad(memos.table, nominator)
         self.sums = Sums(memos)
+        self.rejections = Rejections(memos)
 
         def at(point: Point) -> list[LoadedPlugin]:
             return [plugin for plugin, _ in points.get(point, ())]
@@ -149,23 +151,35 @@ class Profile:
         self.queue_sort = next(iter(at(Point.QUEUE_SORT)), None)
         """Whose order the queue keeps; there is one in every profile of a configuration, the same in all."""
         idle = frozenset(plugin.name for plugin in self.plugins if plugin.promises.idle_after_skip)
-        self.pre_enqueue = _present(plugin.pre_enqueue for plugin in at(Point.PRE_ENQUEUE))
-        self.pre_filter = _present(plugin.pre_filter for plugin in at(Point.PRE_FILTER))
+        self.pre_enqueue = runner.forms(
+            _present(p.pre_enqueue for p in at(Point.PRE_ENQUEUE)), lambda p: {"pre_enqueue": p.pre_enqueue}
+        )
+        self.pre_filter = runner.forms(
+            _present(p.pre_filter for p in at(Point.PRE_FILTER)), lambda p: {"pre_filter": p.pre_filter}
+        )
         self.pre_filter_extensions = _present(plugin.pre_filter_extensions for plugin in at(Point.PRE_FILTER))
-        self.filters = [FilterRunner(plugin) for plugin in at(Point.FILTER)]
-        self.post_filter = _present(plugin.post_filter for plugin in at(Point.POST_FILTER))
+        self.filters = [runner.filter_runner(plugin) for plugin in at(Point.FILTER)]
+        self.post_filter = runner.forms(
+            _present(p.post_filter for p in at(Point.POST_FILTER)), lambda p: {"post_filter": p.post_filter}
+        )
         self.pod_group_post_filter = _present(plugin.pod_group_post_filter for plugin in at(Point.POST_FILTER))
-        self.pre_score = _present(plugin.pre_score for plugin in at(Point.PRE_SCORE))
-        self.scorers = [ScoreRunner(plugin, weight or 1) for plugin, weight in points.get(Point.SCORE, ())]
-        self._reserve = Rota(_present(plugin.reserve for plugin in at(Point.RESERVE)), idle)
-        self.permit = _present(plugin.permit for plugin in at(Point.PERMIT))
+        self.pre_score = runner.forms(
+            _present(p.pre_score for p in at(Point.PRE_SCORE)), lambda p: {"pre_score": p.pre_score}
+        )
+        self.scorers = [runner.score_runner(plugin, weight or 1) for plugin, weight in points.get(Point.SCORE, ())]
+        reserve = _present(plugin.reserve for plugin in at(Point.RESERVE))
+        self._reserve = Rota(runner.forms(reserve, lambda p: {"reserve": p.reserve, "unreserve": p.unreserve}), idle)
+        self.permit = runner.forms(_present(p.permit for p in at(Point.PERMIT)), lambda p: {"permit": p.permit})
         self.plugins_that_permit_groups = frozenset(p.name for p in at(Point.PERMIT) if p.promises.permits_groups)
         """By name, those whose Wait means that too few members of a group have a place."""
-        self._pre_bind = Rota(_present(plugin.pre_bind for plugin in at(Point.PRE_BIND)), idle)
+        pre_bind = _present(plugin.pre_bind for plugin in at(Point.PRE_BIND))
+        self._pre_bind = Rota(runner.forms(pre_bind, lambda p: {"pre_bind": p.pre_bind}), idle)
         pre_flights = _present(plugin.pre_bind_pre_flight for plugin in at(Point.PRE_BIND))
         self.pre_flights = {plugin.name: plugin for plugin in pre_flights}
-        self.bind = _present(plugin.bind for plugin in at(Point.BIND))
-        self.post_bind = _present(plugin.post_bind for plugin in at(Point.POST_BIND))
+        self.bind = runner.forms(_present(p.bind for p in at(Point.BIND)), lambda p: {"bind": p.bind})
+        self.post_bind = runner.forms(
+            _present(p.post_bind for p in at(Point.POST_BIND)), lambda p: {"post_bind": p.post_bind}
+        )
         self.placement_generate = _present(plugin.placement_generate for plugin in at(Point.PLACEMENT_GENERATE))
         self.placement_scorers = tuple(
             PlacementScorer(plugin.placement_score, weight or 1, plugin.normalize_placement_scores)
@@ -174,14 +188,6 @@ class Profile:
         )
         self._pre_filter_promises = {plugin.name: Promised.of_pre_filter(plugin) for plugin in self.plugins}
         self._pre_score_promises = {plugin.name: Promised.of_pre_score(plugin) for plugin in self.plugins}
-
-    def at_point(self, point: str, run: Callable[[*Arguments], Result], *args: *Arguments) -> Result:
-        """Run a point whose loop is elsewhere; `berth.timing` overrides this to see how long that takes."""
-        return run(*args)
-
-    def steps_at_point(self, point: str, steps: Steps[Result], pod: PodInfo) -> Steps[Result]:
-        """Return the steps of such a point, which may have to wait for answers; `berth.timing` overrides this too."""
-        return steps
 
     def reserve(self, state: CycleState) -> tuple[ReservePlugin, ...]:
         """Return the Reserve plugins except those that skip this pod."""
@@ -193,6 +199,10 @@ class Profile:
 
     def run_pre_enqueue(self, pod: PodInfo, first: str = "") -> Status | None:
         """Return the first rejection of PreEnqueue, or None; the plugin named `first` is asked before the others."""
+        self.runner.pre_enqueue_begins()
+        return self.runner.run("PreEnqueue", self._pre_enqueued, pod, first)
+
+    def _pre_enqueued(self, pod: PodInfo, first: str) -> Status | None:
         plugins = self.pre_enqueue
         for plugin in sorted(plugins, key=lambda plugin: plugin.name != first) if first else plugins:
             try:
@@ -206,6 +216,13 @@ class Profile:
 
     def run_pre_filter(self, state: CycleState, pod: PodInfo) -> PreFiltered:
         """Run PreFilter; plugins that skip are left out of Filter, narrowings are intersected."""
+        self.runner.attempt_begins(state)
+        found = self.runner.run("PreFilter", self._pre_filtered, state, pod)
+        ended = None if found.status is None or found.status.code is Code.UNSCHEDULABLE else found.status
+        self.runner.asked("PreFilter", self.pre_filter, state.skip_filter, ended)
+        return found
+
+    def _pre_filtered(self, state: CycleState, pod: PodInfo) -> PreFiltered:
         rejection: Status | None = None
         names: frozenset[str] | None = None
         narrowing: list[str] = []
@@ -237,10 +254,11 @@ class Profile:
         """Ask every Filter plugin that did not skip about all nodes, then count nominated pods in where there are."""
         plan = self._filter_plan(state, pod)
         merges = self.checks_all_filters
-        verdicts = run_filters(plan, self.memos, self.sums, state, pod, table, searched, merges=merges)
+        verdicts = run_filters(plan, self.memos, self.sums, self.rejections, state, pod, table, searched, merges=merges)
         rivals = self.rivals(pod)
         if rivals is not None:
             verdicts.overlay = self._overlay_of(searched, rivals, state, pod, table)
+        self.runner.asked_about_nodes(verdicts, table.node_log.position)
         return verdicts
 
     def _overlay_of(
@@ -318,11 +336,21 @@ class Profile:
         """Ask about one node with the nominated pods that count there, if any, and without; return a rejection."""
         rivals = self.rivals_on(node.name, pod)
         status = self.run_filter_with(rivals, state, pod, node) if rivals else None
-        return self.run_filter_on(state, pod, node) if status is None else status
+        if status is None:
+            status = self.run_filter_on(state, pod, node)
+        self.runner.asked("Filter", self.filters, state.skip_filter, status)
+        return status
 
     def what_if(self, state: CycleState, pod: PodInfo) -> WhatIf:
         """Return the filters that did not skip, to be asked about many nodes as if other pods ran there."""
         return WhatIf(self._filter_plan(state, pod), self.memos, state, pod)
+
+    def basis(self, state: CycleState, pod: PodInfo) -> Hashable:
+        """Return what the filters that did not skip depend on beside rows; None where one of them does not say."""
+        plan = self._filter_plan(state, pod)
+        if not self.memos.enabled or not plan.all_lasting:
+            return None
+        return plan, [self.memos.versions(needs) for needs in plan.beside_rows]
 
     def run_filter_on(self, state: CycleState, pod: PodInfo, node: NodeView) -> Status | None:
         """Ask every Filter plugin that did not skip about one node; return the first rejection, or all as one."""
@@ -362,6 +390,11 @@ class Profile:
 
     def run_pre_score(self, state: CycleState, pod: PodInfo, nodes: FeasibleNodes) -> Status | None:
         """Run PreScore; a plugin that skips is left out of Score. Return the first error."""
+        failure = self.runner.run("PreScore", self._pre_scored, state, pod, nodes)
+        self.runner.asked("PreScore", self.pre_score, state.skip_score, failure)
+        return failure
+
+    def _pre_scored(self, state: CycleState, pod: PodInfo, nodes: FeasibleNodes) -> Status | None:
         prepared = self._prepared(
             Point.PRE_SCORE, self.pre_score, self._pre_score_promises, pod, lambda p: _pre_score(p, state, pod, nodes)
         )
@@ -382,11 +415,21 @@ class Profile:
         self, state: CycleState, pod: PodInfo, nodes: FeasibleNodes, passing_key: MemoKey | None = None
     ) -> Scored | Status:
         """Score the feasible nodes; `passing_key` is `Verdicts.sum_key` where they are that mask as it stands."""
+        found = self.runner.run("Score", self._scored, state, pod, nodes, passing_key)
+        self.runner.asked("Score", self.scorers, state.skip_score, times=nodes.count)
+        return found
+
+    def _scored(
+        self, state: CycleState, pod: PodInfo, nodes: FeasibleNodes, passing_key: MemoKey | None
+    ) -> Scored | Status:
         plan = self._score_plan(state, pod)
         return run_score(plan, self.memos, self.sums, state, pod, nodes, passing_key)
 
     def run_reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
         """Run Reserve; return the first failure. The caller undoes with `run_unreserve`."""
+        return self.runner.run("Reserve", self._reserved, state, pod, node_name)
+
+    def _reserved(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
         for plugin in self.reserve(state):
             status = ask("Reserve", plugin, plugin.reserve, state, pod, node_name)
             self.memos.note_reservation(plugin.name)
@@ -396,6 +439,15 @@ class Profile:
 
     def run_unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
         """Run Unreserve of every Reserve plugin, in reverse order; what one of them raises comes after the last."""
+        self.runner.run("Unreserve", self._unreserved, state, pod, node_name)
+
+    def _unreserved(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
+        bugs = self.unreserve(state, pod, node_name)
+        if bugs:
+            raise bugs[0]
+
+    def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> list[Exception]:
+        """Do the same without being timed; return what plugins raised."""
         bugs: list[Exception] = []
         for plugin in reversed(self.reserve(state)):
             try:
@@ -404,11 +456,13 @@ class Profile:
                 bug = contained(raised)
                 bugs.append(bug)
             self.memos.note_reservation(plugin.name)
-        if bugs:
-            raise bugs[0]
+        return bugs
 
     def run_permit(self, state: CycleState, pod: PodInfo, node_name: str) -> Permitted:
         """Run Permit: a rejection at once, else Wait if any plugin waits."""
+        return self.runner.run("Permit", self._permitted, state, pod, node_name)
+
+    def _permitted(self, state: CycleState, pod: PodInfo, node_name: str) -> Permitted:
         timeouts_s: dict[str, float] = {}
         reasons: list[str] = []
         words: dict[str, str] = {}
@@ -482,7 +536,10 @@ def _pre_score(plugin: PreScorePlugin, state: CycleState, pod: PodInfo, nodes: F
 
 
 def _permit(plugin: PermitPlugin, state: CycleState, pod: PodInfo, node_name: str) -> tuple[Status | None, float]:
-    status, timeout_s = plugin.permit(state, pod, node_name)
+    answer = plugin.permit(state, pod, node_name)
+    if answer is None:
+        return None, 0.0
+    status, timeout_s = answer  # here, so that what cannot be taken apart is the plugin's bug
     return status, timeout_s
 
 

@@ -285,7 +285,8 @@ class ScorePlan:
         found = self._sum_keys.get((summed, passing))
         if found is None:
             keys = [(slot.key, slot.runner.weight) for bit, slot in enumerate(self.slots) if summed >> bit & 1]
-            found = self._sum_keys[summed, passing] = MemoKey("total", passing, *keys)
+            size = sum(key.size for key, _ in keys if key is not None) + (0 if passing is None else passing.size)
+            found = self._sum_keys[summed, passing] = MemoKey("total", passing, *keys, size=size)
         return found
 
 

@@ -7,15 +7,14 @@ is part of are computed as a whole too.
 """
 
 from bisect import bisect_left, insort
-from collections import OrderedDict
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from berth.engine.memo import Memos
+from berth.api.recent import Recent
+from berth.engine.memo import FEW_ROWS, MemoKey, Memos
 from berth.engine.memo_entry import MemoEntry
-from berth.state.recent import recent
 
 Mask = NDArray[np.bool_]
 Int64 = NDArray[np.int64]
@@ -72,20 +71,42 @@ class Ranking:
         return best
 
 
-class _Sum:
-    __slots__ = ("checked", "column", "mask", "node_position", "pod_position", "ranking", "sources")
+class Derived:
+    """What is kept was derived from some entries as they were at these positions of the change logs."""
 
-    ranking: Ranking
+    __slots__ = ("checked", "node_position", "pod_position", "sources")
 
     def __init__(self) -> None:
-        self.column: NDArray[np.bool_] | NDArray[np.int64] = np.zeros(0, dtype=np.int64)
         self.sources: list[int] = []
         """The epochs of the entries that it was computed from."""
         self.checked = -1
         """`Memos.epochs` when these were last compared: while that has not grown, no entry was computed as a whole."""
+        self.node_position = self.pod_position = -1
+
+    def stale_rows(self, memos: Memos, entries: Sequence[MemoEntry], length: int) -> list[int] | None:
+        """Return the rows that are out of date of something that has this many; None for all.
+
+        The positions move at once, so the caller must bring all of these rows up to date before it returns.
+        """
+        table, epoch, rows = memos.table, memos.epochs, None
+        if length == table.capacity and (self.checked == epoch or self.sources == _epochs(entries)):
+            rows = memos.changed_rows(self.node_position, self.pod_position, with_pods=True)
+        if self.checked != epoch:
+            self.checked, self.sources = epoch, _epochs(entries)
+        self.node_position, self.pod_position = table.node_log.position, table.pod_log.position
+        return rows
+
+
+class _Sum(Derived):
+    __slots__ = ("column", "mask", "ranking")
+
+    ranking: Ranking
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.column: NDArray[np.bool_] | NDArray[np.int64] = np.zeros(0, dtype=np.int64)
         self.mask: Mask | None = None
         """The mask that a ranking was computed with."""
-        self.node_position = self.pod_position = -1
 
 
 class Sums:
@@ -97,9 +118,9 @@ class Sums:
     def __init__(self, memos: Memos) -> None:
         self._memos = memos
         self._table = memos.table
-        self._sums: OrderedDict[Hashable, _Sum] = OrderedDict()
+        self._sums: Recent[MemoKey, _Sum] = Recent(MAX_SUMS)
 
-    def passing(self, key: Hashable | None, entries: Sequence[MemoEntry]) -> Mask:
+    def passing(self, key: MemoKey | None, entries: Sequence[MemoEntry]) -> Mask:
         """Return the mask of valid rows whose code is 0 in every entry."""
         found, rows = self._stale_rows(key, entries)
         if rows is None:
@@ -108,11 +129,22 @@ class Sums:
                 if entry.has_nonzero():
                     mask &= entry.column == 0
             found.column = mask
+        elif len(rows) > FEW_ROWS:
+            found.column[rows] = self._pass(entries, np.array(rows, dtype=np.intp))
+            return found.column  # type: ignore[return-value]
         for row in rows or ():
             found.column[row] = self._table.valid.item(row) and not any(e.column.item(row) for e in entries)
         return found.column  # type: ignore[return-value]
 
-    def total(self, key: Hashable | None, entries: Sequence[MemoEntry], weights: Sequence[int]) -> Int64:
+    def _pass(self, entries: Sequence[MemoEntry], rows: NDArray[np.intp]) -> Mask:
+        """Return, bool of shape (rows,), whether a row holds a node and its code is 0 in every entry."""
+        mask = self._table.valid[rows]
+        for entry in entries:
+            if entry.has_nonzero():
+                mask &= entry.column[rows] == 0
+        return mask
+
+    def total(self, key: MemoKey | None, entries: Sequence[MemoEntry], weights: Sequence[int]) -> Int64:
         """Return the weighted sum of the entries' columns."""
         found, rows = self._stale_rows(key, entries)
         if rows is None:
@@ -121,7 +153,7 @@ class Sums:
             found.column[row] = sum([e.column.item(row) * w for e, w in zip(entries, weights, strict=True)])
         return found.column  # type: ignore[return-value]
 
-    def ranked(self, key: Hashable, mask: Mask, entries: Sequence[MemoEntry], weights: Sequence[int]) -> Ranking:
+    def ranked(self, key: MemoKey, mask: Mask, entries: Sequence[MemoEntry], weights: Sequence[int]) -> Ranking:
         """Return the weighted sum where a kept mask (`passing`) passes, and `UNRANKED` elsewhere; `key` names both."""
         found, rows = self._stale_rows(key, entries)
         if rows is None or found.mask is not mask:
@@ -134,21 +166,15 @@ class Sums:
             found.ranking.put(row, total)
         return found.ranking
 
-    def _stale_rows(self, key: Hashable | None, entries: Sequence[MemoEntry]) -> tuple[_Sum, list[int] | None]:
-        """Return the kept sum and the rows of it that are out of date; None for all.
-
-        The sum's positions move at once, so the caller must bring all of these rows up to date before it returns.
-        """
+    def _stale_rows(self, key: MemoKey | None, entries: Sequence[MemoEntry]) -> tuple[_Sum, list[int] | None]:
+        """Return the kept sum and the rows of it that are out of date, all to be brought up to date; None for all."""
         if key is None or not self._memos.enabled:
             return _Sum(), None
-        table, epoch, rows = self._table, self._memos.epochs, None
-        found = recent(self._sums, key, _Sum, MAX_SUMS)
-        if len(found.column) == table.capacity and (found.checked == epoch or found.sources == _epochs(entries)):
-            rows = self._memos.changed_rows(found.node_position, found.pod_position, with_pods=True)
-        if found.checked != epoch:
-            found.checked, found.sources = epoch, _epochs(entries)
-        found.node_position, found.pod_position = table.node_log.position, table.pod_log.position
-        return found, rows
+        found = self._sums.get(key)
+        if found is None:
+            found = _Sum()
+            self._sums.put(key, found, key.size)
+        return found, found.stale_rows(self._memos, entries, len(found.column))
 
 
 def _summed(entries: Sequence[MemoEntry], weights: Sequence[int]) -> Int64:

@@ -6,7 +6,7 @@ of them that outlives it, for the trace.
 
 Which plugin a row is rejected by is decided by `rejected_rows` alone. The diagnosis (condition, event, wake-ups), the
 trace and its explanations, what-ifs and the answers to a foreign scheduler are all made of what it yields, so they
-cannot name different plugins.
+cannot name different plugins. For pods that are alike the diagnosis takes it from `rejections.py`, where it is kept.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence, Set
@@ -17,10 +17,11 @@ from numpy.typing import NDArray
 
 from berth.engine.memo import Compute, DependencySet, MemoKey, Memos, RowForm, Slot, Slots
 from berth.engine.memo_entry import ColumnSnapshot, MemoEntry
+from berth.engine.rejections import Rejections
 from berth.engine.sums import Sums
 from berth.framework.blame import PluginBrokenError, contained, described, origin_of
 from berth.framework.cycle_state import CycleState
-from berth.framework.diagnosis import RejectedNodes
+from berth.framework.diagnosis import CountedRejections, RejectedNodes
 from berth.framework.interface import Codes, FilterColumn, FilterPlugin, Rows
 from berth.framework.loaded import LoadedPlugin
 from berth.framework.promises import UNKNOWN
@@ -231,13 +232,15 @@ def call_filter(plugin: FilterPlugin, state: CycleState, pod: PodInfo, node: Nod
 class FilterPlan:
     """Which plugins have something to say of pods of one shape, and where their answers are kept."""
 
-    __slots__ = ("_profile", "_sum_key", "all_lasting", "slots")
+    __slots__ = ("_profile", "_sum_key", "all_lasting", "beside_rows", "slots")
 
     def __init__(self, runners: Sequence[FilterRunner], profile: str, skipped: Set[str], pod: PodInfo) -> None:
         """Make the plan for pods of this pod's shape where these plugins skip."""
         self.slots = [runner.slots.of(profile, pod) for runner in runners if runner.name not in skipped]
         self.all_lasting = all(slot.key is not None for slot in self.slots)
         """Whether the columns of all plugins may be kept."""
+        self.beside_rows = tuple(slot.dependencies for slot in self.slots if not slot.dependencies.is_by_row)
+        """What those plugins depend on whose answers are not made from rows alone."""
         self._profile = profile
         self._sum_key: MemoKey | None = None
 
@@ -245,7 +248,8 @@ class FilterPlan:
     def sum_key(self) -> MemoKey:
         """The name of the mask that the kept columns give together."""
         if self._sum_key is None:
-            self._sum_key = MemoKey("passing", self._profile, *[s.key for s in self.slots if s.key is not None])
+            keys = [slot.key for slot in self.slots if slot.key is not None]
+            self._sum_key = MemoKey("passing", self._profile, *keys, size=sum(key.size for key in keys))
         return self._sum_key
 
     def ask(
@@ -260,6 +264,7 @@ def run_filters(
     plan: FilterPlan,
     memos: Memos,
     sums: Sums,
+    rejections: Rejections,
     state: CycleState,
     pod: PodInfo,
     table: NodeTable,
@@ -280,7 +285,18 @@ def run_filters(
     if searched is not table.valid:
         mask = mask & searched
     verdicts = [entry.made or slot.runner.verdict(entry) for slot, entry in zip(plan.slots, entries, strict=True)]
-    return Verdicts(verdicts, searched, mask, sum_key if mask is kept_mask else None, merges=merges)
+    found = Verdicts(verdicts, searched, mask, sum_key if mask is kept_mask else None, merges=merges)
+    if memos.enabled and found.sum_key is not None and not merges:
+        found.kept = KeptRejections(rejections, found.sum_key, entries)
+    return found
+
+
+class KeptRejections(NamedTuple):
+    """Where it is kept what all columns together say of all nodes."""
+
+    rejections: Rejections
+    key: MemoKey
+    entries: Sequence[MemoEntry]
 
 
 class Findings(NamedTuple):
@@ -323,7 +339,7 @@ class Findings(NamedTuple):
 class Verdicts:
     """What all Filter plugins say of all rows, for use within the cycle: its masks are the live ones."""
 
-    __slots__ = ("_merges", "by_plugin", "overlay", "passing", "searched", "sum_key")
+    __slots__ = ("_merges", "by_plugin", "kept", "overlay", "passing", "searched", "sum_key")
 
     def __init__(
         self,
@@ -341,6 +357,8 @@ class Verdicts:
         """What rejects rows with nominated pods counted in. Filled in by the profile where there are such pods."""
         self.sum_key = sum_key
         """The key of the kept mask (`Sums.passing`) that `passing` is; None where it is not a kept one."""
+        self.kept: KeptRejections | None = None
+        """Where what is said of all nodes is kept as a whole; None where it is not."""
         self._merges = merges
         self.passing = passing
         """The rows that every plugin passes as they are, nominated pods left out; do not write to it."""
@@ -362,3 +380,10 @@ class Verdicts:
     def rejected(self) -> Iterator[RejectedNodes]:
         """Yield the searched rows that fail, grouped by the status that counts there."""
         return self.findings.rejected(self.searched)
+
+    def counted(self) -> CountedRejections | None:
+        """Return what `rejected` yields as one value that pods alike share, where it is kept; to be asked at once."""
+        if self.kept is None or self.overlay:
+            return None
+        names = [verdict.plugin for verdict in self.by_plugin]
+        return self.kept.rejections.by_first(self.kept.key, names, self.kept.entries)

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from berth.api.codec import KINDS
-from berth.config.errors import nearest
+from berth.api.near_names import nearest
 from berth.framework.events import WILDCARD, Action, ClusterEvent, ClusterEventWithHint
 
 MOST_SHOWN = 80

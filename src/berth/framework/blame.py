@@ -9,7 +9,8 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import NoReturn, Protocol, TypeVar, TypeVarTuple
 
-from berth.framework.status import Status
+from berth.api.user_error import UserError
+from berth.framework.status import Status, error
 from berth.framework.work_budget import OutOfBudgetError
 
 Arguments = TypeVarTuple("Arguments")
@@ -23,7 +24,7 @@ class Named(Protocol):
     def name(self) -> str: ...
 
 
-class PluginBrokenError(RuntimeError):
+class PluginBrokenError(UserError, RuntimeError):
     """A plugin raised an exception at an extension point; the exception is the cause of this one."""
 
     def __init__(self, point: str, plugin: str, bug: Exception) -> None:
@@ -36,6 +37,14 @@ def out_of_budget(bug: BaseException) -> OutOfBudgetError | None:
     """Return the end of the attempt's budget where an exception is that and no bug, whichever plugin met it."""
     cause = bug.bug if isinstance(bug, PluginBrokenError) else bug
     return cause if isinstance(cause, OutOfBudgetError) else None
+
+
+def status_of(bug: Exception) -> Status:
+    """Return as an error status what ended an attempt: a bug, most likely a plugin's, or the end of its budget."""
+    used_up = out_of_budget(bug)
+    if used_up is not None:
+        return error(str(used_up))
+    return error(str(bug) if isinstance(bug, PluginBrokenError) else f"{type(bug).__name__}: {bug}")
 
 
 class Escaped(RuntimeError):  # noqa: N818 - messages name what it stands for

@@ -1,6 +1,6 @@
 """Where kube-scheduler's releases schedule a pod differently: one value that the cycle asks instead of branching.
 
-Chosen by `berth.generation`; the defaults are today's meanings.
+Chosen by `berth.core.generation`; the defaults are today's meanings.
 """
 
 import msgspec

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from berth.framework.status import Code, Status
+from berth.state.lazy import lazy
 
 
 class RejectedNodes(NamedTuple):
@@ -37,23 +38,88 @@ def overruled(groups: Iterable[RejectedNodes], last_word: Sequence[RejectedNodes
     return [*left, *last_word]
 
 
+class CountedRejections:
+    """Why all nodes are rejected, for as long as none of it changes: pods that are alike share one, and its words.
+
+    What is computed from it is kept with it, and nothing of it is ever changed.
+    """
+
+    def __init__(self, statuses: Mapping[int, Status], counts: Sequence[int], numbers: NDArray[np.int16]) -> None:
+        """`numbers` says which status counts for each row of the table, `counts` how many rows have each number.
+
+        Each status has one row at least. Rows that hold no node have a number without a status.
+        """
+        self._by_number = statuses
+        self._counts = counts
+        self._numbers = numbers
+
+    @lazy
+    def statuses(self) -> tuple[Status, ...]:
+        """What is said of the nodes, by the plugins in their order."""
+        return tuple(self._by_number.values())
+
+    @lazy
+    def groups(self) -> tuple[RejectedNodes, ...]:
+        """The nodes by status; each node is in one group."""
+        return tuple([self._group(number) for number in self._by_number])
+
+    @lazy
+    def errors(self) -> tuple[RejectedNodes, ...]:
+        """The nodes on which a plugin broke."""
+        return tuple([self._group(n) for n, status in self._by_number.items() if status.code is Code.ERROR])
+
+    @lazy
+    def words(self) -> str:
+        """The reasons with how many nodes they hold for, as a message shows them."""
+        return _in_words((status, self._counts[number]) for number, status in self._by_number.items())
+
+    @lazy
+    def curable_rows(self) -> NDArray[np.intp]:
+        """The rows, ascending, of nodes that were rejected with Unschedulable: removing pods may help there."""
+        is_curable = np.zeros(len(self._counts), dtype=np.bool_)
+        is_curable[[n for n, status in self._by_number.items() if status.code is Code.UNSCHEDULABLE]] = True
+        return is_curable[self._numbers].nonzero()[0]
+
+    def _group(self, number: int) -> RejectedNodes:
+        return RejectedNodes(self._by_number[number], (self._numbers == number).nonzero()[0])
+
+    @lazy
+    def rejectors(self) -> frozenset[str]:
+        """The plugins that rejected nodes, but for those that are waited for."""
+        named = (status for status in self.statuses if status.plugin and status.code is not Code.PENDING)
+        return frozenset(status.plugin for status in named if status.code.is_rejection)
+
+    @lazy
+    def waited_for(self) -> frozenset[str]:
+        """The plugins that rejected nodes with Pending."""
+        return frozenset(status.plugin for status in self.statuses if status.plugin and status.code is Code.PENDING)
+
+
 class Diagnosis:
     """The outcome of a search that found nothing."""
 
-    def __init__(self, node_count: int, name_of: Callable[[int], str]) -> None:
+    def __init__(
+        self, node_count: int, name_of: Callable[[int], str], counted: CountedRejections | None = None
+    ) -> None:
+        """`counted`, where it is known, is what was said of every node that was looked at."""
         self.node_count = node_count
-        self.groups: list[RejectedNodes] = []
-        """What was said of the nodes that were looked at."""
+        self.counted = counted
+        """What was said as one value that is shared with other attempts, as long as nothing was added to it."""
         self.absent_status: Status | None = None
         """The status of all other nodes: those that PreFilter left out."""
         self.pre_filter_status: Status | None = None
         """Set where PreFilter rejected the pod outright, so that its message is shown without a count of nodes."""
-        self.unschedulable_plugins: set[str] = set()
+        self.unschedulable_plugins: set[str] = set() if counted is None else set(counted.rejectors)
         """The plugins whose events may help: each one that is named by a group, by PreFilter, or by extenders."""
-        self.pending_plugins: set[str] = set()
+        self.pending_plugins: set[str] = set() if counted is None else set(counted.waited_for)
         """Those that rejected with Pending: the pod waits for what they themselves have set in motion."""
         self.post_filter_message = ""
         self._name_of = name_of
+
+    @lazy
+    def groups(self) -> list[RejectedNodes]:
+        """What was said of the nodes that were looked at."""
+        return [] if self.counted is None else list(self.counted.groups)
 
     @property
     def node_statuses(self) -> Mapping[str, Status]:
@@ -63,7 +129,13 @@ class Diagnosis:
     def add(self, status: Status, rows: NDArray[np.intp]) -> None:
         """Note why nodes were rejected, and by whom."""
         self.groups.append(RejectedNodes(status, rows))
+        self.counted = None
         self.note_plugin(status)
+
+    def overrule(self, last_word: Sequence[RejectedNodes]) -> None:
+        """Put these groups in the place of what was said of the same nodes before; who said that stays noted."""
+        self.groups[:] = overruled(self.groups, last_word)
+        self.counted = None
 
     def note_plugin(self, status: Status) -> None:
         """Note which plugin to ask about events that may help."""
@@ -91,8 +163,15 @@ class Diagnosis:
     def _why(self) -> str:
         if self.pre_filter_status is not None:
             return f" {self.pre_filter_status.message}."
-        parts = histogram((reason, count) for status, count in self.status_counts() for reason in status.reasons)
-        return f" {', '.join(parts)}." if parts else ""
+        if self.counted is not None and self.absent_status is None:
+            return self.counted.words
+        return _in_words(self.status_counts())
+
+
+def _in_words(counts: Iterable[tuple[Status, int]]) -> str:
+    """Return each reason with how many nodes it holds for."""
+    parts = histogram((reason, count) for status, count in counts for reason in status.reasons)
+    return f" {', '.join(parts)}." if parts else ""
 
 
 def histogram(reasons: Iterable[tuple[str, int]]) -> list[str]:

@@ -5,7 +5,7 @@ back with the `Answer`.
 """
 
 from collections.abc import Callable, Generator, Mapping
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
 import msgspec
 
@@ -67,7 +67,7 @@ class EmitEvent(msgspec.Struct, frozen=True):
     """Record an Event about a pod."""
 
     pod: PodRef
-    type: str
+    type: Literal["Normal", "Warning"]
     reason: str
     action: str
     note: str
@@ -100,10 +100,13 @@ class PodRead(msgspec.Struct, frozen=True):
     """The pod itself; None where it is gone or cannot be read in full."""
 
 
+ApiVerb = Literal["get", "create", "update", "patch", "delete"]
+
+
 class ApiCall(msgspec.Struct, frozen=True):
     """Any other call to the API server: a verb of the transport on one object."""
 
-    verb: str
+    verb: ApiVerb
     kind: str
     namespace: str
     name: str
@@ -152,11 +155,20 @@ class Request(msgspec.Struct, frozen=True):
     effect: Any
 
 
-class Answer(msgspec.Struct, frozen=True):
-    """What came of a request: a result, or an error in words."""
+Result = TypeVar("Result")
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar as TypeVarWithDefault
+
+    Answered = TypeVarWithDefault("Answered", default=Any)  # so that `Answer` alone is an answer to anything
+else:
+    Answered = TypeVar("Answered")
+
+
+class Answer(msgspec.Struct, Generic[Answered], frozen=True):
+    """What came of a request: a result, or an error in words (then the result means nothing)."""
 
     ticket: int
-    result: Any = None
+    result: Answered = None  # type: ignore[assignment]  # where nothing is answered, or an error
     error: str = ""
 
 
@@ -167,12 +179,18 @@ Effect = (
 Awaited = Bind | ReadPod | ApiCall | CallExtenders | EvictPod | WaitUntil
 """What a cycle, or a plugin's method in progress, may wait for."""
 
-Result = TypeVar("Result")
-
 Steps = Generator[Awaited, Answer | bool, Result]
 """A method in progress: it yields what it waits for, is sent what came of that, and returns its result."""
 
 
+@overload
+def call(effect: Bind | EvictPod) -> Steps[Answer[None]]: ...
+@overload
+def call(effect: ReadPod) -> Steps[Answer[PodRead]]: ...
+@overload
+def call(effect: CallExtenders) -> Steps[Answer[tuple[ExtenderAnswer, ...]]]: ...
+@overload
+def call(effect: ApiCall) -> Steps[Answer]: ...
 def call(effect: Bind | ReadPod | ApiCall | CallExtenders | EvictPod) -> Steps[Answer]:
     """Wait for a call to the outside; return its answer."""
     answer = yield effect

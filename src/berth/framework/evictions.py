@@ -43,7 +43,8 @@ class Evictions:
 
     def is_under_way(self, preemptor_uid: str) -> bool:
         """Say whether for some victim there is no answer yet and the watch has not shown its deletion either."""
-        return any(self._is_staying(uid) for uid in self._under_way.get(preemptor_uid, ()))
+        victims = self._under_way.get(preemptor_uid)
+        return victims is not None and any(self._is_staying(uid) for uid in victims)
 
     def answered(self, preemptor_uid: str, victim_uid: str, *, is_refused: bool) -> bool | None:
         """Note the API server's answer about a victim. Return None before the last, then whether any was a refusal."""

@@ -11,6 +11,7 @@ from berth.framework.custom_resources import CustomObjects, CustomResources
 from berth.framework.effects import EmitEvent
 from berth.framework.evictions import Evictions
 from berth.framework.observations import Observation
+from berth.framework.readers import CacheReader, EvictionReader, NominationReader, ObjectReader, PodGroupReader
 from berth.framework.waiting_pods import WaitingPods
 from berth.framework.what_if import ProfileView
 from berth.state.cache import Cache
@@ -20,7 +21,7 @@ from berth.state.pod_groups import PodGroups
 
 
 class Handle:
-    """Given to every plugin when it is made. Plugins only read `cache`, `objects`, `nominator` and `pod_groups`."""
+    """Given to every plugin when it is made. What it gives out of the state is typed to be read only."""
 
     __slots__ = (
         "activate",
@@ -50,6 +51,8 @@ class Handle:
         waiting: WaitingPods,
         features: FeatureGates,
         now: Callable[[], float],
+        pod_groups: PodGroups | None = None,
+        evictions: Evictions | None = None,
         activate: Callable[[str], None] = lambda _uid: None,
         reservation_changed: Callable[[str], None] = lambda _plugin: None,
         rng: random.Random | None = None,
@@ -58,9 +61,9 @@ class Handle:
         follow: Callable[[CustomResource], CustomObjects] | None = None,
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
-        self.cache = cache
-        self.objects = objects
-        self.nominator = nominator
+        self.cache: CacheReader = cache
+        self.objects: ObjectReader = objects
+        self.nominator: NominationReader = nominator
         self.waiting = waiting
         self.features = features
         self.now = now
@@ -79,9 +82,9 @@ class Handle:
         """Seconds since the epoch, for timestamps of objects and nothing else; a replay gives what was read before."""
         self.rng = rng if rng is not None else random.Random(0)
         """The source of randomness; the same seed gives the same decisions."""
-        self.pod_groups = PodGroups(cache)
+        self.pod_groups: PodGroupReader = PodGroups(cache) if pod_groups is None else pod_groups
         """The members of each pod group."""
-        self.evictions = Evictions(cache)
+        self.evictions: EvictionReader = Evictions(cache) if evictions is None else evictions
         """Which pods are being evicted for whom."""
         self.profile: Callable[[], ProfileView] = _no_profile
         """The profile that the plugin belongs to, for what-ifs; not to be called before all plugins are made."""

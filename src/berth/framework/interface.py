@@ -69,6 +69,34 @@ class EventsPlugin(Plugin, Protocol):
     def events_to_register(self) -> Sequence[ClusterEventWithHint]: ...
 
 
+class PodEventHandlerPlugin(Plugin, Protocol):
+    """Hears which pods there are, as a handler of an informer does: what the API server says, whoever schedules them.
+
+    The framework calls `pod_added` once in the life of each pod, with or without a node, and `pod_removed` once when it
+    is gone or has finished; a pod of the same name that comes later is another, with another uid. Pods that are there
+    when the scheduler starts, when it takes over as leader, or when a changed configuration makes new plugins are told
+    as added before the first cycle. No cycle is open meanwhile. The cache knows already; PreEnqueue, hints and
+    everything else are asked afterwards.
+
+    What this scheduler only intends is told by Reserve and Unreserve alone: a reserved pod has no node here until its
+    binding is seen. `pod_removed` of a reserved pod comes before its `unreserve`, and `unreserve` may come for a pod
+    that has been bound, where the answer to the binding was lost.
+    """
+
+    def pod_added(self, pod: PodInfo) -> None: ...
+
+    def pod_removed(self, pod: PodInfo) -> None: ...
+
+
+class PodUpdateHandlerPlugin(Plugin, Protocol):
+    """Hears of what changes about pods as well: that a pod is bound, above all. Both are the same pod by uid.
+
+    It may be called although nothing has changed, as the update handler of an informer may.
+    """
+
+    def pod_updated(self, old: PodInfo, new: PodInfo) -> None: ...
+
+
 class PreFilterResult(NamedTuple):
     """The only nodes worth looking at, by name; None for all."""
 
@@ -285,9 +313,9 @@ class ReservePlugin(Plugin, Protocol):
 
 
 class PermitPlugin(Plugin, Protocol):
-    """Approves, rejects, or (Wait) holds the pod back for so many seconds, at most 15 minutes."""
+    """Approves, rejects, or (Wait) holds the pod back for so many seconds, at most 15 minutes; None approves."""
 
-    def permit(self, state: CycleState, pod: PodInfo, node_name: str) -> tuple[Status | None, float]: ...
+    def permit(self, state: CycleState, pod: PodInfo, node_name: str) -> tuple[Status | None, float] | None: ...
 
 
 class PreBindPreFlightResult(NamedTuple):

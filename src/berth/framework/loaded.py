@@ -24,6 +24,8 @@ class LoadedPlugin(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     plugin: interface.Plugin
     promises: Promises
     events: interface.EventsPlugin | None = None
+    pod_events: interface.PodEventHandlerPlugin | None = None
+    pod_updates: interface.PodUpdateHandlerPlugin | None = None
     signature: interface.SignaturePlugin | None = None
     pre_enqueue: interface.PreEnqueuePlugin | None = None
     queue_sort: interface.QueueSortPlugin | None = None
@@ -81,6 +83,8 @@ def _form(
 FORMS: Mapping[str, PluginForm] = MappingProxyType(
     {
         "events": _form(interface.EventsPlugin),
+        "pod_events": _form(interface.PodEventHandlerPlugin),
+        "pod_updates": _form(interface.PodUpdateHandlerPlugin, beside=("pod_added",)),
         "signature": _form(interface.SignaturePlugin),
         "pre_enqueue": _form(interface.PreEnqueuePlugin, Point.PRE_ENQUEUE),
         "queue_sort": _form(interface.QueueSortPlugin, Point.QUEUE_SORT),
@@ -183,8 +187,10 @@ def contradictions(plugin_class: type) -> Iterator[str]:
 def _outdated(plugin_class: type, form: PluginForm) -> Iterator[str]:
     """Yield a fault if a class answers anew in the form that counts as the specification, but not in this one.
 
-    What it inherits here would go on answering as its base does.
+    What it inherits here would go on answering as its base does. (Where it has no such form, nothing is outdated.)
     """
+    if not hasattr(plugin_class, form.answers_as):
+        return
     for method in form.methods:
         if _depth(plugin_class, method) > _depth(plugin_class, form.answers_as):
             yield (

@@ -94,6 +94,11 @@ class Promises(msgspec.Struct, frozen=True, kw_only=True):
     idle_after_skip: bool = False
     """Reserve, Unreserve, PreBind and its pre-flight have nothing to do with a pod that PreFilter skipped."""
 
+    hints_by_shape: bool = False
+    """Whether an event helps a pod depends, beside the event and the cluster's objects, on the pod's shape alone: its
+    queueing hints are asked about one pod of a shape. About the pod that an event itself concerns they are always
+    asked, so `new.uid == pod.uid` is no exception."""
+
     permits_groups: bool = False
     """Permit's Wait means that too few members of the pod's group have a place: in the cycle of a group no member goes
     on before it approves one."""

@@ -1,7 +1,7 @@
 """Which plugins there are: the class behind each name, and what that class says about itself.
 
 A `Registry` is a value: the in-tree one comes from `berth.plugins.registry`, one of out-of-tree plugins from
-`berth.framework.loading`, and `merge` puts them together. The configuration asks it for extension points and args
+`berth.framework.loader`, and `merge` puts them together. The configuration asks it for extension points and args
 types, `build.py` for the classes.
 """
 

@@ -46,6 +46,8 @@ class Status(msgspec.Struct, frozen=True):
     code: Code
     reasons: tuple[str, ...] = ()
     plugin: str = ""
+    lacking: tuple[str, ...] = ()
+    """The resources of which the node has too little left, where that is among the reasons; `pods` is room for one."""
 
     @property
     def message(self) -> str:
@@ -86,7 +88,8 @@ def merged(statuses: Sequence[Status]) -> Status:
         return broken
     grave = any(status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE for status in statuses)
     code = Code.UNSCHEDULABLE_AND_UNRESOLVABLE if grave else Code.UNSCHEDULABLE
-    return Status(code, tuple(reason for status in statuses for reason in status.reasons), statuses[0].plugin)
+    reasons = tuple(reason for status in statuses for reason in status.reasons)
+    return Status(code, reasons, statuses[0].plugin, tuple(name for status in statuses for name in status.lacking))
 
 
 def is_success(status: Status | None) -> bool:

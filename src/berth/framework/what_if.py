@@ -3,7 +3,7 @@
 Plugins reach it through `Handle.profile`. `berth.engine` answers; these Protocols are all that plugins know of it.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -73,6 +73,13 @@ class ProfileView(Protocol):
 
     def what_if(self, state: CycleState, pod: PodInfo) -> ColumnWhatIf:
         """Return the filters that did not skip the pod, to be asked by column."""
+
+    def basis(self, state: CycleState, pod: PodInfo) -> Hashable:
+        """Return what the filters that did not skip the pod depend on, beside each row and the pod's shape.
+
+        As long as it is equal, they say the same of a row with the same node and pods, and the same pods nominated to
+        it. None where one of them does not say what it depends on.
+        """
 
     def rivals(self, pod: PodInfo) -> NominatedClaims | None:
         """Return what nominated pods of at least the pod's priority claim; None where nobody is nominated."""

@@ -20,6 +20,9 @@ from berth.state.pod_info import PodInfo
 DEFAULT_STEPS = 2_000_000
 """How many steps an attempt may take; a step is about a microsecond's work of one core. See docs/operations.md."""
 
+STEPS_PER_SECOND = 1_000_000
+"""What a limit in seconds counts as, so that it holds at the same place on every machine."""
+
 STEPS_PER_NODE = 2
 """What the engine spends for a call of a plain form about one node, the view of the node included."""
 

@@ -15,7 +15,8 @@ from typing import NamedTuple
 
 from berth.api.errors import TransportError
 from berth.kube.mirror import Key
-from berth.kube.reflector import Reflector, Report
+from berth.kube.reflector import Reflector
+from berth.kube.trouble import InformerTrouble, Report
 from berth.kube.wire import MalformedError
 
 PERIOD_S = 300.0
@@ -72,7 +73,9 @@ class Comparison:
         try:
             lost = await self._lost(reflector)
         except (TransportError, MalformedError) as error:
-            self._report(f"{reflector.resource.plural}: not compared with the API server: {error}")
+            is_shared = isinstance(error, TransportError) and error.is_of_all_requests
+            message = f"not compared with the API server: {error}"
+            self._report(InformerTrouble(reflector.resource.plural, message, is_shared))
             return
         if reflector.lists != lists:
             return  # it has listed meanwhile, which says more than any comparison

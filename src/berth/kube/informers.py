@@ -17,13 +17,15 @@ from berth.api.resources import Resource
 from berth.kube.backoff import Backoff
 from berth.kube.changes import Change, Synced
 from berth.kube.discovery import ApiDiscovery
-from berth.kube.reflector import NotServedError, Reflector, Report, Sink, _log
+from berth.kube.reflector import NotServedError, Reflector, Sink
 from berth.kube.transport import Transport
+from berth.kube.trouble import InformerTrouble, Report, log_trouble
 
 # Pods that have finished take no room any more: they are neither listed nor counted.
 POD_FIELD_SELECTOR = "status.phase!=Succeeded,status.phase!=Failed"
 # How often a server is asked again for what it does not serve.
 ASK_AGAIN_S = 300.0
+NOT_SERVED = "this server does not serve them"
 
 Sleep = Callable[[float], Awaitable[None]]
 
@@ -98,7 +100,8 @@ class Informer:
         if found == self.reflector.resource:
             delay_s = self._backoff.next_delay_s()
             self.problem = f"{refusal}, although it is among what the server says that it serves"
-            self._report(f"{found.plural}: {self.problem}; trying again in {delay_s:.1f} s")
+            told = f"{self.problem}; trying again in {delay_s:.1f} s"
+            self._report(InformerTrouble(found.plural, told, refusal.is_of_all_requests))
             await self._sleep(delay_s)
         self._follow(await self._ask_until_served(found))
 
@@ -125,7 +128,8 @@ class Informer:
                 delay_s = self._backoff.next_delay_s()
                 plural = self._versions[0].plural
                 self.problem = f"cannot ask the server in which version it serves {plural}: {error}"
-                self._report(f"{plural}: {self.problem}; trying again in {delay_s:.1f} s")
+                told = f"{self.problem}; trying again in {delay_s:.1f} s"
+                self._report(InformerTrouble(plural, told, error.is_of_all_requests))
                 await self._sleep(delay_s)
                 continue
             self.problem = ""
@@ -144,9 +148,10 @@ class Informer:
         plural = self._versions[0].plural
         if not self.is_missing:
             what = "what was known of it stays" if self._is_synced else "taken as empty"
-            self._report(f"{plural}: this server does not serve them; {what}, asking again every {ASK_AGAIN_S:.0f} s")
+            told = f"{NOT_SERVED}; {what}, asking again every {ASK_AGAIN_S:.0f} s"
+            self._report(InformerTrouble(plural, told, is_shared=True))
         self.is_missing = not self._is_required
-        self.problem = "this server does not serve them"
+        self.problem = NOT_SERVED
         self._on_settled()
 
 
@@ -162,7 +167,7 @@ class InformerSet:
         self,
         transport: Transport,
         *,
-        report: Report = _log,
+        report: Report = log_trouble,
         rng: random.Random | None = None,
         clock: Callable[[], float] = time.monotonic,
         sleep: Sleep = asyncio.sleep,

@@ -13,7 +13,7 @@ from berth.api.conversion import Reader, reader_of
 from berth.api.meta import Struct
 from berth.api.quantity import QuantityError
 from berth.api.resources import Resource
-from berth.api.sharing import sharing_of
+from berth.api.shared_parts import sharing_of
 from berth.api.untrusted import read_deep
 from berth.kube.changes import Added, Change, Deleted, InvalidObject, Modified
 from berth.kube.wire import WireReader

@@ -10,7 +10,6 @@ so that deletions in the meantime are handed on as well. Lists alone keep the mi
 """
 
 import asyncio
-import logging
 import random
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -24,10 +23,10 @@ from berth.kube.backoff import Backoff
 from berth.kube.changes import Change, Synced
 from berth.kube.mirror import Key, Mirror
 from berth.kube.transport import Transport
+from berth.kube.trouble import InformerTrouble, Report, log_trouble
 from berth.kube.wire import INITIAL_EVENTS_END, Identified, ListPage, MalformedError, WatchLine, WireReader, excerpt
 
 Sink = Callable[[list[Change]], None]
-Report = Callable[[str], None]
 
 # Pages keep a list of a hundred thousand pods from being one answer, and from stopping the loop for seconds.
 PAGE_SIZE = 500
@@ -54,10 +53,6 @@ NO_REASON_TO_LIST = (401, 403, 404, 429)
 # Where only lists work, they are made this often at most, and take at most one part in LIST_SHARE of the time.
 LIST_PERIOD_S = 5.0
 LIST_SHARE = 10
-
-
-def _log(message: str) -> None:
-    logging.getLogger("berth.kube").warning(message)
 
 
 class NotServedError(Exception):
@@ -92,7 +87,7 @@ class Reflector:
         keep_raw: bool = False,
         may_stream: bool = True,
         read: Reader | None = None,
-        report: Report = _log,
+        report: Report = log_trouble,
         rng: random.Random | None = None,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
@@ -191,7 +186,7 @@ class Reflector:
     def repair(self, why: str) -> None:
         """List again, now, because what is known is wrong."""
         self.repairs += 1
-        self._report(f"{self.resource.plural}: {why}; listing again")
+        self._report(InformerTrouble(self.resource.plural, f"{why}; listing again"))
         self._wants_list = True
         self._be_patient(0.0)
 
@@ -233,7 +228,7 @@ class Reflector:
         except TransportError as error:
             if self._is_quiet and error.outcome_unknown:  # else there was no connection, and a list gets none either
                 self._count_fruitless()
-            await self._failed(str(error))
+            await self._failed(str(error), is_shared=error.is_of_all_requests)
         except MalformedError as error:
             await self._broke_off(str(error))
         finally:
@@ -242,7 +237,8 @@ class Reflector:
     async def _refused(self, error: ApiError) -> None:
         if error.is_ahead_of_server:
             # A server restored from a backup may take days to reach our version, and then it means something else.
-            self._report(f"{self.resource.plural}: {error}; it was restored or replaced, so listing again")
+            message = f"{error}; it was restored or replaced, so listing again"
+            self._report(InformerTrouble(self.resource.plural, message, is_shared=True))
         if error.is_expired or error.is_ahead_of_server:
             # Routine after a long disconnect, so it is not reported. Only where it happens again before any event has
             # come through do we wait: a server that forgets faster than we can list would be asked without a pause.
@@ -260,7 +256,7 @@ class Reflector:
             self._refusals += 1
             self._wants_list = self._refusals >= MAX_REFUSED_WATCHES
         hint = _REMEDIES.get(error.status, "").format(plural=self.resource.plural)
-        await self._failed(f"{error}{hint}")
+        await self._failed(f"{error}{hint}", is_shared=error.is_of_all_requests)
 
     async def _broke_off(self, message: str) -> None:
         """Resume from the last good version; where it breaks there again and again, list instead."""
@@ -276,14 +272,15 @@ class Reflector:
         self._fruitless += 1
         self._wants_list = self._fruitless >= MAX_FRUITLESS_WATCHES
 
-    async def _failed(self, message: str) -> None:
+    async def _failed(self, message: str, *, is_shared: bool = False) -> None:
         self.problem = message
         delay_s = self._backoff.next_delay_s()
         if self._is_watching and self._wants_list:
             # Lists are all that keeps the mirror going, so we list about as often as that is cheap.
             delay_s = min(delay_s, max(LIST_PERIOD_S, LIST_SHARE * self._list_took_s))
             message = f"{message}; watches do not work, so listing instead"
-        self._report(f"{self.resource.plural}: {message}; trying again in {delay_s:.1f} s")
+        told = f"{message}; trying again in {delay_s:.1f} s"
+        self._report(InformerTrouble(self.resource.plural, told, is_shared))
         await self._sleep(delay_s)
 
     # -- streaming list ------------------------------------------------------------------------------------

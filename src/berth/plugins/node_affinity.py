@@ -37,7 +37,7 @@ from berth.framework.interface import (
 )
 from berth.framework.promises import Dependency, Promises
 from berth.framework.status import SKIP, Status, error, unresolvable
-from berth.plugins.node_matching import (
+from berth.plugins.node_selection import (
     NodePreference,
     RequiredNodeAffinity,
     compile_preferences,
@@ -125,6 +125,7 @@ class NodeAffinityPlugin:
         ignores=frozenset({LABELS, REQUESTS}),
         pre_filter_is_pure=True,
         pre_score_is_pure=True,
+        hints_by_shape=True,
     )
 
     status_by_code: ClassVar[Mapping[int, Status]] = _BY_CODE

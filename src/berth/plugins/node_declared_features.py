@@ -56,6 +56,7 @@ class NodeDeclaredFeatures:
         filter_depends_on=frozenset({Dependency.NODE}),
         ignores=frozenset({LABELS, REQUESTS}),
         pre_filter_is_pure=True,
+        hints_by_shape=True,
     )
 
     def __init__(self, args: None, handle: Handle) -> None:

@@ -39,6 +39,7 @@ class NodeName:
         filter_depends_on=frozenset({Dependency.NODE}),
         ignores=frozenset({LABELS, REQUESTS}),
         pre_filter_is_pure=True,
+        hints_by_shape=True,
     )
 
     rejected: ClassVar[Status] = unresolvable(REASON)

@@ -89,6 +89,7 @@ class NodePorts:
         filters_by_affecting_pods=True,
         ignores=frozenset({LABELS, REQUESTS}),
         pre_filter_is_pure=True,
+        hints_by_shape=True,
     )
 
     __slots__ = ("_index",)

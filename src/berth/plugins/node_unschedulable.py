@@ -41,6 +41,7 @@ class NodeUnschedulable:
     promises: ClassVar[Promises] = Promises(
         filter_depends_on=frozenset({Dependency.NODE}),
         ignores=frozenset({LABELS, REQUESTS}),
+        hints_by_shape=True,
     )
 
     def __init__(self, args: None, handle: Handle) -> None:

@@ -1,6 +1,6 @@
 """All in-tree plugins of today's generation by name, alone or together with those that are installed."""
 
-from berth.framework.loading import installed_plugins
+from berth.framework.loader import installed_plugins
 from berth.framework.registry import Registry
 from berth.plugins.default_binder import DefaultBinder
 from berth.plugins.dra.plugin import DynamicResources
@@ -21,9 +21,9 @@ from berth.plugins.resources.node_resources_fit import NodeResourcesFit
 from berth.plugins.scheduling_gates import SchedulingGates
 from berth.plugins.taint_toleration import TaintToleration
 from berth.plugins.topology_placement import TopologyPlacementGenerator
-from berth.plugins.volumes.binding import VolumeBinding
 from berth.plugins.volumes.limits import NodeVolumeLimits
 from berth.plugins.volumes.restrictions import VolumeRestrictions
+from berth.plugins.volumes.volume_binding import VolumeBinding
 from berth.plugins.volumes.zone import VolumeZone
 
 

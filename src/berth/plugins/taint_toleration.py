@@ -78,6 +78,7 @@ class TaintToleration:
         score_depends_on=frozenset({Dependency.NODE}),
         ignores=frozenset({LABELS, REQUESTS}),
         pre_score_is_pure=True,
+        hints_by_shape=True,
     )
 
     def __init__(self, args: None, handle: Handle) -> None:

@@ -20,9 +20,9 @@ from typing import Any
 from berth.api.node import Node
 from berth.api.storage import StorageClass
 from berth.framework.events import Action, ClusterEvent
+from berth.queue.hints import Strategy
 from berth.queue.in_flight import Happened
 from berth.queue.queue import SchedulingQueue
-from berth.queue.waking import Strategy
 from berth.state.pod_info import PodInfo
 from berth.state.queued_pod import QueuedPod
 

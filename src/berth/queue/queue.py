@@ -23,9 +23,10 @@ from typing import Any
 from berth.framework.events import FORCE_ACTIVATE, RETRY, UNSCHEDULABLE_TIMEOUT, ClusterEvent
 from berth.framework.status import Status
 from berth.queue.heap import PodHeap
+from berth.queue.hints import Strategy, WakeTable, is_kept_gated, is_of_interest, strategies, strategy
 from berth.queue.in_flight import Happened, InFlight
 from berth.queue.policy import BACKOFF_WINDOW_S, QueuePolicy
-from berth.queue.waking import Strategy, WakeTable, is_kept_gated, is_of_interest, strategy
+from berth.queue.unschedulable import UnschedulablePods
 from berth.state.nominator import Nominator
 from berth.state.pod_info import PodInfo
 from berth.state.queued_pod import QueuedPod
@@ -63,7 +64,7 @@ class SchedulingQueue:
         self.active = PodHeap(sort_key, tokens)
         self.backoff = PodHeap(by_window if policy.pop_from_backoff else by_end, tokens)
         self.error_backoff = PodHeap(by_end, tokens)
-        self.unschedulable: dict[str, QueuedPod] = {}
+        self.unschedulable = UnschedulablePods()
         self.in_flight = InFlight()
         self._wait_out: set[str] = set()
         """Pods in flight that are to wait out their backoff when they come back."""
@@ -121,6 +122,7 @@ class SchedulingQueue:
             if pod.uid in heap:
                 heap.push(queued)
         if pod.uid in self.unschedulable:
+            self.unschedulable[pod.uid] = queued
             self._wake_by_own_change(queued, events, now)
 
     def adopt(self, others: Iterable[QueuedPod], now: float) -> None:
@@ -186,6 +188,8 @@ class SchedulingQueue:
                 if not was_gated:
                     self._take(uid)
                     self._gate(queued, "PopWithGroup")
+                else:
+                    self.unschedulable[uid] = queued
                 continue
             self._take(uid)
             self._start(queued)
@@ -243,8 +247,11 @@ class SchedulingQueue:
             return
         happened = Happened(event, old, new)
         self.in_flight.note(happened)
-        concerned = (queued for queued in self.unschedulable.values() if queued.pod.uid != except_uid)
-        self._move(tuple(concerned), happened, now)
+        woken = list(strategies(self.unschedulable, happened, self.tables, except_uid))
+        woken.sort(key=lambda one: self.unschedulable.number(one[0]))
+        for queued, how in woken:
+            del self.unschedulable[queued.pod.uid]
+            self._requeue(queued, how, event.label, now)
 
     def activate(self, uid: str, now: float) -> None:
         """Move a pending pod to the active queue at once, on a plugin's word; one in flight comes back to backoff."""
@@ -409,7 +416,11 @@ class SchedulingQueue:
 
     def _passes_pre_enqueue(self, queued: QueuedPod) -> bool:
         """Ask PreEnqueue, first the plugin that kept the pod out before; note which one does so now."""
-        gate, reserved = self._pre_enqueue(queued.pod, queued.gating_plugin), self.reserves_room(queued)
+        before = queued.gating_plugin
+        gate = self._pre_enqueue(queued.pod, before)
+        if gate is None and not before:  # so it is for most pods, and by far the most often
+            return True
+        reserved = self.reserves_room(queued)
         queued.gating_plugin = "" if gate is None else gate.plugin
         queued.gating_reasons = () if gate is None else gate.reasons
         queued.is_gate_broken = gate is not None and not gate.code.is_rejection

@@ -5,7 +5,7 @@ A core is entered by `handle`, `step`, `call_off` and `adopt` only. `CallWriter`
 effects, decisions and readings of clocks are lists of plain values (`CallOutcome`).
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from enum import IntEnum
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -14,19 +14,21 @@ import msgspec
 
 from berth.api.codec import decode
 from berth.api.redaction import redact
+from berth.core.intake import Event, ObjectEvent, ShardsHeld
 from berth.framework.effects import (
     Answer,
     ApiCall,
+    Bind,
     CallExtenders,
     Effect,
     ExtenderAnswer,
+    PatchPodStatus,
     PodRead,
     PodRef,
     Request,
 )
-from berth.intake import Event, ObjectEvent, ShardsHeld
 from berth.recording.errors import RecordingError
-from berth.recording.objects import ObjectReader, ObjectWriter, Plain, ReadForeign, plain_mapping
+from berth.recording.objects import ObjectWriter, Plain, ReadForeign, RecordedObjects, plain_mapping
 from berth.state.queued_pod import QueuedPod
 
 TYPES = ("ADDED", "MODIFIED", "DELETED")
@@ -56,6 +58,31 @@ class Note(IntEnum):
     """A pod that had a node is queued again, and its room given back: [uid]."""
     EXPIRED = 2
     """Assumed pods were given up since no watch confirmed them: [uid, …]."""
+
+
+class DecisionNote(NamedTuple):
+    """An attempt that has ended, as a call has it."""
+
+    uid: str
+    node: str | None
+    outcome: str
+    message: str
+    at: float
+    attempts: int
+
+
+class RoomNote(NamedTuple):
+    """Pods whose room was given back, as a call has it: they were turned back, or have expired."""
+
+    kind: Note
+    uids: tuple[str, ...]
+
+
+class ExtenderRequest(NamedTuple):
+    """What extenders were asked, as a call has it: of what they were sent, only to whom."""
+
+    ticket: int
+    calls: Plain
 
 
 class Call(NamedTuple):
@@ -174,7 +201,7 @@ class CallReader:
     __slots__ = ("_foreign", "objects")
 
     def __init__(self, foreign: ReadForeign) -> None:
-        self.objects = ObjectReader()
+        self.objects = RecordedObjects()
         self._foreign = foreign
 
     def event(self, written: Written) -> Event | Answer:
@@ -262,7 +289,10 @@ def _is_effect(effect: Plain) -> bool:
     if name == "Request":
         return len(fields) == 2 and isinstance(fields[0], int) and isinstance(fields[1], list) and _is_effect(fields[1])
     expected = _EFFECTS.get(name)
-    return expected is None or (len(fields) == len(expected) and all(map(isinstance, fields, expected)))
+    if expected is None:
+        return True
+    is_good = len(fields) == len(expected) and all(map(isinstance, fields, expected))
+    return is_good and (name == "CallExtenders" or (len(fields[0]) == 3 and all(isinstance(v, str) for v in fields[0])))
 
 
 def _is_known_state(argument: Any) -> bool:
@@ -296,9 +326,37 @@ def same_outcome(recorded: CallOutcome, now: CallOutcome) -> bool:
 _ENCODE = msgspec.msgpack.Encoder(enc_hook=plain_mapping).encode
 
 
+def notes_of(outcome: CallOutcome) -> Iterator[DecisionNote | RoomNote]:
+    """Return what a core told its observer in a call, in that order."""
+    for kind, *fields in outcome.notes:
+        yield DecisionNote(*fields) if kind == Note.DECIDED else RoomNote(kind, tuple(fields))
+
+
+def decisions_of(outcome: CallOutcome) -> list[DecisionNote]:
+    """Return the attempts that have ended in a call."""
+    return [note for note in notes_of(outcome) if isinstance(note, DecisionNote)]
+
+
 def effects_named(outcome: CallOutcome, *names: str) -> Iterable[Plain]:
     """Return the effects of these types, requested or not, without what surrounds them."""
     for effect in outcome.effects:
         inner = effect[2] if effect[0] == "Request" else effect
         if inner[0] in names:
             yield inner
+
+
+def bindings_of(outcome: CallOutcome) -> Iterator[Bind]:
+    """Return the bindings among the effects."""
+    return (Bind(PodRef(*pod), node_name) for _, pod, node_name in effects_named(outcome, "Bind"))
+
+
+def status_patches_of(outcome: CallOutcome) -> Iterator[PatchPodStatus]:
+    """Return the changes of pods' statuses among the effects."""
+    return (PatchPodStatus(PodRef(*pod), *rest) for _, pod, *rest in effects_named(outcome, "PatchPodStatus"))
+
+
+def extender_requests_of(outcome: CallOutcome) -> Iterator[ExtenderRequest]:
+    """Return what extenders are asked in a call."""
+    for name, *fields in outcome.effects:
+        if name == "Request" and fields[1][0] == "CallExtenders":
+            yield ExtenderRequest(fields[0], fields[1][1])

@@ -1,8 +1,8 @@
 """API objects as a recording holds them: each as what distinguishes it from an object that came before.
 
-`ObjectWriter` turns objects into plain values for the encoder, `ObjectReader` turns these back into equal objects. The
-newer state of an object is written as the fields that have changed. A new object is written as the fields in which it
-differs from the last one of its owner, or of its kind, since most pods of a cluster are replicas. Both sides number
+`ObjectWriter` turns objects into plain values for the encoder, `RecordedObjects` turns these back into equal objects.
+The newer state of an object is written as the fields that have changed. A new object is written as the fields in which
+it differs from the last one of its owner, or of its kind, since most pods of a cluster are replicas. Both sides number
 objects in the order in which they come, so a reader has to see everything from the beginning of a segment on.
 
 Annotations that hold secrets, and kubectl's copy of the whole manifest, are replaced by a salted hash: what compares
@@ -151,7 +151,7 @@ def _is_same(before: Any, after: Any) -> bool:
 ReadForeign = Callable[[str, Mapping[str, Any]], Any]
 
 
-class ObjectReader:
+class RecordedObjects:
     """Reads the objects of one segment."""
 
     __slots__ = ("_objects",)

@@ -1,9 +1,9 @@
 """Records a core while it works: every call of it, with all that came out, to the files of a directory.
 
-`Recorder.build_core` makes a core as `berth.assembly.build_core` does, but one that hands each call on to be written. A
-core's randomness then has a seed of its own, and what it reads of clocks is noted. The core's thread only puts values
-that never change into a queue; encoding, compression and the disk are the business of a thread that `start` begins.
-Nothing that goes wrong there stops the scheduling: it is reported once, and the recording ends.
+`Recorder.build_core` makes a core as `berth.core.assembly.build_core` does, but one that hands each call on to be
+written. A core's randomness then has a seed of its own, and what it reads of clocks is noted. The core's thread only
+puts values that never change into a queue; encoding, compression and the disk are the business of a thread that `start`
+begins. Nothing that goes wrong there stops the scheduling: it is reported once, and the recording ends.
 """
 
 import functools
@@ -21,19 +21,19 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from berth.assembly import build_core
 from berth.config.types import SchedulerConfiguration
-from berth.core import Core, CoreParts
+from berth.core.assembly import build_core
+from berth.core.core import Core, CoreParts
+from berth.core.intake import Event, ObjectEvent
 from berth.cycle.decision import Decision
 from berth.cycle.instrument import Instrument
 from berth.framework.effects import Answer, Effect
 from berth.framework.registry import IN_TREE, Registry
-from berth.intake import Event, ObjectEvent
 from berth.recording.calls import Call, Entrance, KnownState, Note, QueueMemory
 from berth.recording.configs import plain_config
 from berth.recording.file_format import Beginning, SegmentHeader
+from berth.recording.files import SegmentFiles
 from berth.recording.objects import Plain
-from berth.recording.writing import SegmentFiles
 from berth.state.cache import Expired
 from berth.state.pod_info import PodInfo
 from berth.state.queued_pod import QueuedPod

@@ -12,7 +12,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
-from berth.runtime.standing import Standing
+from berth.runtime.stack import Standing
 from berth.runtime.turns import Turns
 
 LOOK_EVERY_S = 1.0

@@ -8,6 +8,8 @@ object: when the watch brings another, the watch is right.
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
+from berth.api.read_only import make_read_only
+
 
 class _Assumption(NamedTuple):
     base: Any
@@ -27,7 +29,8 @@ class Assumptions:
         return sum(map(len, self._by_kind.values()))
 
     def put(self, kind: str, key: str, base: Any, obj: Any) -> None:
-        """Count on `obj` in place of `base`, the object as the store has it."""
+        """Count on `obj` in place of `base`, the object as the store has it; its maps are read-only from then on."""
+        make_read_only(obj)
         self._by_kind.setdefault(kind, {})[key] = _Assumption(base, obj)
 
     def drop(self, kind: str, key: str) -> None:

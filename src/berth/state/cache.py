@@ -14,7 +14,7 @@ table and the pod index are what comes out. A pod's states:
 `add` of a pod nobody assumed goes straight to added; `add` on another node than assumed moves it there: the API
 server is right. An assumed pod whose binding has not finished never expires. Only a generation whose `assumed_ttl_s`
 is set expires anything (that of v1.20 does, after 30 s, in a sweep every second); today's waits for the watch, or for
-what the API server says when it is asked (`berth.cycle.confirming`).
+what the API server says when it is asked (`berth.cycle.confirmation`).
 """
 
 from collections.abc import Iterator, Mapping
@@ -44,7 +44,7 @@ class PodState:
         self.binding_finished = False
         self.deadline: float | None = None
         self.bound: Any = None
-        """What undoing the binding takes, kept by `berth.cycle.confirming` until the watch has confirmed the pod."""
+        """What undoing the binding takes, kept by `berth.cycle.confirmation` until the watch has confirmed the pod."""
         self.look_at: float | None = None
         """When the API server will be asked for the pod if the watch has not confirmed it by then."""
 

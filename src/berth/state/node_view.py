@@ -7,11 +7,12 @@ from collections.abc import Iterator, Mapping
 
 from berth.api.node import Node
 from berth.api.pod_resources import Requests
+from berth.api.read_only import ReadOnlyDict
 from berth.state.pod_info import HostPort, PodInfo
 
 
 class NodeView:
-    """A node as of one moment. Never changed once made."""
+    """A node as of one moment. Never changed once made; its maps cannot be."""
 
     __slots__ = ("allocatable", "allowed_pods", "node", "pods", "requested", "row", "scoring_requested")
 
@@ -43,7 +44,7 @@ class NodeView:
         return self.node.metadata.name
 
     @property
-    def labels(self) -> dict[str, str]:
+    def labels(self) -> Mapping[str, str]:
         """The node's labels."""
         return self.node.metadata.labels
 
@@ -54,11 +55,12 @@ class NodeView:
 
     def with_pod(self, pod: PodInfo) -> "NodeView":
         """Return the node as it would be with one more pod on it."""
-        return self._changed({**self.pods, pod.uid: pod}, pod, 1)
+        return self._changed(ReadOnlyDict({**self.pods, pod.uid: pod}), pod, 1)
 
     def without_pod(self, pod: PodInfo) -> "NodeView":
         """Return the node as it would be with one pod less on it."""
-        return self._changed({uid: other for uid, other in self.pods.items() if uid != pod.uid}, pod, -1)
+        there = {uid: other for uid, other in self.pods.items() if uid != pod.uid}
+        return self._changed(ReadOnlyDict(there), pod, -1)
 
     def _changed(self, pods: Mapping[str, PodInfo], pod: PodInfo, sign: int) -> "NodeView":
         requested = dict(self.requested)
@@ -71,7 +73,7 @@ class NodeView:
             node=self.node,
             pods=pods,
             allocatable=self.allocatable,
-            requested=requested,
+            requested=ReadOnlyDict(requested),
             scoring_requested=(before_cpu + sign * cpu_milli, before_memory + sign * memory_bytes),
             allowed_pods=self.allowed_pods,
         )

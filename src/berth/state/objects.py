@@ -7,6 +7,8 @@ A plugin notes what it is about to write in `assumed`, where `latest` looks firs
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from berth.api.meta import Struct
+from berth.api.read_only import make_read_only
 from berth.state.assumed import Assumptions
 from berth.state.pod_info import PodInfo
 
@@ -28,7 +30,8 @@ class ObjectStore:
         """How often objects of any kind have changed."""
 
     def put(self, kind: str, obj: Any) -> Any | None:
-        """Add or replace an object; return the one that was there before."""
+        """Add or replace an object, whose maps nobody can change from then on; return the one that was there before."""
+        make_read_only(obj if isinstance(obj, Struct) else obj.metadata)
         objects = self._objects.setdefault(kind, {})
         key = key_of(obj)
         old = objects.get(key)

@@ -9,15 +9,15 @@ those that a `SelectorIndex` cannot rule out. Groups that nobody asks for any mo
 counted afresh when asked for.
 """
 
-from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from berth.api.recent import Recent, json_size
 from berth.api.selectors import EVERYTHING, NOTHING, Selector, SelectorError
-from berth.state.pod_info import AffinityTerm, PodInfo
+from berth.state.pod_info import AffinityTerm, Labelled, PodInfo
 from berth.state.selector_index import SelectorIndex
 from berth.state.topology import RowCounts
 
@@ -27,11 +27,22 @@ Namespaces = Mapping[str, Mapping[str, str]]
 
 MAX_GROUPS = 1024
 """How many groups are kept; each costs 8 bytes a node."""
+GROUPED_BYTES = 2 << 20
+"""How much the selectors of these groups may say, in bytes of JSON."""
 MAX_MATCHES = 4096
 """For how many kinds of pods the carried terms that select them are remembered."""
 SPARE_TERMS = 64
 """How many terms more than twice those that are carried a log of terms may hold before it is made anew."""
+SPARE_BYTES = 64 << 10
+"""The same for how much they say, in bytes of JSON."""
 NO_LABELS: Mapping[str, str] = {}
+
+
+class LabelledPod(NamedTuple):
+    """What selectors see of a pod."""
+
+    namespace: str
+    labels: Mapping[str, str]
 
 
 class SelectorGroup(NamedTuple):
@@ -55,7 +66,7 @@ class SelectorGroup(NamedTuple):
         """Say whether namespaces' labels decide which pods are meant."""
         return not self.namespace_selector.nothing
 
-    def selects(self, pod: PodInfo, namespaces: Namespaces) -> bool:
+    def selects(self, pod: Labelled, namespaces: Namespaces) -> bool:
         """Say whether the pod belongs to the set, whether or not it is being deleted."""
         if pod.namespace not in self.namespaces and not _selected(self.namespace_selector, pod.namespace, namespaces):
             return False
@@ -81,12 +92,12 @@ class TermGroup(NamedTuple):
         """Say whether namespaces' labels decide for at least one of the terms which pods are meant."""
         return any(not term.namespace_selector.nothing for term in self.terms)
 
-    def selects(self, pod: PodInfo, namespaces: Namespaces) -> bool:
+    def selects(self, pod: Labelled, namespaces: Namespaces) -> bool:
         """Say whether the pod matches every term."""
         return all(self._matches(term, pod, namespaces) for term in self.terms)
 
     @staticmethod
-    def _matches(term: AffinityTerm, pod: PodInfo, namespaces: Namespaces) -> bool:
+    def _matches(term: AffinityTerm, pod: Labelled, namespaces: Namespaces) -> bool:
         by_name = pod.namespace in term.namespaces
         return (by_name or _selected(term.namespace_selector, pod.namespace, namespaces)) and term.selector.matches(
             pod.labels
@@ -125,8 +136,8 @@ class PodKind:
     __slots__ = ("groups", "pod", "rows", "terminating")
 
     def __init__(self, pod: PodInfo) -> None:
-        self.pod = pod
-        """One of them, to match selectors against; it may be gone since."""
+        self.pod = LabelledPod(pod.namespace, pod.labels)
+        """What all of them have in common, to match selectors against."""
         self.rows: dict[int, int] = {}
         self.terminating: dict[int, int] = {}
         self.groups: list[_Group] = []
@@ -168,11 +179,12 @@ class _Group(RowCounts):
 class CarriedTerm(RowCounts):
     """An (anti-)affinity term that running pods carry, and the weights they give it, summed by row."""
 
-    __slots__ = ("carriers", "term")
+    __slots__ = ("carriers", "size", "term")
 
     def __init__(self, term: AffinityTerm, capacity: int) -> None:
         super().__init__(capacity)
         self.term = term
+        self.size = json_size(term)
         self.carriers = 0
 
     @property
@@ -189,28 +201,35 @@ class _Terms:
     pod carries it again, it is a new `CarriedTerm`. So a term found there counts only while it has carriers.
     """
 
-    __slots__ = ("_by_label", "_log", "_matches", "live")
+    __slots__ = ("_by_label", "_bytes", "_live_bytes", "_log", "_matches", "live")
 
     def __init__(self) -> None:
         self.live: dict[AffinityTerm, CarriedTerm] = {}
         self._by_label: SelectorIndex[CarriedTerm] = SelectorIndex()
         """The terms of `live`, by a label that they demand."""
         self._log: list[CarriedTerm] = []
-        self._matches: dict[Hashable, tuple[int, list[CarriedTerm]]] = {}
+        self._bytes = self._live_bytes = 0
+        """How much the terms of the log say, and those of `live`."""
+        self._matches: Recent[Hashable, tuple[int, list[CarriedTerm]]] = Recent(MAX_MATCHES)
 
     def carry(self, term: AffinityTerm, row: int, sign: int, weight: int, capacity: int) -> None:
         carried = self.live.get(term)
         if carried is None:
             carried = self.live[term] = CarriedTerm(term, capacity)
             self._log.append(carried)
+            self._bytes += carried.size
+            self._live_bytes += carried.size
             self._by_label.add(carried, (term.selector,))
         carried.add(row, sign * weight)
         carried.carriers += sign
         if not carried.carriers:
             del self.live[term]
             self._by_label.remove(carried)
-            if len(self._log) > 2 * len(self.live) + SPARE_TERMS:
+            self._live_bytes -= carried.size
+            is_long = len(self._log) > 2 * len(self.live) + SPARE_TERMS
+            if is_long or self._bytes > 2 * self._live_bytes + SPARE_BYTES:
                 self._log = list(self.live.values())
+                self._bytes = self._live_bytes
                 self.forget_matches()
 
     def matching(self, pod: PodInfo, namespace_labels: Mapping[str, str]) -> Sequence[CarriedTerm]:
@@ -223,10 +242,9 @@ class _Terms:
             is_known = remembered is not None
             untried = iter(self._log[position:]) if is_known else self._by_label.candidates(pod.labels)
             matching = matching + [carried for carried in untried if carried.term.matches(pod, namespace_labels)]
-            if len(self._matches) >= MAX_MATCHES:
-                self._matches.clear()
             if not pod.shape.is_large:
-                self._matches[pod.label_key] = (len(self._log), matching)
+                size = pod.shape.size + 8 * len(matching)
+                self._matches.put(pod.label_key, (len(self._log), matching), size)
         return [carried for carried in matching if carried.carriers]
 
     def forget_matches(self) -> None:
@@ -244,7 +262,7 @@ class PodIndex:
         """Grows with every pod with affinity terms that is counted or taken off, and with namespaces' labels."""
         self._pods = pods
         self._kinds: dict[str, dict[Hashable, PodKind]] = {}
-        self._groups: OrderedDict[SelectorGroup | TermGroup, _Group] = OrderedDict()
+        self._groups: Recent[SelectorGroup | TermGroup, _Group] = Recent(MAX_GROUPS, GROUPED_BYTES)
         self._groups_by_label: SelectorIndex[_Group] = SelectorIndex()
         self._terms: dict[str, _Terms] = {kind.name: _Terms() for kind in TERM_KINDS}
         self._namespaces: dict[str, Mapping[str, str]] = {}
@@ -253,15 +271,14 @@ class PodIndex:
         """Return, by row and by domain, how many pods of the group run there; do not change it."""
         found = self._groups.get(group)
         if found is not None:
-            self._groups.move_to_end(group)
             return found
-        found = self._groups[group] = _Group(group, self.capacity)
+        found = _Group(group, self.capacity)
         self._groups_by_label.add(found, group.label_selectors())
         for kind in self._kinds_in(group.scope()):
             if group.selects(kind.pod, self._namespaces):
                 found.take(kind)
-        if len(self._groups) > MAX_GROUPS:
-            self._drop(self._groups.popitem(last=False)[1])
+        for dropped in self._groups.put(group, found, json_size(group)):
+            self._drop(dropped)
         return found
 
     def terms(self, kind: TermKind) -> Iterable[CarriedTerm]:
@@ -292,8 +309,8 @@ class PodIndex:
             self._namespaces[namespace] = labels
         self.version += 1
         self.terms_version += 1
-        for group in [group for key, group in self._groups.items() if key.goes_by_labels()]:
-            del self._groups[group.group]
+        for group in [group for group in self._groups.values() if group.group.goes_by_labels()]:
+            self._groups.pop(group.group)
             self._drop(group)
         for terms in self._terms.values():
             terms.forget_matches()
@@ -321,8 +338,8 @@ class PodIndex:
         afresh._namespaces = self._namespaces
         for row, pod in self._pods():
             afresh.add_pod(row, pod)
-        for key, group in self._groups.items():
-            assert (afresh.group(key).counts == group.counts).all(), f"group {key} is miscounted"
+        for group in self._groups.values():
+            assert (afresh.group(group.group).counts == group.counts).all(), f"group {group.group} is miscounted"
         for kind in TERM_KINDS:
             found = {carried.term: carried.weights.tolist() for carried in self.terms(kind)}
             expected = {carried.term: carried.weights.tolist() for carried in afresh.terms(kind)}

@@ -5,18 +5,19 @@ A `PodInfo` is made for each pod object that arrives; plugins receive it as "the
 `PodShape`: the replicas of a workload.
 """
 
-from collections import OrderedDict
 from collections.abc import Hashable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 from msgspec.structs import force_setattr
 
+from berth.api.meta import ObjectMeta
 from berth.api.pod import (
     ContainerStatus,
     Pod,
     PodAffinityTerm,
     PodSpec,
+    PodStatus,
     ResourceRequirements,
     WeightedPodAffinityTerm,
 )
@@ -28,9 +29,10 @@ from berth.api.pod_resources import (
     resize_is_infeasible,
     scoring_requests,
 )
+from berth.api.read_only import ReadOnlyDict, make_read_only
+from berth.api.recent import LARGE_BYTES, Recent
 from berth.api.selectors import Selector, compile_selector
 from berth.state.lazy import lazy
-from berth.state.recent import recent
 
 
 class HostPort(NamedTuple):
@@ -50,6 +52,16 @@ class HostPort(NamedTuple):
 WILDCARD_IP = "0.0.0.0"
 
 
+class Labelled(Protocol):
+    """What selectors see of a pod."""
+
+    @property
+    def namespace(self) -> str: ...
+
+    @property
+    def labels(self) -> Mapping[str, str]: ...
+
+
 class AffinityTerm(NamedTuple):
     """A pod (anti-)affinity term in canonical form: equal terms of different pods are equal values."""
 
@@ -58,7 +70,7 @@ class AffinityTerm(NamedTuple):
     namespaces: frozenset[str]
     namespace_selector: Selector
 
-    def matches(self, pod: "PodInfo", namespace_labels: Mapping[str, str]) -> bool:
+    def matches(self, pod: Labelled, namespace_labels: Mapping[str, str]) -> bool:
         """Say whether `pod`, whose namespace has these labels, is one that the term selects."""
         if pod.namespace not in self.namespaces and not self.namespace_selector.matches(namespace_labels):
             return False
@@ -74,9 +86,6 @@ class WeightedAffinityTerm(NamedTuple):
 
 MAX_SHAPES = 4096
 """How many shapes are kept; also the number of specs, and of families."""
-LARGE_BYTES = 32 << 10
-"""A pod whose spec and labels take up more than this as JSON has a shape of its own, and nothing is kept under what it
-says. So what is kept is bounded in bytes as well, whatever people write into their pods; a hundred containers fit."""
 REQUESTS, LABELS = "requests", "labels"
 """What the pods of a family may differ in: what they request (overhead included), and their labels."""
 
@@ -101,9 +110,14 @@ class PodShape(PodFamily):
     Pods that differ in none of these share one shape, so that all this is computed once for a workload.
     """
 
-    def __init__(self, pod: Pod, counting: Counting = ALL_COUNTS, wider: PodFamily | None = None) -> None:
+    def __init__(
+        self, pod: Pod, counting: Counting = ALL_COUNTS, wider: PodFamily | None = None, size: int | None = None
+    ) -> None:
+        """`size` is how many bytes of JSON all this is made of, where that is known."""
         super().__init__(wider=wider)
+        make_read_only(pod)
         self._pod = pod
+        self._known_size = size
         self.counting = counting
         """Which requests count, as the feature gates say."""
         self._spec = pod.spec
@@ -126,7 +140,7 @@ class PodShape(PodFamily):
     @lazy
     def requests(self) -> Requests:
         """What the pod asks of a node, overhead included."""
-        return pod_requests(self._pod, self.counting)
+        return ReadOnlyDict(pod_requests(self._pod, self.counting))
 
     @lazy
     def scoring_requests(self) -> tuple[int, int]:
@@ -169,9 +183,16 @@ class PodShape(PodFamily):
         return self._weighted_terms(affinity.preferred) if affinity else ()
 
     @lazy
+    def size(self) -> int:
+        """How much the pod says that the shape is made of, in bytes of JSON."""
+        if self._known_size is not None:
+            return self._known_size
+        return len(_ENCODER.encode((self._spec, self._pod.metadata)))
+
+    @property
     def is_large(self) -> bool:
         """Whether the pod says so much that nothing is kept of it once it is gone."""
-        return len(_ENCODER.encode((self._spec, self._pod.metadata))) > LARGE_BYTES
+        return self.size > LARGE_BYTES
 
     @lazy
     def label_key(self) -> Hashable:
@@ -199,16 +220,17 @@ class PodShapes:
 
     Pods also come to share the parts of their objects that are equal: each was decoded by itself, and a cluster's pods
     are mostly replicas, so their specs, labels and owners would be most of the memory of the process.
+
+    A large pod has a shape of its own, and nothing is kept under what it says.
     """
 
-    __slots__ = ("_counting", "_families", "_max", "_shapes", "_specs")
+    __slots__ = ("_counting", "_families", "_shapes", "_specs")
 
     def __init__(self, counting: Counting = ALL_COUNTS, max_shapes: int = MAX_SHAPES) -> None:
         self._counting = counting
-        self._shapes: OrderedDict[tuple[bytes, bytes], PodShape] = OrderedDict()
-        self._specs: OrderedDict[bytes, PodSpec] = OrderedDict()
-        self._families: OrderedDict[bytes, PodFamily] = OrderedDict()
-        self._max = max_shapes
+        self._shapes: Recent[tuple[bytes, bytes], PodShape] = Recent(max_shapes)
+        self._specs: Recent[bytes, PodSpec] = Recent(max_shapes)
+        self._families: Recent[bytes, PodFamily] = Recent(max_shapes)
 
     def of(self, pod: Pod, *, is_placed: bool = False) -> PodShape:
         """Return the shape of a pod: one of its own where its name matters too.
@@ -221,11 +243,20 @@ class PodShapes:
         spec = msgspec.structs.replace(pod.spec, node_name="") if is_placed else pod.spec
         spec_key = _ENCODER.encode(spec)
         rest_key = _ENCODER.encode((meta.namespace, meta.labels, meta.owner_references, _counted_status(pod)))
-        if len(spec_key) + len(rest_key) > LARGE_BYTES:
-            return PodShape(pod, self._counting)
-        spec = recent(self._specs, spec_key, lambda: spec, self._max)
+        size = len(spec_key) + len(rest_key)
+        if size > LARGE_BYTES:
+            return PodShape(pod, self._counting, size=size)
+        known = self._specs.get(spec_key)
+        if known is None:
+            make_read_only(spec)
+            self._specs.put(spec_key, spec, len(spec_key))
+        else:
+            spec = known
         key = spec_key, rest_key
-        shape = recent(self._shapes, key, lambda: PodShape(pod, self._counting, self._family(pod, spec)), self._max)
+        shape = self._shapes.get(key)
+        if shape is None:
+            shape = PodShape(_shared_part(pod, spec), self._counting, self._family(pod, spec), size)
+            self._shapes.put(key, shape, size)
         shape.share_parts(pod, spec)
         return shape
 
@@ -234,11 +265,16 @@ class PodShapes:
         meta, bare = pod.metadata, _without_requests(spec)
         key = _ENCODER.encode((meta.namespace, meta.labels, meta.owner_references, bare))
 
-        def wider() -> PodFamily:
-            key = _ENCODER.encode((meta.namespace, meta.owner_references, bare))
-            return recent(self._families, key, lambda: PodFamily(frozenset({REQUESTS, LABELS})), self._max)
-
-        return recent(self._families, key, lambda: PodFamily(frozenset({REQUESTS}), wider()), self._max)
+        family = self._families.get(key)
+        if family is None:
+            wider_key = _ENCODER.encode((meta.namespace, meta.owner_references, bare))
+            wider = self._families.get(wider_key)
+            if wider is None:
+                wider = PodFamily(frozenset({REQUESTS, LABELS}))
+                self._families.put(wider_key, wider, len(wider_key))
+            family = PodFamily(frozenset({REQUESTS}), wider)
+            self._families.put(key, family, len(key))
+        return family
 
 
 def _without_requests(spec: PodSpec) -> PodSpec:
@@ -249,6 +285,13 @@ def _without_requests(spec: PodSpec) -> PodSpec:
     return msgspec.structs.replace(
         spec, containers=containers, init_containers=init_containers, resources=None, overhead={}
     )
+
+
+def _shared_part(pod: Pod, spec: PodSpec) -> Pod:
+    """Return what a shape is made of: the shape outlives the pod, and must not hold its annotations and conditions."""
+    meta, status = pod.metadata, pod.status
+    shared = ObjectMeta(namespace=meta.namespace, labels=meta.labels, owner_references=meta.owner_references)
+    return Pod(shared, spec, status if _counted_status(pod) else PodStatus())
 
 
 def _is_shareable(pod: Pod) -> bool:
@@ -276,6 +319,9 @@ class PodInfo:
     def __init__(self, pod: Pod, shape: PodShape | None = None) -> None:
         self.pod = pod
         self.shape = shape if shape is not None else PodShape(pod)
+        if type(pod.metadata.annotations) is dict:  # what pods of a shape share is read-only already
+            force_setattr(pod.metadata, "annotations", ReadOnlyDict(pod.metadata.annotations))
+        make_read_only(pod.status)
         self.metadata, self.spec, self.status = pod.metadata, pod.spec, pod.status
         self.name, self.namespace, self.uid = pod.metadata.name, pod.metadata.namespace, pod.metadata.uid
         self.key = f"{self.namespace}/{self.name}"
@@ -285,6 +331,12 @@ class PodInfo:
 
     def __repr__(self) -> str:
         return f"PodInfo({self.key})"
+
+    @property
+    def size(self) -> int:
+        """How much the object says, in bytes of JSON; worked out each time."""
+        meta = self.metadata
+        return self.shape.size + len(_ENCODER.encode((meta.annotations, meta.finalizers, self.status)))
 
     @property
     def node_name(self) -> str:

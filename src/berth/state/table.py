@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from berth.api.node import Node
 from berth.api.pod_resources import CPU, MEMORY, PODS
 from berth.api.quantity import counted, milli_value, value
+from berth.api.read_only import ReadOnlyDict, make_read_only
 from berth.api.taints import Taint
 from berth.state.change_log import ChangeLog
 from berth.state.image_index import ImageIndex
@@ -60,6 +61,9 @@ class NodeTable:
         self.derived: dict[object, Any] = {}
         """What plugins have derived from the columns and share among themselves, by their own keys."""
         self._taint_set_of: dict[tuple[Taint, ...], int] = {(): 0}
+        self._taint_set_users: list[int] = [0]
+        """How many rows have a set, by its number; the empty set, number 0, stays without any."""
+        self._free_taint_sets: list[int] = []
         self._resource_users: dict[str, int] = {}
         """How many node objects and counted pods name a resource, for all but CPU and memory."""
         self._free_columns: list[int] = []
@@ -76,6 +80,7 @@ class NodeTable:
 
         A heartbeat that changes nothing but the version is not logged, so that nothing derived has to be renewed.
         """
+        make_read_only(node)
         known = self.row_of.get(node.metadata.name)
         if known is not None and _is_alike(self.nodes[known], node):
             self.nodes[known] = node
@@ -91,7 +96,7 @@ class NodeTable:
         if before is not None:
             self._release(before.status.allocatable)
         self.unschedulable[row] = node.spec.unschedulable
-        self.taint_set_ids[row] = self._taint_set(node.spec.taints)
+        self._set_taints(row, node.spec.taints)
         self.tree.put(row, node.metadata.labels)
         self.images.put(row, node.status.images)
         self._touch(row, self.node_log)
@@ -121,7 +126,7 @@ class NodeTable:
             self._release(before.status.allocatable)
         self.allowed_pods[row] = 0
         self.unschedulable[row] = False
-        self.taint_set_ids[row] = 0
+        self._set_taints(row, ())
         self.tree.remove(row)
         self.images.put(row, ())
         self._views.pop(row, None)
@@ -185,9 +190,9 @@ class NodeTable:
         return NodeView(
             row=row,
             node=self.node(row),
-            pods=dict(self.pods[row]),
-            allocatable={name: int(self.allocatable[index, row]) for name, index in resources.items()},
-            requested={name: int(self.requested[index, row]) for name, index in resources.items()},
+            pods=ReadOnlyDict(self.pods[row]),
+            allocatable=ReadOnlyDict({name: int(self.allocatable[index, row]) for name, index in resources.items()}),
+            requested=ReadOnlyDict({name: int(self.requested[index, row]) for name, index in resources.items()}),
             scoring_requested=(int(self.scoring_requested[0, row]), int(self.scoring_requested[1, row])),
             allowed_pods=int(self.allowed_pods[row]),
         )
@@ -267,21 +272,32 @@ class NodeTable:
         self.requested = np.concatenate([self.requested, more])
         self._free_columns += range(2 * count - 1, count - 1, -1)
 
+    def _set_taints(self, row: int, taints: tuple[Taint, ...]) -> None:
+        """Give a row its set of taints; a set that no row has any more is forgotten, and another may have its number.
+
+        A number means nothing beyond the set that has it now: whatever is worked out by number is so for one call.
+        """
+        before, number = int(self.taint_set_ids[row]), self._taint_set(taints)
+        if number == before:
+            return
+        self.taint_set_ids[row] = number
+        self._taint_set_users[number] += 1
+        self._taint_set_users[before] -= 1
+        if before and not self._taint_set_users[before]:
+            del self._taint_set_of[self.taint_sets[before]]
+            self.taint_sets[before] = ()
+            self._free_taint_sets.append(before)
+
     def _taint_set(self, taints: tuple[Taint, ...]) -> int:
         found = self._taint_set_of.get(taints)
         if found is None:
-            if len(self.taint_sets) > 2 * self.capacity:
-                self._renumber_taint_sets()
-            found = self._taint_set_of[taints] = len(self.taint_sets)
-            self.taint_sets.append(taints)
+            if not self._free_taint_sets:
+                self._free_taint_sets.append(len(self.taint_sets))
+                self.taint_sets.append(())
+                self._taint_set_users.append(0)
+            found = self._taint_set_of[taints] = self._free_taint_sets.pop()
+            self.taint_sets[found] = taints
         return found
-
-    def _renumber_taint_sets(self) -> None:
-        """Forget the sets that no row has; ids mean nothing beyond the two columns that are rewritten together."""
-        used, new_ids = np.unique(np.append(self.taint_set_ids, 0), return_inverse=True)  # the empty set stays number 0
-        self.taint_sets = [self.taint_sets[taint_set] for taint_set in used.tolist()]
-        self._taint_set_of = {taints: taint_set for taint_set, taints in enumerate(self.taint_sets)}
-        self.taint_set_ids = new_ids[:-1].astype(np.int32)
 
     def _take_row(self) -> int:
         if not self._free:

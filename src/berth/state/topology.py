@@ -5,13 +5,14 @@ do. They get a `Topology`: the domain of each row. `RowCounts` is a column of th
 over the topologies it was asked for, pod by pod, so that a cycle needs one gather and no recount.
 """
 
-from collections import OrderedDict
+import weakref
 from collections.abc import Callable, Hashable, Sequence
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from berth.api.recent import Recent
 from berth.state.follower import RowFollower
 from berth.state.label_index import ABSENT, Mask
 from berth.state.table import NodeTable
@@ -26,8 +27,18 @@ T = TypeVar("T", bound=np.generic)
 
 EVERY_ROW = slice(None)
 MAX_TOPOLOGIES = 256
+TOPOLOGIES_BYTES = 2 << 20
+"""How much the names of the sets of rows may say, in bytes of JSON, that topologies are kept for."""
 MAX_SUMS = 32
 """How many topologies the sums of one column are kept for."""
+
+
+class RowSet(Hashable, Protocol):
+    """The name of a set of rows: equal sets have equal names."""
+
+    def size(self) -> int:
+        """Return how much the name says, in bytes of JSON."""
+        ...
 
 
 class EligibleRows:
@@ -64,6 +75,7 @@ class Topology:
     """
 
     __slots__ = (
+        "__weakref__",
         "_column",
         "_eligible",
         "_follower",
@@ -76,11 +88,14 @@ class Topology:
         "ids",
         "key",
         "size",
+        "token",
         "version",
     )
 
     def __init__(self, table: NodeTable, key: str, eligible: EligibleRows | None = None) -> None:
         self.key = key
+        self.token = object()
+        """Stands for the topology where sums over it are kept, which must not keep the topology itself."""
         self.version = 0
         """Grows when any row's domain, or whether it counts, has changed."""
         self._table = table
@@ -150,27 +165,25 @@ class Topologies:
 
     def __init__(self, table: NodeTable) -> None:
         self.table = table
-        self._known: OrderedDict[Hashable, Topology] = OrderedDict()
-        self._eligible: OrderedDict[Hashable, EligibleRows] = OrderedDict()
+        self._known: Recent[tuple[str, RowSet | None], Topology] = Recent(MAX_TOPOLOGIES, TOPOLOGIES_BYTES)
+        self._eligible: Recent[RowSet, EligibleRows] = Recent(MAX_TOPOLOGIES, TOPOLOGIES_BYTES)
 
-    def get(self, key: str, which: Hashable = None, eligible: Eligible | None = None) -> Topology:
+    def get(self, key: str, which: RowSet | None = None, eligible: Eligible | None = None) -> Topology:
         """Return a label key's topology, up to date; `which` names the set of rows that `eligible` describes."""
         found = self._known.get((key, which))
         if found is not None:
             found.sync()
             return found
-        rows = None if eligible is None else self._rows(which, eligible)
-        found = self._known[key, which] = Topology(self.table, key, rows)
-        if len(self._known) > MAX_TOPOLOGIES:
-            self._known.popitem(last=False)
+        rows = None if eligible is None or which is None else self._rows(which, eligible)
+        found = Topology(self.table, key, rows)
+        self._known.put((key, which), found, len(key) + (0 if which is None else which.size()))
         return found
 
-    def _rows(self, which: Hashable, eligible: Eligible) -> EligibleRows:
+    def _rows(self, which: RowSet, eligible: Eligible) -> EligibleRows:
         found = self._eligible.get(which)
         if found is None:
-            found = self._eligible[which] = EligibleRows(self.table, eligible)
-            if len(self._eligible) > MAX_TOPOLOGIES:
-                self._eligible.popitem(last=False)
+            found = EligibleRows(self.table, eligible)
+            self._eligible.put(which, found, which.size())
         return found
 
 
@@ -181,7 +194,8 @@ class RowCounts:
 
     def __init__(self, capacity: int) -> None:
         self.counts: Int64 = np.zeros(capacity, dtype=np.int64)
-        self._sums: dict[Topology, DomainSums] = {}
+        self._sums: dict[object, DomainSums] = {}
+        """By the topology's token."""
 
     def add(self, row: int, amount: int) -> None:
         """Change the number of a row."""
@@ -191,12 +205,12 @@ class RowCounts:
 
     def by_domain(self, topology: Topology) -> "DomainSums":
         """Return the sums by domain, up to date; do not keep them past the cycle."""
-        sums = self._sums.get(topology)
+        sums = self._sums.get(topology.token)
         if sums is None:
             if len(self._sums) >= MAX_SUMS:
                 self._sums.clear()
-            sums = self._sums[topology] = DomainSums(topology)
-        sums.sync(self.counts)
+            sums = self._sums[topology.token] = DomainSums(topology)
+        sums.sync(topology, self.counts)
         return sums
 
     def grow(self, capacity: int) -> None:
@@ -211,28 +225,30 @@ class DomainSums:
     The invariant: while the topology has the version of the last `sync`, `values` is the column summed by domain, since
     `add` sees every change of a row. At any other version it is stale: `add` leaves it alone, and `sync` sums it
     afresh.
+
+    The topology is held weakly. What names it may be a whole pod, so it goes when `Topologies` forgets it, and not only
+    when the last column does that was ever summed over it.
     """
 
     __slots__ = ("_topology", "_version", "total", "values")
 
     def __init__(self, topology: Topology) -> None:
-        self._topology = topology
+        self._topology = weakref.ref(topology)
         self._version = 0
         self.values: Int64 = np.zeros(0, dtype=np.int64)
         self.total = 0
 
     def add(self, row: int, amount: int) -> None:
         """Follow a change of one row, unless the topology has changed: then `sync` sums everything afresh."""
-        topology = self._topology
-        if self._version == topology.version:
+        topology = self._topology()
+        if topology is not None and self._version == topology.version:
             domain = topology.counted[row]
             self.values[domain] += amount
             if domain >= 0:
                 self.total += amount
 
-    def sync(self, counts: Int64) -> None:
-        """Sum the column afresh if the topology has changed since it was last summed."""
-        topology = self._topology
+    def sync(self, topology: Topology, counts: Int64) -> None:
+        """Sum the column afresh if its topology has changed since it was last summed."""
         if self._version != topology.version:
             sums = np.bincount(topology.counted + 1, weights=counts, minlength=topology.size)
             self.values = np.roll(sums, -1).astype(np.int64)

@@ -13,9 +13,9 @@ import numpy as np
 from berth.api.pod_resources import CPU, MEMORY, PODS
 from berth.api.quantity import milli_value, value
 from berth.config.types import SchedulerConfiguration
-from berth.core import Core
+from berth.core import questions
+from berth.core.core import Core
 from berth.cycle.attempt import Attempt
-from berth.cycle.schedule import Search, schedule_pod
 from berth.engine.build import build_profiles
 from berth.engine.memo import Memos
 from berth.engine.profile import Profile
@@ -23,6 +23,7 @@ from berth.framework.handle import Handle
 from berth.framework.registry import Registry
 from berth.plugins.dra.plugin import DynamicResources
 from berth.queue.queue import SchedulingQueue
+from berth.queue.unschedulable import RejectedBy
 from berth.state.cache import Cache
 from berth.state.label_index import ABSENT
 from berth.state.nominator import Nominator
@@ -64,6 +65,10 @@ def check_queue(queue: SchedulingQueue) -> None:
         live = [q for _, token, q in heap._entries if q.token == token and heap.get(q.pod.uid) is q]
         assert len(live) == len(heap), "a heap has pods that will never be popped"
         assert len(heap._entries) <= 64 + 3 * len(heap), "a heap keeps too many stale entries"
+    waiting = queue.unschedulable
+    filed = {uid: (why, shape) for why, by_shape in waiting.alike() for shape, pods in by_shape.items() for uid in pods}
+    assert filed == {queued.pod.uid: (RejectedBy.of(queued), queued.pod.shape) for queued in waiting.values()}
+    assert list(waiting) == sorted(waiting, key=lambda uid: waiting.number(waiting[uid])), "not in order of arrival"
     assert len(queue.in_flight) or not queue.in_flight.event_count, "events are kept though nothing is in flight"
 
 
@@ -80,13 +85,8 @@ def decide(core: Core, pod: PodInfo, *, memos: bool, profile: Profile | None = N
     The pod's profile decides, or the one that is given. Where PostFilter needs an answer from outside, what was found
     before that is all there is.
     """
-    profile = profile or core.profiles[pod.spec.scheduler_name]
-    attempt = Attempt(profile, pod)
-    search = Search(core.cache.table, lambda rows: int(rows[0]), policy=core.generation.cycle)
-    search.start_index = core.search.start_index
     with core.memos.switched(on=memos):
-        next(schedule_pod(search, attempt), None)
-    return attempt
+        return questions.decide(core, pod, questions.unanswered, profile=profile, search=questions.search_beside(core))
 
 
 def check_memos(core: Core, pod: PodInfo) -> None:

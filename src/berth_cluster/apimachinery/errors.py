@@ -60,6 +60,11 @@ def not_found(plural: str, group: str, name: str) -> StoreError:
     return StoreError(404, "NotFound", message, _about(plural, group, name))
 
 
+def no_such_path() -> StoreError:
+    """404: no resource that is served has this path."""
+    return StoreError(404, "NotFound", "the server could not find the requested resource")
+
+
 def already_exists(plural: str, group: str, name: str) -> StoreError:
     """409: the name is taken."""
     message = f'{qualified(plural, group)} "{name}" already exists'

@@ -11,6 +11,8 @@ from typing import Protocol
 
 import msgspec
 
+from berth_cluster.apimachinery.errors import no_such_path
+
 ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 STATUS = ("status",)
 STATUS_SCALE = ("status", "scale")
@@ -162,10 +164,13 @@ _BY_KIND = MappingProxyType({resource.kind: resource for resource in RESOURCE_TY
 
 
 def resource_type(resource: Addressed) -> ResourceType:
-    """The table's row for whatever addresses a resource."""
+    """The table's row for whatever addresses a resource; raises `StoreError` (404) where there is none."""
     if isinstance(resource, ResourceType):
         return resource
-    return BY_KEY[resource.group, resource.plural]
+    found = BY_KEY.get((resource.group, resource.plural))
+    if found is None:
+        raise no_such_path()
+    return found
 
 
 def resource_of(kind: str) -> ResourceType:

@@ -4,7 +4,7 @@ Pure functions over pods as JSON. Called by the controllers and by the hollow ku
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from berth_cluster.apimachinery.meta import (
     Object,
@@ -16,12 +16,9 @@ from berth_cluster.apimachinery.meta import (
     parse_time,
     set_condition,
 )
+from berth_workloads.replica_sets import Deletable, deletion_cost, pods_to_delete
 
-DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 TERMINAL_PHASES = ("Succeeded", "Failed")
-_PHASE_RANK = {"Pending": 0, "Unknown": 1, "Running": 2}
-
-DeletionRank = tuple[bool, int, bool, int, int, float, int, float]
 
 
 def phase_of(pod: Object) -> str:
@@ -72,37 +69,23 @@ def pod_from_template(owner: Object, api_version: str, kind: str, template: Obje
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]}
 
 
-def pods_to_delete(pods: Sequence[Object], related: Sequence[Object], count: int) -> list[Object]:
-    """The `count` pods whose deletion costs least, in upstream's order (controller_utils.go, ActivePodsWithRanks).
-
-    Before others come those that have no node; then the Pending ones; those that are not ready; those with a low
-    deletion-cost annotation; those on a node with many of the `related` pods; those that became ready last; those that
-    were restarted most often; the youngest.
-    """
-    per_node = Counter(node_of(pod) for pod in related if is_active(pod))
-    return sorted(pods, key=lambda pod: _deletion_rank(pod, per_node[node_of(pod)]))[:count]
+def first_to_go(pods: Sequence[Object], related: Iterable[Object], count: int) -> list[Object]:
+    """The `count` pods to delete when there are too many; `related` are those of all ReplicaSets of one owner."""
+    related_on = Counter(node_of(pod) for pod in related if is_active(pod))
+    return pods_to_delete(pods, count, _deletable, related_on)
 
 
-def _deletion_rank(pod: Object, neighbours: int) -> DeletionRank:
-    since_s = ready_since(pod)
-    return (
-        bool(node_of(pod)),
-        _PHASE_RANK.get(phase_of(pod), 0),
-        since_s is not None,
-        _deletion_cost(pod),
-        -neighbours,
-        -(since_s or 0.0),
-        -restart_count(pod),
-        -parse_time(pod["metadata"].get("creationTimestamp")),
+def _deletable(pod: Object) -> Deletable:
+    since_s, created = ready_since(pod), pod["metadata"].get("creationTimestamp")
+    return Deletable(
+        node=node_of(pod),
+        phase=phase_of(pod),
+        is_ready=since_s is not None,
+        cost=deletion_cost(annotations_of(pod)),
+        ready_since_s=since_s or 0.0,
+        restarts=restart_count(pod),
+        created_s=parse_time(created) if created else None,
     )
-
-
-def _deletion_cost(pod: Object) -> int:
-    text = annotations_of(pod).get(DELETION_COST, "0")
-    try:
-        return int(text)
-    except ValueError:
-        return 0
 
 
 def disrupted(pod: Object, reason: str, message: str, now_s: float) -> Object:

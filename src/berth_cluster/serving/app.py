@@ -13,7 +13,14 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from berth_cluster.apimachinery.errors import StoreError, forbidden, method_not_allowed, qualified, too_many_requests
+from berth_cluster.apimachinery.errors import (
+    StoreError,
+    forbidden,
+    method_not_allowed,
+    no_such_path,
+    qualified,
+    too_many_requests,
+)
 from berth_cluster.apimachinery.releases import Release
 from berth_cluster.serving import access
 from berth_cluster.serving.bodies import read_object, read_typed
@@ -21,7 +28,7 @@ from berth_cluster.serving.discovery import AGGREGATED, Discovery
 from berth_cluster.serving.handlers import Handlers
 from berth_cluster.serving.openapi import OpenApiDocuments
 from berth_cluster.serving.rbac import ClusterUser, RbacAttributes, RbacAuthorizer
-from berth_cluster.serving.requests import Target, flag, is_dry_run, no_such_path, parse_path
+from berth_cluster.serving.requests import Target, flag, is_dry_run, parse_path
 from berth_cluster.serving.responses import error_response, json_response, success
 from berth_cluster.storage.store import Store
 

@@ -5,35 +5,34 @@ So clients go on trusting a server that was started again. The server's own cert
 key is not kept. Client certificates name a user and groups, as those in kubeadm's kubeconfigs do.
 """
 
-import ipaddress
-import os
 import ssl
-import tempfile
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import NamedTuple
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from berth.api.user_error import UserError
+from berth.serving.key_pairs import (
+    KeyPair,
+    alternative_names,
+    new_key,
+    pem_of,
+    show,
+    signed_pair,
+    unsigned_certificate,
+    write_private,
+)
+
 CA_VALID_DAYS = 3650
-VALID_DAYS = 365
-_LOCAL_NAMES = ("localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc")
-_LOCAL_ADDRESSES = ("127.0.0.1", "::1")
+_LOCAL_NAMES = ("localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "127.0.0.1", "::1")
 
 
-class ClusterAuthorityError(Exception):
+class ClusterAuthorityError(UserError):
     """The files of the certificate authority cannot be used; the message says which and what to do."""
-
-
-class IssuedKeyPair(NamedTuple):
-    """A certificate and its key, both as PEM."""
-
-    certificate_pem: bytes
-    key_pem: bytes
 
 
 class ClusterAuthority:
@@ -73,9 +72,9 @@ class ClusterAuthority:
     @classmethod
     def new(cls) -> "ClusterAuthority":
         """A fresh authority."""
-        key = ec.generate_private_key(ec.SECP256R1())
+        key = new_key()
         name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "berth-ca")])
-        builder = _builder(name, name, key, CA_VALID_DAYS)
+        builder = unsigned_certificate(name, name, key, days=CA_VALID_DAYS)
         builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         usage = x509.KeyUsage(
             digital_signature=True,
@@ -100,97 +99,45 @@ class ClusterAuthority:
     @property
     def key_pem(self) -> bytes:
         """The authority's key."""
-        return _pem_of(self._key)
+        return pem_of(self._key)
 
     def server_context(self, host: str) -> ssl.SSLContext:
         """What a server at `host` needs to speak TLS. Client certificates are asked for, and not required."""
         pair = self._sign(
             x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "berth-apiserver")]),
             ExtendedKeyUsageOID.SERVER_AUTH,
-            _alternative_names(host),
+            (*_LOCAL_NAMES, host),
         )
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.verify_mode = ssl.CERT_OPTIONAL
         context.load_verify_locations(cadata=self.certificate_pem.decode())
-        _load(context, pair)
+        show(context, pair)
         return context
 
-    def client_certificate(self, user: str, groups: Sequence[str] = ()) -> IssuedKeyPair:
+    def client_certificate(self, user: str, groups: Sequence[str] = ()) -> KeyPair:
         """A certificate with which a client is that user, in those groups."""
         organizations = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, group) for group in groups]
         subject = x509.Name([*organizations, x509.NameAttribute(NameOID.COMMON_NAME, user)])
         return self._sign(subject, ExtendedKeyUsageOID.CLIENT_AUTH)
 
-    def server_certificate(self, host: str) -> IssuedKeyPair:
+    def server_certificate(self, host: str) -> KeyPair:
         """A certificate for a server at `host`, and at the usual local names."""
         name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, host)])
-        return self._sign(name, ExtendedKeyUsageOID.SERVER_AUTH, _alternative_names(host))
+        return self._sign(name, ExtendedKeyUsageOID.SERVER_AUTH, (*_LOCAL_NAMES, host))
 
-    def _sign(
-        self, subject: x509.Name, usage: x509.ObjectIdentifier, names: Sequence[x509.GeneralName] = ()
-    ) -> IssuedKeyPair:
-        key = ec.generate_private_key(ec.SECP256R1())
+    def _sign(self, subject: x509.Name, usage: x509.ObjectIdentifier, names: Sequence[str] = ()) -> KeyPair:
+        key = new_key()
         issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
         builder = (
-            _builder(subject, self._certificate.subject, key, VALID_DAYS)
+            unsigned_certificate(subject, self._certificate.subject, key)
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
             .add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
             .add_extension(issuer, critical=False)
         )
         if names:
-            builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
-        signed = builder.sign(self._key, hashes.SHA256())
-        return IssuedKeyPair(signed.public_bytes(serialization.Encoding.PEM), _pem_of(key))
+            builder = builder.add_extension(alternative_names(names), critical=False)
+        return signed_pair(builder, key, self._key)
 
 
 _START_OVER = "remove the directory to have a new CA made, which clients then have to be told of"
-
-
-def write_private(path: Path, content: bytes) -> None:
-    """Write a file that only its owner can read, all at once."""
-    unfinished = path.with_name(path.name + ".new")
-    unfinished.unlink(missing_ok=True)
-    descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(content)
-    unfinished.replace(path)
-
-
-def _pem_of(key: ec.EllipticCurvePrivateKey) -> bytes:
-    return key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
-
-
-def _builder(
-    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey, days: int
-) -> x509.CertificateBuilder:
-    now = datetime.now(UTC)
-    return (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(issuer)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - timedelta(minutes=5))
-        .not_valid_after(now + timedelta(days=days))
-    )
-
-
-def _alternative_names(host: str) -> list[x509.GeneralName]:
-    names: dict[str, x509.GeneralName] = {name: x509.DNSName(name) for name in _LOCAL_NAMES}
-    for text in (*_LOCAL_ADDRESSES, host):
-        try:
-            names[text] = x509.IPAddress(ipaddress.ip_address(text))
-        except ValueError:
-            names[text] = x509.DNSName(text)
-    return list(names.values())
-
-
-def _load(context: ssl.SSLContext, pair: IssuedKeyPair) -> None:
-    """Load the key from a temporary file that only this user can read, since `ssl` reads keys from files only."""
-    with tempfile.TemporaryDirectory() as directory:
-        path = Path(directory) / "server.pem"
-        write_private(path, pair.key_pem + pair.certificate_pem)
-        context.load_cert_chain(path)

@@ -11,7 +11,6 @@ answer. None of it is worth a line in the log by itself; what went wrong is coun
 """
 
 import asyncio
-import contextlib
 import logging
 import resource
 import socket
@@ -24,6 +23,7 @@ import msgspec
 from aiohttp import web
 from aiohttp.web_protocol import RequestHandler
 
+from berth.serving.acceptor import Acceptor, listening_at
 from berth_cluster.apimachinery.errors import bad_request
 from berth_cluster.serving.responses import error_response
 
@@ -31,7 +31,6 @@ _log = logging.getLogger(__name__)
 
 BACKLOG = 1024
 COMPLAINT_PERIOD_S = 10.0
-_ACCEPT_PAUSE_S = 0.1  # after the system has refused to accept
 _SPARE_DESCRIPTORS = 128  # left to everything else in the process
 _LINGER_S = 1.0  # for the rest of a body that nobody wants, so that the client gets to read the answer
 _MAX_SHOWN = 200
@@ -84,11 +83,10 @@ class Complaints:
 class ServerConnection:
     """One connection, from the moment it is accepted."""
 
-    __slots__ = ("_close", "is_let_in", "is_open", "peer")
+    __slots__ = ("_close", "is_let_in", "peer")
 
     def __init__(self, peer: str) -> None:
         self.peer = peer
-        self.is_open = False  # the TLS handshake is done
         self.is_let_in = False  # a request has shown a credential
         self._close: Callable[[], object] | None = None
 
@@ -301,7 +299,7 @@ def limits_of(request: web.BaseRequest) -> ConnectionLimits:
 class Door:
     """Listens, and hands each connection that has shaken hands to a `GuardedProtocol`."""
 
-    __slots__ = ("_accepting", "_complaints", "_context", "_handshakes", "_limits", "_listeners", "_server", "places")
+    __slots__ = ("_acceptor", "_complaints", "_context", "_limits", "_server", "places", "port")
 
     def __init__(self, server: web.Server, context: ssl.SSLContext, limits: ConnectionLimits) -> None:
         """`server` is aiohttp's, which knows the handler of requests."""
@@ -309,100 +307,59 @@ class Door:
         self._context = context
         self._limits = within_descriptors(limits, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
         self._complaints = Complaints(asyncio.get_running_loop().time)
+        self._acceptor = Acceptor(self._take, self._cannot_accept)
         self.places = Places(self._limits, self._complaints)
-        self._listeners: list[socket.socket] = []
-        self._accepting: list[asyncio.Task[None]] = []
-        self._handshakes: set[asyncio.Task[None]] = set()
-
-    @property
-    def port(self) -> int:
+        self.port = 0
         """The port that is listened at."""
-        return int(self._listeners[0].getsockname()[1])
 
     async def open(self, host: str, port: int) -> None:
         """Listen at every address of the host; OSError where that cannot be done."""
         loop = asyncio.get_running_loop()
         found = await loop.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        listening: list[socket.socket] = []
         try:
-            for family, address in dict.fromkeys((entry[0], entry[4][0]) for entry in found):
-                self._listeners.append(_listener(family, str(address), port))
-                port = port or self.port
+            for address in dict.fromkeys(str(entry[4][0]) for entry in found):
+                listening.append(listening_at(address, port, backlog=BACKLOG))
+                port = port or int(listening[0].getsockname()[1])
         except OSError:
-            await self.close()
+            for each in listening:
+                each.close()
             raise
-        self._accepting = [loop.create_task(self._accept(listener)) for listener in self._listeners]
+        self.port = port
+        for each in listening:
+            self._acceptor.accept_at(each)
 
     async def close(self) -> None:
         """Stop listening; connections that are open stay, those that are not yet are dropped."""
-        tasks = [*self._accepting, *self._handshakes]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        self._accepting = []
-        for listener in self._listeners:
-            listener.close()
+        await self._acceptor.close()
         self._complaints.tell()
 
-    async def _accept(self, listener: socket.socket) -> None:
-        loop = asyncio.get_running_loop()
-        while True:
-            try:
-                accepted, address = await loop.sock_accept(listener)
-            except OSError as error:
-                # Out of descriptors, most likely. Those that wait stay in the kernel's queue.
-                self._complaints.note("could not be accepted", "the system", str(error))
-                await asyncio.sleep(_ACCEPT_PAUSE_S)
-                continue
-            connection = ServerConnection(str(address[0]))
-            task = loop.create_task(self._shake_hands(accepted, connection))
-            self._handshakes.add(task)
-            task.add_done_callback(partial(self._shaken, accepted, connection))
-            connection.closes_by(task.cancel)
-            self.places.enter(connection)
-            await asyncio.sleep(0)  # a flood of connections must not keep the loop
+    def _take(self, accepted: socket.socket, peer: str) -> None:
+        connection = ServerConnection(peer)
+        task = self._acceptor.begin(
+            accepted,
+            lambda: GuardedProtocol(self._server, connection, self._limits, self.places, self._complaints),
+            lambda: self._context,
+            partial(self._failed, connection),
+            handshake_s=self._limits.handshake_s,
+            shutdown_s=_LINGER_S,
+        )
+        connection.closes_by(task.cancel)
+        self.places.enter(connection)
 
-    async def _shake_hands(self, accepted: socket.socket, connection: ServerConnection) -> None:
-        loop = asyncio.get_running_loop()
-        try:
-            await loop.connect_accepted_socket(
-                lambda: GuardedProtocol(self._server, connection, self._limits, self.places, self._complaints),
-                accepted,
-                ssl=self._context,
-                ssl_handshake_timeout=self._limits.handshake_s,
-                ssl_shutdown_timeout=_LINGER_S,
-            )
-            connection.is_open = True
-        except OSError as error:  # TLS errors and timeouts are of this kind
+    def _failed(self, connection: ServerConnection, error: OSError | None) -> None:
+        self.places.leave(connection)
+        if error is not None:
             self._complaints.note("did not finish the TLS handshake", connection.peer, _reason(error))
 
-    def _shaken(self, accepted: socket.socket, connection: ServerConnection, task: asyncio.Task[None]) -> None:
-        """Called however the handshake ended, even if it was dropped before it began."""
-        self._handshakes.discard(task)
-        if not connection.is_open:
-            self.places.leave(connection)
-            with contextlib.suppress(OSError):
-                accepted.close()
+    def _cannot_accept(self, error: OSError) -> None:
+        self._complaints.note("could not be accepted", "the system", str(error))
 
 
 def _reason(error: OSError) -> str:
     if isinstance(error, ssl.SSLError):
         return error.reason or "TLS error"
     return error.strerror or str(error)
-
-
-def _listener(family: int, address: str, port: int) -> socket.socket:
-    listener = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if family == socket.AF_INET6:
-            listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        listener.bind((address, port))
-        listener.listen(BACKLOG)
-        listener.setblocking(False)
-    except OSError:
-        listener.close()
-        raise
-    return listener
 
 
 def within_descriptors(limits: ConnectionLimits, descriptors: int) -> ConnectionLimits:

@@ -8,8 +8,10 @@ import fcntl
 import os
 from pathlib import Path
 
+from berth.api.user_error import UserError
 
-class DirectoryInUseError(Exception):
+
+class DirectoryInUseError(UserError):
     """Another server has the directory; the message says so."""
 
 

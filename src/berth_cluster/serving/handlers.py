@@ -8,7 +8,14 @@ from typing import Any
 
 from aiohttp import web
 
-from berth_cluster.apimachinery.errors import StoreError, bad_request, method_not_allowed, not_found, too_many_requests
+from berth_cluster.apimachinery.errors import (
+    StoreError,
+    bad_request,
+    method_not_allowed,
+    no_such_path,
+    not_found,
+    too_many_requests,
+)
 from berth_cluster.apimachinery.meta import Object
 from berth_cluster.apimachinery.patches import STRATEGIC_MERGE_PATCH
 from berth_cluster.apimachinery.resource_types import PODS, ResourceType
@@ -22,7 +29,6 @@ from berth_cluster.serving.requests import (
     is_dry_run,
     list_options,
     no_streaming_lists,
-    no_such_path,
 )
 from berth_cluster.serving.responses import (
     add_warnings,

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import yaml
 
-from berth_cluster.serving.certificates import write_private
+from berth.serving.key_pairs import write_private
 
 CLUSTER_NAME = "berth"
 

@@ -10,12 +10,12 @@ from typing import Any
 
 from aiohttp import web
 
+from berth_cluster.apimachinery.errors import no_such_path
 from berth_cluster.apimachinery.releases import Release
 from berth_cluster.apimachinery.resource_types import ResourceType
 from berth_cluster.apimachinery.schema import FILES, Field, Message, message_of, messages
 from berth_cluster.apimachinery.strategic_merge import merge_key
 from berth_cluster.serving.openapi_protobuf import ASKED_TYPE, MEDIA_TYPE, encode_document
-from berth_cluster.serving.requests import no_such_path
 from berth_cluster.serving.responses import bytes_response, encode, json_response
 
 Json = dict[str, Any]

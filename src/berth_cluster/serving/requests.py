@@ -6,7 +6,7 @@
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from berth_cluster.apimachinery.errors import FieldErrors, StoreError, bad_request
+from berth_cluster.apimachinery.errors import FieldErrors, StoreError, bad_request, no_such_path
 
 # Parts of a namespace that are subresources, not resources inside it.
 _NAMESPACE_SUBRESOURCES = ("status", "finalize")
@@ -43,11 +43,6 @@ def parse_path(path: str) -> Target:
         raise no_such_path()
     plural, name, subresource = (*rest, "", "")[:3]
     return Target(group, version, namespace, plural, name, subresource)
-
-
-def no_such_path() -> StoreError:
-    """404: no resource has this path."""
-    return StoreError(404, "NotFound", "the server could not find the requested resource")
 
 
 class ListOptions(NamedTuple):

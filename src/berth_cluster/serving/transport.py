@@ -84,7 +84,7 @@ class StoreTransport:
         timeout_s: float,
     ) -> AsyncIterator[bytes]:
         """The changes after a version, one event per item, until the timeout; the last item is a bookmark."""
-        kind = addressed_type(resource)
+        kind = _call(lambda: addressed_type(resource))
         watch = _call(lambda: self._store.watch(kind, namespace, label_selector, field_selector, resource_version))
         wake = asyncio.Event()
         watch.wake = wake.set
@@ -127,7 +127,7 @@ class StoreTransport:
         obj = _decoded(body)
         if not subresource:
             return _call(lambda: encode(self._store.create(addressed_type(resource), namespace, obj)))
-        if addressed_type(resource) is not PODS or subresource not in ("binding", "eviction"):
+        if _call(lambda: addressed_type(resource)) is not PODS or subresource not in ("binding", "eviction"):
             raise ApiError(404, "NotFound", f"{resource.plural} have no subresource {subresource!r} to create")
         act = self._store.bind if subresource == "binding" else self._store.evict
         _call(lambda: act(namespace, name, obj))

@@ -14,6 +14,7 @@ from berth_cluster.apimachinery.errors import StoreError, bad_request, forbidden
 from berth_cluster.apimachinery.meta import Object
 from berth_cluster.apimachinery.resource_types import PODS
 from berth_cluster.storage import metadata
+from berth_workloads.disruption_budgets import NOT_ENOUGH, SEVERAL_BUDGETS, goes_anyway, unhealthy_may_go
 
 MAX_DISRUPTED_PODS = 2000
 RETRY_AFTER_S = 10
@@ -61,7 +62,7 @@ def budget_to_spend(pod: Object, budgets: Iterable[Object]) -> Object | None:
         raise StoreError(
             500,
             "InternalError",
-            "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.",
+            f"This pod {SEVERAL_BUDGETS}.",
         )
     budget = chosen[0]
     if not _is_ready(pod) and _unhealthy_may_go(budget):
@@ -84,8 +85,8 @@ def spent(budget: Object, pod_name: str, now: str) -> Object:
 
 def _goes_anyway(pod: Object) -> bool:
     """Whether the eviction disrupts nobody: the pod has ended, never ran, or is being deleted already."""
-    phase = (pod.get("status") or {}).get("phase")
-    return phase in ("Succeeded", "Failed", "Pending") or bool(pod["metadata"].get("deletionTimestamp"))
+    phase = (pod.get("status") or {}).get("phase") or ""
+    return goes_anyway(phase, is_being_deleted=bool(pod["metadata"].get("deletionTimestamp")))
 
 
 def _selects(selector: Any, labels: dict[str, str]) -> bool:
@@ -103,15 +104,9 @@ def _is_ready(pod: Object) -> bool:
 
 
 def _unhealthy_may_go(budget: Object) -> bool:
-    """Whether a pod that is not ready may go without asking the budget.
-
-    With the policy AlwaysAllow it may; with the default only while the budget's other pods keep it.
-    """
-    if (budget.get("spec") or {}).get("unhealthyPodEvictionPolicy") == "AlwaysAllow":
-        return True
-    status = budget.get("status") or {}
-    desired = status.get("desiredHealthy", 0)
-    return bool(desired > 0 and status.get("currentHealthy", 0) >= desired)
+    """Whether a pod that is not ready may go without asking the budget."""
+    policy, status = (budget.get("spec") or {}).get("unhealthyPodEvictionPolicy"), budget.get("status") or {}
+    return unhealthy_may_go(policy, status.get("desiredHealthy", 0), status.get("currentHealthy", 0))
 
 
 def _check(budget: Object) -> None:
@@ -128,7 +123,7 @@ def _check(budget: Object) -> None:
         )
     if allowed == 0:
         needs, has = status.get("desiredHealthy", 0), status.get("currentHealthy", 0)
-        raise _too_many(f"The disruption budget {name} needs {needs} healthy pods and has {has} currently")
+        raise _too_many(NOT_ENOUGH.format(name, needs, has))
 
 
 def _too_many(why: str) -> StoreError:

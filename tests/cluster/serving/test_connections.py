@@ -7,7 +7,7 @@ import ssl
 
 import pytest
 
-from berth_cluster.serving import connections
+from berth.serving import acceptor
 from berth_cluster.serving.connections import Complaints, ConnectionLimits, Places, ServerConnection, within_descriptors
 from berth_cluster.serving.server import ApiServer
 from tests.cluster.objects import CONFIG_MAPS, config_map
@@ -229,7 +229,7 @@ class TestCrowds:
         assert b" 200 " in await peer.head()
 
     async def test_a_system_that_accepts_no_more(self, server, connect, client, monkeypatch, caplog):
-        monkeypatch.setattr(connections, "_ACCEPT_PAUSE_S", 0.01)
+        monkeypatch.setattr(acceptor, "PAUSE_S", 0.01)
         loop = asyncio.get_running_loop()
         accept, refusals = loop.sock_accept, iter(range(20))
 

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from berth.api.errors import ApiError
-from berth.api.resources import RESOURCES
+from berth.api.resources import RESOURCES, Resource
 from berth.kube.transport import Transport
 from berth_cluster.serving.transport import StoreTransport
 from tests.cluster.objects import PODS, make_store, pod
@@ -61,6 +61,28 @@ async def test_a_list_comes_in_pages(store, transport):
     assert first["metadata"]["resourceVersion"] == rest["metadata"]["resourceVersion"]
     assert (first["kind"], first["apiVersion"]) == ("PodList", "v1")
     assert "continue" not in rest["metadata"]
+
+
+# An API server answers every request for a resource that it does not have with this Status (errors.NewNotFound in
+# staging/src/k8s.io/apimachinery, as apiserver's NotFoundHandler and the generic router use it).
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda at, what: at.list(what),
+        lambda at, what: anext(at.watch(what, resource_version="0", timeout_s=0.05)),
+        lambda at, what: at.get(what, "default", "x"),
+        lambda at, what: at.create(what, "default", b"{}"),
+        lambda at, what: at.create(what, "default", b"{}", name="x", subresource="binding"),
+        lambda at, what: at.update(what, "default", "x", b"{}"),
+        lambda at, what: at.patch(what, "default", "x", b"{}", "application/merge-patch+json"),
+        lambda at, what: at.delete(what, "default", "x"),
+    ],
+)
+async def test_a_resource_that_is_not_served_is_not_found(transport, ask):
+    with pytest.raises(ApiError) as caught:
+        await ask(transport, Resource("example.com", "v1", "teamquotas", "TeamQuota", True))
+    assert (caught.value.status, caught.value.reason) == (404, "NotFound")
+    assert "the server could not find the requested resource" in str(caught.value)
 
 
 async def test_a_watch_follows_and_ends_with_a_bookmark(store, transport):

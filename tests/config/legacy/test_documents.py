@@ -9,8 +9,8 @@ from berth.config.legacy.providers import PROVIDERS, provider_plugins
 from berth.config.load import legacy_default_config, load_config
 from berth.config.profiles import resolve_profiles
 from berth.config.types import ExtensionPoint as Point
+from berth.core.generation import GENERATIONS, generation_of
 from berth.framework.registry import Registry
-from berth.generation import GENERATIONS, generation_of
 from berth.plugins.legacy.registry import legacy_registry
 from berth.plugins.registry import in_tree_registry
 

@@ -588,7 +588,14 @@ class TestWatch:
             await asyncio.sleep(0.001)
 
         async with transport_to(handler) as transport:
-            reflector = Reflector(transport, POD, told.extend, may_stream=False, report=reports.append, sleep=no_wait)
+            reflector = Reflector(
+                transport,
+                POD,
+                told.extend,
+                may_stream=False,
+                report=lambda trouble: reports.append(str(trouble)),
+                sleep=no_wait,
+            )
             task = asyncio.create_task(reflector.run())
             async with asyncio.timeout(20):
                 while reflector.resource_version != str(100 + total - 1):
@@ -712,6 +719,7 @@ class TestTls:
     async def test_no_tls_behind_the_port(self, tmp_path):
         async with serving(Recorder()) as url:
             transport = HttpTransport(ClusterAccess(url.replace("http:", "https:")))
-            with pytest.raises(ConnectionLost, match="GET /api/v1/nodes/n"):
+            with pytest.raises(ConnectionLost, match="GET /api/v1/nodes/n: no TLS connection to 127") as caught:
                 await transport.get(NODE, "", "n")
+            assert "object at 0x" not in str(caught.value)
             await transport.close()

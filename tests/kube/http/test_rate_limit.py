@@ -47,7 +47,7 @@ async def test_rest_earns_no_more_than_the_burst():
     assert await passed_after(bucket, clock, 50, 0) == 5
 
 
-async def test_giving_up_gives_the_turn_back():
+async def test_concessions_gives_the_turn_back():
     bucket, clock = make(1, 1)
     await bucket.acquire()
     waiting = asyncio.create_task(bucket.acquire())

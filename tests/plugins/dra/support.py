@@ -2,6 +2,7 @@
 
 from berth.api.codec import decode
 from berth.config.feature_gates import feature_gates
+from berth.core.builders import make_node
 from berth.framework.cycle_state import CycleState
 from berth.framework.effects import Answer
 from berth.framework.handle import Handle
@@ -11,7 +12,6 @@ from berth.state.cache import Cache
 from berth.state.nominator import Nominator
 from berth.state.objects import ObjectStore
 from berth.state.pod_info import PodInfo
-from berth.testing.builders import make_node
 
 DRIVER = "gpu.example.com"
 
@@ -77,7 +77,7 @@ def allocation(*devices, request_name="r0", node="", **fields):
 class World:
     """Nodes, objects, and one plugin over them."""
 
-    def __init__(self, *objects, nodes=("a",), gates=None, args=None, wall=0.0, clock=lambda: 0.0):
+    def __init__(self, *objects, nodes=("a",), gates=None, args=None, wall=0.0):
         self.objects = ObjectStore()
         self.put(*objects)
         cache = Cache(capacity=4)
@@ -92,9 +92,7 @@ class World:
             features=feature_gates(gates or {}),
             now=lambda: self.now,
         )
-        self.plugin = DynamicResources(
-            args or DynamicResourcesArgs(), self.handle, clock=clock, wall_clock=lambda: wall
-        )
+        self.plugin = DynamicResources(args or DynamicResourcesArgs(), self.handle, wall_clock=lambda: wall)
         self.state = CycleState()
 
     def put(self, *objects):

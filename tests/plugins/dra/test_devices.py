@@ -5,8 +5,8 @@ Expectations: upstream's lexicographical allocator tests, and the API's descript
 
 import pytest
 
+from berth.core.builders import make_node
 from berth.plugins.dra.devices import Inventory
-from berth.testing.builders import make_node
 from tests.plugins.dra.support import DRIVER, device, resource_slice
 
 NODE = make_node("a").label("zone", "z1").build()

@@ -1,7 +1,7 @@
 """Extended resources backed by devices (KEP-5004, v1.36): `example.com/gpu: 2` without a claim of one's own."""
 
+from berth.core.builders import make_node, make_pod
 from berth.framework.status import SKIP, unschedulable
-from berth.testing.builders import make_node, make_pod
 from tests.plugins.dra.support import World, answered, claim, device, device_class, pod_with, request, resource_slice
 from tests.plugins.support import diagnosed
 

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from berth.testing.builders import make_node
+from berth.core.builders import make_node
 from tests.plugins.dra.support import (
     DRIVER,
     World,

@@ -9,11 +9,11 @@ from berth.api.codec import decode
 from berth.config.errors import ConfigError
 from berth.config.feature_gates import FeatureGates
 from berth.config.plugin_args import decode_plugin_args
+from berth.core.builders import make_node, make_pod
 from berth.framework.cycle_state import CycleState
 from berth.framework.events import Action, QueueingHint
 from berth.framework.status import SKIP, Code, error, unresolvable, unschedulable
 from berth.plugins.dra.plugin import DynamicResourcesArgs
-from berth.testing.builders import make_node, make_pod
 from tests.plugins.dra.support import (
     World,
     allocation,

@@ -2,9 +2,9 @@
 
 import pytest
 
+from berth.core.builders import make_namespace, make_node, make_pod
 from berth.framework.events import Action, QueueingHint
 from berth.plugins.inter_pod_affinity import InterPodAffinity, InterPodAffinityArgs
-from berth.testing.builders import make_namespace, make_node, make_pod
 from tests.plugins.topology_support import HOST, ZONE, cluster, hint_of, zoned
 
 QUEUE, SKIP = QueueingHint.QUEUE, QueueingHint.SKIP

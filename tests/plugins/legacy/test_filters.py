@@ -4,6 +4,7 @@ import pytest
 
 from berth.api.codec import decode
 from berth.config.feature_gates import feature_gates
+from berth.core.builders import expression, make_node, make_pod, make_service
 from berth.framework.cycle_state import CycleState
 from berth.framework.status import Code
 from berth.plugins.legacy.cloud_limits import (
@@ -21,8 +22,7 @@ from berth.plugins.legacy.service_affinity import ServiceAffinity, ServiceAffini
 from berth.plugins.legacy.taint_toleration import LegacyTaintToleration
 from berth.plugins.legacy.volumes import LegacyVolumeBinding, LegacyVolumeRestrictions, LegacyVolumeZone
 from berth.plugins.node_affinity import NodeAffinityArgs
-from berth.plugins.volumes.binding import VolumeBindingArgs
-from berth.testing.builders import expression, make_node, make_pod, make_service
+from berth.plugins.volumes.volume_binding import VolumeBindingArgs
 from tests.plugins.support import handle_of
 from tests.plugins.topology_support import cluster
 from tests.plugins.volumes.world import claim, storage_class, volume

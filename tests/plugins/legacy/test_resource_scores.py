@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 
 from berth.config.feature_gates import feature_gates
+from berth.core.builders import make_node, make_pod
 from berth.plugins.legacy.balanced_allocation import LegacyBalancedAllocation, balance_of_three
 from berth.plugins.legacy.cloud_limits import AttachRoom
 from berth.plugins.legacy.node_resources_allocated import (
@@ -20,7 +21,6 @@ from berth.plugins.legacy.node_resources_allocated import (
 from berth.plugins.legacy.resource_limits import NodeResourceLimits
 from berth.plugins.legacy.resource_uses import asked_of
 from berth.plugins.resources.args import ResourceSpec, ShapePoint
-from berth.testing.builders import make_node, make_pod
 from tests.plugins.resource_support import apply, changes, pods, subsets
 from tests.plugins.support import handle_of, raw_scores
 

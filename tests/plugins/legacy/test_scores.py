@@ -6,16 +6,16 @@ import numpy as np
 import pytest
 
 from berth.config.feature_gates import feature_gates
+from berth.core.builders import make_node, make_pod, make_replica_set, make_service
 from berth.framework.cycle_state import CycleState
 from berth.framework.interface import FeasibleNodes
-from berth.plugins.inter_pod_affinity.scoring import normalized
+from berth.plugins.inter_pod_affinity.preferred_terms import normalized
 from berth.plugins.legacy.image_locality import LegacyImageLocality
 from berth.plugins.legacy.node_label import NodeLabel, NodeLabelArgs
 from berth.plugins.legacy.node_prefer_avoid_pods import ANNOTATION, NodePreferAvoidPods
 from berth.plugins.legacy.pod_topology_spread import LegacyPodTopologySpread, LegacyPodTopologySpreadArgs
 from berth.plugins.legacy.selector_spread import SelectorSpread
 from berth.plugins.legacy.service_affinity import ServiceAffinity, ServiceAffinityArgs
-from berth.testing.builders import make_node, make_pod, make_replica_set, make_service
 from tests.plugins.support import handle_of, raw_scores
 from tests.plugins.topology_support import cluster, verdicts, zoned
 

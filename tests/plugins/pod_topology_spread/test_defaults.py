@@ -3,15 +3,15 @@
 import pytest
 
 from berth.api.selectors import Requirement
-from berth.plugins.pod_topology_spread.defaults import DefaultSelectors
-from berth.state.objects import ObjectStore
-from berth.testing.builders import (
+from berth.core.builders import (
     make_pod,
     make_replica_set,
     make_replication_controller,
     make_service,
     make_stateful_set,
 )
+from berth.plugins.pod_topology_spread.defaults import DefaultSelectors
+from berth.state.objects import ObjectStore
 
 
 def selector_of(pod, *objects):

@@ -2,10 +2,10 @@
 
 import pytest
 
+from berth.core.builders import expression, make_node, make_pod, make_service
 from berth.framework.events import Action, QueueingHint
 from berth.plugins.pod_topology_spread import PodTopologySpread, PodTopologySpreadArgs
 from berth.plugins.pod_topology_spread.args import DefaultConstraint
-from berth.testing.builders import expression, make_node, make_pod, make_service
 from tests.plugins.topology_support import HOST, ZONE, cluster, hint_of, zoned
 
 QUEUE, SKIP = QueueingHint.QUEUE, QueueingHint.SKIP

@@ -1,9 +1,9 @@
 """A small cluster in which one pod at a time asks others to go."""
 
 from berth.api.codec import decode
-from berth.testing.builders import make_node, make_pod
+from berth.core.builders import make_node, make_pod
+from berth.core.virtual_cluster import VirtualCluster
 from berth.testing.invariants import decide
-from berth.testing.virtual import VirtualCluster
 
 
 def budget(name, labels, allowed, namespace="default", disrupted=()):

@@ -5,15 +5,15 @@ import random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from berth.core.builders import make_node, make_pod
+from berth.core.virtual_cluster import VirtualCluster
 from berth.framework.cycle_state import CycleState
 from berth.plugins.preemption.budgets import Budgets
 from berth.plugins.preemption.choice import Candidate, cost
 from berth.plugins.preemption.columns import ColumnDryRun
 from berth.plugins.preemption.dry_run import DryRun
 from berth.plugins.preemption.ranked_pods import RankedPods
-from berth.testing.builders import make_node, make_pod
 from berth.testing.invariants import decide
-from berth.testing.virtual import VirtualCluster
 from tests.plugins.preemption.support import budget
 
 APPS = ("web", "db", "batch")

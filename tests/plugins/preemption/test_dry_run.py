@@ -5,10 +5,10 @@ Each case is worked out with memos, which means by columns where the filters hav
 
 import pytest
 
+from berth.core.builders import make_node, make_pod
+from berth.core.virtual_cluster import VirtualCluster
 from berth.framework.status import error
-from berth.testing.builders import make_node, make_pod
 from berth.testing.invariants import decide
-from berth.testing.virtual import VirtualCluster
 from tests.plugins.preemption.support import budget, nodes, preemption, running
 
 NOT_HELPFUL = "Preemption is not helpful for scheduling"

@@ -6,14 +6,14 @@ from types import SimpleNamespace
 
 import pytest
 
+from berth.core.builders import make_node, make_pod
+from berth.core.virtual_cluster import VirtualCluster
 from berth.framework.cycle_state import CycleState
 from berth.framework.events import Action, QueueingHint
 from berth.framework.interface import PostFilterResult
 from berth.framework.status import error, unresolvable, unschedulable
 from berth.plugins.preemption import DefaultPreemption, DefaultPreemptionArgs
-from berth.testing.builders import make_node, make_pod
 from berth.testing.invariants import decide
-from berth.testing.virtual import VirtualCluster
 from tests.plugins.preemption.support import nodes, running
 from tests.plugins.support import diagnosed, handle_of, hint, registered
 

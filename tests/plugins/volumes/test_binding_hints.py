@@ -2,9 +2,9 @@
 
 import pytest
 
+from berth.core.builders import make_node, make_pod
 from berth.framework.events import Action, QueueingHint
-from berth.plugins.volumes.binding import VolumeBinding, VolumeBindingArgs
-from berth.testing.builders import make_node, make_pod
+from berth.plugins.volumes.volume_binding import VolumeBinding, VolumeBindingArgs
 from tests.plugins.support import hint, registered
 from tests.plugins.volumes.world import (
     ZONE,

@@ -4,14 +4,14 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from berth.core.builders import make_node, make_pod
 from berth.framework.cycle_state import CycleState
 from berth.framework.status import Code
-from berth.plugins.volumes.binding import VolumeBinding, VolumeBindingArgs
 from berth.plugins.volumes.limits import NodeVolumeLimits
 from berth.plugins.volumes.restrictions import VolumeRestrictions
+from berth.plugins.volumes.volume_binding import VolumeBinding, VolumeBindingArgs
 from berth.plugins.volumes.zone import VolumeZone
 from berth.state.pod_info import PodInfo
-from berth.testing.builders import make_node, make_pod
 from tests.plugins.volumes.world import (
     SELECTED,
     ZONE,

@@ -3,9 +3,9 @@
 import pytest
 from msgspec.structs import replace
 
+from berth.core.builders import make_node, make_pod
+from berth.core.virtual_cluster import VirtualCluster
 from berth.framework.effects import ApiCall, Bind
-from berth.testing.builders import make_node, make_pod
-from berth.testing.virtual import VirtualCluster
 from tests.plugins.volumes.world import SELECTED, ZONE, claim, on, storage_class, volume
 from tests.support import requests_of
 

@@ -3,11 +3,11 @@
 import pytest
 
 from berth.api.codec import decode
+from berth.core.builders import make_node, make_pod
 from berth.framework.cycle_state import CycleState
 from berth.framework.events import Action, QueueingHint
 from berth.framework.status import SKIP, Code
 from berth.plugins.volumes.limits import NodeVolumeLimits
-from berth.testing.builders import make_node, make_pod
 from tests.plugins.support import registered
 from tests.plugins.volumes.world import (
     attachment,

@@ -2,11 +2,11 @@
 
 import pytest
 
+from berth.core.builders import make_node, make_pod
 from berth.framework.cycle_state import CycleState
 from berth.framework.events import Action, QueueingHint
 from berth.framework.status import SKIP
 from berth.plugins.volumes.zone import VolumeZone
-from berth.testing.builders import make_node, make_pod
 from tests.plugins.support import hint, registered
 from tests.plugins.volumes.world import ZONE, claim, decided, storage_class, volume, world
 

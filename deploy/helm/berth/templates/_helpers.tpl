@@ -1,5 +1,5 @@
 {{- define "berth.labels" -}}
-app.kubernetes.io/name: {{ .Values.name }}
+app.kubernetes.io/name: {{ .Values.name | quote }}
 app.kubernetes.io/component: scheduler
 {{- end }}
 {{- define "berth.metaLabels" -}}
@@ -16,4 +16,17 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- end }}
 {{- define "berth.leaseNamespace" -}}
 {{- if eq .Values.mode "instead" }}kube-system{{ else }}{{ .Release.Namespace }}{{ end }}
+{{- end }}
+{{- define "berth.schedulerNames" -}}
+{{- $own := include "berth.schedulerName" . }}
+{{- range .Values.config.profiles }}{{ .schedulerName | default $own | quote }}, {{ else }}{{ $own | quote }}, {{ end }}
+{{- end }}
+{{- define "berth.refuseUnusedName" -}}
+{{- with .Values.schedulerName }}
+{{- $quoted := quote . }}
+{{- $names := include "berth.schedulerNames" $ | trimSuffix ", " }}
+{{- if contains $quoted $names | not }}
+{{- printf "schedulerName is %s, and no profile of config.profiles is called that; these have the names %s" . $names | fail }}
+{{- end }}
+{{- end }}
 {{- end }}

@@ -11,7 +11,8 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from berth.config.errors import ConfigError, nearest
+from berth.api.near_names import nearest
+from berth.config.errors import ConfigError
 from berth.config.feature_gates import FeatureGates
 from berth.config.legacy.policy import Policy, PredicateDoc, PriorityDoc
 from berth.config.legacy.providers import SPREAD_GATE

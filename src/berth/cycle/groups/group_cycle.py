@@ -8,8 +8,7 @@ anybody else is scheduled, so that no group ever holds room while it waits for m
 Source: KEP-4671; pkg/scheduler/schedule_one_podgroup.go of v1.36. With the gate GenericWorkload.
 """
 
-from collections.abc import Callable, Generator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
 
 from berth.api.scheduling import PodGroup
 from berth.cycle.dispatcher import THROWN_IN
@@ -19,6 +18,7 @@ from berth.cycle.groups.preemption import Room, room_for_group
 from berth.cycle.groups.trial import GroupTrial, TrialTools
 from berth.engine.profile import Profile
 from berth.framework.blame import contained
+from berth.framework.effects import Steps
 from berth.framework.interface import PodGroupInfo
 from berth.framework.status import Status, error
 from berth.queue.queue import SchedulingQueue
@@ -54,7 +54,7 @@ class GroupCycle:
         self._places = features.enabled("TopologyAwareWorkloadScheduling")
         self._preempts = features.enabled("WorkloadAwarePreemption")
 
-    def run(self, first: QueuedPod, key: GroupKey) -> Generator[Any, Any, None]:
+    def run(self, first: QueuedPod, key: GroupKey) -> Steps[None]:
         """Schedule the members of a group that wait, of which `first` has been popped."""
         queued_pods = self._pull(first, key)
         if not queued_pods:
@@ -97,7 +97,7 @@ class GroupCycle:
 
     def _try(
         self, tools: TrialTools, profile: Profile, group: PodGroupInfo, queued_pods: Sequence[QueuedPod]
-    ) -> Generator[Any, Any, GroupTrial]:
+    ) -> Steps[GroupTrial]:
         try:
             if self._places:
                 return (yield from try_placements(tools, profile, group, queued_pods, makes_room=True))
@@ -116,7 +116,7 @@ class GroupCycle:
         group: PodGroupInfo,
         queued_pods: Sequence[QueuedPod],
         trial: GroupTrial,
-    ) -> Generator[Any, Any, Room | Status | None]:
+    ) -> Steps[Room | Status | None]:
         """Return the room that preemption can make, why it can make none, or None where it is not asked."""
         if not self._preempts or trial.has_failed or trial.waits_for_preemption:
             return None

@@ -6,20 +6,20 @@ not while it is being tried; a member that had a place is woken by whatever help
 says why where upstream's message is empty.
 """
 
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import msgspec
 
 from berth.api.scheduling import PodGroup
-from berth.cycle.binding import BindingCycles
+from berth.cycle.binding_cycle import BindingCycles
 from berth.cycle.dispatcher import Dispatcher
-from berth.cycle.evicting import Evictor, Preemptor
-from berth.cycle.failing import SCHEDULER_ERROR, UNSCHEDULABLE, Failing
+from berth.cycle.eviction import Evictor, Preemptor
+from berth.cycle.failure import SCHEDULER_ERROR, UNSCHEDULABLE, Failing
 from berth.cycle.groups.preemption import Room
 from berth.cycle.groups.trial import WAITS_FOR_PREEMPTION, GroupTrial, Member
-from berth.cycle.reporting import Reporter
-from berth.framework.effects import SetPodGroupCondition
+from berth.cycle.reports import Reporter
+from berth.framework.effects import SetPodGroupCondition, Steps
 from berth.framework.evictions import group_key
 from berth.framework.handle import Handle
 from berth.framework.status import Code, Status
@@ -77,7 +77,7 @@ class GroupOutcome:
             self._handle.activate(left[0].pod.uid)
         return "scheduled"
 
-    def turn_away(self, trial: GroupTrial, room: Room | Status | None) -> Generator[Any, Any, str]:
+    def turn_away(self, trial: GroupTrial, room: Room | Status | None) -> Steps[str]:
         """Queue all members again, and have room made where that helps the group; return the result's name."""
         if trial.has_failed or (isinstance(room, Status) and not room.code.is_rejection):
             return self._fail_all(trial, room)
@@ -137,7 +137,7 @@ class GroupOutcome:
             )
         return lambda _uid: None if is_waiting else ""
 
-    def _make_room(self, trial: GroupTrial, room: Room | Status | None) -> Generator[Any, Any, str]:
+    def _make_room(self, trial: GroupTrial, room: Room | Status | None) -> Steps[str]:
         """Evict for the group, or for each member that asked for it; return why one was refused, if that is known."""
         uids = tuple(queued.pod.uid for queued in self._queued_pods)
         key = group_key(self._key)

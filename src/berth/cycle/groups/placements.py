@@ -4,14 +4,14 @@ Source: KEP-5732; pkg/scheduler/schedule_one_podgroup.go of v1.36, podGroupSched
 gate TopologyAwareWorkloadScheduling; without it a group is tried on all nodes at once.
 """
 
-from collections.abc import Generator, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
 from berth.cycle.groups.trial import GroupTrial, TrialTools
 from berth.engine.profile import Profile
 from berth.framework.blame import ask, blamed
+from berth.framework.effects import Steps
 from berth.framework.interface import Assignment, Placement, PodGroupAssignments, PodGroupInfo
 from berth.framework.status import Status, unschedulable
 from berth.state.queued_pod import QueuedPod
@@ -23,7 +23,7 @@ FIRST_STATUS = ", first placement status: {}"
 
 def try_placements(
     tools: TrialTools, profile: Profile, group: PodGroupInfo, queued_pods: Sequence[QueuedPod], *, makes_room: bool
-) -> Generator[Any, Any, GroupTrial]:
+) -> Steps[GroupTrial]:
     """Return the trial of the best placement, in force if it succeeded, or one that says why there is none."""
     placements = generate(profile, group, Placement(ALL_NODES, tools.search.table.rows()))
     if isinstance(placements, Status):
@@ -82,7 +82,7 @@ def score(profile: Profile, group: PodGroupInfo, assignments: Sequence[PodGroupA
 
 def _try(
     tools: TrialTools, profile: Profile, placement: Placement, queued_pods: Sequence[QueuedPod], *, makes_room: bool
-) -> Generator[Any, Any, GroupTrial]:
+) -> Steps[GroupTrial]:
     within = np.zeros(tools.search.table.capacity, dtype=np.bool_)
     within[placement.rows] = True
     trial = GroupTrial(tools, profile, within)

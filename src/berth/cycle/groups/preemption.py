@@ -4,8 +4,8 @@ Source: KEP-5710; pkg/scheduler/schedule_one_podgroup.go of v1.36, runWorkloadAw
 WorkloadAwarePreemption; without it each member preempts for itself, node by node, as pods without a group do.
 """
 
-from collections.abc import Generator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from berth.api.scheduling import PodGroup
 from berth.cycle.dispatcher import THROWN_IN
@@ -13,6 +13,7 @@ from berth.cycle.groups.trial import TrialTools
 from berth.cycle.groups.what_if import GroupWhatIf
 from berth.engine.profile import Profile
 from berth.framework.blame import PluginBrokenError, contained
+from berth.framework.effects import Steps
 from berth.framework.interface import PodGroupInfo
 from berth.framework.status import Status, unschedulable
 from berth.state.pod_info import PodInfo
@@ -31,7 +32,7 @@ class Room(NamedTuple):
 
 def room_for_group(
     tools: TrialTools, profile: Profile, group: PodGroupInfo, found: PodGroup | None, queued_pods: Sequence[QueuedPod]
-) -> Generator[Any, Any, Room | Status]:
+) -> Steps[Room | Status]:
     """Ask the plugin that preempts for groups; return the room it can make, or why it cannot."""
     plugin = next(iter(profile.pod_group_post_filter), None)
     if plugin is None:

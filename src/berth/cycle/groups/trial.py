@@ -8,19 +8,20 @@ taken in, and a binding cycle that goes on beside it touches its own assumed pod
 order, since a later member's reservation may build on an earlier one's, and each gets back the nomination it had.
 """
 
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 import msgspec
 
 from berth.cycle.attempt import Attempt
-from berth.cycle.binding import undo
+from berth.cycle.binding_cycle import undo
 from berth.cycle.dispatcher import THROWN_IN
-from berth.cycle.reporting import Reporter
+from berth.cycle.reports import Reporter
 from berth.cycle.schedule import Search, schedule_pod
 from berth.engine.profile import Permitted, Profile
 from berth.engine.verdicts import Mask
 from berth.framework.blame import contained
+from berth.framework.effects import Steps
 from berth.framework.status import Code, Status, error, unschedulable
 from berth.framework.waiting_pods import of_one_node
 from berth.framework.work_budget import WorkBudget
@@ -112,7 +113,7 @@ class GroupTrial:
         """Say whether an error, rather than a rejection, ended the trial."""
         return self.status is not None and not self.status.code.is_rejection
 
-    def run(self, queued_pods: Sequence[QueuedPod], *, makes_room: bool) -> Generator[Any, Any, None]:
+    def run(self, queued_pods: Sequence[QueuedPod], *, makes_room: bool) -> Steps[None]:
         """Try the pods in this order; whatever is placed stays placed."""
         try:
             for queued in queued_pods:
@@ -182,7 +183,7 @@ class GroupTrial:
         for member in self.members:
             member.attempt.found.release_columns()
 
-    def _try(self, member: Member) -> Generator[Any, Any, str | None]:
+    def _try(self, member: Member) -> Steps[str | None]:
         """Find a node for one member and place it there; return an error text where the whole group has to stop."""
         attempt = member.attempt
         try:

@@ -4,13 +4,13 @@ The cache itself is changed while the question is open, since the columns stand 
 what was. Nothing else happens meanwhile: at most one scheduling cycle is open, and events wait for its end.
 """
 
-from collections.abc import Generator, Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 from berth.cycle.attempt import Attempt
-from berth.cycle.binding import undo
+from berth.cycle.binding_cycle import undo
 from berth.cycle.groups.trial import GroupTrial, TrialTools
 from berth.engine.profile import Profile
+from berth.framework.effects import Steps
 from berth.framework.status import Status
 from berth.framework.work_budget import steps_to_filter
 from berth.state.pod_info import PodInfo
@@ -53,7 +53,7 @@ class GroupWhatIf:
             self._lifted.discard(pod.uid)
             self._tools.cache.put_back(pod.uid)
 
-    def schedule(self) -> Generator[Any, Any, Status | None]:
+    def schedule(self) -> Steps[Status | None]:
         """Place the group as things are; remember where its members would go, or return why it cannot be placed."""
         trial = GroupTrial(self._tools, self._profile)
         yield from trial.run(self._queued_pods, makes_room=False)

@@ -13,6 +13,7 @@ import msgspec
 import yaml
 
 from berth.api.redaction import Concealed, redact
+from berth.api.user_error import UserError
 from berth.api.yaml_census import PARSER, refuse_bombs, yaml_problem
 
 _T = TypeVar("_T")
@@ -22,7 +23,7 @@ LONGEST_MESSAGE = 1_000
 """Characters of a message; what a longer one leaves out is in its middle."""
 
 
-class KubeconfigError(ValueError):
+class KubeconfigError(UserError, ValueError):
     """A kubeconfig, or something that it points to, cannot be used: one line without secrets, whatever it holds."""
 
     def __init__(self, message: str) -> None:

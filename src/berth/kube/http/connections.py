@@ -3,6 +3,7 @@
 The HTTP transport takes its aiohttp sessions from here, and the messages for failures of a connection.
 """
 
+import os
 import socket
 import ssl
 import sys
@@ -85,32 +86,55 @@ def _socket(address: Sequence[Any]) -> socket.socket:
 def connection_problem(error: BaseException, action: str, where: str) -> ConnectionLost:
     """Return the error for people: what we did, what broke, and what to look at."""
     found = _problem(error, action, where)
-    return ConnectionLost(redact(str(found)), sent=found.sent)
+    return ConnectionLost(redact(str(found)), sent=found.sent, is_of_all_requests=found.is_of_all_requests)
 
 
 def _problem(error: BaseException, action: str, where: str) -> ConnectionLost:
     if isinstance(error, aiohttp.ClientConnectorCertificateError | aiohttp.ClientConnectorSSLError):
         return ConnectionLost(f"{action}: {_tls_words(error)} ({where})", sent=False)
     if isinstance(error, aiohttp.ClientProxyConnectionError):
-        return ConnectionLost(f"{action}: the proxy cannot be reached: {error} ({where})", sent=False)
+        message = f"{action}: the proxy cannot be reached: {reason_of(error)} ({where})"
+        return ConnectionLost(message, sent=False, is_of_all_requests=True)
     if isinstance(error, aiohttp.ClientConnectorError):
-        reason = error.os_error.strerror or str(error.os_error)
-        message = f"cannot connect to {error.host}:{error.port}: {reason}; is the API server up, and the address right?"
-        return ConnectionLost(f"{action}: {message} ({where})", sent=False)
+        message = f"cannot connect to {error.host}:{error.port}: {reason_of(error)}"
+        message += "; is the API server up, and the address right?"
+        return ConnectionLost(f"{action}: {message} ({where})", sent=False, is_of_all_requests=True)
     if isinstance(error, aiohttp.ConnectionTimeoutError):
-        return ConnectionLost(f"{action}: timed out while connecting ({where})", sent=False)
+        return ConnectionLost(f"{action}: timed out while connecting ({where})", sent=False, is_of_all_requests=True)
     if isinstance(error, TimeoutError):
-        return ConnectionLost(f"{action}: timed out waiting for the server ({where})")
-    return ConnectionLost(f"{action}: the connection broke: {error or type(error).__name__} ({where})")
+        return ConnectionLost(f"{action}: timed out waiting for the server ({where})", is_of_all_requests=True)
+    message = f"{action}: the connection broke: {reason_of(error)} ({where})"
+    return ConnectionLost(message, is_of_all_requests=True)
+
+
+def reason_of(error: BaseException) -> str:
+    """Return in words why there is no connection, or no more.
+
+    What aiohttp says itself names the address once more, and shows TLS contexts and other errors as Python does.
+    """
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        cause: BaseException = error.certificate_error
+        return getattr(cause, "verify_message", "") or str(cause)
+    if isinstance(error, aiohttp.ClientConnectorError):
+        cause = error.os_error
+        if cause.errno and not isinstance(cause, ssl.SSLError | socket.gaierror):  # these have numbers of their own
+            return os.strerror(cause.errno)
+        return cause.strerror or str(cause)
+    if isinstance(error, aiohttp.ClientPayloadError):
+        return "the answer ended in the middle"
+    if isinstance(error, aiohttp.WSServerHandshakeError):
+        return f"the server answered {error.status}"
+    if isinstance(error, TimeoutError):
+        return "it took too long"
+    return str(error) or type(error).__name__
 
 
 def _tls_words(error: aiohttp.ClientConnectorError) -> str:
-    cause: object = error
-    if isinstance(error, aiohttp.ClientConnectorCertificateError):
-        cause = error.certificate_error
-    if isinstance(cause, ssl.SSLCertVerificationError):
+    if isinstance(error, aiohttp.ClientConnectorCertificateError) and isinstance(
+        error.certificate_error, ssl.SSLCertVerificationError
+    ):
         return (
-            f"the certificate of {error.host}:{error.port} is not accepted: {cause.verify_message}; "
+            f"the certificate of {error.host}:{error.port} is not accepted: {reason_of(error)}; "
             "check certificate-authority and tls-server-name of the cluster"
         )
-    return f"no TLS connection to {error.host}:{error.port}: {cause}"
+    return f"no TLS connection to {error.host}:{error.port}: {reason_of(error)}"

@@ -8,7 +8,6 @@ of an attempt spend its budget of work. Called by the plugin for each node.
 Source: k8s.io/dynamic-resource-allocation/structured, v1.36.
 """
 
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -46,7 +45,7 @@ NOTHING: Mapping[str, int] = {}
 
 
 class AllocationTimeoutError(Exception):
-    """The search has taken longer than it may."""
+    """The search on one node has taken more steps than the filter timeout allows."""
 
 
 class AllocationGivenUpError(Exception):
@@ -84,7 +83,7 @@ class _HopelessError(Exception):
 class Allocator:
     """What all nodes have in common in one attempt to place a pod."""
 
-    __slots__ = ("_available", "allocated", "class_of", "clock", "gates", "selectors", "timeout_s", "work")
+    __slots__ = ("_available", "allocated", "class_of", "gates", "selectors", "step_limit", "work")
 
     def __init__(
         self,
@@ -92,18 +91,16 @@ class Allocator:
         allocated: Allocated,
         class_of: Callable[[str], DeviceClass | None],
         selectors: Selectors,
-        timeout_s: float = 0.0,
-        clock: Callable[[], float] = time.thread_time,
+        step_limit: int = 0,
         work: WorkBudget | None = None,
     ) -> None:
-        """`work` is the budget of the attempt."""
+        """`work` is the budget of the attempt; on one node a search may take `step_limit` steps, if that is not 0."""
         self.work = WorkBudget() if work is None else work
         self.gates = gates
         self.allocated = allocated
         self.class_of = class_of
         self.selectors = selectors
-        self.timeout_s = timeout_s
-        self.clock = clock
+        self.step_limit = step_limit
         self._available: dict[PoolId, Counters] = {}
 
     def allocate(self, node: Node, pools: Pools, claims: Sequence[ResourceClaim]) -> tuple[ClaimDevices, ...] | None:
@@ -144,7 +141,6 @@ class _Search:
         self._node = node
         self._pools = pools
         self._candidates = [(pool, device) for pool in pools if pool.is_usable for device in pool.devices]
-        self._deadline = common.clock() + common.timeout_s if common.timeout_s > 0 else None
         self._claims = claims
         self._asks = [[self._checked(claim, index) for index in range(_count(claim))] for claim in claims]
         self._all: dict[tuple[int, int, int], list[tuple[Pool, PublishedDevice]]] = {}
@@ -226,7 +222,6 @@ class _Search:
 
     def _next_request(self, claim_index: int, request_index: int) -> bool:
         """Allocate a request and all that come after it; say whether that worked."""
-        self._check_time()
         if request_index >= len(self._asks[claim_index]):
             try:
                 return self._next_claim(claim_index + 1)
@@ -251,7 +246,6 @@ class _Search:
 
     def _next_device(self, claim: int, request: int, number: int, count: int, start: int) -> bool:
         """Allocate a request's devices beyond the `count` it has, from candidate `start` on, then the next request."""
-        self._check_time()
         ask = self._asks[claim][request][number]
         wanted = self._wanted(claim, request, number)
         if ask.is_all and not wanted:
@@ -305,6 +299,8 @@ class _Search:
     def _spend(self, steps: int) -> None:
         self._common.work.spend(PLUGIN, steps, self._told)
         self._spent += steps
+        if 0 < self._common.step_limit < self._spent:
+            raise AllocationTimeoutError
         if self._spent > self._share:
             raise AllocationGivenUpError
 
@@ -505,10 +501,6 @@ class _Search:
     def _unconstrain(self, claim: int, base: str, sub: str) -> None:
         for constraint in self._constraints[claim]:
             constraint.remove(base, sub)
-
-    def _check_time(self) -> None:
-        if self._deadline is not None and self._common.clock() > self._deadline:
-            raise AllocationTimeoutError
 
 
 def _count(claim: ResourceClaim) -> int:

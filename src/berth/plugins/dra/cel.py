@@ -10,13 +10,13 @@ has already checked.
 """
 
 import re
-from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from berth.api.dra import Device, DeviceAttribute
 from berth.api.quantity import QuantityError, nano_value
+from berth.api.recent import Recent
 from berth.api.untrusted import shortened
 from berth.plugins.dra.semver import Semver, SemverError, normalized, parse_semver
 
@@ -108,19 +108,17 @@ class DeviceView:
 class Selectors:
     """Compiled expressions, the latest ones kept."""
 
-    __slots__ = ("_compiled", "_max")
+    __slots__ = ("_compiled",)
 
     def __init__(self, max_expressions: int = 1024) -> None:
-        self._compiled: OrderedDict[str, CompiledSelector | CelError] = OrderedDict()
-        self._max = max_expressions
+        self._compiled: Recent[str, CompiledSelector | CelError] = Recent(max_expressions)
 
     def get(self, text: str) -> CompiledSelector:
         """Return an expression, compiled. Raises `CelError`."""
         found = self._compiled.get(text)
         if found is None:
-            found = self._compiled[text] = _compile(text)
-            if len(self._compiled) > self._max:
-                self._compiled.popitem(last=False)
+            found = _compile(text)
+            self._compiled.put(text, found, len(text))
         if isinstance(found, CelError):
             raise found
         return found

@@ -15,12 +15,12 @@ from berth.api.dra import DeviceClaim, DeviceClass, DeviceRequest, ExactDeviceRe
 from berth.api.meta import ObjectMeta, OwnerReference
 from berth.api.pod import Container
 from berth.api.quantity import value
+from berth.framework.readers import ObjectReader
 from berth.plugins.dra.ledger import Ledger
 from berth.plugins.resources.devices import KIND as DEVICE_CLASS
 from berth.plugins.resources.devices import resources_of
 from berth.plugins.resources.names import PLAIN_RESOURCES, may_be_devices
 from berth.state.node_view import NodeView
-from berth.state.objects import ObjectStore
 from berth.state.pod_info import PodInfo
 
 IN_MEMORY = "<extended-resources>"
@@ -57,7 +57,7 @@ class ResourceClasses:
 
     __slots__ = ("_by_resource", "_enabled", "_objects", "_version")
 
-    def __init__(self, objects: ObjectStore, enabled: bool) -> None:
+    def __init__(self, objects: ObjectReader, enabled: bool) -> None:
         self._enabled = enabled
         self._objects = objects
         self._version = -1

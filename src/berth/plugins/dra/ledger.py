@@ -10,8 +10,8 @@ from typing import Any
 
 from berth.api.dra import DeviceRequestAllocationResult, ResourceClaim
 from berth.api.quantity import nano_value
+from berth.framework.readers import ObjectReader
 from berth.plugins.dra.devices import DeviceId, PoolId
-from berth.state.objects import ObjectStore
 
 CLAIM = "ResourceClaim"
 
@@ -79,7 +79,7 @@ class Ledger:
 
     __slots__ = ("_allocated", "_consumable", "_counted", "_objects", "_pending", "_stored", "_version", "_written")
 
-    def __init__(self, objects: ObjectStore, consumable: bool) -> None:
+    def __init__(self, objects: ObjectReader, consumable: bool) -> None:
         self._objects = objects
         self._consumable = consumable
         self._allocated = Allocated()

@@ -1,11 +1,10 @@
 """What searches have found on nodes, kept for the next pod whose claims ask for the same.
 
 Kept by what the claims ask for, then by node; dropped for the nodes that see a pool of which something was taken or
-given back since, and altogether where slices or classes have changed. Asked by the plugin. Decisions never depend on
+given back since, and all of it where slices or classes have changed. Asked by the plugin. Decisions never depend on
 it: what is kept is what the same search would find again.
 """
 
-from collections import OrderedDict
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -14,6 +13,7 @@ import msgspec
 from berth.api.dra import ResourceClaim
 from berth.api.node import Node
 from berth.api.pod import Container
+from berth.api.recent import Recent, json_size
 from berth.plugins.dra.allocator import ClaimDevices
 from berth.plugins.dra.devices import Inventory
 from berth.plugins.dra.ledger import Allocated
@@ -33,22 +33,21 @@ _ENCODER = msgspec.json.Encoder()
 
 
 class _Kept:
-    __slots__ = ("by_node", "position", "versions")
+    __slots__ = ("by_node", "position")
 
-    def __init__(self) -> None:
+    def __init__(self, position: int) -> None:
         self.by_node: dict[str, NodeOutcome] = {}
-        self.position = 0
-        self.versions: tuple[int, ...] = ()
+        self.position = position
 
 
 class Outcomes:
     """Outcomes by what was asked for; the most recently used are kept."""
 
-    __slots__ = ("_kept", "_max")
+    __slots__ = ("_kept", "_versions")
 
     def __init__(self, max_asked: int = 64) -> None:
-        self._kept: OrderedDict[bytes, _Kept] = OrderedDict()
-        self._max = max_asked
+        self._kept: Recent[bytes, _Kept] = Recent(max_asked)
+        self._versions: tuple[int, ...] = ()
 
     def of(
         self,
@@ -62,16 +61,18 @@ class Outcomes:
 
         `containers` are those that ask for extended resources.
         """
+        if versions != self._versions:  # outcomes hold slices and classes, so that those are let go of, too
+            self._versions = versions
+            self._kept.clear()
         asked = [(container.restart_policy, container.resources.requests) for container in containers]
         key = _ENCODER.encode(([claim.spec for claim in claims], asked))
         kept = self._kept.get(key)
         if kept is None:
-            kept = self._kept[key] = _Kept()
-            if len(self._kept) > self._max:
-                self._kept.popitem(last=False)
-        self._kept.move_to_end(key)
+            kept = _Kept(allocated.position)
+            # Outcomes hold the claims that were looked at, with all that they say beside their specs.
+            self._kept.put(key, kept, json_size((key, claims)))
         touched = allocated.touched_since(kept.position)
-        if kept.versions != versions or touched is None:
+        if touched is None:
             kept.by_node = {}
         else:
             for pool in touched:
@@ -81,5 +82,5 @@ class Outcomes:
                     break
                 for name in nodes:
                     kept.by_node.pop(name, None)
-        kept.versions, kept.position = versions, allocated.position
+        kept.position = allocated.position
         return kept.by_node

@@ -9,9 +9,9 @@ the search on a node computes (a machine that is busy with something else must n
 allocation is whose devices are not ready.
 """
 
-import time
 import uuid
 from collections.abc import Callable, Hashable, Iterable, Sequence
+from math import ceil
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import msgspec
@@ -48,10 +48,10 @@ from berth.framework.interface import (
 )
 from berth.framework.promises import Promises
 from berth.framework.status import SKIP, Status, error, unresolvable, unschedulable
-from berth.framework.work_budget import WorkBudget
+from berth.framework.work_budget import STEPS_PER_SECOND, WorkBudget
 from berth.plugins.dra.allocator import AllocationGivenUpError, AllocationTimeoutError, Allocator, InvalidPoolsError
-from berth.plugins.dra.binding import ClaimBinder
 from berth.plugins.dra.cel import Selectors
+from berth.plugins.dra.claim_writes import ClaimBinder
 from berth.plugins.dra.claims import ClaimsMissingError, claims_of, is_used_by_others
 from berth.plugins.dra.devices import Inventory
 from berth.plugins.dra.extended import (
@@ -70,7 +70,7 @@ from berth.plugins.dra.outcomes import NodeOutcome, Outcomes
 from berth.plugins.dra.readiness import has_failed, has_timed_out, is_ready
 from berth.plugins.dra.requests import AllocationError, Gates, claim_key
 from berth.plugins.dra.results import allocation_of
-from berth.plugins.dra.scoring import allocation_score, has_alternatives
+from berth.plugins.dra.scores import allocation_score, has_alternatives
 from berth.plugins.dra.state import NodeAllocation, StateData
 from berth.plugins.normalize import default_normalize
 from berth.plugins.resources.devices import KIND as DEVICE_CLASS
@@ -157,14 +157,13 @@ class DynamicResources:
         args: DynamicResourcesArgs,
         handle: Handle,
         *,
-        clock: Callable[[], float] = time.thread_time,
         wall_clock: Callable[[], float] | None = None,
     ) -> None:
         wall_clock = wall_clock or handle.wall_clock
         enabled = handle.features.enabled
         self._handle = handle
         args = args.defaulted_by_gates(handle.features)
-        self._timeout_s = float(args.filter_timeout or 0)
+        self._step_limit = ceil(float(args.filter_timeout or 0) * STEPS_PER_SECOND)
         self._binding_timeout_s = float(args.binding_timeout or 0)
         self._gates = Gates(
             admin_access=enabled("DRAAdminAccess"),
@@ -185,7 +184,7 @@ class DynamicResources:
         )
         self._has_rules = self._gates.device_taints and enabled("DRADeviceTaintRules")
         self._hints = ClaimHints(self._ledger, self._has_rules)
-        self._clock, self._wall_clock = clock, wall_clock
+        self._wall_clock = wall_clock
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         """Return the events that may make devices available, or bring a missing claim."""
@@ -275,7 +274,7 @@ class DynamicResources:
             rules = sorted(objects.list(RULE), key=lambda rule: rule.metadata.name) if self._has_rules else ()
             self._inventory.update(objects.list(SLICE), rules)
         allocated = self._ledger.allocated()
-        return Allocator(self._gates, allocated, self._class_of, self._selectors, self._timeout_s, self._clock, work)
+        return Allocator(self._gates, allocated, self._class_of, self._selectors, self._step_limit, work)
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeView) -> Status | None:
         """Reject a node that cannot reach the allocated claims, or lacks devices for the others."""

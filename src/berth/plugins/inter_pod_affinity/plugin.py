@@ -34,9 +34,9 @@ from berth.framework.interface import (
 from berth.framework.promises import Dependencies, Dependency, Promises
 from berth.framework.status import SKIP, Status, error, unresolvable
 from berth.plugins.inter_pod_affinity.domains import ByKey, Weighted, summed
-from berth.plugins.inter_pod_affinity.filtering import STATUS_BY_CODE, AffinityFilterState, CountsByDomain, Demands
 from berth.plugins.inter_pod_affinity.hints import AffinityHints
-from berth.plugins.inter_pod_affinity.scoring import AffinityScoreState, normalized
+from berth.plugins.inter_pod_affinity.preferred_terms import AffinityScoreState, normalized
+from berth.plugins.inter_pod_affinity.required_terms import STATUS_BY_CODE, AffinityFilterState, CountsByDomain, Demands
 from berth.state.node_view import NodeView
 from berth.state.pod_index import (
     PREFERRED_AFFINITY,
@@ -91,6 +91,7 @@ class InterPodAffinity:
         ignores=frozenset({REQUESTS}),
         pre_filter_has_version=True,
         pre_score_has_version=True,
+        hints_by_shape=True,
     )
 
     status_by_code: ClassVar[Mapping[int, Status]] = STATUS_BY_CODE

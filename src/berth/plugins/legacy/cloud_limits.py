@@ -30,11 +30,11 @@ from berth.framework.interface import (
     SignaturePlugin,
 )
 from berth.framework.promises import Dependency, Objects, Promises
+from berth.framework.readers import ObjectReader
 from berth.framework.status import Status, error, unschedulable
 from berth.plugins.volumes.claims import CLAIM, CLASS, VOLUME
 from berth.plugins.volumes.uses import VolumeUses
 from berth.state.node_view import NodeView
-from berth.state.objects import ObjectStore
 from berth.state.pod_info import PodInfo
 from berth.state.table import NodeTable
 
@@ -102,7 +102,7 @@ CINDER = DiskKind(
 KINDS = (EBS, GCE_PD, AZURE, CINDER)
 
 
-def disks_of(kind: DiskKind, objects: ObjectStore, pods: Iterable[PodInfo]) -> set[Hashable] | Status:
+def disks_of(kind: DiskKind, objects: ObjectReader, pods: Iterable[PodInfo]) -> set[Hashable] | Status:
     """Return the disks of one kind that pods use, or why that cannot be said."""
     found: set[Hashable] = set()
     for pod in pods:
@@ -118,7 +118,7 @@ def disks_of(kind: DiskKind, objects: ObjectStore, pods: Iterable[PodInfo]) -> s
     return found
 
 
-def _claimed(kind: DiskKind, objects: ObjectStore, namespace: str, name: str) -> Hashable:
+def _claimed(kind: DiskKind, objects: ObjectReader, namespace: str, name: str) -> Hashable:
     """Return the disk behind a claim, the claim itself where it stands for one, or None."""
     claim: PersistentVolumeClaim | None = objects.get(CLAIM, name, namespace)
     if claim is None:
@@ -158,7 +158,7 @@ class CloudDisks:
 
     __slots__ = ("_features", "_objects")
 
-    def __init__(self, objects: ObjectStore, features: FeatureGates) -> None:
+    def __init__(self, objects: ObjectReader, features: FeatureGates) -> None:
         self._objects = objects
         self._features = features
 

@@ -28,7 +28,9 @@ from berth.framework.interface import (
 )
 from berth.framework.promises import Promises
 from berth.framework.status import Status, unresolvable, unschedulable
-from berth.plugins.inter_pod_affinity.filtering import (
+from berth.plugins.inter_pod_affinity.plugin import InterPodAffinity, InterPodAffinityArgs
+from berth.plugins.inter_pod_affinity.preferred_terms import normalized
+from berth.plugins.inter_pod_affinity.required_terms import (
     AFFINITY_CODE,
     ANTI_AFFINITY_CODE,
     EXISTING_CODE,
@@ -36,8 +38,6 @@ from berth.plugins.inter_pod_affinity.filtering import (
     REASON_ANTI_AFFINITY,
     REASON_EXISTING,
 )
-from berth.plugins.inter_pod_affinity.plugin import InterPodAffinity, InterPodAffinityArgs
-from berth.plugins.inter_pod_affinity.scoring import normalized
 from berth.state.pod_info import PodInfo
 
 REASON = "node(s) didn't match pod affinity/anti-affinity"

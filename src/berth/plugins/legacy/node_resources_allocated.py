@@ -23,7 +23,7 @@ from berth.plugins.resources.args import (
     ShapePoint,
     resource_errors,
 )
-from berth.plugins.resources.scoring import shape_table
+from berth.plugins.resources.strategies import shape_table
 
 
 class AllocatedArgs(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):

@@ -21,8 +21,8 @@ from berth.framework.interface import (
     SignaturePlugin,
 )
 from berth.framework.promises import Promises
-from berth.framework.status import Status, unschedulable
-from berth.plugins.resources.fit import ResourceNeed, code_reasons, needs_of
+from berth.framework.status import Code, Status
+from berth.plugins.resources.fit import ResourceNeed, lacking_status, needs_of
 from berth.plugins.resources.names import PLAIN_RESOURCES, is_scalar
 from berth.plugins.resources.node_resources_fit import NodeResourcesFit, NodeResourcesFitArgs
 
@@ -68,7 +68,7 @@ class LegacyNodeResourcesFit(NodeResourcesFit):
         return (*plain, *(ResourceNeed(name, counted[name]) for name in sorted(asked)), *nothing_of)
 
     def _describe(self, needs: Sequence[ResourceNeed], code: int) -> Status:
-        return unschedulable(*code_reasons(needs, code))
+        return lacking_status(needs, code, Code.UNSCHEDULABLE)
 
 
 if TYPE_CHECKING:

@@ -26,6 +26,7 @@ from berth.framework.interface import (
     Rows,
 )
 from berth.framework.promises import Promises
+from berth.framework.readers import ObjectReader
 from berth.framework.status import Status, error, unschedulable
 from berth.plugins.legacy.cloud_limits import KINDS, NO_CLAIM_NAME, is_migrated
 from berth.plugins.volumes.attachable import limits_of
@@ -33,7 +34,6 @@ from berth.plugins.volumes.claims import CLAIM, CLASS, VOLUME, class_name_of
 from berth.plugins.volumes.limits import REASON, NodeVolumeLimits
 from berth.plugins.volumes.migration import InTreePlugin, VolumeHandle, plugin_named, plugin_of, volume_handle
 from berth.state.node_view import NodeView
-from berth.state.objects import ObjectStore
 from berth.state.pod_info import PodInfo
 from berth.state.table import NodeTable
 
@@ -84,7 +84,7 @@ class LegacyNodeVolumeLimits(NodeVolumeLimits):
 
 
 def csi_volumes(
-    objects: ObjectStore, pods: Iterable[PodInfo], csi_node: CSINode | None, features: FeatureGates
+    objects: ObjectReader, pods: Iterable[PodInfo], csi_node: CSINode | None, features: FeatureGates
 ) -> set[VolumeHandle] | Status:
     """Return the CSI volumes of pods as they count on a node, or why that cannot be said."""
     found: set[VolumeHandle] = set()
@@ -103,7 +103,7 @@ def csi_volumes(
 
 
 def _handle(
-    objects: ObjectStore, claim: PersistentVolumeClaim, csi_node: CSINode | None, features: FeatureGates
+    objects: ObjectReader, claim: PersistentVolumeClaim, csi_node: CSINode | None, features: FeatureGates
 ) -> VolumeHandle | None:
     volume: PersistentVolume | None = objects.get(VOLUME, claim.spec.volume_name) if claim.spec.volume_name else None
     if volume is not None:

@@ -27,10 +27,10 @@ from berth.framework.interface import (
     VersionedPreScorePlugin,
 )
 from berth.framework.promises import Promises
-from berth.plugins.legacy.matching import MatchingSelectors
+from berth.plugins.legacy.pods_of_owners import MatchingSelectors
 from berth.plugins.pod_topology_spread.args import LIST, SYSTEM, DefaultConstraint, PodTopologySpreadArgs
 from berth.plugins.pod_topology_spread.constraints import Inclusions, SpreadConstraint, group_of
-from berth.plugins.pod_topology_spread.filtering import Spread
+from berth.plugins.pod_topology_spread.hard_constraints import Spread
 from berth.plugins.pod_topology_spread.plugin import PodTopologySpread
 from berth.state.pod_info import PodInfo
 

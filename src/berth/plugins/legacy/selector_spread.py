@@ -24,7 +24,7 @@ from berth.framework.interface import (
 )
 from berth.framework.promises import Dependency, Promises
 from berth.framework.status import Status
-from berth.plugins.legacy.matching import MatchingSelectors
+from berth.plugins.legacy.pods_of_owners import MatchingSelectors
 from berth.plugins.resources.columns import row_count
 from berth.state.node_tree import zone_of
 from berth.state.node_view import NodeView

@@ -34,8 +34,8 @@ from berth.framework.interface import (
 )
 from berth.framework.promises import Dependency, Promises
 from berth.framework.status import SKIP, Status, unschedulable
-from berth.plugins.legacy.matching import services_of
-from berth.plugins.node_matching import requirement_mask
+from berth.plugins.legacy.pods_of_owners import services_of
+from berth.plugins.node_selection import requirement_mask
 from berth.plugins.resources.columns import row_count
 from berth.state.label_index import ABSENT
 from berth.state.node_view import NodeView

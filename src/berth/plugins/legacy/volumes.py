@@ -29,10 +29,10 @@ from berth.framework.interface import (
 )
 from berth.framework.promises import Dependency, Promises
 from berth.framework.status import Status, error, unresolvable
-from berth.plugins.node_matching import requirement_mask
+from berth.plugins.node_selection import requirement_mask
 from berth.plugins.volumes.binder import REASON_NODE_CONFLICT
-from berth.plugins.volumes.binding import VolumeBinding
 from berth.plugins.volumes.restrictions import Prepared, VolumeRestrictions, exclusive_disks
+from berth.plugins.volumes.volume_binding import VolumeBinding
 from berth.plugins.volumes.zone import REASON, TOPOLOGY_LABELS, VolumeTopology, VolumeZone, topologies_of_pod
 from berth.state.label_index import ABSENT, Mask
 from berth.state.node_view import NodeView

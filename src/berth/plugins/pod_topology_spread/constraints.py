@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 
 from berth.api.node import Node
 from berth.api.pod import TopologySpreadConstraint
+from berth.api.recent import json_size
 from berth.api.selectors import EVERYTHING, NOTHING, Requirement, Selector, compile_selector
 from berth.api.taints import Toleration
 from berth.plugins.node_affinity import required_of
-from berth.plugins.node_matching import RequiredNodeAffinity
+from berth.plugins.node_selection import RequiredNodeAffinity
 from berth.plugins.taint_toleration import by_taint_set, has_untolerated
 from berth.state.label_index import ABSENT
 from berth.state.pod_index import SelectorGroup
@@ -112,6 +113,10 @@ class Inclusion:
 
     def __hash__(self) -> int:
         return self._hash
+
+    def size(self) -> int:
+        """Return how much it says, in bytes of JSON."""
+        return json_size(self._parts)
 
     def includes(self, node: Node) -> bool:
         """Say whether a node counts."""

@@ -9,7 +9,7 @@ from typing import Any, cast
 from berth.api.meta import OwnerReference
 from berth.api.node import Service
 from berth.api.selectors import Requirement, Selector, SelectorError, compile_selector, selector_from_map
-from berth.state.objects import ObjectStore
+from berth.framework.readers import ObjectReader
 from berth.state.pod_info import PodInfo
 
 KINDS = ("Service", "ReplicationController", "ReplicaSet", "StatefulSet")
@@ -27,7 +27,7 @@ class DefaultSelectors:
 
     __slots__ = ("_by_namespace", "_objects", "_version")
 
-    def __init__(self, objects: ObjectStore) -> None:
+    def __init__(self, objects: ObjectReader) -> None:
         self._objects = objects
         self._version = -1
         self._by_namespace: dict[str, list[Selector]] = {}

@@ -47,9 +47,9 @@ from berth.plugins.pod_topology_spread.constraints import (
     topology_of,
 )
 from berth.plugins.pod_topology_spread.defaults import KINDS, DefaultSelectors, controller_of
-from berth.plugins.pod_topology_spread.filtering import STATUS_BY_CODE, Spread, SpreadFilterState
+from berth.plugins.pod_topology_spread.hard_constraints import STATUS_BY_CODE, Spread, SpreadFilterState
 from berth.plugins.pod_topology_spread.hints import SpreadHints
-from berth.plugins.pod_topology_spread.scoring import (
+from berth.plugins.pod_topology_spread.soft_constraints import (
     HALF_UP,
     Preference,
     SpreadScoreState,
@@ -84,6 +84,7 @@ class PodTopologySpread:
         ignores=frozenset({REQUESTS}),
         pre_filter_has_version=True,
         pre_score_has_version=True,
+        hints_by_shape=True,
     )
 
     rounding: ClassVar[float] = HALF_UP

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from berth.api.node import PodDisruptionBudget
 from berth.api.selectors import EVERYTHING, Selector, SelectorError, compile_selector
-from berth.state.objects import ObjectStore
+from berth.framework.readers import ObjectReader
 from berth.state.pod_info import PodInfo
 
 KIND = "PodDisruptionBudget"
@@ -33,7 +33,7 @@ class Budgets:
 
     __slots__ = ("_budgets", "_objects", "_version")
 
-    def __init__(self, objects: ObjectStore) -> None:
+    def __init__(self, objects: ObjectReader) -> None:
         self._objects = objects
         self._version = -1
         self._budgets: tuple[Budget, ...] = ()

@@ -111,8 +111,10 @@ class ColumnDryRun:
         filters = self._what_if.on(rows)
         is_lower: Mask = np.logical_or.reduce(potential.lower, axis=0)
         fits = filters.passing(load) & is_lower & ~by_plain
-        violating = potential.violating(self._budgets)
         why_not = partial(self._refusals, filters, load, is_lower, is_lower & ~fits & ~by_plain, rows)
+        if not fits.any() and not by_plain.any():  # by far the most frequent where a crowd fits nowhere
+            return Tried(rows, fits, no_costs(len(rows)), [], why_not)
+        violating = potential.violating(self._budgets)
         victims = reprieve(filters, potential, load, fits, violating)
         needless = fits & ~victims.any(axis=0)
         tried = Tried(rows, fits & ~needless, costs_of(potential, victims, violating), [], why_not)
@@ -180,6 +182,12 @@ def reprieve(filters: FiltersOverRows, potential: PotentialVictims, load: RowLoa
                 victims[place] |= asked & ~stays
                 load = potential.loaded(load, place, stays)
     return victims
+
+
+def no_costs(rows: int) -> Costs:
+    """Return the costs of rows of which none can be freed; the values mean nothing."""
+    nothing = np.zeros(rows, dtype=np.int64)
+    return Costs(nothing, nothing, nothing, nothing, np.zeros(rows))
 
 
 def costs_of(potential: PotentialVictims, victims: Mask, violating: Mask) -> Costs:

@@ -46,6 +46,8 @@ def code_of(diagnosis: Diagnosis, row: int) -> Code | None:
 def rows_to_try(diagnosis: Diagnosis, table: NodeTable) -> RowArray:
     """Return the rows, ascending, of nodes that were rejected with Unschedulable: removing pods may help there."""
     everywhere = diagnosis.absent_status or diagnosis.pre_filter_status
+    if everywhere is None and diagnosis.counted is not None:
+        return diagnosis.counted.curable_rows
     curable = everywhere is not None and everywhere.code is Code.UNSCHEDULABLE
     chosen = table.valid.copy() if curable else np.zeros(table.capacity, dtype=np.bool_)
     for group in diagnosis.groups:

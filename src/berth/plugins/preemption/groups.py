@@ -16,13 +16,11 @@ from typing import NamedTuple
 from berth.api.scheduling import PodGroup
 from berth.framework.effects import Steps
 from berth.framework.interface import GroupQuestion, PodGroupInfo
+from berth.framework.readers import CacheReader, NominationReader, ObjectReader
 from berth.framework.status import Code, Status, error, unresolvable, unschedulable
 from berth.plugins.preemption.budgets import Budget, split_by_violation
 from berth.plugins.preemption.choice import start_time_s
 from berth.plugins.preemption.eligibility import NEVER_PREEMPTS, VICTIMS_TERMINATING, is_being_preempted
-from berth.state.cache import Cache
-from berth.state.nominator import Nominator
-from berth.state.objects import ObjectStore
 from berth.state.pod_groups import POD_GROUP, GroupKey, group_of
 from berth.state.pod_info import PodInfo
 
@@ -49,7 +47,12 @@ class GroupPreemption:
     """Finds the victims for one group."""
 
     def __init__(
-        self, cache: Cache, objects: ObjectStore, nominator: Nominator, budgets: Sequence[Budget], group: PodGroupInfo
+        self,
+        cache: CacheReader,
+        objects: ObjectReader,
+        nominator: NominationReader,
+        budgets: Sequence[Budget],
+        group: PodGroupInfo,
     ) -> None:
         self._cache = cache
         self._objects = objects

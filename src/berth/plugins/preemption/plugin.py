@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, ClassVar, Protocol
 import msgspec
 import numpy as np
 
+from berth.api.recent import Recent
 from berth.config.errors import invalid
 from berth.framework.cycle_state import CycleState
 from berth.framework.diagnosis import Diagnosis
@@ -28,21 +29,15 @@ from berth.framework.promises import Promises
 from berth.framework.status import Code, Status, error, unresolvable, unschedulable
 from berth.plugins.preemption.budgets import Budgets
 from berth.plugins.preemption.choice import cheapest
-from berth.plugins.preemption.columns import ColumnDryRun
-from berth.plugins.preemption.dry_run import DryRun
+from berth.plugins.preemption.dry_run import PLUGIN, DryRun
 from berth.plugins.preemption.eligibility import RowArray, ineligibility, rows_to_try
-from berth.plugins.preemption.extending import narrow
+from berth.plugins.preemption.extenders import narrow
 from berth.plugins.preemption.groups import GroupPreemption
 from berth.plugins.preemption.ranked_pods import RankedPods
-from berth.plugins.preemption.search import (
-    BestCandidate,
-    Refusals,
-    candidates_plainly,
-    search_by_columns,
-    search_plainly,
-)
+from berth.plugins.preemption.refused import LowestPriorities, RefusedRows
+from berth.plugins.preemption.search import CandidateSearch, Refusals, candidates_plainly
 from berth.state.pod_groups import POD_GROUP, group_of
-from berth.state.pod_info import PodInfo
+from berth.state.pod_info import PodInfo, PodShape
 
 
 class DefaultPreemptionArgs(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
@@ -69,6 +64,9 @@ class DefaultPreemptionArgs(msgspec.Struct, frozen=True, rename="camel", forbid_
         return min(max(share, self.min_candidate_nodes_absolute), node_count)
 
 
+MAX_REFUSED = 192
+"""For how many shapes of pods it is kept which rows cannot be freed; each costs 2 bytes a node."""
+
 NOT_HELPFUL = "Preemption is not helpful for scheduling"
 NO_NODES = "no nodes available"
 NO_CANDIDATE = "no candidate node for preemption"
@@ -88,7 +86,7 @@ class DefaultPreemption:
 
     name: ClassVar[str] = "DefaultPreemption"
     args_type: ClassVar[type[msgspec.Struct]] = DefaultPreemptionArgs
-    promises: ClassVar[Promises] = Promises(gates_preemptors=True)
+    promises: ClassVar[Promises] = Promises(gates_preemptors=True, hints_by_shape=True)
 
     def __init__(self, args: DefaultPreemptionArgs, handle: Handle) -> None:
         self._args = args
@@ -96,6 +94,8 @@ class DefaultPreemption:
         self._table = handle.cache.table
         self._budgets = Budgets(handle.objects)
         self._ranked_pods = RankedPods(self._table)
+        self._lowest = LowestPriorities(self._table)
+        self._refused: Recent[PodShape, RefusedRows] = Recent(MAX_REFUSED)
         self._gates = handle.features.enabled("SchedulerAsyncPreemption")
         self._places_groups = handle.features.enabled("TopologyAwareWorkloadScheduling")
         self._preempts_for_groups = handle.features.enabled("WorkloadAwarePreemption")
@@ -128,10 +128,7 @@ class DefaultPreemption:
         extenders = interested(self._handle.profile().extenders, "preempt", pod) if len(rows) else []
         if extenders:
             return self._search_with(extenders, state, pod, rows)
-        found = self._search(state, pod, rows) if len(rows) else BestCandidate(None, ())
-        if found.best is not None:
-            return PostFilterResult(self._table.names[found.best.row], found.best.victims), None
-        return self._why_not(found.refusals)
+        return self._search(state, pod, rows) if len(rows) else self._why_not(())
 
     def pod_group_post_filter(
         self, group: PodGroupInfo, question: GroupQuestion
@@ -160,16 +157,44 @@ class DefaultPreemption:
         row = self._table.row_of.get(name)
         return row if row is not None and self._table.valid[row] else None
 
-    def _search(self, state: CycleState, pod: PodInfo, rows: RowArray) -> BestCandidate:
-        """Try the rows, starting at a random one, until there are enough candidates."""
-        rows = np.roll(rows, -self._handle.rng.randrange(len(rows)))
-        wanted = self._args.wanted_candidates(len(rows))
-        profile, budgets = self._handle.profile(), self._budgets.all()
-        plain = DryRun(profile, state, pod, budgets)
-        columns = ColumnDryRun(profile, profile.what_if(state, pod), self._ranked_pods, pod, budgets, plain)
-        if columns.is_possible:
-            return search_by_columns(rows, wanted, columns, plain, self._table)
-        return search_plainly(rows, wanted, plain, self._table)
+    def _search(self, state: CycleState, pod: PodInfo, rows: RowArray) -> PostFilterAnswer:
+        """Try the rows, starting at a random one, until there are enough candidates; or know that there are none."""
+        start, refused = self._handle.rng.randrange(len(rows)), self._refused_for(pod)
+        basis = self._handle.profile().basis(state, pod) if refused is not None else None
+
+        def search() -> CandidateSearch:
+            return CandidateSearch(
+                state, pod, self._handle.profile(), self._budgets.all(), self._ranked_pods, self._lowest
+            )
+
+        def refusals(rows: RowArray) -> Refusals | None:
+            return search().refusals(rows)
+
+        if refused is not None and basis is not None and refused.still_hold(basis, rows, refusals):
+            state.work.spend(PLUGIN, refused.steps)
+        else:
+            before = state.work.spent
+            found = search().best(np.roll(rows, -start), self._args.wanted_candidates(len(rows)))
+            if found.best is not None:
+                return PostFilterResult(self._table.names[found.best.row], found.best.victims), None
+            if refused is None or basis is None:
+                return self._why_not(found.refusals)
+            if not refused.learn(basis, rows, known := tuple(found.refusals), state.work.spent - before):
+                return self._why_not(known)
+        return refused.answer(self._why_not)
+
+    def _refused_for(self, pod: PodInfo) -> RefusedRows | None:
+        """Return what is known of rows that cannot be freed for pods like this one; None where nothing may be kept.
+
+        A pod that is nominated is not like the others of its shape: it need not make way for itself.
+        """
+        if pod.shape.is_large or self._handle.nominator.node_of(pod.uid) is not None:
+            return None
+        known = self._refused.get(pod.shape)
+        if known is None:
+            known = RefusedRows(self._table, self._handle.nominator)
+            self._refused.put(pod.shape, known, pod.shape.size)
+        return known
 
     def _search_with(
         self, extenders: Sequence[Extender], state: CycleState, pod: PodInfo, rows: RowArray

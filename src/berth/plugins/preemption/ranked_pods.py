@@ -28,8 +28,8 @@ EMPTY_PRIORITY = 2**31
 MIN_PLACES = 4
 CELLS_PER_STEP = 256
 """Of an array of pods, places by rows, how many elements are worked on in a step of the budget of work."""
-MAX_KINDS = 20_000
-"""When this many kinds of pods are known, everything is ranked anew, since most of them will be gone by then."""
+UNRANKED = -1
+"""The version of a row of which nothing is known."""
 
 MAX_RESOURCES = 32
 """When requests of more resources than this are known, they are looked up anew as they are asked for."""
@@ -38,8 +38,10 @@ MAX_RESOURCES = 32
 class RankedPods:
     """The pods of all rows, most important first; `pods[row]` lists those of a row by place."""
 
-    __slots__ = ("_capacity", "_kind_of", "_requests", "_table", "_versions", "kinds", "kinds_of", "pods", "priorities",
-                 "started")  # fmt: skip
+    __slots__ = (
+        "_capacity", "_counts", "_free_kinds", "_keys", "_kind_of", "_requests", "_table", "_versions", "kinds",
+        "kinds_of", "pods", "priorities", "started",
+    )  # fmt: skip
 
     def __init__(self, table: NodeTable) -> None:
         self._table = table
@@ -48,9 +50,13 @@ class RankedPods:
         self.started: NDArray[np.float64] = np.zeros((MIN_PLACES, 0))
         self.kinds_of: Ids = np.zeros((MIN_PLACES, 0), dtype=np.intp)
         self.pods: list[list[PodInfo]] = []
-        self.kinds: list[PodInfo] = []
-        """One pod of each kind (`_kind`), by the kind's number."""
+        self.kinds: list[PodInfo | None] = []
+        """One pod of each kind (`_kind`), by the kind's number; None where no pod that is ranked has that number."""
         self._kind_of: dict[Hashable, int] = {}
+        self._keys: list[Hashable] = []
+        self._counts: list[int] = []
+        """How many ranked pods are of a kind, by its number."""
+        self._free_kinds: list[int] = []
         self._requests: dict[str, Int64] = {}
         self._versions: Int64 = np.zeros(0, dtype=np.int64)
 
@@ -61,10 +67,13 @@ class RankedPods:
 
     def update(self, rows: RowArray) -> None:
         """Rank those of these rows again that have changed."""
-        if self._capacity != self._table.capacity or len(self.kinds) > MAX_KINDS:
+        if self._capacity != self._table.capacity:
             self._clear(self.places)
         if len(self._requests) > MAX_RESOURCES:
             self._requests = {}
+        # Also where nobody asks about the row: it may hold pods that are gone.
+        for row in np.flatnonzero((self._versions != self._table.version) & (self._versions != UNRANKED)).tolist():
+            self._forget(row)
         for row in rows[self._versions[rows] != self._table.version[rows]].tolist():
             self._rank(row)
 
@@ -79,6 +88,7 @@ class RankedPods:
         return found
 
     def _rank(self, row: int) -> None:
+        """Rank the pods of a row of which nothing is known."""
         pods = self.pods[row] = by_importance(self._table.pods[row].values())
         if len(pods) > self.places:
             self._widen(max(len(pods), 2 * self.places))
@@ -92,8 +102,22 @@ class RankedPods:
             column[count:, row] = 0
         self._versions[row] = self._table.version[row]
 
+    def _forget(self, row: int) -> None:
+        """Forget the pods of a row, and the kinds of which they were the last."""
+        for kind in self.kinds_of[: len(self.pods[row]), row].tolist():
+            self._counts[kind] -= 1
+            if not self._counts[kind]:
+                del self._kind_of[self._keys[kind]]
+                self.kinds[kind] = self._keys[kind] = None
+                self._free_kinds.append(kind)
+        self.pods[row] = []
+        self.priorities[:, row] = EMPTY_PRIORITY
+        for column in self._requests.values():
+            column[:, row] = 0
+        self._versions[row] = UNRANKED
+
     def _kind(self, pod: PodInfo) -> int:
-        """Return the number of the pod's kind.
+        """Return the number of the pod's kind, which has one pod more now.
 
         Budgets and filters are asked about one pod of a kind instead of all. That is right because a kind is made of
         everything they look at: namespace and labels, host ports, and the whole shape where affinity, volumes or
@@ -103,9 +127,24 @@ class RankedPods:
         key = (pod.label_key, id(pod.shape) if stands_alone else None, pod.host_ports)
         found = self._kind_of.get(key)
         if found is None:
-            found = self._kind_of[key] = len(self.kinds)
-            self.kinds.append(pod)
+            found = self._kind_of[key] = self._new_kind()
+            self.kinds[found], self._keys[found] = pod, key
+        self._counts[found] += 1
         return found
+
+    def _new_kind(self) -> int:
+        if self._free_kinds:
+            return self._free_kinds.pop()
+        self.kinds.append(None)
+        self._keys.append(None)
+        self._counts.append(0)
+        return len(self.kinds) - 1
+
+    def pod_of(self, kind: int) -> PodInfo:
+        """Return a pod of a kind that some ranked pod is of."""
+        pod = self.kinds[kind]
+        assert pod is not None, f"no pod is of kind {kind}"
+        return pod
 
     def _widen(self, places: int) -> None:
         more = ((0, places - self.places), (0, 0))
@@ -120,7 +159,8 @@ class RankedPods:
         self.kinds_of = np.zeros((places, capacity), dtype=np.intp)
         self.pods = [[] for _ in range(capacity)]
         self.kinds, self._kind_of, self._requests = [], {}, {}
-        self._versions = np.full(capacity, -1, dtype=np.int64)
+        self._keys, self._counts, self._free_kinds = [], [], []
+        self._versions = np.full(capacity, UNRANKED, dtype=np.int64)
 
 
 class PotentialVictims:
@@ -189,7 +229,7 @@ class PotentialVictims:
         if self._in_namespace is None:
             self._in_namespace = {}
             for kind in self._kinds():
-                self._in_namespace.setdefault(self._ranked_pods.kinds[kind].namespace, []).append(kind)
+                self._in_namespace.setdefault(self._ranked_pods.pod_of(kind).namespace, []).append(kind)
         return self._in_namespace
 
     def _kinds(self) -> list[int]:
@@ -202,7 +242,7 @@ class PotentialVictims:
 
     def _of(self, chosen: Callable[[PodInfo], bool], kinds: Iterable[int]) -> Mask | None:
         """Return bool of shape (places, rows): pods of lower priority of those kinds that are chosen; None for none."""
-        chosen_kinds = [kind for kind in kinds if chosen(self._ranked_pods.kinds[kind])]
+        chosen_kinds = [kind for kind in kinds if chosen(self._ranked_pods.pod_of(kind))]
         if not chosen_kinds:
             return None
         found: Mask = np.zeros(len(self._ranked_pods.kinds), dtype=np.bool_)

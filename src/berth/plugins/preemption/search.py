@@ -9,11 +9,17 @@ from typing import NamedTuple
 
 import numpy as np
 
+from berth.framework.cycle_state import CycleState
 from berth.framework.status import Status
+from berth.framework.what_if import ProfileView
+from berth.plugins.preemption.budgets import Budget
 from berth.plugins.preemption.choice import Candidate, Shortlist, cheapest, cost
 from berth.plugins.preemption.columns import ColumnDryRun, Costs, Tried
-from berth.plugins.preemption.dry_run import DryRun
+from berth.plugins.preemption.dry_run import NO_VICTIMS_FOUND, DryRun
 from berth.plugins.preemption.eligibility import RowArray
+from berth.plugins.preemption.ranked_pods import RankedPods
+from berth.plugins.preemption.refused import LowestPriorities
+from berth.state.pod_info import PodInfo
 from berth.state.table import NodeTable
 
 MIN_STEP = 64
@@ -22,11 +28,63 @@ MIN_STEP = 64
 Refusals = Iterable[tuple[Status, RowArray]]
 
 
+FEW_ROWS = 2
+"""Up to this many rows are tried one by one, since columns have a fixed cost."""
+
+
 class BestCandidate(NamedTuple):
     """What a search has found: the best candidate or, where there is none, why the rows cannot be freed."""
 
     best: Candidate | None
     refusals: Refusals
+
+
+class CandidateSearch:
+    """The search for one pod, over whichever rows are asked for."""
+
+    __slots__ = ("_budgets", "_lowest", "_pod", "_profile", "_ranked_pods", "_state", "_table")
+
+    def __init__(
+        self,
+        state: CycleState,
+        pod: PodInfo,
+        profile: ProfileView,
+        budgets: Sequence[Budget],
+        ranked_pods: RankedPods,
+        lowest: LowestPriorities,
+    ) -> None:
+        self._state = state
+        self._profile = profile
+        self._table: NodeTable = profile.table
+        self._pod = pod
+        self._budgets = budgets
+        self._ranked_pods = ranked_pods
+        self._lowest = lowest
+
+    def best(self, rows: RowArray, wanted: int) -> BestCandidate:
+        """Try the rows in their order until there are enough candidates; those with nobody to evict are left out."""
+        has_victims = self._lowest.are_below(self._pod.priority, rows)
+        if not has_victims.any():
+            return BestCandidate(None, [(NO_VICTIMS_FOUND, rows)])
+        found = self._tried(rows[has_victims], wanted)
+        if found.best is not None or has_victims.all():
+            return found
+        return BestCandidate(None, (*found.refusals, (NO_VICTIMS_FOUND, rows[~has_victims])))
+
+    def refusals(self, rows: RowArray) -> Refusals | None:
+        """Return why none of these rows can be freed; None where one can."""
+        found = self.best(rows, 1)
+        return found.refusals if found.best is None else None
+
+    def _tried(self, rows: RowArray, wanted: int) -> BestCandidate:
+        profile, state, pod, table = self._profile, self._state, self._pod, self._table
+        plain = DryRun(profile, state, pod, self._budgets)
+        if len(rows) > FEW_ROWS:
+            what_if = profile.what_if(state, pod)
+            if what_if.is_possible:
+                columns = ColumnDryRun(profile, what_if, self._ranked_pods, pod, self._budgets, plain)
+                return search_by_columns(rows, wanted, columns, plain, table)
+        return search_plainly(rows, wanted, plain, table)
 
 
 def search_plainly(rows: RowArray, wanted: int, dry_run: DryRun, table: NodeTable) -> BestCandidate:

@@ -11,8 +11,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from berth.api.pod_resources import PODS
 from berth.framework.interface import Codes, RowLoad, Rows
-from berth.framework.status import Status, unresolvable, unschedulable
+from berth.framework.status import Code, Status
 from berth.plugins.resources.columns import (
     Mask,
     ResourceColumn,
@@ -95,14 +96,18 @@ def _bit(index: int) -> int:
 
 def code_status(needs: Sequence[ResourceNeed], code: int) -> Status:
     """Return what a code means."""
-    reasons = code_reasons(needs, code)
-    return (unresolvable if code & UNRESOLVABLE_BIT else unschedulable)(*reasons)
+    return lacking_status(
+        needs, code, Code.UNSCHEDULABLE_AND_UNRESOLVABLE if code & UNRESOLVABLE_BIT else Code.UNSCHEDULABLE
+    )
 
 
-def code_reasons(needs: Sequence[ResourceNeed], code: int) -> list[str]:
-    """Return the reasons that a code stands for."""
-    reasons = [TOO_MANY_PODS] if code & TOO_MANY_PODS_BIT else []
-    return reasons + [INSUFFICIENT.format(need.resource) for index, need in enumerate(needs) if code & _bit(index)]
+def lacking_status(needs: Sequence[ResourceNeed], code: int, verdict: Code) -> Status:
+    """Return a verdict with the reasons that a code stands for."""
+    short = tuple(need.resource for index, need in enumerate(needs) if code & _bit(index))
+    reasons = tuple(INSUFFICIENT.format(resource) for resource in short)
+    if code & TOO_MANY_PODS_BIT:
+        return Status(verdict, (TOO_MANY_PODS, *reasons), lacking=(PODS, *short))
+    return Status(verdict, reasons, lacking=short)
 
 
 def fit_codes(needs: Sequence[ResourceNeed], table: NodeTable, rows: Rows) -> Codes:

@@ -31,7 +31,7 @@ from berth.framework.promises import Dependency, Promises
 from berth.framework.status import SKIP, Status
 from berth.plugins.resources.args import DEFAULT_RESOURCES, ResourceSpec, defaulted_resources
 from berth.plugins.resources.columns import Floats, KeptColumn, Scratch, picked, room, row_count
-from berth.plugins.resources.scoring import ResourceScorer, Use, UseColumn, WeightedRequest
+from berth.plugins.resources.strategies import ResourceScorer, Use, UseColumn, WeightedRequest
 from berth.state.node_view import NodeView
 from berth.state.pod_info import LABELS, PodInfo
 from berth.state.table import NodeTable

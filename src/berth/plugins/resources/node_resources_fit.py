@@ -75,7 +75,7 @@ from berth.plugins.resources.fit import (
     row_code,
 )
 from berth.plugins.resources.names import is_qualified_name
-from berth.plugins.resources.scoring import (
+from berth.plugins.resources.strategies import (
     LeastAllocated,
     MostAllocated,
     RequestedToCapacityRatioFormula,
@@ -181,6 +181,7 @@ class NodeResourcesFit:
         ignores=frozenset({LABELS}),
         pre_filter_is_pure=True,
         pre_score_is_pure=True,
+        hints_by_shape=True,
     )
 
     __slots__ = ("_devices", "_hinted", "_ignored", "_key", "_scorer", "_scratch", "_strategy")

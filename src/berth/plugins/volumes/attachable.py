@@ -8,6 +8,7 @@ from collections.abc import Iterable
 
 from berth.api.pod import Volume
 from berth.api.storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass, VolumeAttachment
+from berth.framework.readers import ObjectReader
 from berth.framework.status import Status, error, unresolvable
 from berth.plugins.volumes.claims import (
     CLAIM,
@@ -20,7 +21,6 @@ from berth.plugins.volumes.claims import (
     ownership_fault,
 )
 from berth.plugins.volumes.migration import VolumeHandle, inline_handle, plugin_named, plugin_of, volume_handle
-from berth.state.objects import ObjectStore
 from berth.state.pod_info import PodInfo
 
 NO_CLAIM_NAME = "PersistentVolumeClaim had no name"
@@ -34,7 +34,7 @@ def may_be_attached(volume: Volume) -> bool:
     return volume.persistent_volume_claim is not None or volume.ephemeral is not None or plugin_of(volume) is not None
 
 
-def new_volumes(objects: ObjectStore, pod: PodInfo) -> frozenset[VolumeHandle] | Status:
+def new_volumes(objects: ObjectReader, pod: PodInfo) -> frozenset[VolumeHandle] | Status:
     """Return what must be attached for a pod that is to be placed, or why that cannot be said."""
     found: set[VolumeHandle] = set()
     for volume in pod.spec.volumes:
@@ -54,7 +54,7 @@ def new_volumes(objects: ObjectStore, pod: PodInfo) -> frozenset[VolumeHandle] |
     return frozenset(found)
 
 
-def volumes_in_use(objects: ObjectStore, pods: Iterable[PodInfo]) -> set[VolumeHandle]:
+def volumes_in_use(objects: ObjectReader, pods: Iterable[PodInfo]) -> set[VolumeHandle]:
     """Return what is attached for the pods on a node; a claim that is gone, or not the pod's own, does not count."""
     found: set[VolumeHandle] = set()
     for pod in pods:
@@ -69,7 +69,7 @@ def volumes_in_use(objects: ObjectStore, pods: Iterable[PodInfo]) -> set[VolumeH
     return found
 
 
-def attached_volumes(objects: ObjectStore, attachments: Iterable[VolumeAttachment]) -> set[VolumeHandle]:
+def attached_volumes(objects: ObjectReader, attachments: Iterable[VolumeAttachment]) -> set[VolumeHandle]:
     """Return the CSI volumes that these attachments are of."""
     found = set()
     for attachment in attachments:
@@ -93,14 +93,14 @@ def _inline(volume: Volume) -> set[VolumeHandle]:
     return set() if handle is None else {handle}
 
 
-def _claimed(objects: ObjectStore, claim: PersistentVolumeClaim) -> set[VolumeHandle]:
+def _claimed(objects: ObjectReader, claim: PersistentVolumeClaim) -> set[VolumeHandle]:
     name = claim.spec.volume_name
     volume: PersistentVolume | None = objects.get(VOLUME, name) if name else None
     handle = volume_handle(volume) if volume is not None else _unbound(objects, claim)
     return {handle} if handle is not None and handle.driver and handle.volume else set()
 
 
-def _unbound(objects: ObjectStore, claim: PersistentVolumeClaim) -> VolumeHandle | None:
+def _unbound(objects: ObjectReader, claim: PersistentVolumeClaim) -> VolumeHandle | None:
     """Return what a claim without a volume counts as: one of its class's driver, or nothing."""
     name = class_name_of(claim)
     storage_class: StorageClass | None = objects.get(CLASS, name) if name else None

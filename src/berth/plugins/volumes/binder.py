@@ -18,6 +18,7 @@ from berth.api.storage import (
     StorageClass,
     TopologySelectorTerm,
 )
+from berth.framework.readers import ObjectReader
 from berth.framework.status import Status, error, unresolvable
 from berth.plugins.volumes.claims import (
     CLAIM,
@@ -37,7 +38,6 @@ from berth.plugins.volumes.claims import (
 )
 from berth.plugins.volumes.migration import is_migrated_on, migrated_affinity, plugin_of
 from berth.plugins.volumes.volume_index import Offer, VolumeIndex, affinity_as_stored
-from berth.state.objects import ObjectStore
 from berth.state.pod_info import PodInfo
 
 REASON_NODE_CONFLICT = "node(s) didn't match PersistentVolume's node affinity"
@@ -95,7 +95,7 @@ class _Refused(NamedTuple):
     reason: str
 
 
-def check_claims(objects: ObjectStore, pod: PodInfo) -> Status | None:
+def check_claims(objects: ObjectReader, pod: PodInfo) -> Status | None:
     """Return why a pod's claims cannot be used at all, or None."""
     for volume in pod.spec.volumes:
         name = claim_name(pod, volume)
@@ -120,7 +120,7 @@ def _fault(pod: PodInfo, claim: PersistentVolumeClaim, *, made_for_pod: bool) ->
     return ownership_fault(pod, claim) if made_for_pod else ""
 
 
-def claims_of(objects: ObjectStore, index: VolumeIndex, pod: PodInfo) -> PodClaims | Status:
+def claims_of(objects: ObjectReader, index: VolumeIndex, pod: PodInfo) -> PodClaims | Status:
     """Divide a pod's claims into bound and unbound; a rejection where one should have been bound already."""
     bound: list[PersistentVolumeClaim] = []
     waiting: list[PersistentVolumeClaim] = []
@@ -154,7 +154,7 @@ def _has_place(claim: PersistentVolumeClaim) -> bool:
     return SELECTED_NODE in claim.metadata.annotations
 
 
-def _waits(objects: ObjectStore, claim: PersistentVolumeClaim) -> bool | Status:
+def _waits(objects: ObjectReader, claim: PersistentVolumeClaim) -> bool | Status:
     """Say whether a claim's class binds only for a consumer."""
     name = class_name_of(claim)
     found: StorageClass | None = objects.get(CLASS, name) if name else None
@@ -165,7 +165,7 @@ def _waits(objects: ObjectStore, claim: PersistentVolumeClaim) -> bool | Status:
     return found.volume_binding_mode == WAIT_FOR_FIRST_CONSUMER
 
 
-def volumes_on(objects: ObjectStore, claims: PodClaims, node: NodeForVolumes) -> PodVolumes | Status:
+def volumes_on(objects: ObjectReader, claims: PodClaims, node: NodeForVolumes) -> PodVolumes | Status:
     """Return what the pod would get on a node, or why it cannot run there."""
     reasons = []
     reason = _bound_fault(objects, claims.bound, node)
@@ -181,7 +181,7 @@ def volumes_on(objects: ObjectStore, claims: PodClaims, node: NodeForVolumes) ->
     return found if isinstance(found, PodVolumes) and not reasons else unresolvable(*reasons)
 
 
-def _bound_fault(objects: ObjectStore, claims: Iterable[PersistentVolumeClaim], node: NodeForVolumes) -> str:
+def _bound_fault(objects: ObjectReader, claims: Iterable[PersistentVolumeClaim], node: NodeForVolumes) -> str:
     csi_node = objects.get("CSINode", node.name)
     for claim in claims:
         volume: PersistentVolume | None = objects.latest(VOLUME, claim.spec.volume_name)
@@ -206,7 +206,7 @@ def is_usable(affinity: NodeSelector | None, labels: Mapping[str, str]) -> bool:
 
 
 def _unbound_volumes(
-    objects: ObjectStore, claims: Iterable[ClaimToBind], node: NodeForVolumes
+    objects: ObjectReader, claims: Iterable[ClaimToBind], node: NodeForVolumes
 ) -> PodVolumes | _Refused | Status:
     """Find volumes for the claims, promised places first; what is left over is to be provisioned."""
     bindings: list[Binding] = []
@@ -230,7 +230,7 @@ def _unbound_volumes(
 
 
 def _provisions(
-    objects: ObjectStore, claims: Iterable[PersistentVolumeClaim], node: NodeForVolumes
+    objects: ObjectReader, claims: Iterable[PersistentVolumeClaim], node: NodeForVolumes
 ) -> list[Provision] | _Refused | Status:
     found = []
     for claim in claims:
@@ -242,7 +242,7 @@ def _provisions(
 
 
 def _provision(
-    objects: ObjectStore, claim: PersistentVolumeClaim, node: NodeForVolumes
+    objects: ObjectReader, claim: PersistentVolumeClaim, node: NodeForVolumes
 ) -> Provision | _Refused | Status:
     storage_class: StorageClass = cast("Any", objects.get(CLASS, class_name_of(claim)))
     if storage_class.provisioner in ("", NO_PROVISIONER):
@@ -265,7 +265,7 @@ def _term_matches(term: TopologySelectorTerm, labels: Mapping[str, str]) -> bool
     return bool(expressions) and all(labels.get(e.key) in e.values for e in expressions)
 
 
-def tells_capacity(objects: ObjectStore, storage_class: StorageClass, claim: PersistentVolumeClaim) -> bool:
+def tells_capacity(objects: ObjectReader, storage_class: StorageClass, claim: PersistentVolumeClaim) -> bool:
     """Say whether the driver publishes how much storage is left for such a claim."""
     if STORAGE not in claim.spec.resources.requests:
         return False
@@ -274,7 +274,7 @@ def tells_capacity(objects: ObjectStore, storage_class: StorageClass, claim: Per
 
 
 def _capacity_for(
-    objects: ObjectStore, storage_class: StorageClass, claim: PersistentVolumeClaim, node: NodeForVolumes
+    objects: ObjectReader, storage_class: StorageClass, claim: PersistentVolumeClaim, node: NodeForVolumes
 ) -> CSIStorageCapacity | None:
     """Return a capacity of the class that the node can reach and that is large enough, or None."""
     size_bytes = value(requested(claim))

@@ -14,6 +14,7 @@ from berth.api.quantity import value
 from berth.api.selectors import compile_selector
 from berth.api.storage import CSIStorageCapacity, PersistentVolume, PersistentVolumeClaim, StorageClass
 from berth.framework.interface import Codes
+from berth.framework.readers import ObjectReader
 from berth.framework.status import Status, unresolvable
 from berth.plugins.volumes.binder import (
     REASON_BIND_CONFLICT,
@@ -30,7 +31,6 @@ from berth.plugins.volumes.migration import is_migrated_on, migrated_affinity, p
 from berth.plugins.volumes.node_rows import NodeRows, RowArray
 from berth.plugins.volumes.volume_index import Offer, affinity_as_stored
 from berth.state.label_index import Mask
-from berth.state.objects import ObjectStore
 from berth.state.table import NodeTable
 
 NODE_CONFLICT, BIND_CONFLICT, NOT_ENOUGH_SPACE, VOLUME_MISSING = 1, 2, 4, 8
@@ -58,7 +58,7 @@ class BindingColumns:
 
     __slots__ = ("_nodes", "_objects", "_table")
 
-    def __init__(self, objects: ObjectStore, table: NodeTable) -> None:
+    def __init__(self, objects: ObjectReader, table: NodeTable) -> None:
         self._objects = objects
         self._table = table
         self._nodes = NodeRows(table)

@@ -17,6 +17,7 @@ from berth.api.storage import (
     StorageClass,
 )
 from berth.framework.events import Action, ClusterEvent, ClusterEventWithHint, QueueingHint, queue_if
+from berth.framework.readers import ObjectReader
 from berth.framework.status import Status
 from berth.plugins.volumes.binder import NodeForVolumes, check_claims, claims_of, volume_limit_bytes, volumes_on
 from berth.plugins.volumes.claims import (
@@ -30,7 +31,6 @@ from berth.plugins.volumes.claims import (
 )
 from berth.plugins.volumes.migration import MIGRATED_PLUGINS
 from berth.plugins.volumes.volume_index import VolumeIndex
-from berth.state.objects import ObjectStore
 from berth.state.pod_info import PodInfo
 
 ADD_OR_UPDATE = Action.ADD | Action.UPDATE
@@ -41,7 +41,7 @@ class BindingHints:
 
     __slots__ = ("_index", "_objects")
 
-    def __init__(self, objects: ObjectStore, index: VolumeIndex) -> None:
+    def __init__(self, objects: ObjectReader, index: VolumeIndex) -> None:
         self._objects = objects
         self._index = index
 

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from berth.api.storage import VolumeAttachment
+from berth.framework.readers import ObjectReader
 from berth.plugins.volumes.attachable import limits_of
 from berth.state.follower import RowFollower
-from berth.state.objects import ObjectStore
 from berth.state.table import NodeTable
 
 CSI_NODE, ATTACHMENT = "CSINode", "VolumeAttachment"
@@ -38,7 +38,7 @@ class LimitColumns:
         "attached",
     )
 
-    def __init__(self, objects: ObjectStore, table: NodeTable) -> None:
+    def __init__(self, objects: ObjectReader, table: NodeTable) -> None:
         self._objects = objects
         self._table = table
         self._follower = RowFollower(table, nodes=True)

@@ -32,6 +32,7 @@ from berth.framework.interface import (
     Rows,
 )
 from berth.framework.promises import Dependency, Objects, Promises
+from berth.framework.readers import ObjectReader
 from berth.framework.status import SKIP, Status, unschedulable
 from berth.plugins.volumes.attachable import (
     attached_volumes,
@@ -45,7 +46,6 @@ from berth.plugins.volumes.limit_columns import LimitColumns
 from berth.plugins.volumes.migration import VolumeHandle
 from berth.plugins.volumes.uses import VolumeUses, use_of
 from berth.state.node_view import NodeView
-from berth.state.objects import ObjectStore
 from berth.state.pod_info import LABELS, REQUESTS, PodInfo
 from berth.state.table import NodeTable
 
@@ -177,7 +177,7 @@ class LimitsHints:
 
     __slots__ = ("_fits", "_objects")
 
-    def __init__(self, objects: ObjectStore, fits: Callable[[PodInfo, str], bool]) -> None:
+    def __init__(self, objects: ObjectReader, fits: Callable[[PodInfo, str], bool]) -> None:
         self._objects = objects
         self._fits = fits
 

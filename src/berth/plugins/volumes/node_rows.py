@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from berth.api.node_selector import NodeSelector
+from berth.api.recent import Recent, json_size
 from berth.api.selectors import Requirement, Selector
 from berth.api.storage import TopologySelectorTerm
-from berth.plugins.node_matching import Term, any_mask, compile_terms, requirement_mask
+from berth.plugins.node_selection import Term, any_mask, compile_terms, requirement_mask
 from berth.plugins.volumes.volume_index import FreeVolumes
 from berth.state.follower import RowFollower
 from berth.state.label_index import Mask
@@ -34,7 +35,7 @@ class NodeRows:
         self._follower = RowFollower(table, nodes=True)
         self._epoch = 0
         self._labels: list[Mapping[str, str] | None] = []
-        self._rows: dict[Hashable, RowArray] = {}
+        self._rows: Recent[Hashable, RowArray] = Recent(REMEMBERED_AT_MOST)
         self._all: RowArray = np.zeros(0, dtype=np.intp)
 
     def sync(self) -> None:
@@ -74,9 +75,8 @@ class NodeRows:
     def _remembered(self, key: Hashable, select: Callable[[], Mask]) -> RowArray:
         rows = self._rows.get(key)
         if rows is None:
-            if len(self._rows) >= REMEMBERED_AT_MOST:
-                self._rows.clear()
-            rows = self._rows[key] = np.flatnonzero(select() & self._table.valid)
+            rows = np.flatnonzero(select() & self._table.valid)
+            self._rows.put(key, rows, json_size(key))
         return rows
 
     def _affinity_mask(self, affinity: NodeSelector) -> Mask:

@@ -16,7 +16,8 @@ from berth.api.node_selector import NodeSelector
 from berth.api.quantity import nano_value
 from berth.api.selectors import Selector, compile_selector
 from berth.api.storage import PersistentVolume, PersistentVolumeClaim
-from berth.plugins.node_matching import Term, compile_terms
+from berth.framework.readers import ObjectReader
+from berth.plugins.node_selection import Term, compile_terms
 from berth.plugins.volumes.claims import (
     AVAILABLE,
     FILESYSTEM,
@@ -28,7 +29,6 @@ from berth.plugins.volumes.claims import (
     may_hold,
     requested,
 )
-from berth.state.objects import ObjectStore
 
 Sized = tuple[int, str]
 """A free volume: its size in nano-bytes, and its name."""
@@ -92,7 +92,7 @@ class Offer:
 
     def __init__(
         self,
-        objects: ObjectStore,
+        objects: ObjectReader,
         claim: PersistentVolumeClaim,
         promised: tuple[PersistentVolume, ...],
         groups: list[dict[NodeSelector | None, FreeVolumes]],
@@ -154,7 +154,7 @@ class VolumeIndex:
 
     __slots__ = ("_free", "_objects", "_places", "_promised", "_version")
 
-    def __init__(self, objects: ObjectStore) -> None:
+    def __init__(self, objects: ObjectReader) -> None:
         self._objects = objects
         self._version = 0
         self._places: dict[str, _Place] = {}

@@ -4,7 +4,7 @@ Upstream plugin `VolumeZone`, v1.36: zone and region labels of bound volumes mus
 that were made for the pod are not looked at; their volumes' node affinity is VolumeBinding's to check.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol
 
 import numpy as np
@@ -24,8 +24,9 @@ from berth.framework.interface import (
     Rows,
 )
 from berth.framework.promises import Dependency, Objects, Promises
+from berth.framework.readers import ObjectReader
 from berth.framework.status import SKIP, Status, unresolvable
-from berth.plugins.node_matching import requirement_mask
+from berth.plugins.node_selection import requirement_mask
 from berth.plugins.volumes.claims import (
     CLAIM,
     CLAIM_NOT_FOUND,
@@ -43,7 +44,6 @@ from berth.plugins.volumes.claims import (
 from berth.plugins.volumes.migration import BETA_REGION, BETA_ZONE, REGION, ZONE, ZONE_DELIMITER
 from berth.state.label_index import ABSENT, Mask
 from berth.state.node_view import NodeView
-from berth.state.objects import ObjectStore
 from berth.state.pod_info import LABELS, REQUESTS, PodInfo
 from berth.state.table import NodeTable
 
@@ -76,7 +76,7 @@ def topologies_of(volume: PersistentVolume) -> Iterator[VolumeTopology]:
                 yield VolumeTopology(key, values)
 
 
-def topologies_of_pod(objects: ObjectStore, pod: PodInfo) -> tuple[VolumeTopology, ...] | Status:
+def topologies_of_pod(objects: ObjectReader, pod: PodInfo) -> tuple[VolumeTopology, ...] | Status:
     """Return what the bound volumes of a pod demand, or why that cannot be said."""
     found: list[VolumeTopology] = []
     for name in named_claims(pod):
@@ -88,7 +88,7 @@ def topologies_of_pod(objects: ObjectStore, pod: PodInfo) -> tuple[VolumeTopolog
     return tuple(found)
 
 
-def _volume_of(objects: ObjectStore, name: str, namespace: str) -> PersistentVolume | Status | None:
+def _volume_of(objects: ObjectReader, name: str, namespace: str) -> PersistentVolume | Status | None:
     """Return the volume of a claim, None where it waits for its first consumer, or what is wrong."""
     if not name:
         return unresolvable(_NO_CLAIM_NAME)
@@ -101,7 +101,7 @@ def _volume_of(objects: ObjectStore, name: str, namespace: str) -> PersistentVol
     return unresolvable(VOLUME_NOT_FOUND.format(claim.spec.volume_name)) if volume is None else volume
 
 
-def _fault_of_unbound(objects: ObjectStore, claim: PersistentVolumeClaim) -> Status | None:
+def _fault_of_unbound(objects: ObjectReader, claim: PersistentVolumeClaim) -> Status | None:
     name = class_name_of(claim)
     if not name:
         return unresolvable(_NO_VOLUME_AND_CLASS)
@@ -113,14 +113,14 @@ def _fault_of_unbound(objects: ObjectStore, claim: PersistentVolumeClaim) -> Sta
     return None if storage_class.volume_binding_mode == WAIT_FOR_FIRST_CONSUMER else unresolvable(_NO_VOLUME_NAME)
 
 
-def meets(labels: dict[str, str], topologies: Iterable[VolumeTopology]) -> bool:
+def meets(labels: Mapping[str, str], topologies: Iterable[VolumeTopology]) -> bool:
     """Say whether a node with these labels meets all demands; one without any zone or region label does."""
     if not any(key in labels for key in TOPOLOGY_LABELS):
         return True
     return all(_value(labels, topology.key) in topology.values for topology in topologies)
 
 
-def _value(labels: dict[str, str], key: str) -> str | None:
+def _value(labels: Mapping[str, str], key: str) -> str | None:
     value = labels.get(key)
     return value if value is not None else labels.get(_TODAYS_NAME.get(key, key))
 

@@ -8,7 +8,7 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable, Iterable
 from datetime import UTC, datetime
-from typing import Any, Literal, cast
+from typing import Any
 
 import msgspec
 
@@ -32,9 +32,9 @@ from berth.framework.effects import (
 )
 from berth.kube.events import EventRecorder
 from berth.kube.transport import MERGE_PATCH, STRATEGIC_MERGE_PATCH, Transport
-from berth.runtime.acting.binding import BindingClient
+from berth.runtime.acting.bindings import BindingClient
 from berth.runtime.acting.group_status import GroupStatusPatcher
-from berth.runtime.acting.pod_reading import read_pod
+from berth.runtime.acting.pod_reads import read_pod
 from berth.runtime.acting.pod_status import Lookup, StatusPatcher
 from berth.runtime.acting.worker_pool import WorkerPool
 from berth.runtime.observing.call_timer import BINDING, OTHER, STATUS_PATCH, CallTimer
@@ -167,7 +167,7 @@ class Effects:
         pod = effect.pod
         self._recorder.record(
             ObjectReference("v1", "Pod", pod.namespace, pod.name, pod.uid),
-            type=cast('Literal["Normal", "Warning"]', effect.type),
+            type=effect.type,
             reason=effect.reason,
             action=effect.action,
             note=effect.note,

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from berth.api.pod import Pod
 from berth.api.pod_resources import CPU, MEMORY
-from berth.intake import FINISHED_PHASES
+from berth.core.intake import FINISHED_PHASES
 from berth.runtime.observing.logs import level
 from berth.runtime.turns import CycleBusy
 from berth.state.pod_info import PodInfo
 
 if TYPE_CHECKING:
-    from berth.core import Core
+    from berth.core.core import Core
     from berth.runtime.scheduler import LiveScheduler
 
 EPHEMERAL_STORAGE = "ephemeral-storage"

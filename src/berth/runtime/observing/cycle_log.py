@@ -14,7 +14,8 @@ from berth.cycle.instrument import Instrument, Observed
 from berth.cycle.schedule import NO_NODES
 from berth.framework.blame import PluginBrokenError, described, place_of
 from berth.framework.extenders import Asked
-from berth.framework.guarding import WrongAnswer
+from berth.framework.guard import WrongAnswer
+from berth.framework.waiting_pods import WaitingPod
 from berth.runtime.observing.logs import MOST_VERBOSE, level, structured
 from berth.runtime.observing.score_log import score_lines
 from berth.state.cache import Expired
@@ -65,9 +66,9 @@ class SchedulerLog(Instrument):
         else:
             structured(_log, FATES, "Unable to schedule pod; no fit; waiting", pod=pod, err=decision.message)
 
-    def waits_on_permit(self, pod: PodInfo) -> None:
+    def waits_on_permit(self, waiting: WaitingPod) -> None:
         """A pod is held."""
-        _log.log(WAITS, 'one or more plugins asked to wait and no plugin rejected pod "%s"', pod.name)
+        _log.log(WAITS, 'one or more plugins asked to wait and no plugin rejected pod "%s"', waiting.pod.name)
 
     def bound(self, queued: QueuedPod, node_name: str, now: float) -> None:
         """A pod is on its node."""

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from berth.runtime.following import Following
+from berth.runtime.watched_resources import Following
 
 
 class InformerMetrics(Collector):

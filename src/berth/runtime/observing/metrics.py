@@ -8,14 +8,14 @@ the requests to the volume binder's cache are counted by no code upstream since 
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, assert_never
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from berth.core import Core
+from berth.core.core import Core
 from berth.cycle.decision import Decision
 from berth.cycle.instrument import Times
 from berth.cycle.schedule import NO_NODES
@@ -261,9 +261,13 @@ class Metrics(SchedulerLog, Collector):
         """Return the number of these plugins, which is read when scraped."""
         return self._evaluations.setdefault((profile, point, plugins), Times())
 
-    def hinted(self, plugin: str, event: str, hint: str, seconds: float) -> None:
+    def hinted(self, pod: PodInfo, plugin: str, event: str, hint: str, seconds: float) -> None:
         """A hint was asked."""
         self.hints.observe(seconds, (plugin, event, hint))
+
+    def hinted_alike(self, pods: Sequence[PodInfo], plugin: str, event: str, hint: str) -> None:
+        """An answer was taken over for other pods, which took no time."""
+        self.hints.observe(0.0, (plugin, event, hint), len(pods))
 
     def queue_incoming(self, queue: str, event: str, queued: QueuedPod) -> None:
         """A pod entered a queue."""
@@ -273,9 +277,9 @@ class Metrics(SchedulerLog, Collector):
         """Permit's wait is over."""
         self.permit_wait.observe(seconds, (result,))
 
-    def making_room(self, victims: int) -> None:
-        """A node was chosen to be freed of so many pods."""
-        self.victims.observe(victims)
+    def making_room(self, preemptor: PodInfo, victims_on: Mapping[str, Sequence[PodInfo]]) -> None:
+        """Nodes were chosen to be freed of these pods."""
+        self.victims.observe(sum(map(len, victims_on.values())))
 
     def room_made(self, has_failed: bool, seconds: float) -> None:
         """The victims are on their way, or one of them stays."""

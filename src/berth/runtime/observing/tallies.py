@@ -104,12 +104,15 @@ class HistogramTally:
         self._bounds = tuple(bounds)
         self._rows: dict[Labels, _Row] = {} if labels else {(): self._empty()}
 
-    def observe(self, value: float, labels: Labels = ()) -> None:
-        """Count a value."""
+    def observe(self, value: float, labels: Labels = (), times: int = 1) -> None:
+        """Count a value, so many times."""
         row = self._rows.get(labels)
         if row is None:
             row = self._rows[labels] = self._empty()
-        row.new.append(value)
+        if times == 1:
+            row.new.append(value)
+        else:
+            row.new.extend([value] * times)
         if len(row.new) >= NEW_AT_MOST:
             self._rows[labels] = row.sorted_into(self._bounds, row.new)
 

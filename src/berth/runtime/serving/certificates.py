@@ -11,24 +11,30 @@ import logging
 import os
 import socket
 import ssl
-import tempfile
 import time
 import warnings
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from berth.api.user_error import UserError
 from berth.runtime.serving.options import TlsOptions
+from berth.serving.key_pairs import (
+    KeyPair,
+    alternative_names,
+    new_key,
+    show,
+    signed_pair,
+    unsigned_certificate,
+    write_private,
+)
 
 PAIR_NAME = "kube-scheduler"
-VALID_DAYS = 365
 LOOK_AGAIN_S = 1.0
 """How often, at most, files are looked at for a change."""
 
@@ -44,15 +50,8 @@ _DEFAULT_CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"
 _log = logging.getLogger("berth.serving")
 
 
-class ServingCertificateError(ValueError):
+class ServingCertificateError(UserError, ValueError):
     """Certificates or settings of the secure port that cannot be used; names the flag."""
-
-
-class CertificatePair(NamedTuple):
-    """A certificate, with what follows it in its chain, and its key; PEM."""
-
-    certificate_pem: bytes
-    key_pem: bytes
 
 
 class ServingCertificates:
@@ -65,7 +64,7 @@ class ServingCertificates:
         self._clock = clock
         self._authorities = b""
         self._problem = ""
-        self._made: CertificatePair | None = None
+        self._made: KeyPair | None = None
         if not options.certificate_file:
             self._made = _kept_pair(options.cert_dir, bind_address) if options.cert_dir else make_pair(bind_address)
         self._seen = self._stamps()
@@ -118,12 +117,12 @@ class ServingCertificates:
             default.sni_callback = _choose(by_name)
         return by_name
 
-    def _pair(self, certificate_file: str, key_file: str) -> CertificatePair:
+    def _pair(self, certificate_file: str, key_file: str) -> KeyPair:
         if self._made is not None:
             return self._made
         return _read_pair(certificate_file, key_file, "--tls-cert-file")
 
-    def _context_of(self, pair: CertificatePair, flag: str) -> ssl.SSLContext:
+    def _context_of(self, pair: KeyPair, flag: str) -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)  # of old versions, which the flag asks for by name
@@ -136,7 +135,7 @@ class ServingCertificates:
             raise ServingCertificateError(
                 f"--tls-cipher-suites: {','.join(self._options.cipher_suites)}: the OpenSSL here has none of them"
             ) from None
-        _load(context, pair, flag)
+        _show(context, pair, flag)
         if self._authorities:
             try:
                 context.load_verify_locations(cadata=self._authorities.decode("ascii"))
@@ -167,35 +166,23 @@ def openssl_ciphers(names: tuple[str, ...]) -> str:
     return ":".join(found) or _DEFAULT_CIPHERS
 
 
-def make_pair(bind_address: str) -> CertificatePair:
+def make_pair(bind_address: str) -> KeyPair:
     """A certificate signed by itself, for this machine's names and the address, and its key."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    host = socket.gethostname()
-    now = datetime.now(UTC)
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"{host}@{int(now.timestamp())}"[:64])])
-    names: list[x509.GeneralName] = [x509.DNSName("localhost")]
-    if host.isascii() and host != "localhost":
-        names.append(x509.DNSName(host))
+    key, host = new_key(), socket.gethostname()
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"{host}@{int(time.time())}"[:64])])
     addresses = {ipaddress.ip_address(text) for text in ("127.0.0.1", "::1", bind_address)}
-    names += [x509.IPAddress(address) for address in sorted(addresses, key=str) if not address.is_unspecified]
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - timedelta(hours=1))
-        .not_valid_after(now + timedelta(days=VALID_DAYS))
-        .add_extension(x509.SubjectAlternativeName(names), critical=False)
+    names = ["localhost", host] if host.isascii() else ["localhost"]
+    names += sorted(str(address) for address in addresses if not address.is_unspecified)
+    builder = (
+        unsigned_certificate(name, name, key, backdated=timedelta(hours=1))
+        .add_extension(alternative_names(names), critical=False)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
-        .sign(key, hashes.SHA256())
     )
-    pem = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    return CertificatePair(certificate.public_bytes(serialization.Encoding.PEM), pem)
+    return signed_pair(builder, key, key)
 
 
-def _kept_pair(directory: str, bind_address: str) -> CertificatePair:
+def _kept_pair(directory: str, bind_address: str) -> KeyPair:
     """The pair in a directory, made and written there where there is none."""
     certificate_file, key_file = (Path(directory, f"{PAIR_NAME}.{ending}") for ending in ("crt", "key"))
     if certificate_file.exists() and key_file.exists():
@@ -203,18 +190,16 @@ def _kept_pair(directory: str, bind_address: str) -> CertificatePair:
     pair = make_pair(bind_address)
     try:
         Path(directory).mkdir(parents=True, exist_ok=True)
-        key_file.unlink(missing_ok=True)
-        with os.fdopen(os.open(key_file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-            file.write(pair.key_pem)
+        write_private(key_file, pair.key_pem)
         certificate_file.write_bytes(pair.certificate_pem)
     except OSError as error:
         raise ServingCertificateError(f"--cert-dir: cannot write to {directory}: {error.strerror}") from None
     return pair
 
 
-def _read_pair(certificate_file: str, key_file: str, flag: str) -> CertificatePair:
+def _read_pair(certificate_file: str, key_file: str, flag: str) -> KeyPair:
     try:
-        return CertificatePair(Path(certificate_file).read_bytes(), Path(key_file).read_bytes())
+        return KeyPair(Path(certificate_file).read_bytes(), Path(key_file).read_bytes())
     except (OSError, ValueError) as error:
         reason, file = str(error), certificate_file
         if isinstance(error, OSError):
@@ -222,22 +207,13 @@ def _read_pair(certificate_file: str, key_file: str, flag: str) -> CertificatePa
         raise ServingCertificateError(f"{flag}: cannot read {file}: {reason}") from None
 
 
-def _load(context: ssl.SSLContext, pair: CertificatePair, flag: str) -> None:
-    """Have the context show the certificate; the ssl module reads files only, so both pass through a private one."""
-    with tempfile.TemporaryDirectory(prefix="berth-serving-") as directory:
-        path = Path(directory, "server.pem")
-        path.touch(mode=0o600)
-        path.write_bytes(pair.certificate_pem.rstrip() + b"\n" + pair.key_pem)
-        try:
-            context.load_cert_chain(path, password=_no_password)
-        except (ssl.SSLError, ValueError) as error:
-            told = error.reason if isinstance(error, ssl.SSLError) else str(error)
-            reason = (told or "unknown reason").replace("_", " ").lower()
-            raise ServingCertificateError(f"{flag}: certificate and key cannot be used together ({reason})") from None
-
-
-def _no_password() -> str:
-    raise ValueError("the key is encrypted, and there is nobody to ask for its password")
+def _show(context: ssl.SSLContext, pair: KeyPair, flag: str) -> None:
+    try:
+        show(context, pair)
+    except (ssl.SSLError, ValueError) as error:
+        told = error.reason if isinstance(error, ssl.SSLError) else str(error)
+        reason = (told or "unknown reason").replace("_", " ").lower()
+        raise ServingCertificateError(f"{flag}: certificate and key cannot be used together ({reason})") from None
 
 
 def _names_in(certificate_pem: bytes) -> list[str]:

@@ -14,9 +14,12 @@ import logging
 import socket
 import ssl
 from collections.abc import Callable
+from functools import partial
 from typing import Any, cast
 
 from aiohttp import web
+
+from berth.serving.acceptor import Acceptor, listening_at
 
 MAX_OPEN = 256
 HANDSHAKE_S = 10.0
@@ -28,8 +31,6 @@ ANSWER_S = 60.0
 """How long an answer may take, its transmission included, unless a handler asks for more."""
 SWEEP_S = 1.0
 BACKLOG = 128
-PAUSE_S = 0.1
-"""The pause after a connection that could not be accepted."""
 
 _log = logging.getLogger("berth.serving")
 
@@ -38,8 +39,7 @@ class BoundedListener:
     """Listens on one address for an aiohttp server; `tls` gives the context for each new connection, None for none."""
 
     __slots__ = (
-        "_accepting", "_by_handler", "_listening", "_loop", "_max_open", "_open", "_sweeper", "_tasks", "_tls", "_web",
-        "refused",
+        "_acceptor", "_by_handler", "_loop", "_max_open", "_open", "_sweeper", "_tls", "_web", "refused",
     )  # fmt: skip
 
     def __init__(
@@ -52,75 +52,44 @@ class BoundedListener:
         self._loop = asyncio.get_running_loop()
         self._open: set[_Visit] = set()
         self._by_handler: dict[Any, _Visit] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._accepting: asyncio.Task[None] | None = None
-        self._listening: socket.socket | None = None
+        self._acceptor = Acceptor(self._take, self._cannot_accept)
         self._sweeper: asyncio.TimerHandle | None = None
         self.refused = 0
         """Connections that found no room."""
 
     async def start(self, host: str, port: int, *, shares_port: bool = False) -> int:
         """Listen, and return the port; raises OSError."""
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        both = family == socket.AF_INET6 and ipaddress.ip_address(host).is_unspecified and socket.has_dualstack_ipv6()
-        listening = socket.create_server(
-            (host, port), family=family, backlog=BACKLOG, reuse_port=shares_port, dualstack_ipv6=both
-        )
-        listening.setblocking(False)
-        self._listening = listening
-        self._accepting = self._loop.create_task(self._accept(listening), name="accepting")
+        both = ":" in host and ipaddress.ip_address(host).is_unspecified and socket.has_dualstack_ipv6()
+        listening = listening_at(host, port, backlog=BACKLOG, shares_port=shares_port, dualstack=both)
+        taken = self._acceptor.accept_at(listening)
         self._sweep()
-        return int(listening.getsockname()[1])
+        return taken
 
     async def stop(self) -> None:
         """Take no more connections, and cut off those that have no request under way."""
         if self._sweeper is not None:
             self._sweeper.cancel()
-        tasks = [task for task in (self._accepting, *self._tasks) if task is not None]
         for visit in tuple(self._open):
             if not visit.is_answering:
                 visit.cut_off()
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        if self._listening is not None:
-            self._listening.close()
+        await self._acceptor.close()
 
-    async def _accept(self, listening: socket.socket) -> None:
-        while True:
-            try:
-                accepted, _ = await self._loop.sock_accept(listening)
-            except OSError as error:  # no more file descriptors, or a connection that is gone already
-                _log.warning("a connection cannot be accepted: %s", error)
-                await asyncio.sleep(PAUSE_S)
-                continue
-            visit = _Visit(self)
-            if not self._enter(visit):
-                accepted.close()
-                continue
-            task = self._loop.create_task(self._begin(visit, accepted), name="tls-handshake")
-            visit.beginning = task
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+    def _take(self, accepted: socket.socket, _peer: str) -> None:
+        visit = _Visit(self)
+        if not self._enter(visit):
+            accepted.close()
+            return
+        visit.beginning = self._acceptor.begin(
+            accepted, lambda: visit, self._tls, partial(self._failed, visit), handshake_s=HANDSHAKE_S
+        )
 
-    async def _begin(self, visit: "_Visit", accepted: socket.socket) -> None:
-        """Serve a connection, after the TLS handshake if there is one."""
-        context = self._tls() if self._tls is not None else None
-        try:
-            await self._loop.connect_accepted_socket(
-                lambda: visit,
-                accepted,
-                ssl=context,
-                ssl_handshake_timeout=HANDSHAKE_S if context is not None else None,
-            )
-        except (OSError, TimeoutError) as error:  # ssl.SSLError is an OSError
+    def _failed(self, visit: "_Visit", error: OSError | None) -> None:
+        self.leave(visit)
+        if error is not None:
             _log.debug("a TLS handshake failed: %s", error)
-            accepted.close()
-            self.leave(visit)
-        except asyncio.CancelledError:
-            accepted.close()
-            self.leave(visit)
-            raise
+
+    def _cannot_accept(self, error: OSError) -> None:
+        _log.warning("a connection cannot be accepted: %s", error)
 
     def answering(self, protocol: Any, limit_s: float = ANSWER_S) -> None:
         """Note that a request of this connection is being answered, and for how long at most."""

@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 
 from berth.api.codec import ObjectError, decode
-from berth.core import Core
+from berth.core.core import Core
 from berth.engine.profile import PreFiltered, Profile
 from berth.engine.verdicts import Mask
 from berth.extender.wire import (

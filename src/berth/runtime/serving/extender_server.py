@@ -22,24 +22,24 @@ from berth.api.codec import ObjectError, decode
 from berth.api.errors import TransportError
 from berth.api.pod import Pod
 from berth.api.resources import RESOURCES
-from berth.assembly import build_core
 from berth.config.types import SchedulerConfiguration
-from berth.core import Core
-from berth.cycle.attempt import Attempt
-from berth.cycle.binding import bind_by_plugins
+from berth.core.assembly import build_core
+from berth.core.core import Core
+from berth.core.intake import ObjectEvent
+from berth.core.questions import attempt_for
+from berth.cycle.binding_cycle import bind_by_plugins
 from berth.extender import wire
 from berth.extender.client import MAX_ANSWER_BYTES
 from berth.framework.effects import Answer, ApiCall, Bind
 from berth.framework.registry import Registry
-from berth.intake import ObjectEvent
 from berth.kube.changes import Change, InvalidObject
 from berth.kube.transport import Transport
-from berth.runtime.acting.binding import BindingClient
+from berth.runtime.acting.bindings import BindingClient
 from berth.runtime.acting.effects import call
-from berth.runtime.following import Following, event_of
 from berth.runtime.grouped_report import GroupedReport
 from berth.runtime.serving.extender_answers import AnswerError, ExtenderAnswers
 from berth.runtime.serving.server import SHUTDOWN_TIMEOUT_S, PortTaken, refuse_foreign_hosts
+from berth.runtime.watched_resources import Following, event_of
 from berth.state.pod_info import PodInfo
 
 MAX_REQUEST_BYTES = MAX_ANSWER_BYTES
@@ -189,8 +189,9 @@ class ExtenderServer:
         pod = PodInfo(await self._find(args.pod_namespace, args.pod_name))
         if args.pod_uid and pod.uid != args.pod_uid:
             raise AnswerError(f"pod {key} is not the one that was meant: its uid is {pod.uid}, not {args.pod_uid}")
-        attempt = Attempt(next(iter(self.core.profiles.values())), pod)
-        steps, answer = bind_by_plugins(attempt, args.node), None
+        attempt = attempt_for(self.core, pod, profile=next(iter(self.core.profiles.values())))
+        steps = bind_by_plugins(attempt, args.node)
+        answer: Any = None
         while True:
             try:
                 effect = steps.send(answer)

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from berth.runtime.serving.waiting import WallTime, members_of, queued_pods
-from berth.shortfall import Shortfall, shortfalls
+from berth.decisions.shortfall import Shortfall, shortfalls
+from berth.runtime.serving.waits import WallTime, members_of, queued_pods
 from berth.state.pod_info import PodInfo
 
 if TYPE_CHECKING:
-    from berth.core import Core
+    from berth.core.core import Core
 
 PODS_NAMED = 20
 """How many pods of a group are named."""

@@ -9,7 +9,6 @@ cycles, so that no view is half made, and answers 503 where a cycle does not end
 import asyncio
 import ipaddress
 import logging
-import os
 import sys
 import time
 from collections.abc import Awaitable, Callable, Mapping
@@ -22,7 +21,7 @@ from aiohttp import web
 from berth.api.redaction import redact_url
 from berth.config.dump import dump_config
 from berth.config.types import SchedulerConfiguration
-from berth.recording.keeping import LogKeeper
+from berth.decisions.keeper import LogKeeper
 from berth.runtime.observing.component import ComponentMetrics, LeaseState
 from berth.runtime.observing.health_slis import HealthSlis
 from berth.runtime.observing.informers import InformerMetrics
@@ -30,13 +29,14 @@ from berth.runtime.observing.metrics import Metrics
 from berth.runtime.observing.pod_resources import PodResources
 from berth.runtime.observing.rest_client import RestClientMetrics
 from berth.runtime.scheduler import LiveScheduler
-from berth.runtime.serving import profiling, zpages
+from berth.runtime.serving import pprof as profiling
+from berth.runtime.serving import zpages
 from berth.runtime.serving.connections import ANSWER_S, BoundedListener
-from berth.runtime.serving.debugging import Debugging, as_json
+from berth.runtime.serving.debug_endpoints import Debugging, as_json
 from berth.runtime.serving.health import answer, checks_of
 from berth.runtime.serving.log_flags import LOG_FLAGS
 from berth.runtime.serving.node_columns import copy_columns
-from berth.runtime.serving.profiling import CpuProfiler
+from berth.runtime.serving.pprof import CpuProfiler
 from berth.runtime.serving.secure import SecureServing
 from berth.runtime.turns import CycleBusy
 
@@ -174,7 +174,7 @@ class HealthServer:
                 listener.host, listener.port, shares_port=secure is not None and secure.options.shares_port
             )
         except OSError as error:
-            reason = os.strerror(error.errno) if error.errno else str(error)
+            reason = error.strerror or error
             problem = (
                 f"cannot serve health and metrics on {listener.host}:{listener.port}: {reason}; is another scheduler "
                 f"running here? Choose another {listener.flag}, or 0 to serve nothing"

@@ -5,7 +5,6 @@ The controller counts how many disruptions are allowed; the `eviction` subresour
 pkg/controller/disruption, v1.36.
 """
 
-import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -29,6 +28,7 @@ from berth_cluster.controllers.client import Client
 from berth_cluster.controllers.controller import KeyedController
 from berth_cluster.controllers.index import ObjectChange
 from berth_cluster.controllers.pods import ready_since
+from berth_workloads.disruption_budgets import Bounds, Expected, disruptions_allowed, expected
 
 COMPONENT = "controllermanager"
 KIND = "PodDisruptionBudget"
@@ -55,13 +55,6 @@ class DisruptedPods(NamedTuple):
     recheck_s: float | None
 
 
-class ExpectedPodCount(NamedTuple):
-    """How many pods are expected, and how many of them must be healthy."""
-
-    expected: int
-    desired: int
-
-
 def disrupted_pods(budget: Object, pods: Sequence[Object], now_s: float) -> DisruptedPods:
     """What has become of the pods that `status.disruptedPods` names."""
     noted = (budget.get("status") or {}).get("disruptedPods") or {}
@@ -79,44 +72,23 @@ def disrupted_pods(budget: Object, pods: Sequence[Object], now_s: float) -> Disr
     return DisruptedPods(awaited, overdue, min(due_s, default=None))
 
 
-def expected_pod_count(budget: Object, pod_count: int, scale: int) -> ExpectedPodCount:
-    """The budget in numbers of pods; `scale` is how many pods their controllers ask for together.
-
-    Percentages are percentages of the scale, rounded up.
-    """
-    spec = budget["spec"]
-    if spec.get("maxUnavailable") is not None:
-        return ExpectedPodCount(scale, max(0, scale - _amount(spec["maxUnavailable"], scale)))
-    least = spec.get("minAvailable")
-    if least is None:
-        return ExpectedPodCount(pod_count, 0)
-    return ExpectedPodCount(pod_count if isinstance(least, int) else scale, _amount(least, scale))
-
-
-def needs_scale(budget: Object) -> bool:
-    """Whether the budget can only be worked out from the number of pods that the controllers ask for."""
-    spec = budget["spec"]
-    return spec.get("maxUnavailable") is not None or isinstance(spec.get("minAvailable"), str)
-
-
-def _amount(bound: int | str, total: int) -> int:
-    if isinstance(bound, int):
-        return bound
-    return math.ceil(int(bound.rstrip("%")) * total / 100)
+def bounds_of(budget: Object) -> Bounds:
+    """The bounds that the budget gives."""
+    return Bounds(budget["spec"].get("minAvailable"), budget["spec"].get("maxUnavailable"))
 
 
 def counted_status(
-    budget: Object, pods: Sequence[Object], needed: ExpectedPodCount, awaited: dict[str, str], now_s: float
+    budget: Object, pods: Sequence[Object], needed: Expected, awaited: dict[str, str], now_s: float
 ) -> Object:
     """The status for these pods."""
     healthy = sum(_is_healthy(pod) and pod["metadata"]["name"] not in awaited for pod in pods)
-    allowed = max(0, healthy - needed.desired) if needed.expected > 0 else 0
+    allowed = disruptions_allowed(needed, healthy)
     status: Object = {
         "observedGeneration": int_of(budget["metadata"], "generation"),
         "disruptionsAllowed": allowed,
         "currentHealthy": healthy,
-        "desiredHealthy": needed.desired,
-        "expectedPods": needed.expected,
+        "desiredHealthy": needed.healthy,
+        "expectedPods": needed.pods,
     }
     if awaited:
         status["disruptedPods"] = awaited
@@ -235,7 +207,7 @@ class DisruptionController(KeyedController):
 
     def _count(self, budget: Object, pods: list[Object], now_s: float) -> BudgetCount:
         scale, has_unmanaged = 0, False
-        if needs_scale(budget):
+        if bounds_of(budget).need_scale:
             scales: dict[str, int] = {}
             for pod in pods:
                 owner = self._scaled_owner(pod)
@@ -253,7 +225,7 @@ class DisruptionController(KeyedController):
             self._client.events.warning(COMPONENT, "Pod", pod, "NotDeleted", message, now_s)
         if disrupted.recheck_s is not None:
             self.queue.add_at(key_of(budget), disrupted.recheck_s)
-        needed = expected_pod_count(budget, len(pods), scale)
+        needed = expected(bounds_of(budget), len(pods), scale)
         return BudgetCount(counted_status(budget, pods, needed, disrupted.awaited, now_s), has_unmanaged)
 
     def _scaled_owner(self, pod: Object) -> Object | None:

@@ -34,8 +34,8 @@ from berth_cluster.controllers.volumes.volume_claims import (
     best_volume,
     claim_ref_key,
     class_name_of,
+    fault_between,
     is_bound_to,
-    mismatch,
     waits_for_consumer,
 )
 from berth_cluster.strategies.storage_classes import default_class, says_no_class
@@ -203,7 +203,7 @@ class VolumeController(KeyedController):
             message = f'volume "{name}" already bound to a different claim.'
             self._tell(claim, "FailedBinding", message, now_s, warns=True)
             return
-        fault = "" if claim_ref_key(volume) else mismatch(volume, claim)
+        fault = "" if claim_ref_key(volume) else fault_between(volume, claim)
         if fault:
             message = f'Cannot bind to requested volume "{name}": {fault}'
             self._tell(claim, "VolumeMismatch", message, now_s, warns=True)

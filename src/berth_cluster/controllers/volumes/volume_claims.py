@@ -21,6 +21,7 @@ from berth_cluster.apimachinery.meta import (
     uid_of,
 )
 from berth_cluster.strategies.storage_classes import BETA_CLASS
+from berth_workloads.volume_claims import FILESYSTEM, CandidateVolume, ClaimedStorage, mismatch, volume_for
 
 CLAIM = "PersistentVolumeClaim"
 VOLUME = "PersistentVolume"
@@ -59,15 +60,9 @@ def is_bound_to(volume: Object, claim: Object) -> bool:
     return claim_ref_key(volume) == key_of(claim) and uid in (None, "", uid_of(claim))
 
 
-def mismatch(volume: Object, claim: Object) -> str:
+def fault_between(volume: Object, claim: Object) -> str:
     """Why a volume cannot serve a claim, or an empty string if it can."""
-    if storage_of(volume["spec"].get("capacity")) < wanted_of(claim):
-        return "requested PV is too small"
-    if class_name_of(volume) != class_name_of(claim):
-        return "storageClassName does not match"
-    if _mode(volume) != _mode(claim):
-        return "incompatible volumeMode"
-    return "" if _has_modes(volume, claim) else "incompatible accessMode"
+    return mismatch(_offered(volume), _wanted(claim))
 
 
 def best_volume(volumes: Iterable[Object], claim: Object, *, only_prebound: bool) -> Object | None:
@@ -75,21 +70,36 @@ def best_volume(volumes: Iterable[Object], claim: Object, *, only_prebound: bool
 
     With `only_prebound` (the claim waits for its first consumer) a free volume is not taken.
     """
-    selector = _selector(claim)
-    fitting: list[tuple[Fraction, str, Object]] = []
-    for volume in volumes:
-        if volume["spec"].get("claimRef"):
-            if is_bound_to(volume, claim) and not mismatch(volume, claim):
-                return volume
-        elif not only_prebound and _is_offered(volume, claim, selector):
-            fitting.append((storage_of(volume["spec"].get("capacity")), volume["metadata"]["name"], volume))
-    return min(fitting, key=lambda one: one[:2])[2] if fitting else None
+    selector, known = _selector(claim), {volume["metadata"]["name"]: volume for volume in volumes}
+    candidates = (_candidate(volume, claim, selector) for volume in known.values())
+    found = volume_for(_wanted(claim), candidates, only_meant=only_prebound)
+    return None if found is None else known[found.name]
 
 
-def _is_offered(volume: Object, claim: Object, selector: Selector | None) -> bool:
-    if is_being_deleted(volume) or (volume.get("status") or {}).get("phase") != "Available":
-        return False
-    return not mismatch(volume, claim) and (selector is None or selector.matches(labels_of(volume)))
+def _candidate(volume: Object, claim: Object, selector: Selector | None) -> CandidateVolume:
+    is_claimed = bool(volume["spec"].get("claimRef"))
+    is_available = (volume.get("status") or {}).get("phase") == "Available"
+    return CandidateVolume(
+        name=volume["metadata"]["name"],
+        storage=_offered(volume),
+        is_meant_for_it=is_claimed and is_bound_to(volume, claim),
+        is_free=not is_claimed and is_available and (selector is None or selector.matches(labels_of(volume))),
+        is_being_deleted=is_being_deleted(volume),
+    )
+
+
+def _offered(volume: Object) -> ClaimedStorage:
+    return _storage(volume, storage_of(volume["spec"].get("capacity")))
+
+
+def _wanted(claim: Object) -> ClaimedStorage:
+    return _storage(claim, storage_of((claim["spec"].get("resources") or {}).get("requests")))
+
+
+def _storage(obj: Object, size: Fraction) -> ClaimedStorage:
+    spec = obj["spec"]
+    attributes_class, mode = spec.get("volumeAttributesClassName") or "", spec.get("volumeMode") or FILESYSTEM
+    return ClaimedStorage(size, class_name_of(obj), attributes_class, mode, frozenset(spec.get("accessModes") or ()))
 
 
 def _selector(claim: Object) -> Selector | None:
@@ -108,20 +118,6 @@ def storage_of(quantities: Object | None) -> Fraction:
         return parse((quantities or {}).get("storage", 0))
     except QuantityError:
         return Fraction(0)
-
-
-def wanted_of(claim: Object) -> Fraction:
-    """How much a claim asks for, in bytes."""
-    return storage_of((claim["spec"].get("resources") or {}).get("requests"))
-
-
-def _mode(obj: Object) -> str:
-    return obj["spec"].get("volumeMode") or "Filesystem"
-
-
-def _has_modes(volume: Object, claim: Object) -> bool:
-    offered = volume["spec"].get("accessModes") or []
-    return all(mode in offered for mode in claim["spec"].get("accessModes") or [])
 
 
 def claims_of(pod: Object) -> Iterator[str]:

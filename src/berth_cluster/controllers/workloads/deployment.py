@@ -35,15 +35,20 @@ from berth_cluster.controllers.workloads.deployment_replica_sets import (
 from berth_cluster.controllers.workloads.rollout import (
     DESIRED_REPLICAS,
     REVISION,
+    bounds_of,
     is_rolling,
-    max_unavailable,
+    replicas_of,
+    revision_of,
+    sized,
+    status_count,
+    total_replicas,
+    total_status,
+)
+from berth_workloads.deployments import (
     new_set_size,
     proportional_sizes,
     removable_old_pods,
-    replicas_of,
-    revision_of,
-    status_count,
-    total_status,
+    without_surplus,
     without_unavailable,
 )
 
@@ -71,7 +76,7 @@ def deployment_status(
     """The whole status; `progress`, if given, is reported instead of what the counts say of the rollout."""
     status = _counts(deployment, replica_sets, new)
     known = {condition["type"]: condition for condition in (deployment.get("status") or {}).get("conditions") or []}
-    available = status.get("availableReplicas", 0) >= replicas_of(deployment) - max_unavailable(deployment)
+    available = status.get("availableReplicas", 0) >= bounds_of(deployment).least_available
     conditions = {"Available": _merged(known.get("Available"), "Available", _availability(available), now_s)}
     if _has_deadline(deployment):
         progress = progress or _progress(deployment, status, new, now_s)
@@ -281,7 +286,8 @@ class DeploymentController(KeyedController):
         elif replica_sets.new is not None and _is_saturated(deployment, replica_sets.new):
             self._empty_old_sets(deployment, now_s)
         elif is_rolling(deployment):
-            for one, size in proportional_sizes(deployment, active):
+            before, facts = status_count(deployment, "replicas"), [sized(one) for one in active]
+            for one, size in zip(active, proportional_sizes(bounds_of(deployment), before, facts), strict=True):
                 self._replica_sets.resize(deployment, one, size, now_s)
 
     def _roll(self, deployment: Object, now_s: float) -> Progress | None:
@@ -291,7 +297,7 @@ class DeploymentController(KeyedController):
         new = replica_sets.new
         if new is None:
             return None
-        size = new_set_size(deployment, replica_sets.all, new)
+        size = new_set_size(bounds_of(deployment), total_replicas(replica_sets.all), replicas_of(new))
         if not self._replica_sets.resize(deployment, new, min(size, replicas_of(deployment)), now_s):
             self._shrink_old(deployment, replica_sets, now_s)
         self._tidy(deployment)
@@ -301,24 +307,23 @@ class DeploymentController(KeyedController):
         new = replica_sets.new
         if new is None or not any(replicas_of(one) for one in replica_sets.old):
             return
-        budget = removable_old_pods(deployment, replica_sets.all, new)
+        budget = removable_old_pods(bounds_of(deployment), total_replicas(replica_sets.all), sized(new))
         if budget <= 0:
             return
-        for one, size in without_unavailable(replica_sets.old, budget):
+        old = sorted(filter(replicas_of, replica_sets.old), key=lambda one: sized(one).age)
+        for one, size in zip(old, without_unavailable(map(sized, old), budget), strict=True):
             self._replica_sets.resize(deployment, one, size, now_s)
         self._shrink_available(deployment, now_s)
 
     def _shrink_available(self, deployment: Object, now_s: float) -> None:
         """Take away available old pods as long as enough pods stay available."""
         replica_sets = self._replica_sets.find(deployment)
-        spare = (
-            total_status(replica_sets.all, "availableReplicas") - replicas_of(deployment) + max_unavailable(deployment)
-        )
-        for one in sorted(replica_sets.old, key=lambda old: old["metadata"].get("creationTimestamp", "")):
-            cut = min(replicas_of(one), max(0, spare))
-            spare -= cut
-            if cut:
-                self._replica_sets.resize(deployment, one, replicas_of(one) - cut, now_s)
+        available = total_status(replica_sets.all, "availableReplicas")
+        old = sorted(replica_sets.old, key=lambda one: one["metadata"].get("creationTimestamp", ""))
+        sizes = without_surplus(map(replicas_of, old), available, bounds_of(deployment))
+        for one, size in zip(old, sizes, strict=True):
+            if size < replicas_of(one):
+                self._replica_sets.resize(deployment, one, size, now_s)
 
     def _recreate(self, deployment: Object, now_s: float) -> Progress | None:
         """Recreate: once all old pods have ended, the new ones are created."""

@@ -28,14 +28,16 @@ from berth_cluster.controllers.workloads.rollout import (
     OWN_ANNOTATIONS,
     REVISION,
     REVISION_HISTORY,
-    new_set_size,
+    bounds_of,
+    is_rolling,
     replicas_of,
     revision_of,
     same_template,
     status_count,
-    surge_and_unavailable,
     template_hash,
+    total_replicas,
 )
+from berth_workloads.deployments import new_set_size
 
 COMPONENT = "deployment-controller"
 KIND = "ReplicaSet"
@@ -120,7 +122,9 @@ class ReplicaSetManager:
         for collisions in range(first, first + MAX_COLLISIONS):
             replica_set = _new_replica_set(deployment, collisions)
             replica_set["metadata"]["annotations"] |= {REVISION: str(revision)}
-            replica_set["spec"]["replicas"] = new_set_size(deployment, replica_sets.all, replica_set)
+            bounds, total = bounds_of(deployment), total_replicas(replica_sets.all)
+            size = new_set_size(bounds, total, 0) if is_rolling(deployment) else bounds.wanted
+            replica_set["spec"]["replicas"] = size
             try:
                 created = self._client.create(KIND, replica_set)
             except StoreError as error:
@@ -193,6 +197,5 @@ def _copied_annotations(deployment: Object) -> dict[str, str]:
 
 
 def _size_annotations(deployment: Object) -> dict[str, str]:
-    wanted = replicas_of(deployment)
-    surge, _ = surge_and_unavailable(deployment)
-    return {DESIRED_REPLICAS: str(wanted), MAX_REPLICAS: str(wanted + surge)}
+    bounds = bounds_of(deployment)
+    return {DESIRED_REPLICAS: str(bounds.wanted), MAX_REPLICAS: str(bounds.most)}

@@ -30,21 +30,21 @@ from berth_cluster.controllers.client import Client
 from berth_cluster.controllers.controller import KeyedController
 from berth_cluster.controllers.index import ObjectChange
 from berth_cluster.controllers.pods import (
+    first_to_go,
     is_active,
     is_terminal,
     phase_of,
     pod_from_template,
-    pods_to_delete,
     ready_since,
 )
+from berth_workloads.jobs import COMPLETION_INDEX, JobBounds, index_of, is_complete, missing_indexes, wanted_pods
+from berth_workloads.replica_sets import BURST
 
 COMPONENT = "job-controller"
 KIND = "Job"
-BURST = 500
 FIRST_BACKOFF_S = 10.0
 MAX_BACKOFF_S = 600.0
 TRACKING_FINALIZER = "batch.kubernetes.io/job-tracking"
-INDEX_ANNOTATION = "batch.kubernetes.io/job-completion-index"
 DEFAULT_BACKOFF_LIMIT = 6
 
 
@@ -78,10 +78,18 @@ def is_indexed(job: Object) -> bool:
     return bool(job["spec"].get("completionMode") == "Indexed")
 
 
-def index_of(pod: Object) -> int | None:
-    """The completion index of an Indexed Job's pod."""
-    text = annotations_of(pod).get(INDEX_ANNOTATION, "")
-    return int(text) if text.isdecimal() else None
+def bounds_of(job: Object) -> JobBounds:
+    """What the Job asks for."""
+    spec = job["spec"]
+    completions = spec.get("completions")
+    return JobBounds(
+        int_of(spec, "parallelism", 1), None if completions is None else int(completions), bool(spec.get("suspend"))
+    )
+
+
+def _indexes_of(pods: Iterable[Object]) -> set[int]:
+    found = (index_of(annotations_of(pod).get(COMPLETION_INDEX)) for pod in pods)
+    return {index for index in found if index is not None}
 
 
 def count_pods(job: Object, pods: Sequence[Object]) -> JobPods:
@@ -91,7 +99,7 @@ def count_pods(job: Object, pods: Sequence[Object]) -> JobPods:
     succeeded = sum(phase_of(pod) == "Succeeded" for pod in uncounted)
     active = [pod for pod in pods if is_active(pod)]
     done = parse_indexes(status.get("completedIndexes", ""))
-    done |= {index for pod in uncounted if phase_of(pod) == "Succeeded" and (index := index_of(pod)) is not None}
+    done |= _indexes_of(pod for pod in uncounted if phase_of(pod) == "Succeeded")
     return JobPods(
         succeeded=len(done) if is_indexed(job) else int_of(status, "succeeded") + succeeded,
         failed=int_of(status, "failed") + len(uncounted) - succeeded,
@@ -111,7 +119,7 @@ def finished_condition(job: Object, counted: JobPods, now_s: float) -> FinishedC
     deadline_s = active_deadline(job)
     if deadline_s is not None and now_s >= deadline_s:
         return FinishedCondition(False, "DeadlineExceeded", "Job was active longer than specified deadline")
-    if _is_complete(job, counted):
+    if is_complete(bounds_of(job), len(counted.active), counted.succeeded):
         return FinishedCondition(True, "CompletionsReached", "Reached expected number of succeeded pods")
     return None
 
@@ -123,25 +131,6 @@ def active_deadline(job: Object) -> float | None:
     if limit_s is None or not started or job["spec"].get("suspend"):
         return None
     return parse_time(started) + float(limit_s)
-
-
-def wanted_pods(job: Object, counted: JobPods) -> int:
-    """How many pods should be active now."""
-    spec = job["spec"]
-    if spec.get("suspend"):
-        return 0
-    parallelism = int_of(spec, "parallelism", 1)
-    completions = spec.get("completions")
-    if completions is None:  # a work queue: once one pod has succeeded, no new ones
-        return len(counted.active) if counted.succeeded else parallelism
-    return max(0, min(parallelism, int(completions) - counted.succeeded))
-
-
-def missing_indexes(job: Object, counted: JobPods, count: int) -> list[int]:
-    """The lowest `count` indexes that have neither succeeded nor a pod."""
-    taken = counted.done_indexes | {index for pod in counted.active if (index := index_of(pod)) is not None}
-    free = (index for index in range(int_of(job["spec"], "completions")) if index not in taken)
-    return [index for index, _ in zip(free, range(count), strict=False)]
 
 
 def job_status(job: Object, counted: JobPods, end: FinishedCondition | None, now_s: float) -> Object:
@@ -254,13 +243,6 @@ def _restarts(pod: Object) -> int:
     return sum(int_of(status, "restartCount") for status in statuses)
 
 
-def _is_complete(job: Object, counted: JobPods) -> bool:
-    completions = job["spec"].get("completions")
-    if completions is None:
-        return counted.succeeded > 0 and not counted.active
-    return counted.succeeded >= int(completions)
-
-
 class JobController(KeyedController):
     """Pods for Jobs."""
 
@@ -360,9 +342,10 @@ class JobController(KeyedController):
         deadline_s = active_deadline(job)
         if deadline_s is not None:
             self.queue.add_at(key, deadline_s)
-        missing = wanted_pods(job, counted) - len(counted.active)
+        active = len(counted.active)
+        missing = wanted_pods(bounds_of(job), active, counted.succeeded) - active
         if missing < 0:
-            self._delete_pods(pods_to_delete(counted.active, counted.active, -missing))
+            self._delete_pods(first_to_go(counted.active, counted.active, -missing))
         elif missing > 0:
             ready_s = self._backoff_until(job)
             if now_s < ready_s:
@@ -374,7 +357,8 @@ class JobController(KeyedController):
     def _create_pods(self, job: Object, counted: JobPods, count: int, now_s: float) -> None:
         indexes: list[int | None] = [None] * count
         if is_indexed(job):
-            indexes = list(missing_indexes(job, counted, count))
+            taken = counted.done_indexes | _indexes_of(counted.active)
+            indexes = list(missing_indexes(range(int_of(job["spec"], "completions")), taken, count))
         for index in indexes:
             try:
                 created = self._client.create("Pod", _new_pod(job, index))
@@ -421,8 +405,8 @@ def _new_pod(job: Object, index: int | None) -> Object:
     metadata["finalizers"] = [*metadata.get("finalizers", []), TRACKING_FINALIZER]
     if index is not None:
         metadata["generateName"] = f"{job['metadata']['name']}-{index}-"
-        metadata["annotations"] = {**metadata.get("annotations", {}), INDEX_ANNOTATION: str(index)}
-        metadata["labels"] |= {INDEX_ANNOTATION: str(index)}
+        metadata["annotations"] = {**metadata.get("annotations", {}), COMPLETION_INDEX: str(index)}
+        metadata["labels"] |= {COMPLETION_INDEX: str(index)}
     return pod
 
 

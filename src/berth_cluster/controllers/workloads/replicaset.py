@@ -26,11 +26,11 @@ from berth_cluster.apimachinery.selection import selector_of
 from berth_cluster.controllers.client import Client
 from berth_cluster.controllers.controller import KeyedController
 from berth_cluster.controllers.index import ObjectChange
-from berth_cluster.controllers.pods import is_active, pod_from_template, pods_to_delete, ready_since
+from berth_cluster.controllers.pods import first_to_go, is_active, pod_from_template, ready_since
+from berth_workloads.replica_sets import missing_pods
 
 COMPONENT = "replicaset-controller"
 KIND = "ReplicaSet"
-BURST = 500
 
 
 class _Facts(NamedTuple):
@@ -194,17 +194,18 @@ class ReplicaSetController(KeyedController):
                 self._client.update("Pod", with_metadata(pod, ownerReferences=owners))
 
     def _scale(self, replica_set: Object, counts: ReplicaCounts, now_s: float) -> None:
-        missing = int_of(replica_set["spec"], "replicas", 1) - counts.active
+        wanted, active = int_of(replica_set["spec"], "replicas", 1), counts.active
+        missing = missing_pods(wanted, active)
         if missing > 0:
-            self._create_pods(replica_set, min(missing, BURST), now_s)
+            self._create_pods(replica_set, missing, now_s)
         elif missing < 0:
-            self._delete_pods(replica_set, min(-missing, BURST), now_s)
-        if abs(missing) > BURST:
+            self._delete_pods(replica_set, -missing, now_s)
+        if active + missing != wanted:
             self.queue.add(key_of(replica_set))
 
     def _delete_pods(self, replica_set: Object, count: int, now_s: float) -> None:
         active = [pod for pod in self._index.controlled(uid_of(replica_set), "Pod") if is_active(pod)]
-        for pod in pods_to_delete(active, self._related_pods(replica_set), count):
+        for pod in first_to_go(active, self._related_pods(replica_set), count):
             self._client.delete("Pod", pod)
             message = f"Deleted pod: {pod['metadata']['name']}"
             self._client.events.normal(COMPONENT, KIND, replica_set, "SuccessfulDelete", message, now_s)

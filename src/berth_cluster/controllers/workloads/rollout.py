@@ -1,15 +1,15 @@
-"""The arithmetic of a Deployment's rollout: how many pods may be surplus or missing, and which ReplicaSets change.
+"""What a rollout reads of Deployments and ReplicaSets: templates, revisions, sizes, and the bounds it keeps to.
 
-Pure functions over Deployments and ReplicaSets as JSON; amounts are numbers of pods. Called by the Deployment
-controller. Upstream: pkg/controller/deployment (rolling, recreate) and its util package.
+Pure functions over JSON; amounts are numbers of pods. Called by the Deployment controller and, for templates, by that
+of StatefulSets. Upstream: pkg/controller/deployment/util.
 """
 
-import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 import msgspec
 
 from berth_cluster.apimachinery.meta import Object, annotations_of, int_of
+from berth_workloads.deployments import DEFAULT_SHARE, RolloutBounds, SizedSet, rolling_update
 
 HASH_LABEL = "pod-template-hash"
 REVISION = "deployment.kubernetes.io/revision"
@@ -74,104 +74,24 @@ def is_rolling(deployment: Object) -> bool:
     return bool((deployment["spec"].get("strategy") or {}).get("type", "RollingUpdate") == "RollingUpdate")
 
 
-def surge_and_unavailable(deployment: Object) -> tuple[int, int]:
-    """`maxSurge` rounded up and `maxUnavailable` rounded down, in pods; never both 0."""
-    if not is_rolling(deployment):
-        return 0, 0
-    rolling = (deployment["spec"].get("strategy") or {}).get("rollingUpdate") or {}
-    wanted = replicas_of(deployment)
-    surge = _share(rolling.get("maxSurge", "25%"), wanted, round_up=True)
-    unavailable = _share(rolling.get("maxUnavailable", "25%"), wanted, round_up=False)
-    if surge == 0 and unavailable == 0:
-        unavailable = 1
-    return surge, unavailable
-
-
-def max_unavailable(deployment: Object) -> int:
-    """How many of the wanted pods may be missing during a rollout."""
-    wanted = replicas_of(deployment)
-    if not is_rolling(deployment) or wanted == 0:
-        return 0
-    return min(surge_and_unavailable(deployment)[1], wanted)
-
-
-def _share(amount: int | str, total: int, *, round_up: bool) -> int:
-    if isinstance(amount, int):
-        return amount
-    exact = int(amount.rstrip("%")) * total / 100
-    return math.ceil(exact) if round_up else math.floor(exact)
-
-
-def new_set_size(deployment: Object, replica_sets: Sequence[Object], new: Object) -> int:
-    """How many pods the newest ReplicaSet should ask for now."""
+def bounds_of(deployment: Object) -> RolloutBounds:
+    """What the Deployment's rollout keeps to; with the strategy Recreate, pods are neither surplus nor missing."""
     wanted = replicas_of(deployment)
     if not is_rolling(deployment):
-        return wanted
-    surge, _ = surge_and_unavailable(deployment)
-    room = wanted + surge - total_replicas(replica_sets)
-    if room <= 0:
-        return replicas_of(new)
-    return replicas_of(new) + min(room, wanted - replicas_of(new))
+        return RolloutBounds(wanted, 0, 0)
+    given = (deployment["spec"].get("strategy") or {}).get("rollingUpdate") or {}
+    surge, unavailable = given.get("maxSurge", DEFAULT_SHARE), given.get("maxUnavailable", DEFAULT_SHARE)
+    return rolling_update(surge, unavailable, wanted)
 
 
-def removable_old_pods(deployment: Object, replica_sets: Sequence[Object], new: Object) -> int:
-    """How many pods of old ReplicaSets may go at most without falling short of availability."""
-    least_available = replicas_of(deployment) - max_unavailable(deployment)
-    new_missing = replicas_of(new) - status_count(new, "availableReplicas")
-    return total_replicas(replica_sets) - least_available - new_missing
-
-
-def proportional_sizes(deployment: Object, active: Sequence[Object]) -> list[tuple[Object, int]]:
-    """New sizes when a Deployment is scaled in the middle of a rollout: each ReplicaSet gets its share.
-
-    Larger ones first, and the largest takes what rounding leaves over.
-    """
-    surge, _ = surge_and_unavailable(deployment)
-    allowed = replicas_of(deployment) + surge if replicas_of(deployment) > 0 else 0
-    to_add = allowed - total_replicas(active)
-    grows = to_add > 0
-    ordered = sorted(active, key=lambda one: (-replicas_of(one), _age_key(one, newest_first=grows)))
-    sizes: list[tuple[Object, int]] = []
-    added = 0
-    for one in ordered:
-        part = _proportion(one, deployment, surge, to_add, added) if to_add else 0
-        added += part
-        sizes.append((one, replicas_of(one) + part))
-    if sizes and to_add:
-        first, size = sizes[0]
-        sizes[0] = (first, max(0, size + to_add - added))
-    return sizes
-
-
-def _proportion(one: Object, deployment: Object, surge: int, to_add: int, added: int) -> int:
-    if replicas_of(one) == 0:
-        return 0
-    if replicas_of(deployment) == 0:
-        return max(-replicas_of(one), to_add - added)
-    before = int_of(annotations_of(one), MAX_REPLICAS) or status_count(deployment, "replicas") or 1
-    exact = replicas_of(one) * (replicas_of(deployment) + surge) / before
-    part = math.floor(exact + 0.5) - replicas_of(one)
-    left = to_add - added
-    return min(part, left) if to_add > 0 else max(part, left)
-
-
-def _age_key(one: Object, *, newest_first: bool) -> int:
-    version = int_of(one["metadata"], "resourceVersion")
-    return -version if newest_first else version
-
-
-def without_unavailable(replica_sets: Iterable[Object], budget: int) -> list[tuple[Object, int]]:
-    """New sizes of old ReplicaSets when `budget` of their pods may go: first those not available, then the oldest."""
-    ordered = sorted(
-        (one for one in replica_sets if replicas_of(one)), key=lambda one: _age_key(one, newest_first=False)
+def sized(replica_set: Object) -> SizedSet:
+    """What a rollout reads of a ReplicaSet."""
+    return SizedSet(
+        replicas=replicas_of(replica_set),
+        available=status_count(replica_set, "availableReplicas"),
+        most=int_of(annotations_of(replica_set), MAX_REPLICAS),
+        age=int_of(replica_set["metadata"], "resourceVersion"),
     )
-    sizes = {id(one): replicas_of(one) for one in ordered}
-    for one in ordered:
-        unhealthy = max(0, replicas_of(one) - status_count(one, "availableReplicas"))
-        cut = min(unhealthy, budget)
-        sizes[id(one)] -= cut
-        budget -= cut
-    return [(one, sizes[id(one)]) for one in ordered]
 
 
 def revision_of(obj: Object) -> int:

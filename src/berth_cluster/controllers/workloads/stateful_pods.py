@@ -15,12 +15,10 @@ from berth_cluster.apimachinery.meta import (
     new_controller_reference,
 )
 from berth_cluster.controllers.pods import phase_of, pod_from_template, ready_since
+from berth_workloads.stateful_sets import REVISION_LABEL, claim_name, identity_labels, ordinal_of, wanted_ordinals
 
 KIND = "StatefulSet"
 API_VERSION = "apps/v1"
-POD_NAME_LABEL = "statefulset.kubernetes.io/pod-name"
-POD_INDEX_LABEL = "apps.kubernetes.io/pod-index"
-REVISION_LABEL = "controller-revision-hash"
 
 
 class Replicas(NamedTuple):
@@ -34,21 +32,14 @@ class Replicas(NamedTuple):
         return [*(pod for pod in self.wanted.values() if pod is not None), *self.condemned]
 
 
-def ordinal_of(stateful_set: Object, pod: Object) -> int | None:
-    """The number in the pod's name; None if the name is not that of one of the set's pods."""
-    parent, dash, text = pod["metadata"]["name"].rpartition("-")
-    is_own = bool(dash) and parent == stateful_set["metadata"]["name"] and text.isdecimal()
-    return int(text) if is_own and text == str(int(text)) else None
-
-
 def sort_out(stateful_set: Object, pods: Iterable[Object]) -> Replicas:
     """The pods by ordinal, parted into wanted and condemned ones."""
-    first = int_of(stateful_set["spec"].get("ordinals") or {}, "start")
+    first = first_ordinal(stateful_set)
     count = int_of(stateful_set["spec"], "replicas", 1)
-    wanted: dict[int, Object | None] = dict.fromkeys(range(first, first + count))
+    wanted: dict[int, Object | None] = dict.fromkeys(wanted_ordinals(first, count))
     condemned: dict[int, Object] = {}
     for pod in pods:
-        ordinal = ordinal_of(stateful_set, pod)
+        ordinal = ordinal_of(pod["metadata"]["name"], stateful_set["metadata"]["name"])
         if ordinal is None:
             continue
         if ordinal in wanted:
@@ -82,6 +73,11 @@ def is_healthy(stateful_set: Object, pod: Object, now_s: float) -> bool:
     return available_at(stateful_set, pod) <= now_s and not is_being_deleted(pod)
 
 
+def first_ordinal(stateful_set: Object) -> int:
+    """The ordinal of the first pod."""
+    return int_of(stateful_set["spec"].get("ordinals") or {}, "start")
+
+
 def partition_of(stateful_set: Object) -> int:
     """The partition of a rolling update: pods with a lower ordinal keep the old revision."""
     rolling = (stateful_set["spec"].get("updateStrategy") or {}).get("rollingUpdate") or {}
@@ -99,16 +95,15 @@ def new_pod(stateful_set: Object, ordinal: int, revision: str, template: Object)
     metadata = pod["metadata"]
     del metadata["generateName"]
     name = metadata["name"] = f"{stateful_set['metadata']['name']}-{ordinal}"
-    own = {POD_NAME_LABEL: name, POD_INDEX_LABEL: str(ordinal), REVISION_LABEL: revision}
-    metadata["labels"] = {**metadata.get("labels", {}), **own}
+    metadata["labels"] = {**metadata.get("labels", {}), **identity_labels(name, ordinal, revision)}
     spec = pod["spec"] = {**pod["spec"], "hostname": name}
     if stateful_set["spec"].get("serviceName"):
         spec["subdomain"] = stateful_set["spec"]["serviceName"]
     volumes = {volume.get("name", ""): volume for volume in spec.get("volumes") or []}
     for claim_template in claim_templates(stateful_set):
         volume_name = claim_template["metadata"]["name"]
-        claim_name = f"{volume_name}-{name}"
-        volumes[volume_name] = {"name": volume_name, "persistentVolumeClaim": {"claimName": claim_name}}
+        named = {"claimName": claim_name(volume_name, name)}
+        volumes[volume_name] = {"name": volume_name, "persistentVolumeClaim": named}
     if volumes:
         spec["volumes"] = list(volumes.values())
     return pod
@@ -121,7 +116,7 @@ def claim_templates(stateful_set: Object) -> list[Object]:
 
 def claim_names(stateful_set: Object, pod_name: str) -> list[str]:
     """The names of a pod's claims."""
-    return [f"{template['metadata']['name']}-{pod_name}" for template in claim_templates(stateful_set)]
+    return [claim_name(template["metadata"]["name"], pod_name) for template in claim_templates(stateful_set)]
 
 
 def new_claims(stateful_set: Object, pod_name: str) -> Iterator[Object]:
@@ -130,7 +125,7 @@ def new_claims(stateful_set: Object, pod_name: str) -> Iterator[Object]:
     for template in claim_templates(stateful_set):
         metadata = {
             **template["metadata"],
-            "name": f"{template['metadata']['name']}-{pod_name}",
+            "name": claim_name(template["metadata"]["name"], pod_name),
             "namespace": stateful_set["metadata"]["namespace"],
             "labels": {**(template["metadata"].get("labels") or {}), **selected},
             "ownerReferences": claim_owners(stateful_set, None, []),

@@ -35,17 +35,18 @@ from berth_cluster.controllers.workloads.stateful_pods import (
     available_at,
     claim_names,
     claim_owners,
+    first_ordinal,
     is_healthy,
     is_ordered,
     is_ready,
     new_claims,
     new_pod,
-    ordinal_of,
     partition_of,
     revision_of,
     sort_out,
     stateful_set_status,
 )
+from berth_workloads.stateful_sets import is_rolled_out, ordinal_of, rollout_order
 
 COMPONENT = "statefulset-controller"
 CLAIM = "PersistentVolumeClaim"
@@ -59,8 +60,8 @@ class Revisions(NamedTuple):
 
     def for_ordinal(self, stateful_set: Object, ordinal: int) -> Object:
         """The revision from which a missing pod is made."""
-        first = int_of(stateful_set["spec"].get("ordinals") or {}, "start")
-        return self.current if ordinal < first + partition_of(stateful_set) else self.update
+        is_new = is_rolled_out(ordinal, first_ordinal(stateful_set), partition_of(stateful_set))
+        return self.update if is_new else self.current
 
 
 class StatefulSetController(KeyedController):
@@ -126,7 +127,8 @@ class StatefulSetController(KeyedController):
             return
         self._adopters.discard(key_of(stateful_set))
         for pod in self._index.orphans("Pod", stateful_set["metadata"]["namespace"]):
-            is_own = ordinal_of(stateful_set, pod) is not None and selector.matches(labels_of(pod))
+            ordinal = ordinal_of(pod["metadata"]["name"], stateful_set["metadata"]["name"])
+            is_own = ordinal is not None and selector.matches(labels_of(pod))
             if is_own and not is_being_deleted(pod):
                 owners = [*owner_references(pod), new_controller_reference(stateful_set, API_VERSION, KIND)]
                 self._client.update("Pod", with_metadata(pod, ownerReferences=owners))
@@ -180,11 +182,8 @@ class StatefulSetController(KeyedController):
         if strategy.get("type") == "OnDelete":
             return
         wanted = self._replicas(stateful_set).wanted
-        first = int_of(stateful_set["spec"].get("ordinals") or {}, "start")
-        for ordinal in sorted(wanted, reverse=True):
+        for ordinal in rollout_order(first_ordinal(stateful_set), len(wanted), partition_of(stateful_set)):
             pod = wanted[ordinal]
-            if ordinal < first + partition_of(stateful_set):
-                return
             if pod is not None and revision_of(pod) != revisions.update["metadata"]["name"]:
                 if not is_being_deleted(pod):
                     self._delete(stateful_set, pod, now_s)

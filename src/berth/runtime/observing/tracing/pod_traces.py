@@ -30,6 +30,7 @@ from berth.api.redaction import redact
 from berth.cycle.decision import Decision
 from berth.cycle.instrument import Instrument
 from berth.framework.effects import ApiCall, Bind, CallExtenders, WaitUntil
+from berth.framework.waiting_pods import WaitingPod
 from berth.state.pod_info import PodInfo
 from berth.state.queued_pod import QueuedPod
 
@@ -192,9 +193,9 @@ class PodTraces(Instrument):
 
     # -- the binding cycle ---------------------------------------------------------------------------------
 
-    def waits_on_permit(self, pod: PodInfo) -> None:
+    def waits_on_permit(self, waiting: WaitingPod) -> None:
         """Permit holds the pod."""
-        trace = self._open.get(pod.uid)
+        trace = self._open.get(waiting.pod.uid)
         if trace is not None:
             trace.waiting_ns = self._clock_ns()
             self._begin_binding(trace, trace.waiting_ns)

@@ -1,0 +1,38 @@
+"""Which known names one looks like that nobody knows: to say what was meant, or to refuse what is surely misspelt.
+
+A hint may be generous, and goes by difflib. `looks_like` decides whether a plugin is refused, so it counts letters:
+difflib's share of equal letters would take `pre_filter_all` for `pre_filter`.
+"""
+
+import difflib
+from collections.abc import Iterable
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Return a clause that names the known words that look like `name`, or nothing."""
+    by_folded = {word.lower(): word for word in known}
+    near = difflib.get_close_matches(name.lower(), by_folded, n=3, cutoff=0.7)
+    return f"; did you mean {' or '.join(by_folded[word] for word in near)}?" if near else ""
+
+
+def looks_like(name: str, meant: str) -> bool:
+    """Say whether a name is another one misspelt by a letter or two, or written in CamelCase.
+
+    Short words have many neighbours (`find` is one letter from `bind`): for them one letter must do.
+    """
+    ours, theirs = name.replace("_", "").lower(), meant.replace("_", "").lower()
+    return ours[:1] == theirs[:1] and _distance(ours, theirs) <= (1 if len(theirs) < 8 else 2)
+
+
+def _distance(a: str, b: str) -> int:
+    """Return how many letters must be put in, taken out, changed or swapped with their neighbour."""
+    before: list[int] = []
+    row = list(range(len(b) + 1))
+    for i, letter in enumerate(a, 1):
+        before, last, row = row, before, [i]
+        for j, other in enumerate(b, 1):
+            steps = min(before[j] + 1, row[j - 1] + 1, before[j - 1] + (letter != other))
+            if i > 1 and j > 1 and letter == b[j - 2] and other == a[i - 2]:
+                steps = min(steps, last[j - 2] + 1)
+            row.append(steps)
+    return row[-1]

@@ -1,0 +1,104 @@
+"""Which commands there are: the scheduler's own, and those that other packages bring.
+
+A package brings commands by an entry point of the group `berth.commands` that leads to a `CommandTable`. The embedded
+cluster and the workbench do so, and so may any package of plugins. A table names modules instead of importing them, so
+that `berth --help` costs no more than reading the tables. A package that is not there is passed over; one whose table
+cannot be read is named in a warning, and keeps none of the other commands from working.
+"""
+
+import importlib
+from collections.abc import Iterator, Mapping, Sequence
+from importlib.metadata import EntryPoint, entry_points
+from importlib.util import find_spec
+from typing import NamedTuple
+
+import click
+
+GROUP = "berth.commands"
+
+
+class CommandEntry(NamedTuple):
+    """Where a command lives, and its line in the help."""
+
+    module: str
+    """The module that has the click command as `command`."""
+    help: str
+
+
+class CommandTable(NamedTuple):
+    """What a package adds to the command line."""
+
+    title: str
+    """What the help calls these commands together."""
+    commands: Mapping[str, CommandEntry] = {}
+    extensions: Mapping[str, str] = {}
+    """By the name of somebody else's command, the module whose `extend(command)` returns it with further options."""
+
+
+SCHEDULER = CommandTable(
+    "Schedule",
+    {
+        "run": CommandEntry("berth.cli.run", "The scheduler, against a real API server."),
+        "explain": CommandEntry("berth.cli.explain", "Why a pod went where it went, or why it is pending."),
+        "extender": CommandEntry("berth.cli.extender", "Our plugins for a stock kube-scheduler, as an extender."),
+        "plugins": CommandEntry("berth.cli.plugins", "Which plugins there are, and whether they work."),
+        "new-plugin": CommandEntry("berth.cli.new_plugin", "Write a package with a plugin, ready to install."),
+    },
+)
+
+
+def tables() -> list[CommandTable]:
+    """The scheduler's own table and those of all packages that are installed, by the names of their entry points."""
+    found = sorted(entry_points(group=GROUP), key=lambda point: point.name)
+    return [SCHEDULER, *_read(found)]
+
+
+def _read(points: Sequence[EntryPoint]) -> Iterator[CommandTable]:
+    for point in points:
+        if find_spec(point.module.partition(".")[0]) is None:
+            continue  # its files were taken away, or were never put there
+        try:
+            table = point.load()
+        except Exception as error:  # a stranger's module may raise anything
+            click.echo(f"berth: the commands of {point.value} cannot be read: {error}", err=True)
+            continue
+        if isinstance(table, CommandTable):
+            yield table
+        else:
+            click.echo(f"berth: {point.value} is a {type(table).__name__} and not a CommandTable", err=True)
+
+
+class Commands:
+    """The commands of several tables. Where two have one of the same name, the first table's is meant."""
+
+    __slots__ = ("_entries", "_tables")
+
+    def __init__(self, tables: Sequence[CommandTable]) -> None:
+        self._tables = tables
+        self._entries: dict[str, CommandEntry] = {}
+        for table in tables:
+            for name, entry in table.commands.items():
+                self._entries.setdefault(name, entry)
+
+    @property
+    def names(self) -> list[str]:
+        """All names, the scheduler's first."""
+        return list(self._entries)
+
+    def sections(self) -> Iterator[tuple[str, list[tuple[str, str]]]]:
+        """Yield for each table its title, and name and help of each of its commands."""
+        for table in self._tables:
+            rows = [(name, entry.help) for name, entry in table.commands.items() if self._entries[name] is entry]
+            if rows:
+                yield table.title, rows
+
+    def load(self, name: str) -> click.Command | None:
+        """Import a command, with the options that other packages add to it; None where there is none."""
+        entry = self._entries.get(name)
+        if entry is None:
+            return None
+        command: click.Command = importlib.import_module(entry.module).command
+        for table in self._tables:
+            if name in table.extensions:
+                command = importlib.import_module(table.extensions[name]).extend(command)
+        return command

@@ -1,0 +1,238 @@
+"""Whom `berth explain` asks: the scheduler of the cluster that the kubeconfig in use leads to, and no other.
+
+A scheduler that `--server` names is asked as it is. Otherwise those of this machine that left a file are tried, then
+whoever serves on loopback where `berth up` does, then the holder of the cluster's lease. All schedulers say with each
+answer which cluster they follow (its kube-system's uid, and the API server's address); an answer about another cluster
+is not taken. Only where no kubeconfig can be read at all, the scheduler on loopback is believed whatever it follows.
+"""
+
+import asyncio
+import contextlib
+import http.client
+import json
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+from berth.api.redaction import redact_url
+from berth.api.user_error import UserError
+
+if TYPE_CHECKING:
+    from berth.cli.connection import Answered
+    from berth.cli.local_record import ServedLocally
+    from berth.kube.credentials.sources import ClusterAccess
+
+PLAIN_SERVER = "http://127.0.0.1:10259"
+"""Where `berth up` serves."""
+TIMEOUT_S = 10.0
+REFUSED = (401, 403)
+
+Json = dict[str, Any]
+
+
+class UnknownPodError(click.ClickException):
+    """The scheduler knows nothing of a pod."""
+
+
+class Way(NamedTuple):
+    """How the scheduler is to be reached, as the options say."""
+
+    server: str = ""
+    certificate_authority: str = ""
+    kubeconfig: str = ""
+    context: str = ""
+    lease: str = ""
+
+
+class SchedulerInUse:
+    """The scheduler of one cluster, wherever it is."""
+
+    __slots__ = ("_access", "_cluster_id", "_guessed", "_other", "_problem", "_way")
+
+    def __init__(self, way: Way) -> None:
+        """Read the kubeconfig in use, if there is one. Raises `UserError` for one that was named."""
+        self._way = way
+        self._access: ClusterAccess | None = None
+        self._problem = ""
+        """Why no kubeconfig can be used."""
+        self._cluster_id: str | None = None
+        self._other = ""
+        """What was found on loopback and is of another cluster."""
+        self._guessed = ""
+        """Why a scheduler was asked that nobody has named."""
+        try:
+            self._access = load(way)
+        except UserError as error:
+            if (way.kubeconfig or way.context) and not way.server:
+                raise
+            self._problem = str(error)
+
+    @property
+    def has_cluster(self) -> bool:
+        """Whether a cluster is known whose own record can be read."""
+        return self._access is not None and not self._way.server
+
+    def ask(self, path: str, about: str) -> Json:
+        """Return what the scheduler answers.
+
+        Raises `UnknownPodError` for a 404 in words, else `click.ClickException` with a sentence; `about` is what was
+        asked for.
+        """
+        from berth.cli.connection import UnreachableError
+
+        try:
+            answered = asyncio.run(self.reach(path))
+        except UnreachableError as error:
+            raise click.ClickException(f"{error}; is `berth run` up? --server says where it serves") from None
+        try:
+            found: Json = json.loads(answered.body)
+            is_told = isinstance(found, dict)
+        except ValueError:
+            is_told = False
+        if answered.status == 200 and is_told:
+            return found
+        if answered.status == 404 and is_told and isinstance(found.get("error"), str):
+            raise UnknownPodError(f"{found['error']}; check the name and --namespace")
+        said = f": {found['message']}" if is_told and isinstance(found.get("message"), str) else ""
+        if answered.status == 404:
+            said = ", so it is of an older version that does not tell this"
+        raise click.ClickException(
+            f"the scheduler at {answered.where} answered {answered.status} when asked for {about}{said}{self._guessed}"
+        )
+
+    async def reach(self, path: str) -> "Answered":
+        """Return the answer, whatever it is. Raises `UnreachableError`, `click.ClickException`."""
+        from berth.cli import connection
+        from berth.cli.local_record import read_records, record_directory
+
+        way, access = self._way, self._access
+        self._guessed = ""
+        if way.server:
+            return await self._ask_named(path)
+        refused: Answered | None = None
+        for record in read_records(record_directory()):
+            if access is None or record.cluster == access.server:
+                with contextlib.suppress(connection.UnreachableError):
+                    if record.is_plain:
+                        found = await asyncio.to_thread(ask_plainly, record.url, path)
+                    else:
+                        found = await connection.ask_local(record, path, access)
+                    if access is None and found.status in REFUSED:
+                        refused = refused or self._refused_by(found, record)
+                        continue  # another one of this machine may answer whoever asks
+                    says_nothing = not found.cluster_id and not found.api_server  # its file says which cluster
+                    if says_nothing or await self._is_ours(found):
+                        return found
+        if not way.lease:
+            with contextlib.suppress(connection.UnreachableError):
+                found = await asyncio.to_thread(ask_plainly, PLAIN_SERVER, path)
+                if access is None or await self._is_ours(found):
+                    return found
+                self._other = f"the scheduler at {PLAIN_SERVER} follows another cluster"
+                self._other += f", {redact_url(found.api_server)}" if found.api_server else ""
+        if refused is not None:
+            return refused
+        if access is None:
+            raise connection.UnreachableError(f"no scheduler answers on this machine, and {self._problem}")
+        try:
+            return await connection.ask_in_cluster(access, path, way.lease)
+        except connection.UnreachableError as error:
+            if self._other:
+                raise connection.UnreachableError(f"{error}; {self._other} (--server {PLAIN_SERVER} asks it)") from None
+            raise
+
+    def _refused_by(self, found: "Answered", record: "ServedLocally") -> "Answered":
+        """Return a refusal, and keep in mind how one has come to ask this scheduler."""
+        self._guessed = (
+            f". It follows {redact_url(record.cluster)}, and was asked without credentials, as one of this machine: "
+            f"{self._problem}. --kubeconfig names your cluster, --server its scheduler"
+        )
+        return found
+
+    async def _ask_named(self, path: str) -> "Answered":
+        """Ask the server that was named; where a cluster was named too, they have to go together."""
+        from berth.cli import connection
+
+        way = self._way
+        if way.server.startswith("https://"):
+            authority = _read_authority(way.certificate_authority)
+            if self._access is None:
+                raise click.ClickException(self._problem)
+            found = await connection.ask_at(way.server, path, authority, self._access)
+        else:
+            found = await asyncio.to_thread(ask_plainly, way.server, path)
+        is_said = found.cluster_id or found.api_server
+        if is_said and (way.kubeconfig or way.context) and not await self._is_ours(found):
+            raise click.ClickException(
+                f"the scheduler at {redact_url(way.server)} follows another cluster than --kubeconfig and --context say"
+                + (f", {redact_url(found.api_server)}" if found.api_server else "")
+            )
+        return found
+
+    async def _is_ours(self, found: "Answered") -> bool:
+        """Say whether an answer is about the cluster of the kubeconfig; one that does not say so is not."""
+        if self._access is None:
+            return True
+        if self._cluster_id is None:
+            self._cluster_id = await _cluster_id(self._access)
+        if found.cluster_id and self._cluster_id:
+            return found.cluster_id == self._cluster_id
+        return bool(found.api_server) and found.api_server.rstrip("/") == self._access.server
+
+
+async def _cluster_id(access: "ClusterAccess") -> str:
+    """Return the uid of the namespace kube-system; empty where it may not or cannot be read."""
+    import msgspec
+
+    from berth.api.errors import TransportError
+    from berth.api.resources import RESOURCES
+    from berth.kube.http.client import HttpTransport
+
+    transport = HttpTransport(access)
+    try:
+        async with asyncio.timeout(TIMEOUT_S):
+            found: Json = msgspec.json.decode(await transport.get(RESOURCES["Namespace"], "", "kube-system"))
+        return str((found.get("metadata") or {}).get("uid") or "")
+    except (TransportError, TimeoutError, msgspec.DecodeError, AttributeError):
+        return ""
+    finally:
+        await transport.close()
+
+
+def load(way: Way) -> "ClusterAccess":
+    """Return the access of the kubeconfig in use. Raises `UserError`."""
+    from berth.kube.credentials.access import load_access
+
+    return load_access(way.kubeconfig, context=way.context)
+
+
+def _read_authority(file: str) -> str:
+    try:
+        return Path(file).read_text("ascii") if file else ""
+    except (OSError, ValueError) as error:
+        raise click.ClickException(f"--certificate-authority: cannot read {file}: {error}") from None
+
+
+def ask_plainly(server: str, path: str) -> "Answered":
+    """Ask over plain HTTP, without credentials, as `berth up` and v1.20's --port serve."""
+    from berth.cli.connection import Answered, UnreachableError
+
+    base = server if "://" in server else f"http://{server}"
+    where = redact_url(base)
+    try:
+        with _opener().open(base.rstrip("/") + path, timeout=TIMEOUT_S) as answer:
+            return Answered.of(answer.status, answer.read(), answer.headers, where)
+    except urllib.error.HTTPError as refusal:
+        with refusal:
+            return Answered.of(refusal.code, refusal.read(), refusal.headers, where)
+    except (OSError, ValueError, http.client.HTTPException) as error:
+        reason = getattr(error, "reason", None) or error
+        raise UnreachableError(f"the scheduler at {where} does not answer: {reason}") from None
+
+
+def _opener() -> urllib.request.OpenerDirector:
+    """Return an opener without proxies, as the scheduler is on this machine."""
+    return urllib.request.build_opener(urllib.request.ProxyHandler({}))

@@ -1,0 +1,1 @@
+"""The parts put together: events in, decisions stepped, effects out, and time without a clock."""

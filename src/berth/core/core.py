@@ -1,0 +1,238 @@
+"""The scheduler without I/O: events and the time in, effects out.
+
+`handle(event, now)` takes an event in, `step(now)` runs one cycle, `next_deadline()` is the only timer. The live
+scheduler, the simulator, `berth decide` and the tests drive this same class; `docs/architecture.md` draws it, and
+`berth.core.assembly.build_core` makes one. Same seed and same events give the same effects.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from berth.core.generation import Generation
+from berth.core.intake import Event, Inbox, Intake
+from berth.cycle.attempt import Attempt
+from berth.cycle.binding_cycle import BindingCycles
+from berth.cycle.confirmation import Confirming
+from berth.cycle.dispatcher import THROWN_IN, Dispatcher
+from berth.cycle.eviction import Evictor
+from berth.cycle.failure import Failing, pod_event
+from berth.cycle.groups.group_cycle import GroupCycle
+from berth.cycle.reports import Reporter
+from berth.cycle.schedule import Search, schedule_pod
+from berth.engine.memo import Memos
+from berth.engine.profile import Profile
+from berth.framework.blame import contained
+from berth.framework.custom_resources import CustomResources
+from berth.framework.effects import Answer, Effect, Steps
+from berth.framework.events import ASSIGNED_POD_DELETE
+from berth.framework.evictions import Evictions
+from berth.framework.waiting_pods import WaitingPods
+from berth.framework.work_budget import WorkBudget
+from berth.queue.queue import SchedulingQueue
+from berth.state.cache import Cache, on_node
+from berth.state.nominator import Nominator
+from berth.state.objects import ObjectStore
+from berth.state.pod_groups import group_of
+from berth.state.queued_pod import QueuedPod
+
+
+class CoreParts(NamedTuple):
+    """What a core is made of, in the order in which the parts are made."""
+
+    generation: Generation
+    dispatcher: Dispatcher
+    cache: Cache
+    objects: ObjectStore
+    resources: CustomResources
+    nominator: Nominator
+    waiting: WaitingPods
+    memos: Memos
+    evictions: Evictions
+    profiles: dict[str, Profile]
+    queue: SchedulingQueue
+    intake: Intake
+    inbox: Inbox
+    search: Search
+    reporter: Reporter
+    failing: Failing
+    evictor: Evictor
+    binding: BindingCycles
+    confirming: Confirming
+    groups: GroupCycle | None
+    """None where pod groups mean nothing to this scheduler."""
+    stopwatch: Callable[[], float]
+    work_limit: int
+    """How many steps of work one attempt may take (`berth.framework.work_budget`)."""
+
+
+class Core:
+    """All of the scheduler's state, and the only code that changes it."""
+
+    def __init__(self, parts: CoreParts) -> None:
+        self.generation = parts.generation
+        self.cache = parts.cache
+        self.objects = parts.objects
+        self.resources = parts.resources
+        self.nominator = parts.nominator
+        self.waiting = parts.waiting
+        self.memos = parts.memos
+        self.evictions = parts.evictions
+        self.profiles = parts.profiles
+        self.queue = parts.queue
+        self.intake = parts.intake
+        self.search = parts.search
+        self.trace = parts.reporter.trace
+        self._dispatcher = parts.dispatcher
+        self._inbox = parts.inbox
+        self._reporter = parts.reporter
+        self._instrument = parts.reporter.instrument
+        self._failing = parts.failing
+        self._evictor = parts.evictor
+        self._binding = parts.binding
+        self._confirming = parts.confirming
+        self._groups = parts.groups
+        self._stopwatch = parts.stopwatch
+        self._work_limit = parts.work_limit
+
+    @property
+    def now(self) -> float:
+        """The time of the latest event or step, in seconds."""
+        return self._dispatcher.now()
+
+    @property
+    def schedules_groups(self) -> bool:
+        """Say whether pods of a group are placed together."""
+        return self._groups is not None
+
+    @property
+    def has_work(self) -> bool:
+        """Say whether `step` would start a cycle now."""
+        return not self._dispatcher.is_open and bool(
+            len(self.queue.active) or (self.queue.policy.pop_from_backoff and len(self.queue.backoff))
+        )
+
+    @property
+    def is_cycle_open(self) -> bool:
+        """Say whether a scheduling cycle is parked, waiting for an answer."""
+        return self._dispatcher.is_open
+
+    @property
+    def unfinished(self) -> int:
+        """How many cycles are parked, pods wait for Permit, and events wait for a cycle to end: one sum."""
+        return len(self._dispatcher) + len(self.waiting) + len(self._inbox)
+
+    def handle(self, event: Event | Answer, now: float) -> list[Effect]:
+        """Take an event in; return what is to be done about it."""
+        self._dispatcher.set_time(now)
+        if isinstance(event, Answer):
+            self._dispatcher.resume(event)
+        else:
+            self._inbox.put(event)
+        self._settle()
+        self._announce_room()
+        return self._dispatcher.take_effects()
+
+    def step(self, now: float, *, begins: bool = True) -> list[Effect]:
+        """Do what is due, then run one scheduling cycle if a pod is ready; return what is to be done.
+
+        Without `begins` no cycle is begun: the caller has enough under way.
+        """
+        self._dispatcher.set_time(now)
+        self._settle()
+        self._confirming.begin(self._binding.undo)
+        if not self._dispatcher.is_open:
+            self.queue.flush(now)
+            self._expire()
+            queued = self.queue.pop(now) if begins else None
+            if queued is not None:
+                self._dispatcher.open(self._schedule_one(queued))
+                self._inbox.empty()
+        self._announce_room()
+        return self._dispatcher.take_effects()
+
+    def call_off(self, reason: str, now: float) -> list[Effect]:
+        """Turn back every pod that waits for Permit or in PreBind; they are queued again, and told this reason."""
+        self._dispatcher.set_time(now)
+        self._binding.call_off(reason)
+        self._settle()
+        self._announce_room()
+        return self._dispatcher.take_effects()
+
+    def adopt(self, others: Iterable[QueuedPod], now: float) -> None:
+        """Take over what another core's queue remembers of the pods that both have."""
+        self.queue.adopt(others, now)
+
+    def next_deadline(self) -> float | None:
+        """Return when `step` will have something to do even if nothing happens, or None."""
+        times = [self.waiting.next_deadline(), self._dispatcher.next_deadline(), self._confirming.next_deadline()]
+        if not self._dispatcher.is_open:  # otherwise what is due in the queue must wait for the cycle's end
+            times += [self.queue.next_deadline(), self.cache.next_expiry()]
+        return min((time for time in times if time is not None), default=None)
+
+    def _schedule_one(self, queued: QueuedPod) -> Steps[None]:
+        """One scheduling cycle, and the start of a binding cycle if it found a node."""
+        pod = queued.pod
+        group = group_of(pod) if self._groups is not None else None
+        if self._groups is not None and group is not None:
+            yield from self._groups.run(queued, group)
+            return
+        if not self.intake.is_wanted(pod):
+            self._skip(queued)
+            return
+        work = WorkBudget(self._work_limit)
+        attempt = Attempt(self.profiles[pod.spec.scheduler_name], pod, self._stopwatch, work=work)
+        self._instrument.attempting(queued)
+        try:
+            yield from schedule_pod(self.search, attempt)
+            attempt.hold_to_budget()
+            yield from self._evictor.make_room(attempt)
+        except BaseException as raised:  # a bug ends this attempt only, not the scheduler
+            bug = contained(raised, THROWN_IN)
+            attempt.outcome = attempt.outcome.failed(self._reporter.broke(pod, bug).message)
+        self._reporter.record(attempt, queued, self._stopwatch() - attempt.started)
+        self._dispatcher.catch_up()  # what follows, backoffs above all, counts from the attempt's end
+        row = attempt.outcome.chosen_row
+        if row is None:
+            self._failing.reject(queued, attempt)
+            return
+        attempt.found.release_columns()  # the attempt may be kept for minutes, until the pod is bound
+        node_name = self.cache.table.names[row]
+        status, timeouts_s = self._binding.reserve(attempt, node_name)
+        self.nominator.withdraw(pod.uid)
+        if status is not None:
+            self._binding.undo(queued, attempt, node_name, status)
+            return
+        self._dispatcher.start(self._binding.run(queued, attempt, node_name, timeouts_s))
+
+    def _skip(self, queued: QueuedPod) -> None:
+        """Drop a popped pod that is gone, bound or assumed by now, or being deleted; the latter's owner is told."""
+        pod = queued.pod
+        self.queue.done(pod.uid)
+        self._instrument.queue_left(queued)
+        if pod.is_terminating:
+            self.nominator.withdraw(pod.uid)
+            note = f"skip schedule deleting pod: {pod.key}"
+            self._dispatcher.tell(pod_event(pod, "Warning", "FailedScheduling", "Scheduling", note))
+
+    def _settle(self) -> None:
+        """Take in the events that a cycle which has ended held back, and resume every generator whose wait is over."""
+        while True:
+            self._inbox.empty()
+            if len(self.waiting):
+                self.waiting.settled(self.now)
+            if not self._dispatcher.resume_ready():
+                return
+
+    def _expire(self) -> None:
+        """Forget assumed pods that were not confirmed in time."""
+        expired = self.cache.expire(self.now)
+        self._instrument.swept(expired)
+        for pod in expired.pods:
+            self.queue.move(ASSIGNED_POD_DELETE, pod, None, self.now)
+
+    def _announce_room(self) -> None:
+        """Wake the pods that made way for a nominated pod which then went elsewhere: its node may suit them now."""
+        for pod, node_name in self.nominator.take_released():
+            state = self.cache.state_of(pod.uid)
+            if state is None or self.cache.table.names[state.row] != node_name:
+                self.queue.move(ASSIGNED_POD_DELETE, on_node(pod, node_name), None, self.now, except_uid=pod.uid)

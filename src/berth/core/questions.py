@@ -1,0 +1,234 @@
+"""Asks a core about a pod: where it fits and why not elsewhere, where it would go, what a whole attempt would decide.
+
+The pod need not be in the cluster, and nothing is changed by asking. The questions go further one by one:
+
+| question | runs |
+| --- | --- |
+| `judge`, `find` | PreFilter and Filter, over all nodes, with what is nominated counted in |
+| `choose` | the scores besides, and lots among equals |
+| `decide` | the whole scheduling cycle, with its extenders and PostFilter, answered by whoever asks |
+| `Trial` | Reserve and Permit as well: pods take their places, and give them back at the end |
+
+No cycle of the core may be open meanwhile. Asked by the workbench, the extender server and the checks of tests; the
+core's own cycles (`berth.core.core`, `berth.cycle.groups`) make their attempts themselves.
+"""
+
+from collections.abc import Callable, Generator
+from types import TracebackType
+from typing import Any, NoReturn, Self, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from berth.api.pod import Pod
+from berth.core.core import Core
+from berth.cycle.attempt import UNDECIDED, Attempt, Outcome
+from berth.cycle.binding_cycle import reserve_and_permit, undo
+from berth.cycle.decision import Decision
+from berth.cycle.schedule import Search, find_nodes, schedule_pod, score_nodes, select_node
+from berth.engine.profile import Profile
+from berth.engine.scores import Scored
+from berth.engine.verdicts import Mask
+from berth.extender.in_process import AnswerCall, answered
+from berth.framework.cycle_state import CycleState
+from berth.framework.effects import Answer, CallExtenders
+from berth.framework.status import Status
+from berth.state.pod_info import PodInfo
+
+Result = TypeVar("Result")
+
+Answering = Callable[[Any], Answer | None]
+"""Answers what a cycle asks of the outside; None where there is no answer, which ends the cycle there."""
+Wording = Callable[[BaseException], str]
+"""Words the error of an attempt that a plugin's bug has ended, or raises the bug again."""
+
+
+def unanswered(_effect: object) -> None:
+    """Answer nothing."""
+
+
+def raised_again(bug: BaseException) -> NoReturn:
+    """Leave a bug to the caller."""
+    raise bug
+
+
+def granting(answer_call: AnswerCall) -> Answering:
+    """Return what answers calls to extenders by a function, and grants what the API server is asked for."""
+
+    def answer(effect: object) -> Answer:
+        return answered(0, effect, answer_call) if isinstance(effect, CallExtenders) else Answer(0)
+
+    return answer
+
+
+def profile_of(core: Core, pod: Pod | PodInfo) -> Profile:
+    """Return the profile that schedules a pod, or the first one where none does."""
+    return core.profiles.get(pod.spec.scheduler_name) or next(iter(core.profiles.values()))
+
+
+def attempt_for(
+    core: Core, pod: Pod | PodInfo, *, profile: Profile | None = None, state: CycleState | None = None
+) -> Attempt:
+    """Return an attempt at a pod of which nothing has been asked yet, by its own profile or the one that is given."""
+    info = pod if isinstance(pod, PodInfo) else core.intake.info(pod)
+    return Attempt(profile or profile_of(core, info), info, state=state)
+
+
+def search_beside(core: Core) -> Search:
+    """Return a search that takes the first of equals and begins where the core's own will, which it leaves as it is."""
+    search = Search(core.cache.table, lambda rows: int(rows[0]), policy=core.generation.cycle)
+    search.begin_at(core.search.start_index)
+    return search
+
+
+def find(core: Core, pod: Pod | PodInfo, *, on_bug: Wording = raised_again) -> Attempt:
+    """Run a pod's filters. Where they fail, the attempt's outcome says so; otherwise it is undecided."""
+    attempt = attempt_for(core, pod)
+    try:
+        attempt.outcome = find_nodes(core.search, attempt) or UNDECIDED
+    except BaseException as raised:
+        attempt.outcome = attempt.outcome.failed(on_bug(raised))
+        attempt.found.release_columns()  # half an answer is none
+    return attempt
+
+
+def score(core: Core, attempt: Attempt) -> Scored | None:
+    """Score the nodes that were found; None where a single one needs no score, none was found, or scoring failed."""
+    nodes = attempt.found.nodes
+    if nodes is None or not nodes.count:
+        return None
+    scored = score_nodes(core.search, attempt, nodes)
+    if isinstance(scored, Status):
+        attempt.outcome = Outcome(error=scored.message)
+        return None
+    attempt.found.scored = scored
+    return scored
+
+
+def choose(core: Core, pod: Pod | PodInfo) -> Attempt:
+    """Run a pod's filters and scores and choose a node, as a cycle does that has no extenders to ask."""
+    attempt = find(core, pod)
+    if attempt.outcome is UNDECIDED:
+        scored = score(core, attempt)
+        if attempt.outcome is UNDECIDED:
+            assert attempt.found.nodes is not None, "a search that did not fail has found nodes"
+            attempt.outcome = Outcome(chosen_row=select_node(core.search, attempt, attempt.found.nodes, scored))
+    return attempt
+
+
+def decide(
+    core: Core,
+    pod: Pod | PodInfo,
+    answer: Answering,
+    *,
+    profile: Profile | None = None,
+    search: Search | None = None,
+    on_bug: Wording = raised_again,
+) -> Attempt:
+    """Run a whole scheduling cycle about a pod, up to the chosen node; `search` is the core's own unless given."""
+    attempt = attempt_for(core, pod, profile=profile)
+    try:
+        run(schedule_pod(search or core.search, attempt), answer)
+        attempt.hold_to_budget()
+    except BaseException as raised:
+        attempt.outcome = attempt.outcome.failed(on_bug(raised))
+    return attempt
+
+
+def run(steps: Generator[Any, Any, Result], answer: Answering) -> Result | None:
+    """Run a part of a cycle to its end and return what it returns; None where something remained unanswered."""
+    given: Answer | None = None
+    while True:
+        try:
+            effect = steps.send(given)
+        except StopIteration as end:
+            result: Result = end.value
+            return result
+        given = answer(effect)
+        if given is None:  # what is closed here must not go on when it is collected, whenever that is
+            steps.close()
+            return None
+
+
+def decision_of(core: Core, attempt: Attempt) -> Decision:
+    """Return an attempt as something that can be explained. To be made while the nodes are still those it was about."""
+    table = core.cache.table
+    names = tuple(name if ok else "" for name, ok in zip(table.names, table.valid, strict=True))
+    return Decision(attempt, names, len(table), core.now, 0)
+
+
+class Judgement:
+    """What the filters say of one pod. Holds its own copies, so that it stays as it is when the cluster goes on."""
+
+    __slots__ = ("attempt", "decision", "fits")
+
+    def __init__(self, core: Core, attempt: Attempt) -> None:
+        nodes, table = attempt.found.nodes, core.cache.table
+        self.attempt = attempt
+        self.fits: Mask = nodes.mask.copy() if nodes is not None else np.zeros(table.capacity, dtype=np.bool_)
+        """The rows of the nodes that the pod fits on."""
+        self.decision = decision_of(core, attempt)
+
+    @property
+    def message(self) -> str:
+        """Why it fits nowhere, in the words of its condition; empty where it fits."""
+        return self.attempt.outcome.message
+
+    @property
+    def rows(self) -> NDArray[np.intp]:
+        """The rows of the nodes that the pod fits on, ascending."""
+        return np.flatnonzero(self.fits)
+
+    @property
+    def node_names(self) -> list[str]:
+        """The names of these nodes, sorted."""
+        return sorted(self.decision.names[row] for row in self.rows.tolist())
+
+
+def judge(core: Core, pod: Pod | PodInfo) -> Judgement:
+    """Run a pod's filters."""
+    return Judgement(core, find(core, pod))
+
+
+class Trial:
+    """Places pods one after the other as the scheduler would, and takes all of it back at the end.
+
+    A context manager. While it is open the core must not be used otherwise. Placed pods are assumed and reserved, so
+    the next one sees them; what a Permit plugin would hold back counts as placed.
+    """
+
+    __slots__ = ("_core", "_placed")
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._placed: list[tuple[Attempt, str]] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        while self._placed:  # the last first, since a later reservation may build on an earlier one
+            undo(self._core.cache, *self._placed.pop())
+
+    def place(self, pod: Pod | PodInfo) -> tuple[str | None, str]:
+        """Place a pod that is not in the cluster; return its node, or None and why it fits nowhere."""
+        core = self._core
+        attempt = choose(core, pod)
+        row = attempt.outcome.chosen_row
+        if row is None:
+            return None, attempt.outcome.message
+        node_name = core.cache.table.names[row]
+        attempt.found.release_columns()
+        status, _ = reserve_and_permit(core.cache, attempt, node_name)
+        self._placed.append((attempt, node_name))
+        if status is not None:
+            undo(core.cache, *self._placed.pop())
+            return None, status.message
+        return node_name, ""
+
+    @property
+    def placed(self) -> int:
+        """How many pods are placed now."""
+        return len(self._placed)

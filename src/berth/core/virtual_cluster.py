@@ -1,0 +1,315 @@
+"""A core in virtual time, with just enough of an API server to answer it. For tests of plugins and of the engine.
+
+Objects go in with `put` and `delete`; `run` steps the core until it has nothing to do, `advance` lets time pass, and
+`restart` puts a new core in the old one's place. Bindings and status patches are carried out at once and come back as
+watch events, unless a test says otherwise: `refuse` makes bindings fail, `answers_binds = False` leaves them in
+`requests` until `answer`, where calls to extenders stay too unless `answer_call` answers them. Evicted pods leave at
+once, or with `evicts_at_once = False` when the test deletes them.
+"""
+
+import random
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from berth.api.meta import Condition
+from berth.api.pod import Pod, PodCondition
+from berth.config.feature_gates import feature_gates
+from berth.config.load import document_enabling, load_config
+from berth.config.types import GenerationName, SchedulerConfiguration
+from berth.core.assembly import build_core
+from berth.core.builders import NodeBuilder, PodBuilder
+from berth.core.core import Core
+from berth.core.generation import with_rules_of
+from berth.core.intake import ObjectEvent, ShardsHeld
+from berth.cycle.instrument import Instrument
+from berth.extender.in_process import AnswerCall, answered
+from berth.framework.effects import (
+    Answer,
+    ApiCall,
+    Bind,
+    CallExtenders,
+    Effect,
+    EmitEvent,
+    EvictPod,
+    PatchPodStatus,
+    PodRead,
+    ReadPod,
+    Request,
+    SetPodGroupCondition,
+)
+from berth.framework.registry import Registry
+from berth.framework.work_budget import DEFAULT_STEPS
+from berth.plugins.registry import in_tree_registry
+from berth.state.objects import key_of
+
+MAX_STEPS = 10_000
+"""A core that is still busy after this many steps is taken to be stuck."""
+
+
+class VirtualCluster:
+    """One core, its clock, and the pods as the API server has them."""
+
+    def __init__(
+        self,
+        *objects: Any,
+        plugins: Mapping[str, Any] | Iterable[type] | None = None,
+        registry: Registry | None = None,
+        config: Mapping[str, Any] | SchedulerConfiguration | None = None,
+        gates: Mapping[str, bool] | None = None,
+        seed: int = 0,
+        memos: bool = True,
+        generation: GenerationName | None = None,
+        instrument: Instrument | None = None,
+        stopwatch: Callable[[], float] | None = None,
+        unschedulable_age_s: float | None = None,
+        score_single_node: bool = False,
+        shards: int = 1,
+        work_limit: int = DEFAULT_STEPS,
+        build: Callable[..., Core] = build_core,
+    ) -> None:
+        """Make a core of these plugins, under their names where those are given, beside those of the registry.
+
+        Without a `registry` those are the in-tree ones.
+        Without a `config`, plugins that are given without names are enabled in the default profile. `generation` puts
+        that generation's policies (queue, cycle, cache, permit) in place of the configuration's; the plugins stay those
+        of the configuration. `build` makes the core, with the arguments of `build_core`.
+        """
+        named = _by_name(plugins or ())
+        registry = (registry or in_tree_registry()).merge(Registry(named, "a test"))
+        if not isinstance(config, SchedulerConfiguration):
+            enabled = () if isinstance(plugins, Mapping) else named
+            document = document_enabling(enabled) if config is None else dict(config)
+            config = load_config(document, "a test's config", feature_gates(gates or {}))
+        loaded = config
+        self.now = 0.0
+        self.rng = random.Random(seed)
+        """The core's source of randomness."""
+        self.config, self.registry = loaded, registry
+        self._build = partial(
+            build,
+            loaded,
+            registry,
+            rng=self.rng,
+            memos=memos,
+            instrument=instrument,
+            stopwatch=stopwatch,
+            generation=None if generation is None else with_rules_of(loaded, generation),
+            unschedulable_age_s=unschedulable_age_s,
+            score_single_node=score_single_node,
+            shards=shards,
+            clock=lambda: self.now,
+            work_limit=work_limit,
+        )
+        self.core = self._build()
+        self.objects: dict[tuple[str, str], Any] = {}
+        self.effects: list[Effect] = []
+        """Everything the core has asked for, oldest first."""
+        self.requests: list[Request] = []
+        """What has not been answered yet."""
+        self.answers_binds = True
+        self.confirms_binds = True
+        """Whether a successful binding is seen as a watch event at once."""
+        self.answers_evictions = True
+        self.evicts_at_once = True
+        """Whether a victim is gone when its eviction is answered, or only on its way."""
+        self.answers_reads = True
+        """Whether the core is told at once where a pod is that it asks for."""
+        self.answer_api: Callable[[ApiCall], Answer] | None = None
+        """What carries out other calls to the API server; None leaves them in `requests`. Its ticket is not read."""
+        self.answer_call: AnswerCall | None = None
+        """What plays the extenders; None leaves their calls in `requests`."""
+        self._refusals: deque[str] = deque()
+        for obj in objects:
+            self.put(obj)
+
+    def put(self, obj: Any) -> None:
+        """Create an object, or put a newer state in its place."""
+        obj = obj.build() if isinstance(obj, PodBuilder | NodeBuilder) else obj
+        kind, key = self.core.resources.name_of(obj), key_of(obj)
+        known = self.objects.get((kind, key))
+        self.objects[kind, key] = obj
+        self.handle(ObjectEvent("ADDED" if known is None else "MODIFIED", kind, obj))
+
+    def delete(self, kind: str, key: str) -> None:
+        """Delete an object by `namespace/name` or name."""
+        obj = self.objects.pop((kind, key))
+        self.handle(ObjectEvent("DELETED", kind, obj))
+
+    def restart(self) -> "VirtualCluster":
+        """Put a new core, with new plugins, in the old one's place: it is told of all objects there are, pods last.
+
+        What the old one had asked for and not been answered is forgotten, as when the process of a scheduler ends.
+        """
+        self.requests.clear()
+        self.core = self._build()
+        for (kind, _), obj in sorted(self.objects.items(), key=lambda item: item[0][0] == "Pod"):
+            self.handle(ObjectEvent("ADDED", kind, obj))
+        return self
+
+    def pod(self, name: str, namespace: str = "default") -> Pod:
+        """Return a pod as the API server has it."""
+        found: Pod = self.objects["Pod", f"{namespace}/{name}"]
+        return found
+
+    def nodes_of(self) -> dict[str, str]:
+        """Return the node of each pod by the pod's name; the empty string where it has none."""
+        return {pod.metadata.name: pod.spec.node_name for (kind, _), pod in self.objects.items() if kind == "Pod"}
+
+    def handle(self, event: ObjectEvent | ShardsHeld | Answer) -> None:
+        """Give the core an event, and carry out what it asks for."""
+        self._carry_out(self.core.handle(event, self.now))
+
+    def step(self) -> None:
+        """Let the core take one step, and carry out what it asks for."""
+        self._carry_out(self.core.step(self.now))
+
+    def bound(self, pod: Pod) -> None:
+        """Take note that a pod has got its node."""
+
+    def evicted(self, pod: Pod, eviction: EvictPod) -> None:
+        """Take note that a preempted pod is gone."""
+
+    def carried_out(self, effect: Effect) -> None:
+        """Note what the core has asked for; here that is all of it, for tests to look at."""
+        self.effects.append(effect)
+
+    def run(self) -> "VirtualCluster":
+        """Step until there is nothing left to do now."""
+        for _ in range(MAX_STEPS):
+            self.step()
+            deadline = self.core.next_deadline()
+            if not self.core.has_work and (deadline is None or deadline > self.now):
+                return self
+        raise AssertionError(f"the core still has work after {MAX_STEPS} steps at {self.now} s")
+
+    def advance(self, seconds: float) -> "VirtualCluster":
+        """Let time pass, stepping at every deadline on the way."""
+        until = self.now + seconds
+        self.run()
+        while (deadline := self.core.next_deadline()) is not None and deadline <= until:
+            self.now = max(self.now, deadline)
+            self.run()
+        self.now = until
+        return self.run()
+
+    def refuse(self, *errors: str) -> None:
+        """Let the next bindings fail with these errors."""
+        self._refusals.extend(errors)
+
+    def answer(self, request: Request, error: str = "", result: Any = None) -> None:
+        """Answer a request that was held back; a binding without an error is carried out."""
+        self.requests.remove(request)
+        if isinstance(request.effect, Bind) and not error:
+            self._bind(request.effect)
+        if isinstance(request.effect, EvictPod) and not error:
+            self._evict(request.effect)
+        self.handle(Answer(request.ticket, result, error))
+
+    def read(self, asked: ReadPod) -> PodRead:
+        """Return where a pod is, as the API server would say."""
+        pod: Pod | None = self.objects.get(("Pod", asked.pod.key))
+        if pod is None or pod.metadata.uid != asked.pod.uid:
+            return PodRead(is_gone=True)
+        return PodRead(node_name=pod.spec.node_name, pod=pod)
+
+    def events(self, reason: str) -> list[str]:
+        """Return the notes of the Events with this reason, oldest first."""
+        return [effect.note for effect in self.effects if isinstance(effect, EmitEvent) and effect.reason == reason]
+
+    def patches(self, name: str) -> list[PatchPodStatus]:
+        """Return the status patches of a pod, oldest first."""
+        return [effect for effect in self.effects if isinstance(effect, PatchPodStatus) and effect.pod.name == name]
+
+    def _carry_out(self, effects: list[Effect]) -> None:
+        for effect in effects:
+            self.carried_out(effect)
+        for effect in effects:
+            if isinstance(effect, Request):
+                self.requests.append(effect)
+                if isinstance(effect.effect, Bind) and self.answers_binds:
+                    self.answer(effect, self._refusals.popleft() if self._refusals else "")
+                if isinstance(effect.effect, EvictPod) and self.answers_evictions:
+                    self.answer(effect)
+                if isinstance(effect.effect, ReadPod) and self.answers_reads:
+                    self.answer(effect, result=self.read(effect.effect))
+                if isinstance(effect.effect, ApiCall) and self.answer_api is not None:
+                    answer = self.answer_api(effect.effect)
+                    self.answer(effect, answer.error, answer.result)
+                if isinstance(effect.effect, CallExtenders) and self.answer_call is not None:
+                    self.answer(effect, result=answered(0, effect.effect, self.answer_call).result)
+            elif isinstance(effect, PatchPodStatus):
+                self._patch(effect)
+            elif isinstance(effect, SetPodGroupCondition):
+                self._set_group_condition(effect)
+
+    def _bind(self, bind: Bind) -> None:
+        pod = self.objects.get(("Pod", bind.pod.key))
+        if pod is None or pod.metadata.uid != bind.pod.uid:
+            return
+        assert not pod.spec.node_name, f"pod {bind.pod.key} is bound a second time, to {bind.node_name}"
+        bound = msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, node_name=bind.node_name))
+        if self.confirms_binds:
+            self.put(bound)
+        else:
+            self.objects["Pod", bind.pod.key] = bound
+        self.bound(bound)
+
+    def _evict(self, eviction: EvictPod) -> None:
+        pod = self.objects.get(("Pod", eviction.pod.key))
+        if pod is None or pod.metadata.uid != eviction.pod.uid:
+            return
+        if self.evicts_at_once:
+            self.delete("Pod", eviction.pod.key)
+            self.evicted(pod, eviction)
+            return
+        disruption = PodCondition(
+            type="DisruptionTarget", status="True", reason="PreemptionByScheduler", message=eviction.message
+        )
+        status = msgspec.structs.replace(pod.status, conditions=(*pod.status.conditions, disruption))
+        metadata = msgspec.structs.replace(pod.metadata, deletion_timestamp="2030-01-01T00:00:00Z")
+        self.put(msgspec.structs.replace(pod, status=status, metadata=metadata))
+
+    def _patch(self, patch: PatchPodStatus) -> None:
+        pod = self.objects.get(("Pod", patch.pod.key))
+        if pod is None or pod.metadata.uid != patch.pod.uid:
+            return
+        status = pod.status
+        if patch.condition_status is not None:
+            condition = PodCondition(
+                type="PodScheduled",
+                status=patch.condition_status,
+                reason=patch.reason,
+                message=patch.message,
+                observed_generation=patch.observed_generation,
+            )
+            others = tuple(known for known in status.conditions if known.type != "PodScheduled")
+            status = msgspec.structs.replace(status, conditions=(*others, condition))
+        if patch.nominated_node_name is not None:
+            status = msgspec.structs.replace(status, nominated_node_name=patch.nominated_node_name)
+        self.put(msgspec.structs.replace(pod, status=status))
+
+    def _set_group_condition(self, effect: SetPodGroupCondition) -> None:
+        group = self.objects.get(("PodGroup", f"{effect.namespace}/{effect.name}"))
+        if group is None or group.metadata.uid != effect.uid:
+            return
+        condition = Condition(
+            type="PodGroupScheduled",
+            status=effect.condition_status,
+            reason=effect.reason,
+            message=effect.message,
+            observed_generation=effect.observed_generation,
+        )
+        others = tuple(known for known in group.status.conditions if known.type != condition.type)
+        status = msgspec.structs.replace(group.status, conditions=(*others, condition))
+        self.put(msgspec.structs.replace(group, status=status))
+
+
+def _by_name(plugins: Mapping[str, Any] | Iterable[Any]) -> dict[str, Any]:
+    if isinstance(plugins, Mapping):
+        return dict(plugins)
+    classes: Iterable[Any] = plugins
+    return {plugin.name: plugin for plugin in classes}

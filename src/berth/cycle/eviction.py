@@ -1,0 +1,216 @@
+"""Makes room for a nominated pod: evicts its victims, and takes the node from nominated pods of lower priority.
+
+Called by the core when PostFilter has named victims. Evictions run beside the scheduling cycles that follow, as
+bindings do; the preemptor stays out of the active queue meanwhile (`Evictions`), and is tried again when its victims
+have gone, or after a backoff where the API server refused. With the gate SchedulerAsyncPreemption off the cycle waits
+for them instead.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from berth.cycle.attempt import Attempt, Outcome
+from berth.cycle.dispatcher import Dispatcher
+from berth.cycle.instrument import Instrument
+from berth.cycle.pods_in_pre_bind import PodsInPreBind
+from berth.framework.effects import EmitEvent, EvictPod, PatchPodStatus, PodRef, Steps, call
+from berth.framework.evictions import Evictions
+from berth.framework.handle import Handle
+from berth.framework.status import error
+from berth.queue.queue import SchedulingQueue
+from berth.state.nominator import Nominator
+from berth.state.pod_groups import group_of
+from berth.state.pod_info import PodInfo
+
+"""One eviction in progress: it yields effects, is sent their answers, and returns why it was refused, if it was."""
+
+
+IN_MEMORY = " (in kube-scheduler memory)."
+"""What the event of a victim ends with that was not deleted."""
+AT_ONCE = 16
+"""How many victims of one preemption are asked to go at the same time: upstream's `parallelism`."""
+
+
+class Preemptor(NamedTuple):
+    """For whom room is made: a pod, or a whole group."""
+
+    key: str
+    """What stands for it in `Evictions`."""
+    kind: str
+    """`pod` or `podgroup`, for the message to the victims."""
+    uid: str
+    priority: int
+    uids: tuple[str, ...]
+    """The pods that wait for the room."""
+    ref_pod: PodInfo
+    """The pod, or one of the group."""
+
+
+class PendingVictims:
+    """The victims of one preemption, of which none is asked to go any more once another was refused.
+
+    The last is asked only when all others are known to go, so that at least it never dies in vain.
+    """
+
+    __slots__ = ("_asked", "_left", "refusal")
+
+    def __init__(self, victims: Iterable[tuple[PodInfo, str]]) -> None:
+        """Take the victims, each with its node, in the order in which they are asked."""
+        self._left = deque(victims)
+        self._asked = 0
+        self.refusal = ""
+        """Why the first that was refused was."""
+
+    def take(self) -> tuple[PodInfo, str] | None:
+        """Return the next to be asked, or None where there is none for now."""
+        if not self._left or (len(self._left) == 1 and self._asked):
+            return None
+        self._asked += 1
+        return self._left.popleft()
+
+    def answered(self, refusal: str) -> Sequence[PodInfo]:
+        """Note the answer about one of them; return those that are not asked for it."""
+        self._asked -= 1
+        if not refusal:
+            return ()
+        self.refusal = self.refusal or refusal
+        spared = [victim for victim, _ in self._left]
+        self._left.clear()
+        return spared
+
+
+class Evictor:
+    """Carries out what PostFilter found."""
+
+    __slots__ = (
+        "_begun",
+        "_dispatcher",
+        "_evictions",
+        "_handle",
+        "_in_pre_bind",
+        "_instrument",
+        "_nominator",
+        "_queue",
+        "_waits",
+    )
+
+    def __init__(
+        self,
+        handle: Handle,
+        evictions: Evictions,
+        nominator: Nominator,
+        queue: SchedulingQueue,
+        in_pre_bind: PodsInPreBind | None,
+        dispatcher: Dispatcher,
+        instrument: Instrument,
+    ) -> None:
+        """Without `in_pre_bind` pods in PreBind are deleted, and those in Permit rejected, as v1.20 does."""
+        self._in_pre_bind = in_pre_bind
+        self._begun: dict[str, float] = {}
+        """When each preemption that runs beside the cycles began, by the preemptor's key."""
+        self._instrument = instrument
+        self._handle = handle
+        self._evictions = evictions
+        self._nominator = nominator
+        self._queue = queue
+        self._dispatcher = dispatcher
+        self._waits = not handle.features.enabled("SchedulerAsyncPreemption")
+
+    def make_room(self, attempt: Attempt) -> Steps[None]:
+        """Evict the victims of an attempt, if it has any."""
+        outcome = attempt.outcome
+        if not outcome.victims:
+            return
+        node_name = outcome.nominated_node_name or ""
+        refusal = yield from self.evict(_preemptor(attempt.pod), {node_name: outcome.victims})
+        if refusal:
+            attempt.outcome = _given_up(outcome, refusal)
+
+    def evict(self, preemptor: Preemptor, victims_on: Mapping[str, Sequence[PodInfo]]) -> Steps[str]:
+        """Evict these victims, given by node; return why one was refused where the cycle waits for the answers."""
+        for node_name in victims_on:
+            self._clear_nominations(preemptor, node_name)
+        going = [(v, node) for node, victims in victims_on.items() for v in victims if not v.is_terminating]
+        self._instrument.making_room(preemptor.ref_pod, victims_on)
+        self._evictions.begin(preemptor.key, [victim for victim, _ in going])
+        if going and not self._waits:
+            self._begun[preemptor.key] = self._dispatcher.now()
+        left = PendingVictims(going)
+        if self._waits:
+            yield from self._evict_all(left, preemptor)
+        else:
+            for _ in range(min(AT_ONCE, max(1, len(going) - 1))):
+                self._dispatcher.start(self._evict_all(left, preemptor))
+        return left.refusal
+
+    def _clear_nominations(self, preemptor: Preemptor, node_name: str) -> None:
+        """Take the node from nominated pods of lower priority, and have them tried again to find another."""
+        nominator = self._nominator
+        for other in nominator.pods_on(node_name):
+            if other.priority < preemptor.priority and other.uid not in preemptor.uids:
+                nominator.withdraw(other.uid)
+                self._dispatcher.tell(PatchPodStatus(PodRef.of(other), nominated_node_name=""))
+                self._queue.retry(other.uid, self._dispatcher.now())
+
+    def _evict_all(self, victims: PendingVictims, preemptor: Preemptor) -> Steps[None]:
+        """Evict one victim after the other, as long as there is one to be asked; several of these run at a time."""
+        while (entry := victims.take()) is not None:
+            victim, node_name = entry
+            refusal = yield from self._evict(victim, preemptor, node_name)
+            self._instrument.victim_answered(victim, preemptor.ref_pod, node_name, refusal)
+            self._evictions.spare(preemptor.key, victims.answered(refusal))
+            self._answered(victim, preemptor, is_refused=bool(refusal))
+
+    def _evict(self, victim: PodInfo, preemptor: Preemptor, node_name: str) -> Steps[str]:
+        """Evict one pod; where it is still being bound, its binding is called off and it goes back to the queue."""
+        scheduler, refusal, where = preemptor.ref_pod.spec.scheduler_name, "", ""
+        if self._is_called_off(victim, preemptor):
+            where = IN_MEMORY if self._in_pre_bind is not None else ""
+        else:
+            message = f"{scheduler}: preempting to accommodate a higher priority {preemptor.kind}"
+            generation = victim.metadata.generation
+            effect = EvictPod(PodRef.of(victim), message, PodRef.of(preemptor.ref_pod), generation)
+            answer = yield from call(effect)
+            refusal = answer.error
+        if not refusal:
+            note = f"Preempted by {preemptor.kind} {preemptor.uid} on node {node_name}{where}"
+            self._dispatcher.tell(EmitEvent(PodRef.of(victim), "Normal", "Preempted", "Preempting", note, scheduler))
+        return refusal
+
+    def _is_called_off(self, victim: PodInfo, preemptor: Preemptor) -> bool:
+        """Turn the victim away if Permit still holds it or PreBind is at work on it; say whether that was so."""
+        if self._in_pre_bind is None:
+            return self._handle.waiting.reject(victim.uid, "", "preempted")
+        waiting = self._handle.waiting.get(victim.uid)
+        if waiting is not None:
+            return waiting.preempt("", "preempted")
+        return self._in_pre_bind.cancel(victim.uid, f"preempted by {preemptor.kind} {preemptor.ref_pod.key}")
+
+    def _answered(self, victim: PodInfo, preemptor: Preemptor, *, is_refused: bool) -> None:
+        """After the last answer, make sure that something wakes the preemptor."""
+        has_failed = self._evictions.answered(preemptor.key, victim.uid, is_refused=is_refused)
+        begun = None if has_failed is None else self._begun.pop(preemptor.key, None)
+        if has_failed is not None and begun is not None:
+            self._instrument.room_made(has_failed, self._dispatcher.now() - begun)
+        group = group_of(preemptor.ref_pod)
+        late = self._handle.pod_groups.members(group) if group is not None else ()  # gated since, for the same reason
+        for uid in dict.fromkeys((*preemptor.uids, *late)):
+            queued = self._queue.find(uid)
+            # A pod that is gated was woken while it had to wait: victims may be gone already, and nothing tells again.
+            if has_failed or (has_failed is False and queued is not None and queued.is_gated):
+                self._queue.retry(uid, self._dispatcher.now(), after_error=has_failed)
+
+
+def _preemptor(pod: PodInfo) -> Preemptor:
+    return Preemptor(pod.uid, "pod", pod.uid, pod.priority, (pod.uid,), pod)
+
+
+def _given_up(outcome: Outcome, refusal: str) -> Outcome:
+    """Return the outcome with the pod nominated nowhere, since a victim stays."""
+    status = error(f"preemption: {refusal}")
+    if outcome.diagnosis is not None:
+        outcome.diagnosis.post_filter_message = status.message
+    return msgspec.structs.replace(outcome, nominated_node_name=None, post_filter_status=status)

@@ -1,0 +1,44 @@
+"""Where attempts are reported: each decision is kept for the trace and told to the observer, and so is each bug."""
+
+from berth.cycle.attempt import Attempt
+from berth.cycle.decision import Trace
+from berth.cycle.dispatcher import Dispatcher
+from berth.cycle.instrument import Instrument
+from berth.framework.blame import out_of_budget, status_of
+from berth.framework.status import Status
+from berth.state.pod_info import PodInfo
+from berth.state.queued_pod import QueuedPod
+from berth.state.table import NodeTable
+
+
+class Reporter:
+    """Tells the trace and the observer what came of attempts."""
+
+    __slots__ = ("_dispatcher", "_table", "instrument", "trace")
+
+    def __init__(self, trace: Trace, table: NodeTable, dispatcher: Dispatcher, instrument: Instrument) -> None:
+        self.trace = trace
+        self.instrument = instrument
+        self._table = table
+        self._dispatcher = dispatcher
+
+    def record(self, attempt: Attempt, queued: QueuedPod, seconds: float) -> None:
+        """Keep what an attempt decided, and tell the observer, with how long it took by the stopwatch."""
+        decision = self.trace.note(attempt, self._table, self._dispatcher.now(), queued.attempts)
+        self.instrument.decided(decision, seconds)
+        self.tell_failed_calls(attempt)
+
+    def tell_failed_calls(self, attempt: Attempt, verb: str = "") -> None:
+        """Tell the observer of the calls to extenders that failed, of one verb or of all so far."""
+        for asked in attempt.state.asked:
+            if asked.problem and verb in ("", asked.verb):
+                self.instrument.extender_failed(attempt.pod, asked)
+
+    def broke(self, pod: PodInfo, bug: Exception) -> Status:
+        """Report a bug, most likely a plugin's, that ended an attempt; return it as an error status.
+
+        That the attempt's budget of work is used up ends it in the same way, but is no bug.
+        """
+        if out_of_budget(bug) is None:
+            self.instrument.broke(pod, bug)
+        return status_of(bug)

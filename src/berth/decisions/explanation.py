@@ -1,0 +1,289 @@
+"""A decision in words: which node and why, why not the others, and what a pending pod waits for.
+
+Pure: a `Decision` of the core's trace goes in, an `Explanation` comes out, ready for JSON (`msgspec.to_builtins`). The
+debug endpoint of the scheduler, `berth explain`, the demo and the library all use it, so that all say the same.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from berth.cycle.decision import Decision
+from berth.decisions.shortfall import Shortfall, shortfalls
+from berth.engine.profile import Profile
+from berth.framework.events import WILDCARD, Action, ClusterEvent
+from berth.framework.extenders import EXTENDER_NAME
+from berth.framework.loaded import LoadedPlugin
+from berth.framework.status import Status
+from berth.state.table import NodeTable
+
+TOP_NODES = 10
+"""How many of the best nodes are shown with their scores, unless asked otherwise."""
+NAMES_SHOWN = 20
+"""How many node names are listed for one reason."""
+
+
+class Said(msgspec.Struct, frozen=True, rename="camel"):
+    """What a plugin said: a status code by its upstream name, and why."""
+
+    plugin: str
+    code: str
+    reasons: tuple[str, ...]
+
+
+class ScoredNode(msgspec.Struct, frozen=True, rename="camel"):
+    """A node that the pod fits on; scores are weighted, and absent where there was only one such node."""
+
+    node: str
+    total: int | None
+    scores: dict[str, int]
+
+
+class Rejected(msgspec.Struct, frozen=True, rename="camel"):
+    """The nodes that were ruled out for one reason, by the plugin that counts for them; `nodes` are some of them.
+
+    That is the plugin that the pod's condition counts them under; several names, joined by commas, where PreFilter
+    plugins ruled them out together.
+    """
+
+    plugin: str
+    code: str
+    reasons: tuple[str, ...]
+    count: int
+    nodes: tuple[str, ...]
+
+
+class NodeExplanation(msgspec.Struct, frozen=True, rename="camel"):
+    """One node, plugin by plugin, the one that counts first. `fits` is None where Filter was not asked about it."""
+
+    node: str
+    fits: bool | None
+    rejections: tuple[Said, ...]
+    total: int | None
+    scores: dict[str, int]
+
+
+class ExtenderCall(msgspec.Struct, frozen=True, rename="camel"):
+    """One call to an extender: what it left, or what went wrong, and whether that was ignored."""
+
+    extender: str
+    verb: str
+    note: str
+    problem: str
+    ignored: bool
+
+
+class Explanation(msgspec.Struct, frozen=True, rename="camel"):
+    """Everything that one attempt decided, and why."""
+
+    pod: str
+    uid: str
+    profile: str
+    outcome: str
+    """`scheduled`, `unschedulable` or `error`."""
+    node: str | None
+    summary: str
+    message: str
+    """What the pod's condition and event say; empty when it was placed."""
+    attempts: int
+    node_count: int
+    feasible_count: int
+    weights: dict[str, int]
+    best: tuple[ScoredNode, ...]
+    rejected: tuple[Rejected, ...]
+    pre_filter: Said | None = None
+    post_filter: Said | None = None
+    waits_for: dict[str, tuple[str, ...]] = {}
+    """For each plugin that rejected the pod, the events after which it is tried again."""
+    nodes: tuple[NodeExplanation, ...] = ()
+    extenders: tuple[ExtenderCall, ...] = ()
+    """In the order in which they were called."""
+    time: str = ""
+    shortfalls: tuple[Shortfall, ...] = ()
+    """For each resource that nodes had too little of: what the pod needs, and the most that one of them has."""
+    nominated_node: str = ""
+    """Where room is being made for the pod."""
+
+
+def explain(
+    decision: Decision,
+    *,
+    top: int = TOP_NODES,
+    nodes: Iterable[str] = (),
+    names_shown: int = NAMES_SHOWN,
+    waits_for: Mapping[str, tuple[str, ...]] | None = None,
+    time: str = "",
+    table: NodeTable | None = None,
+) -> Explanation:
+    """Explain a decision; `nodes` are to be shown plugin by plugin, `top` and `names_shown` limit the rest.
+
+    With the node table, which must not have lost its rows since, what nodes lack is told in numbers: those of now.
+    """
+    scored = _Scored(decision)
+    return Explanation(
+        pod=decision.pod.key,
+        uid=decision.pod.uid,
+        profile=decision.profile,
+        outcome=decision.outcome,
+        node=decision.chosen,
+        summary=_summary(decision, scored),
+        message=decision.message,
+        attempts=decision.attempts,
+        node_count=decision.node_count,
+        feasible_count=_feasible_count(decision),
+        weights={scores.plugin: scores.weight for scores in scored.scores},
+        best=tuple(_best(decision, scored, top)),
+        rejected=tuple(rejected_nodes(decision, names_shown)),
+        pre_filter=_pre_filter(decision),
+        post_filter=None if decision.post_filter is None else _said(decision.post_filter),
+        waits_for=dict(waits_for or {}),
+        nodes=tuple(_node(decision, scored, name) for name in nodes),
+        extenders=tuple(
+            ExtenderCall(asked.extender, asked.verb, asked.note, asked.problem, asked.is_ignored)
+            for asked in decision.asked
+        ),
+        time=time,
+        shortfalls=() if table is None or decision.chosen is not None else tuple(shortfalls(decision, table)),
+        nominated_node=decision.nominated,
+    )
+
+
+class _Scored:
+    """The scores of a decision, worked out once: each of its properties does that anew."""
+
+    __slots__ = ("rows", "scores", "total")
+
+    def __init__(self, decision: Decision) -> None:
+        self.rows = decision.feasible
+        self.scores = decision.scores
+        total = None if self.scores else decision.total
+        if self.scores:
+            total = np.zeros(len(self.rows), dtype=np.int64)
+            for scores in self.scores:
+                total += scores.weighted
+        self.total = total
+
+    def at(self, place: int) -> tuple[int | None, dict[str, int]]:
+        """Return the total and each plugin's share, at a place among the feasible rows."""
+        return None if self.total is None else int(self.total[place]), {
+            scores.plugin: int(scores.weighted if isinstance(scores.weighted, int) else scores.weighted[place])
+            for scores in self.scores
+        }
+
+
+def summary(decision: Decision) -> str:
+    """One sentence: where the pod went and why, or that it went nowhere."""
+    return _summary(decision, _Scored(decision))
+
+
+def _summary(decision: Decision, scored: _Scored) -> str:
+    if decision.chosen is None:
+        verb = (
+            "could not be scheduled" if decision.outcome == "unschedulable" else "was not scheduled because of an error"
+        )
+        return f"{decision.pod.key} {verb}: {decision.message}"
+    return f"{decision.pod.key} goes to {decision.chosen}: {_why_chosen(decision, scored.total)}"
+
+
+def _why_chosen(decision: Decision, total: NDArray[np.int64] | None) -> str:
+    if decision.was_promised:
+        return "it was nominated to it, and fits there; other nodes were not looked at"
+    fit = f"{_feasible_count(decision)} of {decision.node_count} nodes fit"
+    if total is None or len(decision.feasible) < 2:
+        return f"it is the only one of {decision.node_count} nodes that fits"
+    best = int(total.max())
+    equals = int((total == best).sum())
+    if equals == 1:
+        return f"{fit}, and it has the highest score, {best}"
+    return f"{fit}, and it is one of {equals} with the highest score, {best}, chosen at random"
+
+
+def rejected_nodes(decision: Decision, names_shown: int = NAMES_SHOWN) -> Iterator[Rejected]:
+    """The nodes that were ruled out, as the pod's condition counts them; the largest group first."""
+    rows_of: dict[Status, list[NDArray[np.intp]]] = {}
+    for status, rows in decision.rejected:
+        rows_of.setdefault(status, []).append(rows)
+    merged = [(status, np.sort(np.concatenate(parts))) for status, parts in rows_of.items()]
+    for status, rows in sorted(merged, key=lambda group: -len(group[1])):
+        names = tuple(decision.names[row] for row in rows[:names_shown].tolist())
+        yield Rejected(status.plugin, status.code.label, status.reasons, len(rows), names)
+
+
+def _feasible_count(decision: Decision) -> int:
+    return len(decision.feasible)
+
+
+def _best(decision: Decision, scored: _Scored, top: int) -> Iterator[ScoredNode]:
+    """The feasible nodes with the highest totals, the chosen one first among equals."""
+    rows, total = scored.rows, scored.total
+    if not len(rows):
+        return
+    if total is None:
+        order = np.arange(len(rows))[:top]
+    else:
+        # Only those need be put in order that may be among the best: what is above the last of them, and its equals.
+        least = int(np.partition(total, -top)[-top]) if len(total) > top else int(total.min())
+        places = np.flatnonzero(total >= least)
+        chosen_row = -1 if decision.chosen is None else decision.names.index(decision.chosen)
+        order = places[np.lexsort((rows[places] != chosen_row, -total[places]))][:top]
+    for place in order.tolist():
+        yield ScoredNode(decision.names[int(rows[place])], *scored.at(place))
+
+
+def _pre_filter(decision: Decision) -> Said | None:
+    pre = decision.pre_filter
+    return None if pre is None or pre.status is None else _said(pre.status)
+
+
+def _said(status: Status) -> Said:
+    return Said(status.plugin, status.code.label, status.reasons)
+
+
+def _node(decision: Decision, scored: _Scored, name: str) -> NodeExplanation:
+    """One node, whichever way it went."""
+    row = decision.names.index(name) if name and name in decision.names else -1
+    if row < 0 or not decision.looked_at[row]:
+        counts = next((status for status, rows in decision.rejected if row in rows), None)
+        return NodeExplanation(name, None, (_said(counts),) if counts is not None else (), None, {})
+    said = tuple(_said(status) for status in decision.statuses(row))
+    places = np.flatnonzero(decision.feasible == row)
+    if not len(places):
+        return NodeExplanation(name, not said, said, None, {})
+    return NodeExplanation(name, True, said, *scored.at(int(places[0])))
+
+
+# --- what wakes a pending pod -----------------------------------------------------------------------------------------
+
+
+def waits_for(profile: Profile, plugins: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """For each of these plugins, the events after which a pod that it rejected is tried again, in words."""
+    by_name = {plugin.name: plugin for plugin in profile.plugins}
+    found = {name: _events_of(by_name[name]) for name in sorted(set(plugins)) if name in by_name}
+    return found | ({EXTENDER_NAME: ("any change in the cluster",)} if EXTENDER_NAME in plugins else {})
+
+
+def _events_of(plugin: LoadedPlugin) -> tuple[str, ...]:
+    if plugin.events is None:
+        return ("any change in the cluster",)
+    return tuple(dict.fromkeys(event_in_words(entry.event) for entry in plugin.events.events_to_register()))
+
+
+def event_in_words(event: ClusterEvent) -> str:
+    """`Node: added, labels changed`."""
+    if event.resource == WILDCARD:
+        return "any change in the cluster"
+    if event.action & Action.ALL == Action.ALL:
+        return f"{event.resource}: any change"
+    words = ["changed"] if event.action & Action.UPDATE == Action.UPDATE else list(_updates(event.action))
+    ends = [word for action, word in ((Action.ADD, "added"), (Action.DELETE, "deleted")) if event.action & action]
+    return f"{event.resource}: {', '.join(ends + words)}"
+
+
+def _updates(action: Action) -> Iterator[str]:
+    for flag in Action:
+        name = flag.name or ""
+        if flag & action and name.startswith("UPDATE_"):
+            what = name.removeprefix("UPDATE_").removeprefix("NODE_").removeprefix("POD_").replace("_", " ").lower()
+            yield what if what.endswith(" eliminated") else f"{what} changed"

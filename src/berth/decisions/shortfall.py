@@ -1,0 +1,96 @@
+"""What nodes lack, in numbers: "needs 9 CPU; of the 3 nodes rejected for it, n3 has the most free: 5 of 8".
+
+kube-scheduler's messages name the resource only. For each resource that a rejection says is lacking, this looks up in
+the node table what the pod needs and the most that one of the nodes rejected for it has left. Numbers are Kubernetes
+quantities. A sentence speaks of these nodes only, and says so: another node may have more, and be ruled out by
+something else.
+"""
+
+from collections.abc import Iterator
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from berth.api.pod_resources import CPU, PODS
+from berth.cycle.decision import Decision
+from berth.state.table import NodeTable
+
+_BINARY = ((1 << 60, "Ei"), (1 << 50, "Pi"), (1 << 40, "Ti"), (1 << 30, "Gi"), (1 << 20, "Mi"), (1 << 10, "Ki"))
+
+
+class Shortfall(msgspec.Struct, frozen=True, rename="camel"):
+    """One resource of which nodes have too little left for a pod."""
+
+    resource: str
+    needs: str
+    most_free: str
+    """The most that one of these nodes has left."""
+    of: str
+    """What that node has in all."""
+    node: str
+    nodes: int
+    """How many nodes were rejected for this."""
+    fits_now: bool = False
+    """Whether that node has enough by now."""
+
+    @property
+    def sentence(self) -> str:
+        """Say it in words."""
+        if self.resource == PODS:
+            need = "needs room for one more pod"
+        else:
+            need = f"needs {self.needs} {'CPU' if self.resource == CPU else self.resource}"
+        if self.nodes == 1:
+            free = f"{self.node}, the only node rejected for it, has {self.most_free} of {self.of} free"
+        else:
+            free = f"of the {self.nodes} nodes rejected for it, {self.node} has the most free: "
+            free += f"{self.most_free} of {self.of}"
+        return f"{need}; {free}" + ("; that would do now" if self.fits_now else "")
+
+
+def shortfalls(decision: Decision, table: NodeTable) -> Iterator[Shortfall]:
+    """Yield what the nodes that a decision rejected lack, in the order of the reasons."""
+    rows_of: dict[str, list[NDArray[np.intp]]] = {}
+    for status, rows in decision.rejected:
+        for resource in status.lacking:
+            rows_of.setdefault(resource, []).append(rows)
+    for resource, parts in rows_of.items():
+        found = _shortfall(decision, table, resource, np.concatenate(parts))
+        if found is not None:
+            yield found
+
+
+def _shortfall(decision: Decision, table: NodeTable, resource: str, rows: NDArray[np.intp]) -> Shortfall | None:
+    there = [row for row in rows.tolist() if row < table.capacity and table.names[row] == decision.names[row]]
+    if not there:
+        return None
+    rows = np.array(there, dtype=np.intp)
+    if resource == PODS:
+        needs, has, taken = 1, table.allowed_pods[rows], table.pod_count[rows]
+    else:
+        needs = decision.pod.requests.get(resource, 0)
+        index = table.resource_index.get(resource)
+        has = np.zeros(len(rows), dtype=np.int64) if index is None else table.allocatable[index][rows]
+        taken = np.zeros(len(rows), dtype=np.int64) if index is None else table.requested[index][rows]
+    free = has - taken
+    best = int(np.lexsort((-has, -free))[0])
+    return Shortfall(
+        resource,
+        amount(resource, needs),
+        amount(resource, int(free[best])),
+        amount(resource, int(has[best])),
+        table.names[there[best]],
+        len(rows),
+        bool(free[best] >= needs),
+    )
+
+
+def amount(resource: str, count: int) -> str:
+    """Return an amount as the scheduler counts it (milli-CPUs, bytes, pieces) as a quantity that people can read."""
+    if resource == CPU:
+        return f"{count / 1000:.10g}" if count % 1000 == 0 or abs(count) > 1000 else f"{count}m"
+    if resource != PODS and abs(count) >= 1 << 20:
+        unit, suffix = next((unit, suffix) for unit, suffix in _BINARY if abs(count) >= unit)
+        return f"{count / unit:.1f}".removesuffix(".0") + suffix
+    return str(count)

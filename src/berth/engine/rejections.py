@@ -1,0 +1,147 @@
+"""Which status counts for each node that rejects a pod: kept for pods of a shape, and brought up to date row by row.
+
+A crowd of pods that fit nowhere is tried again and again, and between two attempts of a shape a row or two have
+changed. So for each set of kept columns the number of the status that counts is kept for each row, with how many rows
+have it. `Verdicts` asks for it where it holds: every column is kept, and nothing else has a say. Everywhere else, and
+where memos are off, `berth.engine.verdicts.rejected_rows` is asked, with which it must agree.
+"""
+
+from collections.abc import Sequence
+from operator import is_not
+
+import numpy as np
+from numpy.typing import NDArray
+
+from berth.api.recent import Recent
+from berth.engine.memo import FEW_ROWS, MemoKey, Memos
+from berth.engine.memo_entry import MemoEntry
+from berth.engine.sums import MAX_SUMS, Derived
+from berth.framework.diagnosis import CountedRejections
+from berth.framework.status import Status
+from berth.state.table import NodeTable
+
+MAX_NUMBERS = 256
+"""When this many codes have a number, all rows are looked at again, since most of them will be gone by then."""
+
+
+class _Kept(Derived):
+    """The status that counts for each row, as a number; 0 where nothing rejects it.
+
+    A number stands for a code of the plugin in one place of the profile. The invariant between two calls: `numbers` is
+    what the codes of all entries give, `counts` is how often each number is in it, and `made` is made of both as they
+    stand, or None.
+    """
+
+    __slots__ = ("counts", "extras", "made", "number_of", "numbers")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.clear(0)
+
+    def clear(self, capacity: int) -> None:
+        """Begin anew: nothing is known to be rejected."""
+        self.numbers: NDArray[np.int16] = np.zeros(capacity, dtype=np.int16)
+        self.number_of: dict[tuple[int, int], int] = {}
+        """By the plugin's place and its code."""
+        self.counts = [capacity]
+        self.extras: list[object] = []
+        """What described the codes of each entry when `made` was made."""
+        self.made: CountedRejections | None = None
+
+    def number(self, place: int, code: int) -> int:
+        """Return the number that stands for a plugin's code."""
+        found = self.number_of.get((place, code))
+        if found is None:
+            found = self.number_of[place, code] = len(self.counts)
+            self.counts.append(0)
+        return found
+
+    def put(self, row: int, number: int) -> None:
+        """Set what counts for a row."""
+        before = self.numbers.item(row)
+        if before != number:
+            self.numbers[row] = number
+            self.counts[before] -= 1
+            self.counts[number] += 1
+            self.made = None
+
+    def put_all(self, rows: NDArray[np.intp], numbers: NDArray[np.int16]) -> None:
+        """Set what counts for many rows."""
+        before = self.numbers[rows]
+        if np.array_equal(before, numbers):
+            return
+        self.numbers[rows] = numbers
+        many = len(self.counts)
+        change = np.bincount(numbers, minlength=many) - np.bincount(before, minlength=many)
+        self.counts = [count + more for count, more in zip(self.counts, change.tolist(), strict=True)]
+        self.made = None
+
+
+class Rejections:
+    """The rejections by all sets of kept columns that were asked for lately."""
+
+    def __init__(self, memos: Memos) -> None:
+        self._memos = memos
+        self._kept: Recent[MemoKey, _Kept] = Recent(MAX_SUMS)
+
+    def by_first(self, key: MemoKey, plugins: Sequence[str], entries: Sequence[MemoEntry]) -> CountedRejections:
+        """Return what the first plugin that rejects it says of each node: the same object until any of that changes.
+
+        `key` names the entries, all of which are kept and up to date; they are given in the order of the plugins.
+        """
+        table, kept = self._memos.table, self._kept.get(key)
+        if kept is None:
+            kept = _Kept()
+            self._kept.put(key, kept, key.size)
+        stale = kept.stale_rows(self._memos, entries, len(kept.numbers))
+        rows: Sequence[int] = stale or ()
+        if stale is None or len(kept.counts) > MAX_NUMBERS:
+            kept.clear(table.capacity)
+            rows = range(table.capacity)
+        if len(rows) > FEW_ROWS:
+            changed = np.array(rows, dtype=np.intp)
+            kept.put_all(changed, _numbers_of(kept, table, entries, changed))
+        else:
+            for row in rows:
+                kept.put(row, _number_of(kept, table, entries, row))
+        # A plugin describes its codes anew whenever it repairs a column as an array, most often in the same words.
+        extras, known = [entry.extra for entry in entries], kept.made
+        if known is None or any(map(is_not, extras, kept.extras)):
+            kept.extras = extras
+            statuses = _statuses(kept, plugins, entries)
+            if known is None or known.statuses != tuple(statuses.values()):
+                kept.made = known = CountedRejections(statuses, kept.counts[:], kept.numbers.copy())
+        return known
+
+
+def _numbers_of(
+    kept: _Kept, table: NodeTable, entries: Sequence[MemoEntry], rows: NDArray[np.intp]
+) -> NDArray[np.int16]:
+    """Return what counts for some rows."""
+    numbers = np.zeros(len(rows), dtype=np.int16)
+    left = table.valid[rows]
+    for place, entry in enumerate(entries):
+        if not entry.has_nonzero():
+            continue
+        codes = entry.column[rows]
+        failing = left & (codes != 0)
+        for code in np.unique(codes[failing]).tolist():
+            numbers[failing & (codes == code)] = kept.number(place, code)
+        left &= ~failing
+    return numbers
+
+
+def _number_of(kept: _Kept, table: NodeTable, entries: Sequence[MemoEntry], row: int) -> int:
+    """Return what counts for one row."""
+    if table.valid.item(row):
+        for place, entry in enumerate(entries):
+            code = entry.column.item(row)
+            if code:
+                return kept.number(place, code)
+    return 0
+
+
+def _statuses(kept: _Kept, plugins: Sequence[str], entries: Sequence[MemoEntry]) -> dict[int, Status]:
+    """Return what the numbers stand for that any row has, in the order in which `rejected_rows` yields statuses."""
+    found = sorted((place, code, number) for (place, code), number in kept.number_of.items() if kept.counts[number])
+    return {number: entries[place].extra(code).by(plugins[place]) for place, code, number in found}

@@ -1,0 +1,384 @@
+"""Guards out-of-tree plugins: every answer is checked, and a bug is reported once with its traceback.
+
+`guarded` gives a plugin that was just made a class of its own, which overrides the methods of the contract: each calls
+the plugin's, and passes the answer on if it is one that the contract allows. An answer that is not becomes a
+`WrongAnswer`, which the engine treats like any exception of a plugin, and which says who answered what.
+
+Berth's own plugins are not guarded, so that the main path pays nothing: the type checker holds them to the contract.
+"""
+
+import contextlib
+import functools
+from collections.abc import Callable, Generator, Hashable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from berth.framework.answers import shown
+from berth.framework.blame import contained, origin_of, place_of, raise_again
+from berth.framework.events import ClusterEventWithHint, HintFunction, QueueingHint
+from berth.framework.interface import (
+    FilterColumn,
+    Placement,
+    PostFilterResult,
+    PreBindPreFlightResult,
+    PreFilterResult,
+)
+from berth.framework.loader import STEPWISE
+from berth.framework.promises import promises_of
+from berth.framework.status import Code, Status
+from berth.framework.work_budget import OutOfBudgetError
+
+Report = Callable[[str, str, Exception], None]
+"""`report(plugin, method, bug)`: a plugin raised something, at a place where it has not before."""
+
+Fault = str | None
+"""What was expected instead of an answer; None where the answer is fine."""
+
+Check = Callable[[Any, tuple[Any, ...]], Fault]
+"""`check(answer, arguments)`; the arguments are those that the method was called with, but for `self`."""
+
+
+class WrongAnswer(TypeError):  # noqa: N818 - messages show people this name
+    """A plugin answered what the contract does not allow: who, what, and what was expected."""
+
+
+def guarded(plugin: Any, origin: str, report: Report) -> Any:
+    """Return the plugin itself, now of a class that checks each of its answers; `origin` says where it comes from.
+
+    The class promises what the plugin's own does, and adds no state, which is why an object can change over to it.
+    Where a class does not allow that (a tuple's, a `msgspec.Struct`'s), the plugin works unchecked.
+    """
+    own = type(plugin)
+    seen: set[tuple[str, str]] = set()
+    told: set[Hashable] = set()
+
+    def tell(method: str, bug: Exception) -> None:
+        origin = method, origin_of(bug)
+        if origin in told:  # cheaper than to work out the place, for a plugin that breaks on every node
+            return
+        told.add(origin)
+        place = method, place_of(bug)
+        if place not in seen:
+            seen.add(place)
+            report(plugin.name, method, bug)
+
+    methods = {name: _guard(own, name, check, origin, tell) for name, check in _CHECKS.items() if hasattr(own, name)}
+    names = {"__module__": own.__module__, "__qualname__": own.__qualname__, "__doc__": own.__doc__, "__slots__": ()}
+    with contextlib.suppress(TypeError):
+        plugin.__class__ = type(own.__name__, (own,), {**names, "promises": promises_of(own), **methods})
+    return plugin
+
+
+def _guard(
+    own: type, method: str, check: Check, origin: str, tell: Callable[[str, Exception], None]
+) -> Callable[..., Any]:
+    where = f"{own.__name__}.{method} of {origin}"
+    is_bound = isinstance(vars(_home(own, method))[method], staticmethod | classmethod)
+
+    def passed(answer: Any, arguments: tuple[Any, ...]) -> Any:
+        expected = check(answer, arguments)
+        if expected is not None:
+            wrong = WrongAnswer(f"{where} returned {shown(answer)}, but {expected}")
+            tell(method, wrong)
+            raise wrong
+        return _look_into(answer, where) if method in _WITH_FUNCTIONS else answer
+
+    def stepwise(steps: Generator[Any, Any, Any], arguments: tuple[Any, ...]) -> Generator[Any, Any, Any]:
+        # Not `yield from`: what is thrown in by whoever drives this must be told from what the plugin raises itself.
+        value: Any = None
+        thrown: BaseException | None = None
+        while True:
+            try:
+                effect = steps.send(value) if thrown is None else steps.throw(thrown)
+            except StopIteration as end:
+                return passed(end.value, arguments)
+            except BaseException as raised:
+                if raised is thrown or isinstance(raised, OutOfBudgetError):
+                    raise
+                bug = contained(raised)
+                tell(method, bug)
+                raise_again(bug, raised)
+            value = thrown = None
+            try:
+                value = yield effect
+            except GeneratorExit:
+                steps.close()
+                raise
+            except BaseException as into:
+                thrown = into
+
+    is_stepwise, may_be_none, is_handler = method in STEPWISE, method in _MAY_BE_NONE, method in _HANDLERS
+    may_be_int = check is _score
+
+    @functools.wraps(getattr(own, method))
+    def guard(self: Any, *arguments: Any) -> Any:
+        call = getattr(own, method)
+        try:
+            answer = call(*arguments) if is_bound else call(self, *arguments)
+        except BaseException as raised:
+            if isinstance(raised, OutOfBudgetError) and not is_handler:
+                raise
+            bug = contained(raised)
+            tell(method, bug)
+            if is_handler:  # nobody waits for an answer, so the report is all that comes of it
+                return None
+            raise_again(bug, raised)
+        # Most answers are one of these, and some methods are called for each node.
+        if (answer is None and may_be_none) or (may_be_int and type(answer) is int and -_LARGE < answer < _LARGE):
+            return answer
+        if is_stepwise and isinstance(answer, Generator):
+            return stepwise(answer, arguments)
+        return passed(answer, arguments)
+
+    return guard
+
+
+_LARGE = 1 << 62
+_MAY_BE_NONE = frozenset(
+    {
+        "pre_enqueue", "pre_filter", "add_pod", "remove_pod", "filter", "pre_score", "reserve", "unreserve", "permit",
+        "post_bind",
+    }
+)  # fmt: skip
+_HANDLERS = frozenset({"pod_added", "pod_updated", "pod_removed"})
+_WITH_FUNCTIONS = frozenset({"filter_columns", "filter_loaded_columns", "events_to_register"})
+
+
+def _home(own: type, method: str) -> type:
+    """Return the class of the MRO that defines a method."""
+    return next(each for each in own.__mro__ if method in vars(each))
+
+
+def _look_into(answer: Any, where: str) -> Any:
+    """Return an answer with the functions in it guarded as well: what describes codes, and hints."""
+    if isinstance(answer, FilterColumn):
+        return FilterColumn(answer.codes, _guarded_describe(answer.describe, where))
+    if isinstance(answer, list | tuple):
+        return [_with_guarded_hint(each, where) if isinstance(each, ClusterEventWithHint) else each for each in answer]
+    return answer
+
+
+def _with_guarded_hint(entry: ClusterEventWithHint, where: str) -> ClusterEventWithHint:
+    return entry._replace(hint=_guarded_hint(entry.hint, where)) if callable(entry.hint) else entry
+
+
+def _guarded_describe(describe: Callable[[int], Status], where: str) -> Callable[[int], Status]:
+    def described(code: int) -> Status:
+        try:
+            status = describe(code)
+        except BaseException as raised:
+            raise_again(contained(raised), raised)
+        if _rejection(status) is not None:
+            raise WrongAnswer(
+                f"{where}: describe({code}) returned {shown(status)}, but a Status that rejects is expected"
+            )
+        return status
+
+    return described
+
+
+def _guarded_hint(hint: HintFunction, where: str) -> HintFunction:
+    @functools.wraps(hint)
+    def hinted(pod: Any, old: Any, new: Any) -> QueueingHint:
+        try:
+            answer = hint(pod, old, new)
+        except BaseException as raised:
+            raise_again(contained(raised), raised)
+        if not isinstance(answer, QueueingHint):
+            raise WrongAnswer(f"{where}: a hint returned {shown(answer)}, but a QueueingHint is expected")
+        return answer
+
+    return hinted
+
+
+# --- what each method may answer --------------------------------------------------------------------------------------
+
+
+def _status(*allowed: Code) -> Check:
+    """Return the check of an answer that is a Status or None; Skip and Wait only where they mean something."""
+    odd = {Code.SKIP, Code.WAIT} - set(allowed)
+
+    def check(answer: Any, _arguments: tuple[Any, ...]) -> Fault:
+        if answer is None:
+            return None
+        if not isinstance(answer, Status):
+            return "a Status or None is expected"
+        if answer.code in odd:
+            return f"the code {answer.code.label} means nothing here"
+        return _wrong_reasons(answer)
+
+    return check
+
+
+def _wrong_reasons(status: Status) -> Fault:
+    if not isinstance(status.code, Code):
+        return f"its code is {shown(status.code)}, not a Code"
+    if not _are_texts(status.reasons):
+        return "the reasons of a Status are a tuple of strings"
+    return None if _are_texts(status.lacking) else "what a Status calls lacking is a tuple of strings"
+
+
+def _are_texts(texts: Any) -> bool:
+    return isinstance(texts, tuple) and all(isinstance(text, str) for text in texts)
+
+
+def _rejection(answer: Any) -> Fault:
+    if not isinstance(answer, Status) or answer.code is Code.SUCCESS:
+        return "a Status that rejects is expected"
+    return _wrong_reasons(answer)
+
+
+def _pre_filter(answer: Any, arguments: tuple[Any, ...]) -> Fault:
+    if isinstance(answer, PreFilterResult):
+        names = answer.node_names
+        if names is None or (isinstance(names, frozenset | set) and all(isinstance(name, str) for name in names)):
+            return None
+        return "its node_names are a frozenset of node names, or None for all"
+    if answer is not None and not isinstance(answer, Status):
+        return "None, a Status or a PreFilterResult is expected"
+    return _status(Code.SKIP)(answer, arguments)
+
+
+def _pre_flight(answer: Any, arguments: tuple[Any, ...]) -> Fault:
+    if isinstance(answer, PreBindPreFlightResult):
+        return None
+    if answer is not None and not isinstance(answer, Status):
+        return "None, a Status or a PreBindPreFlightResult is expected"
+    return _status(Code.SKIP)(answer, arguments)
+
+
+def _is_whole(answer: Any) -> bool:
+    return isinstance(answer, int | np.integer) and not isinstance(answer, bool | np.bool_)
+
+
+_INT64 = np.iinfo(np.int64)
+
+
+def _score(answer: Any, arguments: tuple[Any, ...]) -> Fault:
+    if isinstance(answer, Status):
+        return _status()(answer, arguments)
+    if not _is_whole(answer):
+        return "an int or a Status is expected"
+    return None if _INT64.min <= answer <= _INT64.max else "an int of 64 bits is expected"
+
+
+def _row_answer(answer: Any, _arguments: tuple[Any, ...]) -> Fault:
+    return None if _is_whole(answer) else "an int is expected"
+
+
+def _true_or_false(answer: Any, _arguments: tuple[Any, ...]) -> Fault:
+    return None if isinstance(answer, bool | np.bool_) else "True or False is expected"
+
+
+def _row_count(arguments: tuple[Any, ...]) -> int:
+    """Return how many rows a column form was asked about: (state, pod, table, rows, …)."""
+    table, rows = arguments[2], arguments[3]
+    return len(table.valid[rows])
+
+
+def _wrong_column(column: Any, dtype: type[np.generic], count: int, what: str) -> Fault:
+    expected = f"{what} as a NumPy array of {dtype.__name__} and shape ({count},) are expected"
+    if not isinstance(column, np.ndarray):
+        return expected
+    if column.dtype != dtype or column.shape != (count,):
+        return f"{expected}; it has dtype {column.dtype} and shape {column.shape}"
+    return None
+
+
+def _filter_column(answer: Any, arguments: tuple[Any, ...]) -> Fault:
+    if not isinstance(answer, FilterColumn):
+        return "a FilterColumn(codes, describe) is expected"
+    if not callable(answer.describe):
+        return "its describe is a function from a code to a Status"
+    return _wrong_column(answer.codes, np.int32, _row_count(arguments), "codes")
+
+
+def _score_column(answer: Any, arguments: tuple[Any, ...]) -> Fault:
+    if isinstance(answer, Status):
+        return _status()(answer, arguments)
+    return _wrong_column(answer, np.int64, _row_count(arguments), "scores")
+
+
+def _normalized(answer: Any, arguments: tuple[Any, ...]) -> Fault:
+    if isinstance(answer, Status):
+        return _status()(answer, arguments)
+    return _wrong_column(answer, np.int64, len(arguments[2]), "scores")
+
+
+def _post_filter(answer: Any, arguments: tuple[Any, ...]) -> Fault:
+    if not isinstance(answer, tuple) or isinstance(answer, PostFilterResult) or len(answer) != 2:
+        return "a tuple (PostFilterResult or None, Status or None) is expected"
+    result, status = answer
+    if result is not None and not isinstance(result, PostFilterResult):
+        return "its first part is a PostFilterResult or None"
+    return _status()(status, arguments)
+
+
+def _permit(answer: Any, arguments: tuple[Any, ...]) -> Fault:
+    if not isinstance(answer, tuple) or len(answer) != 2:
+        return "None or a tuple (Status or None, seconds) is expected"
+    status, seconds = answer
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float):
+        return "its second part is the seconds to wait at most"
+    return _status(Code.WAIT)(status, arguments)
+
+
+def _signature(answer: Any, _arguments: tuple[Any, ...]) -> Fault:
+    try:
+        return None if isinstance(answer, Hashable) and hash(answer) is not None else "something hashable is expected"
+    except TypeError:
+        return "something hashable is expected, all the way down"
+
+
+def _placements(answer: Any, arguments: tuple[Any, ...]) -> Fault:
+    if isinstance(answer, Status):
+        return _status()(answer, arguments)
+    if isinstance(answer, Sequence) and all(isinstance(each, Placement) for each in answer):
+        return None
+    return "a sequence of Placement or a Status is expected"
+
+
+def _placement_scores(answer: Any, arguments: tuple[Any, ...]) -> Fault:
+    if isinstance(answer, Status):
+        return _status()(answer, arguments)
+    if isinstance(answer, Sequence) and len(answer) == len(arguments[1]) and all(map(_is_whole, answer)):
+        return None
+    return f"{len(arguments[1])} ints or a Status are expected"
+
+
+_CHECKS: Mapping[str, Check] = MappingProxyType(
+    {
+        **dict.fromkeys(_HANDLERS, lambda _answer, _arguments: None),
+        "pre_enqueue": _status(),
+        "less": _true_or_false,
+        "pre_filter": _pre_filter,
+        "add_pod": _status(),
+        "remove_pod": _status(),
+        "filter": _status(),
+        "filter_columns": _filter_column,
+        "filter_loaded_columns": _filter_column,
+        "filter_row": _row_answer,
+        "is_affected_by": _true_or_false,
+        "post_filter": _post_filter,
+        "pre_score": _status(Code.SKIP),
+        "score": _score,
+        "score_columns": _score_column,
+        "score_row": _row_answer,
+        "normalize_score": _normalized,
+        "signature": _signature,
+        "reserve": _status(),
+        "unreserve": lambda _answer, _arguments: None,
+        "permit": _permit,
+        "pre_bind_pre_flight": _pre_flight,
+        "pre_bind": _status(Code.SKIP),
+        "bind": _status(Code.SKIP),
+        "post_bind": lambda _answer, _arguments: None,
+        "placement_generate": _placements,
+        "placement_score": _score,
+        "normalize_placement_scores": _placement_scores,
+        "events_to_register": lambda _answer, _arguments: None,
+    }
+)
+"""The check of each method's answer. That of `events_to_register` is looked at when the profile is built."""

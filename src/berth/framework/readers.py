@@ -1,0 +1,116 @@
+"""What plugins may read of the scheduler's state: the state's own objects, typed without what writes to them.
+
+`Handle` gives these out, so that a type checker stops a plugin that would change what is not its own.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+from berth.state.assumed import Assumptions
+from berth.state.cache import PodState
+from berth.state.pod_groups import GroupKey
+from berth.state.pod_index import PodIndex
+from berth.state.pod_info import PodInfo
+from berth.state.table import NodeTable
+
+
+class CacheReader(Protocol):
+    """Nodes, the pods on them, and the indexes over both (`berth.state.cache`)."""
+
+    @property
+    def table(self) -> NodeTable:
+        """All nodes as columns."""
+
+    @property
+    def index(self) -> PodIndex:
+        """Pods by what selects them."""
+
+    def __len__(self) -> int: ...
+
+    def state_of(self, uid: str) -> PodState | None:
+        """Return where a pod is counted, or None."""
+
+    def states(self) -> Mapping[str, PodState]:
+        """Return all counted pods by uid."""
+
+
+class ObjectReader(Protocol):
+    """All objects that are neither nodes nor pods, by kind (`berth.state.objects`)."""
+
+    @property
+    def assumed(self) -> Assumptions:
+        """Objects as plugins that reserve them assume them to be."""
+
+    def get(self, kind: str, name: str, namespace: str = "") -> Any | None:
+        """Return an object, or None."""
+
+    def latest(self, kind: str, name: str, namespace: str = "") -> Any | None:
+        """Return an object as it is assumed to be, else as it is stored, or None."""
+
+    def list(self, kind: str, namespace: str | None = None) -> Iterator[Any]:
+        """Return the objects of a kind, of one namespace or of all."""
+
+    def version(self, kind: str) -> int:
+        """Return how often objects of this kind have changed."""
+
+    def versions(self, kinds: Iterable[str]) -> Mapping[str, int]:
+        """Return the change counters of several kinds."""
+
+    def changed_since(self, kind: str, version: int) -> Sequence[str] | None:
+        """Return the keys of objects of a kind that changed after this version; None where that is too long ago."""
+
+
+class NodeChanges(Protocol):
+    """A log of the names of nodes of which something has changed."""
+
+    @property
+    def position(self) -> int:
+        """How many changes there were so far."""
+
+    def since(self, position: int) -> Iterable[str] | None:
+        """Return what has changed since the log was at this position; None where that is too long ago."""
+
+
+class NominationReader(Protocol):
+    """Which pods are promised which nodes (`berth.state.nominator`)."""
+
+    @property
+    def changes(self) -> NodeChanges:
+        """The nodes whose nominations have changed."""
+
+    def __len__(self) -> int: ...
+
+    def node_of(self, uid: str) -> str | None:
+        """Return the node that a pod is nominated to, or None."""
+
+    def nodes(self) -> Iterable[str]:
+        """Return the nodes that pods are nominated to."""
+
+    def pods_on(self, node_name: str) -> tuple[PodInfo, ...]:
+        """Return the pods nominated to a node."""
+
+
+class PodGroupReader(Protocol):
+    """The members of each pod group (`berth.state.pod_groups`)."""
+
+    def members(self, key: GroupKey) -> Mapping[str, PodInfo]:
+        """Return the members of a group by uid, in the order they came; not to be kept."""
+
+    def count(self, key: GroupKey) -> int:
+        """Return how many members there are that run or may yet run."""
+
+    def placed(self, key: GroupKey) -> Sequence[PodInfo]:
+        """Return the members that have a node, by the API server's word or by this scheduler's decision."""
+
+    def placed_count(self, key: GroupKey) -> int:
+        """Return how many members have a node."""
+
+
+class EvictionReader(Protocol):
+    """Victims whose eviction has no outcome yet, by preemptor (`berth.framework.evictions`)."""
+
+    searches: int
+    """How often victims were looked for, found or not. The plugins that look increase it."""
+
+    def is_under_way(self, preemptor_uid: str) -> bool:
+        """Say whether for some victim there is no answer yet and the watch has not shown its deletion either."""

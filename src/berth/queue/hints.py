@@ -1,0 +1,201 @@
+"""Does an event make it worth trying a rejected pod again?
+
+Each profile has a table of what its plugins registered for. Only the plugins that rejected the pod are asked; a hint
+that breaks counts as Queue, so that a bug costs an attempt rather than a lost pod.
+
+`strategy` asks about one pod, `strategies` about all that wait, as often as it must: where every hint that has a say
+promises to look at nothing but the pod's shape (`Promises.hints_by_shape`), one pod of a shape answers for all.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from enum import IntEnum
+from typing import NamedTuple
+
+from berth.engine.profile import Profile
+from berth.framework.blame import contained
+from berth.framework.events import (
+    UNSCHEDULABLE_TIMEOUT,
+    WILDCARD,
+    Action,
+    ClusterEvent,
+    ClusterEventWithHint,
+    HintFunction,
+    QueueingHint,
+)
+from berth.framework.extenders import EXTENDER_NAME
+from berth.framework.loaded import LoadedPlugin
+from berth.queue.in_flight import Happened
+from berth.queue.unschedulable import UnschedulablePods
+from berth.state.pod_info import PodInfo
+from berth.state.queued_pod import QueuedPod
+
+
+class Strategy(IntEnum):
+    """What to do with a pod: leave it, queue it when its backoff is over, or queue it at once."""
+
+    SKIP = 0
+    AFTER_BACKOFF = 1
+    IMMEDIATELY = 2
+
+
+class Registered(NamedTuple):
+    """One event that one plugin registered for."""
+
+    plugin: str
+    event: ClusterEvent
+    hint: HintFunction | None
+    by_shape: bool = False
+    """Whether it answers the same for all pods of a shape, but for a pod that the event itself is about."""
+
+
+ANY_EVENT = (ClusterEventWithHint(ClusterEvent(WILDCARD, Action.ALL)),)
+"""What a plugin that registers nothing is taken to have registered: everything may help."""
+
+
+class WakeTable:
+    """What the plugins of one profile registered for."""
+
+    __slots__ = ("_by_event", "_ungating", "makes_room", "registered")
+
+    def __init__(self, registered: Iterable[Registered], makes_room: Iterable[str] = ()) -> None:
+        self.registered = tuple(registered)
+        self.makes_room = frozenset(makes_room)
+        """The plugins that gate pods only while room is being made for them (`Promises.gates_preemptors`)."""
+        self._by_event: dict[ClusterEvent, tuple[Registered, ...]] = {}
+        self._ungating: dict[tuple[str, ClusterEvent], bool] = {}
+
+    @classmethod
+    def of(cls, profile: Profile) -> "WakeTable":
+        """Collect what the plugins of a profile registered for; one that has no say is woken by everything.
+
+        So are pods that extenders rejected, which have no way to say what would help.
+        """
+        events = {plugin.name: _events(plugin) for plugin in profile.plugins}
+        by_shape = {plugin.name for plugin in profile.plugins if plugin.promises.hints_by_shape}
+        if profile.extenders:
+            events[EXTENDER_NAME] = ANY_EVENT
+        return cls(
+            (
+                Registered(name, entry.event, entry.hint, entry.hint is None or name in by_shape)
+                for name, entries in events.items()
+                for entry in entries
+            ),
+            (plugin.name for plugin in profile.plugins if plugin.promises.gates_preemptors),
+        )
+
+    def concerned(self, event: ClusterEvent) -> tuple[Registered, ...]:
+        """Return what was registered that covers this event."""
+        found = self._by_event.get(event)
+        if found is None:
+            found = tuple(registered for registered in self.registered if registered.event.matches(event))
+            self._by_event[event] = found
+        return found
+
+    def asked_about(self, queued: QueuedPod, happened: Happened) -> list[Registered] | None:
+        """Return who is asked what an event means for a pod that was rejected like this one; None where nobody is."""
+        rejectors = queued.rejectors
+        if not rejectors or happened.event.resource == WILDCARD:
+            return None
+        return [registered for registered in self.concerned(happened.event) if registered.plugin in rejectors]
+
+    def strategy_of_all(self, pods: Sequence[QueuedPod], happened: Happened) -> Strategy:
+        """Say what an event means for pods that wait alike, by asking about the first.
+
+        `berth.core.timed_profile` overrides this to tell who was answered for.
+        """
+        return strategy(pods[0], happened, {pods[0].pod.spec.scheduler_name: self})
+
+    def may_ungate(self, plugin: str, event: ClusterEvent) -> bool:
+        """Say whether a plugin that gates pods registered for this event: no other event can open its gate.
+
+        A wildcard event is no exception, unless the plugin registered for everything.
+        """
+        known = self._ungating.get((plugin, event))
+        if known is None:
+            known = any(entry.plugin == plugin and _names(entry.event, event) for entry in self.registered)
+            self._ungating[plugin, event] = known
+        return known
+
+
+def _names(registered: ClusterEvent, event: ClusterEvent) -> bool:
+    return registered.resource in (WILDCARD, event.resource) and bool(registered.action & event.action)
+
+
+def _events(plugin: LoadedPlugin) -> Sequence[ClusterEventWithHint]:
+    return ANY_EVENT if plugin.events is None else plugin.events.events_to_register()
+
+
+def is_of_interest(event: ClusterEvent, tables: Mapping[str, WakeTable]) -> bool:
+    """Say whether any plugin of any profile registered for an event, or it is meant for all pods."""
+    return event.resource == WILDCARD or any(table.concerned(event) for table in tables.values())
+
+
+def is_kept_gated(queued: QueuedPod, event: ClusterEvent, tables: Mapping[str, WakeTable]) -> bool:
+    """Say whether a pod is gated by a plugin to which this event means nothing.
+
+    A plugin that failed when it was asked is asked again at the pod's age: it may never hear what would open its gate.
+    """
+    if not queued.is_gated or (queued.is_gate_broken and event == UNSCHEDULABLE_TIMEOUT):
+        return False
+    table = tables.get(queued.pod.spec.scheduler_name)
+    return table is not None and not table.may_ungate(queued.gating_plugin, event)
+
+
+def strategy(queued: QueuedPod, happened: Happened, tables: Mapping[str, WakeTable]) -> Strategy:
+    """Say what an event means for a pod."""
+    rejectors = queued.rejectors
+    if not rejectors:
+        return Strategy.AFTER_BACKOFF
+    if happened.event.resource == WILDCARD:
+        is_for_another = isinstance(happened.new, PodInfo) and happened.new.uid != queued.pod.uid
+        return Strategy.SKIP if is_for_another else Strategy.AFTER_BACKOFF
+    table = tables.get(queued.pod.spec.scheduler_name)
+    if table is None:  # no such profile: a wasted attempt is better than a pod that nothing wakes
+        return Strategy.AFTER_BACKOFF
+    best = Strategy.SKIP
+    for registered in table.concerned(happened.event):
+        if registered.plugin not in rejectors or _hint(registered, queued, happened) is QueueingHint.SKIP:
+            continue
+        if registered.plugin in queued.pending_plugins:
+            return Strategy.IMMEDIATELY
+        best = Strategy.AFTER_BACKOFF
+        if not queued.pending_plugins:
+            return best
+    return best
+
+
+def strategies(
+    waiting: UnschedulablePods, happened: Happened, tables: Mapping[str, WakeTable], except_uid: str = ""
+) -> Iterator[tuple[QueuedPod, Strategy]]:
+    """Yield each pod that an event may help, with what it means for it: the same as asking `strategy` about each.
+
+    Left out are pods that PreEnqueue keeps out where the event cannot open their gate, and the one of `except_uid`.
+    """
+    itself = {except_uid, *(obj.uid for obj in (happened.old, happened.new) if isinstance(obj, PodInfo))}
+    for rejection, by_shape in waiting.alike():
+        any_pod = next(iter(next(iter(by_shape.values())).values()))
+        if is_kept_gated(any_pod, happened.event, tables):
+            continue
+        table = tables.get(rejection.scheduler_name)
+        asked = None if table is None else table.asked_about(any_pod, happened)
+        if asked is not None and not asked:
+            continue
+        is_alike = asked is not None and all(registered.by_shape for registered in asked)
+        for pods in by_shape.values():
+            how = None
+            if table is not None and is_alike and not any(uid in pods for uid in itself):
+                how = table.strategy_of_all(tuple(pods.values()), happened)
+            for uid, queued in pods.items() if how is not Strategy.SKIP else ():
+                found = strategy(queued, happened, tables) if how is None and uid != except_uid else how
+                if found:
+                    yield queued, found
+
+
+def _hint(registered: Registered, queued: QueuedPod, happened: Happened) -> QueueingHint:
+    if registered.hint is None:
+        return QueueingHint.QUEUE
+    try:
+        return registered.hint(queued.pod, happened.old, happened.new)
+    except BaseException as raised:  # a hint's bug must cost an attempt, not the pod
+        contained(raised)
+        return QueueingHint.QUEUE

@@ -1,0 +1,182 @@
+"""Bindings: the one write that must happen exactly once, and whose outcome must be known before anything is undone.
+
+A `Bind` comes in from `effects`; out comes None when the pod is on the node, or why it is not. Where the answer to a
+Binding was lost (the connection broke, a proxy or the server answered 5xx), was a conflict, or was no answer that an
+API server gives, the pod itself says what happened: on our node, the Binding, or an earlier try of it, got through; on
+none, it did not; elsewhere or gone, it never will.
+
+    send ──ok──────────────────────────────────────→ bound
+     │ ├──refused for good───────────────────────────→ failed
+     │ └──not now (429, 503, no connection)── wait ──→ send, a few times, then failed
+     └──lost, odd, 409 → look ──on our node──────────→ bound
+                          ├──elsewhere, other, gone──→ failed
+                          ├──on none────────── wait ─→ send
+                          └──cannot be read ── wait ─→ look, for as long as it takes
+"""
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from typing import Any, NamedTuple
+
+import msgspec
+
+from berth.api.errors import ApiError, ConnectionLost, TransportError
+from berth.api.untrusted import UNREADABLE
+from berth.framework.effects import Bind, PodRef
+from berth.kube.backoff import Backoff
+from berth.kube.fence import WriteRefused
+from berth.kube.transport import Transport
+from berth.kube.wire import excerpt
+from berth.runtime.acting.pod_reads import SeenPod, get_pod
+
+MAX_SENDS = 5
+"""After this many tries without success the pod goes back to the queue, and may then get another node."""
+FIRST_DELAY_S = 0.1
+LONGEST_DELAY_S = 10.0
+
+
+class _Status(msgspec.Struct):
+    kind: str = ""
+    status: str = ""
+
+
+class _Outcome(NamedTuple):
+    """How a Binding ended: `error` is empty when the pod is bound to our node."""
+
+    error: str = ""
+    is_elsewhere: bool = False
+    """Whether somebody else has bound the pod, to another node."""
+
+
+class BindingClient:
+    """Creates Bindings over a transport."""
+
+    __slots__ = ("_report", "_rng", "_sleep", "_transport", "lost_races")
+
+    def __init__(
+        self,
+        transport: Transport,
+        *,
+        report: Callable[[str], None],
+        rng: random.Random,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._transport = transport
+        self._report = report
+        self._rng = rng
+        self._sleep = sleep
+        self.lost_races = 0
+        """Pods that somebody else had bound to another node."""
+
+    async def bind(self, bind: Bind) -> str:
+        """Bind the pod; the empty string when it is bound, else why not. May take long, but is always known."""
+        pod, body = bind.pod, _binding(bind)
+        try:
+            await self._send(pod, body)
+        except TransportError as error:
+            return await self._settle(bind, body, error)
+        return ""
+
+    async def _send(self, pod: PodRef, body: bytes) -> None:
+        """Create the Binding; raises `TransportError` unless the answer says that it was created."""
+        answer = await self._transport.bind(pod.namespace, pod.name, body)
+        if not says_success(answer):
+            raise ConnectionLost(f"the answer to a Binding is not the Status of a success: {excerpt(answer)}")
+
+    async def _settle(self, bind: Bind, body: bytes, error: TransportError) -> str:
+        """Go on after a first try that failed."""
+        backoff = Backoff(self._rng, initial_s=FIRST_DELAY_S, maximum_s=LONGEST_DELAY_S)
+        sends = 1
+        while True:
+            if _needs_look(error):
+                outcome = await self._look(bind, error, backoff)
+                if outcome is not None:
+                    self.lost_races += outcome.is_elsewhere
+                    return outcome.error
+            elif not _is_passing(error):
+                return str(error)
+            if sends >= MAX_SENDS:
+                return f"{error}; gave up after {sends} tries"
+            await self._sleep(backoff.delay_after_s(error))
+            sends += 1
+            try:
+                await self._send(bind.pod, body)
+            except TransportError as again:
+                error = again
+            else:
+                return ""
+
+    async def _look(self, bind: Bind, why: TransportError, backoff: Backoff) -> _Outcome | None:
+        """Read the pod until it can be read; None when it is bound to no node, so that trying again makes sense."""
+        while True:
+            try:
+                seen, _ = await get_pod(self._transport, bind.pod)
+                return _verdict(bind, seen, why)
+            except ApiError as error:
+                if error.is_not_found:
+                    return _Outcome(f"pod {bind.pod.key} is gone")
+                trouble: Exception = error
+            except (TransportError, *UNREADABLE) as error:
+                trouble = error
+            delay_s = backoff.delay_after_s(trouble)
+            remedy = "; the RBAC role needs get on pods" if getattr(trouble, "status", 0) == 403 else ""
+            self._report(
+                f"whether pod {bind.pod.key} was bound to {bind.node_name} is not known ({why}), and the pod cannot "
+                f"be read: {trouble}{remedy}; looking again in {delay_s:.1f} s"
+            )
+            await self._sleep(delay_s)
+
+
+def _binding(bind: Bind) -> bytes:
+    """The Binding; its uid keeps it from a later pod of the same name."""
+    document: dict[str, Any] = {
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": {"namespace": bind.pod.namespace, "name": bind.pod.name, "uid": bind.pod.uid},
+        "target": {"apiVersion": "v1", "kind": "Node", "name": bind.node_name},
+    }
+    return msgspec.json.encode(document)
+
+
+def says_success(answer: bytes) -> bool:
+    """Say whether an answer is what API servers give to a Binding that they created.
+
+    Every release answers 201 with a `Status` of `Success`; the same status with another body comes from something else
+    on the way. Source: the binding subresource in pkg/registry/core/pod/storage/storage.go.
+    """
+    try:
+        found = msgspec.json.decode(answer, type=_Status)
+    except UNREADABLE:
+        return False
+    return found.kind == "Status" and found.status == "Success"
+
+
+def _verdict(bind: Bind, seen: SeenPod, why: TransportError) -> _Outcome | None:
+    """Return how the Binding ended, as far as the pod tells; None where it is still undecided."""
+    if seen.metadata.uid != bind.pod.uid:
+        return _Outcome(f"pod {bind.pod.key} was replaced by another of the same name")
+    if seen.spec.node_name == bind.node_name:
+        return _Outcome()
+    if seen.spec.node_name:
+        return _Outcome(f"pod {bind.pod.key} is on node {seen.spec.node_name} already", is_elsewhere=True)
+    if seen.metadata.deletion_timestamp is not None:
+        return _Outcome(f"pod {bind.pod.key} is being deleted")
+    # A conflict over a pod without a node is a real refusal by the server, not the trace of an earlier try of ours.
+    return _Outcome(str(why)) if _is_conflict(why) else None
+
+
+def _is_conflict(error: TransportError) -> bool:
+    return isinstance(error, ApiError) and error.is_conflict
+
+
+def _needs_look(error: TransportError) -> bool:
+    return error.outcome_unknown or _is_conflict(error)
+
+
+def _is_passing(error: TransportError) -> bool:
+    """Whether the same Binding may succeed later: the server is overloaded, or there was no connection at all.
+
+    Where the lease is lost, the pod is for others to bind.
+    """
+    return error.is_retryable if isinstance(error, ApiError) else not isinstance(error, WriteRefused)

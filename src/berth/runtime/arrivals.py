@@ -1,0 +1,57 @@
+"""What has arrived for the core and has not been told to it: changes, answers, shards that have come or gone.
+
+Filled on the event loop, emptied in slices of the core's work: both ends of a deque are atomic.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Iterable
+
+from berth.core.intake import ShardsHeld
+from berth.framework.effects import Answer
+from berth.kube.changes import Change, InvalidObject
+
+
+class Arrivals:
+    """A queue of what arrives, and the event that wakes whoever empties it."""
+
+    __slots__ = ("_queue", "shards", "wake")
+
+    def __init__(self) -> None:
+        self._queue: deque[Change | Answer | ShardsHeld] = deque()
+        self.wake = asyncio.Event()
+        """Set where there is something to do."""
+        self.shards: ShardsHeld | None = None
+        """Which shards are ours, where there are any, as the core was told last."""
+
+    def __len__(self) -> int:
+        return len(self._queue)
+
+    def put(self, *arrivals: Change | Answer | ShardsHeld) -> None:
+        """Keep what has arrived until the core's next slice."""
+        self._queue.extend(arrivals)
+        self.wake.set()
+
+    def take_in(self, changes: Iterable[Change]) -> list[InvalidObject]:
+        """Put what informers tell of; return the objects that cannot be read, which the core is not told of."""
+        invalid: list[InvalidObject] = []
+        for change in changes:
+            if isinstance(change, InvalidObject):
+                invalid.append(change)
+            else:
+                self._queue.append(change)
+        self.wake.set()
+        return invalid
+
+    def hold_shards(self, held: frozenset[int]) -> None:
+        """Shards have come or gone. The fence knows already; the core learns it before its next cycle."""
+        self.shards = ShardsHeld(held)
+        self.put(self.shards)
+
+    def take(self) -> Change | Answer | ShardsHeld:
+        """Return what has waited longest."""
+        return self._queue.popleft()
+
+    def clear(self) -> None:
+        """Forget what has arrived."""
+        self._queue.clear()

@@ -1,0 +1,110 @@
+"""Another configuration put in force between two cycles, without harm: a new core takes the place of the old one."""
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+
+from berth.config.types import SchedulerConfiguration
+from berth.core.core import Core
+from berth.core.intake import ObjectEvent
+from berth.extender.client import ExtenderClient
+from berth.framework.effects import Effect
+from berth.runtime.acting.effects import Effects
+from berth.runtime.arrivals import Arrivals
+from berth.runtime.core_work import CoreWork
+from berth.runtime.reload import ReloadPostponed, adjusted
+from berth.runtime.watched_resources import Following
+
+RELOAD_WAIT_S = 5.0
+"""How long a new configuration waits for bindings under way, and then again once it has turned back who waits."""
+RELOAD_POLL_S = 0.02
+
+
+class Reconfiguration:
+    """The configuration in force, and how another is put in its place."""
+
+    __slots__ = ("_arrivals", "_build", "_clock", "_effects", "_extenders_for", "_following", "_work", "config")
+
+    def __init__(
+        self,
+        config: SchedulerConfiguration,
+        work: CoreWork,
+        arrivals: Arrivals,
+        effects: Effects,
+        following: Following,
+        *,
+        build: Callable[[SchedulerConfiguration], Core],
+        extenders_for: Callable[[SchedulerConfiguration], ExtenderClient],
+        clock: Callable[[], float],
+    ) -> None:
+        """`config` is what the core at work was made of; `build` makes the core of another."""
+        self.config = config
+        self._work = work
+        self._arrivals = arrivals
+        self._effects = effects
+        self._following = following
+        self._build = build
+        self._extenders_for = extenders_for
+        self._clock = clock
+
+    async def put_in_force(self, config: SchedulerConfiguration) -> list[str]:
+        """Put another configuration in force between two cycles; return the fields that cannot change at work.
+
+        A new core is made and told everything that the informers know; attempts and backoffs are taken over. Raises
+        `ConfigError` and `ReloadPostponed`; then nothing has changed.
+        """
+        config, fixed = adjusted(self.config, config)
+        core = await self._work.turns.run(partial(self._build, config))
+        self._work.is_paused = True
+        try:
+            await self._settle_bindings()
+            extenders = self._extenders_for(config)
+
+            def take_over(_: None) -> None:
+                self.config = config
+                self._work.take_over(core)
+
+            await self._work.turns.run(partial(self._feed, core), take_over)
+            await self._effects.use_extenders(extenders)
+        finally:
+            self._work.is_paused = False
+            self._arrivals.wake.set()
+        return fixed
+
+    async def _settle_bindings(self) -> None:
+        """Wait until no pod is between its cycle and what the watch says of its binding. Raises `ReloadPostponed`.
+
+        Pods that wait for Permit or in PreBind are turned back after a while, as a restart would do.
+        """
+        loop, turned_back = asyncio.get_running_loop(), False
+        until = loop.time() + RELOAD_WAIT_S
+        while True:
+            await self._work.turn()
+            unfinished = await self._work.turns.run(self._unfinished)
+            if not unfinished:
+                return
+            if loop.time() >= until and turned_back:
+                raise ReloadPostponed(f"{unfinished} pods are being bound, and that takes long")
+            if loop.time() >= until:
+                turned_back, until = True, loop.time() + RELOAD_WAIT_S
+                await self._work.turns.run(self._turn_back, self._effects.carry_out)
+            await asyncio.sleep(RELOAD_POLL_S)
+
+    def _unfinished(self) -> int:
+        return max(self._work.core.unfinished, self._work.core.cache.assumed_count, self._effects.pending_bindings)
+
+    def _turn_back(self) -> list[Effect]:
+        return self._work.core.call_off("the scheduler's configuration has changed", self._clock())
+
+    def _feed(self, core: Core) -> None:
+        """Tell a new core everything that is followed, and what the queue of the old one remembers.
+
+        What still waits for the old core to be told is in the informers' objects already. What comes while they are
+        read is told twice, which means nothing.
+        """
+        self._arrivals.clear()
+        if self._arrivals.shards is not None:
+            self._work.tell(core, self._arrivals.shards)
+        for obj in self._following.everything():
+            self._work.tell(core, ObjectEvent("ADDED", core.resources.name_of(obj), obj))
+        core.adopt(self._work.core.queue, self._clock())

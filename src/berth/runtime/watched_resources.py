@@ -1,0 +1,245 @@
+"""Everything the scheduler reads from the API server, followed, including kinds that the server does not serve (yet).
+
+The live scheduler gives a sink for changes and waits for `wait_for_sync`. Pods, nodes and namespaces are required.
+Everything else holds up the start for half a minute at most: servers differ in the optional kinds that they serve, and
+roles in those that they allow. What the server does not serve is reported once, taken as empty, and asked for again
+every few minutes. What it refuses is reported and tried again; the scheduler goes without it meanwhile, and pods that
+could be misplaced for lack of it are held back (`holding`).
+"""
+
+import asyncio
+import random
+import time
+from collections.abc import Awaitable, Callable, Container, Iterable, Iterator
+from typing import Any
+
+import msgspec
+
+from berth.api.custom import CustomResource
+from berth.api.resources import RESOURCES, Resource, versions_of
+from berth.config.feature_gates import FeatureGates
+from berth.core.intake import ObjectEvent
+from berth.kube.changes import Added, Change, Custom, Deleted, Modified
+from berth.kube.comparison import Comparison
+from berth.kube.informers import InformerSet
+from berth.kube.reflector import Reflector, Sink
+from berth.kube.transport import Transport
+from berth.kube.trouble import InformerTrouble, Report
+from berth.runtime.held_pods import HeldPods
+
+REQUIRED_KINDS = ("Pod", "Node", "Namespace")
+"""Namespaces too: a term of another pod may select any namespace by its labels, and so keep any pod off a node."""
+OPTIONAL_KINDS = (
+    "Service",
+    "ReplicationController",
+    "ReplicaSet",
+    "StatefulSet",
+    "PersistentVolume",
+    "PersistentVolumeClaim",
+    "StorageClass",
+    "CSINode",
+    "CSIDriver",
+    "CSIStorageCapacity",
+    "VolumeAttachment",
+    "PodDisruptionBudget",
+    "ResourceClaim",
+    "ResourceSlice",
+    "DeviceClass",
+)
+GATED_KINDS = (("DeviceTaintRule", "DRADeviceTaintRules"), ("PodGroup", "GenericWorkload"))
+"""Kinds that are followed only where their feature gate is on."""
+START_WITHOUT_S = 30.0
+"""How long, once the required kinds are there, the start waits for those that are not."""
+STALE_S = 120.0
+"""A kind that nothing was heard of for so long is stale where its watch is known not to work…"""
+SILENT_S = 900.0
+"""…and after so long in any case. Not all servers send bookmarks, so a watch that works may be silent for minutes."""
+
+
+def event_of(change: Change) -> ObjectEvent | None:
+    """What a change of an object means to a core; None where it is something else."""
+    if isinstance(change, Custom):
+        event = event_of(change.change)
+        return event and ObjectEvent(event.type, change.resource, event.obj)
+    if isinstance(change, Modified):
+        return ObjectEvent("MODIFIED", type(change.object).__name__, change.object)
+    if isinstance(change, Added):
+        return ObjectEvent("ADDED", type(change.object).__name__, change.object)
+    if isinstance(change, Deleted):
+        return ObjectEvent("DELETED", type(change.object).__name__, change.object)
+    return None
+
+
+class Following:
+    """Informers for all kinds; `run` is a task of its own."""
+
+    __slots__ = ("_comparison", "_held", "_informers", "_report", "_sink", "_sleep", "has_started")
+
+    def __init__(
+        self,
+        transport: Transport,
+        sink: Sink,
+        *,
+        report: Report,
+        rng: random.Random,
+        features: FeatureGates | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        keep_raw: Container[str] = (),
+        custom: Iterable[CustomResource] = (),
+    ) -> None:
+        """`keep_raw` are the kinds whose JSON is kept for `whole`, `custom` what plugins want to be followed."""
+        self._sink = sink
+        self._report = report
+        self._sleep = sleep
+        self.has_started = False
+        """Whether `wait_for_sync` has returned."""
+        gates = features or FeatureGates()
+        self._informers = InformerSet(
+            transport, report=report, rng=rng, clock=clock, sleep=sleep, on_settled=self._release
+        )
+        self._comparison = Comparison(self.reflectors, report=report, rng=rng, sleep=sleep)
+        self._held = HeldPods(self._unsettled_kinds, holds_extended=gates.enabled("DRAExtendedResource"))
+        optional = (*OPTIONAL_KINDS, *(kind for kind, gate in GATED_KINDS if gates.enabled(gate)))
+        for kind in (*REQUIRED_KINDS, *optional):
+            self._informers.add(
+                *versions_of(kind),
+                sink=self._take_pods if kind == "Pod" else sink,
+                keep_raw=kind in keep_raw,
+                is_required=kind in REQUIRED_KINDS,
+            )
+
+        for each in custom:
+            self._informers.add(each.resource, sink=_told_as(each.name, sink), read=each.read)
+
+    @property
+    def missing(self) -> set[str]:
+        """Plurals of the kinds that the server does not serve."""
+        return {
+            informer.reflector.resource.plural for informer in self._informers.informers.values() if informer.is_missing
+        }
+
+    @property
+    def held_pods(self) -> int:
+        """How many pending pods wait for a kind that cannot be read."""
+        return len(self._held)
+
+    async def run(self) -> None:
+        """Follow until cancelled; raises only bugs."""
+        tasks = [
+            asyncio.create_task(self._informers.run(), name="informers"),
+            asyncio.create_task(self._comparison.run(), name="comparison"),
+        ]
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def wait_for_sync(self) -> None:
+        """Return when the required kinds are there, and all others too or for long enough not; raises bugs."""
+        await self._informers.wait_until_settled(REQUIRED_KINDS)
+        everything = asyncio.create_task(self._informers.wait_until_settled(self._informers.informers))
+        patience = asyncio.ensure_future(self._sleep(START_WITHOUT_S))
+        try:
+            await asyncio.wait({everything, patience}, return_when=asyncio.FIRST_COMPLETED)
+            if everything.done():
+                everything.result()
+        finally:
+            everything.cancel()
+            patience.cancel()
+            await asyncio.gather(everything, patience, return_exceptions=True)
+        if not self.has_started:
+            self.has_started = True
+            for plural, why in self.lacking().items():
+                self._report(InformerTrouble(plural, f"starting without them: {why}"))
+
+    def unsynced(self) -> dict[str, str]:
+        """What the start waits for, by plural, and why it is not there."""
+        return {} if self.has_started else self._unsettled()
+
+    def lacking(self) -> dict[str, str]:
+        """What the scheduler goes without although the server may have it: by plural, why, and how many pods wait."""
+        if not self.has_started:
+            return {}
+        waiting = {self._plural(kind): count for kind, count in self._held.waits_for().items()}
+        return {
+            plural: f"{why}; {count} pods wait for them" if (count := waiting.get(plural, 0)) else why
+            for plural, why in self._unsettled().items()
+        }
+
+    def stale(self) -> dict[str, str]:
+        """The kinds that are not kept up to date any more, and why."""
+        found = {}
+        for reflector in self.reflectors():
+            age_s, problem = reflector.stale_s, reflector.problem
+            if age_s is not None and age_s > (STALE_S if problem else SILENT_S):
+                found[reflector.resource.plural] = f"nothing heard for {age_s:.0f} s{': ' if problem else ''}{problem}"
+        return found
+
+    def reflectors(self) -> list[Reflector]:
+        """Those of all kinds that are served, as far as is known."""
+        return [each.reflector for each in self._informers.informers.values() if not each.is_missing]
+
+    def served(self, kind: str) -> Resource:
+        """The version in which a kind is served, where that has been found out."""
+        informer = self._informers.informers.get(kind)
+        return RESOURCES[kind] if informer is None else informer.reflector.resource
+
+    def find(self, kind: str, namespace: str, name: str) -> Any | None:
+        """An object as last seen, or None."""
+        informer = self._informers.informers.get(kind)
+        return None if informer is None else informer.reflector.mirror.objects.get((namespace, name))
+
+    def whole(self, obj: Any) -> bytes:
+        """The JSON of an object: the server's own where that is kept, else only the fields that Berth reads."""
+        meta, kind = obj.metadata, type(obj).__name__
+        informer = self._informers.informers.get(kind)
+        if informer is None:
+            return msgspec.json.encode(obj)
+        key, mirror = (meta.namespace, meta.name), informer.reflector.mirror
+        known, raw = mirror.objects.get(key), mirror.raw.get(key)
+        is_same = known is not None and known.metadata.uid == meta.uid
+        return raw if raw is not None and is_same else msgspec.json.encode(obj)
+
+    def everything(self) -> Iterator[Any]:
+        """All objects of all kinds as last seen, but for pods that are held back; pods come after everything else."""
+        for reflector in sorted(self.reflectors(), key=lambda reflector: reflector.resource.kind == "Pod"):
+            for obj in list(reflector.mirror.objects.values()):
+                if not self._held.holds(obj):
+                    yield obj
+
+    def objects(self, kind: str) -> list[Any]:
+        """All objects of a kind as last seen; none where the kind is not followed."""
+        informer = self._informers.informers.get(kind)
+        return [] if informer is None else list(informer.reflector.mirror.objects.values())
+
+    def _take_pods(self, changes: list[Change]) -> None:
+        if passed := self._held.passed(changes):
+            self._sink(passed)
+
+    def _release(self) -> None:
+        """Let the pods go that have what they waited for."""
+        if len(self._held) and (free := self._held.released()):
+            self._sink(free)
+
+    def _unsettled_kinds(self) -> list[str]:
+        return [kind for kind, informer in self._informers.informers.items() if not informer.is_settled]
+
+    def _unsettled(self) -> dict[str, str]:
+        return {self._plural(kind): why for kind, why in self._informers.unsettled().items()}
+
+    def _plural(self, kind: str) -> str:
+        return self.served(kind).plural
+
+
+def _told_as(resource: str, sink: Sink) -> Sink:
+    """Return a sink for the changes of a custom resource."""
+
+    def take(changes: list[Change]) -> None:
+        sink([Custom(resource, each) if isinstance(each, Added | Modified | Deleted) else each for each in changes])
+
+    return take

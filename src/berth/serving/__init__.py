@@ -1,0 +1,1 @@
+"""What every port needs that is served over TLS: accepted connections, handshakes, and certificates with their keys."""

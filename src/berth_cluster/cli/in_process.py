@@ -1,0 +1,116 @@
+"""The live scheduler beside an embedded cluster, in the same process and event loop, without sockets.
+
+`berth up` and `berth demo` start and stop it here. It is the scheduler that `berth run` runs, except that
+it needs no leader election: no other process can reach this store from inside.
+"""
+
+import asyncio
+import socket
+from collections.abc import Mapping
+
+import msgspec
+
+from berth.cli.decision_log_flags import Kept
+from berth.cli.recording_flags import Build
+from berth.cli.setup import Setup, read_setup
+from berth.core.assembly import build_core
+from berth.decisions.explanation import Explanation, explain
+from berth.runtime.observing.metrics_v1_20 import metrics_for
+from berth.runtime.observing.several import Instruments
+from berth.runtime.scheduler import LiveScheduler
+from berth.runtime.serving.server import HealthServer
+from berth_cluster.serving.transport import StoreTransport
+from berth_cluster.storage.store import Store
+
+STOP_WITHIN_S = 10.0
+USUAL_PORT = 10259
+READY_POLL_S = 0.005
+
+
+class InProcessScheduler:
+    """A scheduler on a store; `task` ends only when it is stopped or has failed."""
+
+    __slots__ = ("_keeper", "_keeping", "_live", "_server", "_stopping", "_transport", "task")
+
+    def __init__(
+        self,
+        store: Store,
+        serve_on: int | None = 0,
+        setup: Setup | None = None,
+        *,
+        kept: Kept | None = None,
+        api_server: str = "",
+        build: Build = build_core,
+    ) -> None:
+        """`setup` is the configuration and the plugins, by default the default ones. Raises `ConfigError`.
+
+        `kept` is the decision log, if there is one; `api_server` the address under which the store is served;
+        `build` makes the core.
+        """
+        config, registry = setup or read_setup()
+        config = msgspec.structs.replace(
+            config, leader_election=msgspec.structs.replace(config.leader_election, leader_elect=False)
+        )
+        self._transport = StoreTransport(store)
+        metrics = metrics_for(config)
+        observer = metrics if kept is None else Instruments(metrics, kept.collector)
+        self._live = LiveScheduler(config, self._transport, registry=registry, instrument=observer, build=build)
+        self._keeper = None if kept is None else kept.keeper
+        self._keeping: asyncio.Task[None] | None = None
+        metrics.observe(self._live)
+        port = _usual_or_free_port() if serve_on is None else serve_on
+        self._server = HealthServer(
+            self._live, metrics, config, port=port, decision_log=self._keeper, api_server=api_server
+        )
+        self._stopping = asyncio.Event()
+        self.task: asyncio.Task[None] | None = None
+
+    async def explanations(self) -> Mapping[str, Explanation]:
+        """Why recent pods are where they are, by `namespace/name`; every node that fits is in it."""
+        async with self._live.between_cycles(STOP_WITHIN_S) as core:
+            return {key: explain(decision, top=decision.node_count) for key, decision in core.trace.items()}
+
+    async def serve(self) -> str:
+        """Serve metrics and decisions on loopback; return where, or the empty string. Raises `PortTaken`."""
+        await self._server.start()
+        return self._server.address
+
+    def start(self) -> "asyncio.Task[None]":
+        """Begin to schedule; the task fails when the scheduler does."""
+        self.task = asyncio.create_task(self._live.run(self._stopping), name="scheduler")
+        if self._keeper is not None:
+            self._keeping = asyncio.create_task(self._keeper.run(self._live), name="decision log")
+        return self.task
+
+    async def wait_until_ready(self) -> None:
+        """Return when it has seen the whole cluster and schedules, or has failed."""
+        while not self._live.is_leading and not (self.task is not None and self.task.done()):
+            await asyncio.sleep(READY_POLL_S)
+
+    async def stop(self) -> None:
+        """End after the bindings in flight; raises what the scheduler failed with. Fine if it never started."""
+        self._stopping.set()
+        task, self.task = self.task, None
+        try:
+            if task is not None:
+                async with asyncio.timeout(STOP_WITHIN_S):
+                    await task
+        finally:
+            await self._server.stop()
+            if self._keeper is not None:
+                if self._keeping is not None:
+                    self._keeping.cancel()
+                await self._keeper.stop(self._live)
+            await self._transport.close()
+
+
+def _usual_or_free_port() -> int:
+    """The port where `berth explain` looks by default, or another if that is taken."""
+    for port in (USUAL_PORT, 0):
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return int(probe.getsockname()[1])
+    return 0

@@ -1,0 +1,278 @@
+"""`berth up`: an embedded cluster with hollow nodes and the scheduler, until Ctrl-C.
+
+Options in; a kubeconfig in the directory and one block of text out. Heavy modules are imported only when the
+command runs.
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+import string
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from click.core import ParameterSource
+
+from berth.cli.decision_log_flags import DecisionLogOptions, decision_log_options, open_log
+from berth.cli.option_rules import never_with, only_with
+from berth.cli.recording_flags import Build, RecordingOptions, recording_options, recording_to
+from berth.cli.setup import BadConfigurationError, config_option, gates_option, plugin_option, read_setup, warn
+from berth_cluster.cli.apiserver import kubernetes_version_option
+
+if TYPE_CHECKING:
+    from berth.cli.setup import Setup
+    from berth_cluster.embedded import EmbeddedCluster
+    from berth_cluster.restored import Restored
+    from berth_workbench.snapshot.documents import Document
+
+MAX_NODES = 100_000
+MAX_DEVICES = 128  # what one ResourceSlice holds
+
+
+@click.command("up", short_help="An embedded cluster with hollow nodes and the scheduler.")
+@only_with(ui_port="with_page")
+@never_with(
+    "no_scheduler",
+    *("scheduler_port", "decision_log_file", "decision_log_size", "with_page"),
+    because="which leaves nobody to tell of pods",
+)
+@click.option(
+    "--nodes", default=3, show_default=True, type=click.IntRange(0, MAX_NODES), help="Number of hollow nodes."
+)
+@click.option(
+    "--from",
+    "from_files",
+    multiple=True,
+    metavar="FILE",
+    help="Begin with the objects of another cluster: a snapshot, or what kubectl get -o yaml|json printed; may be "
+    "repeated, and may be a directory. --nodes then counts nodes beside these, by default none.",
+)
+@click.option(
+    "--dir",
+    "directory",
+    default=Path(".berth"),
+    show_default=True,
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Where kubeconfig and CA are kept.",
+)
+@click.option("--no-scheduler", is_flag=True, help="Leave the scheduler out, to run one yourself.")
+@click.option("--node-cpu", default="8", show_default=True, metavar="QUANTITY", help="CPUs of each node.")
+@click.option("--node-memory", default="32Gi", show_default=True, metavar="QUANTITY", help="Memory of each node.")
+@click.option("--node-pods", default=110, show_default=True, type=click.IntRange(1), help="Pods that a node holds.")
+@click.option("--zones", default=3, show_default=True, type=click.IntRange(0), help="Zones the nodes are dealt out to.")
+@click.option(
+    "--devices-per-node",
+    default=0,
+    show_default=True,
+    type=click.IntRange(0, MAX_DEVICES),
+    help="Devices of class gpu.berth.dev (or resource berth.dev/gpu) on each node.",
+)
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address the API server listens on.")
+@click.option("--port", default=0, show_default=True, type=click.IntRange(0, 65535), help="Port; 0 takes a free one.")
+@click.option(
+    "--scheduler-port",
+    default=None,
+    type=click.IntRange(0, 65535),
+    help="Loopback port of the scheduler's metrics and decisions; 10259 or a free one by default, 0 for none.",
+)
+@config_option
+@plugin_option
+@gates_option
+@decision_log_options
+@recording_options
+@click.option("--ui", "with_page", is_flag=True, help="Serve the page of `berth ui`, too; its link is printed.")
+@click.option(
+    "--ui-port",
+    default=0,
+    show_default=True,
+    type=click.IntRange(0, 65535),
+    help="Port of the page; 0 takes a free one.",
+)
+@click.option("--token", default="", envvar="BERTH_TOKEN", help="Bearer token for clients; by default a random one.")
+@kubernetes_version_option
+@click.pass_context
+def command(
+    ctx: click.Context,
+    nodes: int,
+    from_files: tuple[str, ...],
+    directory: Path,
+    no_scheduler: bool,
+    node_cpu: str,
+    node_memory: str,
+    node_pods: int,
+    zones: int,
+    devices_per_node: int,
+    host: str,
+    port: int,
+    scheduler_port: int | None,
+    with_page: bool,
+    ui_port: int,
+    config_file: str,
+    plugins: tuple[str, ...],
+    feature_gates: str,
+    token: str,
+    kubernetes_minor: int,
+    decision_log: DecisionLogOptions,
+    recording: RecordingOptions,
+) -> None:
+    """Run an embedded cluster: API server, controllers, hollow nodes and the scheduler in one process.
+
+    Writes DIR/kubeconfig, with which kubectl and any client reach it. Everything is kept in memory and is gone
+    when the command ends; Ctrl-C ends it.
+    """
+    from berth.config.errors import ConfigError
+    from berth.runtime.serving.server import PortTaken
+    from berth_cluster.embedded import ClusterSettings, EmbeddedCluster
+    from berth_cluster.hollow.template import NodeTemplate
+    from berth_cluster.restored import UnrestorableError
+
+    if no_scheduler and (config_file or plugins or feature_gates or recording.directory):
+        raise click.UsageError("--no-scheduler leaves nobody to obey --config, --plugin, --feature-gates or --record")
+    if with_page:
+        from berth_workbench.cli.ui import require_nicegui
+
+        require_nicegui()
+        if scheduler_port == 0:
+            raise click.UsageError("--ui asks the scheduler where it serves; leave out --scheduler-port 0")
+    setup = None if no_scheduler else read_setup(config_file, plugins, feature_gates)
+    documents = _documents_of(from_files)
+    objects = [document.manifest for document in documents]
+    if from_files and ctx.get_parameter_source("nodes") is ParameterSource.DEFAULT:
+        nodes = 0
+    _check_quantity("--node-cpu", node_cpu)
+    _check_quantity("--node-memory", node_memory)
+    template = NodeTemplate(cpu=node_cpu, memory=node_memory, pods=node_pods, zones=zone_names(zones))
+    settings = ClusterSettings(nodes, template, devices_per_node=devices_per_node, kubernetes_minor=kubernetes_minor)
+    cluster = EmbeddedCluster(settings, directory, host=host, port=port, token=token, objects=objects)
+    try:
+        with recording_to(recording) as build:
+            page = ui_port if with_page else None
+            logs = (decision_log, directory)
+            asyncio.run(
+                _run(cluster, nodes, setup, scheduler_port=scheduler_port, logs=logs, build=build, page_port=page)
+            )
+    except ConfigError as error:
+        raise BadConfigurationError(str(error.located(config_file or "the default configuration"))) from error
+    except PortTaken as error:
+        raise click.ClickException(f"{error}".replace("--secure-port", "--scheduler-port")) from None
+    except UnrestorableError as error:
+        raise click.ClickException(f"{documents[error.number].where}: {error}") from None
+    except OSError as error:
+        raise click.ClickException(
+            f"cannot serve on {host}:{port} with files in {directory}: {error.strerror or error}; "
+            "choose another --host, --port or --dir"
+        ) from None
+
+
+def _documents_of(files: Sequence[str]) -> "Sequence[Document]":
+    """The objects of `--from`."""
+    if not files:
+        return ()
+    from berth_workbench.cli.cluster_input import read_cluster_given
+
+    return read_cluster_given(files, option="--from").documents
+
+
+def _tell_of(restored: "Restored") -> None:
+    """Say what is lacking in the objects that the cluster begins with."""
+    if restored.unknown:
+        warn(f"left out, since this cluster has no such kinds: {', '.join(restored.unknown)}")
+    if restored.unusable:
+        warn(f"left out, since they have no selector: {shortened(restored.unusable)}")
+    if restored.missing_nodes:
+        warn(f"pods are on nodes that are not there, and will be removed: {shortened(sorted(restored.missing_nodes))}")
+
+
+def shortened(names: Sequence[str], most: int = 5) -> str:
+    """The first few of some names, and how many more there are."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
+
+
+def zone_names(count: int) -> tuple[str, ...]:
+    """`zone-a`, `zone-b`, …; numbers once the letters are used up."""
+    letters = string.ascii_lowercase
+    return tuple(f"zone-{letters[i] if i < len(letters) else i}" for i in range(count))
+
+
+def ready_text(cluster: "EmbeddedCluster", nodes: int, *, with_scheduler: bool, served: str = "") -> str:
+    """What `up` says when everything is there."""
+    path = cluster.kubeconfig.absolute()
+    scheduler = "scheduler running" if with_scheduler else "no scheduler"
+    explain = "  berth explain POD\n" if served else ""
+    return (
+        f"Berth is up: {nodes} hollow node{'' if nodes == 1 else 's'}, {scheduler}, API server at {cluster.url}\n"
+        f"  kubeconfig  {path}\n"
+        f"  export KUBECONFIG={path}\n{explain}"
+        "Ctrl-C ends it."
+    )
+
+
+async def _run(
+    cluster: "EmbeddedCluster",
+    nodes: int,
+    setup: "Setup | None",
+    *,
+    scheduler_port: int | None,
+    logs: tuple[DecisionLogOptions, Path],
+    build: Build,
+    page_port: int | None,
+) -> None:
+    """Bring everything up, with a scheduler if there is a setup; wait for a signal or for it to fail; end."""
+    from berth.cli.local_record import ServedLocally, record_directory, recorded
+    from berth.cli.signals import stop_on_signals
+    from berth.runtime.observing.logs import LegibleFormatter
+    from berth_cluster.cli.in_process import InProcessScheduler
+    from berth_workbench.cli.ui import LocalPage
+
+    handler = logging.StreamHandler()
+    handler.setFormatter(LegibleFormatter("%(levelname)s %(name)s: %(message)s"))
+    logging.basicConfig(level=logging.WARNING, handlers=[handler])
+    stopped = asyncio.create_task(stop_on_signals().wait())
+    scheduler: InProcessScheduler | None = None
+    page: LocalPage | None = None
+    served = ""
+    told = contextlib.ExitStack()
+    try:
+        await cluster.start()
+        if cluster.restored is not None:
+            _tell_of(cluster.restored)
+            nodes += cluster.restored.counts.get("Node", 0)
+        ends: set[asyncio.Task[Any]] = {stopped}
+        if setup is not None:
+            kept = open_log(*logs, anew=True)
+            scheduler = InProcessScheduler(
+                cluster.store, scheduler_port, setup, kept=kept, api_server=cluster.url, build=build
+            )
+            served = await scheduler.serve()
+            if served:
+                told.enter_context(recorded(ServedLocally(served, "", cluster.url, os.getpid()), record_directory()))
+            ends.add(scheduler.start())
+            await scheduler.wait_until_ready()
+        if page_port is not None:
+            page = LocalPage(served, str(cluster.kubeconfig), page_port)
+            click.echo(await page.open())
+        click.echo(ready_text(cluster, nodes, with_scheduler=scheduler is not None, served=served))
+        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        told.close()
+        stopped.cancel()
+        if page is not None:
+            await page.close()
+        if scheduler is not None:
+            await scheduler.stop()
+        await cluster.stop()
+
+
+def _check_quantity(option: str, text: str) -> None:
+    from berth.api.quantity import QuantityError, parse
+
+    try:
+        positive = parse(text) > 0
+    except QuantityError as error:
+        raise click.BadParameter(str(error), param_hint=option) from None
+    if not positive:
+        raise click.BadParameter(f"{text!r}: a node needs more than nothing", param_hint=option)

@@ -1,0 +1,221 @@
+"""`berth capacity`: how many more of a pod or workload fit, what limits them, pool by pool."""
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from berth.cli.output import Output, console_for, is_structured, output_option, plain, print_structured
+from berth.cli.setup import config_option, gates_option, plugin_option, read_setup, warn
+from berth.runtime.observing.logs import legible
+from berth_workbench.cli.change_flags import OrderedCommand, change_options, typed_changes
+from berth_workbench.cli.cluster_input import (
+    cluster_options,
+    manifests_option,
+    namespace_option,
+    read_cluster_given,
+    read_manifests,
+)
+from berth_workbench.cli.plot_flag import plot_option
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+    from berth.config.types import SchedulerConfiguration
+    from berth.framework.registry import Registry
+    from berth_workbench.planning.capacity import Capacity, FreeResource, LimitedBy
+    from berth_workbench.planning.scenario import Step
+    from berth_workbench.snapshot.documents import Document
+    from berth_workbench.snapshot.snapshot import Snapshot
+
+ROWS_SHOWN = 20
+BYTES_FROM = 1 << 20
+"""Amounts from here on are shown in binary units."""
+
+
+@click.command(cls=OrderedCommand)
+@cluster_options
+@manifests_option
+@change_options
+@click.option("--pending-first", is_flag=True, help="Place what is pending in the cluster before anything is counted.")
+@click.option("--pool-label", default="", metavar="KEY", help="The node label that names a pool; usual ones are known.")
+@click.option(
+    "--at-most",
+    type=click.IntRange(1, 1_000_000),
+    default=1_000_000,
+    metavar="N",
+    help="Stop after so many, where pods have to be placed one by one.",
+)
+@namespace_option
+@click.option("--seed", type=int, default=0, show_default=True, help="How ties between nodes are broken.")
+@config_option
+@plugin_option
+@gates_option
+@output_option
+@plot_option
+def command(
+    cluster: tuple[str, ...],
+    kubeconfig: str,
+    context: str,
+    manifests: tuple[str, ...],
+    pending_first: bool,
+    pool_label: str,
+    at_most: int,
+    namespace: str,
+    seed: int,
+    config_file: str,
+    plugins: tuple[str, ...],
+    feature_gates: str,
+    output: Output,
+    plot: str,
+) -> None:
+    """Say how many more pods of -f fit into a cluster, and what limits them.
+
+    Of one pod or workload, pods are counted, whatever its replicas. Of several, sets are: one of each pod, and of each
+    workload as many as it has replicas. The number is that which the scheduler would place one after the other,
+    preempting nobody. Changes are carried out first.
+    """
+    if not manifests:
+        raise click.UsageError("-f: what is to fit? give the manifest of a pod or of a workload")
+    config, registry = read_setup(config_file, plugins, feature_gates)
+    steps = typed_changes()
+    documents = read_manifests(manifests)
+    snapshot = read_cluster_given(cluster, kubeconfig, context)
+    found = _asked(
+        snapshot,
+        documents,
+        steps,
+        config=config,
+        registry=registry,
+        seed=seed,
+        namespace=namespace,
+        pool_label=pool_label,
+        at_most=at_most,
+        pending_first=pending_first,
+    )
+    if plot:
+        from berth_workbench.plots.capacity import plot_capacity
+
+        plot_capacity(plot, found)
+    for note in found.notes:
+        warn(note)
+    if is_structured(output):
+        print_structured(found, output)
+    else:
+        print_capacity(found, console_for(output), shown=None if output == "wide" else ROWS_SHOWN)
+
+
+def _asked(
+    snapshot: "Snapshot",
+    documents: "list[Document]",
+    steps: "Sequence[Step]",
+    *,
+    config: "SchedulerConfiguration",
+    registry: "Registry",
+    seed: int,
+    namespace: str,
+    pool_label: str,
+    at_most: int,
+    pending_first: bool,
+) -> "Capacity":
+    from berth_workbench.cli.progress import working
+    from berth_workbench.planning.capacity import capacity_after
+    from berth_workbench.planning.whatif import StoppedEarlyError
+
+    with working("placing pods") as work:
+
+        def watch(placed: int) -> bool:
+            work.advance(placed)
+            return work.is_stopped
+
+        try:
+            return capacity_after(
+                snapshot,
+                documents,
+                steps,
+                config=config,
+                registry=registry,
+                seed=seed,
+                namespace=namespace,
+                pool_label=pool_label,
+                at_most=at_most,
+                pending_first=pending_first,
+                watch=watch,
+            )
+        except StoppedEarlyError:
+            raise click.ClickException("stopped before anything was counted") from None
+
+
+# -- what is printed -------------------------------------------------------------------------------------------------
+
+
+def print_capacity(found: "Capacity", console: "Console", shown: int | None) -> None:
+    """Print the result as tables of at most `shown` rows."""
+    least = "" if found.is_complete else "at least "
+    if not found.is_of_sets:
+        console.print(legible(f"{found.shapes[0].shape}: {least}{found.fits} more fit"), markup=False)
+    else:
+        parts = " + ".join(f"{shape.per_set} {shape.shape}" for shape in found.shapes)
+        console.print(legible(f"{least}{found.fits} more sets of {parts} fit, {found.pods} pods"), markup=False)
+        table = _table(("Each on its own", "Fit", "Limited by"), right=("Fit",))
+        for shape in found.shapes:
+            table.add_row(plain(shape.shape), str(shape.fits), plain(_first(shape.limited_by)))
+        console.print(table)
+    if found.limited_by:
+        table = _table(("What limits them", "Nodes"), right=("Nodes",))
+        for each in found.limited_by[:shown]:
+            table.add_row(plain(each.reason), str(each.nodes))
+        console.print(table)
+        _tell_more(console, len(found.limited_by), shown)
+    if len(found.by_pool) > 1 or any(found.by_pool):
+        table = _table(("Pool", "Nodes", "Fit", "Limited by"), right=("Nodes", "Fit"))
+        for name, pool in list(found.by_pool.items())[:shown]:
+            table.add_row(plain(name or "(none)"), str(pool.nodes), str(pool.fits), plain(_first(pool.limited_by)))
+        console.print(table)
+        _tell_more(console, len(found.by_pool), shown)
+    if found.fragmentation:
+        console.print(_free_table(found.fragmentation))
+    if not found.is_complete:
+        console.print("Stopped before the next one no longer fitted.")
+    if any(not shape.is_counted for shape in found.shapes) or found.is_of_sets:
+        console.print("Placed one by one as the scheduler would; another order may come to another number.")
+
+
+def _free_table(free: "dict[str, FreeResource]") -> "Table":
+    table = _table(("Resource", "Free", "Usable", "Stranded", "Largest hole"), right=("Free", "Usable", "Stranded"))
+    for resource, each in free.items():
+        hole = f"{amount(each.largest_hole)} on {each.largest_hole_on}"
+        table.add_row(plain(resource), amount(each.free), amount(each.usable), amount(each.stranded), plain(hole))
+    return table
+
+
+def amount(number: float) -> str:
+    """Return an amount for people: `12.5`, `3.2Gi`."""
+    if number < BYTES_FROM:
+        return f"{number:.10g}"
+    units = ["Mi", "Gi", "Ti", "Pi", "Ei"]
+    number /= BYTES_FROM
+    while number >= 1024 and len(units) > 1:
+        number /= 1024
+        del units[0]
+    return f"{number:.4g}{units[0]}"
+
+
+def _first(reasons: "Iterable[LimitedBy]") -> str:
+    return ", ".join(f"{each.nodes} {each.reason}" for each in list(reasons)[:2])
+
+
+def _table(columns: Sequence[str], right: Sequence[str] = ()) -> "Table":
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    table = Table(box=SIMPLE_HEAD)
+    for column in columns:
+        table.add_column(column, overflow="fold", justify="right" if column in right else "left")
+    return table
+
+
+def _tell_more(console: "Console", count: int, shown: int | None) -> None:
+    if shown is not None and count > shown:
+        console.print(f"… and {count - shown} more; -o wide lists all of them", markup=False)

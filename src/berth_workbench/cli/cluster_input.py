@@ -1,0 +1,166 @@
+"""Where commands get their cluster and their objects from: `--cluster`, `--kubeconfig`, `-f`, the same everywhere.
+
+`@cluster_options` and `@manifests_option` are the flags; `read_cluster_given` and `read_manifests` turn what was typed
+into a snapshot and into documents. What cannot be read ends the command with one line, exit code 1.
+"""
+
+import asyncio
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from berth_workbench.snapshot.documents import Document
+    from berth_workbench.snapshot.snapshot import Snapshot
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def cluster_options(command: Command) -> Command:
+    """`--cluster`, `--kubeconfig`, `--context`, received as `cluster: tuple[str, ...]`, `kubeconfig`, `context`."""
+    for decorate in (
+        click.option("--context", default="", metavar="NAME", help="The kubeconfig context to use."),
+        click.option(
+            "--kubeconfig",
+            default="",
+            metavar="FILE",
+            help="The cluster to look at, where --cluster is not given; by default the one that kubectl would use.",
+        ),
+        click.option(
+            "--cluster",
+            multiple=True,
+            metavar="FILE",
+            help="The cluster, as `berth snapshot` or `kubectl get -o yaml|json` has written it; may be repeated, and "
+            "may be a directory.",
+        ),
+    ):
+        command = decorate(command)
+    return command
+
+
+def manifests_option(command: Command) -> Command:
+    """`-f`, received as `manifests: tuple[str, ...]`."""
+    decorate = click.option(
+        "-f",
+        "--filename",
+        "manifests",
+        multiple=True,
+        metavar="FILE",
+        help="Manifests: YAML or JSON, a file, a directory, or - for standard input; may be repeated.",
+    )
+    return decorate(command)
+
+
+def namespace_option(command: Command) -> Command:
+    """`-n`, received as `namespace: str`."""
+    decorate = click.option(
+        "-n",
+        "--namespace",
+        default="default",
+        show_default=True,
+        callback=_checked_namespace,
+        help="The namespace of -f where none is given.",
+    )
+    return decorate(command)
+
+
+def _checked_namespace(_context: click.Context, _option: click.Parameter, name: str) -> str:
+    if re.fullmatch(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", name) is None:
+        raise click.BadParameter(
+            f"{name!r} is no name of a namespace: 1 to 63 lower-case letters, digits and dashes, no dash at either end"
+        )
+    return name
+
+
+def read_cluster_given(
+    cluster: Sequence[str], kubeconfig: str = "", context: str = "", *, option: str = "--cluster"
+) -> "Snapshot":
+    """Return the cluster of the files, or else the one that a kubeconfig leads to.
+
+    Raises `click.ClickException`, `UserError`.
+    """
+    from berth_workbench.snapshot.snapshot import read_cluster
+
+    if cluster and (kubeconfig or context):
+        raise click.UsageError("--cluster and --kubeconfig are two different clusters; name one")
+    if not cluster:
+        return _take(kubeconfig, context)
+    return read_cluster([path if path == "-" else _existing(path, option) for path in cluster])
+
+
+def read_manifests(manifests: Sequence[str]) -> "list[Document]":
+    """Return the objects that `-f` names. Raises `click.ClickException`, `UserError`."""
+    from berth_workbench.snapshot.documents import read_documents
+
+    return read_documents([path if path == "-" else _existing(path, "-f") for path in manifests])
+
+
+def _existing(path: str, option: str) -> Path:
+    if not Path(path).exists():
+        raise click.ClickException(f"{option} {path}: there is no such file or directory")
+    return Path(path)
+
+
+def _take(kubeconfig: str, context: str) -> "Snapshot":
+    """Read the cluster that a kubeconfig leads to, and say what of it may not be read."""
+    from berth.cli.setup import warn
+    from berth_workbench.snapshot.header import MAY_NOT
+
+    snapshot = take_cluster(kubeconfig, context)
+    for missing in snapshot.header.missing if snapshot.header is not None else ():
+        if missing.reason == MAY_NOT:
+            warn(f"{missing.kind} may not be listed, and counts as none: the decisions may be others")
+    return snapshot
+
+
+def take_cluster(kubeconfig: str, context: str) -> "Snapshot":
+    """Return a snapshot of the cluster that a kubeconfig leads to. Raises `click.ClickException`, `UserError`."""
+    from berth.api.errors import TransportError
+    from berth.kube.credentials.access import load_access
+    from berth.kube.credentials.kubeconfig import KubeconfigError
+    from berth_workbench.cli.progress import working
+
+    try:
+        access = load_access(kubeconfig, context=context)
+        with working("reading the cluster") as work:
+
+            def told(_kind: str, count: int) -> None:
+                if work.is_stopped:  # half of a cluster is of no use
+                    raise click.Abort
+                work.advance(count)
+
+            return asyncio.run(_taken(access, told))
+    except KubeconfigError as error:
+        raise click.ClickException(f"{error}; --cluster takes a snapshot instead") from None
+    except TransportError as error:
+        raise click.ClickException(f"the cluster cannot be read: {error}") from None
+
+
+async def _taken(access: Any, told: Callable[[str, int], None]) -> "Snapshot":
+    from berth.kube.http.client import HttpTransport
+    from berth_workbench.snapshot.writer import taken_from_cluster
+
+    transport = HttpTransport(access)
+    try:
+        return signed(await taken_from_cluster(transport, access.server, told))
+    finally:
+        await transport.close()
+
+
+def signed(snapshot: "Snapshot") -> "Snapshot":
+    """Return a snapshot whose header says when it was made, and by which version of Berth."""
+    from datetime import UTC, datetime
+    from importlib.metadata import version
+
+    import msgspec
+
+    from berth_workbench.snapshot.header import Header
+    from berth_workbench.snapshot.snapshot import Snapshot
+
+    header = snapshot.header or Header()
+    made = {"taken": header.taken or f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"}
+    header = msgspec.structs.replace(header, berth_version=version("berth-scheduler"), **made)
+    return Snapshot(snapshot.documents, header)

@@ -1,0 +1,104 @@
+"""What the commands that compare configurations have in common: where these come from, and what they are tried on.
+
+What was typed becomes values; what cannot be used ends the command with one line.
+"""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from berth.cli.setup import BadConfigurationError
+from berth_workbench.cli.cluster_input import read_cluster_given, read_manifests
+
+if TYPE_CHECKING:
+    from berth_workbench.comparison.configurations import ConfigurationSource
+    from berth_workbench.comparison.loads import ClusterLoad, Load
+    from berth_workbench.simulation.prices import Prices
+    from berth_workbench.traces.trace import TimedWorkload
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+DEFAULT = "default"
+"""What stands for the configuration that applies without a file."""
+
+
+def load_options(command: Command) -> Command:
+    """`--trace`, `--replace-all` and `--prices`, received as `trace: str`, `replace_all: bool` and `prices: str`."""
+    for decorate in (
+        click.option("--prices", default="", metavar="FILE", help="What nodes cost, by instance type or name."),
+        click.option("--replace-all", is_flag=True, help="Place all running pods anew that a controller owns."),
+        click.option(
+            "--trace", default="", metavar="FILE", help="A workload over time, of `berth trace`, instead of a cluster."
+        ),
+    ):
+        command = decorate(command)
+    return command
+
+
+def read_any_load(
+    trace: str, cluster: Sequence[str], kubeconfig: str, context: str, manifests: Sequence[str], *, replaces_all: bool
+) -> "Load":
+    """Return what was given to try configurations on. Raises `click.ClickException`, `UserError`."""
+    if not trace:
+        return read_load(cluster, kubeconfig, context, manifests, replaces_all=replaces_all)
+    if cluster or kubeconfig or context or manifests or replaces_all:
+        raise click.UsageError("--trace has nodes and pods of its own: leave out --cluster, -f and --replace-all")
+    return read_workload(trace)
+
+
+def read_configuration(path: str, plugins: Sequence[str], feature_gates: str) -> "ConfigurationSource":
+    """Return the configuration of a file, or the default one for `default`. Raises `BadConfigurationError`."""
+    from berth.config.errors import ConfigError
+    from berth_workbench.comparison.configurations import ConfigurationSource
+
+    try:
+        if path == DEFAULT and not Path(path).exists():
+            found = ConfigurationSource(DEFAULT, plugins=tuple(plugins), feature_gates=feature_gates)
+            found.load()
+            return found
+        return ConfigurationSource.of_file(path, plugins, feature_gates)
+    except ConfigError as error:
+        raise BadConfigurationError(str(error)) from None
+
+
+def read_prices(path: str) -> "Prices | None":
+    """Return the prices of a file, None without one. Raises `click.ClickException`, `UserError`."""
+    if not path:
+        return None
+    from berth.config.document import parse_document
+    from berth.config.errors import ConfigError
+    from berth_workbench.simulation.prices import PriceError, Prices
+
+    try:
+        return Prices.of_document(parse_document(Path(path).read_bytes(), path))
+    except OSError as error:
+        raise click.ClickException(f"--prices {path}: {error.strerror or error}") from None
+    except (PriceError, ConfigError) as error:
+        raise click.ClickException(f"--prices {path}: {error}") from None
+
+
+def read_workload(path: str) -> "TimedWorkload":
+    """Return a workload over time. Raises `click.ClickException`, `UserError`."""
+    from berth_workbench.traces.trace import TraceError, read_trace
+
+    try:
+        return read_trace(path)
+    except TraceError as error:
+        raise click.ClickException(f"--trace {error}") from None
+
+
+def read_load(
+    cluster: Sequence[str], kubeconfig: str, context: str, manifests: Sequence[str], *, replaces_all: bool
+) -> "ClusterLoad":
+    """Return the cluster with the pods to place. Raises `click.ClickException`, `UserError`."""
+    from berth_workbench.comparison.loads import ClusterLoad
+
+    snapshot, documents = read_cluster_given(cluster, kubeconfig, context), read_manifests(manifests)
+    load = ClusterLoad.of(snapshot, documents, replaces_all=replaces_all)
+    if not load.pods:
+        raise click.ClickException(
+            "there are no pods to place: none is pending, and -f gives none; --replace-all places the running ones anew"
+        )
+    return load

@@ -1,0 +1,28 @@
+"""`--plot FILE`: the flag, and the call that a command makes with its result."""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def plot_option(command: Command) -> Command:
+    """`--plot`, received as `plot: str`; a name that no picture can have is refused before the work begins."""
+    decorate = click.option(
+        "--plot",
+        default="",
+        metavar="FILE.svg|png|html",
+        callback=_checked,
+        help="Draw the result into this file.",
+    )
+    return decorate(command)
+
+
+def _checked(_context: click.Context, _param: click.Parameter, path: str) -> str:
+    from berth_workbench.plots.picture import check_picture
+
+    if path:
+        check_picture(path)
+    return path

@@ -1,0 +1,382 @@
+"""`berth rebalance`: which running pods to move, in which order, so that the cluster becomes better."""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from berth.cli.numbers import FiniteFloatRange
+from berth.cli.option_rules import only_with
+from berth.cli.output import Output, console_for, is_structured, output_option, plain, print_structured
+from berth.cli.setup import BadConfigurationError, config_option, gates_option, plugin_option, read_setup
+from berth.runtime.observing.logs import legible
+from berth_workbench.cli.cluster_input import cluster_options, manifests_option, read_cluster_given, read_manifests
+from berth_workbench.cli.plot_flag import plot_option
+from berth_workbench.cli.progress import working
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from berth.api.pod import Pod
+    from berth.cli.setup import Setup
+    from berth.kube.credentials.sources import ClusterAccess
+    from berth_workbench.planning.rebalance.execution import Executed
+    from berth_workbench.planning.rebalance.plan import Balance, RebalancePlan
+    from berth_workbench.snapshot.snapshot import Snapshot
+
+GOALS = ("empty-nodes", "even-out", "repair-spread", "free-shape")
+ALSO_MOVE = ("bare", "critical", "empty-dir", "jobs")
+DISRUPTION_SHOWN = 10
+"""How many workloads and reasons are listed in the table; JSON has all of them."""
+
+
+@click.command("rebalance", short_help="Which pods to move so that the cluster becomes better.")
+@only_with(yes="execute")
+@click.option(
+    "--goal", type=click.Choice(GOALS), required=True,
+    help="Empty nodes (or save the most with --prices), make nodes equally full, repair spread, affinity and "
+    "anti-affinity that running pods break, or make room for the pods of -f.",
+)  # fmt: skip
+@cluster_options
+@manifests_option
+@click.option("--max-moves", default=20, show_default=True, type=click.IntRange(0, 10_000), help="Evictions in all.")
+@click.option(
+    "--max-disruption-per-workload", type=click.IntRange(0), metavar="N", help="Evictions of one workload's pods."
+)
+@click.option("--max-disruption-per-namespace", type=click.IntRange(0), metavar="N", help="Evictions in one namespace.")
+@click.option(
+    "--max-cordons", default=50, show_default=True, type=click.IntRange(0),
+    help="Nodes cordoned at a time so that the scheduler goes along, beside those to be emptied.",
+)  # fmt: skip
+@click.option("--nodes", "node_names", default="", metavar="NAME,...", help="Consider these nodes only.")
+@click.option("--node-selector", default="", metavar="KEY=VALUE,...", help="Consider nodes with these labels only.")
+@click.option(
+    "--also-move", multiple=True, type=click.Choice(ALSO_MOVE),
+    help="Move pods that otherwise stay: without a controller, of system-critical priority, with an emptyDir, of Jobs. "
+    "May be repeated.",
+)  # fmt: skip
+@click.option(
+    "--prices", "prices_file", default="", metavar="FILE", help="YAML: node names or instance types to prices."
+)
+@click.option(
+    "--method", type=click.Choice(["cp-sat", "greedy"]), help="By default CP-SAT where OR-Tools is installed."
+)
+@click.option(
+    "--effort", default=3.0, show_default=True, type=FiniteFloatRange(0.0, 3600.0), metavar="SECONDS",
+    help="How long CP-SAT may search, in its own seconds, which are the same on every machine.",
+)  # fmt: skip
+@click.option("--commands", is_flag=True, help="Print the plan as commands for a shell.")
+@click.option(
+    "--execute", is_flag=True,
+    help="Carry the plan out, step by step: each eviction waits until the pod in its place runs, and what is left is "
+    "proven anew on the cluster as it is then. Ctrl-C ends it after the current step.",
+)  # fmt: skip
+@click.option("--yes", is_flag=True, help="Do not ask before the plan is carried out.")
+@click.option("--seed", default=0, show_default=True, help="Seed of the scheduler's random choices.")
+@config_option
+@plugin_option
+@gates_option
+@plot_option
+@output_option
+def command(
+    goal: Any,
+    cluster: tuple[str, ...],
+    kubeconfig: str,
+    context: str,
+    manifests: tuple[str, ...],
+    max_moves: int,
+    max_disruption_per_workload: int | None,
+    max_disruption_per_namespace: int | None,
+    max_cordons: int,
+    node_names: str,
+    node_selector: str,
+    also_move: tuple[Any, ...],
+    prices_file: str,
+    method: Any,
+    effort: float,
+    commands: bool,
+    execute: bool,
+    yes: bool,
+    seed: int,
+    config_file: str,
+    plugins: tuple[str, ...],
+    feature_gates: str,
+    plot: str,
+    output: Output,
+) -> None:
+    """Plan moves of running pods: which to evict, in which order, and where the scheduler puts them then.
+
+    Every move is proven with the scheduler's own plugins in the order given, keeps the disruption budgets, and waits
+    for the one before. Nodes are cordoned where the scheduler would choose others than the plan; the plan says so.
+    """
+    from berth.config.errors import ConfigError
+    from berth_workbench.planning.rebalance.commands import commands_of
+    from berth_workbench.planning.rebalance.rebalance import rebalance
+    from berth_workbench.planning.rebalance.request import RebalanceRequest
+
+    if commands and is_structured(output):
+        raise click.UsageError("--commands and -o are two ways to print the plan; choose one")
+    if execute and (cluster or commands or is_structured(output)):
+        raise click.UsageError("--execute works on a live cluster and prints a table; leave --cluster and others out")
+    if manifests and goal != "free-shape":
+        raise click.UsageError("-f names the pods that --goal free-shape makes room for")
+    setup = read_setup(config_file, plugins, feature_gates)
+    snapshot = read_cluster_given(cluster, kubeconfig, context)
+    try:
+        request = RebalanceRequest(
+            goal=goal,
+            pods=_pods(manifests),
+            max_moves=max_moves,
+            max_per_workload=max_disruption_per_workload,
+            max_per_namespace=max_disruption_per_namespace,
+            max_cordons=max_cordons,
+            also_move=frozenset(also_move),
+            nodes=_selected(snapshot, node_names, node_selector),
+            prices=_prices(prices_file),
+            method=method,
+            effort_s=effort,
+        )
+        with working("rebalancing") as work:
+
+            def is_stopped() -> bool:
+                work.advance(0)  # the search asks often, so that the bar moves on
+                return work.is_stopped
+
+            plan = rebalance(
+                snapshot,
+                request,
+                config=setup.config,
+                registry=setup.registry,
+                seed=seed,
+                is_stopped=is_stopped,
+                say=lambda _: work.advance(),
+            )
+    except ConfigError as error:
+        raise BadConfigurationError(str(error)) from None
+    if is_structured(output):
+        print_structured(plan, output)
+    elif commands:
+        for line in commands_of(plan):
+            click.echo(legible(line))
+    else:
+        print_plan(plan, console_for(output))
+    if plot:
+        from berth_workbench.plots.rebalance import plot_plan
+
+        plot_plan(plan, plot)
+    if execute and plan.steps:
+        if not yes:
+            click.confirm("Carry this out?", abort=True)
+        _execute(plan, kubeconfig, context, manifests, setup, seed)
+
+
+def _execute(
+    plan: "RebalancePlan", kubeconfig: str, context: str, manifests: Sequence[str], setup: "Setup", seed: int
+) -> None:
+    """Carry a plan out on the cluster of a kubeconfig, and tell what became of it."""
+    from berth.api.errors import TransportError
+    from berth.kube.credentials.access import load_access
+    from berth_workbench.planning.rebalance.execution import undone
+    from berth_workbench.planning.rebalance.plan import in_groups
+
+    created = {f"{each.namespace or 'default'}/{each.name}": each.manifest for each in read_manifests(manifests)}
+    try:
+        with working("carrying the plan out", total=len(in_groups(plan.steps))) as work:
+
+            def say(line: str) -> None:
+                click.echo(legible(line))
+                work.advance()
+
+            access = load_access(kubeconfig, context=context)
+            executed = asyncio.run(_executed(plan, access, created, setup, seed, lambda: work.is_stopped, say))
+    except TransportError as error:
+        raise click.ClickException(f"the cluster cannot be asked: {error}; what was done stays done") from None
+    if executed.stopped:
+        left = f"; still cordoned: {undone(executed.cordoned)}" if executed.cordoned else ""
+        raise click.ClickException(
+            f"stopped after {executed.done} of {executed.steps} steps, which stay done: {executed.stopped}{left}"
+        )
+    click.echo(f"Done: {executed.steps} steps.")
+
+
+async def _executed(
+    plan: "RebalancePlan",
+    access: "ClusterAccess",
+    created: Mapping[str, Any],
+    setup: "Setup",
+    seed: int,
+    is_stopped: Callable[[], bool],
+    say: Callable[[str], None],
+) -> "Executed":
+    from berth.kube.http.client import HttpTransport
+    from berth_workbench.planning.rebalance.execution import Executor
+    from berth_workbench.snapshot.writer import taken_from_cluster
+
+    transport = HttpTransport(access)
+    try:
+        return await Executor(
+            plan,
+            transport,
+            lambda: taken_from_cluster(transport, access.server),
+            manifests=created,
+            config=setup.config,
+            registry=setup.registry,
+            seed=seed,
+            is_stopped=is_stopped,
+            say=say,
+        ).run()
+    finally:
+        await transport.close()
+
+
+# -- what was typed ---------------------------------------------------------------------------------------------------
+
+
+def _pods(manifests: Sequence[str]) -> "tuple[Pod, ...]":
+    """Return the pods of `-f`."""
+    from berth_workbench.simulation.admission import admitted
+
+    found = []
+    for document in read_manifests(manifests):
+        if document.kind != "Pod":
+            raise click.ClickException(f"{document.where}: a Pod is expected, not a {document.kind}")
+        pod: Any = admitted(document.manifest)
+        found.append(pod)
+    return tuple(found)
+
+
+def _selected(snapshot: "Snapshot", names: str, selector: str) -> frozenset[str] | None:
+    """Return the nodes that `--nodes` and `--node-selector` leave; None for all."""
+    if not names and not selector:
+        return None
+    from berth.api.selectors import is_label_key, is_label_value
+
+    wanted = {}
+    for part in selector.split(",") if selector else ():
+        key, equals, value = (each.strip() for each in part.partition("="))
+        if not (equals and is_label_key(key) and is_label_value(value)):
+            raise click.UsageError(f"--node-selector {selector}: KEY=VALUE is expected, not {part!r}")
+        wanted[key] = value
+    among = {name.strip() for name in names.split(",") if name.strip()}
+    found = set()
+    for document in snapshot.of("Node"):
+        node: Any = document.struct()
+        labels, name = node.metadata.labels, node.metadata.name
+        if (not among or name in among) and all(labels.get(key) == value for key, value in wanted.items()):
+            found.add(name)
+    unknown = sorted(among - {_name_of(document.manifest) for document in snapshot.of("Node")})
+    if unknown:
+        raise click.ClickException(f"--nodes: there is no node {unknown[0]}")
+    if not found:
+        raise click.ClickException(f"--node-selector {selector}: no node has these labels")
+    return frozenset(found)
+
+
+def _name_of(manifest: Any) -> str:
+    return str((manifest.get("metadata") or {}).get("name") or "")
+
+
+def _prices(path: str) -> dict[str, float]:
+    import yaml
+
+    from berth_workbench.planning.rebalance.request import read_prices
+
+    if not path:
+        return {}
+    try:
+        return read_prices(yaml.safe_load(Path(path).read_bytes()))
+    except OSError as error:
+        raise click.ClickException(f"--prices {path}: {error.strerror}") from None
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise click.ClickException(f"--prices {path}: {' '.join(str(error).split())}") from None
+
+
+# -- the table --------------------------------------------------------------------------------------------------------
+
+
+def print_plan(plan: "RebalancePlan", console: "Console") -> None:
+    """Print a plan for people."""
+    from rich.table import Table
+
+    from berth_workbench.planning.rebalance.plan import in_groups
+
+    console.print(plain(headline(plan)))
+    if plan.steps:
+        table = Table(box=None, padding=(0, 1), header_style="bold")
+        table.add_column("#", justify="right", no_wrap=True)
+        table.add_column("step", no_wrap=True)
+        table.add_column("pod or node", overflow="fold", ratio=5)
+        table.add_column("from → to", overflow="fold", ratio=4)
+        table.add_column("why", overflow="fold", ratio=5)
+        for number, group in enumerate(in_groups(plan.steps), 1):
+            step = group[0]
+            moves = bool(step.to)
+            placed = "".join(f"; then {each.pod} goes to {each.node}" for each in step.placed)
+            table.add_row(
+                str(number),
+                step.action,
+                plain(step.pod if moves else ", ".join(each.node for each in group)),
+                plain(f"{step.node} → {step.to}".strip()) if moves else "",
+                plain(step.reason + placed),
+            )
+        console.print(table)
+        console.print("Each step begins when the pod of the one before runs again.")
+    for each in plan.shapes:
+        where = f"goes to {each.node}" if each.node else "still fits nowhere"
+        console.print(plain(f"{each.pod} {where}."))
+    console.print()
+    _print_balance(plan.before, plan.after, console)
+    _print_counts(plan, console)
+    console.print(plain(f"Considered: {plan.considered}."))
+    for note in plan.notes:
+        console.print(plain(f"Note: {note}."))
+
+
+def headline(plan: "RebalancePlan") -> str:
+    """Say in one sentence what the plan does."""
+    how = {"cp-sat": "CP-SAT", "greedy": "greedy search"}[plan.method]
+    if plan.method == "cp-sat":
+        how += ", nothing better exists" if plan.proven_best else ", not proven to be the best"
+    if not plan.moves:
+        return f"No moves: nothing better was found within the limits ({how})."
+    moves = "1 move" if plan.moves == 1 else f"{plan.moves} moves"
+    if plan.emptied:
+        return f"{moves} empty {', '.join(plan.emptied)} ({how})."
+    return f"{moves} for {plan.goal} ({how})."
+
+
+def _print_balance(before: "Balance", after: "Balance", console: "Console") -> None:
+    from rich.table import Table
+
+    def percent(share: float) -> str:
+        return f"{100 * share:.1f}%"
+
+    table = Table(box=None, padding=(0, 1), header_style="bold")
+    table.add_column("", no_wrap=True)
+    table.add_column("before", justify="right", no_wrap=True)
+    table.add_column("after", justify="right", no_wrap=True)
+    for label, one, other in (
+        ("nodes used", f"{before.nodes_used} of {before.nodes}", f"{after.nodes_used} of {after.nodes}"),
+        ("cost of the used nodes", f"{before.cost:g}", f"{after.cost:g}"),
+        ("CPU requested on used nodes", percent(before.cpu), percent(after.cpu)),
+        ("memory requested on used nodes", percent(before.memory), percent(after.memory)),
+        ("fullest node", percent(before.highest), percent(after.highest)),
+        ("deviation between nodes", percent(before.deviation), percent(after.deviation)),
+        ("free CPU of no use to these pods", percent(before.fragmentation), percent(after.fragmentation)),
+        ("pods that break own rules", str(before.violations), str(after.violations)),
+        ("pending pods", str(before.pending), str(after.pending)),
+    ):
+        table.add_row(label, one, other)
+    console.print(table)
+
+
+def _print_counts(plan: "RebalancePlan", console: "Console") -> None:
+    if plan.disruption:
+        shown = [f"{each.workload} {each.moves} of {each.pods}" for each in plan.disruption[:DISRUPTION_SHOWN]]
+        more = len(plan.disruption) - len(shown)
+        console.print(plain(f"Evictions: {', '.join(shown)}{f', and {more} more workloads' if more else ''}."))
+    if plan.left_alone:
+        shown = [f"{each.pods} ({each.reason})" for each in plan.left_alone[:DISRUPTION_SHOWN]]
+        console.print(plain(f"Left alone: {', '.join(shown)}."))

@@ -1,0 +1,130 @@
+"""`berth simulate`: a workload over time, lived through with a scheduler in virtual time."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from berth.cli.numbers import FiniteFloatRange
+from berth.cli.output import Output, console_for, is_structured, output_option, plain, print_structured
+from berth.cli.setup import config_option, gates_option, plugin_option, read_setup
+from berth.runtime.observing.logs import legible
+from berth_workbench.cli.plot_flag import plot_option
+from berth_workbench.cli.progress import working
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from berth_workbench.simulation.measures import WaitingTimes
+    from berth_workbench.traces.result import SimulatedTime
+
+STEPS = 1_000
+"""In how many steps progress is told."""
+
+
+@click.command("simulate", short_help="Live through a workload in virtual time: waits, utilisation, fairness.")
+@click.argument("trace", type=click.Path(path_type=Path))
+@config_option
+@plugin_option
+@gates_option
+@click.option("--seed", default=0, show_default=True, help="How ties between equally good nodes are broken.")
+@click.option(
+    "--sample",
+    "sample_s",
+    default=300.0,
+    show_default=True,
+    type=FiniteFloatRange(1.0),
+    metavar="SECONDS",
+    help="How often the cluster is measured, in its own time.",
+)
+@click.option("--timeline", default="", metavar="FILE", help="Write what every node carried over time, for `berth ui`.")
+@plot_option
+@output_option
+def command(
+    trace: Path,
+    config_file: str,
+    plugins: tuple[str, ...],
+    feature_gates: str,
+    seed: int,
+    sample_s: float,
+    timeline: str,
+    plot: str,
+    output: Output,
+) -> None:
+    """Live through TRACE, a file of `berth trace`, with the scheduler that `berth run` is.
+
+    Pods start, run, fail, are scaled and preempted in virtual time, thousands of times faster than they would in a
+    cluster. The same trace, configuration and seed give the same result. Ctrl-C ends it early and tells what there is.
+    """
+    from berth_workbench.traces.run import TraceRun
+    from berth_workbench.traces.trace import read_trace
+
+    config, registry = read_setup(config_file, plugins, feature_gates)
+    workload = read_trace(trace)
+    run = TraceRun(workload, config=config, registry=registry, seed=seed, sample_s=sample_s)
+    with working("simulating", STEPS) as work:
+        told = 0
+
+        def progress(share: float) -> bool:
+            nonlocal told
+            done = int(share * STEPS)
+            work.advance(done - told)
+            told = done
+            return work.is_stopped
+
+        result = run.live(progress)
+    if timeline:
+        try:
+            run.time_line.write(timeline, result)
+        except OSError as error:
+            raise click.ClickException(f"--timeline {timeline}: cannot be written: {error.strerror}") from None
+    if plot:
+        _draw(result, plot)
+    if is_structured(output):
+        print_structured(result, output)
+        return
+    show(result, console_for(output))
+
+
+def _draw(result: "SimulatedTime", plot: str) -> None:
+    from berth_workbench.plots.picture import write_picture
+    from berth_workbench.plots.simulated_time import describe, draw
+
+    write_picture(
+        plot, lambda figure: draw(result, figure), title=result.source, description=describe(result), size=(9, 8)
+    )
+
+
+def show(result: "SimulatedTime", console: "Console") -> None:
+    """Print what became of the workload."""
+    from rich.table import Table
+
+    console.print(legible(result.source), markup=False, style="bold")
+    console.print(
+        f"{result.seconds / 3600:.1f} hours: {result.made} pods made, {result.bound} bound, {result.finished} "
+        f"finished, {result.failed} failed, {result.preempted} preempted; {result.waiting} wait at the end",
+        markup=False,
+    )
+    console.print(
+        f"CPU {result.cpu:.1%}, memory {result.memory:.1%} requested on average; fairness {result.fairness:.2f}"
+        + (f"; the nodes cost {result.cost:g}" if result.cost else ""),
+        markup=False,
+    )
+    table = Table(title="How long pods waited for a node, in seconds", title_justify="left")
+    table.add_column("Namespace", overflow="fold")
+    for column in ("Pods", "Mean", "Half", "90 %", "99 %", "Longest"):
+        table.add_column(column, justify="right")
+    for name, waits in result.waits_by_namespace.items():
+        table.add_row(plain(name), *_cells(waits))
+    table.add_section()
+    table.add_row("all", *_cells(result.waits))
+    console.print(table)
+    if result.evicted_again_and_again:
+        told = "pods would come back and be evicted again and again by the same other; they waited until it had a node"
+        console.print(f"{result.evicted_again_and_again} {told}", markup=False)
+    for message, count in result.messages.items():
+        console.print(legible(f"{count} waiting: {message}"), markup=False)
+
+
+def _cells(waits: "WaitingTimes") -> list[str]:
+    return [str(waits.count), *(f"{each:.1f}" for each in (waits.mean, waits.p50, waits.p90, waits.p99, waits.max))]

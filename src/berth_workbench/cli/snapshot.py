@@ -1,0 +1,129 @@
+"""`berth snapshot`: a cluster into one file, from its API server or from what kubectl has printed."""
+
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from berth_workbench.cli.cluster_input import read_cluster_given, signed, take_cluster
+
+if TYPE_CHECKING:
+    from berth_workbench.snapshot.header import Header
+    from berth_workbench.snapshot.snapshot import Snapshot
+
+SUFFIX = ".jsonl.gz"
+
+
+@click.command()
+@click.argument("files", nargs=-1, metavar="[FILE]...")
+@click.option("-f", "--filename", "--cluster", "more", multiple=True, metavar="FILE", help="The same as FILE.")
+@click.option("-o", "--output", default="", metavar="FILE", help="Where to write; by default a new file named by date.")
+@click.option(
+    "--kubeconfig",
+    default="",
+    metavar="FILE",
+    help="The cluster, where no FILE is given; by default the one that kubectl would use.",
+)
+@click.option("--context", default="", metavar="NAME", help="The kubeconfig context to use.")
+@click.option("--anonymize", is_flag=True, help="Rename everything that has a name; quantities and structure stay.")
+@click.option(
+    "--names",
+    "names_file",
+    default="",
+    metavar="FILE",
+    help="With --anonymize: where to write what was renamed to what. Keep that to yourself.",
+)
+def command(
+    files: tuple[str, ...],
+    more: tuple[str, ...],
+    output: str,
+    kubeconfig: str,
+    context: str,
+    anonymize: bool,
+    names_file: str,
+) -> None:
+    """Write a cluster into one file: what `--cluster` of the other commands takes.
+
+    The cluster is that of the kubeconfig, or what FILE holds: output of `kubectl get … -o yaml` or `-o json`, files or
+    directories, or - for standard input. Only what decisions depend on is kept: no secrets, config maps, commands or
+    environments. With -o - the snapshot goes to standard output.
+    """
+    if names_file and not anonymize:
+        raise click.UsageError("--names goes with --anonymize")
+    given = (*files, *more)
+    if given and (kubeconfig or context):
+        raise click.UsageError("FILE and --kubeconfig are two different clusters; name one")
+    snapshot = _of_files(given) if given else take_cluster(kubeconfig, context)
+    if anonymize:
+        snapshot = _anonymized(snapshot, names_file)
+    assert snapshot.header is not None
+    for line in _what_is_missing(snapshot.header):
+        click.echo(line, err=True)
+    written = _write(snapshot, output)
+    click.echo(f"{written}: {_summary(snapshot.header)}", err=output == "-")
+
+
+def _of_files(files: Iterable[str]) -> "Snapshot":
+    from berth_workbench.snapshot.writer import taken_from_files
+
+    given = read_cluster_given(tuple(files))
+    return signed(taken_from_files(given))
+
+
+def _anonymized(snapshot: "Snapshot", names_file: str) -> "Snapshot":
+    from berth_workbench.snapshot.anonymizer import anonymized
+
+    made, names = anonymized(snapshot)
+    if names_file:
+        import msgspec
+
+        try:
+            path = Path(names_file)
+            path.touch(mode=0o600)
+            path.write_bytes(msgspec.json.format(msgspec.json.encode(names), indent=2) + b"\n")
+        except OSError as error:
+            raise click.ClickException(f"--names {names_file}: {error.strerror or error}") from None
+    return made
+
+
+def _write(snapshot: "Snapshot", output: str) -> str:
+    """Write the file, and return its name."""
+    from berth_workbench.snapshot.writer import write_lines, write_snapshot
+
+    if output == "-":
+        write_lines(snapshot, sys.stdout.buffer)
+        return "standard output"
+    assert snapshot.header is not None
+    name = output or f"cluster-{''.join(each for each in snapshot.header.taken if each.isalnum())}{SUFFIX}"
+    try:
+        write_snapshot(snapshot, Path(name))
+    except OSError as error:
+        raise click.ClickException(f"-o {name}: {error.strerror or error}") from None
+    return name
+
+
+def _what_is_missing(header: "Header") -> Iterable[str]:
+    from berth_workbench.snapshot.header import MAY_NOT, NOT_GIVEN, NOT_SERVED
+
+    by_reason: dict[str, list[str]] = {}
+    for missing in header.missing:
+        by_reason.setdefault(missing.reason, []).append(missing.kind)
+    if kinds := by_reason.get(NOT_SERVED):
+        yield f"not served, and taken as none: {', '.join(kinds)}"
+    if kinds := by_reason.get(NOT_GIVEN):
+        yield f"none in the files: {', '.join(kinds)}"
+    if kinds := by_reason.get(MAY_NOT):
+        yield (
+            f"warning: you may not list {', '.join(kinds)}: left out, so that decisions about this snapshot may differ "
+            "from the cluster's; docs/snapshots.md has the role that allows it"
+        )
+
+
+def _summary(header: "Header") -> str:
+    """`5 nodes, 20 pods, 3 other objects`."""
+    nodes, pods = header.counts.get("Node", 0), header.counts.get("Pod", 0)
+    others = sum(header.counts.values()) - nodes - pods
+    said = [f"{count} {what}{'' if count == 1 else 's'}" for count, what in ((nodes, "node"), (pods, "pod"))]
+    return ", ".join([*said, f"{others} other object{'' if others == 1 else 's'}"])

@@ -1,0 +1,130 @@
+"""`berth sweep`: many runs, seeds by configurations by clusters, in processes here or on a Dask cluster."""
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from berth.cli.option_rules import never_with
+from berth.cli.output import Output, console_for, is_structured, output_option, plain, print_structured
+from berth.runtime.observing.logs import legible
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from berth_workbench.comparison.executors import Finished
+    from berth_workbench.comparison.sweep import SweepResult, SweepSummary
+
+USUAL = ("pending", "waiting.p99", "cost", "nodesUsed", "packing.cpu", "fragmentation.cpu", "spread.zone.evenness")
+"""The measures that the table shows where nobody asks for others: the first few that there are."""
+FEW = 4
+"""How many measures fit a table of 80 columns."""
+
+
+@click.command()
+@never_with("dask", "jobs", because="whose workers do the work")
+@click.argument("file", type=click.Path())
+@click.option(
+    "--results", default="", metavar="DIR", help="Where results are kept. [default: FILE without its suffix, -results]"
+)
+@click.option("--jobs", type=click.IntRange(1), default=None, help="How many processes. [default: one for each CPU]")
+@click.option("--dask", default="", metavar="ADDRESS", help="Run on this Dask cluster, such as tcp://10.0.0.1:8786.")
+@click.option("--measure", "measures", multiple=True, metavar="NAME", help="Show this measure; may be repeated.")
+@output_option
+def command(file: str, results: str, jobs: int | None, dask: str, measures: tuple[str, ...], output: Output) -> None:
+    """Run every configuration of FILE on every cluster with every seed.
+
+    FILE is YAML: `seeds`, `configurations` and `clusters` by name, and `prices`; see docs/compare.md. Each run that is
+    finished is kept in the results directory, and a sweep that was interrupted goes on where it stopped; what has
+    changed since runs again. All results are one table there, results.parquet.
+    """
+    from berth_workbench.cli.progress import working
+    from berth_workbench.comparison.results import ResultsDirectory
+    from berth_workbench.comparison.sweep import Sweep, carry_out_sweep
+
+    try:
+        sweep = Sweep.read(file)
+        directory = ResultsDirectory(results or Path(file).with_name(f"{Path(file).stem}-results"))
+        with working("sweeping", total=len(sweep.runs)) as work:
+
+            def told(_finished: "Finished") -> None:
+                work.advance()
+
+            found = carry_out_sweep(
+                sweep,
+                directory,
+                jobs=jobs or os.cpu_count() or 1,
+                dask=dask,
+                told=told,
+                is_stopped=lambda: work.is_stopped,
+            )
+    except OSError as error:
+        raise click.ClickException(f"{error.filename or results}: {error.strerror or error}") from None
+    if is_structured(output):
+        print_structured(found, output)
+    else:
+        print_sweep(found, measures, console_for(output))
+    _warn_of_unknown(found, measures)
+    _end(found)
+
+
+def _warn_of_unknown(found: "SweepResult", measures: tuple[str, ...]) -> None:
+    """Name the measures that were asked for and are not there; which there are is known only once something has run."""
+    known = {each.measure for each in found.summaries}
+    for name in measures:
+        if known and name not in known:
+            there_are = ", ".join(sorted(known))
+            click.echo(f"warning: --measure {name}: there is no such measure; there are {there_are}", err=True)
+
+
+def _end(found: "SweepResult") -> None:
+    """Tell what is missing, on standard error, and end with code 1 where something is."""
+    if found.table and not found.is_parquet:
+        click.echo("the results are JSON lines; for Parquet: pip install 'berth-scheduler[sweep]'", err=True)
+    for said, count in found.failed.items():
+        click.echo(legible(f"{_runs(count)} failed: {said}"), err=True)
+    if not found.is_complete:
+        left = found.runs - found.kept - found.done
+        failed = sum(found.failed.values())
+        them = "it" if left == 1 else "them"
+        again = f"tries {them} again" if failed == left else f"goes on with {them}"
+        are = "is" if left == 1 else "are"
+        raise click.ClickException(f"{left} of {_runs(found.runs)} {are} missing; the same command again {again}")
+
+
+def _runs(count: int) -> str:
+    return "1 run" if count == 1 else f"{count} runs"
+
+
+def print_sweep(found: "SweepResult", measures: tuple[str, ...], console: "Console") -> None:
+    """Print a line for each load and configuration, with the means of some measures and how far the seeds vary."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    cells: dict[tuple[str, str], dict[str, SweepSummary]] = {}
+    for each in found.summaries:
+        cells.setdefault((each.load, each.configuration), {})[each.measure] = each
+    known = {each.measure for each in found.summaries}
+    shown = tuple(name for name in measures if name in known) or tuple(name for name in USUAL if name in known)[:FEW]
+    table = Table(box=SIMPLE_HEAD)
+    table.add_column("Load", overflow="fold")
+    table.add_column("Configuration", overflow="fold")
+    for name in shown:
+        table.add_column(plain(name.replace(".", " ")), justify="right")
+    for (load, configuration), by_measure in cells.items():
+        table.add_row(plain(load), plain(configuration), *(_cell(by_measure.get(name)) for name in shown))
+    console.print(f"{_runs(found.runs)}: {found.done} carried out, {found.kept} kept from before", markup=False)
+    if cells:
+        console.print(table)
+    if found.table:
+        console.print(f"all results: {found.table}", markup=False, soft_wrap=True)
+
+
+def _cell(summary: "SweepSummary | None") -> str:
+    from berth_workbench.cli.compare import shown_figure
+
+    if summary is None:
+        return ""
+    mean = shown_figure(summary.measure, summary.mean)
+    return f"{mean} ±{shown_figure(summary.measure, summary.deviation)}" if summary.deviation else mean

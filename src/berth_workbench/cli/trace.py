@@ -1,0 +1,218 @@
+"""`berth trace`: workloads over time, from others' traces or from a daily pattern, for `berth simulate` and others."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from berth.cli.numbers import FiniteFloatRange
+from berth.cli.option_rules import is_typed
+from berth.cli.output import Output, console_for, is_structured, output_option, print_structured
+from berth.runtime.observing.logs import legible
+
+if TYPE_CHECKING:
+    from berth_workbench.traces.trace import TimedWorkload
+
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+@click.group("trace", short_help="Make workloads over time, from others' traces or from a pattern.")
+def command() -> None:
+    """Make workloads over time, for `berth simulate`, `berth compare` and `berth sweep`."""
+
+
+def _out_option(command: Command) -> Command:
+    decorate = click.option(
+        "-o", "--output", "out", required=True, metavar="TRACE", help="The file to write; compressed if it ends in .gz."
+    )
+    return decorate(command)
+
+
+@command.command("import", short_help="Turn a published trace into a workload.")
+@click.argument("directory", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.option(
+    "--format",
+    "of",
+    type=click.Choice(["alibaba-2018", "google-2019"]),
+    required=True,
+    help="Whose tables they are.",
+)
+@click.option(
+    "--largest-node-memory",
+    default="512Gi",
+    show_default=True,
+    metavar="QUANTITY",
+    help="The memory of the largest machine, which the traces have as 100 or 1.",
+)
+@click.option(
+    "--largest-node-cpu",
+    default="64",
+    show_default=True,
+    metavar="QUANTITY",
+    help="The CPUs of the largest machine, which google-2019 has as 1.",
+)
+@click.option(
+    "--begin",
+    default=0.0,
+    show_default=True,
+    type=FiniteFloatRange(0),
+    metavar="SECONDS",
+    help="Leave out what begins earlier.",
+)
+@click.option("--end", default=None, type=FiniteFloatRange(), metavar="SECONDS", help="Leave out what begins later.")
+@click.option(
+    "--sample",
+    default=1.0,
+    show_default=True,
+    type=FiniteFloatRange(0, 1, min_open=True),
+    help="The share of machines and jobs to take; always the same ones.",
+)
+@_out_option
+def import_(
+    directory: Path,
+    of: str,
+    largest_node_memory: str,
+    largest_node_cpu: str,
+    begin: float,
+    end: float | None,
+    sample: float,
+    out: str,
+) -> None:
+    """Turn the tables in DIRECTORY into a workload.
+
+    \b
+    alibaba-2018  machine_meta, and container_meta or batch_task (CSV)
+    google-2019   machine_events and instance_events (JSON lines or CSV)
+
+    Tables may be split into several files, and compressed with gzip. What the pods waited for then is not in the
+    workload, only what they asked for and for how long they ran.
+    """
+    from berth_workbench.traces.alibaba_2018 import read_alibaba_2018
+    from berth_workbench.traces.google_2019 import read_google_2019
+
+    if of == "alibaba-2018" and is_typed(click.get_current_context(), "largest_node_cpu"):
+        raise click.UsageError(
+            "--largest-node-cpu has no effect on alibaba-2018, which counts CPUs itself: leave it out"
+        )
+    memory = _amount("--largest-node-memory", largest_node_memory)
+    until = float("inf") if end is None else end
+    if until <= begin:
+        raise click.BadParameter(f"{until:g} is not after --begin {begin:g}", param_hint="--end")
+    if of == "alibaba-2018":
+        trace = read_alibaba_2018(directory, largest_memory=memory, begin_s=begin, end_s=until, sample=sample)
+    else:
+        cpu = _amount("--largest-node-cpu", largest_node_cpu, thousandths=True)
+        trace = read_google_2019(
+            directory, largest_cpu=cpu, largest_memory=memory, begin_s=begin, end_s=until, sample=sample
+        )
+    _write(trace, out)
+
+
+@command.command("generate", short_help="Draw a day: services that follow the sun, jobs, several teams.")
+@click.option("--pods", default=100_000, show_default=True, type=click.IntRange(1), help="How many pods are made.")
+@click.option("--nodes", default=1_000, show_default=True, type=click.IntRange(1), help="How many nodes there are.")
+@click.option("--node-cpu", default=32, show_default=True, type=click.IntRange(1), help="CPUs of each node.")
+@click.option("--node-memory-gib", default=128, show_default=True, type=click.IntRange(1), help="GiB of each node.")
+@click.option(
+    "--load",
+    default=0.9,
+    show_default=True,
+    type=FiniteFloatRange(0, 5, min_open=True),
+    help="The highest demand, as a share of all CPUs; at about 1 pods have to wait.",
+)
+@click.option("--hours", default=24.0, show_default=True, type=FiniteFloatRange(0, min_open=True), help="How long.")
+@click.option("--teams", default=8, show_default=True, type=click.IntRange(1), help="Namespaces.")
+@click.option(
+    "--services",
+    default=None,
+    show_default="60, or one for 20 pods where that is fewer",
+    type=click.IntRange(0),
+    help="Services that are scaled.",
+)
+@click.option("--seed", default=0, show_default=True, help="Another seed is another day.")
+@_out_option
+def generate(
+    pods: int,
+    nodes: int,
+    node_cpu: int,
+    node_memory_gib: int,
+    load: float,
+    hours: float,
+    teams: int,
+    services: int | None,
+    seed: int,
+    out: str,
+) -> None:
+    """Draw a workload with a daily pattern; the same options and seed give the same file."""
+    from berth_workbench.traces.generator import HOUR_S, DailyPattern, PatternError, daily_pattern
+
+    pattern = DailyPattern(
+        pods=pods,
+        nodes=nodes,
+        load=load,
+        seconds=hours * HOUR_S,
+        teams=teams,
+        services=min(60, pods // 20) if services is None else services,
+        node_cpu=node_cpu,
+        node_memory_gib=node_memory_gib,
+    )
+    try:
+        trace = daily_pattern(pattern, seed)
+    except PatternError as error:
+        option = "hours" if error.attribute == "seconds" else error.attribute.replace("_", "-")
+        raise click.BadParameter(error.why, param_hint=f"'--{option}'") from None
+    _write(trace, out)
+
+
+@command.command("show", short_help="Tell what is in a workload.")
+@click.argument("trace", type=click.Path(path_type=Path))
+@output_option
+def show(trace: Path, output: Output) -> None:
+    """Tell what is in TRACE."""
+    from berth_workbench.traces.trace import read_trace
+
+    found = read_trace(trace)
+    summary = _summary(found)
+    if is_structured(output):
+        print_structured(summary, output)
+        return
+    for name, value in summary.items():
+        console_for(output).print(legible(f"{name:>9}  {value}"), markup=False)
+
+
+def _summary(trace: "TimedWorkload") -> dict[str, object]:
+    from berth_workbench.traces.trace import JobStarts, NodeComes, ServiceScales
+
+    return {
+        "source": trace.header.source,
+        "hours": round(trace.header.seconds / 3600, 2),
+        "nodes": len({record.name for record in trace.records if isinstance(record, NodeComes)}),
+        "jobs": sum(1 for record in trace.records if isinstance(record, JobStarts)),
+        "services": len({(r.namespace, r.name) for r in trace.records if isinstance(r, ServiceScales)}),
+        "pods": trace.pods,
+        "records": len(trace.records),
+    }
+
+
+def _write(trace: "TimedWorkload", out: str) -> None:
+    from berth_workbench.traces.trace import write_trace
+
+    try:
+        records = write_trace(out, trace.header, trace.records)
+    except OSError as error:
+        raise click.ClickException(f"-o {out}: cannot be written: {error.strerror}") from None
+    click.echo(f"{out}: {trace.pods} pods over {trace.header.seconds / 3600:.1f} hours in {records} records", err=True)
+
+
+def _amount(option: str, text: str, *, thousandths: bool = False) -> int:
+    from berth.api.quantity import QuantityError, milli_value, value
+
+    try:
+        amount = milli_value(text) if thousandths else value(text)
+    except QuantityError as error:
+        raise click.BadParameter(str(error), param_hint=option) from None
+    if amount <= 0:
+        raise click.BadParameter(f"{text!r}: a machine has more than nothing", param_hint=option)
+    return amount

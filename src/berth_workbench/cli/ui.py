@@ -1,0 +1,331 @@
+"""`berth ui`: a page that shows a cluster, its pending pods and the scheduler's decisions.
+
+Options in; the address of the page out, with the token to open it. What is shown comes from a scheduler at work, found
+as `berth explain` finds it, or from a cluster in a file (`--cluster`). Nothing is changed in either.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+import click
+
+from berth.api.user_error import UserError
+from berth.cli.option_rules import never_with, only_with
+from berth.cli.setup import config_option, gates_option, plugin_option
+
+if TYPE_CHECKING:
+    import ssl
+
+    from berth.cli.connection import Answered
+    from berth.cli.scheduler_in_use import Way
+    from berth_workbench.comparison.configurations import ConfigurationSource
+    from berth_workbench.page.access import Access
+    from berth_workbench.page.source import Source
+    from berth_workbench.page.time_line import SimulatedTimeLine
+    from berth_workbench.snapshot.snapshot import Snapshot
+
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+class TlsFiles(NamedTuple):
+    """The files of a certificate; empty to have one made."""
+
+    certificate: str
+    key: str
+
+
+TIMEOUT_S = 10.0
+MISSING = "the page needs NiceGUI, which is not installed: pip install 'berth-scheduler[ui]'"
+
+
+def source_options(command: Command) -> Command:
+    """What is looked at, received as `files`, and `given`: where the scheduler is, and the configuration for trials."""
+    in_a_file = "which is all that is shown"
+    for decorate in (
+        only_with(certificate_authority="server"),
+        never_with("server", "lease", because="which says whom to ask"),
+        never_with("files", "server", "certificate_authority", "lease", "kubeconfig", "context", because=in_a_file),
+        gates_option,
+        plugin_option,
+        config_option,
+        click.option("--lease", default="", metavar="NAMESPACE/NAME", help="The lease whose holder to ask."),
+        click.option("--context", default="", metavar="NAME", help="The kubeconfig context to use."),
+        click.option(
+            "--kubeconfig",
+            default="",
+            metavar="FILE",
+            help="The cluster, and the credentials to ask with; by default those that kubectl would use.",
+        ),
+        click.option(
+            "--certificate-authority",
+            default="",
+            metavar="FILE",
+            help="With an https:// --server: the certificate, or its authority's, that is expected there.",
+        ),
+        click.option(
+            "--server",
+            default="",
+            envvar="BERTH_SCHEDULER",
+            metavar="URL",
+            help="Where the scheduler serves; by default it is looked for on this machine, then in the cluster.",
+        ),
+        click.option(
+            "--cluster",
+            "files",
+            multiple=True,
+            metavar="FILE",
+            help="Show this cluster: a snapshot, or what `kubectl get -o yaml|json` printed; may be repeated.",
+        ),
+    ):
+        command = decorate(command)
+    return command
+
+
+@click.command("ui", short_help="A page that shows the cluster and every decision.")
+@only_with(tls_private_key_file="tls_cert_file")
+@source_options
+@click.option(
+    "--timeline", default="", metavar="FILE", help="Show the simulation that `berth simulate --timeline` has written."
+)
+@click.option("--host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="The address to serve on.")
+@click.option("--port", default=0, show_default=True, type=click.IntRange(0, 65535), help="Port; 0 takes a free one.")
+@click.option("--host-name", "hosts", multiple=True, metavar="NAME", help="A name under which people ask for the page; "
+              "may be repeated.")  # fmt: skip
+@click.option("--tls-cert-file", default="", metavar="FILE", help="The certificate to serve with; by default one is "
+              "made where the page is not on loopback.")  # fmt: skip
+@click.option("--tls-private-key-file", default="", metavar="FILE", help="Its key.")
+@click.option("--token", default="", envvar="BERTH_PAGE_TOKEN", metavar="TOKEN", help="The token that opens the "
+              "page; by default a random one. Beyond loopback, tokens of the cluster open it.")  # fmt: skip
+def command(
+    files: tuple[str, ...],
+    timeline: str,
+    host: str,
+    port: int,
+    hosts: tuple[str, ...],
+    tls_cert_file: str,
+    tls_private_key_file: str,
+    token: str,
+    **given: Any,
+) -> None:
+    """Serve a page that shows the cluster, its pending pods and every decision, until Ctrl-C.
+
+    On loopback a link with a random token is printed, which opens the page. On any other address the page is served
+    over HTTPS, and whoever signs in needs a token of the cluster that may read the scheduler's endpoints.
+    """
+    import ipaddress
+
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        raise click.BadParameter(f"{host!r} is not an address", param_hint="--host") from None
+    require_nicegui()
+    asyncio.run(
+        _serve(
+            Looked.of(files, given), timeline, host, port, hosts, TlsFiles(tls_cert_file, tls_private_key_file), token
+        )
+    )
+
+
+def require_nicegui() -> None:
+    """End the command with a clear line where the extra is not installed."""
+    from importlib.util import find_spec
+
+    if find_spec("nicegui") is None:
+        raise click.ClickException(MISSING)
+
+
+async def _serve(
+    looked: "Looked",
+    timeline: str,
+    host: str,
+    port: int,
+    hosts: tuple[str, ...],
+    tls: TlsFiles,
+    token: str,
+) -> None:
+    """Serve until a signal comes."""
+    from berth.api.addresses import is_loopback
+    from berth.cli.signals import stop_on_signals
+    from berth_workbench.page.server import PageAddressTaken, PageServer
+
+    line = _time_line(timeline)
+    is_in_file = bool(looked.files or (timeline and not any(looked.way)))
+    source = None if line is not None and is_in_file and not looked.files else await source_of(looked)
+    is_local = is_loopback(host)
+    certificates = None if is_local and not tls.certificate else _certificates(tls, host)
+    access = _access(looked.way, token, is_local=is_local or is_in_file)
+    page = PageServer(source, access, host=host, port=port, hosts=hosts, tls=certificates, time_line=line)
+    stopped = stop_on_signals()
+    try:
+        await page.start()
+        click.echo(f"{opening_text(page.address, access)}\nCtrl-C ends it.")
+        await stopped.wait()
+    except PageAddressTaken as error:
+        raise click.ClickException(f"{error}; choose another --host or --port") from None
+    finally:
+        await page.stop()
+        if source is not None:
+            await source.close()
+
+
+def opening_text(address: str, access: "Access") -> str:
+    """How to open the page."""
+    from berth_workbench.page.access import OwnToken
+
+    if isinstance(access, OwnToken):
+        return f"The page is served; open it with\n  {address}/?token={access.token}"
+    return f"The page is served at {address}/; sign in with a token of the cluster that may get the path /debug/nodes."
+
+
+class Looked(NamedTuple):
+    """What is looked at."""
+
+    files: tuple[str, ...]
+    way: "Way"
+    configuration: "ConfigurationSource | None"
+    """For trials; None for the one in use."""
+
+    @classmethod
+    def of(cls, files: tuple[str, ...], given: dict[str, Any]) -> "Looked":
+        """Take what `source_options` has received. Raises `BadConfigurationError`."""
+        from berth.cli.scheduler_in_use import Way
+        from berth_workbench.cli.load_input import read_configuration
+        from berth_workbench.comparison.configurations import DEFAULT
+
+        config_file, plugins, gates = (given.pop(name) for name in ("config_file", "plugins", "feature_gates"))
+        is_given = bool(config_file or plugins or gates)
+        configuration = read_configuration(config_file or DEFAULT, plugins, gates) if is_given else None
+        return cls(files, Way(**given), configuration)
+
+
+async def source_of(looked: Looked) -> "Source":
+    """What is to be shown; ends the command where there is no such thing."""
+    return _cluster_in(looked) if looked.files else await _scheduler_at(looked)
+
+
+def plain_source(url: str, kubeconfig: str) -> "Source":
+    """A scheduler that serves in plain HTTP on this machine, as `berth up` has it. Make it inside the event loop."""
+    import aiohttp
+
+    from berth.cli.connection import Answered, UnreachableError
+    from berth.kube.http.connections import reason_of
+    from berth_workbench.page.live import LiveSource
+
+    session = aiohttp.ClientSession(
+        url, timeout=aiohttp.ClientTimeout(total=TIMEOUT_S), cookie_jar=aiohttp.DummyCookieJar()
+    )
+
+    async def ask(path: str) -> "Answered":
+        try:
+            async with session.get(path, allow_redirects=False) as answer:
+                return Answered.of(answer.status, await answer.read(), answer.headers, url)
+        except (aiohttp.ClientError, TimeoutError) as error:
+            raise UnreachableError(f"the scheduler at {url} does not answer: {reason_of(error)}") from None
+
+    refused = (UnreachableError, click.ClickException, UserError)
+    return LiveSource(f"scheduler at {url}", ask, refused, close=session.close, take=_taking(kubeconfig, ""))
+
+
+def _taking(kubeconfig: str, context: str) -> "Callable[[], Awaitable[Snapshot]]":
+    """How to take a snapshot of the cluster that a kubeconfig leads to."""
+    from berth_workbench.cli.cluster_input import read_cluster_given
+
+    return lambda: asyncio.to_thread(read_cluster_given, (), kubeconfig, context)
+
+
+class LocalPage:
+    """The page of a scheduler in this process, on loopback. Make it inside the event loop."""
+
+    __slots__ = ("_page", "_source")
+
+    def __init__(self, scheduler_url: str, kubeconfig: str, port: int) -> None:
+        from berth_workbench.page.access import OwnToken
+        from berth_workbench.page.server import PageServer
+
+        self._source = plain_source(scheduler_url, kubeconfig)
+        self._page = PageServer(self._source, OwnToken(), port=port)
+
+    async def open(self) -> str:
+        """Serve it; return how to open it. Raises `click.ClickException` where its port is taken."""
+        from berth_workbench.page.server import PageAddressTaken
+
+        try:
+            await self._page.start()
+        except PageAddressTaken as error:
+            raise click.ClickException(f"{error}; choose another --ui-port") from None
+        return opening_text(self._page.address, self._page.access)
+
+    async def close(self) -> None:
+        """End; safe to call where it was never opened."""
+        await self._page.stop()
+        await self._source.close()
+
+
+async def _scheduler_at(looked: Looked) -> "Source":
+    """The scheduler at work, once it has answered."""
+    from berth.api.redaction import redact_url
+    from berth.cli.connection import UnreachableError
+    from berth.cli.scheduler_in_use import SchedulerInUse, load
+    from berth_workbench.page.live import LiveSource
+    from berth_workbench.page.source import SourceError
+
+    way = looked.way
+    scheduler = SchedulerInUse(way)
+
+    async def ask(path: str) -> "Answered":
+        return await scheduler.reach(path)
+
+    title = f"scheduler at {redact_url(way.server)}" if way.server else "scheduler on this machine"
+    if not way.server and scheduler.has_cluster:
+        title = f"cluster at {redact_url(load(way).server)}"
+    # A scheduler that is named need not be that of the kubeconfig in use, so only one that is named, too, is believed.
+    take = None if way.server and not way.kubeconfig else _taking(way.kubeconfig, way.context)
+    source = LiveSource(
+        title, ask, (UnreachableError, click.ClickException, UserError), take=take, configuration=looked.configuration
+    )
+    try:
+        await source.recent()
+    except SourceError as error:
+        raise click.ClickException(
+            f"{error}; is `berth run` up? --server says where it serves, --cluster shows a cluster in a file"
+        ) from None
+    return source
+
+
+def _cluster_in(looked: Looked) -> "Source":
+    """The cluster of files."""
+    from berth_workbench.cli.cluster_input import read_cluster_given
+    from berth_workbench.page.cluster_file import ClusterFileSource
+
+    title = f"cluster in {', '.join(Path(file).name for file in looked.files)}"
+    return ClusterFileSource(title, read_cluster_given(looked.files), looked.configuration)
+
+
+def _time_line(path: str) -> "SimulatedTimeLine | None":
+    """The simulation of a file; None where none is named."""
+    from berth_workbench.page.time_line import TimeLineError, read_time_line
+
+    try:
+        return read_time_line(path) if path else None
+    except TimeLineError as error:
+        raise click.ClickException(f"--timeline {error}") from None
+
+
+def _certificates(tls: TlsFiles, host: str) -> "ssl.SSLContext":
+    from berth.runtime.serving.certificates import ServingCertificates
+    from berth.runtime.serving.options import TlsOptions
+
+    made = ServingCertificates(TlsOptions(certificate_file=tls.certificate, key_file=tls.key), host)
+    return made.context()
+
+
+def _access(way: "Way", token: str, *, is_local: bool) -> "Access":
+    """Who may see the page: with a token given, or on loopback, its holder; else whom the cluster lets."""
+    from berth.cli.scheduler_in_use import load
+    from berth.kube.http.client import HttpTransport
+    from berth_workbench.page.access import OwnToken, ReviewedTokens
+
+    return OwnToken(token) if token or is_local else ReviewedTokens(HttpTransport(load(way)))

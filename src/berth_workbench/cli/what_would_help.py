@@ -1,0 +1,234 @@
+"""`berth explain POD --what-would-help`: the least changes after which a pending pod fits, each proven.
+
+The cluster is read from files or through a kubeconfig, into memory; nothing in it is changed. The pod is one of the
+cluster's, or what a manifest makes: of a workload its first pod.
+"""
+
+import copy
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from berth.cli.option_rules import never_with
+from berth.cli.output import Output, console_for, is_structured, print_structured
+from berth.cli.setup import read_setup, warn
+from berth_workbench.cli.cluster_input import read_cluster_given, read_manifests
+
+if TYPE_CHECKING:
+    from berth.api.pod import Pod
+    from berth_workbench.planning.help.result import Help
+    from berth_workbench.simulation.cluster import SimulatedCluster
+    from berth_workbench.snapshot.documents import Document
+    from berth_workbench.snapshot.snapshot import Snapshot
+
+DEADLINE = "activeDeadlineSeconds"
+
+
+ASKED_OF_SCHEDULERS = ("server", "certificate_authority", "lease", "nodes", "all_nodes", "watch")
+"""The parameters of `berth explain` that only a scheduler can answer."""
+
+
+def extend(explain: click.Command) -> click.Command:
+    """`berth explain` with `--what-would-help` and where its cluster comes from; given that, it asks no scheduler."""
+    asks_the_scheduler = explain.callback
+    assert asks_the_scheduler is not None
+
+    @never_with("what_would_help", *ASKED_OF_SCHEDULERS, because="which works on the cluster and asks no scheduler")
+    def either(
+        *,
+        what_would_help: bool,
+        cluster: tuple[str, ...],
+        manifests: tuple[str, ...],
+        config_file: str,
+        output: Output,
+        **given: Any,
+    ) -> None:
+        if what_would_help:
+            where = (cluster, given.get("kubeconfig", ""), given.get("context", ""))
+            printed: Output = "json" if given.get("as_json") else output
+            tell(given.get("pods", ()), given.get("namespace") or "default", manifests, where, config_file, printed)
+            return
+        if cluster or manifests or config_file:
+            raise click.UsageError(
+                "--cluster, -f and --config go with --what-would-help: add it, or leave them out to ask the scheduler"
+            )
+        asks_the_scheduler(output=output, **given)
+
+    extended = copy.copy(explain)
+    extended.callback = either
+    extended.params = [*explain.params, *_options()]
+    return extended
+
+
+def _options() -> list[click.Option]:
+    return [
+        click.Option(
+            ["--what-would-help"],
+            is_flag=True,
+            help="Look for the least changes of the pod, of a node or of the cluster after which it fits.",
+        ),
+        click.Option(
+            ["--cluster"],
+            multiple=True,
+            metavar="FILE",
+            help="With --what-would-help: the cluster, as `berth snapshot` or `kubectl get -o yaml|json` has written "
+            "it; may be repeated, and may be a directory.",
+        ),
+        click.Option(
+            ["-f", "--filename", "manifests"],
+            multiple=True,
+            metavar="FILE",
+            help="With --what-would-help: the manifest of a pod or a workload, instead of POD.",
+        ),
+        click.Option(
+            ["--config", "config_file"],
+            default="",
+            metavar="FILE",
+            help="With --what-would-help: the scheduler's configuration, where it is not the default one.",
+        ),
+    ]
+
+
+def tell(
+    pods: Sequence[str],
+    namespace: str,
+    manifests: Sequence[str],
+    where: tuple[Sequence[str], str, str],
+    config_file: str,
+    output: Output,
+) -> None:
+    """Print what would help pods. Raises `click.ClickException`."""
+    from berth_workbench.planning.help.search import what_would_help
+    from berth_workbench.simulation.cluster import SimulatedCluster
+
+    if bool(pods) == bool(manifests):
+        raise click.UsageError("name a pod, or give its manifest with -f")
+    setup = read_setup(config_file)
+    snapshot = read_cluster_given(*where)
+    cluster = SimulatedCluster(snapshot.structs(), config=setup.config, registry=setup.registry)
+    if manifests:
+        asked = list(_of_manifests(cluster, snapshot, manifests, namespace))
+    else:
+        asked = [_of(cluster, pod, namespace) for pod in pods]
+    ending, found = pods_that_end(snapshot), list["Help"]()
+    for each in asked:
+        found.append(_searched(what_would_help, cluster, each, ending))
+    if is_structured(output):
+        print_structured(found[0] if len(found) == 1 else found, output)
+        return
+    _print(found, output)
+
+
+def _searched(search: Callable[..., "Help"], cluster: "SimulatedCluster", pod: "Pod", ending: Any) -> "Help":
+    from berth_workbench.cli.progress import working
+
+    with working(f"looking for what would help {pod.key}") as work:
+
+        def is_stopped() -> bool:
+            work.advance()
+            return work.is_stopped
+
+        return search(cluster, pod, ending=ending, is_stopped=is_stopped)
+
+
+def _print(found: "Sequence[Help]", output: Output) -> None:
+    from berth.runtime.observing.logs import legible
+    from berth_workbench.planning.help.words import lines_of
+
+    width = console_for(output).width
+    for number, each in enumerate(found):
+        if number:
+            click.echo()
+        for line in lines_of(each, width):
+            click.echo(legible(line))
+
+
+def _of(cluster: "SimulatedCluster", name: str, namespace: str) -> "Pod":
+    before, slash, rest = name.partition("/")
+    if slash:
+        name, namespace = rest, namespace if before in ("pod", "pods") else before
+    found: Pod | None = cluster.objects.get(("Pod", f"{namespace}/{name}"))
+    if found is None:
+        pending = sorted(pod.key for pod in cluster.pods.values() if not pod.spec.node_name)
+        few = f"; its pending pods are {', '.join(pending[:5])}{' …' if len(pending) > 5 else ''}" if pending else ""
+        raise click.ClickException(f"there is no pod {namespace}/{name} in the cluster{few}")
+    return found
+
+
+def _of_manifests(
+    cluster: "SimulatedCluster", snapshot: "Snapshot", manifests: Sequence[str], namespace: str
+) -> "Iterator[Pod]":
+    """Yield a pod for each pod and each workload of manifests; what goes with them is put into the cluster."""
+    from berth_workbench.simulation.workloads import claim_templates, expand
+
+    templates = claim_templates(snapshot.of("ResourceClaimTemplate"))
+    nodes = tuple(cluster.nodes.values())
+    expansion = expand(read_manifests(manifests), nodes=nodes, templates=templates, namespace=namespace)
+    cluster.add(expansion.objects)
+    for name in expansion.passed_over:
+        warn(f"{name} does not matter to decisions, and is passed over")
+    owners = set[tuple[str, str]]()
+    for pod in expansion.pods:
+        owner = next(((each.kind, each.uid) for each in pod.metadata.owner_references if each.controller), None)
+        if owner is None or owner not in owners:
+            yield pod
+        if owner is not None:
+            owners.add(owner)
+    if not expansion.pods:
+        raise click.ClickException(f"-f {' '.join(manifests)}: no pod and no workload in it")
+
+
+# --- pods that end by themselves --------------------------------------------------------------------------------------
+
+
+def pods_that_end(snapshot: "Snapshot") -> Mapping[str, str]:
+    """Return when pods with a deadline, their own or their Job's, will have ended, in words, by `namespace/name`."""
+    jobs: dict[str, str] = {}
+    for document in snapshot.of("Job"):
+        if _mentions_deadline(document):
+            jobs |= _ends(document.manifest)
+    found: dict[str, str] = {}
+    for document in snapshot.of("Pod"):
+        if _mentions_deadline(document):
+            found |= _ends(document.manifest)
+        elif jobs and _mentions(document, "Job"):
+            found |= _ends_with_job(document.manifest, jobs)
+    return found
+
+
+def _mentions_deadline(document: "Document") -> bool:
+    return _mentions(document, DEADLINE)
+
+
+def _mentions(document: "Document", word: str) -> bool:
+    """Say whether a document may have a word in it; a parsed one is worth looking at anyway."""
+    return word.encode() in document.body if isinstance(document.body, bytes) else word in json.dumps(document.manifest)
+
+
+def _key(manifest: Mapping[str, Any]) -> str:
+    metadata = manifest.get("metadata") or {}
+    return f"{metadata.get('namespace') or 'default'}/{metadata.get('name')}"
+
+
+def _ends(manifest: Mapping[str, Any]) -> dict[str, str]:
+    seconds = (manifest.get("spec") or {}).get(DEADLINE)
+    started = (manifest.get("status") or {}).get("startTime")
+    if not isinstance(seconds, int) or not isinstance(started, str):
+        return {}
+    try:
+        end = datetime.fromisoformat(started) + timedelta(seconds=seconds)
+    except (ValueError, OverflowError):
+        return {}
+    return {_key(manifest): f"at {end.isoformat(timespec='seconds')} at the latest"}
+
+
+def _ends_with_job(manifest: Mapping[str, Any], jobs: Mapping[str, str]) -> dict[str, str]:
+    namespace = _key(manifest).partition("/")[0]
+    for owner in (manifest.get("metadata") or {}).get("ownerReferences") or ():
+        when = jobs.get(f"{namespace}/{owner.get('name')}") if owner.get("kind") == "Job" else None
+        if when is not None:
+            return {_key(manifest): when}
+    return {}

@@ -1,0 +1,168 @@
+"""Compares two configurations on the same pods: decision by decision, and each on its own to the end.
+
+The first says who goes elsewhere and why (`berth_workbench.comparison.decisions`). In the second, each configuration
+places everything by itself, with several seeds, since lots decide between equally good nodes; the measures of both are
+put side by side, with how far their difference varies with the seed.
+"""
+
+import math
+import statistics
+from collections import Counter
+from collections.abc import Sequence
+from typing import Literal
+
+import msgspec
+
+from berth_workbench.comparison.configurations import ConfigurationSource, LoadedConfiguration
+from berth_workbench.comparison.decisions import Decisions, decide
+from berth_workbench.comparison.decisions_over_time import decide_over_time
+from berth_workbench.comparison.loads import ClusterLoad, DrawnLoad, Load
+from berth_workbench.comparison.progress import StoppedError, Watch, stepping, unwatched
+from berth_workbench.comparison.run import RunResult, run
+from berth_workbench.simulation.measures import better
+from berth_workbench.simulation.prices import Prices
+from berth_workbench.traces.generator import daily_pattern
+
+NAMES = ("a", "b")
+
+
+class FigureCompared(msgspec.Struct, frozen=True, rename="camel"):
+    """One measure of both configurations: means over the seeds."""
+
+    name: str
+    a: float | None
+    b: float | None
+    difference: float | None
+    """What B has more than A."""
+    deviation: float | None
+    """The standard deviation of the difference over the seeds; None where there was one seed only."""
+    better: Literal["a", "b", ""]
+    """Which is better, if the measure says so and every seed agrees."""
+
+
+class ConfigurationsCompared(msgspec.Struct, frozen=True, rename="camel"):
+    """Two configurations on the same pods."""
+
+    a: str
+    b: str
+    decisions: Decisions
+    """Decision by decision, with A's choices standing; of a workload over time, about some of the pods."""
+    causes: dict[str, int]
+    """By plugin, how many of the changes it causes, alone or with others."""
+    measures: tuple[FigureCompared, ...]
+    """Each on its own to the end."""
+    seeds: tuple[int, ...]
+    """The seeds that both have run with."""
+    notes: tuple[str, ...] = ()
+    """What has to be known to read this right."""
+    is_complete: bool = True
+    """False where somebody has stopped it before the end."""
+
+
+def compare(
+    load: Load,
+    a: ConfigurationSource,
+    b: ConfigurationSource,
+    *,
+    seeds: Sequence[int] = (0, 1, 2),
+    prices: Prices | None = None,
+    watch: Watch = unwatched,
+) -> ConfigurationsCompared:
+    """Return what differs. `watch` may stop it, and what is done by then is returned.
+
+    Raises `ConfigError`, `RegistryError`, `PluginBrokenError`, `StuckError`.
+    """
+    loaded = [each.load() for each in (a, b)]
+    is_stopped = False
+
+    def noting(steps: int) -> bool:
+        nonlocal is_stopped
+        is_stopped = is_stopped or watch(steps)
+        return is_stopped
+
+    if isinstance(load, ClusterLoad):
+        decisions = decide(load, loaded[0], loaded[1], watch=noting)
+    else:
+        trace = daily_pattern(load.pattern, seeds[0]) if isinstance(load, DrawnLoad) else load
+        decisions = decide_over_time(trace, loaded[0], loaded[1], seed=seeds[0], watch=noting)
+    results = [] if is_stopped else _results(load, loaded, seeds, prices, noting)
+    blamed: Counter[str] = Counter()
+    for change in decisions.changes:
+        blamed.update(change.plugins)
+    return ConfigurationsCompared(
+        a=a.name,
+        b=b.name,
+        decisions=decisions,
+        causes=dict(blamed.most_common()),
+        measures=compared([pair[0].figures for pair in results], [pair[1].figures for pair in results]),
+        seeds=tuple(seeds[: len(results)]),
+        notes=tuple(_notes(a, b, loaded)),
+        is_complete=not is_stopped,
+    )
+
+
+def _results(
+    load: Load, loaded: Sequence[LoadedConfiguration], seeds: Sequence[int], prices: Prices | None, watch: Watch
+) -> list[tuple[RunResult, RunResult]]:
+    """Run both configurations with each seed, up to where somebody stops it."""
+    found = []
+    step = stepping(watch)
+    for seed in seeds:
+        try:
+            first, second = (run(load, each, seed, prices=prices, progress=step) for each in loaded)
+        except StoppedError:
+            break
+        found.append((first, second))
+    return found
+
+
+def compared(a: Sequence[dict[str, float]], b: Sequence[dict[str, float]]) -> tuple[FigureCompared, ...]:
+    """Return the figures of both side by side; each has those of all its seeds, in the same order."""
+    names = dict.fromkeys(name for figures in (*a, *b) for name in figures)
+    return tuple(
+        compared_figure(name, [each.get(name) for each in a], [each.get(name) for each in b], better(name))
+        for name in names
+    )
+
+
+def compared_figure(name: str, a: Sequence[float | None], b: Sequence[float | None], better_way: int) -> FigureCompared:
+    """Return one figure of both, with the same seeds in the same order, and which way it is better."""
+    pairs = [(x, y) for x, y in zip(a, b, strict=True) if x is not None and y is not None]
+    differences = [y - x for x, y in pairs]
+    means = (_mean([x for x in a if x is not None]), _mean([y for y in b if y is not None]))
+    verdict: Literal["a", "b", ""] = ""
+    if differences and better_way:
+        gains = [difference * better_way for difference in differences]
+        verdict = "b" if min(gains) > 0 else "a" if max(gains) < 0 else ""
+    return FigureCompared(
+        name=name,
+        a=means[0],
+        b=means[1],
+        difference=_mean(differences),
+        deviation=statistics.stdev(differences) if len(differences) > 1 else None,
+        better=verdict,
+    )
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return math.fsum(values) / len(values) if values else None
+
+
+def _notes(a: ConfigurationSource, b: ConfigurationSource, loaded: Sequence[LoadedConfiguration]) -> list[str]:
+    found = []
+    if any(source.asks_extenders for source in (a, b)):
+        found.append("extenders are not asked; the configurations are compared without them")
+    sampled = [
+        each.name
+        for each, made in zip((a, b), loaded, strict=True)
+        if any(_percentage(made, index) not in (None, 100) for index in range(len(made.config.profiles)))
+    ]
+    if sampled:
+        told = " and ".join(sampled)
+        found.append(f"{told}: decisions are compared with every node looked at; the measures have the percentage")
+    return found
+
+
+def _percentage(made: LoadedConfiguration, index: int) -> int | None:
+    own = made.config.profiles[index].percentage_of_nodes_to_score
+    return made.config.percentage_of_nodes_to_score if own is None else own

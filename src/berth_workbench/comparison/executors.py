@@ -1,0 +1,193 @@
+"""Has runs carried out: here, in processes of this machine, or on a Dask cluster.
+
+`workers` returns one of the three. Each takes the same tasks and calls back with each result as it comes, in any order.
+Whoever watches may stop it: what is under way is finished and kept, what has not begun is given up.
+"""
+
+import queue
+import signal
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import BrokenExecutor, ProcessPoolExecutor
+from contextlib import AbstractContextManager, contextmanager, suppress
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import msgspec
+
+from berth_workbench.comparison.loads import Load
+from berth_workbench.comparison.tasks import TaskDescription, TaskError, carry_out, carry_out_on, load_of
+
+LOOK_EVERY_S = 0.2
+"""How often is looked whether to stop while nothing comes back."""
+
+IsStopped = Callable[[], bool]
+
+
+class Finished(NamedTuple):
+    """A run that has ended."""
+
+    task: TaskDescription
+    result: bytes
+    """Empty where it failed."""
+    error: str = ""
+
+
+Done = Callable[[Finished], None]
+
+
+class Carry(Protocol):
+    """Carries tasks out, and returns once all have ended or it was stopped. Raises `TaskError`."""
+
+    def __call__(self, tasks: Sequence[TaskDescription], done: Done, is_stopped: IsStopped) -> None: ...
+
+
+DASK_SCHEMES = ("tcp", "tls", "ws", "wss", "ucx", "ucxx", "inproc")
+
+
+def workers(inputs: Mapping[str, Path], *, jobs: int = 1, dask: str = "") -> AbstractContextManager[Carry]:
+    """Return what carries tasks out: a Dask cluster, or so many processes, of which 1 is this one.
+
+    `inputs` are the files of the loads' contents, by hash. Raises `TaskError`, entering the context does too.
+    """
+    scheme, separator, _ = dask.partition("://")
+    if separator and scheme not in DASK_SCHEMES:
+        raise TaskError(f"--dask {dask}: no scheme is called {scheme!r}; there are {', '.join(DASK_SCHEMES)}")
+    if dask:
+        return _on_dask(inputs, dask)
+    return _in_processes(inputs, jobs) if jobs > 1 else _here(inputs)
+
+
+@contextmanager
+def _here(inputs: Mapping[str, Path]) -> Iterator[Carry]:
+    """Carry tasks out one after the other; each load is read once."""
+    loads: dict[str, Load] = {}
+
+    def carry(tasks: Sequence[TaskDescription], done: Done, is_stopped: IsStopped) -> None:
+        for task in tasks:
+            if is_stopped():
+                return
+            try:
+                if task.load not in loads:
+                    loads[task.load] = load_of(task, inputs[task.load].read_bytes())
+                finished = Finished(task, carry_out_on(task, loads[task.load]))
+            except Exception as error:  # a plugin's bug, or a load that cannot be run, must not end the others
+                finished = Finished(task, b"", _told(error))
+            done(finished)
+
+    yield carry
+
+
+@contextmanager
+def _in_processes(inputs: Mapping[str, Path], jobs: int) -> Iterator[Carry]:
+    """Carry tasks out in processes; where one of them dies, nothing more can be run."""
+    pool = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=_ignore_first_interrupt)
+
+    def carry(tasks: Sequence[TaskDescription], done: Done, is_stopped: IsStopped) -> None:
+        try:
+            submitted = {
+                pool.submit(_carry_out_file, msgspec.json.encode(task), str(inputs[task.load])): task for task in tasks
+            }
+            _gather(submitted, done, is_stopped)
+        except BrokenExecutor:
+            raise TaskError("a worker process has died, perhaps for want of memory; try fewer --jobs") from None
+
+    try:
+        yield carry
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+@contextmanager
+def _on_dask(inputs: Mapping[str, Path], address: str) -> Iterator[Carry]:
+    """Carry tasks out on the workers of a Dask cluster, which need Berth of the same version."""
+    try:
+        from distributed import Client
+    except ImportError:
+        raise TaskError("--dask needs Dask: pip install 'berth-scheduler[sweep]'") from None
+    try:
+        client = Client(address, timeout="10s", set_as_default=False)
+    except (OSError, ValueError, RuntimeError) as error:  # timeouts are among them
+        raise TaskError(f"--dask {address}: no Dask scheduler answers there: {_line(error)}") from None
+    try:
+        # Read first: an OSError below is the cluster's, not a file's.
+        given = {name: path.read_bytes() for name, path in inputs.items()}
+        with _lost(address):
+            contents = {name: client.scatter(content) for name, content in given.items()}
+
+        def carry(tasks: Sequence[TaskDescription], done: Done, is_stopped: IsStopped) -> None:
+            with _lost(address):
+                submitted = {
+                    client.submit(
+                        carry_out, msgspec.json.encode(task), contents[task.load], key=f"berth-{task.key}"
+                    ): task
+                    for task in tasks
+                }
+            _gather(submitted, done, is_stopped)
+
+        yield carry
+    finally:
+        with suppress(OSError):  # a scheduler that is gone does not hear that we leave
+            client.close()
+
+
+@contextmanager
+def _lost(address: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise TaskError(f"--dask {address}: the Dask scheduler answers no more: {_line(error)}") from None
+
+
+def _line(error: BaseException) -> str:
+    return " ".join(str(error).split()) or type(error).__name__
+
+
+def _gather(submitted: Mapping[Any, TaskDescription], done: Done, is_stopped: IsStopped) -> None:
+    """Hand on results as they come; with many tasks, nothing here looks at all of them more than once."""
+    ended: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    for future in submitted:
+        future.add_done_callback(ended.put)
+    left = len(submitted)
+    has_cancelled = False
+    while left:
+        if not has_cancelled and is_stopped():
+            has_cancelled = True
+            _cancel(submitted)
+        try:
+            future = ended.get(timeout=LOOK_EVERY_S)
+        except queue.Empty:
+            continue
+        left -= 1
+        if future.cancelled():
+            if not has_cancelled:
+                done(Finished(submitted[future], b"", "the cluster has given it up"))
+            continue
+        error = future.exception()
+        if isinstance(error, BrokenExecutor):
+            raise error
+        done(Finished(submitted[future], b"", _told(error)) if error else Finished(submitted[future], future.result()))
+
+
+def _cancel(futures: Iterable[Any]) -> None:
+    for future in futures:
+        future.cancel()
+
+
+def _told(error: BaseException) -> str:
+    """Say in one line what went wrong: our own errors say it themselves, a plugin's need their class beside it."""
+    is_ours = type(error).__module__.partition(".")[0] in ("berth", "berth_workbench") and str(error)
+    return _line(error) if is_ours else f"{type(error).__name__}: {' '.join(str(error).split())}"
+
+
+def _carry_out_file(description: bytes, path: str) -> bytes:
+    return carry_out(description, Path(path).read_bytes())
+
+
+def _ignore_first_interrupt() -> None:
+    """Let a worker go on when Ctrl-C reaches all processes of the terminal; the second one ends it."""
+
+    def once(_number: int, _frame: object) -> None:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+    signal.signal(signal.SIGINT, once)

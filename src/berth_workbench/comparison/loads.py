@@ -1,0 +1,190 @@
+"""What configurations are tried on: a cluster with the pods to be placed in it, or a workload over time.
+
+A load is a value. `packed` turns it into bytes, which are the same wherever the load is, so that a run can be described
+by their hash, and carried out by another process; `unpacked` turns them back.
+"""
+
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from berth.api.codec import decode
+from berth.api.meta import Struct
+from berth.api.node import Node
+from berth.api.pod import Pod, PodStatus
+from berth_workbench.planning.scenario import APPLY, Manifests, Step
+from berth_workbench.simulation.changes import read_step
+from berth_workbench.simulation.cluster import Progress, SimulatedCluster
+from berth_workbench.simulation.measures import controller_of, follows_its_node, is_pending
+from berth_workbench.simulation.operations import carry_out
+from berth_workbench.simulation.rollouts import apply
+from berth_workbench.simulation.scale import refuse_awaited
+from berth_workbench.simulation.site import Site
+from berth_workbench.simulation.workloads import POD_MAKERS, claim_templates, expand
+from berth_workbench.snapshot.documents import Document
+from berth_workbench.snapshot.snapshot import Snapshot
+from berth_workbench.traces.generator import DailyPattern
+from berth_workbench.traces.trace import AnyRecord, TimedWorkload, TraceHeader
+
+Json = dict[str, Any]
+
+
+class ClusterLoad(msgspec.Struct, frozen=True):
+    """A cluster, and the pods to be placed in it."""
+
+    standing: tuple[Struct, ...]
+    """Everything that is there, pods on nodes included."""
+    pods: tuple[Pod, ...]
+    """Without a node, in the order in which they came."""
+    steps: tuple[tuple[str, Any], ...] = ()
+    """Changes of the cluster once the pods are placed: the key of a scenario's step, and its value."""
+    workloads: tuple[Json, ...] = ()
+    """Manifests of workloads, for steps that scale them."""
+
+    @classmethod
+    def of(
+        cls,
+        snapshot: Snapshot,
+        manifests: Iterable[Document] = (),
+        *,
+        replaces_all: bool = False,
+        steps: Iterable[Step] = (),
+    ) -> "ClusterLoad":
+        """Take a cluster's pending pods, and those of the manifests after them.
+
+        With `replaces_all`, every running pod is to be placed anew that a controller owns, but for those that follow
+        their node (a DaemonSet's). `steps` are carried out once the pods are placed. Raises `ObjectError`,
+        `ManifestError`.
+        """
+        standing: list[Struct] = []
+        pending: list[Pod] = []
+        for obj in snapshot.structs():
+            if not isinstance(obj, Pod):
+                standing.append(obj)
+            elif is_pending(obj):
+                pending.append(obj)
+            elif replaces_all and _is_replaceable(obj):
+                pending.append(_unbound(obj))
+            else:
+                standing.append(obj)
+        expansion = expand(
+            manifests,
+            nodes=[obj for obj in standing if isinstance(obj, Node)],
+            templates=claim_templates(snapshot.of("ResourceClaimTemplate")),
+            taken=[pod.key for pod in (*standing, *pending) if isinstance(pod, Pod)],
+        )
+        pending.sort(key=lambda pod: (pod.metadata.creation_timestamp or "", pod.key))
+        changes = tuple(_described(each) for each in steps)
+        workloads = [document.manifest | {"kind": document.kind} for document in snapshot.of(*POD_MAKERS)]
+        return cls(
+            (*standing, *expansion.objects),
+            (*pending, *expansion.pods),
+            changes,
+            tuple(workloads) if changes else (),
+        )
+
+    def put_into(self, cluster: SimulatedCluster, progress: Progress | None = None) -> None:
+        """Put everything into an empty cluster, have the pods placed, and carry the steps out.
+
+        Raises `ChangeError`, `ManifestError`, `StuckError`.
+        """
+        cluster.add(self.standing)
+        cluster.add(self.pods)
+        cluster.settle(progress=progress)
+        if self.steps:
+            documents = [Document(each["kind"], each, "the cluster") for each in self.workloads]
+            site = Site(cluster, documents, progress=progress)
+            for number, (step, value) in enumerate(self.steps):
+                if step == APPLY:
+                    apply(site, [Document(each["kind"], each, f"steps[{number}]") for each in value])
+                else:
+                    carry_out(site, read_step(step, value, f"steps[{number}]"))
+            refuse_awaited(site)
+
+
+def _described(step: Step) -> tuple[str, Any]:
+    """Return a step as a scenario's file has it, with manifests in place of their files."""
+    if isinstance(step, Manifests):
+        return APPLY, [document.manifest | {"kind": document.kind} for document in step.documents]
+    return step.step, msgspec.to_builtins(step)
+
+
+def _is_replaceable(pod: Pod) -> bool:
+    is_over = pod.status.phase in ("Succeeded", "Failed") or pod.metadata.deletion_timestamp is not None
+    return bool(controller_of(pod.metadata)[0]) and not follows_its_node(pod.metadata) and not is_over
+
+
+def _unbound(pod: Pod) -> Pod:
+    return Pod(pod.metadata, msgspec.structs.replace(pod.spec, node_name=""), PodStatus())
+
+
+class DrawnLoad(msgspec.Struct, frozen=True):
+    """A day of some pattern, drawn anew for each seed."""
+
+    pattern: DailyPattern
+
+
+Load = ClusterLoad | TimedWorkload | DrawnLoad
+
+STEPS_OVER_TIME = 1000
+"""In how many steps progress is told of a run through a workload over time."""
+
+
+def steps_of(load: Load) -> int:
+    """Return about how many steps a run tells of."""
+    return len(load.pods) if isinstance(load, ClusterLoad) else STEPS_OVER_TIME
+
+
+_ENCODE = msgspec.json.Encoder().encode
+
+
+class _Head(msgspec.Struct, frozen=True):
+    """The first line of a packed load."""
+
+    kind: str
+    pods: int = 0
+    """How many of the objects are pods to be placed; they come last."""
+    steps: tuple[tuple[str, Any], ...] = ()
+    workloads: tuple[Json, ...] = ()
+    pattern: DailyPattern = DailyPattern()
+
+
+def packed(load: Load) -> bytes:
+    """Return a load as bytes: a line that says what it is, and one for each object or record."""
+    if isinstance(load, DrawnLoad):
+        return _ENCODE(_Head("DailyPattern", pattern=load.pattern))
+    if isinstance(load, TimedWorkload):
+        return b"\n".join([_ENCODE(load.header), *map(_ENCODE, load.records)])
+    objects: Sequence[Struct] = (*load.standing, *load.pods)
+    lines = [_ENCODE((type(obj).__name__, obj)) for obj in objects]
+    return b"\n".join([_ENCODE(_Head("ClusterLoad", len(load.pods), load.steps, load.workloads)), *lines])
+
+
+def unpacked(content: bytes) -> Load:
+    """Return the load that some bytes are."""
+    first, _, rest = content.partition(b"\n")
+    head = msgspec.json.decode(first, type=_Head)
+    if head.kind == "DailyPattern":
+        return DrawnLoad(head.pattern)
+    if head.kind == TraceHeader().kind:
+        record_of = msgspec.json.Decoder(AnyRecord).decode
+        header = msgspec.json.decode(first, type=TraceHeader)
+        return TimedWorkload(header, tuple(record_of(line) for line in rest.splitlines()))
+    objects = list(_objects(rest))
+    begin = len(objects) - head.pods
+    pods = tuple(pod for pod in objects[begin:] if isinstance(pod, Pod))
+    return ClusterLoad(tuple(objects[:begin]), pods, head.steps, head.workloads)
+
+
+def _objects(content: bytes) -> Iterator[Struct]:
+    line_of = msgspec.json.Decoder(tuple[str, msgspec.Raw]).decode
+    for line in content.splitlines():
+        kind, body = line_of(line)
+        yield decode(kind, bytes(body))
+
+
+def hash_of(content: bytes) -> str:
+    """Return what a content is known by."""
+    return hashlib.sha256(content).hexdigest()

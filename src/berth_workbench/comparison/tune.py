@@ -1,0 +1,398 @@
+"""Looks for the weights that serve an objective best, and for the trade-off between two.
+
+The search is successive halving over seeds (Karnin, Koren and Somekh, 2013; Jamieson and Talwalkar, 2016): many random
+points are run with one seed, the better half of them with more, and so on, so that few runs are spent on bad points.
+A pattern search (Hooke and Jeeves, 1961) goes on from the best: one parameter is moved at a time, and what is better is
+kept. All points run with the same seeds, so that luck with lots favours none. For two objectives the search is done for
+several weighted sums of both, and the points that no other beats in both are the front.
+
+Then each change without which the best is no worse is taken back. What is left is checked with seeds that the search
+has not seen: the best of many is partly the luckiest, and only fresh runs tell by how much. A point that leaves more
+pods without a node than the base loses to any that does not.
+"""
+
+import itertools
+import math
+import random
+import statistics
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from berth_workbench.comparison.comparison import FigureCompared, compared, compared_figure
+from berth_workbench.comparison.concessions import given_up
+from berth_workbench.comparison.configurations import ConfigurationSource
+from berth_workbench.comparison.executors import Carry, Finished, IsStopped
+from berth_workbench.comparison.loads import Load
+from berth_workbench.comparison.objectives import Objective, ObjectiveError
+from berth_workbench.comparison.settings import Point, SettingSpace
+from berth_workbench.comparison.tasks import TaskDescription, TaskError, TaskResult
+from berth_workbench.simulation.measures import LOWER
+from berth_workbench.simulation.prices import Prices
+
+SHARE_OF_HALVING = 0.6
+"""How much of the budget successive halving may use; the pattern search has the rest."""
+SHARE_OF_SIMPLIFYING = 0.25
+"""How much of it is kept at most for taking back changes that do nothing."""
+MIXES = (0.0, 0.25, 0.5, 0.75, 1.0)
+"""The weights of the second objective that the search is done for, where there are two."""
+UNPLACED = ("pending", "neverPlaced")
+Figures = Mapping[str, float]
+
+
+class ObjectiveOutcome(msgspec.Struct, frozen=True, rename="camel"):
+    """How well a point does for an objective, over seeds."""
+
+    objective: str
+    mean: float
+    """Of the measure itself; of a weighted sum, less is better."""
+    deviation: float | None
+
+
+class TunedPoint(msgspec.Struct, frozen=True, rename="camel"):
+    """A configuration that was tried with all seeds of the search."""
+
+    changes: dict[str, int | str]
+    """What differs from the base."""
+    outcomes: tuple[ObjectiveOutcome, ...]
+    is_on_front: bool
+
+
+class TuningResult(msgspec.Struct, frozen=True, rename="camel"):
+    """What came of a search."""
+
+    objectives: tuple[str, ...]
+    base: str
+    """The name of the configuration that it began with."""
+    runs: int
+    tried: int
+    """How many configurations were run, whether or not with all seeds."""
+    points: tuple[TunedPoint, ...]
+    """Those that were run with all seeds; the base is the first."""
+    best: dict[str, int | str]
+    """What the best changes; for two objectives, the best for the mean of both. Empty where nothing was better."""
+    document: dict[str, Any]
+    """The best as a configuration, ready for use."""
+    check: tuple[FigureCompared, ...]
+    """All measures of the base (A) and the best (B) with the fresh seeds."""
+    check_seeds: int
+    outcomes: tuple[FigureCompared, ...]
+    """The objectives of both with the fresh seeds."""
+    is_better: bool
+    """Whether the best is better than the base, in the sum that it was chosen by, with every fresh seed."""
+    given_up: tuple[str, ...] = ()
+    """What the best gives up that no measure tells, in sentences."""
+    is_complete: bool = True
+
+    @property
+    def worse(self) -> list[FigureCompared]:
+        """The measures that were no objective and are worse with each of the fresh seeds."""
+        wanted = {each.name for each in self.outcomes}
+        return [each for each in self.check if each.better == "a" and each.name not in wanted]
+
+    @property
+    def front(self) -> list[TunedPoint]:
+        """The points that no other beats in both objectives."""
+        return [point for point in self.points if point.is_on_front]
+
+
+class _Search(NamedTuple):
+    """What a search goes by."""
+
+    score: Callable[[Figures, Figures], float]
+    """Of some figures and of the base's with the same seed; less is better."""
+    budget: int
+    """How many runs it may use."""
+
+
+class Tuner:
+    """Runs points, and remembers what each has come to with each seed."""
+
+    def __init__(
+        self,
+        space: SettingSpace,
+        carry: Carry,
+        load: str,
+        *,
+        seeds: int = 3,
+        seed: int = 0,
+        prices: Prices | None = None,
+        told: Callable[[int], None] | None = None,
+        is_stopped: IsStopped = bool,
+    ) -> None:
+        """`load` is the hash of the load's content. The search uses `seeds` seeds, the check as many fresh ones."""
+        self.space = space
+        self.seeds = tuple(range(seed, seed + seeds))
+        self.fresh = tuple(range(seed + seeds, seed + 2 * seeds))
+        self.runs = 0
+        self.found: dict[tuple[Point, int], Figures] = {}
+        self._carry, self._load, self._prices = carry, load, prices
+        self._rng_seed = seed
+        self._told, self._is_stopped = told, is_stopped
+        self._sources: dict[Point, ConfigurationSource] = {}
+        self._tried: dict[Point, None] = {}
+        """In the order of the search, which is always the same; results come in any."""
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether somebody wants it to end."""
+        return self._is_stopped()
+
+    def run(self, points: Iterable[Point], seeds: Sequence[int]) -> None:
+        """Run points with seeds, as far as they have not been. Raises `TaskError` where a run fails."""
+        wanted = [(point, seed) for point in dict.fromkeys(points) for seed in seeds]
+        self._tried |= dict.fromkeys(point for point, _ in wanted)
+        missing = [each for each in wanted if each not in self.found]
+        tasks = {each: TaskDescription(self._load, self._source(each[0]), each[1], self._prices) for each in missing}
+        by_key: dict[str, list[tuple[Point, int]]] = {}
+        for each, task in tasks.items():
+            by_key.setdefault(task.key, []).append(each)
+
+        def done(finished: Finished) -> None:
+            if finished.error:
+                raise TaskError(f"a run has failed: {finished.error}")
+            result = msgspec.json.decode(finished.result, type=TaskResult)
+            for each in by_key[result.key]:
+                self.found[each] = result.figures
+            self.runs += 1
+            if self._told is not None:
+                self._told(1)
+
+        self._carry([tasks[some[0]] for some in by_key.values()], done, self._is_stopped)
+
+    def cost(self, points: Iterable[Point], seeds: Sequence[int]) -> int:
+        """Return how many runs that would take."""
+        return sum((point, seed) not in self.found for point in set(points) for seed in seeds)
+
+    def mean(self, point: Point, seeds: Sequence[int], search: _Search) -> float:
+        """Return the score of a point over seeds; infinite where it was not run with all of them."""
+        base, found = self.space.base, self.found
+        if any((each, seed) not in found for each in (point, base) for seed in seeds):
+            return math.inf
+        scores = [search.score(found[point, seed], found[base, seed]) for seed in seeds]
+        return math.fsum(scores) / len(scores)
+
+    # -- the search --------------------------------------------------------------------------------------------------
+
+    def search(self, search: _Search) -> Point:
+        """Return the best point found within the budget."""
+        limit = self.runs + search.budget
+        self.run([self.space.base], self.seeds)
+        best = self._halve(search, self.runs + int((limit - self.runs) * SHARE_OF_HALVING))
+        return self._pattern(search, best, limit)
+
+    def _halve(self, search: _Search, limit: int) -> Point:
+        """Successive halving: twice the seeds for half of the points, up to all seeds."""
+        rng = random.Random(f"tune {self._rng_seed}")
+        rungs = list(dict.fromkeys(min(2**rung, len(self.seeds)) for rung in range(len(self.seeds))))
+        points = [self.space.base]
+        known = set(points)
+        for _ in range(10_000):
+            drawn = self.space.random_point(rng)
+            if drawn in known:
+                continue
+            if self.runs + self._cost_of_halving([*points, drawn], rungs) > limit:
+                break
+            known.add(drawn)
+            points.append(drawn)
+        for seeds in rungs:
+            if self.is_stopped:
+                break
+            self.run(points, self.seeds[:seeds])
+            points.sort(key=lambda point: (self.mean(point, self.seeds[:seeds], search), point != self.space.base))
+            if seeds < len(self.seeds):
+                points = points[: max(2, math.ceil(len(points) / 2))]
+        return min([*points, self.space.base], key=lambda point: self.mean(point, self.seeds, search))
+
+    def _cost_of_halving(self, points: Sequence[Point], rungs: Sequence[int]) -> int:
+        """How many runs halving takes at most, if the points that are kept are the most expensive ones."""
+        total, left = self.cost(points, self.seeds[:1]), len(points)
+        for before, after in itertools.pairwise(rungs):
+            left = max(2, math.ceil(left / 2))
+            total += left * (after - before)
+        return total
+
+    def _pattern(self, search: _Search, best: Point, limit: int) -> Point:
+        """Pattern search: move one parameter at a time, and keep what is better, until nothing is."""
+        rng = random.Random(f"order {self._rng_seed}")
+        order = list(range(len(self.space.parameters)))
+        has_improved = True
+        while has_improved:
+            has_improved = False
+            rng.shuffle(order)
+            for parameter in order:
+                points = self.space.neighbours(best, parameter)
+                if self.is_stopped or self.runs + self.cost(points, self.seeds) > limit:
+                    return best
+                self.run(points, self.seeds)
+                better = min(points, key=lambda point: self.mean(point, self.seeds, search), default=best)
+                if self.mean(better, self.seeds, search) < self.mean(best, self.seeds, search):
+                    best, has_improved = better, True
+        return best
+
+    def simplify(self, search: _Search, best: Point, limit: int) -> Point:
+        """Take back, one by one, the changes without which the point is no worse: what is left is what matters."""
+        for parameter, own in enumerate(self.space.base):
+            point = (*best[:parameter], own, *best[parameter + 1 :])
+            if point == best:
+                continue
+            if self.is_stopped or self.runs + self.cost([point], self.seeds) > limit:
+                break
+            self.run([point], self.seeds)
+            if self.mean(point, self.seeds, search) <= self.mean(best, self.seeds, search):
+                best = point
+        return best
+
+    def complete(self) -> list[Point]:
+        """Return the points that were run with all seeds of the search, the base first."""
+        return [point for point in self._tried if all((point, seed) in self.found for seed in self.seeds)]
+
+    def _source(self, point: Point) -> ConfigurationSource:
+        if point not in self._sources:
+            self._sources[point] = self.space.source(point, "tuned")
+        return self._sources[point]
+
+
+def tune(
+    tuner: Tuner, objectives: Sequence[Objective], base_name: str, *, budget: int = 100, load: Load | None = None
+) -> TuningResult:
+    """Return the best configuration for one objective, or for two, with the front between these.
+
+    `budget` is how many runs there may be, the check included; `load` is the tuner's, to say what the best gives up.
+    Raises `ObjectiveError`, `TaskError`.
+    """
+    if not 1 <= len(objectives) <= 2:
+        raise ObjectiveError("one objective, or two: a sum of several is one, as in cost:2,pending:1")
+    base = tuner.space.base
+    check_runs = 2 * len(tuner.fresh)
+    if budget < check_runs + 2 * len(tuner.seeds):
+        least = check_runs + 2 * len(tuner.seeds)
+        raise ObjectiveError(f"a budget of {budget} runs is too small: {len(tuner.seeds)} seeds need {least} at least")
+    tuner.run([base], tuner.seeds)
+    if (base, tuner.seeds[0]) in tuner.found:
+        for objective in objectives:
+            objective.check(tuner.found[base, tuner.seeds[0]])
+    best = _best(tuner, objectives, budget - check_runs)
+    if not tuner.is_stopped:
+        tuner.run([base, best], tuner.fresh)
+    found = _result(tuner, objectives, base_name, best)
+    weights = tuner.space.weights
+    return msgspec.structs.replace(found, given_up=given_up(weights(base), weights(best), load))
+
+
+def _best(tuner: Tuner, objectives: Sequence[Objective], limit: int) -> Point:
+    """Search up to so many runs in all, and return the best point, without changes that do nothing."""
+    mixes = MIXES if len(objectives) == 2 else (0.0,)
+    kept = min(int((limit - tuner.runs) * SHARE_OF_SIMPLIFYING), len(tuner.space.parameters) * len(tuner.seeds))
+    for number, mix in enumerate(mixes):
+        if tuner.is_stopped:
+            break
+        left = max(limit - kept - tuner.runs, 0)
+        tuner.search(_Search(_score_of(objectives, mix), left // (len(mixes) - number)))
+    final = _Search(_score_of(objectives, 0.5), 0)
+    best = min(tuner.complete() or [tuner.space.base], key=lambda point: tuner.mean(point, tuner.seeds, final))
+    return tuner.simplify(final, best, limit)
+
+
+def _score_of(objectives: Sequence[Objective], mix: float) -> Callable[[Figures, Figures], float]:
+    """Return how points are compared: by the objective, or by a weighted sum of both, relative to the base."""
+
+    def score(figures: Figures, base: Figures) -> float:
+        unplaced = sum(max(0.0, figures.get(name, 0.0) - base.get(name, 0.0)) for name in UNPLACED)
+        values = []
+        for objective in objectives:
+            own = objective.value(base, base)
+            values.append((objective.value(figures, base) - own) / (abs(own) or 1.0))
+        mixed = values[0] if len(values) == 1 else (1 - mix) * values[0] + mix * values[1]
+        return mixed + 1e6 * unplaced
+
+    return score
+
+
+# -- what came of it -------------------------------------------------------------------------------------------------
+
+
+def _told(objective: Objective, figures: Figures, base: Figures) -> float:
+    """Return an objective as people are told of it: a measure in its own unit and sign."""
+    if objective.is_single:
+        measure = objective.terms[0].measure
+        return figures.get(measure, base.get(measure, 0.0))
+    return objective.value(figures, base)
+
+
+def _result(tuner: Tuner, objectives: Sequence[Objective], base_name: str, best: Point) -> TuningResult:
+    base, found = tuner.space.base, tuner.found
+    complete = tuner.complete()
+    front = _front(tuner, objectives, complete)
+    checked = [seed for seed in tuner.fresh if (base, seed) in found and (best, seed) in found]
+    a, b = ([found[point, seed] for seed in checked] for point in (base, best))
+    outcomes = tuple(_outcome_compared(objective, a, b) for objective in objectives)
+    score = _score_of(objectives, 0.5)
+    gains = [score(ours, theirs) for ours, theirs in zip(b, a, strict=True)]
+    return TuningResult(
+        objectives=tuple(objective.text for objective in objectives),
+        base=base_name,
+        runs=tuner.runs,
+        tried=len({point for point, _ in found}),
+        points=tuple(
+            TunedPoint(
+                changes=tuner.space.changes(point),
+                outcomes=tuple(_outcome(tuner, objective, point) for objective in objectives),
+                is_on_front=point in front,
+            )
+            for point in complete
+        ),
+        best=tuner.space.changes(best),
+        document=tuner.space.document(best),
+        check=compared([dict(each) for each in a], [dict(each) for each in b]),
+        check_seeds=len(checked),
+        outcomes=outcomes,
+        is_better=best != base and bool(gains) and max(gains) < 0,
+        is_complete=not tuner.is_stopped,
+    )
+
+
+def _values(tuner: Tuner, objectives: Sequence[Objective], point: Point) -> tuple[float, ...]:
+    """Return the objectives of a point; less is better."""
+    pairs = [(tuner.found[point, seed], tuner.found[tuner.space.base, seed]) for seed in tuner.seeds]
+    return tuple(statistics.fmean(each.value(ours, base) for ours, base in pairs) for each in objectives)
+
+
+def _front(tuner: Tuner, objectives: Sequence[Objective], complete: Sequence[Point]) -> frozenset[Point]:
+    """Return the points that none beats; of those that come to the same, the one with the fewest changes."""
+    points = sorted(complete, key=lambda point: len(tuner.space.changes(point)))
+    values: dict[tuple[float, ...], Point] = {}
+    for point in points:
+        if not _leaves_more(tuner, point):
+            values.setdefault(_values(tuner, objectives, point), point)
+    return frozenset(point for own, point in values.items() if not any(_beats(other, own) for other in values))
+
+
+def _leaves_more(tuner: Tuner, point: Point) -> bool:
+    """Say whether a point leaves more pods without a node than the base, with any of the seeds."""
+    pairs = ((tuner.found[point, seed], tuner.found[tuner.space.base, seed]) for seed in tuner.seeds)
+    return any(ours.get(name, 0) > base.get(name, 0) for ours, base in pairs for name in UNPLACED)
+
+
+def _beats(one: Sequence[float], other: Sequence[float]) -> bool:
+    """Say whether one point is at least as good in everything and better in something."""
+    pairs = list(zip(one, other, strict=True))
+    return all(x <= y for x, y in pairs) and any(x < y for x, y in pairs)
+
+
+def _outcome(tuner: Tuner, objective: Objective, point: Point) -> ObjectiveOutcome:
+    base = tuner.space.base
+    values = [_told(objective, tuner.found[point, seed], tuner.found[base, seed]) for seed in tuner.seeds]
+    deviation = statistics.stdev(values) if len(values) > 1 else None
+    return ObjectiveOutcome(objective.text, statistics.fmean(values), deviation)
+
+
+def _outcome_compared(objective: Objective, a: Sequence[Figures], b: Sequence[Figures]) -> FigureCompared:
+    """Compare base and best by an objective: the measure itself, or the sum."""
+    name, way = objective.text, LOWER
+    if objective.is_single:
+        name, way = objective.terms[0].measure, objective.terms[0].way
+    mine = [_told(objective, each, each) for each in a]
+    theirs = [_told(objective, ours, base) for base, ours in zip(a, b, strict=True)]
+    return compared_figure(name, mine, theirs, way)

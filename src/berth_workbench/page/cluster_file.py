@@ -1,0 +1,192 @@
+"""A cluster in a file, shown as it was when it was taken.
+
+Pods that were pending then are not placed: their filters and scores are asked, as in a scheduling cycle, and nothing
+comes of it. A pod on a node is asked about as if it came anew, so that its node can be compared with the others.
+"""
+
+import asyncio
+import time
+from collections import Counter
+from typing import NamedTuple
+
+import msgspec
+
+from berth.api.pod import Pod
+from berth.core.questions import choose, decision_of, profile_of
+from berth.cycle.decision import Decision
+from berth.decisions.explanation import NAMES_SHOWN, TOP_NODES, explain, waits_for
+from berth.decisions.shortfall import Shortfall, shortfalls
+from berth.runtime.serving.debug_endpoints import DecisionLine, PodReport
+from berth.runtime.serving.node_columns import NodeColumns, copy_columns
+from berth.runtime.serving.pending import PODS_NAMED, PendingGroup, PendingReport, reasons_of
+from berth.runtime.serving.waits import PendingPod
+from berth_workbench.comparison.configurations import DEFAULT, ConfigurationSource
+from berth_workbench.page.model import QUEUES, RESULTS, QueueSample
+from berth_workbench.simulation.cluster import SimulatedCluster
+from berth_workbench.snapshot.snapshot import Snapshot
+
+MAX_JUDGED = 2000
+"""So many pending pods are asked about; of more, the page says only how many there are."""
+
+
+class ClusterFileSource:
+    """Answers about a cluster in memory. Its core is asked by one at a time, on a thread."""
+
+    __slots__ = ("_asking", "_cluster", "_configuration", "_judged", "_snapshot", "_unplaced", "title")
+
+    is_live = False
+
+    def __init__(self, title: str, snapshot: Snapshot, configuration: ConfigurationSource | None = None) -> None:
+        """`configuration` is the default one where none is given. Takes seconds for a large cluster.
+
+        Raises `ObjectError`, and `ConfigError` for the configuration.
+        """
+        self.title = title
+        self._snapshot = snapshot
+        self._configuration = configuration or ConfigurationSource(DEFAULT)
+        config, registry = self._configuration.load()
+        self._cluster = SimulatedCluster(snapshot.structs(), config=config, registry=registry)
+        self._asking = asyncio.Lock()
+        pods = self._cluster.pods.values()
+        self._unplaced = [pod for pod in pods if not pod.spec.node_name and not _has_ended(pod)]
+        self._judged: list[_Judged] | None = None
+
+    async def nodes(self) -> NodeColumns:
+        """All nodes."""
+        async with self._asking:
+            copied = copy_columns(self._cluster.core.cache.table)
+        return await asyncio.to_thread(copied.columns)
+
+    async def pending(self) -> PendingReport:
+        """Pending pods by what keeps them."""
+        by_reason: dict[str, list[_Judged]] = {}
+        for judged in await self._all_judged():
+            by_reason.setdefault(judged.reason, []).append(judged)
+        groups = [_group(reason, pods) for reason, pods in by_reason.items()]
+        return PendingReport(len(self._unplaced), tuple(sorted(groups, key=lambda group: (-group.pods, group.since))))
+
+    async def recent(self) -> list[DecisionLine]:
+        """What would come of each pending pod; the longest waiting last."""
+        judged = await self._all_judged()
+        return [each.line for each in sorted(judged, key=lambda each: each.line.time, reverse=True)]
+
+    async def story(self, namespace: str, name: str, *, all_nodes: bool = False) -> PodReport | None:
+        """What would come of a pod."""
+        pod = self._cluster.pods.get(f"{namespace}/{name}")
+        if pod is None:
+            return None
+        async with self._asking:
+            return await asyncio.to_thread(self._report, pod, all_nodes)
+
+    async def sample(self) -> QueueSample:
+        """How many are pending, and whether they fit now; nothing is attempted."""
+        pending = dict.fromkeys(QUEUES, 0)
+        for judged in await self._all_judged():
+            pending[judged.queue] += 1
+        return QueueSample(time.time(), pending, dict.fromkeys(RESULTS, 0.0))
+
+    async def snapshot(self) -> Snapshot:
+        """The file's documents."""
+        return self._snapshot
+
+    async def configuration(self) -> ConfigurationSource:
+        """The configuration that the cluster was read with."""
+        return self._configuration
+
+    async def close(self) -> None:
+        """There is nothing to give back."""
+
+    async def _all_judged(self) -> "list[_Judged]":
+        async with self._asking:
+            if self._judged is None:
+                self._judged = await asyncio.to_thread(lambda: [self._line(pod) for pod in self._unplaced[:MAX_JUDGED]])
+            return self._judged
+
+    # -- asking the core ---------------------------------------------------------------------------------------------
+
+    def _report(self, pod: Pod, all_nodes: bool) -> PodReport:
+        decision = self._decide_anew(pod) if pod.spec.node_name else self._decide(pod)
+        everything = decision.node_count if all_nodes else 0
+        told = explain(
+            decision,
+            top=max(TOP_NODES, everything),
+            names_shown=max(NAMES_SHOWN, everything),
+            table=self._cluster.core.cache.table,
+        )
+        if not pod.spec.node_name:
+            return PodReport(pod.key, told, self._pending(pod, decision))
+        where = f"{pod.key} is on {pod.spec.node_name}. If it came anew: {told.summary}"
+        return PodReport(pod.key, msgspec.structs.replace(told, summary=where), None)
+
+    def _decide_anew(self, pod: Pod) -> Decision:
+        """Decide about a pod that is on a node as if it were not there; it is put back at once."""
+        cluster = self._cluster
+        cluster.delete("Pod", pod.key)
+        try:
+            return self._decide(msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, node_name="")))
+        finally:
+            cluster.put(pod)
+
+    def _decide(self, pod: Pod) -> Decision:
+        """Ask filters and scores about a pod that is on no node."""
+        return decision_of(self._cluster.core, choose(self._cluster.core, pod))
+
+    def _line(self, pod: Pod) -> "_Judged":
+        decision = self._decide(pod)
+        fits = f"fits on {len(decision.feasible)} of {decision.node_count} nodes, and had not been placed yet"
+        outcome = "fits" if decision.chosen is not None else decision.outcome
+        line = DecisionLine(pod.key, outcome, None, decision.message or fits, 0, _since(pod))
+        lacks = () if decision.chosen is not None else tuple(shortfalls(decision, self._cluster.core.cache.table))
+        return _Judged(pod, line, "unschedulable" if decision.message else "active", lacks)
+
+    def _pending(self, pod: Pod, decision: Decision) -> PendingPod:
+        plugins = sorted({status.plugin for status, _ in decision.rejected if status.plugin and not decision.chosen})
+        profile = profile_of(self._cluster.core, pod)
+        return PendingPod(
+            pod=pod.key,
+            uid=pod.metadata.uid,
+            profile=profile.name,
+            queue="active" if decision.chosen is not None else "unschedulable",
+            since=_since(pod),
+            attempts=0,
+            rejected_by=tuple(plugins),
+            waits_for=waits_for(profile, plugins),
+        )
+
+
+class _Judged(NamedTuple):
+    """What would come of a pending pod."""
+
+    pod: Pod
+    line: DecisionLine
+    queue: str
+    shortfalls: tuple[Shortfall, ...]
+
+    @property
+    def reason(self) -> str:
+        """What it has in common with others."""
+        return "fits now, and had not been placed yet" if self.queue == "active" else reasons_of(self.line.message)
+
+
+def _group(reason: str, judged: "list[_Judged]") -> PendingGroup:
+    judged.sort(key=lambda each: (-(each.pod.spec.priority or 0), each.line.time, each.pod.key))
+    first = judged[0]
+    return PendingGroup(
+        reason=reason,
+        pods=len(judged),
+        priority=first.pod.spec.priority or 0,
+        since=min(each.line.time for each in judged),
+        namespaces=dict(Counter(each.pod.metadata.namespace for each in judged)),
+        queues=dict(Counter(each.queue for each in judged)),
+        named=tuple(each.pod.key for each in judged[:PODS_NAMED]),
+        message=first.line.message,
+        shortfalls=first.shortfalls,
+    )
+
+
+def _has_ended(pod: Pod) -> bool:
+    return pod.status.phase in ("Succeeded", "Failed")
+
+
+def _since(pod: Pod) -> str:
+    return pod.metadata.creation_timestamp or ""

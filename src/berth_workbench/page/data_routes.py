@@ -1,0 +1,70 @@
+"""The columns of the map and of its colours, as JSON, which the map's canvas fetches itself.
+
+A map of 5,000 nodes is some hundred kilobytes. They go to the browser as they are, and not through the page's elements.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from berth_workbench.page.model import NodeScores, node_scores
+from berth_workbench.page.source import Source, SourceError
+from berth_workbench.page.time_line import SimulatedTimeLine
+
+STYLE, COLOURS = "/assets/page.css", "/assets/colours.js"
+TIME_LINE = "/data/time-line"
+NODES, SCORES = "/data/nodes", "/data/scores/{namespace}/{name}"
+
+
+def add_routes(application: Any, source: Source | None, time_line: SimulatedTimeLine | None) -> None:
+    """Add the routes to a FastAPI application."""
+    from starlette.requests import Request
+    from starlette.responses import Response
+
+    async def answer(asked: Awaitable[Any]) -> Response:
+        try:
+            found = await asked
+        except SourceError as error:
+            return json({"error": str(error)}, 503)
+        if found is None:
+            return json({"error": "no decision about this pod is remembered"}, 404)
+        body = await asyncio.to_thread(msgspec.json.encode, found)
+        return Response(body, media_type="application/json", headers={"Cache-Control": "no-store"})
+
+    def json(value: Any, status: int) -> Response:
+        return Response(msgspec.json.encode(value), status, media_type="application/json")
+
+    def asset(name: str, kind: str) -> Callable[[Request], Awaitable[Response]]:
+        async def read(_request: Request) -> Response:
+            return Response((Path(__file__).parent / "assets" / name).read_text("utf-8"), media_type=kind)
+
+        return read
+
+    for path, kind in ((STYLE, "text/css"), (COLOURS, "text/javascript")):
+        application.add_route(path, asset(path.rpartition("/")[2], kind), methods=["GET"])
+    if source is not None:
+        told = source
+
+        async def nodes(_request: Request) -> Response:
+            return await answer(told.nodes())
+
+        async def scores(request: Request) -> Response:
+            return await answer(_scores(told, request.path_params["namespace"], request.path_params["name"]))
+
+        application.add_route(NODES, nodes, methods=["GET"])
+        application.add_route(SCORES, scores, methods=["GET"])
+    if time_line is not None:
+        body = msgspec.json.encode(time_line)
+
+        async def line(_request: Request) -> Response:
+            return Response(body, media_type="application/json", headers={"Cache-Control": "no-store"})
+
+        application.add_route(TIME_LINE, line, methods=["GET"])
+
+
+async def _scores(source: Source, namespace: str, name: str) -> NodeScores | None:
+    report = await source.story(namespace, name, all_nodes=True)
+    return None if report is None or report.decision is None else node_scores(report.decision)

@@ -1,0 +1,160 @@
+"""A scheduler at work, asked through its endpoints: `/debug/nodes`, `/debug/pending`, `/debug/decisions`, `/metrics`.
+
+How it is reached, and with which credentials, is the command's business: it gives a function that asks for a path.
+"""
+
+import time
+from collections.abc import Awaitable, Callable
+from http import HTTPStatus
+from typing import Any, Protocol, TypeVar
+from urllib.parse import quote
+
+import msgspec
+
+from berth.api.untrusted import UNREADABLE, problem_of, read_deep
+from berth.runtime.serving.debug_endpoints import DecisionLine, PodReport
+from berth.runtime.serving.node_columns import NodeColumns
+from berth.runtime.serving.pending import PendingReport
+from berth_workbench.comparison.configurations import ConfigurationSource
+from berth_workbench.page.model import QueueSample, queue_sample
+from berth_workbench.page.source import SourceError
+from berth_workbench.snapshot.snapshot import Snapshot
+
+MAX_SAID = 200
+
+_T = TypeVar("_T")
+
+
+class ReadAnswer(Protocol):
+    """What the scheduler answered."""
+
+    @property
+    def status(self) -> int:
+        """The HTTP status."""
+
+    @property
+    def body(self) -> bytes:
+        """The body."""
+
+
+Ask = Callable[[str], Awaitable[ReadAnswer]]
+"""Asks for a path, with its query; raises what `refused` names."""
+
+
+class _Decisions(msgspec.Struct, frozen=True):
+    decisions: list[DecisionLine]
+
+
+class _Configz(msgspec.Struct, frozen=True):
+    componentconfig: dict[str, Any]
+
+
+class LiveSource:
+    """Asks one scheduler."""
+
+    __slots__ = ("_ask", "_clock", "_close", "_configuration", "_refused", "_take", "title")
+
+    is_live = True
+
+    def __init__(
+        self,
+        title: str,
+        ask: Ask,
+        refused: tuple[type[Exception], ...] = (),
+        clock: Callable[[], float] = time.time,
+        close: Callable[[], Awaitable[None]] | None = None,
+        take: Callable[[], Awaitable[Snapshot]] | None = None,
+        configuration: ConfigurationSource | None = None,
+    ) -> None:
+        """`refused` are the errors of `ask` that tell people why there is no answer; `close` gives back its means.
+
+        `take` takes a snapshot of the cluster; without it nothing can be tried on the cluster.
+        Trials have the scheduler's own configuration unless another is given.
+        """
+        self.title = title
+        self._ask = ask
+        self._refused = refused
+        self._clock = clock
+        self._close = close
+        self._take = take
+        self._configuration = configuration
+
+    async def nodes(self) -> NodeColumns:
+        """All nodes."""
+        return await self._read("/debug/nodes", NodeColumns)
+
+    async def pending(self) -> PendingReport:
+        """Pending pods by reason."""
+        return await self._read("/debug/pending", PendingReport)
+
+    async def recent(self) -> list[DecisionLine]:
+        """The decisions that are remembered."""
+        return (await self._read("/debug/decisions", _Decisions)).decisions
+
+    async def story(self, namespace: str, name: str, *, all_nodes: bool = False) -> PodReport | None:
+        """Everything about a pod."""
+        path = f"/debug/decisions/{quote(namespace, safe='')}/{quote(name, safe='')}"
+        answer = await self._answer(path + ("?allNodes=true" if all_nodes else ""))
+        return None if answer.status == HTTPStatus.NOT_FOUND else _decoded(path, answer, PodReport)
+
+    async def sample(self) -> QueueSample:
+        """Queue and attempts now."""
+        answer = await self._answer("/metrics")
+        if answer.status != HTTPStatus.OK:
+            raise _refusal("/metrics", answer)
+        try:
+            return queue_sample(answer.body.decode(), self._clock())
+        except ValueError as error:
+            raise SourceError(f"the scheduler's metrics cannot be read: {error}") from None
+
+    async def snapshot(self) -> Snapshot:
+        """The cluster, read through its API server."""
+        if self._take is None:
+            raise SourceError("the page does not know the cluster's API server; --kubeconfig names it")
+        try:
+            return await self._take()
+        except self._refused as error:
+            raise SourceError(str(error)) from None
+
+    async def configuration(self) -> ConfigurationSource:
+        """The scheduler's own configuration, with the plugins that are installed here."""
+        if self._configuration is not None:
+            return self._configuration
+        told = await self._read("/configz", _Configz)
+        return ConfigurationSource.of_document("the scheduler's", {**told.componentconfig, "extenders": []})
+
+    async def close(self) -> None:
+        """Give back what was opened to ask."""
+        if self._close is not None:
+            await self._close()
+
+    async def _read(self, path: str, of: type[_T]) -> _T:
+        return _decoded(path, await self._answer(path), of)
+
+    async def _answer(self, path: str) -> ReadAnswer:
+        try:
+            return await self._ask(path)
+        except self._refused as error:
+            raise SourceError(str(error)) from None
+
+
+def _decoded(path: str, answer: ReadAnswer, of: type[_T]) -> _T:
+    if answer.status != HTTPStatus.OK:
+        raise _refusal(path, answer)
+    try:
+        found: _T = read_deep(msgspec.json.decode, answer.body, type=of)
+        return found
+    except UNREADABLE as error:
+        raise SourceError(f"what the scheduler answers at {path} cannot be read: {problem_of(error)}") from None
+
+
+def _refusal(path: str, answer: ReadAnswer) -> SourceError:
+    said = ""
+    try:
+        told: Any = msgspec.json.decode(answer.body)
+        said = str(told.get("message") or told.get("error") or "") if isinstance(told, dict) else ""
+    except (ValueError, RecursionError):
+        said = answer.body.decode(errors="replace").strip()
+    if answer.status == HTTPStatus.NOT_FOUND:
+        said = said or "this scheduler is older than the page"
+    return SourceError(f"the scheduler answered {answer.status} when asked for {path}: {said[:MAX_SAID]}")

@@ -1,0 +1,48 @@
+"""Samples queue and throughput for as long as somebody serves the page or looks at the terminal."""
+
+import asyncio
+import contextlib
+
+from berth_workbench.page.model import QueueHistory
+from berth_workbench.page.source import Source, SourceError
+
+EVERY_S = 2.0
+
+
+class HistoryRecorder:
+    """Asks a source for samples in a task of its own."""
+
+    __slots__ = ("_source", "_task", "history", "problem")
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._task: asyncio.Task[None] | None = None
+        self.history = QueueHistory()
+        self.problem = ""
+        """Why the latest sample could not be had; empty where it could."""
+
+    async def take(self) -> None:
+        """Take one sample; where there is none, remember why."""
+        try:
+            self.history.add(await self._source.sample())
+            self.problem = ""
+        except SourceError as error:
+            self.problem = str(error)
+
+    def start(self, every_s: float = EVERY_S) -> None:
+        """Begin, where the source is live; otherwise one sample is all there is."""
+        self._task = asyncio.create_task(self._run(every_s), name="queue-history")
+
+    async def _run(self, every_s: float) -> None:
+        await self.take()
+        while self._source.is_live:
+            await asyncio.sleep(every_s)
+            await self.take()
+
+    async def stop(self) -> None:
+        """End; safe to call twice."""
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task

@@ -1,0 +1,50 @@
+"""What the page and `berth top` ask, whoever answers: a scheduler at work, or a cluster in a file."""
+
+from typing import Protocol
+
+from berth.runtime.serving.debug_endpoints import DecisionLine, PodReport
+from berth.runtime.serving.node_columns import NodeColumns
+from berth.runtime.serving.pending import PendingReport
+from berth_workbench.comparison.configurations import ConfigurationSource
+from berth_workbench.page.model import QueueSample
+from berth_workbench.snapshot.snapshot import Snapshot
+
+
+class SourceError(Exception):
+    """There is no answer now; the message says why, for people."""
+
+
+class Source(Protocol):
+    """Answers about one cluster. Every method raises `SourceError` where there is no answer."""
+
+    @property
+    def title(self) -> str:
+        """What is looked at, in a few words."""
+
+    @property
+    def is_live(self) -> bool:
+        """Whether answers change by themselves, so that asking again makes sense."""
+
+    async def nodes(self) -> NodeColumns:
+        """All nodes."""
+
+    async def pending(self) -> PendingReport:
+        """Pending pods by reason, the largest group first."""
+
+    async def recent(self) -> list[DecisionLine]:
+        """The decisions that are remembered, the latest last."""
+
+    async def story(self, namespace: str, name: str, *, all_nodes: bool = False) -> PodReport | None:
+        """Everything about a pod; None where nothing is known of it."""
+
+    async def sample(self) -> QueueSample:
+        """Queue and attempts now."""
+
+    async def snapshot(self) -> Snapshot:
+        """The cluster as documents, for trials in memory."""
+
+    async def configuration(self) -> ConfigurationSource:
+        """The scheduler configuration that trials take where none is typed."""
+
+    async def close(self) -> None:
+        """Give back what is held; safe to call twice."""

@@ -1,0 +1,391 @@
+"""`berth top`: the page's views in a terminal, of 80 columns or more, in Textual.
+
+What comes from the cluster is shown as plain text: it goes through `plain`, never through Textual's markup.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import ClassVar
+
+from rich.text import Text
+from textual import work
+from textual.app import App, ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical, VerticalScroll
+from textual.screen import Screen
+from textual.widgets import DataTable, Footer, Input, Static, TabbedContent, TabPane
+
+from berth.runtime.observing.logs import legible
+from berth.runtime.serving.debug_endpoints import DecisionLine, PodReport
+from berth.runtime.serving.pending import PendingGroup, PendingReport
+from berth_workbench.page.model import QUEUES, RESULTS, NodeLine, decision_matrix, node_lines, totals
+from berth_workbench.page.recorder import HistoryRecorder
+from berth_workbench.page.source import Source, SourceError
+from berth_workbench.page.times import age
+
+REFRESH_S = 2.0
+BAR = 10
+"""How many cells the bar of a full node has."""
+SPARKS = "▁▂▃▄▅▆▇█"
+LABEL = 32
+"""How many columns the words before a row of blocks have."""
+ROWS = 500
+"""How many rows a table has at most; those that come first are the ones that matter."""
+MATRIX_ROWS = 8
+MATRIX_PLUGINS = 4
+
+
+def plain(text: object, style: str = "") -> Text:
+    """Text as it is: neither markup nor control characters count."""
+    return Text(legible(str(text)), style=style, no_wrap=True, end="")
+
+
+def bar(part: float | None) -> Text:
+    """A share as a bar and a number."""
+    if part is None:
+        return Text("none", style="dim")
+    full = min(BAR, round(part * BAR))
+    colour = "red" if part > 0.9 else "yellow" if part > 0.7 else "green"
+    return Text.assemble(("█" * full, colour), ("░" * (BAR - full), "dim"), f" {part * 100:3.0f} %")
+
+
+def sparks(values: Sequence[float]) -> str:
+    """Values over time as a row of blocks; the highest of them fills its place."""
+    most = max(values, default=0.0)
+    return "".join(
+        SPARKS[-(-round((len(SPARKS) - 1) * value / most * 1000) // 1000) if most > 0 else 0] for value in values
+    )
+
+
+class Top(App[None]):
+    """The application."""
+
+    TITLE = "berth top"
+    ENABLE_COMMAND_PALETTE = False
+    CSS = """
+    #summary { height: 1; padding: 0 1; }
+    #problem { height: auto; padding: 0 1; color: $text-error; display: none; }
+    #problem.told { display: block; }
+    #find { display: none; height: 3; }
+    #find.open { display: block; }
+    Screen { overflow: hidden; }
+    TabbedContent, ContentSwitcher, TabPane { height: 1fr; }
+    TabPane { padding: 0; }
+    DataTable { height: 1fr; scrollbar-size-horizontal: 0; }
+    .said { height: auto; max-height: 8; padding: 0 1; border-top: solid $primary; }
+    .line { height: 1; margin: 0 1 1 1; }
+    #story { padding: 0 1; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("1", "show('nodes')", "Nodes"),
+        Binding("2", "show('pending')", "Pending"),
+        Binding("3", "show('pods')", "Pods"),
+        Binding("4", "show('queue')", "Queue"),
+        Binding("s", "sort", "Sort"),
+        Binding("slash", "find", "Find"),
+        Binding("q", "quit", "Quit"),
+        Binding("r", "refresh", "Refresh", show=False),
+        Binding("escape", "leave", "Leave", show=False),
+    ]
+
+    def __init__(self, source: Source, *, every_s: float = REFRESH_S) -> None:
+        super().__init__()
+        self._source = source
+        self._every_s = every_s
+        self._recorder = HistoryRecorder(source)
+        self._order = "cpu"
+        self._find = ""
+        self._lines: list[NodeLine] = []
+        self._groups: tuple[PendingGroup, ...] = ()
+        self._recent: list[DecisionLine] = []
+
+    def compose(self) -> ComposeResult:
+        """The summary, the four views, and the keys."""
+        yield Static("", id="summary", markup=False)
+        yield Static("", id="problem", markup=False)
+        yield Input(placeholder="part of a name", id="find")
+        with TabbedContent(initial="nodes"):
+            with TabPane("1 Nodes", id="nodes"):
+                yield _table("node-table")
+            with TabPane("2 Pending", id="pending"), Vertical():
+                yield _table("pending-table")
+                yield Static("", id="pending-said", classes="said", markup=False)
+            with TabPane("3 Pods", id="pods"):
+                yield _table("pod-table")
+            with TabPane("4 Queue", id="queue"), VerticalScroll(id="lines"):
+                for name in (*(f"in-{queue}" for queue in QUEUES), *(f"as-{result}" for result in RESULTS)):
+                    yield Static("", id=f"line-{name}", classes="line", markup=False)
+        yield Footer()
+
+    def on_mount(self) -> None:
+        """Begin to ask."""
+        self.sub_title = self._source.title
+        self.query_one("#node-table", DataTable).focus()
+        self.refresh_views()
+        if self._source.is_live:
+            self.set_interval(self._every_s, self.refresh_views)
+
+    # -- asking ------------------------------------------------------------------------------------------------------
+
+    @work(exclusive=True)
+    async def refresh_views(self) -> None:
+        """Ask for everything that is shown, and show it; tell why where there is no answer."""
+        try:
+            await self._ask()
+        except SourceError as error:
+            self._tell(str(error))
+        else:
+            self._tell(self._recorder.problem)
+
+    async def _ask(self) -> None:
+        columns = await self._source.nodes()
+        self._lines = list(node_lines(columns))
+        sums = totals(columns)
+        shares = [f"{name} {part * 100:.0f} %" for name, part in list(sums.shares.items())[:2] if part is not None]
+        report = await self._source.pending()
+        parts = [f"{sums.nodes:,} nodes", f"{sums.pods:,} pods", f"{report.pods:,} pending", *shares]
+        self.query_one("#summary", Static).update(plain(" · ".join(parts)))
+        self._show_nodes()
+        self._show_pending(report)
+        self._recent = list(reversed(await self._source.recent()))
+        self._show_pods()
+        await self._recorder.take()
+        self._show_queue()
+
+    def _tell(self, problem: str) -> None:
+        place = self.query_one("#problem", Static)
+        place.update(plain(problem))
+        place.set_class(bool(problem), "told")
+
+    # -- showing -----------------------------------------------------------------------------------------------------
+
+    def _show_nodes(self) -> None:
+        resources = [name for name in (self._lines[0].shares if self._lines else ()) if name != "pods"]
+        shown = list(dict.fromkeys([*resources[:2], *([self._order] if self._order in resources else [])]))[-2:]
+        lines = [line for line in self._lines if self._find in line.name]
+        lines.sort(key=lambda line: (-(line.shares.get(self._order) or 0.0), line.name))
+        rows = [
+            (
+                plain(line.name, "strike" if line.is_unschedulable else ""),
+                plain(f"{line.pool or '-'} {line.zone}"),
+                *(bar(line.shares.get(name)) for name in shown),
+                plain(f"{line.pods}/{line.allowed_pods}"),
+            )
+            for line in lines[:ROWS]
+        ]
+        heads = [f"{name} ▼" if name == self._order else name for name in (*shown, "pods")]
+        _fill(self.query_one("#node-table", DataTable), ["node", "pool, zone", *heads], rows)
+
+    def _show_pending(self, report: PendingReport) -> None:
+        self._groups = report.groups
+        rows = [
+            (plain(group.pods), plain(age(group.since)), plain("+".join(group.queues)), plain(group.reason))
+            for group in report.groups[:ROWS]
+            if self._find in group.reason or any(self._find in pod for pod in group.named)
+        ]
+        _fill(self.query_one("#pending-table", DataTable), ["pods", "longest", "queue", "reason"], rows)
+        if not report.groups:
+            self.query_one("#pending-said", Static).update("No pod is pending.")
+
+    def _show_pods(self) -> None:
+        lines = [line for line in self._recent if self._find in line.pod][:ROWS]
+        style = {"scheduled": "green", "unschedulable": "yellow", "fits": "green"}
+        rows = [
+            (plain(line.pod), plain(line.outcome, style.get(line.outcome, "red")), plain(line.node or line.message))
+            for line in lines
+        ]
+        _fill(self.query_one("#pod-table", DataTable), ["pod", "outcome", "node or reason"], rows, lines)
+
+    def _show_queue(self) -> None:
+        history = self._recorder.history
+        samples = history.samples
+        for queue in QUEUES:
+            of = [float(sample.pending.get(queue, 0)) for sample in samples]
+            self._show_line(f"in-{queue}", of, f"{int(of[-1]) if of else 0:,} pending, {queue}")
+        for result in RESULTS:
+            rates = [rate or 0.0 for rate in history.rates(result)]
+            self._show_line(f"as-{result}", rates, f"{rates[-1] if rates else 0:.1f} attempts/s, {result}")
+
+    def _show_line(self, name: str, values: list[float], told: str) -> None:
+        width = max(10, self.size.width - LABEL - 4)
+        self.query_one(f"#line-{name}", Static).update(plain(f"{told:<{LABEL}}{sparks(values[-width:])}"))
+
+    # -- keys --------------------------------------------------------------------------------------------------------
+
+    def action_show(self, view: str) -> None:
+        """Show another view, and put the cursor into it."""
+        self.query_one(TabbedContent).active = view
+        tables = self.query(f"#{view} DataTable")
+        if tables:
+            tables.first(DataTable).focus()
+
+    def action_sort(self) -> None:
+        """Order the nodes by the next resource."""
+        names = list(self._lines[0].shares) if self._lines else [self._order]
+        at = names.index(self._order) + 1 if self._order in names else 0
+        self._order = names[at % len(names)]
+        self._show_nodes()
+
+    def action_find(self) -> None:
+        """Ask for a part of a name."""
+        place = self.query_one("#find", Input)
+        place.add_class("open")
+        place.focus()
+
+    def action_leave(self) -> None:
+        """Leave the search, and show everything again."""
+        place = self.query_one("#find", Input)
+        place.value = ""
+        place.remove_class("open")
+        self.action_show(self.query_one(TabbedContent).active)
+
+    def action_refresh(self) -> None:
+        """Ask again now."""
+        self.refresh_views()
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        """Show what has this in its name."""
+        self._find = event.value.strip()
+        self._show_nodes()
+        self._show_pending(PendingReport(0, self._groups))
+        self._show_pods()
+
+    def on_input_submitted(self, _event: Input.Submitted) -> None:
+        """Go on in the table, with what was found."""
+        self.query_one("#find", Input).remove_class("open")
+        self.action_show(self.query_one(TabbedContent).active)
+
+    def on_data_table_row_highlighted(self, event: DataTable.RowHighlighted) -> None:
+        """Tell more of the pending pods under the cursor."""
+        if event.data_table.id == "pending-table" and self._groups and event.cursor_row < len(self._groups):
+            group = self._groups[event.cursor_row]
+            said = [group.message or group.reason, *(lacking.sentence for lacking in group.shortfalls)]
+            said.append(f"pods: {', '.join(group.named[:6])}{' …' if group.pods > 6 else ''}")
+            text = Text("\n").join(Text(legible(line)) for line in said)
+            self.query_one("#pending-said", Static).update(text)
+
+    def on_data_table_row_selected(self, event: DataTable.RowSelected) -> None:
+        """Open the story of a pod, or of the first of a group."""
+        pod = ""
+        if event.data_table.id == "pod-table":
+            pod = str(event.row_key.value or "")
+        elif event.data_table.id == "pending-table" and event.cursor_row < len(self._groups):
+            pod = next(iter(self._groups[event.cursor_row].named), "")
+        if "/" in pod:
+            self.push_screen(StoryScreen(pod, lambda: self._source.story(*pod.split("/", 1))))
+
+
+class StoryScreen(Screen[None]):
+    """A pod's story, its decision matrix, and why not elsewhere."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "app.pop_screen", "Back"),
+        Binding("q", "app.quit", "Quit"),
+    ]
+
+    def __init__(self, pod: str, ask: Callable[[], Awaitable[PodReport | None]]) -> None:
+        super().__init__()
+        self._pod = pod
+        self._asked = ask
+
+    def compose(self) -> ComposeResult:
+        """The text, and the keys."""
+        with VerticalScroll(id="story"):
+            yield Static(plain(self._pod, "bold"), markup=False)
+            yield Static("", id="told", markup=False)
+            yield _table("matrix")
+            yield Static("", id="rest", markup=False)
+        yield Footer()
+
+    async def on_mount(self) -> None:
+        """Ask, and show the answer."""
+        matrix = self.query_one("#matrix", DataTable)
+        matrix.styles.height = "auto"
+        matrix.display = False
+        self.query_one("#story").focus()
+        try:
+            report = await self._asked()
+        except SourceError as error:
+            self.query_one("#told", Static).update(plain(error, "red"))
+            return
+        if report is None:
+            self.query_one("#told", Static).update("Nothing is known of this pod.")
+            return
+        self.query_one("#told", Static).update(Text("\n").join(Text(legible(line)) for line in _told(report)))
+        if report.decision is not None and report.decision.best:
+            self._show_matrix(report, matrix)
+        self.query_one("#rest", Static).update(Text("\n").join(Text(legible(line)) for line in _rejected(report)))
+
+    def _show_matrix(self, report: PodReport, table: "DataTable[Text]") -> None:
+        assert report.decision is not None
+        matrix = decision_matrix(report.decision)
+        table.display = True
+        heads: list[str | Text] = ["node", "total", *(_short(plugin) for plugin in matrix.plugins[:MATRIX_PLUGINS])]
+        rows = [
+            (
+                plain(row.node, "bold green" if row.is_chosen else ""),
+                plain("-" if row.total is None else row.total),
+                *(_score(score, gap) for score, gap in list(zip(row.scores, row.behind, strict=True))[:MATRIX_PLUGINS]),
+            )
+            for row in matrix.rows[:MATRIX_ROWS]
+        ]
+        _fill(table, heads, rows)
+
+
+def _told(report: PodReport) -> Iterable[str]:
+    if report.decision is not None:
+        yield report.decision.summary
+        yield from (lacking.sentence for lacking in report.decision.shortfalls)
+    if report.pending is not None:
+        yield f"In the {report.pending.queue} queue for {age(report.pending.since)}."
+        for plugin, events in report.pending.waits_for.items():
+            yield f"{plugin}: tried again after {'; '.join(events)}"
+    if report.permit is not None:
+        yield f"Has {report.permit.node}, and waits on Permit for {age(report.permit.since)}."
+        yield from (f"{held.plugin}: {held.says} (until {held.until})" for held in report.permit.held_by)
+    for step in report.story:
+        times = f" ({step.times} times)" if step.times > 1 else ""
+        yield f"{step.time} {step.text}{times}"
+
+
+def _rejected(report: PodReport) -> Iterable[str]:
+    if report.decision is None or not report.decision.rejected:
+        return
+    yield "Nodes that do not fit:"
+    for group in report.decision.rejected:
+        names = ", ".join(group.nodes[:3]) + (" …" if group.count > 3 else "")
+        yield f"{group.count:>6,} {group.plugin}: {', '.join(group.reasons)} ({names})"
+
+
+def _score(score: int | None, gap: int | None) -> Text:
+    if score is None:
+        return plain("-", "dim")
+    if not gap:
+        return plain(score)
+    return Text.assemble(str(score), (f" {-gap:+d}", "red" if gap > 0 else "green"))
+
+
+def _short(plugin: str) -> Text:
+    """A plugin's name, shortened so that several fit side by side."""
+    return plain(plugin if len(plugin) <= 14 else f"{plugin[:13]}…")
+
+
+def _table(name: str) -> "DataTable[Text]":
+    return DataTable(id=name, cursor_type="row", zebra_stripes=True)
+
+
+def _fill(
+    table: "DataTable[Text]",
+    heads: Sequence[str | Text],
+    rows: Sequence[tuple[Text, ...]],
+    lines: Sequence[DecisionLine] = (),
+) -> None:
+    """Put rows into a table, and leave the cursor where it was. `lines` give the rows their keys."""
+    at, scrolled = table.cursor_row, table.scroll_y
+    table.clear(columns=True)
+    for head in heads:
+        table.add_column(plain(head) if isinstance(head, str) else head)
+    for number, row in enumerate(rows):
+        table.add_row(*row, key=lines[number].pod if lines else None)
+    if rows:
+        table.move_cursor(row=min(at, len(rows) - 1), scroll=False)
+        table.scroll_y = scrolled

@@ -1,0 +1,97 @@
+"""What every page has: the views to choose from, what is looked at, the theme, and the main part."""
+
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+
+from nicegui import ui
+from nicegui.element import Element
+
+from berth_workbench.page.data_routes import STYLE
+from berth_workbench.page.source import SourceError
+from berth_workbench.page.views.elements import ThemeChoice, link, tag
+
+
+class Frame:
+    """Makes the frame of pages; `views` are their paths and names, in order."""
+
+    __slots__ = ("_is_live", "_title", "_views")
+
+    def __init__(self, title: str, views: Sequence[tuple[str, str]], *, is_live: bool) -> None:
+        """`title` says what is looked at."""
+        self._title = title
+        self._views = views
+        self._is_live = is_live
+
+    @contextlib.asynccontextmanager
+    async def page(
+        self, title: str, path: str, *, head: str = "", beside: Callable[[], object] | None = None
+    ) -> AsyncIterator[None]:
+        """A page; what is made within is its main part. `beside` makes what stands beside the title.
+
+        A `SourceError` within is told in place of what could not be made. `head` is a constant of the code.
+        """
+        ui.page_title(f"{title} · Berth")
+        ui.add_head_html(f'<link rel="stylesheet" href="{STYLE}">{head}')
+        self._header(path)
+        with _main():
+            with tag("div", classes="title-row"):
+                tag("h1", title)
+                if beside is not None:
+                    beside()
+            try:
+                yield
+            except SourceError as error:
+                tell_problem(str(error))
+
+    def _header(self, path: str) -> None:
+        """The header stands before the main part of NiceGUI's layout."""
+        layout = ui.context.client.layout
+        with layout, tag("div") as before:
+            tag("a", "Skip to the main part", "skip", href="#main")
+            with tag("header", classes="page-header"):
+                link("Berth", self._views[0][0], "brand")
+                with tag("nav", aria_label="Views"), tag("ul"):
+                    for target, name in self._views:
+                        with tag("li"):
+                            made = link(name, target)
+                            if target == path:
+                                made.props["aria-current"] = "page"
+                with tag("div", classes="right"):
+                    tag("span", self._title, "source")
+                    ThemeChoice()
+                    with tag("form", method="post", action="/sign-out"):
+                        tag("button", "Sign out", "plain", type_="submit")
+        before.move(layout, target_index=0)
+
+    def keep_current(
+        self, place: Element, make: Callable[[], Awaitable[None]], every_s: float, problem: Element
+    ) -> None:
+        """Make the content of a place anew every so often, where the source is live."""
+        if not self._is_live:
+            return
+
+        async def again() -> None:
+            try:
+                await make()
+            except SourceError as error:
+                problem.clear()
+                with problem:
+                    tell_problem(f"{error} (this shows an earlier state)")
+            else:
+                problem.clear()
+
+        ui.timer(every_s, again, immediate=False)
+
+
+def _main() -> Element:
+    """The main part, in NiceGUI's own `main` element."""
+    content = ui.context.client.content
+    assert content.parent_slot is not None
+    main = content.parent_slot.parent
+    main.props["id"], main.props["tabindex"] = "main", "-1"
+    return tag("div", classes="content")
+
+
+def tell_problem(message: str) -> None:
+    """Tell what went wrong, to screen readers at once."""
+    tag("p", message, "problem", role="alert")

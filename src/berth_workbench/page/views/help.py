@@ -1,0 +1,81 @@
+"""What would help a pending pod: the least changes after which it fits, each proven on a copy of the cluster."""
+
+from collections.abc import Callable
+from typing import Any
+
+from berth.api.codec import ObjectError
+from berth.config.errors import ConfigError
+from berth_workbench.page.jobs import Jobs, Watch
+from berth_workbench.page.source import Source, SourceError
+from berth_workbench.page.views.elements import NOTHING, TrialForm, table, tag
+from berth_workbench.page.views.trials import TrialPanel, result_place
+from berth_workbench.planning.help.result import Change, Help
+from berth_workbench.planning.help.search import what_would_help
+from berth_workbench.simulation.cluster import SimulatedCluster
+
+CHANGES_SHOWN = 20
+NODES_SHOWN = 3
+
+
+def help_panel(source: Source, jobs: Jobs, pod: str) -> None:
+    """A button that looks for changes, and below it what was found."""
+
+    async def prepare(_values: dict[str, Any]) -> Callable[[Watch], Help]:
+        snapshot, configuration = await source.snapshot(), await source.configuration()
+
+        def work(watch: Watch) -> Help:
+            config, registry = configuration.load()
+            cluster = SimulatedCluster(snapshot.structs(), config=config, registry=registry)
+            found = cluster.pods.get(pod)
+            if found is None:
+                raise SourceError(f"there is no pod {pod} in the cluster any more")
+            return what_would_help(cluster, found, is_stopped=lambda: watch(1))
+
+        return work
+
+    with tag("section", classes="panel", aria_label="What would help"):
+        tag("h2", "What would help")
+        tag("p", "Looks for the least changes of the pod, of a node or of the cluster, and tries each on a copy in "
+            "memory.", "soft")  # fmt: skip
+        form = TrialForm("What would help", "Look for changes", [])
+        TrialPanel(form, result_place(), jobs, (ConfigError, ObjectError, ValueError)).runs(prepare, _show)
+
+
+def _show(found: Help) -> None:
+    if found.state != "pending":  # why it is pending stands above
+        tag("p", f"{found.message[:1].upper()}{found.message[1:]}", "reason")
+    if found.never:
+        tag("p", "No node of this cluster would take it, even if every pod that may be evicted were gone.", "warn")
+    for note in (*found.said, *found.notes):
+        tag("p", note, "soft")
+    if not found.is_complete:
+        tag("p", "The search was ended before it was through; there may be other changes.", "soft")
+    if found.changes:
+        table(
+            "Changes after which it fits, the least first; each was tried",
+            [("Change", "short"), "What", ("Fits on", "short"), ("How", "mono")],
+            [
+                [change.on, _what(change), _where(change), change.command or NOTHING]
+                for change in found.changes[:CHANGES_SHOWN]
+            ],
+        )
+    elif found.state == "pending":
+        tag("p", "No change was found that helps.", "soft")
+    if found.waits_for:
+        table(
+            "What may happen by itself",
+            ["What", "Pods that would leave", "Enough"],
+            [
+                [each.what, ", ".join(each.pods[:NODES_SHOWN]) or NOTHING, "yes" if each.is_enough else "not proven"]
+                for each in found.waits_for
+            ],
+        )
+
+
+def _what(change: Change) -> str:
+    return "; and ".join([change.what, *(part.what for part in change.with_)])
+
+
+def _where(change: Change) -> str:
+    more = len(change.fits_on) - NODES_SHOWN
+    return ", ".join(change.fits_on[:NODES_SHOWN]) + (f" and {more} more" if more > 0 else "")

@@ -1,0 +1,251 @@
+"""Pods: those that were decided last, and one pod's story with its decision matrix."""
+
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import urlencode
+
+from nicegui import ui
+
+from berth.decisions.explanation import Explanation, NodeExplanation
+from berth.decisions.stories import StoryLine
+from berth.runtime.serving.debug_endpoints import DecisionLine
+from berth.runtime.serving.waits import PendingPod, PermitWait
+from berth_workbench.page.jobs import Jobs
+from berth_workbench.page.model import DecisionMatrix, decision_matrix
+from berth_workbench.page.source import Source
+from berth_workbench.page.times import age
+from berth_workbench.page.views.elements import NOTHING, link, table, tag
+from berth_workbench.page.views.frame import Frame
+from berth_workbench.page.views.help import help_panel
+from berth_workbench.page.views.pending import counted, pod_path
+
+LINES_SHOWN = 100
+MATRIX_ROWS = 12
+NAMES_SHOWN = 8
+TIMES = "\N{MULTIPLICATION SIGN}"
+
+
+class PodView:
+    """Makes both pages."""
+
+    __slots__ = ("_frame", "_jobs", "_source")
+
+    def __init__(self, source: Source, frame: Frame, jobs: Jobs) -> None:
+        self._source = source
+        self._frame = frame
+        self._jobs = jobs
+
+    async def recent(self, find: str) -> None:
+        """The decisions that are remembered, the latest first."""
+        async with self._frame.page("Pods", "/pods"):
+            with tag("form", classes="toolbar", method="get", action="/pods", role="search"):
+                with tag("label", classes="field"):
+                    tag("span", "Find pod")
+                    tag("input", type_="search", name="find", value=find, placeholder="namespace/name")
+                tag("button", "Show", type_="submit")
+            lines = [line for line in reversed(await self._source.recent()) if find in line.pod]
+            exact = find.strip("/ ")
+            if exact.count("/") == 1 and all(line.pod != exact for line in lines):
+                with tag("p"):
+                    link(f"Open {exact}", pod_path(exact))
+            if not lines:
+                tag("p", "No decision about such a pod is remembered.", "empty")
+                return
+            with tag("section", classes="panel"):
+                table(
+                    f"The latest decisions, {min(len(lines), LINES_SHOWN)} of {len(lines)}",
+                    [
+                        "Pod",
+                        ("Outcome", "short"),
+                        ("Node", "short"),
+                        ("Attempt", "number"),
+                        ("When", "short"),
+                        "Message",
+                    ],
+                    [_recent(line) for line in lines[:LINES_SHOWN]],
+                )
+
+    async def story(self, namespace: str, name: str) -> None:
+        """Everything about one pod."""
+        async with self._frame.page(f"{namespace}/{name}", "/pods"):
+            report = await self._source.story(namespace, name)
+            if report is None:
+                ui.context.client.status_code = 404
+                tag("p", f"Nothing is known of a pod {namespace}/{name}: no decision about it is remembered, and it is "
+                    "not pending here.", "empty")  # fmt: skip
+                return
+            if report.is_gone:
+                tag("p", "There is no such pod any more; this is about the last one of that name.", "warn")
+            if report.decision is not None:
+                _decision(report.decision)
+            if report.pending is not None:
+                _pending(report.pending)
+            if report.permit is not None:
+                _permit(report.permit)
+            if report.pending is not None and (report.decision is None or report.decision.node is None):
+                help_panel(self._source, self._jobs, report.pod)
+            if report.story:
+                _story(report.story)
+            if report.decision is not None:
+                _matrix(report.decision)
+                _rejected(report.decision)
+
+
+def _recent(line: DecisionLine) -> list[Any]:
+    return [
+        lambda: link(line.pod, pod_path(line.pod)),
+        lambda: tag("span", line.outcome, _style(line.outcome)),
+        line.node or NOTHING,
+        str(line.attempts),
+        f"{age(line.time)} ago",
+        line.message or NOTHING,
+    ]
+
+
+def _style(outcome: str) -> str:
+    return {"error": "bad", "unschedulable": "warn"}.get(outcome, "good")
+
+
+def _decision(said: Explanation) -> None:
+    with tag("section", classes="panel", aria_label="Decision"):
+        tag("p", said.summary, f"summary {_style(said.outcome)}")
+        when = f"decided {age(said.time)} ago by " if said.time else "decided by "
+        attempt = f", attempt {said.attempts}" if said.attempts else ""
+        facts = f"{when}{said.profile}{attempt}; {said.feasible_count} of {said.node_count} nodes fit"
+        tag("p", facts, "soft")
+        if said.pre_filter is not None and said.pre_filter.reasons:
+            tag("p", f"{said.pre_filter.plugin}: {', '.join(said.pre_filter.reasons)}", "soft")
+        if said.post_filter is not None and said.post_filter.reasons:
+            tag("p", f"{said.post_filter.plugin or 'PostFilter'}: {', '.join(said.post_filter.reasons)}", "soft")
+        for lacking in said.shortfalls:
+            tag("p", lacking.sentence)
+        for call in said.extenders:
+            tag("p", f"{call.extender} {call.verb}: {call.problem or call.note}", "bad" if call.problem else "soft")
+
+
+def _pending(pending: PendingPod) -> None:
+    with tag("section", classes="panel", aria_label="Pending"):
+        tag("h2", "Pending")
+        tries = f", after {counted(pending.attempts, 'attempt')}" if pending.attempts else ""
+        tag("p", f"In the {pending.queue} queue for {age(pending.since)}{tries}.")
+        if pending.gated_by:
+            said = f": {', '.join(pending.gate_reasons)}" if pending.gate_reasons else ""
+            tag("p", f"Held back by {pending.gated_by}{said}.")
+        if pending.members is not None:
+            tag("p", f"{pending.members.sentence}.")
+        if pending.nominated_node:
+            tag("p", f"Room is kept for it on {pending.nominated_node}.")
+        if pending.waits_for:
+            table(
+                "What wakes it", ["Rejected by", "Tried again after"],
+                [[plugin, "; ".join(events)] for plugin, events in pending.waits_for.items()],
+            )  # fmt: skip
+
+
+def _permit(waiting: PermitWait) -> None:
+    with tag("section", classes="panel", aria_label="Waiting on Permit"):
+        tag("h2", "Waiting on Permit")
+        tag("p", f"It has got {waiting.node}, and has waited for {age(waiting.since)} to be let go there.")
+        if waiting.members is not None:
+            tag("p", f"{waiting.members.sentence}.")
+        table(
+            "Who holds it", ["Plugin", "Says", ("Until", "short")],
+            [[held.plugin, held.says or NOTHING, held.until] for held in waiting.held_by],
+        )  # fmt: skip
+
+
+def _story(story: tuple[StoryLine, ...]) -> None:
+    rows = [[step.time, step.what, step.text + (f" ({step.times} times)" if step.times > 1 else "")] for step in story]
+    with tag("section", classes="panel", aria_label="Story"):
+        tag("h2", "Story")
+        table("What befell the pod, from the beginning", [("When", "short"), ("What", "short"), "How"], rows)
+
+
+def _matrix(said: Explanation) -> None:
+    matrix = decision_matrix(said)
+    if not matrix.rows:
+        return
+    with tag("section", classes="panel", aria_label="Decision matrix"):
+        with tag("div", classes="panel-head"):
+            tag("h2", "Decision matrix")
+            with tag("span"):
+                link("On the map", f"/?{urlencode({'pod': said.pod, 'colour': 'score:'})}")
+        tag("p", _margin(matrix), "soft")
+        heads: list[str | tuple[str, str]] = ["Node", ("Total", "number")]
+        heads += [
+            (f"{plugin} {TIMES}{weight}" if weight else plugin, "number")
+            for plugin, weight in zip(matrix.plugins, matrix.weights, strict=True)
+        ]
+        strongest = max((gap for row in matrix.rows for gap in row.behind if gap), default=0)
+        table(
+            f"Weighted scores of the best {min(len(matrix.rows), MATRIX_ROWS)} nodes; the shading shows who gave a "
+            "node less than the winner",
+            heads,
+            [
+                [
+                    _node_name(row.node, row.is_chosen),
+                    NOTHING if row.total is None else str(row.total),
+                    *(_score(score, gap, strongest) for score, gap in zip(row.scores, row.behind, strict=True)),
+                ]
+                for row in matrix.rows[:MATRIX_ROWS]
+            ],
+            classes="matrix",
+        )
+
+
+def _margin(matrix: DecisionMatrix) -> str:
+    if matrix.margin is None:
+        return "There was nothing to choose between, so nothing was scored."
+    if matrix.margin == 0:
+        return "Several nodes have the highest score; one of them was chosen at random."
+    by = f", thanks to {' and '.join(matrix.decisive[:3])}" if matrix.decisive else ""
+    return f"The winner is {matrix.margin} ahead of the next best{by}."
+
+
+def _node_name(node: str, is_chosen: bool) -> Callable[[], None]:
+    def fill() -> None:
+        tag("span", node, "chosen" if is_chosen else "")
+        if is_chosen:
+            tag("span", "chosen", "badge")
+
+    return fill
+
+
+def _score(score: int | None, gap: int | None, strongest: int) -> Callable[[], None]:
+    def fill() -> None:
+        level = min(4, -(-4 * (gap or 0) // strongest)) if strongest and gap and gap > 0 else 0
+        text = NOTHING if score is None else str(score)
+        made = tag("span", text, f"score behind-{level}")
+        if gap:
+            made.props["title"] = f"{abs(gap)} {'less' if gap > 0 else 'more'} than the winner"
+
+    return fill
+
+
+def _rejected(said: Explanation) -> None:
+    if not said.rejected:
+        return
+    with tag("section", classes="panel", aria_label="Nodes that do not fit"):
+        tag("h2", "Nodes that do not fit")
+        table(
+            f"{sum(group.count for group in said.rejected):,} of {said.node_count:,} nodes, by reason",
+            [("Nodes", "number"), "Plugin", "Reason", "Which"],
+            [
+                [
+                    f"{group.count:,}",
+                    group.plugin or NOTHING,
+                    ", ".join(group.reasons) or group.code,
+                    ", ".join(group.nodes[:NAMES_SHOWN]) + (" …" if group.count > NAMES_SHOWN else ""),
+                ]
+                for group in said.rejected
+            ],
+        )
+    for node in said.nodes:
+        _node(node)
+
+
+def _node(node: NodeExplanation) -> None:
+    with tag("section", classes="panel"):
+        tag("h2", node.node)
+        for said in node.rejections:
+            tag("p", f"{said.plugin}: {', '.join(said.reasons)}")

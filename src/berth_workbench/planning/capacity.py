@@ -1,0 +1,481 @@
+"""How many more pods fit: the number that the scheduler would place one after the other, and what limits it.
+
+`capacity` answers for a cluster as it is. Where a pod of the shape changes nothing for the next one but how much of
+its node is taken, each node is counted on its own, in columns: which shapes these are follows from what the Filter
+plugins have declared (`berth.engine.what_if`), not from a list of fields. All others are placed one by one in a
+`Trial`, which is taken back. Both give the same number; where the order of placement matters, as with topology spread,
+it is that of the scheduler, whose ties the seed of the cluster breaks.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from berth.api.meta import Struct
+from berth.api.pod import Pod
+from berth.api.pod_resources import CPU
+from berth.api.pools import pool_of
+from berth.api.scheduling import PodGroup
+from berth.config.types import SchedulerConfiguration
+from berth.core.core import Core
+from berth.core.questions import Trial, judge, profile_of
+from berth.engine.profile import PreFiltered, Profile, searched_rows
+from berth.engine.what_if import WhatIf
+from berth.framework.cycle_state import CycleState
+from berth.framework.interface import RowLoad
+from berth.framework.promises import Dependency
+from berth.framework.registry import Registry
+from berth.framework.status import Status, unschedulable
+from berth.state.pod_info import PodInfo
+from berth_workbench.planning.scenario import Manifests, Step
+from berth_workbench.planning.shapes import AskedShape, asked_by, gang_of
+from berth_workbench.planning.whatif import StoppedEarlyError, loaded
+from berth_workbench.simulation.admission import with_priority
+from berth_workbench.simulation.cluster import SimulatedCluster
+from berth_workbench.simulation.comebacks import AGAIN_AND_AGAIN
+from berth_workbench.simulation.operations import carry_out
+from berth_workbench.simulation.rollouts import apply
+from berth_workbench.simulation.scale import note_manifests, refuse_awaited
+from berth_workbench.simulation.site import Site
+from berth_workbench.simulation.workloads import POD_MAKERS, WorkloadManifest
+from berth_workbench.snapshot.documents import Document
+from berth_workbench.snapshot.snapshot import Snapshot
+
+Rows = NDArray[np.intp]
+Counts = NDArray[np.int64]
+
+AT_MOST: Final = 1_000_000
+"""So many pods are placed one by one at most, unless more are asked for."""
+UNBOUNDED: Final = 2**62
+"""As many pods as this fit on a node as far as a resource goes of which they request nothing."""
+
+
+class LimitedBy(msgspec.Struct, frozen=True, rename="camel"):
+    """Why the next pod no longer fits, in the words of the pod's condition, and on how many nodes."""
+
+    reason: str
+    nodes: int
+    """A node with several reasons counts for each."""
+
+
+class PoolHeadroom(msgspec.Struct, frozen=True, rename="camel"):
+    """A pool of nodes."""
+
+    nodes: int
+    fits: int
+    """How many of the pods are on its nodes."""
+    limited_by: tuple[LimitedBy, ...]
+
+
+class FreeResource(msgspec.Struct, frozen=True, rename="camel"):
+    """What is free of a resource before anything is placed, in its own unit: cores, bytes, or a count."""
+
+    free: float
+    usable: float
+    """What the pods that fit take of it."""
+    stranded: float
+    """What no more pods of this shape can use."""
+    largest_hole: float
+    """The most that is free on one node."""
+    largest_hole_on: str
+
+
+class ShapeHeadroom(msgspec.Struct, frozen=True, rename="camel"):
+    """One shape, as if it were the only one."""
+
+    shape: str
+    """`namespace/name` of the pod or workload."""
+    per_set: int
+    """How many of it a set has."""
+    fits: int
+    limited_by: tuple[LimitedBy, ...]
+    by_pool: dict[str, PoolHeadroom]
+    fragmentation: dict[str, FreeResource]
+    """By resource that the pods request."""
+    is_counted: bool
+    """Whether it was counted node by node; otherwise its pods were placed one by one."""
+    is_complete: bool = True
+    """False where it was stopped, or reached the bound, before the next one no longer fitted."""
+
+
+class Capacity(msgspec.Struct, frozen=True, rename="camel"):
+    """How many more pods fit: of one shape, pods; of several, sets of them."""
+
+    fits: int
+    limited_by: tuple[LimitedBy, ...]
+    by_pool: dict[str, PoolHeadroom]
+    fragmentation: dict[str, FreeResource]
+    shapes: tuple[ShapeHeadroom, ...]
+    """Each shape on its own."""
+    pods: int
+    """How many pods are in what fits."""
+    is_complete: bool = True
+    notes: tuple[str, ...] = ()
+    is_of_sets: bool = False
+    """Whether sets were counted: of several shapes, or of a gang."""
+
+
+Watch = Callable[[int], bool]
+"""Is told how many pods have been placed since it was told last, and says whether to stop."""
+
+
+def _never_stop(_placed: int) -> bool:
+    return False
+
+
+def capacity(
+    cluster: SimulatedCluster,
+    shapes: Sequence[AskedShape],
+    *,
+    pool_label: str = "",
+    at_most: int = AT_MOST,
+    by_placing: bool = False,
+    watch: Watch = _never_stop,
+) -> Capacity:
+    """Return how many more pods of one shape fit, or how many sets of several; the cluster is left as it was.
+
+    A set has `per_set` pods of each shape, placed in this order; a set of which not all fit does not count. A gang is a
+    set, too: all pods of its workload. With `by_placing` nothing is counted in columns. Raises ValueError for a
+    PriorityClass that is not there.
+    """
+    asker = _Asker(cluster, pool_label, at_most, watch)
+    alone = tuple(asker.headroom(shape, by_placing=by_placing) for shape in shapes)
+    notes = tuple(_notes(cluster, shapes))
+    if len(shapes) == 1 and not _is_gang(cluster, shapes[0]):
+        one = alone[0]
+        return Capacity(
+            one.fits, one.limited_by, one.by_pool, one.fragmentation, alone, one.fits, one.is_complete, notes
+        )
+    placed = asker.place_sets(shapes)
+    return Capacity(
+        fits=placed.placed // sum(shape.per_set for shape in shapes),
+        limited_by=placed.limited_by,
+        by_pool=asker.by_pool(placed),
+        fragmentation=asker.fragmentation(placed.taken),
+        shapes=alone,
+        pods=placed.placed,
+        is_complete=placed.is_complete and all(each.is_complete for each in alone),
+        notes=notes,
+        is_of_sets=True,
+    )
+
+
+def capacity_after(
+    snapshot: Snapshot,
+    documents: Sequence[Document],
+    steps: Sequence[Step] = (),
+    *,
+    config: SchedulerConfiguration | None = None,
+    registry: Registry | None = None,
+    seed: int = 0,
+    namespace: str = "default",
+    pool_label: str = "",
+    at_most: int = AT_MOST,
+    pending_first: bool = False,
+    watch: Watch = _never_stop,
+) -> Capacity:
+    """Return how many more pods of some manifests fit into a snapshot's cluster, after some changes.
+
+    What is pending there takes no room, unless there are changes, or with `pending_first`. Raises `ObjectError`,
+    `ManifestError`, `ChangeError`, `StuckError`; `StoppedEarlyError` where `watch` stops it before the count.
+    """
+
+    def progress(pods: int) -> None:
+        if watch(pods):
+            raise StoppedEarlyError
+
+    cluster = SimulatedCluster(loaded(snapshot, progress), config=config, registry=registry, seed=seed)
+    site = Site(cluster, snapshot.documents, progress=progress)
+    if steps or pending_first:
+        site.settle()
+    for step in steps:
+        if isinstance(step, Manifests):
+            apply(site, step.documents, namespace)
+        else:
+            carry_out(site, step)
+    groups = [key for kind, key in cluster.objects if kind == "PodGroup"]
+    note_manifests(site, [WorkloadManifest(each, namespace) for each in documents if each.kind in POD_MAKERS])
+    refuse_awaited(site)
+    asked = asked_by(documents, templates=site.templates, groups=groups, namespace=namespace, replicas=site.replicas)
+    cluster.create(obj for obj in asked.objects if _name_of(obj) not in cluster.objects)
+    found = capacity(cluster, asked.shapes, pool_label=pool_label, at_most=at_most, watch=watch)
+    circles = tuple(f"{pod} {AGAIN_AND_AGAIN.format(by=by)}" for pod, by in cluster.circles)
+    return msgspec.structs.replace(found, notes=(*found.notes, *circles))
+
+
+def _is_gang(cluster: SimulatedCluster, shape: AskedShape) -> bool:
+    """Whether the pods of a shape are placed together or not at all."""
+    looks_at_groups = profile_of(cluster.core, shape.template).plugins_that_permit_groups
+    return bool(looks_at_groups) and gang_of(shape.template, cluster.of(PodGroup)) is not None
+
+
+def _notes(cluster: SimulatedCluster, shapes: Iterable[AskedShape]) -> Iterator[str]:
+    for shape in shapes:
+        profile = profile_of(cluster.core, shape.template)
+        if profile.extenders:
+            yield f"{shape.name}: extenders of profile {profile.name} are not asked, and may leave less room"
+        if shape.template.spec.scheduler_name not in cluster.core.profiles:
+            yield (
+                f"{shape.name}: no profile schedules for {shape.template.spec.scheduler_name!r}; "
+                f"profile {profile.name} was asked"
+            )
+
+
+class _Filled(NamedTuple):
+    """A cluster filled up: where the pods are, what they take, and what keeps the next one out."""
+
+    placed: int
+    counts: Counts
+    """By row of the table."""
+    taken: Mapping[str, Counts]
+    """By resource and row."""
+    refusals: list[tuple[Status, Rows]]
+    is_complete: bool
+    is_counted: bool
+
+    @property
+    def limited_by(self) -> tuple[LimitedBy, ...]:
+        """The reasons, the most frequent first."""
+        return _limited_by(self.refusals)
+
+
+def _limited_by(
+    refusals: Iterable[tuple[Status, Rows]], among: NDArray[np.bool_] | None = None
+) -> tuple[LimitedBy, ...]:
+    found: Counter[str] = Counter()
+    for status, rows in refusals:
+        number = len(rows) if among is None else int(np.count_nonzero(among[rows]))
+        for reason in status.reasons or (status.message,):
+            found[reason] += number
+    ordered = sorted(found.items(), key=lambda each: (-each[1], each[0]))
+    return tuple(LimitedBy(reason, number) for reason, number in ordered if number)
+
+
+class _Asker:
+    """Asks one cluster."""
+
+    __slots__ = ("_at_most", "_cluster", "_core", "_pool_label", "_watch")
+
+    def __init__(self, cluster: SimulatedCluster, pool_label: str, at_most: int, watch: Watch) -> None:
+        self._cluster = cluster
+        self._core = cluster.core
+        self._pool_label = pool_label
+        self._at_most = at_most
+        self._watch = watch
+
+    def headroom(self, shape: AskedShape, *, by_placing: bool) -> ShapeHeadroom:
+        """How many pods of one shape fit."""
+        filled = None
+        if not by_placing and not shape.has_own_claims:
+            first, _ = next(shape.pods(self._cluster.pods))
+            filled = count_by_node(self._core, self._info(first))
+        if filled is None:
+            filled = self.place_sets((shape,), set_size=1)
+        return ShapeHeadroom(
+            shape=shape.name,
+            per_set=shape.per_set,
+            fits=filled.placed,
+            limited_by=filled.limited_by,
+            by_pool=self.by_pool(filled),
+            fragmentation=self.fragmentation(filled.taken),
+            is_counted=filled.is_counted,
+            is_complete=filled.is_complete,
+        )
+
+    def _info(self, pod: Pod) -> PodInfo:
+        return self._core.intake.info(with_priority(pod, self._cluster.priority_classes))
+
+    # -- one by one --------------------------------------------------------------------------------------------------
+
+    def place_sets(self, shapes: Sequence[AskedShape], set_size: int | None = None) -> _Filled:
+        """Place sets of pods until one does not fit; with a `set_size` of 1, single pods of the only shape."""
+        table = self._core.cache.table
+        taken_names = self._cluster.pods
+        sources = [(shape.pods(taken_names), shape.per_set if set_size is None else set_size) for shape in shapes]
+        classes = self._cluster.priority_classes
+        counts: Counts = np.zeros(table.capacity, dtype=np.int64)
+        requested = {name for shape in shapes for name in self._info(shape.template).requests}
+        taken: dict[str, Counts] = {name: np.zeros(table.capacity, dtype=np.int64) for name in sorted(requested)}
+        before = set(self._cluster.objects)
+        placed = 0
+        refusals: list[tuple[Status, Rows]] = []
+        is_complete = True
+        try:
+            with Trial(self._core) as trial:
+                while not refusals:
+                    of_set: list[tuple[int, PodInfo]] = []
+                    for source, count in sources:
+                        for _ in range(count):
+                            if self._watch(1) or placed + len(of_set) >= self._at_most:
+                                return _Filled(placed, counts, taken, [], is_complete=False, is_counted=False)
+                            pod, claims = next(source)
+                            self._create(claims)
+                            info = self._core.intake.info(with_priority(pod, classes))
+                            node, message = trial.place(info)
+                            if node is None:
+                                refusals = refused(self._core, info, message)
+                                break
+                            of_set.append((table.row_of[node], info))
+                        if refusals:
+                            break
+                    else:
+                        placed += len(of_set)
+                        for row, info in of_set:
+                            counts[row] += 1
+                            for resource, amount in info.requests.items():
+                                taken[resource][row] += amount
+        finally:
+            for kind, key in [name for name in self._cluster.objects if name not in before]:
+                self._cluster.delete(kind, key)
+        return _Filled(placed, counts, taken, refusals, is_complete=is_complete, is_counted=False)
+
+    def _create(self, claims: Iterable[Struct]) -> None:
+        self._cluster.create(claim for claim in claims if _name_of(claim) not in self._cluster.objects)
+
+    # -- what it comes to --------------------------------------------------------------------------------------------
+
+    def by_pool(self, filled: _Filled) -> dict[str, PoolHeadroom]:
+        """The same for each pool of nodes."""
+        table = self._core.cache.table
+        rows_of: defaultdict[str, list[int]] = defaultdict(list)
+        for row in table.rows().tolist():
+            rows_of[pool_of(table.node(row).metadata.labels, self._pool_label)].append(row)
+        found = {}
+        for pool in sorted(rows_of):
+            rows = np.array(rows_of[pool], dtype=np.intp)
+            among = np.zeros(table.capacity, dtype=np.bool_)
+            among[rows] = True
+            found[pool] = PoolHeadroom(
+                nodes=len(rows), fits=int(filled.counts[rows].sum()), limited_by=_limited_by(filled.refusals, among)
+            )
+        return found
+
+    def fragmentation(self, taken: Mapping[str, Counts]) -> dict[str, FreeResource]:
+        """What is free of the resources that the pods take, and what of it they can use."""
+        table = self._core.cache.table
+        rows = np.flatnonzero(table.valid & ~table.unschedulable)
+        found = {}
+        for resource in sorted(taken):
+            index = table.resource_index.get(resource)
+            if index is None or not len(rows):
+                continue
+            free = np.maximum(table.allocatable[index, rows] - table.requested[index, rows], 0)
+            usable = int(taken[resource][rows].sum())
+            unit = 1000 if resource == CPU else 1
+            hole = int(free.argmax())
+            found[resource] = FreeResource(
+                free=int(free.sum()) / unit,
+                usable=usable / unit,
+                stranded=(int(free.sum()) - usable) / unit,
+                largest_hole=int(free[hole]) / unit,
+                largest_hole_on=table.names[rows[hole]],
+            )
+        return found
+
+
+def _name_of(obj: object) -> tuple[str, str]:
+    meta = obj.metadata  # type: ignore[attr-defined] # every API object has it
+    return type(obj).__name__, f"{meta.namespace}/{meta.name}" if meta.namespace else meta.name
+
+
+def refused(core: Core, pod: PodInfo, message: str) -> list[tuple[Status, Rows]]:
+    """Return why each node refuses a pod, by row; the message of all nodes where it is not refused node by node."""
+    table = core.cache.table
+    judgement = judge(core, pod)
+    if not judgement.fits.any():
+        found = [(status, np.asarray(rows, dtype=np.intp)) for status, rows in judgement.decision.rejected]
+        if found:
+            return found
+    return [(unschedulable(message), table.rows())]
+
+
+# -- in columns ------------------------------------------------------------------------------------------------------
+
+
+def count_by_node(core: Core, pod: PodInfo) -> _Filled | None:
+    """Count how many pods like this one fit on each node, or return None where that takes placing them.
+
+    It can be counted where each copy changes nothing for the next but the load of its node: every Filter plugin that
+    has something to say of the pod looks at pods by their load alone, or is not affected by a copy of it; nothing is
+    reserved for it; and nobody is nominated in its way.
+    """
+    profile = profile_of(core, pod)
+    state = CycleState()
+    table = core.cache.table
+    pre = profile.run_pre_filter(state, pod)
+    what_if = profile.what_if(state, pod)
+    if pre.status is not None or not _is_countable(profile, state, pod, what_if):
+        return None
+    if not _is_prepared_alike(core, profile, state, pod, pre):
+        return None
+    rows = np.flatnonzero(searched_rows(table, pre.node_names))
+    load = what_if.load(rows)
+    fitting = what_if.on(rows)
+    each = {resource: pod.requests.get(resource, 0) for resource in what_if.resources}
+    counts = np.where(fitting.passing(load), _room(what_if.limits(rows), load, each), 0)
+    if len(counts) and int(counts.max()) >= UNBOUNDED:
+        return None  # no filter of the profile bounds them
+    full = _with_copies(load, each, counts)
+    is_left = counts > 0
+    last = _with_copies(load, each, np.maximum(counts - 1, 0))
+    assert not fitting.passing(full).any(), "one more would fit on a node that was counted full"
+    assert fitting.passing(last)[is_left].all(), "a pod was counted that does not fit"
+    by_row: Counts = np.zeros(table.capacity, dtype=np.int64)
+    by_row[rows] = counts
+    refusals = [(status, rows[at]) for status, at in fitting.refusals(full, np.ones(len(rows), dtype=np.bool_))]
+    absent = np.setdiff1d(table.rows(), rows)
+    if len(absent) and pre.absent_status is not None:
+        refusals.append((pre.absent_status, absent))
+    taken = {resource: by_row * amount for resource, amount in pod.requests.items()}
+    return _Filled(int(counts.sum()), by_row, taken, refusals, is_complete=True, is_counted=True)
+
+
+def _is_countable(profile: Profile, state: CycleState, pod: PodInfo, what_if: WhatIf) -> bool:
+    if not what_if.is_possible or profile.rivals(pod) is not None or profile.reserve(state):
+        return False
+    permits = {plugin.name for plugin in profile.permit}
+    if not permits <= profile.plugins_that_permit_groups or (permits and pod.spec.scheduling_group is not None):
+        return False
+    asked = (runner.plugin for runner in profile.filters if runner.name not in state.skip_filter)
+    if any(Dependency.OWN_RESERVATIONS in plugin.promises.filter_depends_on for plugin in asked):
+        return False
+    return not what_if.is_affected_by(_copy(pod))
+
+
+def _copy(pod: PodInfo) -> PodInfo:
+    metadata = msgspec.structs.replace(pod.metadata, name=f"{pod.name}-copy", uid=f"{pod.uid}/copy")
+    return PodInfo(msgspec.structs.replace(pod.pod, metadata=metadata), pod.shape)
+
+
+def _is_prepared_alike(core: Core, profile: Profile, state: CycleState, pod: PodInfo, pre: PreFiltered) -> bool:
+    """Whether PreFilter says the same of a copy once a pod is placed.
+
+    What the filters promise is about Filter; a PreFilter plugin may still skip or narrow by what runs in the cluster.
+    """
+    with Trial(core) as trial:
+        if trial.place(_copy(pod))[0] is None:
+            return True
+        again = CycleState()
+        return profile.run_pre_filter(again, pod) == pre and again.skip_filter == state.skip_filter
+
+
+def _room(limits: Sequence[RowLoad], load: RowLoad, each: Mapping[str, int]) -> Counts:
+    """How many pods that take `each` fit under the limits, which say how much others may take where one fits."""
+    found: Counts = np.full(len(load.pods), UNBOUNDED, dtype=np.int64)
+    for limit in limits:
+        np.minimum(found, limit.pods - load.pods + 1, out=found)
+        for resource, most in limit.requested.items():
+            amount = each[resource]
+            if amount:
+                np.minimum(found, (most - load.requested[resource]) // amount + 1, out=found)
+    return np.maximum(found, 0)
+
+
+def _with_copies(load: RowLoad, each: Mapping[str, int], counts: Counts) -> RowLoad:
+    return RowLoad(
+        load.pods + counts, {resource: taken + each[resource] * counts for resource, taken in load.requested.items()}
+    )

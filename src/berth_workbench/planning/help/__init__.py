@@ -1,0 +1,21 @@
+"""What would have to change for a pending pod to fit: the least changes, each proven by the filters.
+
+A pod and a cluster in memory go in (`what_would_help`), `Help` comes out. How it works, in the order of the modules:
+
+| module | does |
+| --- | --- |
+| `needs` | what a change is made of: what single thing of a pod rules nodes out, and how pod or node could give way |
+| `sources/` | finds these needs, one module for each group of plugins |
+| `all_needs` | asks all sources, and gives what no source accounts for the plugin's own words |
+| `proof` | tries a proposal on the cluster: a changed pod, node or object, fewer pods; and puts everything back |
+| `proposals` | what to try for each kind of change, and how it is told |
+| `findings` | proves proposals until one helps, leaves needless edits out, and keeps what was found |
+| `combinations` | the smallest sets of edits to the pod, to a node, or to one of each |
+| `additions` | a node more, and objects that are missing |
+| `releases` | idle claims, what the pod's claims could ask for instead, how large its group must be |
+| `departures` | which pods would have to go, and which priority would make them |
+| `prospects` | whether it is never or not now, and what the pod waits for |
+| `patches` | patches that kubectl takes |
+| `words` | commands and lists for people |
+| `search` | the whole search |
+"""

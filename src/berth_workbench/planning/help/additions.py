@@ -1,0 +1,273 @@
+"""What could be added to the cluster: one more node like those there are, or an object that is missing."""
+
+from collections import Counter
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from itertools import chain, groupby
+from typing import Any, NamedTuple
+
+import msgspec
+
+from berth.api.codec import decode
+from berth.api.node import Node
+from berth.api.pod_resources import CPU, MEMORY, PODS
+from berth.api.storage import StorageClass
+from berth.api.taints import Taint
+from berth.state.pod_info import PodInfo
+from berth_workbench.planning.help.departures import is_kept
+from berth_workbench.planning.help.findings import HelpFindings
+from berth_workbench.planning.help.needs import Question
+from berth_workbench.planning.help.proof import Proposal, document_of
+from berth_workbench.planning.help.proposals import of_new_node, of_new_object
+from berth_workbench.planning.help.sources.resources import amount_of, quantity_of, words_of
+from berth_workbench.planning.help.sources.taints import OF_THE_CONTROLLER
+
+Json = dict[str, Any]
+
+HOSTNAME = "kubernetes.io/hostname"
+MAX_SHAPES = 40
+FITTED_TRIED = 6
+DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
+
+
+class NodeShape(NamedTuple):
+    """Nodes that are alike but for their names, by the first of them."""
+
+    size: tuple[int, ...]
+    like: str
+
+
+def shapes_of(question: Question) -> list[NodeShape]:
+    """Return the shapes of the cluster's nodes, the smallest first."""
+    nodes = [question.table.node(row) for row in question.table.rows().tolist()]
+    told = _telling_labels(nodes)
+    found: dict[Hashable, Node] = {}
+    for node in nodes:
+        labels = frozenset((key, value) for key, value in node.metadata.labels.items() if key in told)
+        size = tuple(sorted(node.status.allocatable.items(), key=str))
+        found.setdefault((size, labels, _lasting(node.spec.taints)), node)
+    return sorted(NodeShape(_size(node), node.metadata.name) for node in found.values())
+
+
+def _telling_labels(nodes: Sequence[Node]) -> frozenset[str]:
+    """Return the labels that tell kinds of nodes apart: not those of which every node has a value of its own."""
+    values: dict[str, set[str]] = {}
+    holders: Counter[str] = Counter()
+    for node in nodes:
+        for key, value in node.metadata.labels.items():
+            values.setdefault(key, set()).add(value)
+            holders[key] += 1
+    is_name = {key for key in values if holders[key] > 1 and len(values[key]) == holders[key]}
+    return frozenset(values) - is_name - {HOSTNAME}
+
+
+def _lasting(taints: Iterable[Taint]) -> tuple[Taint, ...]:
+    return tuple(taint for taint in taints if not taint.key.startswith(OF_THE_CONTROLLER))
+
+
+def _size(node: Node) -> tuple[int, ...]:
+    has = node.status.allocatable
+    others = sorted(name for name in has if name not in (CPU, MEMORY, PODS))
+    return (*(amount_of(name, has.get(name, 0)) for name in (CPU, MEMORY)), len(others),
+            *(amount_of(name, has[name]) for name in others))  # fmt: skip
+
+
+class Newcomer(NamedTuple):
+    """A node that might be added, what belongs to it, and the pods that would run on it at once."""
+
+    node: Node
+    beside: tuple[Any, ...]
+    daemons: tuple[PodInfo, ...]
+
+
+class Adding:
+    """The search for a node that would do."""
+
+    __slots__ = ("_findings", "_question")
+
+    def __init__(self, findings: HelpFindings) -> None:
+        self._findings = findings
+        self._question = findings.question
+
+    def run(self) -> None:
+        """Find the smallest node that would do: like one that is there, or else like one but larger."""
+        shapes = shapes_of(self._question)
+        if len(shapes) > MAX_SHAPES:
+            # Shapes of one size differ in their labels only; of each size one is tried before any second one.
+            turns = [turn for _, alike in groupby(shapes, lambda shape: shape.size) for turn, _ in enumerate(alike)]
+            chosen = sorted(range(len(shapes)), key=turns.__getitem__)[:MAX_SHAPES]
+            shapes = [shapes[place] for place in sorted(chosen)]
+            self._findings.is_complete = False
+        self._findings.add(chain(self._alike(shapes), self._larger(shapes)))
+
+    def _alike(self, shapes: Sequence[NodeShape]) -> Iterator[Proposal]:
+        for shape in shapes:
+            newcomer = self._like(shape.like)
+            yield of_new_node(*newcomer, f"add a node like {shape.like} ({_words(newcomer.node)})")
+
+    def _larger(self, shapes: Sequence[NodeShape]) -> Iterator[Proposal]:
+        """Yield nodes like some that are there but made to measure, those that differ least first."""
+        fitted = [(shape.like, *self._fitted(self._like(shape.like), shape.like)) for shape in reversed(shapes)]
+        differing = [each for each in fitted if each[2]]  # of those that differ as little, the larger come first
+        for like, newcomer, differences in sorted(differing, key=lambda each: len(each[2]))[:FITTED_TRIED]:
+            yield of_new_node(*newcomer, f"add a node like {like}, but {' and '.join(differences)}")
+
+    def _like(self, like: str) -> Newcomer:
+        """Return a copy of a node without what is wrong with that one, with its daemons' pods."""
+        question, store = self._question, self._question.prover.core.objects
+        row = question.table.row_of[like]
+        name = self._new_name(like)
+        document = document_of(question.table.node(row))
+        labels = document["metadata"].get("labels", {})
+        document["metadata"] = {"name": name, "uid": f"Node/{name}",
+                                "labels": {k: _renamed(v, like, name) for k, v in labels.items()}}  # fmt: skip
+        spec = document.get("spec", {})
+        taints = [taint for taint in spec.get("taints", ()) if not taint["key"].startswith(OF_THE_CONTROLLER)]
+        document["spec"] = {"taints": taints} if taints else {}
+        status = document["status"]
+        document["status"] = {field: status[field] for field in ("allocatable", "capacity", "declaredFeatures")
+                              if status.get(field)}  # fmt: skip
+        daemons = tuple(
+            _elsewhere(pod, name)
+            for pod in question.table.pods[row].values()
+            if is_kept(pod) and not pod.is_terminating
+        )
+        beside = tuple(self._beside(store, like, name))
+        return Newcomer(decode("Node", document), beside, daemons)
+
+    def _new_name(self, like: str) -> str:
+        names, number = self._question.table.row_of, 1
+        while f"{like}-new{number}" in names:
+            number += 1
+        return f"{like}-new{number}"
+
+    def _beside(self, store: Any, like: str, name: str) -> Iterator[Any]:
+        """Yield what drivers would publish for the node."""
+        csi_node = store.get("CSINode", like)
+        if csi_node is not None:
+            yield _named(csi_node, name)
+        if not self._question.info.spec.resource_claims:
+            return
+        for published in store.list("ResourceSlice"):
+            if published.spec.node_name == like:
+                pool = msgspec.structs.replace(published.spec.pool, name=_renamed(published.spec.pool.name, like, name))
+                spec = msgspec.structs.replace(published.spec, node_name=name, pool=pool)
+                renamed = _named(published, f"{published.metadata.name}-{name}")
+                yield msgspec.structs.replace(renamed, spec=spec)
+
+    def _fitted(self, newcomer: Newcomer, like: str) -> tuple[Newcomer, list[str]]:
+        """Return a node made to measure, and how it differs: what is short is raised to what pod and daemons need."""
+        question, document = self._question, document_of(newcomer.node)
+        differences = []
+        allocatable = document["status"].setdefault("allocatable", {})
+        for resource, amount in question.info.requests.items():
+            needed = amount + sum(pod.requests.get(resource, 0) for pod in newcomer.daemons)
+            if needed > amount_of(resource, allocatable.get(resource, 0)):
+                allocatable[resource] = quantity_of(resource, needed)
+                document["status"].setdefault("capacity", {})[resource] = allocatable[resource]
+                differences.append(f"with {words_of(resource, needed)}")
+        row = question.table.row_of[like]
+        for need in self._findings.needs:
+            # The newcomer is not cordoned, but has the labels and the lasting taints of the node that it is like.
+            make = need.node_edit if need.failing[row] and need.key != ("cordon",) else None
+            edit = None if make is None else make(question.table.node(row))
+            if edit is not None:
+                edit.edit(document)
+                differences.append(edit.as_new)
+        return Newcomer(decode("Node", document), newcomer.beside, newcomer.daemons), differences
+
+
+def _renamed(text: str, like: str, name: str) -> str:
+    return text.replace(like, name) if like in text else text
+
+
+def _named(obj: Any, name: str) -> Any:
+    metadata = msgspec.structs.replace(obj.metadata, name=name, uid=f"{type(obj).__name__}/{name}")
+    return msgspec.structs.replace(obj, metadata=metadata)
+
+
+def _elsewhere(pod: PodInfo, node_name: str) -> PodInfo:
+    metadata = msgspec.structs.replace(
+        pod.metadata, name=f"{pod.name}-{node_name}", uid=f"{pod.uid}/{node_name}", annotations={}
+    )
+    return PodInfo(msgspec.structs.replace(pod.pod, metadata=metadata), pod.shape)
+
+
+def _words(node: Node) -> str:
+    has = node.status.allocatable
+    return ", ".join(words_of(name, amount_of(name, has[name])) for name in has if name != PODS)
+
+
+# --- objects that are missing -----------------------------------------------------------------------------------------
+
+
+def add_missing_objects(findings: HelpFindings) -> None:
+    """Find manifests of what a pod names and the cluster lacks; what none helps with is noted as missing."""
+    changes, notes = [], list[str]()
+    for manifest, note in _missing(findings.question):
+        change = None if manifest is None else findings.first([of_new_object(manifest)])
+        if change is None:
+            notes.append(note)
+        else:
+            changes.append(change)
+    findings.changes += changes
+    findings.notes += notes
+
+
+def _missing(question: Question) -> Iterator[tuple[Json | None, str]]:
+    store, info = question.prover.core.objects, question.info
+    namespace = info.namespace
+    if not len(question.table):
+        yield None, "the cluster has no nodes"
+    if next(store.list("Namespace"), None) is not None and store.get("Namespace", namespace) is None:
+        yield None, f"the namespace {namespace} does not exist"
+    for volume in info.spec.volumes:
+        if volume.persistent_volume_claim is None:
+            continue
+        name = volume.persistent_volume_claim.claim_name
+        claim = store.get("PersistentVolumeClaim", name, namespace)
+        if claim is None:
+            yield _claim_manifest(question, name), f"the PersistentVolumeClaim {name} does not exist"
+        elif claim.spec.volume_name and store.get("PersistentVolume", claim.spec.volume_name) is None:
+            yield None, f"the PersistentVolume {claim.spec.volume_name}, which {name} is bound to, does not exist"
+        elif claim.spec.storage_class_name and not claim.spec.volume_name:
+            of_class = claim.spec.storage_class_name
+            if store.get("StorageClass", of_class) is None:
+                yield None, f"the StorageClass {of_class} of the claim {name} does not exist"
+    for use in info.spec.resource_claims:
+        name = use.resource_claim_name or ""
+        claim = store.get("ResourceClaim", name, namespace) if name else None
+        if name and claim is None:
+            yield None, f"the ResourceClaim {name} does not exist"
+        for request in claim.spec.devices.requests if claim is not None else ():
+            of_class = request.exactly.device_class_name if request.exactly is not None else ""
+            if of_class and store.get("DeviceClass", of_class) is None:
+                yield None, f"the DeviceClass {of_class} of the claim {name} does not exist"
+    group = info.spec.scheduling_group
+    if group is not None and group.pod_group_name:
+        name = group.pod_group_name
+        if store.get("PodGroup", name, namespace) is None:
+            manifest = {"apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "PodGroup",
+                        "metadata": {"name": name, "namespace": namespace},
+                        "spec": {"schedulingPolicy": {"basic": {}}}}  # fmt: skip
+            yield manifest, f"the PodGroup {name} does not exist"
+
+
+def _claim_manifest(question: Question, name: str) -> Json | None:
+    classes: list[StorageClass] = list(question.prover.core.objects.list("StorageClass"))
+    if not classes:
+        return None
+    chosen = min(classes, key=lambda each: (
+        each.metadata.annotations.get(DEFAULT_CLASS) != "true",
+        each.volume_binding_mode != "WaitForFirstConsumer",
+        each.metadata.name,
+    ))  # fmt: skip
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": name, "namespace": question.pod.metadata.namespace},
+        "spec": {
+            "accessModes": ["ReadWriteOnce"],
+            "resources": {"requests": {"storage": "1Gi"}},
+            "storageClassName": chosen.metadata.name,
+        },
+    }

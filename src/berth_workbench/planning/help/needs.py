@@ -1,0 +1,217 @@
+"""What a change is made of: a need of the pod that rules nodes out, and how the pod or a node could give way.
+
+A source (`berth_workbench.planning.help.sources`) looks at what one group of plugins reads of a pod. For each single
+thing that can rule nodes out, say one label that is asked for, it yields a `Need`: the rows where that thing alone is
+not met, found by asking the filters about a pod that has nothing but it, with the edits that would take it away. So the
+search for combinations is a matter of sets, and knows no plugin. Whatever comes out of it is still proven on the whole
+pod: plugins may look at several things together.
+"""
+
+import copy
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from berth.api.codec import decode
+from berth.api.node import Node
+from berth.api.pod import Pod
+from berth.state.pod_info import PodInfo
+from berth.state.table import NodeTable
+from berth_workbench.planning.help.proof import ChangeProver, FilterAnswer, document_of
+
+Json = dict[str, Any]
+Mask = NDArray[np.bool_]
+
+POD_COST = 1.0
+NODE_COST = 2.0
+REPAIR_COST = 20.0
+"""What the node controller has set, and sets again until the node is repaired."""
+
+BARE_FIELDS = ("schedulerName", "priority", "priorityClassName", "preemptionPolicy", "schedulingGroup")
+"""What of a spec a bare pod keeps: nothing of it speaks of nodes."""
+
+
+def setting(*path: str | int, to: Any) -> Callable[[Json], None]:
+    """Return the edit that gives a field of a document, or an entry of a list, another value."""
+
+    def edit(document: Json) -> None:
+        _at(document, path[:-1])[path[-1]] = to
+
+    return edit
+
+
+def without(*path: str | int) -> Callable[[Json], None]:
+    """Return the edit that takes a field out of a document, or an entry out of a list."""
+
+    def edit(document: Json) -> None:
+        del _at(document, path[:-1])[path[-1]]
+
+    return edit
+
+
+def _at(document: Any, path: Iterable[str | int]) -> Any:
+    for part in path:
+        document = document[part]
+    return document
+
+
+class PodEdit(NamedTuple):
+    """One way in which the pod could ask for less."""
+
+    kind: str
+    what: str
+    edit: Callable[[Json], None]
+    """Changes a copy of the pod's document."""
+    cost: float = POD_COST
+    group: Hashable = None
+    """Of the edits of one group only the cheapest is worth offering; None for a group of its own."""
+    parts: frozenset[Hashable] = frozenset()
+    """What is given up, where one edit may give up more than another; empty for the group."""
+
+    @property
+    def given_up(self) -> frozenset[Hashable]:
+        """What is given up. An edit that gives up all that a cheaper one does, and more, is not worth offering."""
+        return self.parts or frozenset({self.what if self.group is None else self.group})
+
+
+class NodeEdit(NamedTuple):
+    """One way in which a node could offer more."""
+
+    kind: str
+    what: str
+    """In words, to go on with `on NODE`; `{node}` stands for the name."""
+    edit: Callable[[Json], None]
+    """Changes a copy of the node's document."""
+    cost: float = NODE_COST
+    command: str = ""
+    """`{node}` stands for the name; empty where a patch has to do."""
+    as_new: str = ""
+    """What a new node like this one would be like: `with the label a=b`."""
+
+
+class Need:
+    """One thing of the pod that rules nodes out."""
+
+    __slots__ = ("failing", "is_cut", "key", "may_be_freed", "node_edit", "plugin", "pod_edits", "sized", "whole")
+
+    def __init__(
+        self,
+        key: Hashable,
+        plugin: str,
+        failing: Mask,
+        *,
+        pod_edits: Iterable[PodEdit] = (),
+        node_edit: Callable[[Node], NodeEdit | None] | None = None,
+        sized: "Callable[[int], PodEdit | None] | None" = None,
+        whole: PodEdit | None = None,
+        may_be_freed: Mask | None = None,
+        is_cut: bool = False,
+    ) -> None:
+        self.key = key
+        self.plugin = plugin
+        self.failing = failing
+        """The rows where it is not met."""
+        self.pod_edits = tuple(pod_edits)
+        """Ways to give it up, the least first."""
+        self.node_edit = node_edit
+        """How a node could meet it; None, or an answer of None, where it could not."""
+        assert (sized is None) == (whole is None), "what can be given up in part can be given up as a whole"
+        self.sized = sized
+        """Where what has to be given up depends on the node: the least edit for a row.
+
+        Edits that differ in an amount only have the need's key as their group.
+        """
+        self.whole = whole
+        """With `sized`, the edit that gives up all of it: where the pod does not fit then, less is not enough."""
+        self.may_be_freed: Mask = np.zeros_like(failing) if may_be_freed is None else may_be_freed
+        """The rows where it would be met if pods left."""
+        self.is_cut = is_cut
+        """Whether it stands for more than was looked at, so that the search is not complete."""
+
+    @property
+    def is_of_pod(self) -> bool:
+        """Say whether the pod can give it up."""
+        return bool(self.pod_edits) or self.sized is not None
+
+
+class Question:
+    """The pod that asks for help, and parts of it for sources to ask about."""
+
+    __slots__ = ("_bare", "document", "info", "pod", "prover")
+
+    def __init__(self, prover: ChangeProver, pod: Pod) -> None:
+        self.prover = prover
+        self.pod = pod
+        self.info: PodInfo = prover.info(pod)
+        self.document = document_of(pod)
+        self._bare: Mask | None = None
+
+    @property
+    def is_in_cluster(self) -> bool:
+        """Say whether the cluster has the pod, and not only somebody's manifest."""
+        known = self.prover.cluster.objects.get(("Pod", self.pod.key))
+        return known is not None and bool(known.metadata.uid == self.pod.metadata.uid)
+
+    @property
+    def spec(self) -> Json:
+        """The pod's spec as JSON values; not to be changed."""
+        found: Json = self.document["spec"]
+        return found
+
+    @property
+    def table(self) -> NodeTable:
+        """The nodes."""
+        found: NodeTable = self.prover.table
+        return found
+
+    @property
+    def valid(self) -> Mask:
+        """The rows that hold nodes."""
+        return self.table.valid
+
+    def bare_document(self, parts: Mapping[str, Any]) -> Json:
+        """Return a pod that tolerates everything and asks for nothing, but for these parts of a spec."""
+        spec = {field: self.spec[field] for field in BARE_FIELDS if self.spec.get(field) is not None}
+        if spec["schedulerName"] not in self.prover.core.profiles:
+            spec["schedulerName"] = next(iter(self.prover.core.profiles))
+        spec |= {"containers": [{"name": "c"}], "tolerations": [{"operator": "Exists"}], **parts}
+        status = {"resourceClaimStatuses": self.document["status"].get("resourceClaimStatuses") or []}
+        return {"metadata": copy.deepcopy(self.document["metadata"]), "spec": spec, "status": status}
+
+    def ask_part(self, parts: Mapping[str, Any]) -> FilterAnswer:
+        """Ask about a pod that has only these parts of a spec."""
+        return self.prover.ask(decode("Pod", self.bare_document(parts)), is_whole=False)
+
+    @property
+    def bare(self) -> Mask:
+        """The rows that refuse the pod even where it asks for nothing."""
+        if self._bare is None:
+            self._bare = self.valid & ~self.ask_part({}).fits
+        return self._bare
+
+    def failing(self, parts: Mapping[str, Any], plugin: str = "") -> Mask:
+        """Return the rows that these parts rule out; with `plugin`, those that this plugin rejects."""
+        answer = self.ask_part(parts)
+        if not plugin:
+            return self.valid & ~answer.fits & ~self.bare
+        return answer.rejecting.get(plugin, np.zeros_like(self.valid))
+
+    def edited(self, edits: Iterable[PodEdit]) -> Json:
+        """Return the pod's document with edits made."""
+        found = copy.deepcopy(self.document)
+        for each in edits:
+            each.edit(found)
+        return found
+
+
+class NeedSource(Protocol):
+    """Finds the needs that some plugins look at. New plugins can bring their own (`what_would_help(sources=…)`)."""
+
+    @property
+    def plugins(self) -> frozenset[str]:
+        """The plugins whose rejections it accounts for."""
+
+    def needs(self, question: Question) -> Iterable[Need]:
+        """Yield what of the pod rules nodes out."""

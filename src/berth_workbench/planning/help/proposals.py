@@ -1,0 +1,214 @@
+"""Changes before they are proven: what is put on the cluster to try one, and how it is told once it has helped.
+
+Each function makes the proposals of one kind: of the pod, of a node, of both, of an object beside them, of what is to
+be added. Their words, costs and commands are here and in `words`, those of single edits with the sources of needs.
+"""
+
+import copy
+from collections.abc import Callable, Sequence
+from shlex import quote
+from typing import Any
+
+import msgspec
+
+from berth.api.codec import ObjectError, decode
+from berth.api.dra import ResourceClaim
+from berth.api.node import Node
+from berth.state.objects import key_of
+from berth.state.pod_info import PodInfo
+from berth_workbench.planning.help.needs import NodeEdit, PodEdit, Question
+from berth_workbench.planning.help.patches import patch_of
+from berth_workbench.planning.help.proof import Proposal, after_patch, deallocated, document_of
+from berth_workbench.planning.help.result import Change, Part
+from berth_workbench.planning.help.words import node_command, pod_command, shell_quoted
+from berth_workbench.simulation.admission import completed
+
+Json = dict[str, Any]
+
+NEW_NODE_COST = 10.0
+NEW_OBJECT_COST = 2.0
+FREE_COST = 3.0
+OTHER_COST = 2.5
+LEAVING_COST = 4.0
+PRIORITY_COST = 5.0
+IMMUTABLE = " (make it anew: claims cannot be changed)"
+API_VERSIONS = {"CSINode": "storage.k8s.io/v1", "ResourceSlice": "resource.k8s.io/v1"}
+
+
+def of_pod(question: Question, edits: Sequence[PodEdit]) -> Proposal | None:
+    """Return the proposal of some edits of the pod; None where what comes of them is no pod."""
+    what, kinds = " and ".join(edit.what for edit in edits), [edit.kind for edit in edits]
+    return of_pod_document(question, question.edited(edits), what, kinds, sum(edit.cost for edit in edits))
+
+
+def of_pod_document(question: Question, after: Json, what: str, kinds: Sequence[str], cost: float) -> Proposal | None:
+    """Return the proposal of another document of the pod."""
+    patch_type, patch = patch_of(question.document, after)
+    try:
+        pod = after_patch("Pod", question.document, patch_type, patch)
+    except ObjectError:
+        return None
+    change = Change(
+        on="pod",
+        what=what,
+        patch=patch,
+        fits_on=(),
+        patch_type=patch_type,
+        target=f"Pod/{question.pod.key}",
+        kind="+".join(dict.fromkeys(kinds)),
+        cost=round(cost, 6),
+        command=pod_command(question.pod, kinds, patch_type, patch, is_there=question.is_in_cluster),
+    )
+    return Proposal(change, pod=pod)
+
+
+def of_node(node: Node, edits: Sequence[NodeEdit]) -> Proposal:
+    """Return the proposal of some edits of a node. Its patch has been applied to the node as it was."""
+    name = node.metadata.name
+    before, after = document_of(node), document_of(node)
+    for edit in edits:
+        edit.edit(after)
+    patch_type, patch = patch_of(before, after)
+    # Only the first: a label or a taint that comes after it may have the same characters in its name, between quotes.
+    commands = [edit.command.replace("{node}", quote(name), 1) for edit in edits if edit.command]
+    change = Change(
+        on="node",
+        what=" and ".join(edit.what.replace("{node}", name) for edit in edits),
+        patch=patch,
+        fits_on=(),
+        patch_type=patch_type,
+        target=f"Node/{name}",
+        kind="+".join(dict.fromkeys(edit.kind for edit in edits)),
+        cost=round(sum(edit.cost for edit in edits), 6),
+        command=" && ".join(commands) if len(commands) == len(edits) else node_command(name, patch_type, patch),
+    )
+    return Proposal(change, node=after_patch("Node", before, patch_type, patch))
+
+
+def of_both(question: Question, pod_edit: PodEdit, node: Node, node_edit: NodeEdit) -> Proposal | None:
+    """Return the proposal of one edit of the pod and one of a node together."""
+    of_it, there = of_pod(question, (pod_edit,)), of_node(node, (node_edit,))
+    if of_it is None:
+        return None
+    made = there.change
+    change = msgspec.structs.replace(
+        of_it.change,
+        what=f"{pod_edit.what}, and {made.what}",
+        kind=f"{pod_edit.kind}+{node_edit.kind}",
+        cost=round(pod_edit.cost + node_edit.cost, 6),
+        with_=(Part("node", made.what, made.patch_type, made.patch, made.target, made.command),),
+    )
+    return of_it._replace(change=change, node=there.node)
+
+
+def of_object(obj: Any, what: str, edit: Callable[[Json], None], kind: str) -> Proposal | None:
+    """Return the proposal of an edit of another object; None where what comes of it is none."""
+    of_kind, key = type(obj).__name__, key_of(obj)
+    before = document_of(obj)
+    after = copy.deepcopy(before)
+    edit(after)
+    patch_type, patch = patch_of(before, after)
+    try:
+        made = after_patch(of_kind, before, patch_type, patch)
+    except ObjectError:
+        return None
+    is_claim = of_kind.endswith("Claim")
+    namespace, name = quote(obj.metadata.namespace), quote(obj.metadata.name)
+    verb = "patch --local -o yaml -f its-manifest.yaml" if is_claim else f"patch {of_kind.lower()} {name}"
+    change = Change(
+        on="cluster",
+        what=f"{what} of the {of_kind} {key}{IMMUTABLE if is_claim else ''}",
+        patch=patch,
+        fits_on=(),
+        patch_type=patch_type,
+        target=f"{of_kind}/{key}",
+        kind=kind,
+        cost=OTHER_COST,
+        command=f"kubectl -n {namespace} {verb} --type {patch_type} -p {shell_quoted(patch)}",
+    )
+    return Proposal(change, objects=(made,))
+
+
+def of_idle_claim(claim: ResourceClaim) -> Proposal:
+    """Return the proposal to free the devices of a claim."""
+    key = key_of(claim)
+    change = Change(
+        on="cluster",
+        what=f"free the devices of the ResourceClaim {key}, which no pod uses",
+        patch={"status": {"allocation": None}},
+        fits_on=(),
+        patch_type="strategic",
+        target=f"ResourceClaim/{key}",
+        kind="claimFreed",
+        cost=FREE_COST,
+        command=f"kubectl -n {quote(claim.metadata.namespace)} delete resourceclaim {quote(claim.metadata.name)}",
+    )
+    return Proposal(change, objects=(deallocated(claim),))
+
+
+def of_new_object(manifest: Json) -> Proposal | None:
+    """Return the proposal to create what a manifest says; None where it is of no use."""
+    try:
+        made = decode(manifest["kind"], completed(manifest["kind"], copy.deepcopy(manifest)))
+    except ObjectError:
+        return None
+    kind, name = manifest["kind"], manifest["metadata"]["name"]
+    size = " (put in the size that is wanted)" if kind == "PersistentVolumeClaim" else ""
+    change = Change(
+        on="cluster",
+        what=f"create the {kind} {name}, which does not exist{size}",
+        patch={"manifests": [manifest]},
+        fits_on=(),
+        patch_type="create",
+        target="",
+        kind="missing",
+        cost=NEW_OBJECT_COST,
+        command=f"kubectl create -f - <<< {shell_quoted(manifest)}",
+    )
+    return Proposal(change, objects=(made,))
+
+
+def of_new_node(node: Node, beside: Sequence[Any], daemons: Sequence[PodInfo], what: str) -> Proposal:
+    """Return the proposal to add a node, with what belongs to it and the pods that would run on it at once."""
+    manifests = [_manifest_of(each) for each in (node, *beside)]
+    change = Change(
+        on="cluster",
+        what=what,
+        patch={"manifests": manifests},
+        fits_on=(),
+        patch_type="create",
+        target="",
+        kind="node",
+        cost=NEW_NODE_COST,
+        command="",
+    )
+    return Proposal(change, node=node, objects=tuple(beside), pods=tuple(daemons))
+
+
+def _manifest_of(obj: Any) -> Json:
+    kind, document = type(obj).__name__, document_of(obj)
+    document["metadata"] = {field: value for field, value in document["metadata"].items()
+                            if field in ("name", "namespace", "labels", "annotations") and value}  # fmt: skip
+    return {"apiVersion": API_VERSIONS.get(kind, "v1"), "kind": kind, **document}
+
+
+def pods_gone(pods: Sequence[PodInfo], fits_on: tuple[str, ...]) -> Change:
+    """Return the change, proven already, that some pods leave."""
+    keys = tuple(pod.key for pod in pods)
+    count = len(keys)
+    shown = ", ".join(keys[:4]) + (f" and {count - 4} more" if count > 4 else "")
+    by_namespace: dict[str, list[str]] = {}
+    for pod in pods:
+        by_namespace.setdefault(pod.namespace, []).append(pod.name)
+    deletions = ((quote(ns), " ".join(map(quote, names))) for ns, names in by_namespace.items())
+    return Change(
+        on="cluster",
+        what=f"have the pod{'s' if count > 1 else ''} {shown} gone",
+        patch={"pods": list(keys)},
+        fits_on=fits_on,
+        patch_type="delete",
+        target="",
+        kind="podsGone",
+        cost=LEAVING_COST + count,
+        command="; ".join(f"kubectl -n {ns} delete pod {names}" for ns, names in deletions),
+    )

@@ -1,0 +1,164 @@
+"""Whether a pod fits never or only not now, and what may let it in without anybody doing anything."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from typing import NamedTuple
+
+from berth.api.pod import Pod
+from berth.api.selectors import SelectorError
+from berth.core.questions import Trial, find
+from berth.cycle.attempt import Attempt
+from berth.cycle.binding_cycle import undo
+from berth.decisions.explanation import waits_for
+from berth.framework.blame import PluginBrokenError
+from berth.framework.status import Status, error
+from berth.framework.work_budget import OutOfBudgetError
+from berth.state.pod_info import PodInfo
+from berth_workbench.planning.help.departures import Gone, is_kept
+from berth_workbench.planning.help.needs import Question
+from berth_workbench.planning.help.proof import ChangeProver, FilterAnswer, deallocated
+from berth_workbench.planning.help.result import Awaited
+from berth_workbench.simulation.cluster import SimulatedCluster
+
+NAMES_SHOWN = 3
+
+
+def is_never(question: Question) -> bool:
+    """Say whether no node would take a pod even if every pod that may be evicted were gone.
+
+    Decided on a second cluster with the same nodes and objects, and only those pods that belong to their nodes. Where a
+    pod wants others beside it, these may stay, whichever way it is more likely to fit.
+    """
+    prover, info = question.prover, question.info
+    if _emptied(prover, question, frozenset()):
+        return False
+    try:
+        wanted = info.required_affinity_terms
+    except SelectorError:
+        return True  # such terms match nobody
+    if not wanted:
+        return True
+    labels = prover.core.cache.index.namespaces
+    staying = frozenset(
+        state.pod.uid
+        for state in prover.core.cache.states().values()
+        if any(term.matches(state.pod, labels.get(state.pod.namespace, {})) for term in wanted)
+    )
+    return not _emptied(prover, question, staying)
+
+
+def _emptied(prover: ChangeProver, question: Question, staying: frozenset[str]) -> bool:
+    """Say whether the pod fits on the cluster without the pods that may be evicted."""
+    cluster = prover.cluster
+    states = prover.core.cache.states().values()
+    stays = [state.pod for state in states if is_kept(state.pod) or state.pod.uid in staying]
+    kept = {pod.uid for pod in stays}
+    gone = {state.pod.uid for state in states} - kept
+    objects = []
+    for (kind, _), obj in cluster.objects.items():
+        if kind == "Pod":
+            if obj.spec.node_name and obj.metadata.uid not in kept:
+                continue
+            if not obj.spec.node_name and obj.key != question.pod.key and not obj.spec.scheduling_group:
+                continue
+        is_claim = kind == "ResourceClaim" and bool(obj.status.reserved_for)
+        is_freed = is_claim and all(user.uid in gone for user in obj.status.reserved_for)
+        objects.append(deallocated(obj) if is_freed else obj)
+    empty = SimulatedCluster(objects, config=cluster.config, registry=cluster.registry)
+    return ChangeProver(empty, 1).ask(question.pod, is_whole=False).is_yes
+
+
+class AtPermit(NamedTuple):
+    """What becomes of a pod that has a node, with the others of its group placed beside it as far as they have one."""
+
+    said: str | None
+    """What Permit, or Reserve, holds against the pod; None for nothing."""
+    without_place: Pod | None
+    """The first other pod of the group that has no node."""
+
+
+@contextmanager
+def at_permit(prover: ChangeProver, question: Question, members: Iterable[Pod]) -> Iterator[AtPermit]:
+    """Place a pod that fits, then the others of its group, and ask Permit. For the length of the block they stay."""
+    core, info = prover.core, question.info
+    with prover.search_as_it_was(), ExitStack() as placed:
+        attempt = find(core, info)
+        assert attempt.found.nodes is not None, "asked of a pod that fits"
+        node_name = prover.table.names[int(attempt.found.nodes.row_array()[0])]
+        attempt.found.release_columns()
+        core.cache.assume(info, node_name)
+        placed.callback(undo, core.cache, attempt, node_name)
+        trial = Trial(core)
+        without_place = None
+        try:
+            status = attempt.profile.run_reserve(attempt.state, info, node_name)
+            if status is None:
+                placed.enter_context(trial)
+                for member in members:
+                    if trial.place(prover.info(member))[0] is None and without_place is None:
+                        without_place = member
+                status = _permit(attempt, node_name)
+        except (PluginBrokenError, OutOfBudgetError) as broken:
+            status = error(str(broken))
+        yield AtPermit(None if status is None else _told(status), without_place)
+
+
+def _permit(attempt: Attempt, node_name: str) -> Status | None:
+    permitted = attempt.profile.run_permit(attempt.state, attempt.pod, node_name)
+    return None if permitted.status is None else permitted.status.by(", ".join(permitted.timeouts_s))
+
+
+def _told(status: Status) -> str:
+    return f"{status.plugin or 'Permit'} said: {status.message}"
+
+
+def awaited(
+    question: Question, answer: FilterAnswer, plugins: Iterable[str], gone: Gone | None, ending: Mapping[str, str]
+) -> Iterator[Awaited]:
+    """Yield what may happen by itself, or be done by others: pods that leave or end, then the events that count.
+
+    `ending` says of pods, by `namespace/name`, when they will have ended at the latest, in words.
+    """
+    prover = question.prover
+    terminating = [s.pod for s in prover.core.cache.states().values() if s.pod.is_terminating]
+    if terminating:
+        yield from _leaving(question, terminating, "being deleted")
+    by_deadline = [s.pod for s in prover.core.cache.states().values() if s.pod.key in ending]
+    if by_deadline:
+        yield from _leaving(question, by_deadline, "which ends at its deadline", ending)
+    nominated = prover.preempts(question.info.pod) if answer.refusal is None else None
+    if nominated is not None:
+        node, victims = nominated
+        text = f"preemption, which frees {node} by evicting {_names(victims)}"
+        yield Awaited(text, "DefaultPreemption", tuple(victims), is_enough=True)
+    if gone is not None:
+        keys = tuple(pod.key for pod in gone.pods)
+        yield Awaited(f"{_names(keys)} to end", "", keys, is_enough=True)
+    for plugin, events in waits_for(prover.profile(question.info), plugins).items():
+        for event in events:
+            yield Awaited(f"{event} ({plugin})", plugin)
+
+
+def _leaving(
+    question: Question, pods: list[PodInfo], why: str, when: Mapping[str, str] | None = None
+) -> Iterator[Awaited]:
+    """Yield pods that leave anyway: the few that are enough, or else all of them together."""
+    prover = question.prover
+    uids = [pod.uid for pod in pods if pod.uid != question.pod.metadata.uid]
+    with prover.without(uids) as leave:
+        is_enough = prover.ask(question.info).is_yes
+        if is_enough and len(uids) <= MAX_MINIMISED:
+            leave.shrink(uids, lambda: prover.ask(question.info).is_yes)
+        keys = tuple(sorted(pod.key for pod in leave.away.values()))
+    at = f", {when[keys[0]]}" if when and len(keys) == 1 else ""
+    yield Awaited(f"{_names(keys)} to leave, {why}{at}", "", keys, is_enough=is_enough)
+
+
+MAX_MINIMISED = 64
+"""Of more pods that are leaving anyway it is not looked which of them are needed."""
+
+
+def _names(keys: Iterable[str]) -> str:
+    names = list(keys)
+    shown = ", ".join(names[:NAMES_SHOWN])
+    return shown if len(names) <= NAMES_SHOWN else f"{shown} and {len(names) - NAMES_SHOWN} more pods"

@@ -1,0 +1,202 @@
+"""Which nodes a pod selects: nodeSelector label by label, required node affinity expression by expression."""
+
+from collections.abc import Callable, Iterable
+from shlex import quote
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from berth.api.node import Node
+from berth_workbench.planning.help.needs import NODE_COST, POD_COST, Need, NodeEdit, PodEdit, Question, without
+
+Json = dict[str, Any]
+Mask = NDArray[np.bool_]
+
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+MAX_TERMS = 8
+"""So many alternatives of required affinity are looked at, each with its own expressions."""
+FACTS = (
+    "kubernetes.io/",
+    "beta.kubernetes.io/",
+    "topology.kubernetes.io/",
+    "failure-domain.beta.kubernetes.io/",
+    "node.kubernetes.io/instance-type",
+    "node.kubernetes.io/windows-build",
+)
+"""Labels that say what a node is and where; nobody should write another value there."""
+_ADDED = {"Exists": "true"}
+
+
+class SelectingNeeds:
+    """NodeAffinity."""
+
+    plugins = frozenset({"NodeAffinity"})
+
+    def needs(self, question: Question) -> Iterable[Need]:
+        """Yield one need for each label of nodeSelector, one for required affinity, and one for what a profile adds."""
+        for key, value in (question.spec.get("nodeSelector") or {}).items():
+            failing = question.failing({"nodeSelector": {key: value}})
+            yield Need(
+                ("nodeSelector", key),
+                "NodeAffinity",
+                failing,
+                pod_edits=(_without_label(key, value),),
+                node_edit=_label_edit({"key": key, "operator": "In", "values": [value]}),
+            )
+        affinity = (question.spec.get("affinity") or {}).get("nodeAffinity") or {}
+        terms = (affinity.get(REQUIRED) or {}).get("nodeSelectorTerms")
+        if terms is not None:
+            failing = question.failing({"affinity": {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": terms}}}})
+            yield _affinity_need(question, terms, failing)
+
+
+def _affinity_need(question: Question, terms: list[Json], failing: Mask) -> Need:
+    by_term = [
+        (number, [(part, index, _requirement_mask(question, part, each)) for part, index, each in _requirements(term)])
+        for number, term in enumerate(terms[:MAX_TERMS])
+    ]
+
+    def sized(row: int) -> PodEdit | None:
+        ways = []
+        for number, requirements in by_term:
+            dropped = tuple((part, index) for part, index, failed in requirements if failed[row])
+            if dropped:
+                ways.append((len(dropped), number, dropped))
+        return _relaxed(terms, *min(ways)[1:]) if ways else _relaxed(terms, 0, ())
+
+    def node_edit(node: Node) -> NodeEdit | None:
+        row = question.table.row_of.get(node.metadata.name)
+        ways = []
+        for number, requirements in by_term if row is not None else ():
+            lacking = [terms[number][part][index] for part, index, failed in requirements if failed[row]]
+            if lacking and all(part == "matchExpressions" for part, _, failed in requirements if failed[row]):
+                edits = [_label_edit(each)(node) for each in lacking]
+                if all(edit is not None for edit in edits):
+                    ways.append((len(edits), number, [edit for edit in edits if edit is not None]))
+        return _together(min(ways)[2]) if ways else None
+
+    return Need(
+        ("nodeAffinity",),
+        "NodeAffinity",
+        failing,
+        sized=sized,
+        whole=_relaxed(terms, 0, ()),
+        node_edit=node_edit,
+        is_cut=len(terms) > MAX_TERMS,
+    )
+
+
+def _requirements(term: Json) -> Iterable[tuple[str, int, Json]]:
+    for part in ("matchExpressions", "matchFields"):
+        for index, each in enumerate(term.get(part) or ()):
+            yield part, index, each
+
+
+def _requirement_mask(question: Question, part: str, requirement: Json) -> Mask:
+    alone = {REQUIRED: {"nodeSelectorTerms": [{part: [requirement]}]}}
+    return question.failing({"affinity": {"nodeAffinity": alone}})
+
+
+def _relaxed(terms: list[Json], number: int, dropped: tuple[tuple[str, int], ...]) -> PodEdit:
+    """Return the edit that takes requirements out of one term, or the whole demand where none would be left in it."""
+    kept = {
+        part: [each for index, each in enumerate(_term(terms, number).get(part) or ()) if (part, index) not in dropped]
+        for part in ("matchExpressions", "matchFields")
+    }
+    is_all = not dropped or not any(kept.values())
+    parts = frozenset(("nodeAffinity", number, *each) for each in dropped)
+
+    def edit(document: Json) -> None:
+        affinity = document["spec"]["affinity"]["nodeAffinity"]
+        if is_all:
+            del affinity[REQUIRED]
+            return
+        changed = [*terms]
+        changed[number] = {part: each for part, each in kept.items() if each}
+        affinity[REQUIRED] = {"nodeSelectorTerms": changed}
+
+    if is_all:
+        cost = POD_COST * max(len(dropped), 1)
+        group = ("nodeAffinity", "all")
+        return PodEdit("nodeAffinity", "drop the required node affinity", edit, cost, group, parts)
+    names = " and ".join(text_of(terms[number][part][index]) for part, index in dropped)
+    place = f" of term {number + 1}" if len(terms) > 1 else ""
+    what = f"drop {names}{place} from the node affinity"
+    return PodEdit("nodeAffinity", what, edit, POD_COST * len(dropped), ("nodeAffinity", number, dropped), parts)
+
+
+def _term(terms: list[Json], number: int) -> Json:
+    return terms[number] if terms else {}  # no term at all matches no node
+
+
+def text_of(requirement: Json) -> str:
+    """Return an expression as people write it."""
+    values = requirement.get("values") or ()
+    operator = requirement.get("operator", "")
+    return f"{requirement.get('key')} {operator}" + (f" [{', '.join(values)}]" if values else "")
+
+
+def _without_label(key: str, value: str) -> PodEdit:
+    return PodEdit("nodeSelector", f"drop {key}={value} from the nodeSelector", without("spec", "nodeSelector", key))
+
+
+def is_fact(key: str) -> bool:
+    """Say whether a label says what a node is, so that it is not to be changed by hand."""
+    return key.startswith(FACTS)
+
+
+def _label_edit(requirement: Json) -> Callable[[Node], NodeEdit | None]:
+    """Return what makes a node meet a requirement on one of its labels."""
+    key, operator, values = requirement["key"], requirement.get("operator", "In"), requirement.get("values") or []
+
+    def of(_node: Node) -> NodeEdit | None:
+        if is_fact(key):
+            return None
+        if operator in ("NotIn", "DoesNotExist"):
+            return _unlabelled(key)
+        if operator in ("Gt", "Lt") and values and values[0].lstrip("-").isdigit():
+            return labelled(key, str(int(values[0]) + (1 if operator == "Gt" else -1)))
+        value = values[0] if operator == "In" and values else _ADDED.get(operator)
+        return None if value is None else labelled(key, value)
+
+    return of
+
+
+def labelled(key: str, value: str) -> NodeEdit:
+    """Return the edit that gives a node a label."""
+
+    def edit(document: Json) -> None:
+        document["metadata"].setdefault("labels", {})[key] = value
+
+    what = f"label {{node}} with {key}={value}"
+    return NodeEdit(
+        "label",
+        what,
+        edit,
+        NODE_COST,
+        f"kubectl label nodes {{node}} {quote(f'{key}={value}')} --overwrite",
+        f"with the label {key}={value}",
+    )
+
+
+def _unlabelled(key: str) -> NodeEdit:
+    def edit(document: Json) -> None:
+        document["metadata"].get("labels", {}).pop(key, None)
+
+    command = f"kubectl label nodes {{node}} {quote(f'{key}-')}"
+    return NodeEdit("label", f"take the label {key} off {{node}}", edit, NODE_COST, command, f"without the label {key}")
+
+
+def _together(edits: list[NodeEdit]) -> NodeEdit:
+    """Return several edits of one node as one."""
+    if len(edits) == 1:
+        return edits[0]
+
+    def edit(document: Json) -> None:
+        for each in edits:
+            each.edit(document)
+
+    what, command = " and ".join(each.what for each in edits), " && ".join(each.command for each in edits)
+    as_new = " and ".join(each.as_new for each in edits)
+    return NodeEdit("label", what, edit, sum(each.cost for each in edits), command, as_new)

@@ -1,0 +1,120 @@
+"""Taints and cordoned nodes."""
+
+from collections.abc import Iterable
+from shlex import quote
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from berth.api.node import Node
+from berth.api.taints import NO_EXECUTE, NO_SCHEDULE, UNSCHEDULABLE_KEY, Taint, tolerated
+from berth_workbench.planning.help.needs import NODE_COST, POD_COST, REPAIR_COST, Need, NodeEdit, PodEdit, Question
+
+Json = dict[str, Any]
+Mask = NDArray[np.bool_]
+
+MAX_TAINTS = 24
+"""So many different taints are looked at, those on most nodes first; the others cannot be given up."""
+OF_THE_CONTROLLER = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
+"""Taints that tell how a node is: who takes them off finds them there again."""
+
+
+class TaintNeeds:
+    """TaintToleration and NodeUnschedulable."""
+
+    plugins = frozenset({"TaintToleration", "NodeUnschedulable"})
+
+    def needs(self, question: Question) -> Iterable[Need]:
+        """Yield a need for cordoned nodes, and one for each taint that is not tolerated."""
+        parts = {"tolerations": question.spec.get("tolerations") or []}
+        rejecting = question.ask_part(parts).rejecting
+        nothing = np.zeros_like(question.valid)
+        cordoned = rejecting.get("NodeUnschedulable", nothing).copy()
+        by_taint = self._rows_by_taint(question, rejecting.get("TaintToleration", nothing))
+        for taint in [taint for taint in by_taint if taint.key == UNSCHEDULABLE_KEY]:
+            cordoned |= by_taint.pop(taint)
+        if cordoned.any():
+            yield Need(("cordon",), "NodeUnschedulable", cordoned, node_edit=_uncordon)
+        ordered = sorted(by_taint.items(), key=lambda item: (-int(item[1].sum()), item[0].key, item[0].value))
+        for taint, failing in ordered[:MAX_TAINTS]:
+            edits, off = (_toleration(taint),), _TaintOff(taint)
+            yield Need(("taint", taint), "TaintToleration", failing, pod_edits=edits, node_edit=off)
+        if len(ordered) > MAX_TAINTS:
+            rest = np.logical_or.reduce([failing for _, failing in ordered[MAX_TAINTS:]])
+            yield Need(("taints",), "TaintToleration", rest, is_cut=True)
+
+    def _rows_by_taint(self, question: Question, rejected: Mask) -> dict[Taint, Mask]:
+        table, tolerations = question.table, question.info.spec.tolerations
+        found: dict[Taint, Mask] = {}
+        for taint_set in np.unique(table.taint_set_ids[rejected]).tolist():
+            rows = rejected & (table.taint_set_ids == taint_set)
+            for taint in table.taint_sets[taint_set]:
+                if taint.effect in (NO_SCHEDULE, NO_EXECUTE) and not tolerated(taint, tolerations):
+                    found[taint] = found.get(taint, np.zeros_like(rejected)) | rows
+        return found
+
+
+def text_of(taint: Taint) -> str:
+    """Return a taint as kubectl writes it."""
+    return f"{taint.key}={taint.value}:{taint.effect}" if taint.value else f"{taint.key}:{taint.effect}"
+
+
+def _is_repaired_by_hand(taint: Taint) -> bool:
+    return taint.key.startswith(OF_THE_CONTROLLER)
+
+
+def _toleration(taint: Taint) -> PodEdit:
+    toleration = {"key": taint.key, "operator": "Equal", "value": taint.value, "effect": taint.effect}
+    if not taint.value:
+        toleration = {"key": taint.key, "operator": "Exists", "effect": taint.effect}
+
+    def edit(document: Json) -> None:
+        document["spec"]["tolerations"] = [*document["spec"].get("tolerations", ()), toleration]
+
+    cost = REPAIR_COST if _is_repaired_by_hand(taint) else POD_COST
+    return PodEdit("toleration", f"tolerate the taint {text_of(taint)}", edit, cost)
+
+
+class _TaintOff:
+    """The edit that takes a taint off a node."""
+
+    __slots__ = ("_taint",)
+
+    def __init__(self, taint: Taint) -> None:
+        self._taint = taint
+
+    def __call__(self, _node: Node) -> NodeEdit:
+        taint, text = self._taint, text_of(self._taint)
+        is_repair = _is_repaired_by_hand(taint)
+        what = f"take the taint {text} off {{node}}"
+        if is_repair:
+            what += " (set by the node controller: repair the node, and it goes)"
+        return NodeEdit(
+            "taint",
+            what,
+            lambda document: _drop_taint(document, taint),
+            REPAIR_COST if is_repair else NODE_COST,
+            "" if is_repair else f"kubectl taint nodes {{node}} {quote(f'{text}-')}",
+            f"without the taint {text}",
+        )
+
+
+def _drop_taint(document: Json, taint: Taint) -> None:
+    spec = document["spec"]
+    spec["taints"] = [
+        each
+        for each in spec.get("taints", ())
+        if (each.get("key", ""), each.get("value", ""), each.get("effect", ""))
+        != (taint.key, taint.value, taint.effect)
+    ]
+
+
+def _uncordon(_node: Node) -> NodeEdit:
+    def edit(document: Json) -> None:
+        spec = document["spec"]
+        spec["unschedulable"] = False
+        if any(each.get("key") == UNSCHEDULABLE_KEY for each in spec.get("taints", ())):
+            spec["taints"] = [each for each in spec["taints"] if each.get("key") != UNSCHEDULABLE_KEY]
+
+    return NodeEdit("uncordon", "uncordon {node}", edit, NODE_COST, "kubectl uncordon {node}", "not cordoned")

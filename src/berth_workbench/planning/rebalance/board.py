@@ -1,0 +1,366 @@
+"""Where pods run, as a search moves them about and back: the scheduler's own cache and filters, without the queue.
+
+A board changes only what is counted on nodes. Nothing is evicted and nothing scheduled, so the search can take any move
+back; `restore` leaves the cluster as it was. Whether the scheduler follows a plan is proven later, on a cluster whose
+scheduler works (`proving`).
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from berth.api.pod import Pod
+from berth.api.selectors import compile_selector
+from berth.api.taints import NO_SCHEDULE, UNSCHEDULABLE_KEY, Taint, tolerated
+from berth.core.core import Core
+from berth.core.questions import find, score
+from berth.cycle.attempt import UNDECIDED
+from berth.engine.verdicts import Mask
+from berth.framework.status import Status
+from berth.state.cache import on_node
+from berth.state.pod_info import PodInfo, PodShape
+from berth_workbench.planning.rebalance.limits import Spending
+from berth_workbench.planning.rebalance.request import RebalanceRequest
+from berth_workbench.simulation.cluster import SimulatedCluster, pending_again
+
+CORDON = Taint(key=UNSCHEDULABLE_KEY, effect=NO_SCHEDULE)
+HARD_PLUGINS = frozenset({"NodeAffinity", "PodTopologySpread", "InterPodAffinity"})
+"""The filters whose rules a running pod can come to break: labels and other pods change after it was placed. Taints
+with NoSchedule are left out, since they are meant for newcomers only."""
+MAX_CHECKED = 4000
+"""At most so many different questions are asked about which pods break their own rules."""
+
+
+class Mover(NamedTuple):
+    """A pod that may be moved, or (with `origin` empty) one that needs a place."""
+
+    key: str
+    namespace: str
+    workload: str
+    """`namespace/Kind/name`, or the pod's own key where nobody controls it."""
+    origin: str
+    counted: PodInfo | None
+    """As it is counted now."""
+    fresh: PodInfo
+    """As its controller makes it again: without a node."""
+    ignores_cordons: bool
+
+
+class Scoring(NamedTuple):
+    """The rows that a pod fits on, and what each scores; `totals` is None where nothing is scored."""
+
+    rows: NDArray[np.intp]
+    totals: NDArray[np.int64] | None
+
+
+def mover_of(core: Core, pod: Pod, workload: str = "") -> Mover:
+    """Return a pod of the cluster, or one that needs a place, as it can be moved about."""
+    state = core.cache.state_of(pod.metadata.uid)
+    return Mover(
+        key=pod.key,
+        namespace=pod.metadata.namespace,
+        workload=f"{pod.metadata.namespace}/{workload}" if workload else pod.key,
+        origin=pod.spec.node_name,
+        counted=None if state is None else state.pod,
+        fresh=core.intake.info(pending_again(pod)),
+        ignores_cordons=tolerated(CORDON, pod.spec.tolerations),
+    )
+
+
+class Board:
+    """Movers and where they are, over a core's cache; every change can be taken back."""
+
+    def __init__(
+        self,
+        cluster: SimulatedCluster,
+        movers: Iterable[Mover],
+        guests: Sequence[Mover],
+        nodes: Iterable[str],
+        request: RebalanceRequest,
+    ) -> None:
+        """`guests` need a place; `nodes` are those that pods may be taken from and moved to."""
+        self.core = cluster.core
+        self.movers: dict[str, Mover] = {mover.key: mover for mover in movers}
+        self.guests: dict[str, Mover] = {guest.key: guest for guest in guests}
+        self.where: dict[str, str] = {mover.key: mover.origin for mover in self.movers.values()}
+        """The node of each mover, and of each guest that has one."""
+        self.load: Counter[str] = Counter(self.where.values())
+        """How many movers and guests are on each node."""
+        self.nodes = tuple(sorted(nodes))
+        self.spending = Spending(request)
+        self.request = request
+        self.rules: Rules | None = None
+        """Who is told of every move."""
+        self.history: list[tuple[str, str, str]] = []
+        """The moves made, each as pod, node left, node reached; a guest leaves the empty string."""
+        table = self.core.cache.table
+        self.banned: set[tuple[str, str]] = set()
+        """Pairs of pod and node that turned out not to work: the scheduler does not follow, say."""
+        self._among: Mask = np.zeros(table.capacity, dtype=np.bool_)
+        self._among[[table.row_of[name] for name in self.nodes]] = True
+
+    # -- questions ---------------------------------------------------------------------------------------------------
+
+    def mover(self, key: str) -> Mover:
+        """Return a mover or a guest."""
+        return self.movers.get(key) or self.guests[key]
+
+    def targets(self, key: str) -> list[str]:
+        """Return the considered nodes that a pod could be moved to now, by name; its own is not among them."""
+        names = self.core.cache.table.names
+        return sorted(
+            names[row] for row in np.flatnonzero(self.fits(key)).tolist() if names[row] != self.where.get(key)
+        )
+
+    def fits(self, key: str) -> Mask:
+        """Return by row whether a pod fits there if it leaves where it is, over the considered nodes.
+
+        Nodes that it cannot be led to, because too many others would have to be cordoned, are left out; that is all
+        but the scheduler's own choice for a pod that goes onto cordoned nodes as well.
+        """
+        mover = self.mover(key)
+        self._lift(mover)
+        try:
+            mask = self._led_to(mover) & self._among
+            for name in self.nodes if self.banned else ():
+                if (key, name) in self.banned:
+                    mask[self.core.cache.table.row_of[name]] = False
+            return mask
+        finally:
+            self._put(mover, self.where.get(key, ""))
+
+    def _led_to(self, mover: Mover) -> Mask:
+        """The rows that a pod fits on and can be led to: no more others score as much than may be cordoned."""
+        core = self.core
+        most = 0 if mover.ignores_cordons else self.request.max_cordons
+        if len(core.cache.table) <= most + 1:
+            return _passing(core, mover.fresh)
+        scoring = scores_of(core, mover.fresh)
+        mask: Mask = np.zeros_like(self._among)
+        if scoring.totals is None:
+            rivals = np.full(len(scoring.rows), len(scoring.rows) - 1)
+        else:
+            ascending = np.sort(scoring.totals)
+            rivals = len(ascending) - np.searchsorted(ascending, scoring.totals, side="left") - 1
+        mask[scoring.rows[rivals <= most]] = True
+        return mask
+
+    def is_allowed(self, key: str) -> bool:
+        """Say whether the limits let a pod be moved once more."""
+        mover = self.mover(key)
+        return key in self.guests or self.spending.allows(mover.workload, mover.namespace)
+
+    # -- changes -----------------------------------------------------------------------------------------------------
+
+    def move(self, key: str, node: str) -> None:
+        """Move a pod, whether or not it fits."""
+        mover, origin = self.mover(key), self.where.get(key, "")
+        self._lift(mover)
+        self.where[key] = node
+        self._put(mover, node)
+        self._count(mover, origin, node)
+        self.history.append((key, origin, node))
+        if key in self.movers:
+            self.spending.add(mover.workload, mover.namespace)
+
+    def undo(self, down_to: int = 0) -> None:
+        """Take moves back, the last first, until so many are left."""
+        while len(self.history) > down_to:
+            key, origin, node = self.history.pop()
+            mover = self.mover(key)
+            self._lift(mover)
+            if origin:
+                self.where[key] = origin
+            else:
+                del self.where[key]
+            self._put(mover, origin)
+            self._count(mover, node, origin)
+            if key in self.movers:
+                self.spending.add(mover.workload, mover.namespace, -1)
+
+    def lifted(self, keys: Iterable[str]) -> "Lifted":
+        """Take pods off their nodes for the length of a `with` block."""
+        return Lifted(self, tuple(keys))
+
+    def _count(self, mover: Mover, origin: str, node: str) -> None:
+        if self.rules is not None:
+            self.rules.note_move(mover.fresh)
+        if origin:
+            self.load[origin] -= 1
+        if node:
+            self.load[node] += 1
+
+    def _lift(self, mover: Mover) -> None:
+        if self.where.get(mover.key):
+            cache = self.core.cache
+            cache.remove_pod(mover.fresh.uid)
+            if mover.counted is not None:
+                cache.remove_pod(mover.counted.uid)
+
+    def _put(self, mover: Mover, node: str) -> None:
+        if not node:
+            return
+        at_home = mover.counted is not None and node == mover.origin
+        self.core.cache.add_pod(mover.counted if at_home and mover.counted else on_node(mover.fresh, node))
+
+
+class Lifted:
+    """Pods that are off their nodes for a while."""
+
+    __slots__ = ("_board", "_keys")
+
+    def __init__(self, board: Board, keys: Sequence[str]) -> None:
+        self._board = board
+        self._keys = keys
+
+    def __enter__(self) -> None:
+        for key in self._keys:
+            self._board._lift(self._board.mover(key))  # noqa: SLF001 - the other half of one idea
+
+    def __exit__(self, *_: object) -> None:
+        for key in self._keys:
+            self._board._put(self._board.mover(key), self._board.where.get(key, ""))  # noqa: SLF001 - as above
+
+
+# -- what the scheduler says of one pod -------------------------------------------------------------------------------
+
+
+def _passing(core: Core, pod: PodInfo) -> Mask:
+    attempt = find(core, pod)
+    if attempt.outcome is not UNDECIDED or attempt.found.nodes is None:
+        return np.zeros(core.cache.table.capacity, dtype=np.bool_)
+    verdicts = attempt.found.verdicts
+    # A profile that looks at a part of the nodes only has found all that pass the filters, and taken some of them.
+    return (attempt.found.nodes.mask if verdicts is None else verdicts.feasible()).copy()
+
+
+def scores_of(core: Core, pod: PodInfo) -> Scoring:
+    """Return the nodes that a pod fits on, with what each scores."""
+    attempt = find(core, pod)
+    nodes = attempt.found.nodes
+    if nodes is None or not nodes.count:
+        return Scoring(np.zeros(0, dtype=np.intp), None)
+    rows = np.flatnonzero(nodes.mask)
+    if attempt.profile.percentage_of_nodes_to_score is not None and attempt.found.verdicts is not None:
+        return Scoring(np.flatnonzero(attempt.found.verdicts.feasible()), None)
+    scored = score(core, attempt)
+    return Scoring(rows, None if scored is None else scored.total(rows).copy())
+
+
+def statuses_on(core: Core, pod: PodInfo, row: int) -> list[Status]:
+    """Return all that filters say against a pod on a row."""
+    attempt = find(core, pod)
+    pre = attempt.found.pre_filtered
+    if pre is not None and pre.status is not None:
+        return [pre.status]
+    if pre is not None and pre.node_names is not None and core.cache.table.names[row] not in pre.node_names:
+        return [status for status in (pre.absent_status,) if status is not None]
+    verdicts = attempt.found.verdicts
+    return [] if verdicts is None else verdicts.findings.statuses(row)
+
+
+# -- pods that break their own rules ----------------------------------------------------------------------------------
+
+
+def has_rules(pod: PodInfo) -> bool:
+    """Say whether a running pod can come to break a rule of its own that its filters enforce."""
+    spec = pod.spec
+    if spec.node_selector or any(
+        each.when_unsatisfiable == "DoNotSchedule" for each in spec.topology_spread_constraints
+    ):
+        return True
+    affinity = spec.affinity
+    return affinity is not None and bool(
+        (affinity.node_affinity is not None and affinity.node_affinity.required is not None)
+        or (affinity.pod_affinity is not None and affinity.pod_affinity.required)
+        or (affinity.pod_anti_affinity is not None and affinity.pod_anti_affinity.required)
+    )
+
+
+class Rules:
+    """Which running pods break rules of their own: their filters would not let them go where they are.
+
+    Replicas on one node are asked about once, and again only after a pod has moved that their rules may be about. Pods
+    are told apart by `namespace/name`, so a moved pod is the same pod.
+    """
+
+    def __init__(self, core: Core, uids: Mapping[str, str]) -> None:
+        """`uids` are those of the running pods to look at, by `namespace/name`."""
+        self._core = core
+        self._infos: dict[str, PodInfo] = {}
+        self._verdicts: dict[PodShape, dict[str, bool]] = {}
+        """By shape and node, whether its pods there break a rule."""
+        self._concerned: dict[PodShape, list[PodShape]] = {}
+        self.is_cut = False
+        asked = set()
+        for key in sorted(uids):
+            state = core.cache.state_of(uids[key])
+            if state is None or not has_rules(state.pod) or not core.cache.table.valid[state.row]:
+                continue
+            asked.add((state.pod.shape, state.row))
+            if len(asked) > MAX_CHECKED:
+                self.is_cut = True
+                break
+            self._infos[key] = state.pod
+            self._verdicts.setdefault(state.pod.shape, {})
+
+    def __bool__(self) -> bool:
+        return bool(self._infos)
+
+    def note_move(self, moved: PodInfo) -> None:
+        """Forget what is known of pods with rules that another pod's move may concern."""
+        concerned = self._concerned.get(moved.shape)
+        if concerned is None:
+            samples = {info.shape: info for info in self._infos.values()}
+            concerned = [shape for shape, info in samples.items() if self._are_related(info, moved)]
+            self._concerned[moved.shape] = concerned
+        for shape in concerned:
+            self._verdicts[shape].clear()
+
+    def _are_related(self, pod: PodInfo, moved: PodInfo) -> bool:
+        """Say whether rules of one pod select the other; spread counts pods by the constraint's own selector."""
+        namespaces = self._core.cache.index.namespaces
+        own = namespaces.get(moved.namespace, {})
+        if any(term.matches(moved, own) for term in (*pod.required_affinity_terms, *pod.required_anti_affinity_terms)):
+            return True
+        if any(t.matches(pod, namespaces.get(pod.namespace, {})) for t in moved.required_anti_affinity_terms):
+            return True
+        selectors = (compile_selector(each.label_selector) for each in pod.spec.topology_spread_constraints)
+        return pod.namespace == moved.namespace and any(each.matches(moved.labels) for each in selectors)
+
+    def broken(self, board: "Board | None" = None) -> frozenset[str]:
+        """Return the pods that break a rule now."""
+        broken = set()
+        for key, info in self._infos.items():
+            node = info.node_name if board is None or key not in board.where else board.where[key]
+            known = self._verdicts[info.shape]
+            if node not in known:
+                known[node] = any(status.plugin in HARD_PLUGINS for status in self.said(key, board))
+            if known[node]:
+                broken.add(key)
+        return frozenset(broken)
+
+    def breaks_node_affinity(self, key: str, board: "Board") -> bool:
+        """Say whether a pod breaks its node affinity, which no other pod's move repairs."""
+        return any(status.plugin == "NodeAffinity" for status in self.said(key, board))
+
+    def said(self, key: str, board: "Board | None") -> list[Status]:
+        """Return what the filters say against a pod where it is."""
+        core, info = self._core, self._infos[key]
+        row_of = core.cache.table.row_of
+        if board is not None and key in board.movers:
+            with board.lifted([key]):
+                return statuses_on(core, board.movers[key].fresh, row_of[board.where[key]])
+        fresh = core.intake.info(pending_again(info.pod))
+        core.cache.remove_pod(info.uid)
+        said = statuses_on(core, fresh, row_of[info.node_name])
+        core.cache.add_pod(info)
+        return said
+
+
+def movers_on(board: Board, node: str) -> Iterator[str]:
+    """Yield the movers on a node, by key."""
+    return (key for key in sorted(board.movers) if board.where[key] == node)

@@ -1,0 +1,408 @@
+"""The question which pod goes where, as a model for CP-SAT.
+
+The model knows no order of moves: it asks for the best placement that the moves could end in. It leaves out what it
+cannot say exactly (required affinity, plugins that it does not know, the order itself), and never forbids a placement
+that a valid plan could reach. So what it finds is a bound: where its placement can be reached by moves that the filters
+allow, that is the best plan, and where not, `forbid` takes it out and the search goes on (`optimizing`).
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from math import gcd
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from berth.core.questions import find
+from berth.plugins.pod_topology_spread.constraints import Inclusions, SpreadConstraint, compile_constraints, group_of
+from berth.state.pod_info import AffinityTerm, PodInfo, PodShape
+from berth_workbench.planning.rebalance.board import Board, Mover, has_rules, statuses_on
+from berth_workbench.planning.rebalance.goals import WHOLE, EmptyNodes, EvenOut, Goal, PlaceGuests, RepairRules
+from berth_workbench.planning.rebalance.neighbourhood import Neighbourhood
+
+Placement = dict[str, str]
+
+FEWER_PODS_HELP = frozenset(
+    {
+        "NodeUnschedulable", "NodeName", "TaintToleration", "NodeAffinity", "NodePorts", "NodeResourcesFit",
+        "VolumeRestrictions", "NodeVolumeLimits", "VolumeBinding", "VolumeZone", "NodeDeclaredFeatures",
+    }
+)  # fmt: skip
+"""The filters that reject a node for good if they reject it while all pods in question are away."""
+MOST_PAIRS = 20_000
+"""At most so many pairs of pods that may not meet are told to the model; the others show when moves are ordered."""
+
+
+class SpreadModel(NamedTuple):
+    """One spread constraint of pods that are alike, over the nodes that count for it."""
+
+    constraint: SpreadConstraint
+    domain_of: Mapping[str, str]
+    """The domain of each node of the cluster that counts."""
+    shape: PodShape
+
+
+class AssignmentModel:
+    """The model of one board; `solve` is done by `optimizing`."""
+
+    def __init__(self, board: Board, goal: Goal, part: Neighbourhood, broken: frozenset[str]) -> None:
+        """`broken` are the pods that break a rule at the start. Raises `ImportError` without OR-Tools."""
+        from ortools.sat.python import cp_model
+
+        self.model: Any = cp_model.CpModel()
+        self._board = board
+        self._goal = goal
+        self._part = part
+        self._broken = broken
+        self._movers = [board.movers[key] for key in part.keys]
+        self._guests = list(board.guests.values())
+        self._table = board.core.cache.table
+        self._row_of = {name: self._table.row_of[name] for name in part.nodes}
+        self._spreads: dict[int, list[tuple[SpreadModel, dict[str, Any]]]] = {}
+        self.x: dict[tuple[str, str], cp_model.IntVar] = {}
+        """For each pod and each node that it may be on, whether it is there."""
+        with board.lifted(part.keys):
+            for mover in self._movers:
+                self._add_pod(mover)
+            for guest in self._guests:
+                self._add_pod(guest)
+            self._fixed = {name: list(self._table.pods[row].values()) for name, row in self._row_of.items()}
+            self._add_resources()
+        self._nodes_of: dict[str, list[str]] = {}
+        for key, name in self.x:
+            self._nodes_of.setdefault(key, []).append(name)
+        self._add_limits()
+        self._add_ports()
+        self._add_anti_affinity()
+        self._add_spread()
+        self.moves: Any = sum(1 - self._at(mover.key, mover.origin) for mover in self._movers)
+        self.cost: Any = self._cost()
+        self.total: Any = self.cost * goal.scale + self.moves * goal.move_cost
+        self.model.minimize(self.total)
+
+    # -- for whoever searches ----------------------------------------------------------------------------------------
+
+    def hint(self, placement: Mapping[str, str]) -> None:
+        """Begin the search at a placement."""
+        self.model.clear_hints()
+        for (key, name), variable in self.x.items():
+            self.model.add_hint(variable, int(placement.get(key, "") == name))
+
+    def demand_less_than(self, total: int) -> None:
+        """Ask for something better only."""
+        self.model.add(self.total < total)
+
+    def forbid(self, placement: Mapping[str, str], keys: Iterable[str]) -> None:
+        """Rule out that all of these pods are where `placement` has them; a pod without a node is elsewhere anyhow."""
+        literals = []
+        for key in keys:
+            if placement.get(key):
+                literals.append(~self.x[key, placement[key]])
+            else:
+                literals += [self.x[key, name] for name in self._nodes_of.get(key, ())]
+        self.model.add_bool_or(literals)
+
+    def placement(self, values: Any) -> Placement:
+        """Return where a solution has every pod; `values` tells the value of a variable."""
+        return {key: name for (key, name), variable in self.x.items() if values(variable)}
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The pods that the model decides about."""
+        return (*self._part.keys, *(guest.key for guest in self._guests))
+
+    # -- where pods may be -------------------------------------------------------------------------------------------
+
+    def _at(self, key: str, name: str) -> Any:
+        return self.x.get((key, name), 0)
+
+    def _add_pod(self, mover: Mover) -> None:
+        """Add a pod with the nodes that no plugin rules out for good; all movers are away while this is asked."""
+        refused = self._refused(mover.fresh)
+        names = [
+            name
+            for name, row in self._row_of.items()
+            if name == mover.origin or (not refused[row] and (mover.key, name) not in self._board.banned)
+        ]
+        variables = []
+        for name in names:
+            variable = self.x[mover.key, name] = self.model.new_bool_var(f"{mover.key} on {name}")
+            variables.append(variable)
+        if mover.origin:
+            self.model.add_exactly_one(variables)
+        elif variables:
+            self.model.add_at_most_one(variables)
+
+    def _refused(self, pod: PodInfo) -> "np.ndarray[tuple[int, ...], np.dtype[np.bool_]]":
+        attempt = find(self._board.core, pod)
+        refused = np.zeros(self._table.capacity, dtype=np.bool_)
+        pre, verdicts = attempt.found.pre_filtered, attempt.found.verdicts
+        final = set(FEWER_PODS_HELP)
+        if not pod.required_affinity_terms:
+            final.add("InterPodAffinity")
+        if pre is not None and pre.node_names is not None and final.issuperset(pre.narrowing_plugins):
+            refused |= np.array([name not in pre.node_names for name in self._table.names], dtype=np.bool_)
+        for verdict in () if verdicts is None else verdicts.by_plugin:
+            if verdict.plugin in final:
+                refused |= verdict.codes != 0
+        return refused
+
+    def _add_resources(self) -> None:
+        """CPU, memory and the like, and the number of pods, for each node; asked while all movers are away.
+
+        A node that has promised more than it has keeps what it has promised: a plan need not repair that.
+        """
+        everybody = [*self._movers, *self._guests]
+        resources = {name for each in everybody for name, amount in each.fresh.requests.items() if amount}
+        for name, row in self._row_of.items():
+            here = [(self.x[each.key, name], each) for each in everybody if (each.key, name) in self.x]
+            at_start = [each for each in self._movers if each.origin == name]
+            for resource in sorted(resources):
+                index = self._table.resource_index.get(resource)
+                has = (
+                    0 if index is None else int(self._table.allocatable[index, row] - self._table.requested[index, row])
+                )
+                amounts = [each.fresh.requests.get(resource, 0) for _, each in here]
+                room = max(has, sum(each.fresh.requests.get(resource, 0) for each in at_start))
+                unit = gcd(room, *amounts) or 1
+                terms = [amount // unit * x for (x, _), amount in zip(here, amounts, strict=True) if amount]
+                if terms:
+                    self.model.add(sum(terms) <= room // unit)
+            places = int(self._table.allowed_pods[row] - self._table.pod_count[row])
+            if here:
+                self.model.add(sum(x for x, _ in here) <= max(places, len(at_start)))
+
+    def _add_limits(self) -> None:
+        request = self._board.request
+        self.model.add(self._moved(self._movers) <= request.max_moves)
+        self._limit([mover.workload for mover in self._movers], request.max_per_workload)
+        self._limit([mover.namespace for mover in self._movers], request.max_per_namespace)
+
+    def _limit(self, groups: Sequence[str], limit: int | None) -> None:
+        """Let at most so many of each group move; `groups` has that of each mover."""
+        for group in sorted(set(groups)) if limit is not None else ():
+            members = [mover for mover, of in zip(self._movers, groups, strict=True) if of == group]
+            self.model.add(self._moved(members) <= limit)
+
+    def _moved(self, movers: Sequence[Mover]) -> Any:
+        return sum(1 - self.x[mover.key, mover.origin] for mover in movers)
+
+    def _add_ports(self) -> None:
+        wanting = [each for each in (*self._movers, *self._guests) if each.fresh.host_ports]
+        for one, other in _pairs(wanting):
+            if not any(a.conflicts_with(b) for a in one.fresh.host_ports for b in other.fresh.host_ports):
+                continue
+            for name in self._row_of:
+                if one.origin == other.origin == name:
+                    continue
+                if (one.key, name) in self.x and (other.key, name) in self.x:
+                    self.model.add_at_most_one(self.x[one.key, name], self.x[other.key, name])
+
+    # -- pods that keep apart ----------------------------------------------------------------------------------------
+
+    def _add_anti_affinity(self) -> None:
+        """Two of whom one keeps away from the other do not meet in a domain, but where they have met at the start."""
+        everybody = [*self._movers, *self._guests]
+        namespaces = self._board.core.cache.index.namespaces
+        told = 0
+        for one, other, term in self._apart(everybody, namespaces):
+            together = self._domain(one.origin, term.topology_key)
+            met = together is not None and together == self._domain(other.origin, term.topology_key)
+            for domain, names in self._domains(term.topology_key).items():
+                if met and domain == together:
+                    continue
+                told += 1
+                if told > MOST_PAIRS:
+                    return
+                here = [self.x[key, name] for key in (one.key, other.key) for name in names if (key, name) in self.x]
+                self.model.add_at_most_one(here)
+
+    def _apart(
+        self, everybody: Sequence[Mover], namespaces: Mapping[str, Mapping[str, str]]
+    ) -> Iterator[tuple[Mover, Mover, AffinityTerm]]:
+        having = [each for each in everybody if each.fresh.required_anti_affinity_terms]
+        for one in having:
+            for other in everybody:
+                if other.key == one.key:
+                    continue
+                for term in one.fresh.required_anti_affinity_terms:
+                    if term.matches(other.fresh, namespaces.get(other.namespace, {})):
+                        yield one, other, term
+
+    def _domain(self, name: str, key: str) -> str | None:
+        node = self._table.nodes[self._table.row_of[name]] if name else None
+        return None if node is None else node.metadata.labels.get(key)
+
+    def _domains(self, key: str) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {}
+        for name in self._row_of:
+            domain = self._domain(name, key)
+            if domain is not None:
+                found.setdefault(domain, []).append(name)
+        return found
+
+    # -- spread ------------------------------------------------------------------------------------------------------
+
+    def _add_spread(self) -> None:
+        """No pod that keeps its spread constraints at the start breaks them in the end."""
+        shapes = {id(mover.fresh.shape): mover.fresh for mover in self._movers}
+        for identity, pod in shapes.items():
+            for spread in self._spreads_of(pod):
+                self._spreads.setdefault(identity, []).append((spread, self._crowded(spread, pod)))
+        for mover in self._movers:
+            if mover.key not in self._broken:
+                for x, crowded in self._in_crowds(mover):
+                    self.model.add_implication(x, ~crowded)
+
+    def _in_crowds(self, mover: Mover) -> Iterator[tuple[Any, Any]]:
+        """Yield each place of a pod with whether its domain is too full for one of its constraints."""
+        for spread, crowded in self._spreads.get(id(mover.fresh.shape), ()):
+            for name in self._nodes_of[mover.key]:
+                domain = spread.domain_of.get(name)
+                if domain is not None:
+                    yield self.x[mover.key, name], crowded[domain]
+
+    def _spreads_of(self, pod: PodInfo) -> Iterator[SpreadModel]:
+        own = pod.spec.topology_spread_constraints
+        constraints = compile_constraints(own, "DoNotSchedule", pod.labels, match_label_keys=True)
+        inclusions = Inclusions((each.topology_key for each in constraints), pod, compare_numbers=False)
+        for constraint in constraints:
+            included = inclusions.of(constraint)
+            nodes = [self._table.node(row) for row in self._table.rows().tolist()]
+            domain_of = {
+                node.metadata.name: node.metadata.labels[constraint.topology_key]
+                for node in nodes
+                if included.includes(node)
+            }
+            if domain_of:
+                yield SpreadModel(constraint, domain_of, pod.shape)
+
+    def _crowded(self, spread: SpreadModel, pod: PodInfo) -> dict[str, Any]:
+        """Return for each domain whether it has more pods than the emptiest one, by more than the constraint allows."""
+        constraint = spread.constraint
+        group = group_of(constraint, pod.namespace)
+        namespaces = self._board.core.cache.index.namespaces
+        counts: dict[str, Any] = dict.fromkeys(spread.domain_of.values(), 0)
+        decided = {mover.key for mover in self._movers}
+        for name, domain in spread.domain_of.items():
+            for info in self._table.pods[self._table.row_of[name]].values():
+                if info.key not in decided and not info.is_terminating and group.selects(info, namespaces):
+                    counts[domain] += 1
+        most = sum(counts.values()) + len(self._movers) + len(self._guests)
+        for each in (*self._movers, *self._guests):
+            if group.selects(each.fresh, namespaces):
+                for name, domain in spread.domain_of.items():
+                    if (each.key, name) in self.x:
+                        counts[domain] += self.x[each.key, name]
+        least: Any = 0
+        if len(counts) >= constraint.min_domains:
+            least = self.model.new_int_var(0, most, "least")
+            self.model.add_min_equality(least, [_as_expression(self.model, each) for each in counts.values()])
+        crowded = {}
+        for domain, count in sorted(counts.items()):
+            full = crowded[domain] = self.model.new_bool_var(f"{domain} crowded")
+            self.model.add(count - least >= constraint.max_skew + 1).only_enforce_if(full)
+            self.model.add(count - least <= constraint.max_skew).only_enforce_if(~full)
+        return crowded
+
+    # -- what it costs -----------------------------------------------------------------------------------------------
+
+    def _cost(self) -> Any:
+        goal = self._goal
+        if isinstance(goal, EmptyNodes):
+            return self._price_of_used(goal)
+        if isinstance(goal, EvenOut):
+            return self._squares(goal)
+        if isinstance(goal, RepairRules):
+            return self._rules_broken()
+        assert isinstance(goal, PlaceGuests)
+        return sum(1 - sum(self._at(guest.key, name) for name in self._row_of) for guest in self._guests)
+
+    def _price_of_used(self, goal: EmptyNodes) -> Any:
+        cost: Any = 0
+        decided = {mover.key for mover in self._movers}
+        load = {name: self._board.load[name] for name in goal.prices}
+        for mover in self._movers:
+            load[mover.origin] -= 1
+        for name, price in goal.prices.items():
+            if name in goal.kept or load[name] > 0 or name not in self._row_of:
+                cost += price if name in goal.kept or self._board.load[name] else 0
+                continue
+            used = self.model.new_bool_var(f"{name} used")
+            here = [self.x[key, name] for key in decided if (key, name) in self.x]
+            for x in here:
+                self.model.add_implication(x, used)
+            self.model.add_bool_or([~used, *here])
+            cost += price * used
+        return cost
+
+    def _squares(self, goal: EvenOut) -> Any:
+        cost: Any = 0
+        shares = goal.shares(self._board)
+        for at, name in enumerate(self._board.nodes):
+            for index, resource in enumerate(("cpu", "memory")):
+                mean, has = int(goal.mean[index, 0]), max(1, int(goal.allocatable[index, at]))
+                if name not in self._row_of:
+                    cost += (int(shares[index, at]) - mean) ** 2
+                    continue
+                row = self._row_of[name]
+                here = [(m.fresh.requests.get(resource, 0), m) for m in self._movers if (m.key, name) in self.x]
+                away = sum(m.fresh.requests.get(resource, 0) for m in self._movers if m.origin == name)
+                fixed = int(self._table.requested[index, row]) - away
+                unit = gcd(fixed, has, *(amount for amount, _ in here)) or 1
+                most = (fixed + sum(amount for amount, _ in here)) * WHOLE // has
+                share = self.model.new_int_var(0, most, f"{resource} of {name}")
+                requested = sum(amount // unit * self.x[m.key, name] for amount, m in here) + fixed // unit
+                # A whole number of thousandths, rounded down as `EvenOut.shares` does.
+                self.model.add(has // unit * share <= WHOLE * requested)
+                self.model.add(has // unit * share >= WHOLE * requested - (has // unit - 1))
+                farthest = max(mean, abs(most - mean))
+                distance = self.model.new_int_var(-mean, max(most - mean, 0), f"{resource} of {name} off")
+                self.model.add(distance == share - mean)
+                square = self.model.new_int_var(0, farthest**2, f"{resource} of {name} squared")
+                self.model.add_multiplication_equality(square, [distance, distance])
+                cost += square
+        return cost
+
+    def _rules_broken(self) -> Any:
+        """How many pods break a rule at least: what the model cannot say counts as kept."""
+        cost: Any = 0
+        for mover in self._movers:
+            if not has_rules(mover.fresh):
+                continue
+            breaks = self.model.new_bool_var(f"{mover.key} breaks a rule")
+            for x, crowded in self._in_crowds(mover):
+                self.model.add_bool_or([~x, ~crowded, breaks])
+            if mover.key in self._broken and self._breaks_for_good(mover):
+                self.model.add_implication(self.x[mover.key, mover.origin], breaks)
+            cost += breaks
+        return cost + len(self._broken - set(self._part.keys) - self._may_be_repaired())
+
+    def _breaks_for_good(self, mover: Mover) -> bool:
+        """Whether a pod breaks a rule where it is wherever the other pods in question go."""
+        with self._board.lifted(self._part.keys):
+            said = statuses_on(self._board.core, mover.fresh, self._table.row_of[mover.origin])
+        keeps_apart = not mover.fresh.required_affinity_terms
+        return any(
+            status.plugin == "NodeAffinity" or (status.plugin == "InterPodAffinity" and keeps_apart) for status in said
+        )
+
+    def _may_be_repaired(self) -> frozenset[str]:
+        """The pods that stay and break a rule, but might keep it once others have moved."""
+        rules = self._goal.rules if isinstance(self._goal, RepairRules) else None
+        if rules is None:
+            return frozenset()
+        found = set()
+        for key in self._broken - set(self._part.keys):
+            if not rules.breaks_node_affinity(key, self._board):
+                found.add(key)
+        return frozenset(found)
+
+
+def _pairs(movers: Sequence[Mover]) -> Iterator[tuple[Mover, Mover]]:
+    for at, one in enumerate(movers):
+        for other in movers[at + 1 :]:
+            yield one, other
+
+
+def _as_expression(model: Any, value: Any) -> Any:
+    return model.new_constant(value) if isinstance(value, int) else value

@@ -1,0 +1,53 @@
+"""Exchanges the nodes of a plan for ones that the scheduler likes better, where that costs nothing.
+
+A search is indifferent among nodes that serve its goal equally. The scheduler is not: for each node that it likes
+better than the planned one, somebody has to cordon one more. So each move is tried with its own favourites first.
+"""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from berth_workbench.planning.rebalance.board import Board, scores_of
+from berth_workbench.planning.rebalance.goals import Goal, total_of
+from berth_workbench.planning.rebalance.order import is_valid
+
+Move = tuple[str, str, str]
+
+FAVOURITES = 4
+"""So many nodes are tried in place of the one planned."""
+
+
+def eased(board: Board, goal: Goal, moves: Sequence[Move], accepts: Callable[[], bool]) -> list[Move]:
+    """Return moves of the same pods in the same order, with a total that is no higher; the board is left as it was."""
+    best = list(moves)
+    if not is_valid(board, best):
+        raise AssertionError("moves are valid in their order before they are eased")
+    total = total_of(goal, board)
+    board.undo()
+    for at, (key, origin, target) in enumerate(best):
+        if origin and all(other != key for other, _, _ in best[at + 1 :]):
+            for name in _favourites(board, key, target):
+                instead = [(key, origin, name), *best[at + 1 :]]
+                if is_valid(board, instead) and total_of(goal, board) <= total and accepts():
+                    best[at:] = instead
+                    total = total_of(goal, board)
+                    board.undo(at)
+                    break
+                board.undo(at)
+        board.move(key, best[at][2])
+    board.undo()
+    return best
+
+
+def _favourites(board: Board, key: str, target: str) -> list[str]:
+    """The nodes that the scheduler likes better than the target, the best first."""
+    with board.lifted([key]):
+        scoring = scores_of(board.core, board.mover(key).fresh)
+    if scoring.totals is None:
+        return []
+    names = board.core.cache.table.names
+    liked = [names[row] for row in scoring.rows[np.argsort(-scoring.totals, kind="stable")].tolist()]
+    better = liked[: liked.index(target)] if target in liked else liked
+    considered = set(board.nodes)
+    return [name for name in better if name in considered and name != board.where[key]][:FAVOURITES]

@@ -1,0 +1,412 @@
+"""The way in: a cluster and a request go in, a plan whose every step is proven comes out.
+
+First the search: pods are moved about on a board (`board`) by the greedy search and, with OR-Tools, by CP-SAT, towards
+the lowest total of a goal (`goals`). Then the proof (`proving`): the moves are made on a second copy of the cluster
+whose scheduler works. A move that the scheduler does not follow is banned, and the search begins anew.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+
+import msgspec
+
+from berth.api.meta import Struct
+from berth.api.node import Node
+from berth.api.pod import Pod
+from berth.api.storage import PersistentVolume
+from berth.api.user_error import UserError
+from berth.config.types import SchedulerConfiguration
+from berth.framework.registry import Registry
+from berth.state.pod_info import PodInfo
+from berth_workbench.planning.rebalance.board import Board, Mover, Rules, has_rules, mover_of, statuses_on
+from berth_workbench.planning.rebalance.figures import (
+    balance_of,
+    fills_between,
+    fills_of,
+    pending_keys,
+    running_uids,
+)
+from berth_workbench.planning.rebalance.goals import EmptyNodes, EvenOut, Goal, PlaceGuests, RepairRules
+from berth_workbench.planning.rebalance.greedy import Greedy, Stop, never
+from berth_workbench.planning.rebalance.limits import budget_against, budgets_observed
+from berth_workbench.planning.rebalance.movability import (
+    LocalVolumes,
+    is_of_the_node,
+    local_volumes,
+    reason_to_stay,
+    workload_of,
+)
+from berth_workbench.planning.rebalance.optimizer import optimize
+from berth_workbench.planning.rebalance.order import is_valid
+from berth_workbench.planning.rebalance.plan import Disruption, LeftAlone, PlacedPod, RebalancePlan
+from berth_workbench.planning.rebalance.preferences import eased
+from berth_workbench.planning.rebalance.proof import Prover, ProvingCluster, RefusedMove
+from berth_workbench.planning.rebalance.request import Method, RebalanceRequest, price_of
+from berth_workbench.simulation.admission import with_priority
+from berth_workbench.simulation.measures import usual_requests
+from berth_workbench.snapshot.snapshot import Snapshot
+
+Move = tuple[str, str, str]
+Say = Callable[[str], None]
+
+HOSTNAME = "kubernetes.io/hostname"
+SHAPES = 20
+"""At most so many pending pods are looked after at once."""
+TRIES = 6
+"""How often the search begins anew, without a move that the scheduler does not follow."""
+
+
+class RebalanceError(UserError, ValueError):
+    """A request that makes no sense for this cluster; the message says why."""
+
+
+class Found(msgspec.Struct, frozen=True):
+    """What a search has found."""
+
+    moves: tuple[Move, ...]
+    method: Method
+    proven_best: bool = False
+    notes: tuple[str, ...] = ()
+
+
+def rebalance(
+    snapshot: Snapshot,
+    request: RebalanceRequest,
+    *,
+    config: SchedulerConfiguration | None = None,
+    registry: Registry | None = None,
+    seed: int = 0,
+    is_stopped: Stop = never,
+    say: Say = lambda _: None,
+) -> RebalancePlan:
+    """Return a plan. The same arguments give the same plan.
+
+    `is_stopped` is asked now and then; what was found until it says yes is the plan. `say` is told what is being done.
+    Raises `RebalanceError`, `ObjectError` for objects that cannot be read, `ConfigError`, and `StuckError` where
+    plugins keep the scheduler from coming to rest.
+    """
+    say("reading the cluster")
+    structs = list(snapshot.structs())
+    return Rebalancing(
+        structs, local_volumes(snapshot.documents), request, config, registry, seed, is_stopped, say
+    ).plan()
+
+
+class Rebalancing:
+    """One request at work."""
+
+    def __init__(
+        self,
+        structs: Sequence[Struct],
+        local: Mapping[str, LocalVolumes],
+        request: RebalanceRequest,
+        config: SchedulerConfiguration | None,
+        registry: Registry | None,
+        seed: int,
+        is_stopped: Stop,
+        say: Say,
+    ) -> None:
+        self._structs = structs
+        self._local = local
+        self._request = request
+        self._has_extenders = config is not None and bool(config.extenders)
+        # Nobody answers for extenders here, and a pod that waits for one would never be placed.
+        self._config = None if config is None else msgspec.structs.replace(config, extenders=())
+        self._registry, self._seed = registry, seed
+        self._is_stopped, self._say = is_stopped, say
+        self._cluster = self._settled()
+        nodes = self._cluster.nodes
+        self._nodes = _considered(nodes, request)
+        self._prices = {name: price_of(request.prices, name, nodes[name].metadata.labels) for name in self._nodes}
+        self._guests = self._guests_of_request()
+        self._stays: Counter[str] = Counter()
+        self._movers = self._find_movers()
+        self._rules = Rules(self._cluster.core, running_uids(self._cluster))
+        self._reasons: dict[str, str] = {}
+
+    # -- what there is -----------------------------------------------------------------------------------------------
+
+    def _settled(self) -> ProvingCluster:
+        cluster = ProvingCluster(self._structs, config=self._config, registry=self._registry, seed=self._seed)
+        cluster.settle()
+        return cluster
+
+    def _guests_of_request(self) -> list[Mover]:
+        if self._request.goal != "free-shape":
+            return []
+        cluster = self._cluster
+        asked = list(self._request.pods) or [cluster.pods[key] for key in pending_keys(cluster)]
+        found = []
+        for pod in asked[:SHAPES]:
+            known: Pod | None = cluster.objects.get(("Pod", pod.key))
+            try:
+                wanted = known or with_priority(pod, cluster.priority_classes)
+            except ValueError as error:
+                raise RebalanceError(str(error)) from None
+            if wanted.spec.scheduler_name not in cluster.core.profiles:
+                raise RebalanceError(
+                    f"pod {pod.key} is for the scheduler {wanted.spec.scheduler_name}, which is another"
+                )
+            if not wanted.spec.node_name:
+                found.append(mover_of(cluster.core, wanted, workload_of(wanted)))
+        if not asked:
+            raise RebalanceError("no pod of the cluster waits for room; -f names one that is to fit")
+        return found
+
+    def _find_movers(self) -> list[Mover]:
+        cluster, request = self._cluster, self._request
+        core = cluster.core
+        budgets = budgets_observed(self._structs)
+        on_node = self._claims_on_nodes()
+        considered = set(self._nodes)
+        found = []
+        for _, state in sorted(core.cache.states().items(), key=lambda each: each[1].pod.key):
+            info = state.pod
+            pod: Pod | None = cluster.objects.get(("Pod", info.key))
+            if pod is None or info.node_name not in considered:
+                continue
+            why = reason_to_stay(
+                pod,
+                also_move=request.also_move,
+                local=self._local.get(info.key),
+                on_local_volume=_uses(pod, on_node),
+                scheduler_names=core.profiles,
+            ) or budget_against(info, budgets, cluster.budgets)
+            if why:
+                self._stays[why] += 1
+            else:
+                found.append(mover_of(core, pod, workload_of(pod)))
+        return found
+
+    def _claims_on_nodes(self) -> frozenset[str]:
+        """The claims, as `namespace/name`, whose volume is on one node."""
+        found = set()
+        for volume in self._cluster.of(PersistentVolume):
+            claim, affinity = volume.spec.claim_ref, volume.spec.node_affinity
+            required = None if affinity is None else affinity.required
+            if claim is None or required is None:
+                continue
+            keys = {each.key for term in required.node_selector_terms for each in term.match_expressions}
+            if HOSTNAME in keys and volume.spec.csi is None:
+                found.add(f"{claim.namespace}/{claim.name}")
+        return frozenset(found)
+
+    # -- the plan ----------------------------------------------------------------------------------------------------
+
+    def plan(self) -> RebalancePlan:
+        """Search, prove, and search again while the scheduler does not follow."""
+        # The same for before and after: whoever gets room by the plan asks for it before, too.
+        requests = usual_requests(self._cluster.core.cache.table, self._without_place())
+        before = balance_of(self._cluster, self._nodes, self._prices, requests)
+        fills = fills_of(self._cluster.core, self._nodes)
+        banned: set[tuple[str, str]] = set()
+        notes: list[str] = []
+        for attempt in range(TRIES):
+            self._say("looking for moves")
+            board, goal = self._board(banned)
+            found = self._search(board, goal)
+            emptied = self._emptied(board, goal, found.moves)
+            self._reasons = self._reasons_of(board, goal, found.moves, emptied)
+            self._say("proving the moves")
+            is_last = attempt == TRIES - 1 or self._is_stopped()
+            try:
+                prover = self._prove(found.moves, emptied, cuts=is_last)
+            except RefusedMove as refused:
+                banned.add((refused.move[0], refused.move[2]))
+                continue
+            break
+        if banned:
+            notes.append(
+                f"{len(banned)} {'move' if len(banned) == 1 else 'moves'} that the scheduler would not follow "
+                "were left out"
+            )
+        after = balance_of(prover.cluster, self._nodes, self._prices, requests)
+        shapes = self._shapes(prover)
+        return RebalancePlan(
+            goal=self._request.goal,
+            method=found.method,
+            proven_best=found.proven_best and not banned,
+            moves=sum(step.action == "evict" for step in prover.steps),
+            steps=tuple(prover.steps),
+            before=before,
+            after=after,
+            emptied=tuple(sorted(name for name in emptied if prover.is_empty(name))),
+            shapes=shapes,
+            disruption=self._disruption(prover),
+            left_alone=tuple(LeftAlone(why, count) for why, count in self._stays.most_common()),
+            considered=self._told_considered(),
+            notes=(*notes, *found.notes, *self._told()),
+            fills=fills_between(fills, fills_of(prover.cluster.core, self._nodes)),
+        )
+
+    def _without_place(self) -> list[PodInfo]:
+        """Return the pods that are pending, and those that are to be created."""
+        cluster = self._cluster
+        pending = pending_keys(cluster)
+        waiting = [cluster.core.intake.info(cluster.pods[key]) for key in pending]
+        return waiting + [guest.fresh for guest in self._guests if guest.key not in pending]
+
+    def _board(self, banned: set[tuple[str, str]]) -> tuple[Board, Goal]:
+        board = Board(self._cluster, self._movers, self._guests, self._nodes, self._request)
+        board.banned |= banned
+        board.rules = self._rules
+        goals: dict[str, Callable[[], Goal]] = {
+            "empty-nodes": lambda: EmptyNodes(self._prices, self._kept_in_use()),
+            "even-out": lambda: EvenOut(board),
+            "repair-spread": lambda: RepairRules(self._rules),
+            "free-shape": PlaceGuests,
+        }
+        return board, goals[self._request.goal]()
+
+    def _kept_in_use(self) -> frozenset[str]:
+        """The nodes with a pod that may not be moved and is not the node's own."""
+        movable = {mover.key for mover in self._movers}
+        states = self._cluster.core.cache.states().values()
+        return frozenset(
+            state.pod.node_name
+            for state in states
+            if state.pod.key not in movable and not is_of_the_node(state.pod.pod)
+        )
+
+    def _search(self, board: Board, goal: Goal) -> Found:
+        greedy = Greedy(board, goal, self._rules, self._is_stopped)
+        moves = greedy.search()
+        if not is_valid(board, moves) or not greedy.breaks_nothing():
+            moves = []
+        board.undo()
+        found = self._optimized(board, goal, moves, greedy)
+        return msgspec.structs.replace(found, moves=tuple(eased(board, goal, found.moves, greedy.breaks_nothing)))
+
+    def _optimized(self, board: Board, goal: Goal, moves: Sequence[Move], greedy: Greedy) -> Found:
+        """Have CP-SAT look for better moves than the greedy search has found, where that is wanted and possible."""
+        method = self._request.method
+        if method == "greedy":
+            return Found(tuple(moves), "greedy")
+        try:
+            best = optimize(board, goal, moves, greedy.broken, greedy.breaks_nothing, self._is_stopped, self._seed)
+        except ImportError:
+            if method == "cp-sat":
+                raise RebalanceError("CP-SAT needs OR-Tools: pip install 'berth-scheduler[optimize]'") from None
+            told = "without OR-Tools (pip install 'berth-scheduler[optimize]') the search is greedy"
+            return Found(tuple(moves), "greedy", notes=(told,))
+        part = best.part
+        notes = () if part.is_whole else (f"CP-SAT has looked at {len(part.keys)} pods and {len(part.nodes)} nodes",)
+        return Found(tuple(best.moves), "cp-sat", best.proven, notes)
+
+    def _emptied(self, board: Board, goal: Goal, moves: Sequence[Move]) -> list[str]:
+        """The nodes that the moves empty, in the order in which that begins."""
+        if not isinstance(goal, EmptyNodes):
+            return []
+        for key, _, node in moves:
+            board.move(key, node)
+        left = [origin for _, origin, _ in moves if not goal.is_used(board, origin)]
+        board.undo()
+        return list(dict.fromkeys(left))
+
+    def _prove(self, moves: Sequence[Move], emptied: Sequence[str], *, cuts: bool) -> Prover:
+        """Make the moves on a cluster of its own. With `cuts` a refused move is left out instead of raised."""
+        prover = Prover(self._settled(), self._movers, self._request.max_cordons + len(emptied))
+        for_guests = list(dict.fromkeys(node for _, origin, node in moves if not origin))
+        for name in emptied if moves else ():
+            prover.hold(name, "is to be empty")
+        for name in for_guests if len(moves) > len(for_guests) else ():
+            prover.hold(name, "room is made here")
+        guests = {guest.key: guest.fresh.pod for guest in self._guests}
+        for move in moves:
+            try:
+                if move[1]:
+                    prover.move(move, self._reasons.get(move[0], ""))
+                else:
+                    prover.place(move, guests[move[0]])
+            except RefusedMove:
+                if not cuts:
+                    raise
+        prover.finish(kept=[name for name in emptied if prover.is_empty(name)])
+        if not any(step.to for step in prover.steps):
+            prover.steps.clear()  # nodes were cordoned for moves of which none is left
+        return prover
+
+    def _shapes(self, prover: Prover) -> tuple[PlacedPod, ...]:
+        if self._request.goal != "free-shape":
+            return ()
+        pods = prover.cluster.pods
+        keys = [pod.key for pod in self._request.pods[:SHAPES]] or [guest.key for guest in self._guests]
+        return tuple(PlacedPod(key, pods[key].spec.node_name or None if key in pods else None) for key in keys)
+
+    # -- words -------------------------------------------------------------------------------------------------------
+
+    def _reasons_of(self, board: Board, goal: Goal, moves: Sequence[Move], emptied: Sequence[str]) -> dict[str, str]:
+        """Why each pod is moved."""
+        ends = {key: node for key, _, node in moves}
+        guests = [key for key, origin, _ in moves if not origin]
+        found = {}
+        for key, origin, _ in moves:
+            if not origin:
+                continue
+            if ends[key] == board.movers[key].origin:
+                found[key] = "steps aside for a while"
+            elif isinstance(goal, EmptyNodes):
+                home = board.movers[key].origin
+                found[key] = f"{home} becomes empty" if home in emptied else "makes way for others"
+            elif isinstance(goal, RepairRules):
+                found[key] = self._broken_rule(board, key)
+            elif isinstance(goal, EvenOut):
+                found[key] = f"{origin} is fuller than others"
+            else:
+                found[key] = f"makes room for {guests[0]}" if guests else "makes room"
+        return found
+
+    def _broken_rule(self, board: Board, key: str) -> str:
+        mover = board.movers[key]
+        if not has_rules(mover.fresh):
+            return "makes way for others"
+        with board.lifted([key]):
+            said = statuses_on(board.core, mover.fresh, board.core.cache.table.row_of[mover.origin])
+        return f"breaks its {said[0].plugin}" if said else "makes way for others"
+
+    def _disruption(self, prover: Prover) -> tuple[Disruption, ...]:
+        workload = {mover.key: mover.workload for mover in self._movers}
+        moves = Counter(workload[step.pod] for step in prover.steps if step.action == "evict")
+        running = Counter(
+            f"{info.namespace}/{workload_of(info.pod)}" if workload_of(info.pod) else info.key
+            for info in (state.pod for state in self._cluster.core.cache.states().values())
+        )
+        return tuple(
+            Disruption(name, count, running[name])
+            for name, count in sorted(moves.items(), key=lambda each: (-each[1], each[0]))
+        )
+
+    def _told_considered(self) -> str:
+        everything = len(self._cluster.nodes)
+        return f"{len(self._nodes)} of {everything} nodes, {len(self._movers)} pods that may be moved"
+
+    def _told(self) -> list[str]:
+        found = []
+        if self._rules.is_cut:
+            found.append("not all pods with rules of their own were looked at, the cluster has too many different ones")
+        if self._has_extenders:
+            found.append("the extenders of the configuration were not asked")
+        if self._cluster.evictions:
+            found.append(f"pending pods preempt {len(self._cluster.evictions)} pods before the plan begins")
+        return found
+
+
+def _considered(nodes: Mapping[str, Node], request: RebalanceRequest) -> tuple[str, ...]:
+    if not nodes:
+        raise RebalanceError("the cluster has no nodes")
+    unknown = sorted((request.nodes or frozenset()) - nodes.keys())
+    if unknown:
+        raise RebalanceError(f"there is no node {unknown[0]}")
+    found = tuple(sorted(nodes if request.nodes is None else request.nodes))
+    if not found:
+        raise RebalanceError("no node is selected")
+    return found
+
+
+def _uses(pod: Pod, claims: frozenset[str]) -> bool:
+    namespace = pod.metadata.namespace
+    return any(
+        volume.persistent_volume_claim is not None
+        and f"{namespace}/{volume.persistent_volume_claim.claim_name}" in claims
+        for volume in pod.spec.volumes
+    )

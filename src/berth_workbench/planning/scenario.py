@@ -1,0 +1,109 @@
+"""Scenario files: changes of a cluster to try one after the other.
+
+    apiVersion: berth.dev/v1
+    kind: Scenario
+    steps:
+      - addNodes: {like: node-1, count: 3}
+      - apply: web.yaml
+      - drain: node-7
+
+Each step has one key, one of `berth_workbench.simulation.changes.CHANGES` or `apply`, whose files are looked for beside
+the scenario. What is not known is an error that says where it is.
+"""
+
+from collections.abc import Mapping
+from datetime import date
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from berth.api.yaml_census import PARSER, UnreasonableYAML, refuse_bombs, yaml_problem
+from berth_workbench.simulation.changes import CHANGES, ChangeError, ClusterChange, read_step
+from berth_workbench.snapshot.documents import Document, read_documents
+from berth_workbench.snapshot.text import SnapshotError
+
+API_VERSION: Final = "berth.dev/v1"
+KIND: Final = "Scenario"
+APPLY: Final = "apply"
+MAX_STEPS = 1000
+_EXPECTED: Final = "an object with apiVersion, kind and steps"
+
+
+class Manifests:
+    """A step that applies manifests."""
+
+    __slots__ = ("documents", "words")
+
+    def __init__(self, documents: list[Document], words: str) -> None:
+        self.documents = documents
+        self.words = words
+
+    def __str__(self) -> str:
+        return self.words
+
+
+Step = ClusterChange | Manifests
+
+
+def read_scenario(path: str | Path) -> list[Step]:
+    """Return the steps of a scenario file. Raises `ChangeError`."""
+    try:
+        content = Path(path).read_bytes()
+        refuse_bombs(content)
+        documents = [each for each in yaml.load_all(content, Loader=PARSER) if each is not None]
+    except OSError as error:
+        raise ChangeError(f"{path}: {error.strerror or error}") from None
+    except (yaml.YAMLError, UnreasonableYAML, UnicodeDecodeError, ValueError) as error:
+        raise ChangeError(f"{path}: not readable as YAML: {yaml_problem(error)}") from None
+    try:
+        if len(documents) > 1:
+            raise ChangeError("there are several documents in it; a scenario is one")
+        if not documents:
+            raise ChangeError(f"there is nothing in it; {_EXPECTED} is expected")
+        return _steps_of(documents[0], Path(path).absolute().parent)
+    except ChangeError as error:
+        raise ChangeError(f"{path}: {error}") from None
+
+
+def _steps_of(value: Any, directory: Path) -> list[Step]:
+    if not isinstance(value, Mapping):
+        raise ChangeError(f"{_EXPECTED} is expected, not {_in_words(value)}")
+    for key, expected in (("apiVersion", API_VERSION), ("kind", KIND)):
+        if value.get(key) != expected:
+            raise ChangeError(f"{key}: {expected!r} is expected, not {value.get(key)!r}")
+    for key in value:
+        if key not in ("apiVersion", "kind", "metadata", "steps"):
+            raise ChangeError(f"{key}: no such field; there are apiVersion, kind, metadata and steps")
+    steps = value.get("steps")
+    if not isinstance(steps, list) or not steps:
+        raise ChangeError("steps: a list of at least one step is expected")
+    if len(steps) > MAX_STEPS:
+        raise ChangeError(f"steps: there are {len(steps)}; at most {MAX_STEPS} are carried out")
+    return [_step_of(step, f"steps[{number}]", directory) for number, step in enumerate(steps)]
+
+
+def _in_words(value: Any) -> str:
+    """What people call a value that YAML has read."""
+    if isinstance(value, bool):
+        return "true or false"
+    if isinstance(value, list):
+        return "a list"
+    if isinstance(value, int | float):
+        return "a number"
+    return "a date" if isinstance(value, date) else "a text"
+
+
+def _step_of(step: Any, path: str, directory: Path) -> Step:
+    if not isinstance(step, Mapping) or len(step) != 1:
+        raise ChangeError(f"{path}: a step has exactly one key, one of {', '.join((*CHANGES, APPLY))}")
+    ((name, value),) = step.items()
+    if name != APPLY:
+        return read_step(str(name), value, path)
+    files = value if isinstance(value, list) else [value]
+    if not files or not all(isinstance(each, str) and each for each in files):
+        raise ChangeError(f"{path}.{APPLY}: the name of a file is expected, or a list of them")
+    try:
+        return Manifests(read_documents([directory / each for each in files]), f"apply {', '.join(files)}")
+    except SnapshotError as error:
+        raise ChangeError(f"{path}.{APPLY}: {error}") from None

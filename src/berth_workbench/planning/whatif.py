@@ -1,0 +1,302 @@
+"""What happens if: a cluster before and after changes and new workloads, decided by the scheduler's own engine.
+
+`what_if` makes a cluster in memory of a snapshot, carries the steps out one after the other, lets the scheduler place
+what it can after each, and says where everything went, what had to leave and for whom, and what is broken by it. The
+same snapshot, steps, configuration and seed give the same result.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import msgspec
+
+from berth.api.meta import Struct
+from berth.api.pod import Pod
+from berth.config.types import SchedulerConfiguration
+from berth.framework.registry import Registry
+from berth_workbench.planning.scenario import Manifests, Step
+from berth_workbench.simulation.cluster import Eviction, Progress, SimulatedCluster
+from berth_workbench.simulation.comebacks import AGAIN_AND_AGAIN
+from berth_workbench.simulation.measures import Measures, is_pending, measure
+from berth_workbench.simulation.operations import carry_out
+from berth_workbench.simulation.rollouts import apply
+from berth_workbench.simulation.scale import refuse_awaited
+from berth_workbench.simulation.site import LOST, Broken, Site, is_daemon
+from berth_workbench.snapshot.snapshot import Snapshot
+
+NO_LONGER_RUNS = "NoLongerRuns"
+DAEMON_DOES_NOT_FIT = "DaemonPodDoesNotFit"
+BUDGET_VIOLATED = "BudgetViolated"
+EVICTED_AGAIN_AND_AGAIN = "EvictedAgainAndAgain"
+NO_GROUPS = "the configuration does not look at groups (feature gates GenericWorkload and GangScheduling)"
+
+_PIECES = re.compile(r"\d{1,18}|\D+")
+
+
+class StoppedEarlyError(Exception):
+    """Raised by a `progress` that wants the work to end; what is done by then is the result."""
+
+
+class PodOutcome(msgspec.Struct, frozen=True, rename="camel"):
+    """Where a pod is in the end: one that is new, that is not where it was, or that has no node."""
+
+    pod: str
+    """`namespace/name`."""
+    node: str | None
+    message: str
+    """Why it has no node; empty where it has one."""
+    before: str | None
+    """The node that it was on."""
+    is_new: bool = False
+
+
+class LeftNode(msgspec.Struct, frozen=True, rename="camel"):
+    """A pod that had to leave its node."""
+
+    pod: str
+    """`namespace/name`."""
+    by: str
+    """The pod that it made way for, as `namespace/name`, or the change in words."""
+    node: str
+    """The node that it left."""
+    is_preempted: bool
+
+
+class StepOutcome(msgspec.Struct, frozen=True, rename="camel"):
+    """What one step came to."""
+
+    step: str
+    evicted: int
+    """How many pods left their nodes because of it."""
+    preempted: int
+    pending: int
+    """How many pods have no node after it."""
+
+
+class WhatIfResult(msgspec.Struct, frozen=True, rename="camel"):
+    """A cluster before and after some changes."""
+
+    pods: tuple[PodOutcome, ...]
+    """By name; pods that stayed where they were are left out."""
+    evicted: tuple[LeftNode, ...]
+    """In the order in which they left."""
+    broken: tuple[Broken, ...]
+    steps: tuple[StepOutcome, ...]
+    before: Measures
+    """The cluster as the snapshot has it."""
+    after: Measures
+    notes: tuple[str, ...] = ()
+    is_complete: bool = True
+    """False where it was stopped before the end."""
+
+    @property
+    def unplaced(self) -> tuple[PodOutcome, ...]:
+        """The pods that have no node."""
+        return tuple(each for each in self.pods if each.node is None)
+
+    @property
+    def unplaced_new(self) -> tuple[PodOutcome, ...]:
+        """The pods of the manifests that have no node."""
+        return tuple(each for each in self.unplaced if each.is_new)
+
+
+def what_if(
+    snapshot: Snapshot,
+    steps: Sequence[Step] = (),
+    *,
+    config: SchedulerConfiguration | None = None,
+    registry: Registry | None = None,
+    seed: int = 0,
+    namespace: str = "default",
+    pool_label: str = "",
+    progress: Progress | None = None,
+    expect: Progress | None = None,
+) -> WhatIfResult:
+    """Return what a cluster comes to by some steps.
+
+    Pods that are pending in the snapshot are placed first, as far as they fit. `namespace` is that of manifests that
+    name none. `progress` is told of each object that is loaded and of each pod that is tried, `expect` how many there
+    are to come. Raises `ObjectError`, `ManifestError`, `ChangeError`, `StuckError`, and ValueError for a pod whose
+    PriorityClass is not there.
+    """
+    structs = loaded(snapshot, progress, expect)
+    cluster = SimulatedCluster(structs, config=config, registry=registry, seed=seed)
+    site = Site(cluster, snapshot.documents, progress=progress, expect=expect)
+    return WhatIfRun(cluster, site, pool_label).run(steps, namespace)
+
+
+def loaded(snapshot: Snapshot, progress: Progress | None = None, expect: Progress | None = None) -> Iterator[Struct]:
+    """Yield the objects of a snapshot, and tell how far it is."""
+    if expect is not None:
+        expect(len(snapshot.documents))
+    for struct in snapshot.structs():
+        yield struct
+        if progress is not None:
+            progress(1)
+
+
+class WhatIfRun:
+    """Carries steps out on a cluster, and remembers what it was like before."""
+
+    __slots__ = (
+        "_before",
+        "_cluster",
+        "_left",
+        "_measured",
+        "_notes",
+        "_pool_label",
+        "_seen",
+        "_site",
+        "_steps",
+        "_strained",
+    )
+
+    def __init__(self, cluster: SimulatedCluster, site: Site, pool_label: str = "") -> None:
+        self._cluster = cluster
+        self._site = site
+        self._pool_label = pool_label
+        self._before = {key: pod.spec.node_name for key, pod in cluster.pods.items()}
+        self._measured = measure(cluster, pool_label=pool_label)
+        cluster.publish_budgets()
+        self._strained = {key for key, _ in cluster.budgets.violated()}
+        self._left: list[LeftNode] = []
+        self._seen = (0, 0)
+        self._steps: list[StepOutcome] = []
+        self._notes: list[str] = []
+
+    def run(self, steps: Sequence[Step], namespace: str = "default") -> WhatIfResult:
+        """Carry the steps out, and return what came of them."""
+        is_complete = True
+        words = "place what is pending"
+        try:
+            if any(is_pending(pod) for pod in self._cluster.of(Pod)):
+                self._site.settle()
+                self._note_step(words)
+            for step in steps:
+                words = str(step)
+                if isinstance(step, Manifests):
+                    found = apply(self._site, step.documents, namespace)
+                    self._note_passed_over(found.passed_over)
+                    self._note_groups(found.pods)
+                else:
+                    carry_out(self._site, step)
+                self._note_step(words)
+            refuse_awaited(self._site)
+        except StoppedEarlyError:
+            is_complete = False
+            self._note_step(words)
+            self._notes.append(f"stopped in the middle of: {words}")
+        return self._result(is_complete)
+
+    def _note_passed_over(self, names: Sequence[str]) -> None:
+        if names:
+            some = ", ".join(names[:3]) + (", …" if len(names) > 3 else "")
+            self._notes.append(f"decisions do not depend on {len(names)} objects of the manifests: {some}")
+
+    def _note_groups(self, pods: Iterable[Pod]) -> None:
+        """Say so where pods name a group and nothing looks at groups."""
+        for pod in pods:
+            profile = self._cluster.core.profiles.get(pod.spec.scheduler_name)
+            asks = pod.spec.scheduling_group is not None and profile is not None
+            if asks and profile is not None and not profile.plugins_that_permit_groups:
+                self._notes.append(f"{pod.key} names a pod group, but {NO_GROUPS}")
+                return
+
+    def _note_step(self, words: str) -> None:
+        """Add what has happened since the last step."""
+        departures, evictions = self._seen
+        left = [LeftNode(each.pod, each.by, each.node, False) for each in self._site.departures[departures:]]
+        preempted = self._cluster.evictions[evictions:]
+        left += [LeftNode(each.pod, each.by, each.node, True) for each in preempted]
+        self._site.broken += self._lost(preempted)
+        self._seen = (len(self._site.departures), len(self._cluster.evictions))
+        self._left += left
+        pending = sum(is_pending(pod) for pod in self._cluster.of(Pod))
+        self._steps.append(StepOutcome(words, len(left), len(preempted), pending))
+
+    def _lost(self, preempted: Iterable[Eviction]) -> Iterator[Broken]:
+        for each in preempted:
+            if ("Pod", each.pod) not in self._cluster.objects:
+                yield Broken("Pod", each.pod, LOST, f"has no controller, and is preempted by {each.by}")
+
+    # -- the result --------------------------------------------------------------------------------------------------
+
+    def _result(self, is_complete: bool) -> WhatIfResult:
+        outcomes = tuple(sorted(self._outcomes(), key=lambda each: natural(each.pod)))
+        self._cluster.publish_budgets()
+        return WhatIfResult(
+            pods=outcomes,
+            evicted=tuple(self._left),
+            broken=(*self._site.broken, *self._circles(), *self._broken_pods(outcomes), *self._broken_budgets()),
+            steps=tuple(self._steps),
+            before=self._measured,
+            after=measure(self._cluster, pool_label=self._pool_label),
+            notes=(*self._notes, *self._kept_rooms()),
+            is_complete=is_complete,
+        )
+
+    def _kept_rooms(self) -> Iterator[str]:
+        """Say which pending pods keep room on nodes for themselves: others are told that they do not fit there.
+
+        A nomination stays as long as pods of lower priority that are being deleted are on the node; here they stay.
+        """
+        nominator = self._cluster.core.nominator
+        for name in sorted(nominator.nodes()):
+            going = [pod.key for pod in self._site.pods_on(name) if pod.metadata.deletion_timestamp is not None]
+            why = f", until {', '.join(going)} is gone" if going else ""
+            for pod in nominator.pods_on(name):
+                yield f"room on {name} is kept for {pod.key}, which is nominated to it{why}"
+
+    def _outcomes(self) -> Iterator[PodOutcome]:
+        for key, pod in self._cluster.pods.items():
+            before, node = self._before.get(key), pod.spec.node_name
+            if node and node == before:
+                continue
+            if not node and not is_pending(pod):
+                continue
+            message = "" if node else self._message(pod)
+            yield PodOutcome(key, node or None, message, before or None, key not in self._before)
+
+    def _message(self, pod: Pod) -> str:
+        known = self._cluster.messages.get(pod.key)
+        if known:
+            return known
+        if pod.spec.scheduler_name not in self._cluster.core.profiles:
+            return f"no profile of the configuration schedules for {pod.spec.scheduler_name!r}"
+        if pod.spec.scheduling_gates:
+            return "waits for its scheduling gates: " + ", ".join(each.name for each in pod.spec.scheduling_gates)
+        said = next((each.message for each in pod.status.conditions if each.type == "PodScheduled"), "")
+        return said or "has not been tried"
+
+    def _circles(self) -> Iterator[Broken]:
+        for pod, by in self._cluster.circles:
+            message = f"{AGAIN_AND_AGAIN.format(by=by)}; here it stays away until {by} has its node, or can get none"
+            yield Broken("Pod", pod, EVICTED_AGAIN_AND_AGAIN, message)
+
+    def _broken_pods(self, outcomes: Iterable[PodOutcome]) -> Iterator[Broken]:
+        for each in outcomes:
+            if each.node is not None:
+                continue
+            if is_daemon(self._cluster.objects["Pod", each.pod]):
+                yield Broken("Pod", each.pod, DAEMON_DOES_NOT_FIT, f"has no room on its node: {each.message}")
+            elif each.before is not None:
+                yield Broken("Pod", each.pod, NO_LONGER_RUNS, f"ran on {each.before} and has no node: {each.message}")
+
+    def _broken_budgets(self) -> Iterator[Broken]:
+        for key, status in self._cluster.budgets.violated():
+            if key not in self._strained:
+                message = f"needs {status.desired_healthy} healthy pods and has {status.current_healthy}"
+                yield Broken("PodDisruptionBudget", key, BUDGET_VIOLATED, message)
+
+
+def natural(text: str) -> tuple[tuple[int, int, str], ...]:
+    """Return a key that sorts `web-10` after `web-9`."""
+    return tuple((0, int(each), "") if each.isdecimal() else (1, 0, each) for each in _PIECES.findall(text))
+
+
+def moved(result: WhatIfResult) -> Mapping[str, int]:
+    """Return how many of the pods are new, have moved, or have no node: `new`, `moved`, `pending`."""
+    found = {"new": 0, "moved": 0, "pending": 0}
+    for each in result.pods:
+        found["pending" if each.node is None else "new" if each.is_new else "moved"] += 1
+    return found

@@ -1,0 +1,183 @@
+"""Replays a recording as it was made, and says whether the same comes out, bit for bit.
+
+Each core of the recording is made again from its configuration and seed, and given the same calls with the same times.
+What comes out of each call is compared with what was recorded: effects, decisions with their messages, and how often
+the clock was read. From the first difference on the two are not the same cluster any more, so the comparison of that
+core ends there; `berth_workbench.replay.comparison` goes on from decision to decision.
+"""
+
+from collections.abc import Callable, Iterable
+from itertools import zip_longest
+from typing import Any
+
+import msgspec
+
+from berth.framework.registry import Registry
+from berth.recording.calls import (
+    CallOutcome,
+    DecisionNote,
+    Entrance,
+    Written,
+    decisions_of,
+    effects_named,
+    same_outcome,
+)
+from berth.recording.file_format import Segment
+from berth_workbench.replay.reconstruction import Rebuilt
+
+
+class ReplayDifference(msgspec.Struct, frozen=True, rename="camel"):
+    """Where a replay first differs from the recording."""
+
+    event: int
+    """The number of the call, counted over the whole recording from 1."""
+    time: float
+    """On the recorded scheduler's clock, in seconds."""
+    wall_time: float
+    """Seconds since the epoch."""
+    what: str
+    """The pod it is about, or what the call was."""
+    recorded: str
+    now: str
+
+
+class Verification(msgspec.Struct, frozen=True, rename="camel"):
+    """What a replay has found."""
+
+    segments: int
+    lives: int
+    """How many cores: one for each start and each new configuration."""
+    events: int
+    decisions: int
+    bindings: int
+    evictions: int
+    replayed: int
+    """How many of the events were replayed: not those of a core whose beginning is missing, or after a difference."""
+    first_difference: ReplayDifference | None
+    headless_lives: int
+    """Cores whose first segments are gone, so that their decisions can only be compared one by one."""
+    is_cut: bool
+    """Whether the end of a segment is missing, as after a process was killed."""
+    is_complete: bool
+    """False where somebody stopped it."""
+
+    @property
+    def is_same(self) -> bool:
+        """Whether all that was replayed is the same."""
+        return self.first_difference is None
+
+
+Told = Callable[[Segment], None]
+
+
+class _Counts:
+    def __init__(self) -> None:
+        self.segments = self.events = self.decisions = self.bindings = self.evictions = self.replayed = 0
+
+    def note(self, written: Written) -> None:
+        self.events += 1
+        outcome = written.outcome
+        if outcome.notes or outcome.effects:
+            self.decisions += len(decisions_of(outcome))
+            self.bindings += sum(1 for _ in effects_named(outcome, "Bind"))
+            self.evictions += sum(1 for _ in effects_named(outcome, "EvictPod"))
+
+
+def verify(segments: Iterable[Segment], registry: Registry, told: Told = lambda _segment: None) -> Verification:
+    """Replay; `told` hears of each segment before it is gone through. Raises `RecordingError`, `ConfigError`."""
+    counts, lives, headless = _Counts(), set[str](), set[str]()
+    first: ReplayDifference | None = None
+    is_cut, is_complete = False, True
+    rebuilt: Rebuilt | None = None
+    for segment in segments:
+        told(segment)
+        counts.segments += 1
+        header = segment.header
+        is_known = header.life in lives
+        lives.add(header.life)
+        if header.begins in ("start", "reload") and not is_known:
+            rebuilt = Rebuilt(header, registry)
+        elif rebuilt is not None and rebuilt.header.life == header.life:
+            rebuilt.go_on(header)
+        else:
+            rebuilt = None
+            if not is_known:
+                headless.add(header.life)
+        for written in segment.calls():
+            if written.entry is Entrance.KNOWN:
+                if rebuilt is not None:
+                    rebuilt.learn(written)
+                continue
+            if written.entry is Entrance.STANDING:
+                continue
+            counts.note(written)
+            if rebuilt is None:
+                continue
+            counts.replayed += 1
+            outcome = rebuilt.make(written)
+            if not same_outcome(written.outcome, outcome):
+                first = first or mismatch(counts.events, written, outcome, rebuilt)
+                rebuilt = None
+        is_cut = is_cut or segment.is_cut
+        is_complete = segment.is_whole
+    return Verification(
+        segments=counts.segments,
+        lives=len(lives),
+        events=counts.events,
+        decisions=counts.decisions,
+        bindings=counts.bindings,
+        evictions=counts.evictions,
+        replayed=counts.replayed,
+        first_difference=first,
+        headless_lives=len(headless),
+        is_cut=is_cut,
+        is_complete=is_complete,
+    )
+
+
+def mismatch(number: int, written: Written, now: CallOutcome, rebuilt: Rebuilt) -> ReplayDifference:
+    """Return the first difference between two outcomes in words."""
+    header = rebuilt.header
+    at = (number, written.now, header.wall_time + written.now - header.clock)
+    for before, after in zip_longest(decisions_of(written.outcome), decisions_of(now)):
+        if before != after:
+            pod = rebuilt.name_of((before or after).uid)
+            return ReplayDifference(*at, pod, _decision(before), _decision(after))
+    for before, after in zip_longest(written.outcome.effects, now.effects):
+        if before != after and _plain(before) != _plain(after):
+            return ReplayDifference(*at, _call_name(written), _effect(before), _effect(after))
+    if written.outcome.raised != now.raised:
+        return ReplayDifference(
+            *at, _call_name(written), written.outcome.raised or "no error", now.raised or "no error"
+        )
+    return ReplayDifference(*at, _call_name(written), "what it told its observers", "something else")
+
+
+def _plain(value: Any) -> Any:
+    return msgspec.msgpack.decode(msgspec.msgpack.encode(value))
+
+
+def _decision(decision: DecisionNote | None) -> str:
+    if decision is None:
+        return "no decision"
+    return f"to {decision.node}" if decision.node is not None else f"{decision.outcome}: {decision.message}"
+
+
+def _effect(effect: list[Any] | None) -> str:
+    if effect is None:
+        return "nothing"
+    name, *fields = effect[2] if effect[0] == "Request" else effect
+    words = ["/".join(map(str, each[:2])) if isinstance(each, list) else str(each) for each in fields]
+    return f"{name} {', '.join(words)}"
+
+
+def _call_name(written: Written) -> str:
+    names = {
+        Entrance.OBJECT: "an event of an object",
+        Entrance.ANSWER: "an answer to a request",
+        Entrance.SHARDS: "a change of shards",
+        Entrance.STEP: "a step",
+        Entrance.CALL_OFF: "bindings called off",
+        Entrance.ADOPT: "what a queue takes over",
+    }
+    return names[written.entry]

@@ -1,0 +1,327 @@
+"""A cluster in memory that things are tried on: the scheduler's own core, in virtual time, with a cluster's objects.
+
+It is made of a snapshot or of any structs. Objects come, change and go; `settle` lets the scheduler place what it can,
+and whatever it decides happens at once: bindings, evictions, volumes. The same objects and the same seed give the same
+placements. `berth.core.questions` asks about pods without changing anything.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from berth.api.meta import Struct
+from berth.api.node import Node, PodDisruptionBudget, PriorityClass
+from berth.api.pod import Pod
+from berth.api.storage import PersistentVolumeClaim, StorageClass
+from berth.api.user_error import UserError
+from berth.config.types import SchedulerConfiguration
+from berth.core.virtual_cluster import VirtualCluster
+from berth.cycle.instrument import Instrument
+from berth.framework.effects import Effect, EvictPod, PatchPodStatus
+from berth.framework.registry import Registry
+from berth.plugins.registry import full_registry
+from berth.state.objects import key_of
+from berth_workbench.simulation.admission import with_priority
+from berth_workbench.simulation.api_calls import ApiCalls
+from berth_workbench.simulation.budgets import SCALED_KINDS, BudgetKeeper, is_active, scale_in
+from berth_workbench.simulation.claims import claims_again, has_own_claims, released
+from berth_workbench.simulation.comebacks import AGAIN_AND_AGAIN, Comebacks
+from berth_workbench.simulation.volumes import with_default_class
+
+BACKOFF_S = 10.0
+"""The longest backoff of the default configuration: a pod that is not placed within it waits for another change."""
+STEPS_A_POD = 64
+"""More steps than this for each pod, without time going on, are a loop between plugins."""
+
+Progress = Callable[[int], None]
+"""Is told how many pods have been tried since it was told last."""
+
+
+class Eviction(msgspec.Struct, frozen=True):
+    """A pod that had to leave."""
+
+    pod: str
+    """`namespace/name`."""
+    node: str
+    by: str
+    """The pod it made way for, as `namespace/name`."""
+
+
+class StuckError(UserError, RuntimeError):
+    """Plugins keep waking each other's pods, so that the simulation does not come to rest."""
+
+
+class SimulatedCluster(VirtualCluster):
+    """A core and the objects that it decides about.
+
+    A preempted pod that has a controller comes back as a pending pod of the same name, as its controller would replace
+    it; one without is gone for good. `evictions` has both. One that would be evicted again and again is pending, too,
+    but the core does not hear of it until its preemptor has a node (`berth_workbench.simulation.comebacks`).
+    """
+
+    def __init__(
+        self,
+        objects: Iterable[Struct] = (),
+        *,
+        config: SchedulerConfiguration | None = None,
+        registry: Registry | None = None,
+        seed: int = 0,
+        memos: bool = True,
+        instrument: Instrument | None = None,
+    ) -> None:
+        """Take the objects in, nodes and all before pods. Raises `ConfigError`, `RegistryError`."""
+        super().__init__(
+            registry=registry or full_registry(), config=config, seed=seed, memos=memos, instrument=instrument
+        )
+        self._api_calls = ApiCalls(self)
+        self.answer_api = self._api_calls
+        self.evictions: list[Eviction] = []
+        self.messages: dict[str, str] = {}
+        """Why each pending pod that was tried has no node, by `namespace/name`."""
+        self.changes = 0
+        """How many pods were bound or evicted so far."""
+        self.budgets = BudgetKeeper(scale_in(self.objects))
+        """What the cluster's PodDisruptionBudgets allow; their status is brought up to date before pods are placed."""
+        self._keys: dict[str, dict[str, None]] = {}
+        """The keys of the objects of each kind."""
+        self._returning: list[Pod] = []
+        self._comebacks = Comebacks()
+        self._own_claims: dict[str, tuple[Pod, list[Struct]]] = {}
+        self.add(objects)
+
+    # -- objects -----------------------------------------------------------------------------------------------------
+
+    def add(self, objects: Iterable[Struct]) -> None:
+        """Take objects in; pods last, since what they are admitted with depends on the others."""
+        pods = []
+        for obj in objects:
+            if isinstance(obj, Pod):
+                pods.append(obj)
+            else:
+                self.put(obj)
+        classes = self.priority_classes
+        for pod in pods:
+            self.put(with_priority(pod, classes))
+
+    def create(self, objects: Iterable[Struct]) -> None:
+        """Take new objects in as `add` does; claims get the default class, and a volume where none waits for a pod."""
+        given = list(objects)
+        self.add(each for each in given if not isinstance(each, Pod | PersistentVolumeClaim))
+        for obj in given:
+            if isinstance(obj, PersistentVolumeClaim):
+                claim = with_default_class(obj, self.of(StorageClass))
+                self.put(claim)
+                self._api_calls.provide(claim)
+        self.add(each for each in given if isinstance(each, Pod))
+
+    @property
+    def priority_classes(self) -> Mapping[str, PriorityClass]:
+        """The cluster's priority classes, by name."""
+        return {each.metadata.name: each for each in self.of(PriorityClass)}
+
+    def of(self, struct: type[Any]) -> Iterator[Any]:
+        """Yield the objects of one struct's kind."""
+        kind = struct.__name__
+        return (self.objects[kind, key] for key in self._keys.get(kind, ()))
+
+    @property
+    def nodes(self) -> dict[str, Node]:
+        """The nodes, by name."""
+        return {node.metadata.name: node for node in self.of(Node)}
+
+    @property
+    def pods(self) -> dict[str, Pod]:
+        """The pods, by `namespace/name`."""
+        return {pod.key: pod for pod in self.of(Pod)}
+
+    @property
+    def placements(self) -> dict[str, str]:
+        """The node of each pod, by `namespace/name`; empty where it has none."""
+        return {pod.key: pod.spec.node_name for pod in self.of(Pod)}
+
+    @property
+    def circles(self) -> list[tuple[str, str]]:
+        """The pods that would come back and be evicted again and again, and by whom, as `namespace/name`."""
+        return list(self._comebacks.circles)
+
+    def put(self, obj: Any) -> None:
+        """Create an object, or put a newer state in its place."""
+        if isinstance(obj, Pod) and obj.key in self._comebacks:
+            self._comebacks.forget(obj.key)
+            del self.objects["Pod", obj.key]  # the core has not heard of it: to it, this is a new pod
+        super().put(obj)
+        self._note(obj)
+
+    def _note(self, obj: Any) -> None:
+        self._keys.setdefault(self.core.resources.name_of(obj), {})[key_of(obj)] = None
+        if isinstance(obj, Pod):
+            self.budgets.note(obj)
+        elif isinstance(obj, PodDisruptionBudget):
+            self.budgets.note_budget(obj)
+        elif isinstance(obj, SCALED_KINDS):
+            self.budgets.note_scale(obj)
+
+    def publish_budgets(self) -> None:
+        """Store the status of the budgets that changes of pods have made out of date."""
+        for budget in self.budgets.publish(lambda: self.of(Pod)):
+            self.put(budget)
+
+    def delete(self, kind: str, key: str) -> None:
+        """Delete an object by `namespace/name` or name; a pod frees its claims."""
+        obj = self.objects[kind, key]
+        self._keys[kind].pop(key, None)
+        if isinstance(obj, Pod):
+            self.budgets.forget(obj)
+        elif isinstance(obj, PodDisruptionBudget):
+            self.budgets.forget_budget(obj)
+        if not isinstance(obj, Pod):
+            super().delete(kind, key)
+            return
+        if not (obj.spec.volumes or obj.spec.resource_claims):
+            self._delete_pod(key)
+            return
+
+        def lookup(of_kind: str, name: str) -> Struct | None:
+            found: Struct | None = self.objects.get((of_kind, name))
+            return found
+
+        if has_own_claims(obj) and _is_replaced(obj):
+            self._own_claims[key] = claims_again(obj, pending_again(obj), lookup)
+        self._delete_pod(key)
+        given_up = released(obj, lookup)
+        for other in given_up.deleted:
+            self.delete(*other)
+        for changed in given_up.changed:
+            self.put(changed)
+
+    def _delete_pod(self, key: str) -> None:
+        if key in self._comebacks:
+            self._comebacks.forget(key)
+            del self.objects["Pod", key]
+        else:
+            super().delete("Pod", key)
+        self._comebacks.begins_anew(key)
+
+    def send_back(self, key: str) -> None:
+        """Evict a pod by `namespace/name`: its controller replaces it by a pending one, without one it is gone."""
+        pod: Pod = self.objects["Pod", key]
+        self.delete("Pod", key)
+        if _is_replaced(pod):
+            self._returning.append(self._replacement(pod))
+        self._return()
+
+    # -- time --------------------------------------------------------------------------------------------------------
+
+    def settle(self, *, patience_s: float = 120.0, progress: Progress | None = None) -> None:
+        """Let the scheduler work until nothing more can come of it, for at most `patience_s` of virtual time.
+
+        Pods are pending afterwards because they fit nowhere, or wait for something that does not happen by itself.
+        Raises `StuckError`.
+        """
+        until, changes, changed_at = self.now + patience_s, self.changes, self.now
+        self.work(progress)
+        while (deadline := self.core.next_deadline()) is not None and deadline <= until:
+            if self.changes != changes:
+                changes, changed_at = self.changes, self.now
+            elif deadline > changed_at + BACKOFF_S and not len(self.core.waiting):
+                break
+            self.now = max(self.now, deadline)
+            self.work(progress)
+        self.publish_budgets()
+
+    def work(self, progress: Progress | None = None) -> None:
+        """Step until nothing is left to do at this time. Raises `StuckError`."""
+        self._return()
+        self.publish_budgets()
+        steps, pods, returned = 0, len(self.core.queue) + 16, set[str]()
+        seen, has_let_back = len(self.evictions), False
+        while True:
+            self.step()
+            steps += 1
+            if self._returning or self._comebacks.are_due:
+                returned |= self._return()  # each pod once: those that keep evicting each other must not go on for ever
+                self.publish_budgets()
+            if progress is not None:
+                progress(1)
+            if steps > STEPS_A_POD * (pods + len(returned)):
+                raise StuckError(self._what_is_stuck(steps, self.evictions[seen:]))
+            deadline = self.core.next_deadline()
+            if self.core.has_work or (deadline is not None and deadline <= self.now):
+                continue
+            if has_let_back or not len(self._comebacks):
+                return
+            # Once only: pods that are evicted yet again stay away until time goes on, or something changes.
+            has_let_back = True
+            self._comebacks.let_back(self._waits_in_vain)
+
+    def _waits_in_vain(self, key: str) -> bool:
+        """Whether a pod stays pending unless something else happens, so that nobody need make way for it."""
+        pod: Pod | None = self.objects.get(("Pod", key))
+        if pod is None:
+            return True
+        queue = self.core.queue
+        return queue.find(pod.metadata.uid) is not None and not queue.is_to_be_tried(pod.metadata.uid)
+
+    def _what_is_stuck(self, steps: int, evictions: Iterable[Eviction]) -> str:
+        most = Counter((each.pod, each.by) for each in evictions).most_common(1)
+        told = "".join(f"; {pod} was evicted {times} times by {by}" for (pod, by), times in most if times > 1)
+        return f"the scheduler still has work after {steps} attempts at one moment{told}"
+
+    # -- what the core does ------------------------------------------------------------------------------------------
+
+    def carried_out(self, effect: Effect) -> None:
+        """Remember why a pod has no node; nothing else is kept."""
+        if isinstance(effect, PatchPodStatus) and effect.condition_status == "False":
+            self.messages[effect.pod.key] = effect.message
+
+    def bound(self, pod: Pod) -> None:
+        """Take note that a pod has got its node."""
+        self.changes += 1
+        self.messages.pop(pod.key, None)
+        self._comebacks.begins_anew(pod.key)
+
+    def evicted(self, pod: Pod, eviction: EvictPod) -> None:
+        """Take note that a preempted pod is gone."""
+        self.changes += 1
+        by = eviction.preemptor.key
+        self.evictions.append(Eviction(pod.key, pod.spec.node_name, by))
+        if not _is_replaced(pod):
+            return
+        replacement = self._replacement(pod)
+        if not self._comebacks.is_to_stay_away(pod, by):
+            self._returning.append(replacement)
+            return
+        self._comebacks.stay_away(replacement, by)
+        self.objects["Pod", replacement.key] = replacement
+        self._note(replacement)
+        self.messages[pod.key] = AGAIN_AND_AGAIN.format(by=by)
+
+    def _replacement(self, pod: Pod) -> Pod:
+        own = self._own_claims.get(pod.key)
+        return pending_again(pod) if own is None else own[0]
+
+    def _return(self) -> set[str]:
+        """Put the pods back that come back now, with claims of their own; return who they are."""
+        returning, self._returning = [*self._returning, *self._comebacks.due()], []
+        for pod in returning:
+            _, claims = self._own_claims.pop(pod.key, (pod, []))
+            if claims:
+                self.create(claims)
+            self.put(pod)
+        return {pod.key for pod in returning}
+
+
+def _is_replaced(pod: Pod) -> bool:
+    """Say whether a controller makes another pod in place of one that is gone; a kubelet restarts its own.
+
+    In place of one that has ended, or is being deleted, there is another already.
+    """
+    return is_active(pod) and any(owner.controller and owner.kind != "Node" for owner in pod.metadata.owner_references)
+
+
+def pending_again(pod: Pod) -> Pod:
+    """Return the pod that a controller makes in place of one that was evicted; it keeps the name, for people's sake."""
+    metadata = msgspec.structs.replace(pod.metadata, uid=f"{pod.metadata.uid}'", deletion_timestamp=None)
+    return Pod(metadata=metadata, spec=msgspec.structs.replace(pod.spec, node_name=""))

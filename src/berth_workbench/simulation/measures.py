@@ -1,0 +1,426 @@
+"""The measures that people argue about, computed from a cluster's columns: pure functions, and `measure` for them all.
+
+Shares are between 0 and 1. Capacity is that of the nodes that exist, cordoned ones included; free capacity is that of
+the nodes that pods may be scheduled on. Pods of DaemonSets, and mirror pods of a node's own manifests, follow their
+nodes wherever those are: they are in what is requested, but they neither use a node nor say what pods usually ask for.
+"""
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Final
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from berth.api.meta import ObjectMeta
+from berth.api.pod import Pod
+from berth.api.pod_resources import PODS
+from berth.api.pools import pool_of
+from berth.state.node_tree import zone_of
+from berth.state.pod_info import PodInfo
+from berth.state.table import NodeTable
+from berth_workbench.simulation.budgets import is_active
+from berth_workbench.simulation.cluster import SimulatedCluster
+from berth_workbench.simulation.prices import Prices
+
+Rows = NDArray[np.intp]
+NameOf = Callable[[Mapping[str, str]], str]
+
+MAX_REQUEST_SHAPES = 64
+"""Fragmentation asks for the most common request shapes only, since each costs a look at all nodes."""
+FOLLOWERS: Final = frozenset({"DaemonSet", "Node"})
+"""The kinds of owners whose pods follow their nodes."""
+
+
+class WorkloadSpread(msgspec.Struct, frozen=True, rename="camel"):
+    """How evenly workloads' replicas are spread over domains (zones, or nodes).
+
+    A workload is what one controller owns, with at least two replicas that run. Its skew is as in
+    PodTopologySpread: the number in the fullest domain less that in the emptiest. Its evenness is the entropy of the
+    distribution over the domains, divided by that of the most even distribution of as many replicas.
+    """
+
+    workloads: int
+    max_skew: int
+    mean_skew: float
+    evenness: float
+    """The mean over the workloads; 1 is as even as can be, 0 has every workload in one domain."""
+    worst: str
+    """The least even workload, as `namespace/kind/name`."""
+
+
+class WaitingTimes(msgspec.Struct, frozen=True, rename="camel"):
+    """How long pods waited for a node, in seconds; a percentile is the smallest time that so many are within."""
+
+    count: int
+    mean: float
+    p50: float
+    p90: float
+    p99: float
+    max: float
+
+
+class Measures(msgspec.Struct, frozen=True, rename="camel"):
+    """A cluster in figures; see the functions of this module for what each means."""
+
+    nodes: int
+    nodes_used: int
+    pods: int
+    """Those that have a node."""
+    pending: int
+    preemptions: int
+    utilisation: dict[str, float]
+    """By resource."""
+    packing: dict[str, float]
+    """By resource, the utilisation of the nodes that are used."""
+    fragmentation: dict[str, float]
+    """By resource."""
+    spread: dict[str, WorkloadSpread]
+    """Over `zone` and `node`, as far as there are several of them."""
+    utilisation_by_zone: dict[str, dict[str, float]]
+    utilisation_by_pool: dict[str, dict[str, float]]
+    fairness: float | None
+    cost: float | None = None
+    """None without prices."""
+    unpriced_nodes: int = 0
+    """Used nodes that no price is known for; they are missing from the cost."""
+    waiting: WaitingTimes | None = None
+    evicted_again_and_again: int = 0
+    """How many pods would come back and be evicted again and again by the same other pod."""
+
+    @property
+    def nodes_empty(self) -> int:
+        """How many nodes could be taken away without moving a pod."""
+        return self.nodes - self.nodes_used
+
+
+def measure(
+    cluster: SimulatedCluster,
+    *,
+    prices: Prices | None = None,
+    pool_label: str = "",
+    waited_s: Sequence[float] | None = None,
+) -> Measures:
+    """Return all measures of a cluster as it is now. `waited_s` is how long each pod waited, where time runs."""
+    table = cluster.core.cache.table
+    rows, pending = table.rows(), [pod for pod in cluster.of(Pod) if is_pending(pod)]
+    used = used_rows(table)
+    cost, unpriced = cost_of(table, used, prices) if prices is not None else (None, 0)
+    zones, pools = rows_by_zone(table), rows_by_pool(table, pool_label)
+    return Measures(
+        nodes=len(rows),
+        nodes_used=len(used),
+        pods=int(table.pod_count[rows].sum()),
+        pending=len(pending),
+        preemptions=len(cluster.evictions),
+        utilisation=utilisation(table, rows),
+        packing=utilisation(table, used),
+        fragmentation=fragmentation(table, usual_requests(table, [cluster.core.intake.info(pod) for pod in pending])),
+        spread=spreads(table, zones),
+        utilisation_by_zone={zone: utilisation(table, some) for zone, some in zones.items()},
+        utilisation_by_pool={pool: utilisation(table, some) for pool, some in pools.items()},
+        fairness=jain_index(dominant_shares(table, (pod.metadata.namespace for pod in pending)).values()),
+        cost=cost,
+        unpriced_nodes=unpriced,
+        waiting=None if waited_s is None else waiting_times(waited_s),
+        evicted_again_and_again=len({pod for pod, _ in cluster.circles}),
+    )
+
+
+# -- nodes and pods --------------------------------------------------------------------------------------------------
+
+
+def is_pending(pod: Pod) -> bool:
+    """Say whether a pod has no node and still wants one."""
+    return not pod.spec.node_name and is_active(pod)
+
+
+def controller_of(metadata: ObjectMeta) -> tuple[str, str]:
+    """Return kind and name of the controller that owns an object, empty where none does."""
+    return next(((each.kind, each.name) for each in metadata.owner_references if each.controller), ("", ""))
+
+
+def follows_its_node(metadata: ObjectMeta) -> bool:
+    """Say whether a pod runs wherever its node is: a DaemonSet's, or a mirror pod."""
+    return controller_of(metadata)[0] in FOLLOWERS
+
+
+def placed(table: NodeTable) -> Iterator[tuple[int, PodInfo]]:
+    """Yield the pods on nodes that exist, with the node's row; those that follow their nodes are left out."""
+    for row in table.rows().tolist():
+        for pod in table.pods[row].values():
+            if not follows_its_node(pod.metadata):
+                yield row, pod
+
+
+def used_rows(table: NodeTable) -> Rows:
+    """Return the rows of the nodes that run a pod which does not follow its node."""
+    return np.array(sorted({row for row, _ in placed(table)}), dtype=np.intp)
+
+
+def rows_by_zone(table: NodeTable) -> dict[str, Rows]:
+    """Return the nodes of each zone, by the zone's label; those without one are under the empty string."""
+    return _grouped(table, lambda labels: zone_of(labels)[1])
+
+
+def rows_by_pool(table: NodeTable, label: str = "") -> dict[str, Rows]:
+    """Return the nodes of each pool; see `pool_of`."""
+    return _grouped(table, lambda labels: pool_of(labels, label))
+
+
+def _grouped(table: NodeTable, name_of: NameOf) -> dict[str, Rows]:
+    found: defaultdict[str, list[int]] = defaultdict(list)
+    for row in table.rows().tolist():
+        found[name_of(table.node(row).metadata.labels)].append(row)
+    return {name: np.array(found[name], dtype=np.intp) for name in sorted(found)}
+
+
+# -- capacity --------------------------------------------------------------------------------------------------------
+
+
+def utilisation(table: NodeTable, rows: Rows) -> dict[str, float]:
+    """Return by resource what the pods of these nodes request together, as a share of what the nodes have together.
+
+    `pods` is the number of pods, as a share of how many the nodes take. What no node of them has is left out.
+    """
+    found = {}
+    for resource, index in sorted(table.resource_index.items()):
+        total = int(table.allocatable[index, rows].sum())
+        if total:
+            found[resource] = int(table.requested[index, rows].sum()) / total
+    slots = int(table.allowed_pods[rows].sum())
+    return found | ({PODS: int(table.pod_count[rows].sum()) / slots} if slots else {})
+
+
+Shape = tuple[tuple[str, int], ...]
+"""What a pod requests, by name of the resource."""
+
+
+def usual_requests(table: NodeTable, pending: Iterable[PodInfo] = ()) -> dict[Shape, int]:
+    """Return how many pods, running and pending, request what: the most common shapes of requests, of pods with any."""
+    counts: Counter[Shape] = Counter()
+    shapes: dict[int, Shape] = {}
+    for pod in (*(pod for _, pod in placed(table)), *pending):
+        requests = pod.requests  # replicas share the mapping, and the table keeps it alive
+        shape = shapes.get(id(requests))
+        if shape is None:
+            shape = shapes[id(requests)] = tuple(sorted((name, amount) for name, amount in requests.items() if amount))
+        if shape:
+            counts[shape] += 1
+    common = sorted(counts.items(), key=lambda each: (-each[1], each[0]))
+    return dict(common[:MAX_REQUEST_SHAPES])
+
+
+def fragmentation(table: NodeTable, requests: Mapping[Shape, int], among: Rows | None = None) -> dict[str, float]:
+    """Return by resource the share of what is free that is of no use to the pods which usually ask for the resource.
+
+    Take one of `requests` at random, among those that ask for the resource, as often as each occurs: what is free on
+    nodes where it does not fit, for want of this resource or of another, is stranded for it. The result is the expected
+    share; 0 where all free capacity can be used, 1 where none can. Only requests are looked at. This is the measure of
+    Weng et al., "Beware of Fragmentation" (USENIX ATC 2023), for every resource instead of GPUs alone, and relative to
+    what is free. A resource that nobody asks for, or of which nothing is free, is left out, and so are cordoned nodes.
+
+    Two states of a cluster can only be compared by the same `requests`. `among` is for some of the nodes.
+    """
+    rows = np.flatnonzero(table.valid & ~table.unschedulable)
+    if among is not None:
+        rows = np.intersect1d(rows, among)
+    index_of = table.resource_index
+    free = np.maximum(table.allocatable[:, rows] - table.requested[:, rows], 0)
+    has_slot = table.pod_count[rows] < table.allowed_pods[rows]
+    stranded: defaultdict[str, float] = defaultdict(float)
+    askers: Counter[str] = Counter()
+    for shape, count in requests.items():
+        fits = has_slot.copy()
+        for resource, amount in shape:
+            fits &= free[index_of[resource]] >= amount if resource in index_of else np.False_
+        for resource, _ in shape:
+            if resource in index_of:
+                askers[resource] += count
+                stranded[resource] += count * float(free[index_of[resource]][~fits].sum())
+    totals = {resource: float(free[index_of[resource]].sum()) for resource in sorted(askers)}
+    return {name: stranded[name] / (askers[name] * total) for name, total in totals.items() if total}
+
+
+def cost_of(table: NodeTable, rows: Rows, prices: Prices) -> tuple[float, int]:
+    """Return what these nodes cost together, and how many of them have no price."""
+    found = [prices.of(table.node(row)) for row in rows.tolist()]
+    return math.fsum(price for price in found if price is not None), found.count(None)
+
+
+# -- spread ----------------------------------------------------------------------------------------------------------
+
+
+def spreads(table: NodeTable, zones: Mapping[str, Rows]) -> dict[str, WorkloadSpread]:
+    """Return how workloads are spread over zones and nodes, where there are several zones, and several nodes."""
+    workloads: defaultdict[str, list[int]] = defaultdict(list)
+    for row, pod in placed(table):
+        kind, name = controller_of(pod.metadata)
+        if kind:
+            workloads[f"{pod.namespace}/{kind}/{name}"].append(row)
+    replicas = {name: rows for name, rows in workloads.items() if len(rows) > 1}
+    named = [name for name in zones if name]
+    zone_of_row = {row: number for number, name in enumerate(named) for row in zones[name].tolist()}
+    node_of_row = {row: number for number, row in enumerate(table.rows().tolist())}
+    found = {"zone": _spread(replicas, zone_of_row, len(named)), "node": _spread(replicas, node_of_row, len(table))}
+    return {over: spread for over, spread in found.items() if spread is not None}
+
+
+def _spread(replicas: Mapping[str, Sequence[int]], domain_of: Mapping[int, int], domains: int) -> WorkloadSpread | None:
+    if domains < 2:
+        return None
+    skews: dict[str, int] = {}
+    even: dict[str, float] = {}
+    for name, rows in replicas.items():
+        counts = Counter(domain_of[row] for row in rows if row in domain_of)
+        if counts.total() > 1:
+            skews[name] = max(counts.values()) - (min(counts.values()) if len(counts) == domains else 0)
+            even[name] = evenness(list(counts.values()), domains)
+    if not skews:
+        return None
+    return WorkloadSpread(
+        workloads=len(skews),
+        max_skew=max(skews.values()),
+        mean_skew=sum(skews.values()) / len(skews),
+        evenness=math.fsum(even.values()) / len(even),
+        worst=min(even, key=lambda name: (even[name], name)),
+    )
+
+
+def evenness(counts: Sequence[int], domains: int) -> float:
+    """Return the entropy of a distribution over domains, divided by the largest that as many can have.
+
+    `counts` has the domains that are not empty; there are at least two to be distributed, and two domains.
+    """
+    total = sum(counts)
+    each, more = divmod(total, domains)
+    best = _entropy([each + 1] * more + [each] * (domains - more if each else 0), total)
+    return min(_entropy(counts, total) / best, 1.0)
+
+
+def _entropy(counts: Sequence[int], total: int) -> float:
+    return -math.fsum(count / total * math.log(count / total) for count in sorted(counts))
+
+
+# -- fairness and time -----------------------------------------------------------------------------------------------
+
+
+def dominant_shares(table: NodeTable, pending: Iterable[str] = ()) -> dict[str, float]:
+    """Return by namespace its dominant share: the largest share that its pods have of any resource of the cluster.
+
+    Namespaces whose pods are all pending, named by `pending`, have none of anything. Source: Ghodsi et al., "Dominant
+    Resource Fairness" (NSDI 2011).
+    """
+    requested: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    for namespace in pending:
+        requested[namespace]  # which makes an entry
+    for _, pod in placed(table):
+        requested[pod.namespace].update(pod.requests)
+    rows = table.rows()
+    totals = {name: int(table.allocatable[index, rows].sum()) for name, index in table.resource_index.items()}
+    return {
+        namespace: max((amount / totals[name] for name, amount in sums.items() if totals.get(name)), default=0.0)
+        for namespace, sums in sorted(requested.items())
+    }
+
+
+def jain_index(shares: Iterable[float]) -> float | None:
+    """Return Jain's index of some shares: 1 where all are equal, 1/n where one of n has everything; None for none.
+
+    Source: Jain, Chiu and Hawe, DEC research report TR-301 (1984).
+    """
+    known = list(shares)
+    squares = len(known) * math.fsum(share * share for share in known)
+    if not squares:
+        return 1.0 if known else None
+    return math.fsum(known) ** 2 / squares
+
+
+def waiting_times(seconds: Sequence[float]) -> WaitingTimes | None:
+    """Return waiting times in figures; None where nobody waited for anything."""
+    if not len(seconds):
+        return None
+    ordered = np.sort(np.asarray(seconds, dtype=np.float64))
+
+    def within(share: float) -> float:
+        return float(ordered[max(math.ceil(share * len(ordered)), 1) - 1])
+
+    return WaitingTimes(
+        count=len(ordered),
+        mean=math.fsum(ordered.tolist()) / len(ordered),
+        p50=within(0.5),
+        p90=within(0.9),
+        p99=within(0.99),
+        max=float(ordered[-1]),
+    )
+
+
+# -- as plain numbers ------------------------------------------------------------------------------------------------
+
+HIGHER, LOWER, NEITHER = 1, -1, 0
+EVICTED_AGAIN_AND_AGAIN: Final = "evictedAgainAndAgain"
+"""The name of a figure that is left out where there is nothing to tell."""
+_BETTER: Final[Mapping[str, int]] = MappingProxyType(
+    {
+        "nodesUsed": LOWER,
+        "pods": HIGHER,
+        "pending": LOWER,
+        "neverPlaced": LOWER,
+        "bound": HIGHER,
+        "preemptions": LOWER,
+        EVICTED_AGAIN_AND_AGAIN: LOWER,
+        "packing": HIGHER,
+        "utilisation": HIGHER,
+        "fragmentation": LOWER,
+        "maxSkew": LOWER,
+        "meanSkew": LOWER,
+        "evenness": HIGHER,
+        "fairness": HIGHER,
+        "cost": LOWER,
+        "waiting": LOWER,
+    }
+)
+
+
+def figures(measures: Measures) -> dict[str, float]:
+    """Return the measures as plain numbers by dotted name, such as `utilisation.cpu` or `spread.zone.maxSkew`.
+
+    What is not known is left out, and so is what differs by zone or pool.
+    """
+    found: dict[str, float] = {
+        "nodes": measures.nodes,
+        "nodesUsed": measures.nodes_used,
+        "pods": measures.pods,
+        "pending": measures.pending,
+        "preemptions": measures.preemptions,
+    }
+    if measures.evicted_again_and_again:
+        found[EVICTED_AGAIN_AND_AGAIN] = measures.evicted_again_and_again
+    shares = {
+        "utilisation": measures.utilisation,
+        "packing": measures.packing,
+        "fragmentation": measures.fragmentation,
+    }
+    for name, by_resource in shares.items():
+        found |= {f"{name}.{resource}": share for resource, share in by_resource.items()}
+    for over, spread in measures.spread.items():
+        found |= {
+            f"spread.{over}.maxSkew": spread.max_skew,
+            f"spread.{over}.meanSkew": spread.mean_skew,
+            f"spread.{over}.evenness": spread.evenness,
+        }
+    known = {"fairness": measures.fairness, "cost": measures.cost}
+    found |= {name: value for name, value in known.items() if value is not None}
+    if measures.waiting is not None:
+        times = msgspec.structs.asdict(measures.waiting)
+        found |= {f"waiting.{name}": seconds for name, seconds in times.items() if name != "count"}
+    return found
+
+
+def better(name: str) -> int:
+    """Return which way a figure is better by its dotted name: `HIGHER`, `LOWER`, or `NEITHER` where that depends."""
+    parts = name.split(".")
+    return _BETTER.get(parts[0], _BETTER.get(parts[-1], NEITHER))

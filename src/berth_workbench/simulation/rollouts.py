@@ -1,0 +1,256 @@
+"""Applies manifests to a simulated cluster, as `kubectl apply` and the controllers would together.
+
+What the cluster does not have yet is created. A workload that runs already is scaled where its template has not
+changed, and rolled out otherwise: a Deployment within its maxSurge and maxUnavailable, a StatefulSet from its highest
+ordinal down, a DaemonSet node by node. A rollout that gets stuck, since new pods find no room before old ones may go,
+is noted on the site as broken.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from berth.api.meta import Struct
+from berth.api.node import Node
+from berth.api.pod import Affinity, Pod, PodSpec
+from berth_workbench.simulation.budgets import is_healthy
+from berth_workbench.simulation.changes import ChangeError
+from berth_workbench.simulation.claims import made_claims
+from berth_workbench.simulation.daemons import pinned_to
+from berth_workbench.simulation.scale import (
+    RunningWorkload,
+    find_by_key,
+    note_manifests,
+    note_replicas,
+    scale,
+    surplus,
+    with_revision,
+)
+from berth_workbench.simulation.site import Broken, Departure, Site
+from berth_workbench.simulation.workloads import POD_MAKERS, Expansion, WorkloadManifest, expand
+from berth_workbench.snapshot.documents import Document
+from berth_workloads.deployments import (
+    DEFAULT_SHARE,
+    RolloutBounds,
+    SizedSet,
+    new_set_size,
+    removable_old_pods,
+    rolling_update,
+    without_surplus,
+    without_unavailable,
+)
+from berth_workloads.stateful_sets import rollout_order
+
+ROLLOUT_STUCK = "RolloutStuck"
+KEPT_AS_THEY_ARE = ("PersistentVolumeClaim", "PersistentVolume", "ResourceClaim")
+"""Kinds whose objects in the cluster know more than a manifest does: what they are bound to."""
+_ROLLED_OUT = ("Deployment", "StatefulSet", "DaemonSet")
+_DEFAULT_GRACE_S = 30
+
+
+def apply(site: Site, documents: Iterable[Document], namespace: str = "default") -> Expansion:
+    """Apply manifests, and let the scheduler place what they come to. Raises `ManifestError`, `ChangeError`.
+
+    Returns what was created; pods that a rollout has made are not among it.
+    """
+    fresh: list[Document] = []
+    manifests: list[WorkloadManifest] = []
+    running: list[tuple[RunningWorkload, WorkloadManifest]] = []
+    for document in documents:
+        if document.kind not in POD_MAKERS:
+            fresh.append(document)
+            continue
+        manifest = WorkloadManifest(document, namespace)
+        manifests.append(manifest)
+        found = find_by_key(site, manifest.kind, manifest.key)
+        if found is None or not found.pods:
+            fresh.append(document)
+        else:
+            running.append((found, manifest))
+    note_manifests(site, manifests)
+    cluster = site.cluster
+    expansion = expand(
+        fresh,
+        nodes=list(cluster.of(Node)),
+        templates=site.templates,
+        taken=cluster.pods,
+        replicas=site.replicas,
+        groups=[key for kind, key in cluster.objects if kind == "PodGroup"],
+        namespace=namespace,
+    )
+    site.count_new(len(expansion.pods), "the manifests")
+    for pod in expansion.pods:
+        if ("Pod", pod.key) in cluster.objects:
+            raise ChangeError(f"Pod {pod.key} is in the cluster already; give it another name, or delete it there")
+    site.templates |= expansion.templates
+    cluster.create([*(obj for obj in expansion.objects if not _is_kept(site, obj)), *expansion.pods])
+    site.settle()
+    for workload, manifest in running:
+        roll_out(site, workload, manifest)
+        note_replicas(site, workload.kind, workload.key)
+        site.settle()
+    return expansion
+
+
+def _is_kept(site: Site, obj: Any) -> bool:
+    kind = type(obj).__name__
+    return kind in KEPT_AS_THEY_ARE and (kind, f"{obj.metadata.namespace}/{obj.metadata.name}") in site.cluster.objects
+
+
+def roll_out(site: Site, running: RunningWorkload, manifest: WorkloadManifest) -> None:
+    """Bring a running workload to what its new manifest says."""
+    wanted = site.replicas.get((running.kind, running.key), manifest.replicas)
+    if running.kind not in _ROLLED_OUT or not _has_changed(running, manifest):
+        if wanted is not None:
+            scale(site, running, wanted, f"scaling of {running.kind} {running.key}")
+        return
+    by = f"rollout of {running.kind} {running.key}"
+    if running.kind == "DaemonSet":
+        _roll_daemons(site, running, manifest, by)
+        return
+    assert wanted is not None, "only a DaemonSet has no number of replicas"
+    site.count_new(wanted, by)
+    if running.kind == "StatefulSet":
+        _roll_stateful(site, running, manifest, wanted, by)
+    else:
+        _roll_deployment(site, running, manifest, wanted, by)
+
+
+def _has_changed(running: RunningWorkload, manifest: WorkloadManifest) -> bool:
+    """Whether the template is another one; pods that run say so where the cluster's own manifest is not known."""
+    if running.manifest is not None:
+        return running.manifest.template != manifest.template
+    return _comparable(running.pods[-1].spec) != _comparable(manifest.template.spec)
+
+
+def _comparable(spec: PodSpec) -> PodSpec:
+    """A spec without what admission, controllers and the scheduler put into it."""
+    affinity = spec.affinity
+    if affinity is not None and affinity.node_affinity is not None:
+        affinity = msgspec.structs.replace(affinity, node_affinity=None)
+    return msgspec.structs.replace(
+        spec,
+        node_name="",
+        priority=None,
+        preemption_policy=None,
+        affinity=None if affinity == Affinity() else affinity,
+        volumes=tuple(each for each in spec.volumes if each.persistent_volume_claim is None),
+        termination_grace_period_seconds=spec.termination_grace_period_seconds or _DEFAULT_GRACE_S,
+    )
+
+
+def _leave(site: Site, pod: Pod, by: str) -> None:
+    if pod.spec.node_name:
+        site.departures.append(Departure(pod.key, pod.spec.node_name, by))
+    site.cluster.delete("Pod", pod.key)
+
+
+def _now(site: Site, pods: Iterable[Pod]) -> list[Pod]:
+    """The pods as they are now, without those that are gone."""
+    found = (site.cluster.objects.get(("Pod", pod.key)) for pod in pods)
+    return [pod for pod in found if pod is not None]
+
+
+def _roll_deployment(site: Site, running: RunningWorkload, manifest: WorkloadManifest, wanted: int, by: str) -> None:
+    for obj in manifest.objects(wanted):
+        site.cluster.put(with_revision(site, running, obj))
+    coming = list(manifest.pods(wanted, taken=site.cluster.pods))
+    old: list[Pod] = list(running.pods)
+    new: list[Pod] = []
+    strategy = _mapping(manifest.spec.get("strategy"))
+    bounds = _rolling_bounds(_mapping(strategy.get("rollingUpdate")), wanted)
+    if strategy.get("type") == "Recreate":
+        for pod in old:
+            _leave(site, pod, by)
+        old = []
+    while True:
+        more = min(len(coming), new_set_size(bounds, len(old) + len(new), len(new)) - len(new))
+        for pod, claims in coming[: max(more, 0)]:
+            complete, own = made_claims(pod, site.templates)
+            site.cluster.create([*claims, *own, complete])
+            new.append(complete)
+        del coming[: max(more, 0)]
+        site.settle()
+        old, new = _now(site, old), _now(site, new)
+        leaving = _leaving(running, bounds, old, new)
+        for pod in leaving:
+            _leave(site, pod, by)
+        old = _now(site, old)
+        if not coming and not old:
+            return
+        if more <= 0 and not leaving:
+            placed = sum(map(is_healthy, new))
+            _note_stuck(
+                site, running, f"{placed} of {wanted} new pods have a node, and {len(old)} old pods may not go", new
+            )
+            return
+
+
+def _leaving(running: RunningWorkload, bounds: RolloutBounds, old: Sequence[Pod], new: Sequence[Pod]) -> list[Pod]:
+    """The old pods that go now: first those that are not healthy, then as many others as may be missing."""
+    placed, kept = sum(map(is_healthy, new)), sum(map(is_healthy, old))
+    budget = removable_old_pods(bounds, len(old) + len(new), SizedSet(len(new), placed))
+    if budget <= 0:
+        return []
+    (left,) = without_surplus(without_unavailable([SizedSet(len(old), kept)], budget), kept + placed, bounds)
+    ranked = surplus(msgspec.structs.replace(running, pods=tuple(old)), len(old))
+    return sorted(ranked, key=is_healthy)[: len(old) - left]
+
+
+def _rolling_bounds(given: Mapping[str, Any], wanted: int) -> RolloutBounds:
+    surge, unavailable = (given.get(name, DEFAULT_SHARE) for name in ("maxSurge", "maxUnavailable"))
+    return rolling_update(
+        surge if isinstance(surge, int | str) else 0, unavailable if isinstance(unavailable, int | str) else 0, wanted
+    )
+
+
+def _mapping(given: Any) -> Mapping[str, Any]:
+    return given if isinstance(given, Mapping) else {}
+
+
+def _note_stuck(site: Site, running: RunningWorkload, how: str, new: Sequence[Pod]) -> None:
+    pending = next((pod.key for pod in new if not pod.spec.node_name), "")
+    why = f"; pod {pending}: {site.cluster.messages.get(pending, 'is not placed')}" if pending else ""
+    site.broken.append(Broken(running.kind, running.key, ROLLOUT_STUCK, f"the rollout is stuck: {how}{why}"))
+
+
+def _roll_stateful(site: Site, running: RunningWorkload, manifest: WorkloadManifest, wanted: int, by: str) -> None:
+    scale(site, running, wanted, by)
+    site.settle()
+    fresh = {pod.key: (pod, claims) for pod, claims in manifest.pods(wanted)}
+    known = {pod.key for pod in running.pods}
+    strategy = _mapping(manifest.spec.get("updateStrategy"))
+    if strategy.get("type") == "OnDelete":
+        return
+    partition = _mapping(strategy.get("rollingUpdate")).get("partition") or 0
+    ordinals = rollout_order(manifest.first_ordinal, wanted, partition if isinstance(partition, int) else 0)
+    for key in (key for ordinal in ordinals if (key := f"{running.key}-{ordinal}") in known):
+        before: Pod | None = site.cluster.objects.get(("Pod", key))
+        if before is not None:
+            _leave(site, before, by)
+        pod = _replace(site, *fresh[key])
+        site.settle()
+        if not any(each.spec.node_name for each in _now(site, [pod])):
+            _note_stuck(site, running, f"pod {key} has no node, and those of lower ordinals wait for it", [pod])
+            return
+
+
+def _replace(site: Site, pod: Pod, claims: Sequence[Struct]) -> Pod:
+    complete, own = made_claims(
+        msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, uid=f"{pod.metadata.uid}/new")),
+        site.templates,
+    )
+    site.cluster.create([*(each for each in claims if not _is_kept(site, each)), *own, complete])
+    return complete
+
+
+def _roll_daemons(site: Site, running: RunningWorkload, manifest: WorkloadManifest, by: str) -> None:
+    by_node = {pinned_to(pod): pod for pod in running.pods}
+    for node in list(site.cluster.of(Node)):
+        before = by_node.get(node.metadata.name)
+        if before is not None:
+            _leave(site, before, by)
+        after = manifest.daemon_pod(node)
+        if after is not None:
+            _replace(site, after, ())

@@ -1,0 +1,184 @@
+"""A simulated cluster with the manifests of its workloads, and what left it or broke since the beginning."""
+
+from collections.abc import Iterable, Iterator, Mapping
+
+import msgspec
+
+from berth.api.pod import Pod
+from berth_workbench.simulation.budgets import is_active, owner_of
+from berth_workbench.simulation.changes import ChangeError, Scale
+from berth_workbench.simulation.claims import ClaimTemplate
+from berth_workbench.simulation.cluster import Progress, SimulatedCluster
+from berth_workbench.simulation.workloads import (
+    MAX_PODS,
+    POD_MAKERS,
+    ManifestError,
+    WorkloadManifest,
+    claim_templates,
+)
+from berth_workbench.snapshot.documents import Document
+
+MIRROR = "kubernetes.io/config.mirror"
+
+
+class Departure(msgspec.Struct, frozen=True, rename="camel"):
+    """A pod that had to leave its node because of a change."""
+
+    pod: str
+    """`namespace/name`."""
+    node: str
+    by: str
+    """The change, in words."""
+
+
+class Broken(msgspec.Struct, frozen=True, rename="camel"):
+    """Something that a change breaks."""
+
+    kind: str
+    """The kind of object that is broken: `Pod`, `PodDisruptionBudget`, `Node`, or a workload's."""
+    name: str
+    """`namespace/name`, or a node's name."""
+    reason: str
+    """One of the constants of this module, for programs."""
+    message: str
+    """Why, for people."""
+
+
+LOST = "PodLost"
+DRAIN_BLOCKED = "DrainBlocked"
+UPGRADE_STOPPED = "UpgradeStopped"
+
+
+class Site:
+    """A cluster, the manifests of its workloads as far as they are known, and what changes have done to it."""
+
+    __slots__ = (
+        "_daemons",
+        "_documents",
+        "_expect",
+        "_made",
+        "_progress",
+        "awaited",
+        "broken",
+        "cluster",
+        "departures",
+        "last_pods",
+        "replicas",
+        "templates",
+    )
+
+    def __init__(
+        self,
+        cluster: SimulatedCluster,
+        documents: Iterable[Document] = (),
+        *,
+        progress: Progress | None = None,
+        expect: Progress | None = None,
+    ) -> None:
+        """`documents` are those of the snapshot that the cluster was made of.
+
+        `expect` is told, before pods are placed, how many there are to be placed.
+        """
+        documents = list(documents)
+        self.cluster = cluster
+        self.departures: list[Departure] = []
+        self.broken: list[Broken] = []
+        self.replicas: dict[tuple[str, str], int] = {}
+        """What workloads were scaled to, by kind and `namespace/name`."""
+        self.last_pods: dict[tuple[str, str], Pod] = {}
+        """What a pod was like of each workload that has none any more, by kind and `namespace/name`."""
+        self.awaited: dict[tuple[str, str, str], Scale] = {}
+        """Scales of workloads that the cluster does not have, by kind, namespace as given, and name.
+
+        Manifests may bring them yet.
+        """
+        self._made = 0
+        self.templates: dict[str, ClaimTemplate] = claim_templates(documents)
+        self._progress = progress
+        self._expect = expect
+        self._documents = {(each.kind, _key_of(each)): each for each in documents if each.kind in POD_MAKERS}
+        self._daemons: list[WorkloadManifest] | None = None
+
+    # -- what there is -----------------------------------------------------------------------------------------------
+
+    def pods_on(self, node_name: str) -> list[Pod]:
+        """Return the pods on a node, by name."""
+        table = self.cluster.core.cache.table
+        row = table.row_of.get(node_name)
+        if row is None:
+            return []
+        keys = sorted(f"{pod.namespace}/{pod.name}" for pod in table.pods[row].values())
+        return [self.cluster.objects["Pod", key] for key in keys if ("Pod", key) in self.cluster.objects]
+
+    def manifest(self, kind: str, key: str) -> WorkloadManifest | None:
+        """Return the manifest of a workload, if it is known and can be used."""
+        document = self._documents.get((kind, key))
+        try:
+            return None if document is None else WorkloadManifest(document)
+        except ManifestError:
+            return None  # a snapshot may have left the template out; the pods that run say enough
+
+    def documents_of(self, kind: str) -> Iterator[str]:
+        """Yield the `namespace/name` of the workloads of a kind that the snapshot has."""
+        return (key for of_kind, key in self._documents if of_kind == kind)
+
+    def forget(self, kind: str, key: str) -> None:
+        """Forget a workload that is deleted: nothing can be scaled that is not there, and no daemons come of it."""
+        self._documents.pop((kind, key), None)
+        self.last_pods.pop((kind, key), None)
+        self.replicas.pop((kind, key), None)
+        self._daemons = None
+
+    def daemons(self) -> list[WorkloadManifest]:
+        """Return the DaemonSets whose manifests are known."""
+        if self._daemons is None:
+            found = (self.manifest(kind, key) for kind, key in self._documents if kind == "DaemonSet")
+            self._daemons = [each for each in found if each is not None]
+        return self._daemons
+
+    def count_new(self, count: int, by: str) -> None:
+        """Count pods that are about to be made. Raises `ChangeError` where they are too many in all."""
+        self._made += max(count, 0)
+        if self._made > MAX_PODS:
+            raise ChangeError(f"{by}: this makes {self._made} new pods in all; more than {MAX_PODS} are not tried")
+
+    def settle(self) -> None:
+        """Let the scheduler place what it can."""
+        if self._expect is not None:
+            self._expect(len(self.cluster.core.queue))
+        self.cluster.settle(progress=self._progress)
+
+    # -- how pods leave ----------------------------------------------------------------------------------------------
+
+    def send_away(self, pod: Pod, by: str) -> None:
+        """Evict a pod: its controller replaces it, and without one it is lost.
+
+        One that follows its node, has ended, or is being deleted anyway, just goes.
+        """
+        key = pod.key
+        if is_daemon(pod) or is_mirror(pod) or not is_active(pod):
+            self.cluster.delete("Pod", key)
+            return
+        self.departures.append(Departure(key, pod.spec.node_name, by))
+        if owner_of(pod) is None:
+            message = f"has no controller, so that nothing replaces it after {by}"
+            self.broken.append(Broken("Pod", key, LOST, message))
+            self.cluster.delete("Pod", key)
+            return
+        self.cluster.send_back(key)
+
+
+def is_daemon(pod: Pod) -> bool:
+    """Say whether a pod belongs to a DaemonSet."""
+    return any(owner.controller and owner.kind == "DaemonSet" for owner in pod.metadata.owner_references)
+
+
+def is_mirror(pod: Pod) -> bool:
+    """Say whether a pod stands for one that a kubelet runs of a file of its own."""
+    return MIRROR in pod.metadata.annotations or any(each.kind == "Node" for each in pod.metadata.owner_references)
+
+
+def _key_of(document: Document) -> str:
+    metadata = document.manifest.get("metadata")
+    metadata = metadata if isinstance(metadata, Mapping) else {}
+    return f"{metadata.get('namespace') or 'default'}/{metadata.get('name') or ''}"

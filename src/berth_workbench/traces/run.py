@@ -1,0 +1,397 @@
+"""Lives through a trace with a scheduler: pods start, run, fail, are scaled and preempted, in virtual time.
+
+Nothing happens between events, so a day takes as long as its scheduling does. A pod's time runs from when it is bound.
+One that fails is replaced after the Job controller's backoff; one that is preempted, or whose node leaves, comes back
+and starts over. A service that shrinks loses its pending pods first, then the youngest, as a ReplicaSet's does.
+"""
+
+import heapq
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import count
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from berth.api.pod import Pod
+from berth.config.types import SchedulerConfiguration
+from berth.cycle.instrument import Instrument
+from berth.framework.effects import EvictPod
+from berth.framework.registry import Registry
+from berth.state.table import NodeTable
+from berth_workbench.simulation.cluster import SimulatedCluster, pending_again
+from berth_workbench.simulation.measures import WaitingTimes, jain_index, waiting_times
+from berth_workbench.traces.result import Sample, SimulatedTime, TimeLine
+from berth_workbench.traces.trace import (
+    JobStarts,
+    NodeComes,
+    NodeGoes,
+    PodShapeGiven,
+    Record,
+    ServiceScales,
+    TimedWorkload,
+)
+
+SAMPLE_S = 300.0
+RETRY_S = 10.0
+"""The Job controller's backoff before a failed pod is replaced, for the first failure."""
+NOBODY_WAITED = WaitingTimes(0, 0.0, 0.0, 0.0, 0.0, 0.0)
+ENOUGH_EVENTS = 1_000
+"""How often progress is told: after so many events."""
+
+Progress = Callable[[float], bool]
+"""Is told what share of the time has passed; True ends the run there."""
+
+
+class _Running(NamedTuple):
+    """What is known of a pod that is bound."""
+
+    token: int
+    node: str
+    team: str
+    cpu: int
+    memory: int
+
+
+class _Cluster(SimulatedCluster):
+    """Tells the run what becomes of pods."""
+
+    def __init__(self, run: "TraceRun", **options: Any) -> None:
+        self._run = run
+        super().__init__(**options)
+
+    def bound(self, pod: Pod) -> None:
+        """Take note that a pod has got its node."""
+        super().bound(pod)
+        self._run.pod_bound(pod)
+
+    def evicted(self, pod: Pod, eviction: EvictPod) -> None:
+        """Take note that a preempted pod is gone, and comes back."""
+        super().evicted(pod, eviction)
+        self._run.pod_evicted(pod)
+
+
+class TraceRun:
+    """One run through a trace; `live` lives it."""
+
+    def __init__(
+        self,
+        trace: TimedWorkload,
+        *,
+        config: SchedulerConfiguration | None = None,
+        registry: Registry | None = None,
+        seed: int = 0,
+        sample_s: float = SAMPLE_S,
+        instrument: Instrument | None = None,
+    ) -> None:
+        """Raises `ConfigError`, `RegistryError`."""
+        self.cluster = _Cluster(self, config=config, registry=registry, seed=seed, instrument=instrument)
+        self._trace, self._seed, self._sample_s = trace, seed, sample_s
+        self._events: list[tuple[float, int, Callable[[], None]]] = []
+        self._order = count()
+        self._templates: dict[tuple[str, str], Pod] = {}
+        self._services: dict[tuple[str, str], list[str]] = {}
+        self._next_replica: dict[tuple[str, str], int] = {}
+        self._ends: dict[str, tuple[float, bool]] = {}
+        """By pod: for how long it runs, and whether it fails then; services' pods are not in it."""
+        self._on_failure: dict[str, Callable[[], None]] = {}
+        """By pod that fails: makes the one in its place."""
+        self._arrived: dict[str, float] = {}
+        """When each pod that waits for a node began to wait."""
+        self._first: dict[str, float] = {}
+        """When each pod that has not been bound yet was made."""
+        self._running: dict[str, _Running] = {}
+        self._on_node: dict[str, dict[str, None]] = {}
+        self._tokens = count()
+        self._prices: dict[str, float] = {}
+        self._used: dict[str, list[int]] = {}
+        """CPU and memory that run, by team."""
+        self._waits: list[float] = []
+        self._waits_by_team: dict[str, list[float]] = {}
+        self._made = self._bound = self._finished = self._failed = self._returned = 0
+        self._samples: list[Sample] = []
+        self._line = TimeLine()
+
+    # -- the course --------------------------------------------------------------------------------------------------
+
+    def live(self, progress: Progress | None = None) -> SimulatedTime:
+        """Live through the trace and return what became of it, up to where `progress` has ended it."""
+        records: Iterator[Record] = iter(self._trace.records)
+        record = next(records, None)
+        until = self._trace.header.seconds or (self._trace.records[-1].at if self._trace.records else 0.0)
+        next_sample = 0.0
+        is_stopped = False
+        for number in count():
+            at = min(
+                record.at if record is not None else math.inf,
+                self._events[0][0] if self._events else math.inf,
+                self._deadline(),
+                next_sample,
+            )
+            if at > until or is_stopped:
+                break
+            self.cluster.now = max(self.cluster.now, at)
+            while record is not None and record.at <= at:
+                self._happen(record)
+                record = next(records, None)
+            while self._events and self._events[0][0] <= at:
+                heapq.heappop(self._events)[2]()
+            self.cluster.work()
+            if at >= next_sample:
+                self._sample(at)
+                next_sample = at + self._sample_s
+            if progress is not None and number % ENOUGH_EVENTS == 0:
+                is_stopped = progress(min(1.0, at / until) if until else 1.0)
+        if not is_stopped:
+            self.cluster.now = max(self.cluster.now, until)
+        return self._result()
+
+    def _deadline(self) -> float:
+        deadline = self.cluster.core.next_deadline()
+        return math.inf if deadline is None else deadline
+
+    def _later(self, seconds: float, act: Callable[[], None]) -> None:
+        heapq.heappush(self._events, (self.cluster.now + seconds, next(self._order), act))
+
+    def _happen(self, record: Record) -> None:
+        if isinstance(record, JobStarts):
+            self._start_job(record)
+        elif isinstance(record, ServiceScales):
+            self._scale(record)
+        elif isinstance(record, NodeComes):
+            self._add_node(record)
+        elif isinstance(record, NodeGoes):
+            self._remove_node(record.name)
+
+    # -- nodes -------------------------------------------------------------------------------------------------------
+
+    def _add_node(self, node: NodeComes) -> None:
+        self.cluster.put(node.node())
+        self._prices[node.name] = node.price
+        self._on_node.setdefault(node.name, {})
+
+    def _remove_node(self, name: str) -> None:
+        if ("Node", name) not in self.cluster.objects:
+            return
+        for key in tuple(self._on_node.pop(name, ())):
+            pod: Pod = self.cluster.objects["Pod", key]
+            self.cluster.delete("Pod", key)
+            self._off_node(key)
+            self._comes_back(pod)
+        self.cluster.delete("Node", name)
+        self._prices.pop(name, None)
+
+    # -- pods --------------------------------------------------------------------------------------------------------
+
+    def _start_job(self, job: JobStarts) -> None:
+        fails = frozenset(job.fails)
+        for index in range(job.pods):
+            run = job.runs[index] if len(job.runs) > 1 else job.runs[0]
+            name = f"{job.name}-{index}"
+            if index in fails:
+                self._ends[f"{job.namespace}/{name}"] = (run / 2, True)
+                self._make(job.namespace, job.name, name, "Job", job.shape, retried=run)
+            else:
+                self._ends[f"{job.namespace}/{name}"] = (run, False)
+                self._make(job.namespace, job.name, name, "Job", job.shape)
+        self._templates.pop((job.namespace, job.name), None)  # no other pod of it is made from the template
+
+    def _scale(self, service: ServiceScales) -> None:
+        key = service.namespace, service.name
+        pods = self._services.setdefault(key, [])
+        for _ in range(service.replicas - len(pods)):
+            number = self._next_replica.get(key, 0)
+            self._next_replica[key] = number + 1
+            name = f"{service.name}-{number}"
+            pods.append(f"{service.namespace}/{name}")
+            self._make(service.namespace, service.name, name, "ReplicaSet", service.shape)
+        if (surplus := len(pods) - service.replicas) > 0:
+            youngest_first = pods[::-1]
+            ranked = sorted(youngest_first, key=lambda pod: pod in self._running)
+            gone = set(ranked[:surplus])
+            for pod in ranked[:surplus]:
+                self._remove(pod)
+            pods[:] = [pod for pod in pods if pod not in gone]
+
+    def _make(
+        self, namespace: str, owner: str, name: str, kind: str, shape: PodShapeGiven, retried: float | None = None
+    ) -> None:
+        template = self._templates.get((namespace, owner))
+        if template is None:
+            template = self._templates[namespace, owner] = shape.pod(namespace, owner, kind)
+        metadata = msgspec.structs.replace(template.metadata, name=name, uid=f"{namespace}/{name}")
+        pod = msgspec.structs.replace(template, metadata=metadata)
+        if retried is not None:
+            self._retries(pod.key, pod, retried)
+        self._made += 1
+        self._first[pod.key] = self._arrived[pod.key] = self.cluster.now
+        self.cluster.put(pod)
+
+    def _retries(self, key: str, pod: Pod, run: float) -> None:
+        """Have a pod replaced after it has failed, by one that runs for its whole time."""
+
+        def again() -> None:
+            self._ends[key] = (run, False)
+            self._comes_back(pod)
+
+        self._on_failure[key] = again
+
+    def _remove(self, key: str) -> None:
+        self.cluster.delete("Pod", key)
+        self._off_node(key)
+        self._arrived.pop(key, None)
+        self._first.pop(key, None)
+        self.cluster.messages.pop(key, None)
+
+    def pod_bound(self, pod: Pod) -> None:
+        """A pod has got its node: its time begins."""
+        key, namespace = pod.key, pod.metadata.namespace
+        self._bound += 1
+        waited = round(self.cluster.now - self._arrived.pop(key, self.cluster.now), 6)
+        self._waits.append(waited)
+        self._waits_by_team.setdefault(namespace, []).append(waited)
+        self._first.pop(key, None)
+        cpu, memory = _requests(pod)
+        token = next(self._tokens)
+        self._running[key] = _Running(token, pod.spec.node_name, namespace, cpu, memory)
+        self._on_node[pod.spec.node_name][key] = None
+        used = self._used.setdefault(namespace, [0, 0])
+        used[0] += cpu
+        used[1] += memory
+        if key in self._ends:
+            self._later(self._ends[key][0], lambda: self._end(key, token))
+
+    def pod_evicted(self, pod: Pod) -> None:
+        """A pod was preempted; the cluster has put a pending one in its place."""
+        self._off_node(pod.key)
+        self._returned += 1
+        self._arrived[pod.key] = self.cluster.now
+
+    def _comes_back(self, pod: Pod) -> None:
+        self._returned += 1
+        self._arrived[pod.key] = self.cluster.now
+        self.cluster.put(pending_again(pod))
+
+    def _end(self, key: str, token: int) -> None:
+        """A pod's time is over, if it is still the same that was bound then."""
+        running = self._running.get(key)
+        if running is None or running.token != token:
+            return
+        _, fails = self._ends.pop(key)
+        self._remove(key)
+        if fails:
+            self._failed += 1
+            self._later(RETRY_S, self._on_failure.pop(key))
+        else:
+            self._finished += 1
+
+    def _off_node(self, key: str) -> None:
+        running = self._running.pop(key, None)
+        if running is None:
+            return
+        self._on_node.get(running.node, {}).pop(key, None)
+        used = self._used[running.team]
+        used[0] -= running.cpu
+        used[1] -= running.memory
+
+    # -- what is measured --------------------------------------------------------------------------------------------
+
+    def _sample(self, at: float) -> None:
+        table = self.cluster.core.cache.table
+        rows = np.flatnonzero(table.valid)
+        cpu = _share(table, rows, "cpu")
+        whole = _wholes(table, rows)
+        used = [sum(team[index] for team in self._used.values()) for index in range(2)]
+        self._samples.append(
+            Sample(
+                at=at,
+                cpu=used[0] / whole[0] if whole[0] else 0.0,
+                memory=used[1] / whole[1] if whole[1] else 0.0,
+                running=len(self._running),
+                waiting=len(self._arrived),
+                longest_wait=round(at - min(self._arrived.values(), default=at), 3),
+                nodes=len(rows),
+                nodes_used=sum(1 for pods in self._on_node.values() if pods),
+                bound=self._bound,
+                preempted=len(self.cluster.evictions),
+                fairness=jain_index(self._dominant(team, whole) for team in self._used) or 1.0,
+            )
+        )
+        self._line.note(at, [table.names[row] for row in rows.tolist()], cpu)
+        self.sampled(at)
+
+    def sampled(self, at: float) -> None:
+        """Take note that the cluster has just been measured; whoever wants to measure more of it overrides this."""
+
+    def _dominant(self, team: str, whole: Sequence[float]) -> float:
+        """The largest share of any resource that a team has (dominant resource fairness, Ghodsi et al., NSDI 2011)."""
+        shares = zip(self._used[team], whole, strict=True)
+        return max(used / all_of_it if all_of_it else 0.0 for used, all_of_it in shares)
+
+    def _result(self) -> SimulatedTime:
+        now = self.cluster.now
+        hours = now / 3600
+        return SimulatedTime(
+            source=self._trace.header.source,
+            seed=self._seed,
+            seconds=now,
+            made=self._made,
+            bound=self._bound,
+            finished=self._finished,
+            failed=self._failed,
+            preempted=len(self.cluster.evictions),
+            waiting=len(self._arrived),
+            never_placed=len(self._first),
+            waits=waiting_times(self._waits) or NOBODY_WAITED,
+            waits_by_namespace={
+                team: waiting_times(waits) or NOBODY_WAITED for team, waits in sorted(self._waits_by_team.items())
+            },
+            cpu=_mean([sample.cpu for sample in self._samples]),
+            memory=_mean([sample.memory for sample in self._samples]),
+            fairness=_mean([sample.fairness for sample in self._samples]),
+            cost=round(sum(self._prices.values()) * hours, 2),
+            samples=tuple(self._samples),
+            messages=_common(self.cluster.messages),
+            evicted_again_and_again=len({pod for pod, _ in self.cluster.circles}),
+        )
+
+    @property
+    def time_line(self) -> TimeLine:
+        """What each node carried at each sample."""
+        return self._line
+
+
+def _requests(pod: Pod) -> tuple[int, int]:
+    """CPU in thousandths and memory in bytes, as `pod_template` has written them."""
+    requests: Mapping[str, Any] = pod.spec.containers[0].resources.requests
+    return int(str(requests["cpu"]).removesuffix("m")), int(requests["memory"])
+
+
+def _share(table: NodeTable, rows: NDArray[np.intp], resource: str) -> NDArray[np.float64]:
+    """The share of a resource that is requested on each row."""
+    column = table.resource_index[resource]
+    allocatable = table.allocatable[column, rows].astype(np.float64)
+    shares: NDArray[np.float64] = np.zeros(len(rows))
+    np.divide(table.requested[column, rows], allocatable, out=shares, where=allocatable > 0)
+    return shares
+
+
+def _wholes(table: NodeTable, rows: NDArray[np.intp]) -> tuple[float, float]:
+    cpu, memory = (
+        float(table.allocatable[table.resource_index[name], rows].sum(dtype=np.float64)) for name in ("cpu", "memory")
+    )
+    return cpu, memory
+
+
+def _mean(values: Sequence[float]) -> float:
+    return round(sum(values) / len(values), 6) if values else 0.0
+
+
+def _common(messages: Mapping[str, str]) -> dict[str, int]:
+    """How many pods wait for the same reason; the most common first."""
+    counts: dict[str, int] = {}
+    for message in messages.values():
+        counts[message] = counts.get(message, 0) + 1
+    return dict(sorted(counts.items(), key=lambda each: -each[1])[:20])

@@ -1,0 +1,80 @@
+"""What differs between two decisions about a pod, and because of which part; the parts are given."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from berth.decisions.exchange import AMONG_EQUALS, FIRST_BY_NAME, RECORDED_NODE, ComparedDecision, compared
+
+
+class Parts:
+    """A decision about rows a, b, c made of given parts: rejected rows, and scores by row."""
+
+    table = SimpleNamespace(names=["a", "b", "c"], valid=np.ones(3, dtype=np.bool_), capacity=3)
+
+    def __init__(self, rejects=None, **scores):
+        self.rejects = {part: np.isin([0, 1, 2], rows) for part, rows in (rejects or {}).items()}
+        self._scores = scores
+
+    def scores(self, mask):
+        return {part: np.array(given)[mask] for part, given in self._scores.items()}
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "expected"),
+    [
+        # One plugin's score.
+        (Parts(P=[9, 0, 0], Q=[1, 0, 0]), Parts(P=[0, 9, 0], Q=[1, 0, 0]), (("P",), True)),
+        # Either would do.
+        (Parts(P=[5, 0, 0], Q=[5, 0, 0]), Parts(P=[0, 9, 0], Q=[0, 9, 0]), (("P", "Q"), True)),
+        # Neither would do; one that gives the same everywhere, or what it gave before, is not named.
+        (
+            Parts(P=[10, 0, 0], Q=[10, 0, 0], R=[1, 1, 1], S=[1, 0, 0]),
+            Parts(P=[0, 5, 0], Q=[0, 5, 0], R=[7, 7, 7], S=[1, 0, 0]),
+            (("P", "Q"), False),
+        ),
+        # A verdict.
+        (Parts({"F": [0]}, P=[9, 0, 0]), Parts({}, P=[9, 0, 0]), (("F",), True)),
+        (Parts({}, P=[9, 0, 0]), Parts({"F": [0, 1, 2]}, P=[9, 0, 0]), (("F",), True)),
+        # A plugin that only one of them has.
+        (Parts(P=[9, 0, 0], Only=[0, 99, 0]), Parts(P=[9, 0, 0]), (("Only",), True)),
+    ],
+)
+def test_the_cause_is_found_by_exchange(a, b, expected):
+    found = compared("default/p", a, b, FIRST_BY_NAME)
+    assert found.kind != "same" and found.a != found.b
+    assert (found.plugins, found.alone) == expected
+
+
+def test_a_plugin_that_only_makes_it_a_matter_of_lots_is_no_cause_by_itself():
+    """With either part exchanged, a and b are equally good; it takes both for b to be chosen for certain."""
+    a, b = Parts({"F": [2]}, P=[5, 0, 0], Q=[0, 0, 0]), Parts({"F": [2]}, P=[0, 0, 0], Q=[0, 5, 0])
+    found = compared("default/p", a, b, AMONG_EQUALS)
+    assert found == ComparedDecision("default/p", "a", "b", "elsewhere", ("P", "Q"), False)
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "sameness", "kind"),
+    [
+        # B may draw A's node, or only finds another one first.
+        (Parts(P=[0, 9, 0]), Parts(P=[9, 9, 0]), AMONG_EQUALS, "same"),
+        (Parts(P=[0, 9, 0]), Parts(P=[9, 9, 0]), FIRST_BY_NAME, "elsewhere"),
+        # A's node is the first of those that it may draw.
+        (Parts(P=[9, 9, 0]), Parts(P=[0, 9, 0]), AMONG_EQUALS, "elsewhere"),
+        (Parts({"F": [0, 1, 2]}), Parts({}), AMONG_EQUALS, "fitsNow"),
+        (Parts({}), Parts({"F": [0, 1, 2]}), FIRST_BY_NAME, "fitsNoMore"),
+        (Parts({"F": [0, 1, 2]}), Parts({"G": [0, 1, 2]}), AMONG_EQUALS, "same"),
+    ],
+)
+def test_what_counts_as_the_same_decision(a, b, sameness, kind):
+    assert compared("default/p", a, b, sameness).kind == kind
+
+
+def test_decisions_that_are_known_are_not_made_again():
+    """A node that was drawn among equals is what is to be explained, not the first of them."""
+    a, b = Parts(P=[5, 5, 0]), Parts(P=[0, 5, 5])
+    found = compared("default/p", a, b, RECORDED_NODE, (("a",), ("c",)))
+    assert found == ComparedDecision("default/p", "a", "c", "elsewhere", ("P",), True)
+    found = compared("default/p", a, b, RECORDED_NODE, (("b",), ("c",)))
+    assert found == ComparedDecision("default/p", "b", "c", "elsewhere", ("P",), False)

@@ -1,0 +1,108 @@
+"""The scheduler installed alone: without the files of its siblings and without what only they need.
+
+The installation is a directory with the package `berth` and its metadata, in front of the installed dependencies.
+Python is started without `site`, so that no editable installation puts the siblings back.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+from importlib.metadata import distribution
+
+import pytest
+
+from berth.api.resources import RESOURCES
+from tests.e2e.processes import CONFIG, Api, Process, eventually, free_port
+from tests.paths import SRC
+
+NOT_NEEDED = ("nicegui", "textual", "ortools", "matplotlib", "distributed", "pyarrow")
+START = (
+    "import sys\n"
+    f"sys.modules.update(dict.fromkeys({NOT_NEEDED!r}))  # importing one of them fails\n"
+    "from berth.cli import main\n"
+    "main(prog_name='berth')\n"
+)
+POD = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {"name": "web"},
+    "spec": {"containers": [{"name": "c", "image": "nginx", "resources": {"requests": {"cpu": "64"}}}]},
+}
+
+
+@pytest.fixture
+def alone(tmp_path):
+    """An installation that has the scheduler only: how its command line begins, and its environment."""
+    site = tmp_path / "site"
+    shutil.copytree(SRC / "berth", site / "berth", ignore=shutil.ignore_patterns("__pycache__"))
+    installed = distribution("berth-scheduler")
+    metadata = site / "berth_scheduler-0.dist-info"
+    metadata.mkdir()
+    for name in ("METADATA", "entry_points.txt"):
+        (metadata / name).write_text(installed.read_text(name))
+    runtime = tmp_path / "runtime"
+    runtime.mkdir()
+    path = os.pathsep.join([str(site), sysconfig.get_path("platlib"), sysconfig.get_path("purelib")])
+    environment = os.environ | {"PYTHONPATH": path, "XDG_RUNTIME_DIR": str(runtime), "COLUMNS": "100"}
+    return [sys.executable, "-S", "-c", START], environment
+
+
+def said(alone, *arguments, code=0):
+    command, environment = alone
+    done = subprocess.run(
+        [*command, *map(str, arguments)], env=environment, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == code, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+def test_help_lists_what_is_there(alone):
+    listed = re.findall(r"^  ([\w-]+)  +\S", said(alone, "--help"), re.MULTILINE)
+    assert [name for name in listed if not name.startswith("-")] == [
+        "run",
+        "explain",
+        "extender",
+        "plugins",
+        "new-plugin",
+    ]
+    assert "there is no command 'up'" in said(alone, "up", code=2)
+    assert "--what-would-help" not in said(alone, "explain", "--help")
+
+
+def test_plugins_are_listed(alone):
+    assert "NodeResourcesFit" in said(alone, "plugins")
+
+
+def test_it_schedules_and_explains(alone, tmp_path):
+    up = Process(tmp_path / "up.log", "up", "--no-scheduler", "--nodes", 3, "--dir", tmp_path / "cluster")
+    up.wait_until_it_says("Ctrl-C")
+    config, kubeconfig, port = tmp_path / "config.yaml", tmp_path / "cluster" / "kubeconfig", free_port()
+    config.write_text(CONFIG % "false")
+    command, environment = alone
+    log = tmp_path / "run.log"
+    with log.open("wb") as output:
+        run = subprocess.Popen(
+            [*command, "run", "--config", config, "--kubeconfig", kubeconfig, "--secure-port", str(port)],
+            env=environment,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+        )
+    try:
+        cluster = Api(kubeconfig)
+        cluster.create(RESOURCES["Pod"], POD)
+        eventually(lambda: conditions(cluster) or run.poll() is not None)
+        assert run.poll() is None, log.read_text()
+        assert "3 Insufficient cpu" in said(alone, "explain", "web", "--kubeconfig", kubeconfig)
+    finally:
+        run.terminate()
+        run.wait(30)
+        up.kill()
+    assert "Traceback" not in log.read_text()
+
+
+def conditions(cluster):
+    (pod,) = (pod for pod in cluster.list(RESOURCES["Pod"]) if pod["metadata"]["name"] == "web")
+    return pod.get("status", {}).get("conditions")

@@ -1,0 +1,104 @@
+"""Rejections that are kept and repaired are those that `rejected_rows` makes of the columns as they are."""
+
+import random
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from berth.core.builders import make_node, make_pod
+from berth.core.virtual_cluster import VirtualCluster
+from berth.framework.cycle_state import CycleState
+from berth.framework.diagnosis import Diagnosis
+from berth.framework.status import Code
+
+NODES = 40
+
+
+def node(rng, index):
+    made = make_node(f"n{index}").capacity(cpu=rng.choice("24"), pods="10").zone(rng.choice("abc"))
+    if rng.random() < 0.3:
+        made.taint("dedicated", "others")
+    return made.unschedulable() if rng.random() < 0.2 else made
+
+
+def change_some(rng, cluster):
+    """Change, remove or load a few rows, or a good many."""
+    for _ in range(rng.choice((0, 1, 2, 15))):
+        index = rng.randrange(NODES)
+        name, key = f"n{index}", f"default/r{index}"
+        if ("Pod", key) in cluster.objects:
+            cluster.delete("Pod", key)
+        elif rng.random() < 0.4:
+            cluster.put(make_pod(f"r{index}").node(name).request(cpu=rng.choice(("1", "3"))))
+        elif rng.random() < 0.8 or ("Node", name) not in cluster.objects:
+            cluster.put(node(rng, index))
+        else:
+            cluster.delete("Node", name)
+
+
+def verdicts_on(cluster, pod):
+    profile, table, state = cluster.core.profiles["default-scheduler"], cluster.core.cache.table, CycleState()
+    profile.run_pre_filter(state, pod)
+    return profile.run_filter(state, pod, table, table.valid)
+
+
+def as_lists(groups):
+    return [(status, rows.tolist()) for status, rows in groups]
+
+
+def diagnosed(cluster, groups):
+    table = cluster.core.cache.table
+    found = Diagnosis(len(table), table.names.__getitem__)
+    for status, rows in groups:
+        found.add(status, rows)
+    return found
+
+
+@settings(deadline=None, max_examples=40)
+@given(seed=st.integers(0, 2**32))
+def test_kept_rejections_are_those_of_the_columns(seed):
+    rng = random.Random(seed)
+    cluster = VirtualCluster(*[node(rng, index) for index in range(NODES)])
+    info = cluster.core.intake.info
+    pods = [
+        info(make_pod("large").request(cpu="3").build()),
+        info(make_pod("fits-nowhere").request(cpu="5").build()),
+        info(make_pod("elsewhere").request(cpu="1").node_selector({"topology.kubernetes.io/zone": "a"}).build()),
+    ]
+    asked = 0
+    for _ in range(12):
+        change_some(rng, cluster)
+        for pod in pods:
+            verdicts = verdicts_on(cluster, pod)
+            counted, expected = verdicts.counted(), list(verdicts.rejected())
+            if counted is None:
+                continue
+            asked += 1
+            table = cluster.core.cache.table
+            kept, fresh = Diagnosis(len(table), table.names.__getitem__, counted), diagnosed(cluster, expected)
+            assert as_lists(counted.groups) == as_lists(expected)
+            assert kept.message() == fresh.message()
+            assert (kept.unschedulable_plugins, kept.pending_plugins) == (
+                fresh.unschedulable_plugins,
+                fresh.pending_plugins,
+            )
+            curable = [rows for status, rows in expected if status.code is Code.UNSCHEDULABLE]
+            assert counted.curable_rows.tolist() == sorted(np.concatenate([*curable, []]).tolist())
+            assert verdicts_on(cluster, pod).counted() is counted, "nothing has changed since"
+    assert asked >= 30, "from the third time on a shape's columns are all kept"
+
+
+def test_what_was_counted_does_not_change_with_the_cluster():
+    cluster = VirtualCluster(*[make_node(f"n{index}").capacity(cpu="2", pods="10") for index in range(3)])
+    pod = cluster.core.intake.info(make_pod("large").request(cpu="2").build())
+    for index in range(3):
+        cluster.put(make_pod(f"r{index}").node(f"n{index}").request(cpu="1"))
+    for _ in range(3):
+        before = verdicts_on(cluster, pod).counted()
+    cluster.delete("Pod", "default/r1")
+    after = verdicts_on(cluster, pod).counted()
+    assert [len(rows) for _, rows in before.groups] == [3]
+    assert [len(rows) for _, rows in after.groups] == [2]
+    assert before.words == " 3 Insufficient cpu."
+    assert after.words == " 2 Insufficient cpu."

@@ -1,0 +1,91 @@
+"""A cluster in a file, asked about without a scheduler at work."""
+
+import msgspec
+import pytest
+
+from berth.core.builders import make_node, make_pod
+from berth_workbench.comparison.configurations import ConfigurationSource
+from berth_workbench.page.cluster_file import ClusterFileSource
+from berth_workbench.snapshot.documents import Document
+from berth_workbench.snapshot.snapshot import Snapshot
+
+
+def document(struct):
+    return Document(type(struct).__name__, msgspec.json.encode(struct), "test")
+
+
+@pytest.fixture
+def source():
+    nodes = [make_node(f"n{i}").capacity(cpu="4", memory="8Gi", pods="10").label("pool", f"p{i % 2}") for i in range(4)]
+    running = make_pod("running").request(cpu="3").node("n0")
+    small = make_pod("small").request(cpu="2")
+    huge = [make_pod(f"huge-{i}").request(cpu="9") for i in range(3)]
+    return ClusterFileSource("test", Snapshot([document(each.build()) for each in (*nodes, running, small, *huge)]))
+
+
+async def test_nodes_are_told_as_they_were(source):
+    columns = await source.nodes()
+    cpu = next(each for each in columns.resources if each.name == "cpu")
+    assert columns.names == ["n0", "n1", "n2", "n3"]
+    assert cpu.allocatable == [4000] * 4 and cpu.requested == [3000, 0, 0, 0]
+    assert columns.pools.names == ("p0", "p1") and columns.pools.of == [0, 1, 0, 1]
+    assert columns.pods == [1, 0, 0, 0] and columns.allowed_pods == [10] * 4
+
+
+async def test_pending_pods_are_grouped_by_what_keeps_them(source):
+    report = await source.pending()
+    huge, small = report.groups
+    assert (report.pods, huge.pods, small.pods) == (4, 3, 1)
+    assert huge.reason == "Insufficient cpu" and huge.message == "0/4 nodes are available: 4 Insufficient cpu."
+    expected = "needs 9 CPU; of the 4 nodes rejected for it, n1 has the most free: 4 of 4"
+    assert huge.shortfalls[0].sentence == expected
+    assert huge.named == ("default/huge-0", "default/huge-1", "default/huge-2")
+    assert small.reason == "fits now, and had not been placed yet" and small.message.startswith("fits on 3 of 4 nodes")
+    assert (huge.queues, small.queues) == ({"unschedulable": 3}, {"active": 1})
+
+
+async def test_a_pending_pod_is_told_where_it_would_go_and_stays_where_it_is(source):
+    report = await source.story("default", "small")
+    assert report.decision.node in ("n1", "n2", "n3") and report.decision.feasible_count == 3
+    assert len(report.decision.best) == 3 and report.decision.weights
+    assert (await source.nodes()).pods == [1, 0, 0, 0]
+
+
+async def test_a_pod_on_a_node_is_decided_anew_without_itself_and_stays_there(source):
+    report = await source.story("default", "running")
+    assert report.decision.summary.startswith("default/running is on n0. If it came anew: ")
+    assert report.decision.feasible_count == 4
+    assert report.pending is None
+    assert (await source.nodes()).pods == [1, 0, 0, 0]
+
+
+async def test_all_nodes_are_told_of_where_that_is_asked(source):
+    report = await source.story("default", "huge-1", all_nodes=True)
+    assert report.decision.node is None and report.decision.rejected[0].nodes == ("n0", "n1", "n2", "n3")
+    assert await source.story("default", "nobody") is None
+
+
+async def test_the_queue_is_what_is_pending(source):
+    sample = await source.sample()
+    assert (sample.pending["unschedulable"], sample.pending["active"]) == (3, 1)
+
+
+async def test_another_configuration_decides_otherwise():
+    strategy = {"type": "MostAllocated", "resources": [{"name": "cpu", "weight": 1}]}
+    configuration = ConfigurationSource.of_document("packing", {
+        "apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration",
+        "profiles": [{"schedulerName": "default-scheduler", "pluginConfig": [
+            {"name": "NodeResourcesFit", "args": {"scoringStrategy": strategy}}]}],
+    })  # fmt: skip
+    nodes = [make_node(name).capacity(cpu="16", memory="64Gi") for name in ("empty", "full")]
+    pods = [
+        make_pod("running").request(cpu="8", memory="32Gi").node("full"),
+        make_pod("new").request(cpu="1", memory="4Gi"),
+    ]
+    snapshot = Snapshot([document(each.build()) for each in (*nodes, *pods)])
+    for source, node in (
+        (ClusterFileSource("", snapshot), "empty"),
+        (ClusterFileSource("", snapshot, configuration), "full"),
+    ):
+        assert (await source.story("default", "new")).decision.node == node
+    assert await source.configuration() is configuration

@@ -1,0 +1,85 @@
+"""A scheduler at work, asked through its endpoints."""
+
+import aiohttp
+import msgspec
+import pytest
+
+from berth_workbench.page.live import LiveSource
+from berth_workbench.page.recorder import HistoryRecorder
+from berth_workbench.page.source import SourceError
+from tests.runtime.test_serving import at_work, is_settled
+from tests.runtime.world import World, until
+
+
+class Reply(msgspec.Struct):
+    status: int
+    body: bytes
+
+
+def over(client):
+    async def ask(path):
+        status, text = await client.text(path)
+        return Reply(status, text.encode())
+
+    return ask
+
+
+@pytest.fixture
+def world():
+    world = World(nodes=2, cpu="1")
+    world.add_pod("web")
+    world.add_pod("big", cpu="5")
+    return world
+
+
+async def test_everything_is_told_by_a_scheduler_at_work(world):
+    async with at_work(world) as client:
+        await until(lambda: is_settled(world))
+        source = LiveSource("test", over(client))
+        columns, pending = await source.nodes(), await source.pending()
+        recent, sample = await source.recent(), await source.sample()
+        configuration = await source.configuration()
+        story, unknown = await source.story("default", "web", all_nodes=True), await source.story("default", "no")
+    assert columns.names == ["node-0", "node-1"] and sum(columns.pods) == 1
+    assert [(group.pods, group.reason) for group in pending.groups] == [(1, "Insufficient cpu")]
+    assert {line.pod for line in recent} == {"default/web", "default/big"}
+    assert sample.pending["unschedulable"] == 1 and sample.attempts["scheduled"] == 1
+    assert configuration.load().config.profiles[0].scheduler_name == "default-scheduler"
+    assert len(story.decision.best) == 2 and unknown is None
+
+
+@pytest.mark.parametrize(
+    ("reply", "told"),
+    [
+        (
+            Reply(503, b"a cycle is under way; try again\n"),
+            "answered 503 when asked for /debug/nodes: a cycle is under",
+        ),
+        (Reply(403, b'{"kind":"Status","message":"forbidden: no"}'), "forbidden: no"),
+        (Reply(404, b""), "older than the page"),
+        (Reply(200, b'{"names": 5}'), "cannot be read"),
+        (Reply(200, b"[" * 100_000), "cannot be read"),
+    ],
+)
+async def test_an_answer_that_is_none_is_told_in_words(reply, told):
+    async def ask(path):
+        return reply
+
+    with pytest.raises(SourceError, match=told):
+        await LiveSource("test", ask).nodes()
+
+
+async def test_a_scheduler_that_cannot_be_reached_is_told_and_remembered_until_it_can():
+    answers = [aiohttp.ClientError("gone"), Reply(200, b'scheduler_pending_pods{queue="active"} 2\n')]
+
+    async def ask(path):
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    recorder = HistoryRecorder(LiveSource("test", ask, (aiohttp.ClientError,)))
+    await recorder.take()
+    assert recorder.problem == "gone" and len(recorder.history) == 0
+    await recorder.take()
+    assert recorder.problem == "" and recorder.history.samples[0].pending["active"] == 2

@@ -1,0 +1,363 @@
+"""The page in a browser: every view, signed in and not, with names and messages that try to be scripts.
+
+One test, since the server and the browser take seconds to start; each step is a function of its own. The pictures are
+in the test's temporary directory.
+"""
+
+import asyncio
+import json
+import re
+
+import aiohttp
+import numpy as np
+import pytest
+
+from berth.api.resources import RESOURCES
+from berth_workbench.simulation.measures import waiting_times
+from berth_workbench.traces.result import Sample, SimulatedTime, TimeLine
+from tests.e2e.processes import Api, Process, free_port
+from tests.workbench.page.browser import browsing, chromium_path
+
+HOSTILE = "<script>alert(1)</script>{{7*7}}${8*8}`\"'><img src=x onerror=alert(2)>"
+
+
+def cluster():
+    items = []
+    for number in range(60):
+        name, pool = f"node-{number:02d}", ("general", "gpu", HOSTILE)[number % 3]
+        amounts = {"cpu": "8", "memory": "32Gi", "pods": "110"} | ({"gpu.example/x": "4"} if pool == "gpu" else {})
+        items.append({
+            "kind": "Node", "apiVersion": "v1",
+            "metadata": {"name": name, "labels": {"pool": pool, "topology.kubernetes.io/zone": f"zone-{number % 4}"}},
+            "spec": {"unschedulable": number == 7},
+            "status": {"allocatable": amounts, "capacity": amounts},
+        })  # fmt: skip
+    items += [pod(f"web-{number}", cpu="1", node=f"node-{number % 20:02d}") for number in range(50)]
+    items += [pod(f"huge-{number}", cpu="99") for number in range(3)]
+    items += [pod("small", cpu="1"), pod(HOSTILE, cpu="99", namespace="odd"), pod("picky", cpu="1", selector=HOSTILE)]
+    return {"kind": "List", "apiVersion": "v1", "items": items}
+
+
+def pod(name, *, cpu, node=None, namespace="default", selector=None):
+    spec = {"containers": [{"name": "c", "image": "x", "resources": {"requests": {"cpu": cpu}}}]}
+    spec |= {"nodeName": node} if node else {}
+    spec |= {"nodeSelector": {"disk": selector}} if selector else {}
+    metadata = {"name": name, "namespace": namespace, "uid": name, "creationTimestamp": "2026-01-01T00:00:00Z"}
+    return {"kind": "Pod", "apiVersion": "v1", "metadata": metadata, "spec": spec}
+
+
+def lived():
+    """Four hours of two nodes, and then of three."""
+    line = TimeLine()
+    for hour in range(4):
+        names = ["a", "b"] if hour < 2 else ["a", "b", HOSTILE]
+        line.note(hour * 3600.0, names, np.linspace(0.1, 1.0, len(names)))
+    return line
+
+
+def result():
+    samples = [Sample(hour * 3600.0, 0.5, 0.25, 10 * hour, hour, 60.0, 3, 2, hour, 0, 0.9) for hour in range(4)]
+    waits = waiting_times([1.0, 2.0])
+    return SimulatedTime(
+        source=f"a day of {HOSTILE}", seed=0, seconds=4 * 3600.0, made=40, bound=39, finished=30, failed=1, preempted=0,
+        waiting=1, never_placed=1, waits=waits, waits_by_namespace={HOSTILE: waits}, cpu=0.5, memory=0.25, fairness=0.9,
+        cost=12.5, samples=tuple(samples), messages={f"0/3 nodes are available: {HOSTILE}.": 1},
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory):
+    """The address of a page, and the link that opens it."""
+    chromium_path()
+    directory = tmp_path_factory.mktemp("served")
+    file = directory / "cluster.json"
+    file.write_text(json.dumps(cluster()))
+    line = directory / "line.json"
+    lived().write(line, result())
+    process = Process(directory / "log", "ui", "--cluster", file, "--timeline", line)
+    try:
+        process.wait_until_it_says("Ctrl-C")
+        yield re.search(r"(http://127\.0\.0\.1:\d+)/\?token=\S+", process.said())
+    finally:
+        code = process.end()
+    assert code == 0, process.said()
+    assert process.said().count("\n") == 3, process.said()
+
+
+def test_every_view(served, tmp_path):
+    link, url = served[0], served[1]
+    asyncio.run(strangers_are_refused(url))
+    with browsing(url) as visitor:
+        signing_in(visitor, link)
+        the_map(visitor, tmp_path)
+        the_map_by_keyboard(visitor)
+        the_scores_of_a_pod(visitor, tmp_path)
+        the_table_of_nodes(visitor, tmp_path)
+        pending_pods(visitor, tmp_path)
+        pods_and_a_story(visitor, tmp_path)
+        the_queue(visitor, tmp_path)
+        what_would_help(visitor, tmp_path)
+        what_if(visitor, tmp_path)
+        two_configurations(visitor, tmp_path)
+        the_time_line(visitor, tmp_path)
+        the_theme_is_kept(visitor)
+        signing_out(visitor)
+
+
+def test_a_scheduler_at_work(tmp_path):
+    chromium_path()
+    port = free_port()
+    process = Process(tmp_path / "log", "up", "--nodes", 3, "--node-cpu", 4, "--dir", tmp_path / "up", "--ui",
+                      "--scheduler-port", port)  # fmt: skip
+    try:
+        process.wait_until_it_says("Ctrl-C")
+        link, url = re.search(r"(http://127\.0\.0\.1:\d+)/\?token=\S+", process.said()).group(0, 1)
+        api = Api(tmp_path / "up/kubeconfig")
+        for name, cpu in (("web", "1"), ("huge", "9")):
+            api.create(RESOURCES["Pod"], pod(name, cpu=cpu), "default")
+        with browsing(url) as visitor:
+            visitor.page.goto(link)
+            visitor.page.wait_for_url(visitor.url + "/")
+            what_goes_on_is_shown(visitor, tmp_path)
+    finally:
+        code = process.end()
+    assert code == 0, process.said()
+
+
+def what_goes_on_is_shown(visitor, tmp_path):
+    visitor.open("/pending")
+    visitor.until("document.querySelector('main').innerText.includes('needs 9 CPU; of the ')")
+    visitor.open("/pods/default/web")
+    assert "default/web goes to node-" in visitor.text() and "arrived" in visitor.text()
+    visitor.check(tmp_path / "story")
+    visitor.open("/queue")
+    told = "[...document.querySelectorAll('canvas')].map((each) => each.getAttribute('aria-label'))"
+    visitor.until(f"{told}[0].includes('unschedulable now 1')")
+    visitor.until(f"{told}[1].includes('scheduled now 0')")
+    visitor.page.locator("canvas").first.focus()
+    visitor.page.keyboard.press("End")
+    assert "unschedulable 1" in visitor.page.locator("[aria-live=polite]").first.text_content()
+    visitor.check(tmp_path / "queue")
+
+
+async def strangers_are_refused(url):
+    async with aiohttp.ClientSession() as session:
+        for path in (
+            "/",
+            "/pending",
+            "/data/nodes",
+            "/assets/page.css",
+            "/_nicegui_ws/socket.io/?EIO=4&transport=polling",
+        ):
+            async with session.get(url + path) as answer:
+                assert answer.status == 401, path
+        socket = "/_nicegui_ws/socket.io/?EIO=4&transport=websocket"
+        with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
+            await session.ws_connect(url + socket, origin=url)
+        assert refused.value.status == 401
+        with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
+            await session.ws_connect(url + socket, origin="http://evil.example")
+        assert refused.value.status == 403
+        async with session.get(url, headers={"Host": "evil.example"}) as answer:
+            assert answer.status == 403
+
+
+def signing_in(visitor, link):
+    with visitor.complaining_of("401"):
+        visitor.page.goto(visitor.url + "/pending")
+    assert visitor.page.get_by_label("Token").is_visible()
+    visitor.page.goto(link)
+    visitor.page.wait_for_url(visitor.url + "/")
+    visitor.page.wait_for_selector("main h1")
+    (cookie,) = visitor.page.context.cookies()
+    assert cookie["httpOnly"] and cookie["sameSite"] == "Strict" and cookie["name"].startswith("berth-page-")
+
+
+def painted(visitor):
+    visitor.until("performance.getEntriesByName('berth-map-painted').length > 0")
+
+
+def the_map(visitor, tmp_path):
+    visitor.open("/")
+    painted(visitor)
+    label = visitor.page.locator("canvas.map").get_attribute("aria-label")
+    assert label.startswith("Map of 60 nodes by cpu requested, 10 % on average.")
+    visitor.page.locator("canvas.map").hover(position={"x": 150, "y": 40})
+    tip = visitor.text(".tip")
+    assert re.match(r"node-\d\d\n", tip) and "zone-0" in tip
+    visitor.check(tmp_path / "map")
+    visitor.page.get_by_label("Colour by").select_option("memory")
+    visitor.page.get_by_label("Group by").select_option("zone")
+    visitor.page.wait_for_url(lambda url: url.endswith("/?colour=memory&group=zone"))
+
+
+def the_map_by_keyboard(visitor):
+    visitor.open("/")
+    painted(visitor)
+    page = visitor.page
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.textContent") == "Skip to the main part"
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.id") == "main"
+    page.locator("canvas.map").focus()
+    told = "[aria-live=polite]"
+    first = page.text_content(told)
+    page.keyboard.press("ArrowRight")
+    second = page.text_content(told)
+    page.keyboard.press("End")
+    page.keyboard.press("PageDown")
+    third = page.text_content(told)
+    assert len({first.split(",")[0], second.split(",")[0], third.split(",")[0]}) == 3
+    assert "zone zone-" in second and "cpu" in second
+    page.keyboard.press("Enter")
+    name = third.split(",")[0]
+    details = page.get_by_role("region", name=f"Node {name}")
+    details.get_by_role("row").nth(2).wait_for()
+    page.keyboard.press("Escape")
+    details.wait_for(state="detached")
+
+
+def the_scores_of_a_pod(visitor, tmp_path):
+    visitor.open("/")
+    painted(visitor)
+    visitor.page.get_by_label("Scores of pod").select_option("default/small")
+    visitor.until("document.querySelector('[name=colour]').value === 'score:'")
+    visitor.until("document.querySelector('.legend').textContent.includes('does not fit')")
+    assert "NodeResourcesFit" in visitor.text("[name=colour]")
+    visitor.page.wait_for_url(lambda url: "pod=default%2Fsmall" in url)
+    visitor.check(tmp_path / "scores")
+
+
+def the_table_of_nodes(visitor, tmp_path):
+    visitor.open("/nodes?by=cpu")
+    rows = visitor.page.locator("tbody tr")
+    assert rows.count() == 50
+    assert "38 %" in rows.first.inner_text()
+    assert HOSTILE in visitor.text()
+    visitor.check(tmp_path / "nodes")
+    visitor.page.get_by_role("link", name="Next").click()
+    visitor.until("document.querySelectorAll('tbody tr').length === 10")
+    visitor.page.get_by_label("Find node").fill("node-07")
+    visitor.page.get_by_role("button", name="Show").click()
+    visitor.until("document.querySelectorAll('tbody tr').length === 1")
+    assert "cordoned" in visitor.text("tbody")
+
+
+def pending_pods(visitor, tmp_path):
+    visitor.open("/pending")
+    text = visitor.text()
+    assert "6 pods pending, for 3 reasons." in text
+    assert "0/60 nodes are available: 1 node(s) were unschedulable, 59 Insufficient cpu." in text
+    assert "needs 99 CPU; of the 59 nodes rejected for it, " in text
+    visitor.page.locator("summary").first.click()
+    assert HOSTILE in visitor.text()
+    visitor.check(tmp_path / "pending")
+
+
+def pods_and_a_story(visitor, tmp_path):
+    visitor.open("/pods")
+    assert HOSTILE in visitor.text()
+    visitor.check(tmp_path / "pods")
+    visitor.page.get_by_label("Find pod").fill("default/small")
+    visitor.page.get_by_role("button", name="Show").click()
+    visitor.page.get_by_role("link", name="default/small").click()
+    visitor.page.wait_for_selector("h1:text('default/small')")
+    assert "59 of 60 nodes fit" in visitor.text()
+    matrix = visitor.page.get_by_role("region", name="Decision matrix")
+    assert matrix.locator("tbody tr").count() == 10
+    assert "NodeResourcesFit" in matrix.inner_text()
+    visitor.check(tmp_path / "story")
+    visitor.page.get_by_role("link", name="On the map").click()
+    visitor.until("document.querySelector('[name=pod]')?.value === 'default/small'")
+    with visitor.complaining_of("404"):  # a browser says so of the page itself
+        visitor.open("/pods/nobody/here")
+    assert "Nothing is known of a pod nobody/here" in visitor.text()
+
+
+def the_queue(visitor, tmp_path):
+    visitor.open("/queue")
+    assert re.search(r"Pending, unschedulable\s+5", visitor.text())
+    visitor.check(tmp_path / "queue")
+
+
+def what_would_help(visitor, tmp_path):
+    visitor.open("/pods/default/picky")
+    page = visitor.page
+    page.get_by_role("button", name="Look for changes").click()
+    found = page.get_by_role("region", name="What would help")
+    found.locator("table").first.wait_for()
+    assert f"disk={HOSTILE}" in found.inner_text() and "kubectl" in found.inner_text()
+    visitor.check(tmp_path / "help")
+
+
+def what_if(visitor, tmp_path):
+    visitor.open("/what-if")
+    page = visitor.page
+    page.get_by_label("Changes of the cluster").fill("drain node-00\n\n# and more room\nadd-nodes 2=node-01\n")
+    page.get_by_label("Manifests to apply").fill(json.dumps(pod("added", cpu="2")))
+    page.get_by_role("button", name="Try it").click()
+    page.wait_for_selector("section[aria-label=Measures]")
+    assert "1 new pod placed" in page.get_by_role("region", name="Outcome").inner_text()
+    assert "default/added" in page.get_by_role("region", name="Pods").inner_text()
+    assert re.search(r"nodes\s+60\s+62", page.get_by_role("region", name="Measures").inner_text())
+    left = page.get_by_role("region", name="Evicted").inner_text()
+    assert {"default/web-0", "default/web-20", "default/web-40"} <= set(left.split())
+    visitor.check(tmp_path / "what-if")
+    page.get_by_label("Changes of the cluster").fill(f"{HOSTILE} x")
+    page.get_by_role("button", name="Try it").click()
+    page.wait_for_selector("[role=alert]")
+    assert "changes, line 1: no change is called '<script>alert(1)" in page.inner_text("[role=alert]")
+    visitor.open("/nodes?find=node-00")
+    assert "38 %" in visitor.text("tbody")  # the cluster itself is as before
+
+
+def two_configurations(visitor, tmp_path):
+    visitor.open("/compare")
+    page = visitor.page
+    page.get_by_role("button", name="Compare").click()
+    page.wait_for_selector("section[aria-label=Measures]")
+    decided = page.get_by_role("region", name="Decisions").inner_text()
+    assert "of 6 pods decided differently" in decided and "default/small" in decided and "NodeResourcesFit" in decided
+    assert "packing.cpu" in page.get_by_role("region", name="Measures").inner_text()
+    visitor.check(tmp_path / "compare")
+    typed = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+    page.get_by_label("Configuration A").fill(f"{typed}'<img src=x onerror=alert(3)>': 5")
+    page.get_by_role("button", name="Compare").click()
+    page.wait_for_selector("[role=alert]")
+    assert "<img src=x onerror=alert(3)>" in page.inner_text("[role=alert]")
+
+
+def the_time_line(visitor, tmp_path):
+    visitor.open("/time-line")
+    painted(visitor)
+    page = visitor.page
+    canvas = page.locator("canvas.map")
+    assert "each of 2 nodes, day 1, 00:00" in canvas.get_attribute("aria-label")
+    page.get_by_label("Time", exact=True).focus()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowRight")
+    assert "each of 3 nodes, day 1, 02:00" in canvas.get_attribute("aria-label")
+    visitor.until("document.querySelector('.line-chart .time').textContent === '1d 02:00'")
+    canvas.focus()
+    page.keyboard.press("End")
+    assert page.locator(".time-line [aria-live=polite]").text_content() == f"{HOSTILE}: 100 % of its CPUs requested"
+    visitor.check(tmp_path / "time-line")
+    page.get_by_role("button", name="Play").click()
+    visitor.until("document.querySelector('.when').textContent === 'day 1, 03:00'")
+
+
+def the_theme_is_kept(visitor):
+    visitor.page.get_by_label("Theme").select_option("dark")
+    visitor.page.wait_for_selector("body.body--dark")
+    visitor.open("/pending")
+    visitor.page.wait_for_selector("body.body--dark")
+    visitor.page.get_by_label("Theme").select_option("auto")
+    visitor.page.wait_for_selector("body.body--light")
+
+
+def signing_out(visitor):
+    assert visitor.problems == []
+    visitor.page.get_by_role("button", name="Sign out").click()
+    visitor.page.wait_for_selector("text=You have signed out.")
+    visitor.page.goto(visitor.url + "/pending")
+    assert visitor.page.get_by_label("Token").is_visible()

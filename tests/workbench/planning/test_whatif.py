@@ -1,0 +1,27 @@
+"""What an answer says beside where pods are: who keeps room for itself while others are told that they do not fit."""
+
+import msgspec
+
+from berth.core.builders import make_node, make_pod
+from berth_workbench.planning.whatif import what_if
+from berth_workbench.snapshot.documents import Document
+from berth_workbench.snapshot.snapshot import Snapshot
+
+
+def test_a_pod_that_waits_for_another_to_be_gone_keeps_its_room_and_the_answer_says_so():
+    """PodEligibleToPreemptOthers: a nomination stays while pods of lower priority are being deleted on the node."""
+    made = [
+        make_node("n0").capacity(cpu="4", memory="8Gi", pods="9"),
+        make_pod("going").request(cpu="2").priority(0).node("n0").terminating(),
+        make_pod("high").request(cpu="3").priority(10).nominated("n0"),
+        make_pod("low").request(cpu="2").priority(0),
+    ]
+    snapshot = Snapshot(
+        [Document(each.document["kind"], msgspec.json.encode(each.document), "a test") for each in made]
+    )
+    result = what_if(snapshot)
+    assert {each.pod for each in result.unplaced} == {"default/high", "default/low"}
+    assert result.notes == (
+        "room on n0 is kept for default/high, which is nominated to it, until default/going is gone",
+    )
+    assert what_if(Snapshot(snapshot.documents[:2])).notes == ()
