@@ -2,7 +2,7 @@
 
 import pytest
 
-from berth.framework.effects import WaitUntil
+from berth.framework.effects import ApiCall, WaitUntil, call
 from berth.framework.interface import PreBindPreFlightResult
 from berth.framework.status import SKIP, error, unschedulable
 from berth.testing.invariants import check
@@ -130,3 +130,53 @@ def test_a_pod_that_goes_calls_all_of_them_off_before_anything_is_undone():
     assert [line.partition(":")[0] for line in work.story[2:]] == ["A is called off", "B is called off", "undone"]
     assert found.core.unfinished == 0
     check(found.core)
+
+
+class Writing:
+    """A plugin whose PreBind makes so many writes, one after the other; `heard` are the answers that it was given."""
+
+    def __init__(self, writes):
+        self.heard = []
+
+        def pre_bind(*_):
+            for number in range(writes):
+                answer = yield from call(ApiCall("patch", "ResourceClaim", "default", f"c{number}"))
+                self.heard.append(answer.result)
+
+        self.plugin = plugin("W", pre_bind=pre_bind)
+
+    def under_way(self, **options):
+        found = cluster(node(cpu="4"), config=document("W"), plugins={"W": self.plugin}, **options)
+        found.put(pod("a"))
+        return found.run()
+
+
+@pytest.mark.parametrize("writes", [1, 2])
+def test_a_write_under_way_is_heard_of_before_the_pod_is_called_off(writes):
+    """Otherwise what was written counts as free until the watch brings it, and another pod is given it as well."""
+    work = Writing(writes)
+    found = work.under_way()
+    [write] = found.requests
+    found.core.call_off("somebody needs the room", 1.0)
+    found.run()
+    assert found.core.cache.state_of("default/a") is not None, "its room was given away before the answer came"
+    found.answer(write, result="written")
+    found.run()
+    check(found.core)
+    assert work.heard == ["written"]
+    assert found.requests == [], "what was called off asked for more"
+    assert found.nodes_of()["a"] == ""
+    assert "somebody needs the room" in found.patches("a")[-1].message
+    assert found.core.cache.state_of("default/a") is None
+
+
+def test_a_pod_that_is_called_off_can_be_bound_the_next_time():
+    work = Writing(1)
+    found = work.under_way()
+    found.core.call_off("somebody needs the room", 1.0)
+    found.run()
+    found.answer(found.requests[0], result="written")
+    found.advance(20)
+    found.answer(found.requests[-1], result="again")
+    found.run()
+    assert found.nodes_of()["a"] == "n1"

@@ -160,7 +160,9 @@ class BindingCycles:
                 "PreBind", run_pre_bind(self._dispatcher, attempt, node_name), attempt.pod
             )
         finally:
-            self._in_pre_bind.end(attempt.pod.uid)
+            called_off = self._in_pre_bind.end(attempt.pod.uid)
+        if status is None and called_off:
+            return error(called_off)
         if status is None:
             status = yield from _bind(attempt, node_name, self._confirming)
         return status

@@ -40,7 +40,8 @@ class Dispatcher:
         """Who waits for an answer, by the ticket of the request."""
         self._waits: list[tuple[WaitUntil, Steps[Any]]] = []
         self._tickets = 0
-        self._interrupted: list[tuple[Steps[Any], Interruption]] = []
+        self._interrupted: dict[Steps[Any], Interruption] = {}
+        """Who is to end, and has not been told yet."""
         self.running: Steps[Any] | None = None
         """The generator that is running now."""
 
@@ -92,8 +93,16 @@ class Dispatcher:
             self._advance(steps, answer)
 
     def interrupt(self, steps: Steps[Any], interruption: Interruption) -> None:
-        """Have a generator that is parked ended by `resume_ready`; an answer that it waits for is dropped."""
-        self._interrupted.append((steps, interruption))
+        """Have a generator that is parked ended: by `resume_ready`, or where it next waits.
+
+        One that waits for an answer is given that first. What it asked for may have been done, and whoever does not
+        hear of it would give away a second time what was written.
+        """
+        self._interrupted.setdefault(steps, interruption)
+
+    def let_go_on(self, steps: Steps[Any]) -> None:
+        """Take an interruption back that has not reached the generator yet."""
+        self._interrupted.pop(steps, None)
 
     def resume_ready(self) -> bool:
         """Resume each generator whose condition holds or whose deadline has come; say whether there was any.
@@ -102,11 +111,7 @@ class Dispatcher:
         """
         if not (self._interrupted or self._waits):
             return False
-        interrupted, self._interrupted = self._interrupted, []
-        for steps, interruption in interrupted:
-            if self._unpark(steps):
-                self._advance(steps, interruption)
-        if interrupted:
+        if self._end_interrupted():
             return True
         ready = [entry for entry in self._waits if entry[0].deadline <= self._now or _holds(entry[0])]
         for wait, steps in ready:
@@ -116,24 +121,25 @@ class Dispatcher:
 
     def next_deadline(self) -> float | None:
         """Return when the first wait ends even if nothing happens, or None."""
-        if self._interrupted:
+        if self._interrupted and any(steps in self._interrupted for _, steps in self._waits):
             return self._now
         return min((wait.deadline for wait, _ in self._waits if wait.deadline != math.inf), default=None)
 
-    def _unpark(self, steps: Steps[Any]) -> bool:
-        """Have a generator wait for nothing any more; say whether it did."""
-        tickets = [ticket for ticket, parked in self._parked.items() if parked is steps]
-        for ticket in tickets:
-            del self._parked[ticket]
-        waits = [entry for entry in self._waits if entry[1] is steps]
-        for entry in waits:
-            self._waits.remove(entry)
-        return bool(tickets or waits)
+    def _end_interrupted(self) -> bool:
+        """End those who wait for nothing but a condition, in the order in which they were interrupted."""
+        waits = {steps: wait for wait, steps in self._waits} if self._interrupted else {}
+        ending = [steps for steps in self._interrupted if steps in waits]
+        for steps in ending:
+            self._waits.remove((waits[steps], steps))
+            self._advance(steps, self._interrupted.pop(steps))
+        return bool(ending)
 
     def _advance(self, steps: Steps[Any], value: Any) -> None:
         outer, self.running = self.running, steps
         try:
             effect = steps.throw(value) if isinstance(value, Interruption) else steps.send(value)
+            while (interruption := self._interrupted.pop(steps, None)) is not None:
+                effect = steps.throw(interruption)
         except StopIteration:
             self._ended(steps)
             return
@@ -150,6 +156,7 @@ class Dispatcher:
         self._effects.append(Request(self._tickets, effect))
 
     def _ended(self, steps: Steps[Any]) -> None:
+        self._interrupted.pop(steps, None)
         if steps is self._open:
             self._open = None
 

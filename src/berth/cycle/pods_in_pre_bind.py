@@ -2,7 +2,9 @@
 
 PreBind may take minutes (volumes, devices). If the pod is deleted meanwhile, or a pod of higher priority needs its
 room, nothing need be asked of the API server: the binding cycle is interrupted where it waits, and gives the room back.
-A pod that is past PreBind cannot be called off any more; its Binding may be on its way.
+One that waits for the answer to a write hears it first, so that what was written counts; should PreBind end with that
+answer, `end` says why the pod is not bound even so. A pod that is past PreBind cannot be called off any more; its
+Binding may be on its way.
 """
 
 from typing import Any
@@ -14,11 +16,13 @@ from berth.framework.effects import Steps
 class PodsInPreBind:
     """Binding cycles that are in PreBind, by the pod's uid."""
 
-    __slots__ = ("_dispatcher", "_steps")
+    __slots__ = ("_called_off", "_dispatcher", "_steps")
 
     def __init__(self, dispatcher: Dispatcher) -> None:
         self._dispatcher = dispatcher
         self._steps: dict[str, Steps[Any]] = {}
+        self._called_off: dict[str, tuple[Steps[Any], str]] = {}
+        """Who is to be interrupted, by the pod's uid, and why."""
 
     def __contains__(self, uid: str) -> bool:
         return uid in self._steps
@@ -33,14 +37,19 @@ class PodsInPreBind:
         if running is not None:
             self._steps[uid] = running
 
-    def end(self, uid: str) -> None:
-        """Note that PreBind is over, one way or the other."""
+    def end(self, uid: str) -> str:
+        """Note that PreBind is over, one way or the other; return why the pod was called off, empty if it was not."""
         self._steps.pop(uid, None)
+        steps, reason = self._called_off.pop(uid, (None, ""))
+        if steps is not None:
+            self._dispatcher.let_go_on(steps)
+        return reason
 
     def cancel(self, uid: str, reason: str) -> bool:
         """Call a binding off, as soon as nothing else is under way; say whether there was one to call off."""
         steps = self._steps.pop(uid, None)
         if steps is None:
             return False
+        self._called_off[uid] = (steps, reason)
         self._dispatcher.interrupt(steps, Interruption(reason))
         return True

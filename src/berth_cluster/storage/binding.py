@@ -17,7 +17,7 @@ from berth_cluster.storage import metadata
 class BindingRecord(msgspec.Struct, frozen=True, rename="camel"):
     """One call of the binding subresource."""
 
-    pod_uid: str
+    pod_uid: str  # the one that the Binding names; the pod's own where it names none
     namespace: str
     name: str
     node: str

@@ -299,7 +299,8 @@ class Store:
         """Assign a pod to a node; every call is recorded in `bindings`."""
         node = binding.target_node(body, name)
         pod = self.find(PODS, namespace, name)
-        uid = "" if pod is None else str(pod["metadata"]["uid"])
+        asked = (body.get("metadata") or {}).get("uid")  # another pod than the one of that name by now, perhaps
+        uid = str(asked or ("" if pod is None else pod["metadata"]["uid"]))
         try:
             entry = self.entry(PODS, namespace, name)
             self.commit(PODS, "MODIFIED", binding.bound(entry.obj, node, body, self.now()), entry, dry_run=dry_run)

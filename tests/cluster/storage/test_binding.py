@@ -109,3 +109,11 @@ def test_the_node_of_a_pod_cannot_be_changed_by_an_update():
     moved = store.get(PODS, "default", "web")
     with pytest.raises(StoreError, match="pod updates may not change fields other than"):
         store.update(PODS, "default", "web", {**moved, "spec": {**moved["spec"], "nodeName": "node-2"}})
+
+
+def test_a_refused_binding_is_on_record_for_the_pod_it_named():
+    """Another pod of that name may have come meanwhile, and be bound elsewhere."""
+    store = make_store()
+    store.create(PODS, "default", pod())
+    refuse(store, {**TO_NODE_1, "metadata": {"uid": "the one before"}})
+    assert [(record.pod_uid, record.accepted) for record in store.bindings] == [("the one before", False)]
