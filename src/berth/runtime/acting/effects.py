@@ -237,7 +237,10 @@ class Effects:
 
 
 async def evict(transport: Transport, effect: EvictPod) -> None:
-    """Note in the victim's status why it goes, then delete it; a victim that is gone already is fine."""
+    """Note in the victim's status why it goes, then delete it; a victim that is gone already is fine.
+
+    A conflict says that another pod has its name, or that a write met another one: only the pod itself tells which.
+    """
     pod = effect.pod
     condition: dict[str, Any] = {
         "type": "DisruptionTarget",
@@ -256,8 +259,9 @@ async def evict(transport: Transport, effect: EvictPod) -> None:
         await transport.patch(_POD, pod.namespace, pod.name, patch, STRATEGIC_MERGE_PATCH, subresource="status")
         await transport.delete(_POD, pod.namespace, pod.name, options)
     except ApiError as error:
-        if not (error.is_not_found or error.is_conflict):
-            raise
+        if error.is_not_found or (error.is_conflict and (await read_pod(transport, pod)).is_gone):
+            return
+        raise
 
 
 async def call(transport: Transport, effect: ApiCall) -> Any:
