@@ -51,6 +51,11 @@ def test_every_package_within_a_room_is_told_with_it_once(package: str) -> None:
         assert Counter(re.findall(r"`(\w+/)`", held)) == there, rooms
 
 
+def test_the_architecture_leads_to_every_decision_record() -> None:
+    _, _, listed = (DOCS / "architecture.md").read_text().partition("## Decision records")
+    assert re.findall(r"\]\((adr/.+)\)", listed) == sorted(f"adr/{path.name}" for path in (DOCS / "adr").glob("*.md"))
+
+
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_every_module_that_a_document_names_exists(document: Path) -> None:
     """Dotted, as a path below src/, or as a path within a package, as in `core/intake.py`."""
@@ -58,7 +63,7 @@ def test_every_module_that_a_document_names_exists(document: Path) -> None:
     dotted = set(re.findall(r"(?<![\w./-])(berth(?:_\w+)?(?:\.\w+)+)", text)) - NO_MODULES
     dotted -= OF_EARLIER_RELEASES.get(document.name, set())
     paths = set(re.findall(r"(?<![\w./-])src/[\w./-]*\w", text))
-    within = set(re.findall(r"`((?:\w+/)+\w+\.py)`", text))
+    within = set(re.findall(r"`((?:\w+/)+\w+\.py|(?:\w+/){2,})`", text))
     missing = [name for name in dotted if not _is_there(name)]
     missing += [path for path in paths if not (ROOT / path).exists()]
     missing += [path for path in within if not any((place / path).exists() for place in (ROOT, *PLACES))]
