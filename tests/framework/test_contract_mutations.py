@@ -58,6 +58,24 @@ TOLD_BY_THE_TYPE_CHECKER = {
         '        self._objects = objects\n        objects.put("Service", None)\n',
         '"put"',
     ),
+    "a plugin that takes a node out of the table": Mutation(
+        "legacy/node_prefer_avoid_pods.py",
+        "        self._table = handle.cache.table\n",
+        '        self._table = handle.cache.table\n        self._table.remove_node("node-1")\n',
+        '"NodeTable" has no attribute "remove_node"',
+    ),
+    "a plugin that forgets a namespace": Mutation(
+        "pod_topology_spread/plugin.py",
+        "        self._index = handle.cache.index\n",
+        '        self._index = handle.cache.index\n        self._index.set_namespace("default", None)\n',
+        '"PodIndexReader" has no attribute "set_namespace"',
+    ),
+    "a plugin that lets a waiting pod drop": Mutation(
+        "legacy/resource_limits.py",
+        "        pass\n",
+        '        handle.waiting.remove("uid")\n',
+        '"WaitingPodsView" has no attribute "remove"',
+    ),
     "on the page about forms, a load of single rows": Mutation(
         PAGE,
         "self, state: CycleState, pod: PodInfo, table: NodeTable, rows: RowArray, load: RowLoad",

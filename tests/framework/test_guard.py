@@ -16,12 +16,12 @@ from berth.framework.registry import fills
 from berth.framework.status import SKIP, Code, Status, error, unschedulable
 from berth.plugins.registry import in_tree_registry
 from berth.runtime.observing.cycle_log import SchedulerLog
-from berth.state.table import NodeTable
+from berth.state.table import WritableNodeTable
 from tests.support import BOOM, boom, cluster, document, node, plugin, pod, with_profiles
 
 
 def table(count=3):
-    made = NodeTable()
+    made = WritableNodeTable()
     for number in range(count):
         made.put_node(make_node(f"n{number}").capacity(cpu="4").build())
     return made
