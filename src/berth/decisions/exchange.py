@@ -141,7 +141,7 @@ class DividedDecision:
 
     def __init__(self, core: Core, profile: Profile, pod: PodInfo, successors: Mapping[str, str]) -> None:
         """Ask about a pod that is not in the core's cluster, by a profile over that cluster."""
-        self.table = core.cache.table
+        self.table: NodeTable = core.cache.table
         self.rejects: dict[str, Mask] = {}
         """By plugin, the rows that it rejects."""
         self._core, self._profile, self._pod, self._successors = core, profile, pod, successors

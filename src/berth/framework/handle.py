@@ -11,7 +11,14 @@ from berth.framework.custom_resources import CustomObjects, CustomResources
 from berth.framework.effects import EmitEvent
 from berth.framework.evictions import Evictions
 from berth.framework.observations import Observation
-from berth.framework.readers import CacheReader, EvictionReader, NominationReader, ObjectReader, PodGroupReader
+from berth.framework.readers import (
+    CacheReader,
+    EvictionReader,
+    NominationReader,
+    ObjectReader,
+    PodGroupReader,
+    WaitingPodsView,
+)
 from berth.framework.waiting_pods import WaitingPods
 from berth.framework.what_if import ProfileView
 from berth.state.cache import Cache
@@ -64,7 +71,7 @@ class Handle:
         self.cache: CacheReader = cache
         self.objects: ObjectReader = objects
         self.nominator: NominationReader = nominator
-        self.waiting = waiting
+        self.waiting: WaitingPodsView = waiting
         self.features = features
         self.now = now
         """The time of the event or step under way, in seconds; never the wall clock."""

@@ -25,7 +25,7 @@ import msgspec
 from berth.api.node import Node
 from berth.state.pod_index import PodIndex
 from berth.state.pod_info import PodInfo
-from berth.state.table import NodeTable
+from berth.state.table import WritableNodeTable
 
 
 class CacheError(RuntimeError):
@@ -64,7 +64,7 @@ class Cache:
 
     def __init__(self, assumed_ttl_s: float | None = None, capacity: int = 64, *, sweep_period_s: float = 0.0) -> None:
         """`sweep_period_s`: how often overdue pods are looked for; 0 finds each the moment it is overdue."""
-        self.table = NodeTable(capacity)
+        self.table = WritableNodeTable(capacity)
         self.index = PodIndex(capacity, self._pods_on_rows)
         self.assumed_ttl_s = assumed_ttl_s
         self._sweep_period_s = sweep_period_s

@@ -34,7 +34,7 @@ DOUBLED_BELOW = 1024
 
 
 class NodeTable:
-    """Columns over all nodes; `valid` says which rows hold one."""
+    """Columns over all nodes, to be read; `valid` says which rows hold one."""
 
     def __init__(self, capacity: int = 64) -> None:
         self.capacity = capacity
@@ -74,6 +74,49 @@ class NodeTable:
 
     def __len__(self) -> int:
         return self.node_count
+
+    def label(self, key: str) -> LabelColumn:
+        """Return the column of a label key."""
+        return self.labels.column(key, self.capacity)
+
+    def view(self, row: int) -> NodeView:
+        """Return one node with its pods as plain objects, as of now; the same one until the row changes."""
+        known = self._views.get(row)
+        if known is not None and known[0] == self.version[row]:
+            return known[1]
+        view = self._make_view(row)
+        self._views[row] = (int(self.version[row]), view)
+        return view
+
+    def node(self, row: int) -> Node:
+        """Return the node object of a valid row."""
+        node = self.nodes[row]
+        assert node is not None, f"row {row} holds no node"
+        return node
+
+    def rows(self) -> NDArray[np.intp]:
+        """Return the rows that hold a node, in row order."""
+        return np.flatnonzero(self.valid)
+
+    def _make_view(self, row: int) -> NodeView:
+        resources = self.resource_index
+        return NodeView(
+            row=row,
+            node=self.node(row),
+            pods=ReadOnlyDict(self.pods[row]),
+            allocatable=ReadOnlyDict({name: int(self.allocatable[index, row]) for name, index in resources.items()}),
+            requested=ReadOnlyDict({name: int(self.requested[index, row]) for name, index in resources.items()}),
+            scoring_requested=(int(self.scoring_requested[0, row]), int(self.scoring_requested[1, row])),
+            allowed_pods=int(self.allowed_pods[row]),
+        )
+
+    def _labels_of(self, row: int) -> Mapping[str, str] | None:
+        node = self.nodes[row]
+        return None if node is None else node.metadata.labels
+
+
+class WritableNodeTable(NodeTable):
+    """The table as the cache keeps it."""
 
     def put_node(self, node: Node) -> int:
         """Add a node or replace what is known of it; return its row. Raises `QuantityError`, changing nothing.
@@ -161,41 +204,6 @@ class NodeTable:
                 self._add_columns()
             index = self.resource_index[resource] = self._free_columns.pop()
         return index
-
-    def label(self, key: str) -> LabelColumn:
-        """Return the column of a label key."""
-        return self.labels.column(key, self.capacity)
-
-    def view(self, row: int) -> NodeView:
-        """Return one node with its pods as plain objects, as of now; the same one until the row changes."""
-        known = self._views.get(row)
-        if known is not None and known[0] == self.version[row]:
-            return known[1]
-        view = self._make_view(row)
-        self._views[row] = (int(self.version[row]), view)
-        return view
-
-    def node(self, row: int) -> Node:
-        """Return the node object of a valid row."""
-        node = self.nodes[row]
-        assert node is not None, f"row {row} holds no node"
-        return node
-
-    def rows(self) -> NDArray[np.intp]:
-        """Return the rows that hold a node, in row order."""
-        return np.flatnonzero(self.valid)
-
-    def _make_view(self, row: int) -> NodeView:
-        resources = self.resource_index
-        return NodeView(
-            row=row,
-            node=self.node(row),
-            pods=ReadOnlyDict(self.pods[row]),
-            allocatable=ReadOnlyDict({name: int(self.allocatable[index, row]) for name, index in resources.items()}),
-            requested=ReadOnlyDict({name: int(self.requested[index, row]) for name, index in resources.items()}),
-            scoring_requested=(int(self.scoring_requested[0, row]), int(self.scoring_requested[1, row])),
-            allowed_pods=int(self.allowed_pods[row]),
-        )
 
     def _count(self, row: int, pod: PodInfo, sign: int) -> None:
         requested, index_of = self.requested, self.resource_index
@@ -319,10 +327,6 @@ class NodeTable:
         self.images.grow(capacity)
         self._free += range(capacity - 1, self.capacity - 1, -1)
         self.capacity = capacity
-
-    def _labels_of(self, row: int) -> Mapping[str, str] | None:
-        node = self.nodes[row]
-        return None if node is None else node.metadata.labels
 
 
 def _is_alike(old: Node | None, new: Node) -> bool:

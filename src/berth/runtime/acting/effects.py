@@ -19,6 +19,7 @@ from berth.api.untrusted import UNREADABLE, problem_of, read_deep
 from berth.extender.client import ExtenderClient
 from berth.framework.effects import (
     Answer,
+    Answerable,
     ApiCall,
     Bind,
     CallExtenders,
@@ -121,7 +122,7 @@ class Effects:
         """How many bindings are not answered yet, those by extenders included."""
         return len(self._binds) + len(self._extender_calls)
 
-    def _pool_for(self, effect: Effect) -> WorkerPool[Request]:
+    def _pool_for(self, effect: Answerable) -> WorkerPool[Request]:
         if isinstance(effect, Bind):
             return self._binds
         return self._extender_calls if isinstance(effect, CallExtenders) else self._calls
@@ -175,7 +176,8 @@ class Effects:
         )
 
     async def _bind(self, request: Request) -> None:
-        bind: Bind = request.effect
+        bind = request.effect
+        assert isinstance(bind, Bind), f"{bind} is not for this pool"
         error = "this is a bug: see the log"
         try:
             patch_done = self._statuses.withdraw(bind.pod.uid)
