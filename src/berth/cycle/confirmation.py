@@ -2,7 +2,7 @@
 
 A pod whose Binding was answered stays assumed until the watch shows it on its node. Where that does not come (the
 watch is stuck, the event was lost, the Binding's answer was not true) the pod would be counted there for good. So
-`Confirming` notes each bound pod, and reads those that are still assumed after `Confirming.after_s`:
+`BindingConfirmer` notes each bound pod, and reads those that are still assumed after `BindingConfirmer.after_s`:
 
     on a node, ours or another ──→ taken in as if the watch had shown it
     on no node ──────────────────→ undone: its room is given back, and it is tried again
@@ -50,7 +50,7 @@ Feed = Callable[[Literal["MODIFIED", "DELETED"], Pod], None]
 """Takes in a pod as it is, or as it last was and is no more, as the watch would."""
 
 
-class Confirming:
+class BindingConfirmer:
     """Sees to it that no pod stays assumed for good."""
 
     __slots__ = (

@@ -18,7 +18,7 @@ from berth.cycle.extender_calls import rejected_by_extenders
 from berth.engine.scores import PluginScores, Scored
 from berth.engine.verdicts import Findings, Mask
 from berth.framework.diagnosis import RejectedNodes, overruled
-from berth.framework.extenders import Asked
+from berth.framework.extenders import ExtenderCallRecord
 from berth.framework.status import Status
 from berth.state.lazy import lazy
 from berth.state.table import NodeTable
@@ -66,7 +66,7 @@ class Decision:
         self._scored: Scored | None = found.scored
         self._sampled = found.sampled
         self._within = attempt.within
-        self.asked: list[Asked] = attempt.state.asked
+        self.asked: list[ExtenderCallRecord] = attempt.state.asked
         """What extenders were asked and what came of it; grows until the pod is bound."""
         self.left_out: dict[int, LeftOut] = found.left_out
         """The nodes that extenders ruled out, by row."""

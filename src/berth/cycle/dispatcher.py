@@ -1,8 +1,9 @@
 """What the core's parts need from it: the time, a way to have effects carried out, and one to run generators.
 
-Made before everything else and handed to whoever needs it, so that no part has to know the core. Whatever must wait for
-the outside (PostFilter, PreBind, Bind, an eviction) is a generator: it yields what it asks for and is resumed with the
-answer. The dispatcher runs each of them until it yields, and keeps it parked until its answer or its time has come.
+Made before everything else and handed to the parts that need it, so that no part has to know the core. Whatever must
+wait for the outside (PostFilter, PreBind, Bind, an eviction) is a generator: it yields what it asks for and is resumed
+with the answer. The dispatcher runs each of them until it yields, and keeps it parked until its answer or its time has
+come.
 
 At most one of the generators is the scheduling cycle, which `open` starts. While it is parked no object may change
 under it: `is_open` is true, and the `Inbox` of `berth.core.intake` holds events back until it has ended. All others run
@@ -87,7 +88,7 @@ class Dispatcher:
         self._advance(cycle, None)
 
     def resume(self, answer: Answer) -> None:
-        """Give an answer to whoever asked; one that nobody waits for is dropped."""
+        """Give an answer to the generator that asked; one that nobody waits for is dropped."""
         steps = self._parked.pop(answer.ticket, None)
         if steps is not None:
             self._advance(steps, answer)
@@ -95,8 +96,8 @@ class Dispatcher:
     def interrupt(self, steps: Steps[Any], interruption: Interruption) -> None:
         """Have a generator that is parked ended: by `resume_ready`, or where it next waits.
 
-        One that waits for an answer is given that first. What it asked for may have been done, and whoever does not
-        hear of it would give away a second time what was written.
+        One that waits for an answer is given that first. What it asked for may have been done, and if it did not hear
+        of it, it would give away a second time what was written.
         """
         self._interrupted.setdefault(steps, interruption)
 

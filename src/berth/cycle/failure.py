@@ -28,7 +28,7 @@ UNSCHEDULABLE, SCHEDULER_ERROR = "Unschedulable", "SchedulerError"
 _NOT_FOUND = re.compile(r'\bnodes? "([^"]+)" not found')
 
 
-class Failing:
+class FailureHandler:
     """Takes failed pods back into the queue."""
 
     __slots__ = ("_dispatcher", "_latest", "_missing_nodes", "_nominator", "_queue")

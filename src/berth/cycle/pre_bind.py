@@ -59,7 +59,7 @@ def run_pre_bind(dispatcher: Dispatcher, attempt: Attempt, node_name: str) -> St
         if len(plugins) == 1:
             status = yield from _pre_bind(plugins[0], attempt, node_name)
         else:
-            status = yield from _SideBySide(dispatcher, attempt, node_name).run(plugins)
+            status = yield from _ParallelPreBind(dispatcher, attempt, node_name).run(plugins)
         if status is not None:
             return status
     return None
@@ -92,7 +92,7 @@ def _pre_bind(plugin: PreBindPlugin, attempt: Attempt, node_name: str) -> Steps[
     return blamed("PreBind", plugin.name, status)
 
 
-class _SideBySide:
+class _ParallelPreBind:
     """PreBind of several plugins at the same time: a generator for each, and one that waits for all of them.
 
     The invariant: `run` does not end, and nothing is undone, before the last of the others has ended. So when the pod

@@ -1,6 +1,6 @@
 """Find a node for one pod. Read `schedule_pod` from top to bottom: each step is a function below it.
 
-It is a generator because extenders and PostFilter may need an answer from outside; whoever drives it sends that in.
+It is a generator because extenders and PostFilter may need an answer from outside; its caller sends that in.
 """
 
 import random

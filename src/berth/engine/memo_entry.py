@@ -1,6 +1,6 @@
 """One kept column, what it is valid for, and how it was before.
 
-Columns are repaired in place, and each repair first writes to the column's journal what it overwrites. Whoever must
+Columns are repaired in place, and each repair first writes to the column's journal what it overwrites. Code that must
 look at a column later (the trace of decisions) takes a `ColumnSnapshot`, which undoes the repairs made since on a copy;
 taking one costs nothing. Kept and brought up to date by `memo.py`.
 """

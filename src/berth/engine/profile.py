@@ -87,24 +87,24 @@ class PlacementScorer(NamedTuple):
 Present = TypeVar("Present", bound=Plugin)
 
 
-class Rota(Generic[Present]):
-    """The plugins of a point, and who of them is on duty for a pod: not those that are idle once they have skipped."""
+class PointPlugins(Generic[Present]):
+    """The plugins of a point, and which of them run for a pod: not those that are idle once they have skipped it."""
 
-    __slots__ = ("_on_duty", "idle_after_skip", "plugins")
+    __slots__ = ("_active", "idle_after_skip", "plugins")
 
     def __init__(self, plugins: tuple[Present, ...], idle_after_skip: frozenset[str]) -> None:
         self.plugins = plugins
         self.idle_after_skip = idle_after_skip
-        self._on_duty: dict[frozenset[str], tuple[Present, ...]] = {}
+        self._active: dict[frozenset[str], tuple[Present, ...]] = {}
 
-    def on_duty(self, state: CycleState) -> tuple[Present, ...]:
-        """Return who is to be asked about the pod of this state, in order."""
+    def active(self, state: CycleState) -> tuple[Present, ...]:
+        """Return the plugins to be asked about the pod of this state, in order."""
         idle = self.idle_after_skip & state.skip_filter
         if not idle:
             return self.plugins
-        found = self._on_duty.get(idle)
+        found = self._active.get(idle)
         if found is None:
-            found = self._on_duty[idle] = tuple(plugin for plugin in self.plugins if plugin.name not in idle)
+            found = self._active[idle] = tuple(plugin for plugin in self.plugins if plugin.name not in idle)
         return found
 
 
@@ -168,12 +168,14 @@ class Profile:
         )
         self.scorers = [runner.score_runner(plugin, weight or 1) for plugin, weight in points.get(Point.SCORE, ())]
         reserve = _present(plugin.reserve for plugin in at(Point.RESERVE))
-        self._reserve = Rota(runner.forms(reserve, lambda p: {"reserve": p.reserve, "unreserve": p.unreserve}), idle)
+        self._reserve = PointPlugins(
+            runner.forms(reserve, lambda p: {"reserve": p.reserve, "unreserve": p.unreserve}), idle
+        )
         self.permit = runner.forms(_present(p.permit for p in at(Point.PERMIT)), lambda p: {"permit": p.permit})
         self.plugins_that_permit_groups = frozenset(p.name for p in at(Point.PERMIT) if p.promises.permits_groups)
         """By name, those whose Wait means that too few members of a group have a place."""
         pre_bind = _present(plugin.pre_bind for plugin in at(Point.PRE_BIND))
-        self._pre_bind = Rota(runner.forms(pre_bind, lambda p: {"pre_bind": p.pre_bind}), idle)
+        self._pre_bind = PointPlugins(runner.forms(pre_bind, lambda p: {"pre_bind": p.pre_bind}), idle)
         pre_flights = _present(plugin.pre_bind_pre_flight for plugin in at(Point.PRE_BIND))
         self.pre_flights = {plugin.name: plugin for plugin in pre_flights}
         self.bind = runner.forms(_present(p.bind for p in at(Point.BIND)), lambda p: {"bind": p.bind})
@@ -191,11 +193,11 @@ class Profile:
 
     def reserve(self, state: CycleState) -> tuple[ReservePlugin, ...]:
         """Return the Reserve plugins except those that skip this pod."""
-        return self._reserve.on_duty(state)
+        return self._reserve.active(state)
 
     def pre_bind(self, state: CycleState) -> tuple[PreBindPlugin, ...]:
         """Return the PreBind plugins except those that skip this pod."""
-        return self._pre_bind.on_duty(state)
+        return self._pre_bind.active(state)
 
     def run_pre_enqueue(self, pod: PodInfo, first: str = "") -> Status | None:
         """Return the first rejection of PreEnqueue, or None; the plugin named `first` is asked before the others."""
@@ -246,7 +248,7 @@ class Profile:
                     prepared.note_skip(plugin, pod)
             elif answer is not None and not is_success(answer):
                 rejection = answer.by(plugin.name)
-                if rejection.code is not Code.UNSCHEDULABLE:  # ends PreFilter, whoever narrowed before
+                if rejection.code is not Code.UNSCHEDULABLE:  # ends PreFilter, whichever plugin narrowed before
                     return PreFiltered(rejection, None, ())
         return PreFiltered(rejection, names, tuple(sorted(narrowing)))
 

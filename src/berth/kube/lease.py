@@ -61,7 +61,7 @@ class ObservedLease(msgspec.Struct, frozen=True):
         return found if isinstance(found, dict) else {}
 
     def _with_wish(self, identity: str) -> dict[str, Any]:
-        """Return the object with this wish alone; whoever writes the record has seen, and so ended, an older one."""
+        """Return the object with this wish alone; the writer of the record has seen, and so ended, an older one."""
         if self._annotations.get(WISH, "") == identity:
             return self.document
         annotations = {name: value for name, value in self._annotations.items() if name != WISH}

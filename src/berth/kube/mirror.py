@@ -24,7 +24,7 @@ Key = tuple[str, str]
 """Namespace and name."""
 
 
-class Sighting(NamedTuple):
+class ObservedObject(NamedTuple):
     """One raw object: who it is, at which version, and what that changes."""
 
     key: Key
@@ -58,7 +58,7 @@ class Mirror:
         self._resource, self._reader = resource, reader
         self._read = reader_of(resource)
 
-    def upsert(self, found: Any) -> Sighting:
+    def upsert(self, found: Any) -> ObservedObject:
         """Take in that an object exists in this state, given as a fresh struct or raw; raises `MalformedError`."""
         raw = found
         try:
@@ -79,9 +79,9 @@ class Mirror:
         self.objects[key] = found
         if self._keeps_raw:
             self.raw[key] = without_managed_fields(raw)
-        return Sighting(key, meta.resource_version, _difference(old, found))
+        return ObservedObject(key, meta.resource_version, _difference(old, found))
 
-    def remove(self, raw: Any) -> Sighting:
+    def remove(self, raw: Any) -> ObservedObject:
         """Take in that an object is gone, or no longer selected; raises `MalformedError`.
 
         The change carries the state that the consumer knows, not the last one: a pod that leaves the selection
@@ -89,7 +89,7 @@ class Mirror:
         """
         identity = self._reader.identity(raw)
         key = (identity.namespace, identity.name)
-        return Sighting(key, identity.resource_version, self._forget(key))
+        return ObservedObject(key, identity.resource_version, self._forget(key))
 
     def retain(self, seen: set[Key]) -> list[Change]:
         """Take in that a full list showed exactly these, so that everything else is gone."""
@@ -103,7 +103,7 @@ class Mirror:
         self.raw.pop(key, None)
         return [] if old is None else [Deleted(old)]
 
-    def _set_aside(self, identity: Any, problem: str) -> Sighting:
+    def _set_aside(self, identity: Any, problem: str) -> ObservedObject:
         """Set an unreadable object aside; its last good state stays in force, unless that was another object's.
 
         Each problem is handed on once, not with every update of the object that still has it.
@@ -122,7 +122,7 @@ class Mirror:
         self.invalid[key] = found
         if told is None or told.problem != problem or told.uid != identity.uid:
             changes.append(found)
-        return Sighting(key, identity.resource_version, changes)
+        return ObservedObject(key, identity.resource_version, changes)
 
 
 def without_managed_fields(raw: msgspec.Raw) -> bytes:

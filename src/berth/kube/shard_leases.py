@@ -25,7 +25,7 @@ RELUCTANCE = 0.125
 """How many retry periods later a free lease is taken for each lease that is held already, up to `MOST_RELUCTANT`."""
 MOST_RELUCTANT = 0.5
 STAND_BACK = 2.0
-"""For so many retry periods, who gave a lease up leaves it to whoever wished for it."""
+"""For so many retry periods, who gave a lease up leaves it to the candidate that wished for it."""
 
 
 def _log(message: str) -> None:

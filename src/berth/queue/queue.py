@@ -24,7 +24,7 @@ from berth.framework.events import FORCE_ACTIVATE, RETRY, UNSCHEDULABLE_TIMEOUT,
 from berth.framework.status import Status
 from berth.queue.heap import PodHeap
 from berth.queue.hints import Strategy, WakeTable, is_kept_gated, is_of_interest, strategies, strategy
-from berth.queue.in_flight import Happened, InFlight
+from berth.queue.in_flight import InFlight, InFlightEvent
 from berth.queue.policy import BACKOFF_WINDOW_S, QueuePolicy
 from berth.queue.unschedulable import UnschedulablePods
 from berth.state.nominator import Nominator
@@ -103,7 +103,7 @@ class SchedulingQueue:
         if not queued.is_gated:  # a gated pod reserves no room by what its status says
             self._note_nomination(pod)
 
-    def update(self, pod: PodInfo, events: Iterable[Happened], now: float) -> None:
+    def update(self, pod: PodInfo, events: Iterable[InFlightEvent], now: float) -> None:
         """Take a newer object of a pod, and see whether the change makes it worth trying."""
         queued = self.find(pod.uid)
         if queued is None:
@@ -245,7 +245,7 @@ class SchedulingQueue:
         """
         if not is_of_interest(event, self.tables):
             return
-        happened = Happened(event, old, new)
+        happened = InFlightEvent(event, old, new)
         self.in_flight.note(happened)
         woken = list(strategies(self.unschedulable, happened, self.tables, except_uid))
         woken.sort(key=lambda one: self.unschedulable.number(one[0]))
@@ -334,11 +334,11 @@ class SchedulingQueue:
         for queued in old:
             queued.was_flushed = True
         if old:
-            happened = Happened(UNSCHEDULABLE_TIMEOUT, None, None)
+            happened = InFlightEvent(UNSCHEDULABLE_TIMEOUT, None, None)
             self.in_flight.note(happened)
             self._move(old, happened, now)
 
-    def _move(self, pods: Iterable[QueuedPod], happened: Happened, now: float) -> None:
+    def _move(self, pods: Iterable[QueuedPod], happened: InFlightEvent, now: float) -> None:
         """Wake those of these unschedulable pods that an event may help."""
         for queued in pods:
             if is_kept_gated(queued, happened.event, self.tables):
@@ -348,7 +348,7 @@ class SchedulingQueue:
                 del self.unschedulable[queued.pod.uid]
                 self._requeue(queued, found, happened.event.label, now)
 
-    def _wake_by_own_change(self, queued: QueuedPod, events: Iterable[Happened], now: float) -> None:
+    def _wake_by_own_change(self, queued: QueuedPod, events: Iterable[InFlightEvent], now: float) -> None:
         for happened in events:
             found = strategy(queued, happened, self.tables)
             if found is Strategy.SKIP:

@@ -4,8 +4,8 @@ A key gets a column when it is asked for. A column is brought up to date from th
 it is asked for, so that a key that nobody asks for any more costs a changed node nothing; the columns that were asked
 for least recently are dropped. A value keeps its id as long as its column lives. Where nodes' values come and go, a
 column would gather ids that no node has, so it is made anew, with new ids, once it has twice as many as there are rows.
-Whoever keeps something computed by id therefore keeps the column beside it, and starts afresh when `LabelIndex.column`
-returns another one.
+Code that keeps something computed by id therefore keeps the column beside it, and starts afresh when
+`LabelIndex.column` returns another one.
 """
 
 from collections import OrderedDict

@@ -128,7 +128,7 @@ class PodShape(PodFamily):
         """Have a pod of this shape share its labels and owners, and a spec that is equal except perhaps for the node.
 
         This does write to an object that an informer handed out, but puts in place of each part one that is equal, as
-        the keys of `PodShapes` are made of all of them: whoever holds the object sees no difference.
+        the keys of `PodShapes` are made of all of them: a holder of the object sees no difference.
         """
         meta, own = pod.metadata, self._pod.metadata
         force_setattr(meta, "labels", own.labels)

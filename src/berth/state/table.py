@@ -1,7 +1,7 @@
 """Nodes as NumPy columns: one row a node.
 
 The cache writes it; plugins read it, either by column (`table.requested[index][rows]`) or, node by node, through
-`table.view(row)`. Two change logs say which rows have to be looked at again by whoever keeps something derived from
+`table.view(row)`. Two change logs say which rows have to be looked at again by code that keeps something derived from
 them: `node_log` for what the node object says, `pod_log` for what runs there. Every write to a row ends with an entry
 in one of them. Rows are reused when nodes leave; log positions never are.
 """
@@ -222,8 +222,8 @@ class NodeTable:
     def _free_if_unused(self, row: int) -> None:
         if self.valid[row] or self.pods[row]:
             return
-        # All that was counted on the row has been taken off, and each step was logged. Whoever takes the row next logs
-        # it again, so nothing that was derived for the old node outlives it.
+        # All that was counted on the row has been taken off, and each step was logged. The node that takes the row next
+        # logs it again, so nothing that was derived for the old node outlives it.
         del self.row_of[self.names[row]]
         self.names[row] = ""
         self._free.append(row)

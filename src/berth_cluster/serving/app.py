@@ -75,7 +75,7 @@ class Application:
         self._documents = OpenApiDocuments(release)
         self._handlers = Handlers(store, has_streaming_lists=release.has_streaming_lists)
         self.address = ""
-        # Further paths for GET (debug views) that whoever runs the server may add; each returns a JSON value.
+        # Further paths for GET (debug views) that the operator of the server may add; each returns a JSON value.
         self.extra_paths: dict[str, Callable[[], object]] = {"/debug/bindings": self._bindings}
 
     def stop(self) -> None:
