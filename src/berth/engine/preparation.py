@@ -79,10 +79,13 @@ class Preparation(Generic[PluginT]):
         for plugin in plugins:
             is_pure = self._may_settle(plugin) and promised[plugin.name].is_pure_of(pod)
             answer = ask(plugin) if is_pure else None
+            # It passes in silence, so it has its say at Filter or Score, and is not asked here again.
             if answer is None and is_pure:
                 continue
             if isinstance(answer, Status) and answer.code is Code.SKIP:
                 skipped.add(plugin.name)
+            # Not pure, or it rejects or narrows: then it is asked in its turn for each pod, as the first rejection
+            # counts.
             elif not isinstance(answer, Status) or not is_success(answer):
                 unsettled.append(plugin)
         self._skipped_for_good = frozenset(skipped)

@@ -206,6 +206,7 @@ class Profile:
 
     def _pre_enqueued(self, pod: PodInfo, first: str) -> Status | None:
         plugins = self.pre_enqueue
+        # False comes before True and sorting is stable, so the others stay in the profile's order.
         for plugin in sorted(plugins, key=lambda plugin: plugin.name != first) if first else plugins:
             try:
                 status = plugin.pre_enqueue(pod)
@@ -248,6 +249,8 @@ class Profile:
                     prepared.note_skip(plugin, pod)
             elif answer is not None and not is_success(answer):
                 rejection = answer.by(plugin.name)
+                # After Unschedulable the others still run: PostFilter needs the states that they prepare, and any of
+                # them may yet find that preemption would be of no use.
                 if rejection.code is not Code.UNSCHEDULABLE:  # ends PreFilter, whichever plugin narrowed before
                     return PreFiltered(rejection, None, ())
         return PreFiltered(rejection, names, tuple(sorted(narrowing)))
@@ -272,12 +275,13 @@ class Profile:
         have come (the overlay). The second cannot be read off the first, in either direction: a nominated pod may take
         the last CPU, or be the one that the pod wants to run beside. `rejected_rows` reads the overlay first.
 
-        Only searched rows with rivals are looked at: by column where the filters allow it and there are many, else node
-        by node. An overlay is made for one pod at one time and never kept, since nominations change without any node.
+        Only searched rows with rivals are looked at. An overlay is made for one pod at one time and never kept, since
+        nominations change without any node.
         """
         found: list[RejectedNodes] = []
         rows = rivals.rows()
         rows = rows[searched[rows]]
+        # By column where there are many rows and the filters allow it; the rows that are left go node by node.
         if len(rows) > FEW_ROWS and self.memos.enabled and not self.checks_all_filters:
             what_if = self.what_if(state, pod)
             if what_if.is_possible:
@@ -305,6 +309,7 @@ class Profile:
         load = what_if.load(rows, rivals)
         filters = what_if.on(rows)
         refused = filters.refusals(load, ~filters.passing(load))
+        # Whether a row passes is told from limits alone, so the filters are asked for words only where it does not.
         found += [RejectedNodes(status, rows[positions]) for status, positions in refused]
         return np.array(left, dtype=np.intp)
 
@@ -326,6 +331,7 @@ class Profile:
         self, nominated: list[PodInfo], state: CycleState, pod: PodInfo, node: NodeView
     ) -> Status | None:
         """Ask about one node as if the nominated pods ran there too; return the first rejection."""
+        # A clone, since the attempt goes on with the state as the node is without these pods.
         what_if = state.clone()
         for other in nominated:
             node = node.with_pod(other)
@@ -336,6 +342,7 @@ class Profile:
 
     def run_filter_beside_nominated(self, state: CycleState, pod: PodInfo, node: NodeView) -> Status | None:
         """Ask about one node with the nominated pods that count there, if any, and without; return a rejection."""
+        # With the nominated pods first, as kube-scheduler does it: their rejection is the one that is named.
         rivals = self.rivals_on(node.name, pod)
         status = self.run_filter_with(rivals, state, pod, node) if rivals else None
         if status is None:
@@ -433,6 +440,8 @@ class Profile:
 
     def _reserved(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
         for plugin in self.reserve(state):
+            # A plugin that rejects may have reserved something before it did, so its columns count as stale in any
+            # case.
             status = ask("Reserve", plugin, plugin.reserve, state, pod, node_name)
             self.memos.note_reservation(plugin.name)
             if status is not None and not is_success(status):
@@ -451,6 +460,7 @@ class Profile:
     def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> list[Exception]:
         """Do the same without being timed; return what plugins raised."""
         bugs: list[Exception] = []
+        # The last first, and also those whose Reserve was never reached, as upstream does.
         for plugin in reversed(self.reserve(state)):
             try:
                 plugin.unreserve(state, pod, node_name)
@@ -490,8 +500,8 @@ class Profile:
     ) -> Preparation[Present] | None:
         """Return which plugins of PreFilter or PreScore are to be asked about this pod; None for all.
 
-        The first pod of a shape asks all of them: preparing would not pay for a pod like no other. Where pods of its
-        family were seen before, only those are asked that look at something in which the family's pods may differ.
+        Where pods of its family were seen before, only those are asked that look at something in which its pods may
+        differ.
         """
         if not self.memos.enabled:
             return None
@@ -502,11 +512,13 @@ class Profile:
                 if prepared is None:
                     prepared = family.plans[key] = Preparation(plugins, promised, pod, ask, family.ignored)
                 return prepared.for_pod(pod, self.memos.world)
+            # The first pod of a shape or family asks all plugins: preparing would not pay for a pod like no other.
             family.plans[key] = None
             family = family.wider
         return None
 
     def _filter_plan(self, state: CycleState, pod: PodInfo) -> FilterPlan:
+        # Pods of one shape may be skipped by different plugins: what exists in the cluster decides that, too.
         key = (self.name, Point.FILTER, frozenset(state.skip_filter))
         plan: FilterPlan | None = pod.shape.plans.get(key)
         if plan is None:
@@ -559,6 +571,7 @@ def searched_rows(table: NodeTable, node_names: frozenset[str] | None) -> Mask:
     mask: Mask = np.zeros(table.capacity, dtype=np.bool_)
     for name in node_names:
         row = table.row_of.get(name)
+        # A name may have a row without a node: pods are counted there whose node is gone, or not known yet.
         if row is not None and table.valid[row]:
             mask[row] = True
     return mask

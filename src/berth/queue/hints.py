@@ -101,7 +101,7 @@ class WakeTable:
     def strategy_of_all(self, pods: Sequence[QueuedPod], happened: InFlightEvent) -> Strategy:
         """Say what an event means for pods that wait alike, by asking about the first.
 
-        `berth.core.timed_profile` overrides this to tell who was answered for.
+        `berth.core.timed_runner` overrides this to tell who was answered for.
         """
         return strategy(pods[0], happened, {pods[0].pod.spec.scheduler_name: self})
 
@@ -159,6 +159,7 @@ def strategy(queued: QueuedPod, happened: InFlightEvent, tables: Mapping[str, Wa
         if registered.plugin in queued.pending_plugins:
             return Strategy.IMMEDIATELY
         best = Strategy.AFTER_BACKOFF
+        # No other plugin can say more: only one that has the pod pending brings it back without a backoff.
         if not queued.pending_plugins:
             return best
     return best
@@ -171,8 +172,11 @@ def strategies(
 
     Left out are pods that PreEnqueue keeps out where the event cannot open their gate, and the one of `except_uid`.
     """
+    # Of a pod that the event itself is about a hint may say something else than of others of its shape (it compares
+    # uids), so such shapes are asked pod by pod.
     itself = {except_uid, *(obj.uid for obj in (happened.old, happened.new) if isinstance(obj, PodInfo))}
     for rejection, by_shape in waiting.alike():
+        # Whichever: pods that are filed together agree in all that the next two questions look at.
         any_pod = next(iter(next(iter(by_shape.values())).values()))
         if is_kept_gated(any_pod, happened.event, tables):
             continue

@@ -70,6 +70,8 @@ class MoveRequestQueue(SchedulingQueue):
         # Besides move requests: the pod's own change, or the core's word that it should be tried again.
         events = self.in_flight.events_since_start(queued.pod.uid)
         missed_something = any(not _is_about_another(happened.new, queued) for happened in events)
+        # The cycle as it is now, not that in which the pod was popped: that time's error function reads it when a pod
+        # comes back.
         if missed_something or self.move_request_cycle >= self.scheduling_cycle:
             return Strategy.AFTER_BACKOFF
         return Strategy.SKIP

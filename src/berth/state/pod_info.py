@@ -246,6 +246,8 @@ class PodShapes:
         size = len(spec_key) + len(rest_key)
         if size > LARGE_BYTES:
             return PodShape(pod, self._counting, size=size)
+        # Specs are shared by themselves, too: the pods of an indexed Job differ in labels, and so in shape, but not in
+        # spec.
         known = self._specs.get(spec_key)
         if known is None:
             make_read_only(spec)
@@ -302,6 +304,7 @@ def _is_shareable(pod: Pod) -> bool:
 def _counted_status(pod: Pod) -> tuple[object, ...]:
     """Return what a pod's status adds to its requests: resizes in flight."""
     status = pod.status
+    # Nearly all of them give nothing but a name, and must not part a workload's running pods from its pending ones.
     containers = tuple([each for each in status.container_statuses if each != ContainerStatus(each.name)])
     init_containers = tuple([each for each in status.init_container_statuses if each != ContainerStatus(each.name)])
     if not (containers or init_containers or status.resources or status.allocated_resources):

@@ -67,6 +67,7 @@ class NodeTable:
         self._resource_users: dict[str, int] = {}
         """How many node objects and counted pods name a resource, for all but CPU and memory."""
         self._free_columns: list[int] = []
+        # Descending, as rows are taken from the end: the lowest first.
         self._free = list(range(capacity - 1, -1, -1))
         self._views: dict[int, tuple[int, NodeView]] = {}
         self._next_version = 0
@@ -85,12 +86,15 @@ class NodeTable:
         if known is not None and _is_alike(self.nodes[known], node):
             self.nodes[known] = node
             return known
+        # Before anything is written, since a quantity that cannot be read must change nothing.
         amounts = _amounts(node.status.allocatable)
         row = self.row_for(node.metadata.name)
         if not self.valid[row]:
             self.valid[row] = True
             self.node_count += 1
         before = self.nodes[row]
+        # First the new object's resources are counted, then the old one's released: a resource of both keeps its
+        # column.
         self._write_allocatable(row, amounts)
         self.nodes[row] = node
         if before is not None:
@@ -169,6 +173,7 @@ class NodeTable:
     def view(self, row: int) -> NodeView:
         """Return one node with its pods as plain objects, as of now; the same one until the row changes."""
         known = self._views.get(row)
+        # No version is given twice, so the view of a node that had this row before cannot pass for this one's.
         if known is not None and known[0] == self.version[row]:
             return known[1]
         view = self._make_view(row)
@@ -204,6 +209,7 @@ class NodeTable:
                 index = index_of.get(resource)
                 if index is None:
                     index = self.column_of(resource)
+                    # It may have put a wider array in the place of the one that was read above.
                     requested = self.requested
                 requested[index, row] += sign * amount
                 if index >= PERMANENT_RESOURCES:
@@ -284,6 +290,8 @@ class NodeTable:
         self._taint_set_users[number] += 1
         self._taint_set_users[before] -= 1
         if before and not self._taint_set_users[before]:
+            # The last row has given the set up. Its number is free from here on, and not before: the new set has one
+            # already.
             del self._taint_set_of[self.taint_sets[before]]
             self.taint_sets[before] = ()
             self._free_taint_sets.append(before)
