@@ -90,6 +90,8 @@ class BindingCycles:
             )
             status = work if isinstance(work, Status) else None
             if status is None:
+                # Only where binding takes a while (KEP-5278): else the Binding tells as soon, and without a write of
+                # its own.
                 if self._tells_expectation and (waiting is not None or work):
                     # A reader of the pod meanwhile learns where it is going (status.nominatedNodeName).
                     expected = node_name
@@ -147,6 +149,8 @@ class BindingCycles:
         """Wait for Permit, then PreBind, and Bind by an extender or by plugins; return what stopped it, if anything."""
         if waiting is not None:
             while not waiting.is_settled:
+                # Plugins that have allowed the pod are not among these; the first of the others whose time is up
+                # rejects it.
                 yield WaitUntil(lambda: waiting.is_settled, min(waiting.deadlines.values()))
             verdict = waiting.verdict
             label = (Code.SUCCESS if verdict is None else verdict.code).label
@@ -163,6 +167,8 @@ class BindingCycles:
             )
         finally:
             called_off = self._in_pre_bind.end(attempt.pod.uid)
+        # It was called off while it waited for the answer to a write, with which PreBind has ended. So nothing was
+        # interrupted, and yet the pod must not be bound.
         if status is None and called_off:
             return error(called_off)
         if status is None:
@@ -194,6 +200,7 @@ def reserve_and_permit(
 ) -> tuple[Status | None, dict[str, float]]:
     """Assume the pod, then run Reserve and Permit. Return a failure, or Permit's timeouts where the pod must wait."""
     profile, state, pod = attempt.profile, attempt.state, attempt.pod
+    # First, as upstream: Reserve and Permit find the pod on its node already.
     cache.assume(pod, node_name)
     status = profile.run_reserve(state, pod, node_name)
     if status is not None:

@@ -110,6 +110,7 @@ class BindingConfirmer:
 
     def _is_waited_for(self, look_at: float, uid: str) -> bool:
         state = self._cache.assumed_state(uid)
+        # An entry of an earlier time was replaced: the pod was bound once more since, or is to be read later.
         return state is not None and state.look_at == look_at
 
     def is_settled(self, uid: str) -> bool:
@@ -140,6 +141,7 @@ class BindingConfirmer:
     def _look(self, uid: str, undo: Undo) -> Steps[None]:
         state = self._cache.assumed_state(uid)
         assert state is not None
+        # Read before the wait: by the time of the answer the watch may have cleared both.
         pod, bound = state.pod, state.bound
         answer = yield from call(ReadPod(PodRef.of(pod)))
         self._reading -= 1

@@ -66,6 +66,7 @@ class Conflicts:
         if state is None or not (self._recent or self._cache.assumed_count) or not self._tips(state.row, pod):
             return
         ours = self._cache.assumed_on(state.row)
+        # No pod of ours is there that was placed lately, so others have had the conflict.
         if not ours and self._recent.keys().isdisjoint(self._cache.table.pods[state.row]):
             return
         for assumed in ours:

@@ -179,6 +179,7 @@ class Trace(OrderedDict[str, Decision]):
         names, present = self._nodes(table)
         decision = Decision(attempt, names, node_count, at, attempts, present)
         key = attempt.pod.key
+        # Taken out first, so that it goes to the end: the order is that of the latest decisions.
         if self.pop(key, None) is not None:
             self._bytes -= self._sizes.pop(key)
         self[key] = decision
@@ -195,6 +196,7 @@ class Trace(OrderedDict[str, Decision]):
         position = table.node_log.position
         if known != position:
             changed = table.node_log.since(known) if len(names) == table.capacity else None
+            # Most changes of nodes change no name, so thousands of decisions share one tuple.
             if changed is None or any(names[row] != _name(table, row) for row in changed):
                 names = tuple([_name(table, row) for row in range(table.capacity)])
                 present = np.array([bool(name) for name in names], dtype=np.bool_)

@@ -114,14 +114,18 @@ class Dispatcher:
             return False
         if self._end_interrupted():
             return True
+        # Worked out before any of them runs. What they do may make others ready: those come with the next call, after
+        # the inbox, which the end of a cycle opens.
         ready = [entry for entry in self._waits if entry[0].deadline <= self._now or _holds(entry[0])]
         for wait, steps in ready:
             self._waits.remove((wait, steps))
+            # Asked again, since those that ran before it may have changed the answer.
             self._advance(steps, _holds(wait))
         return bool(ready)
 
     def next_deadline(self) -> float | None:
         """Return when the first wait ends even if nothing happens, or None."""
+        # Nothing else will wake them, so `resume_ready` has to be called again at once.
         if self._interrupted and any(steps in self._interrupted for _, steps in self._waits):
             return self._now
         return min((wait.deadline for wait, _ in self._waits if wait.deadline != math.inf), default=None)
@@ -136,9 +140,12 @@ class Dispatcher:
         return bool(ending)
 
     def _advance(self, steps: Steps[Any], value: Any) -> None:
+        # A generator may start another, and runs on when that has to wait.
         outer, self.running = self.running, steps
         try:
             effect = steps.throw(value) if isinstance(value, Interruption) else steps.send(value)
+            # Interrupted while it waited for this answer, or while it ran: it has heard the answer, and ends where it
+            # would wait next. What it asks for there is not carried out.
             while (interruption := self._interrupted.pop(steps, None)) is not None:
                 effect = steps.throw(interruption)
         except StopIteration:
@@ -152,6 +159,7 @@ class Dispatcher:
         if isinstance(effect, WaitUntil):
             self._waits.append((effect, steps))
             return
+        # No ticket is given twice, so an answer that comes too late cannot be taken for another one's.
         self._tickets += 1
         self._parked[self._tickets] = steps
         self._effects.append(Request(self._tickets, effect))

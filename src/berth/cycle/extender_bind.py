@@ -22,6 +22,7 @@ def bind_by_extender(
     for extender in interested(attempt.profile.extenders, "bind", pod):
         found = yield from consult(extender.bind_call(pod, node_name), extender.read_bind)
         problem = found.problem
+        # That it has failed is believed; that it has bound the pod, or may have, is looked up.
         if not problem or found.is_unknown:
             problem = yield from _verified(attempt.pod, node_name, problem, confirmer)
         note(attempt.state, ExtenderCallRecord(extender.name, "bind", problem, bool(problem) and extender.is_ignorable))
@@ -47,6 +48,8 @@ def _verified(pod: PodInfo, node_name: str, problem: str, confirmer: BindingConf
             if found.is_gone or found.node_name:
                 yield from confirmer.take_in(pod, found)
                 return _misplaced(found.node_name, node_name)
+            # Where nobody knew, this is the answer. After a success the Binding may be a moment late, so the pod is
+            # read twice.
             if problem or looks > 1:
                 return problem or f"it reports success, but pod {pod.key} is on no node"
         elif not problem:

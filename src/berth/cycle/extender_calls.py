@@ -77,6 +77,7 @@ def _narrowed(
     left_out: dict[int, LeftOut], extender: Extender, found: Filtered, table: NodeTable, given: RowArray
 ) -> RowArray:
     """Return the rows that are left; note in `left_out` why others are not."""
+    # Of a node in both maps the second says more: preemption would not help there.
     for name, message in {**found.failed, **found.unresolvable}.items():
         row = table.row_of.get(name)
         if row is not None:
@@ -131,6 +132,7 @@ def _weighted(extender: Extender, said: Sequence[tuple[str, int]], nodes: Feasib
     sums = [0] * nodes.count
     for name, score in said:
         if name in place_of:
+            # Extenders score up to 10, plugins up to 100.
             sums[place_of[name]] += score * extender.weight * (MAX_NODE_SCORE // MAX_EXTENDER_PRIORITY)
     weighted = np.array([max(-LARGEST_SCORE, min(LARGEST_SCORE, total)) for total in sums], dtype=np.int64)
     return PluginScores(extender.name, extender.weight, weighted)

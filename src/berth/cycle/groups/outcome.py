@@ -58,6 +58,7 @@ class GroupOutcome:
 
     def bind(self, trial: GroupTrial) -> str:
         """Bind the members that have a place, and tell the others why they have none; return the result's name."""
+        # From here on they are the bindings' to take back, each for itself.
         placed = set(map(id, trial.stands()))
         for member in trial.members:
             self._tools.reporter.record(member.attempt, member.queued, member.seconds)

@@ -34,6 +34,7 @@ class GroupWhatIf:
         self.nodes: dict[str, str] = {}
         """The node that each placed member has in the question, by uid."""
         self._promised = {queued.pod.uid: tools.nominator.node_of(queued.pod.uid) for queued in queued_pods}
+        # The question places the members; nominated as well, they would take their room twice.
         for queued in queued_pods:
             tools.nominator.withdraw(queued.pod.uid)
 
