@@ -92,10 +92,8 @@ class Decision:
 
     @lazy
     def looked_at(self) -> Mask:
-        """The rows that Filter was asked about: fewer than `searched` where enough nodes were found before the end.
-
-        After an error it is all of them, since the node that the error is about may lie beyond that end.
-        """
+        """The rows that Filter was asked about: fewer than `searched` where enough nodes were found before the end."""
+        # After an error it is all of them, since the node that the error is about may lie beyond the end of the search.
         if self._sampled is None or self.outcome == "error":
             return self.searched if self._has_findings else np.zeros_like(self.searched)
         mask = np.zeros_like(self.searched)

@@ -143,6 +143,7 @@ def ask_filters(search: Search, attempt: Attempt) -> Steps[Outcome | None]:
 def score_nodes(search: Search, attempt: Attempt, nodes: FeasibleNodes) -> Scored | Status | None:
     """PreScore and Score. Return an error, or None where a single feasible node needs no score."""
     attempt.lap(PREDICATES_DONE)
+    # As upstream: the only node is taken without a score, and PreScore is not run.
     if nodes.count == 1 and not search.score_single_node:
         return None
     profile, state, pod = attempt.profile, attempt.state, attempt.pod
@@ -259,6 +260,7 @@ def _sampled(search: Search, attempt: Attempt, verdicts: Verdicts) -> Mask:
     if percentage is None:
         return feasible
     searched = verdicts.searched
+    # Zone by zone in turn, so that a part of the nodes is still a part of each zone.
     order = np.array([row for row in table.tree.order() if searched[row]], dtype=np.intp)
     enough = feasible_nodes_to_find(len(order), percentage)
     if search.policy.one_node_without_scores and not attempt.profile.chooses:

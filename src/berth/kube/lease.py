@@ -99,6 +99,7 @@ def held_record(identity: str, lease_duration_s: float, now: datetime, before: L
     transitions = 0 if before is None else before.lease_transitions or 0
     return LeaderRecord(
         holder_identity=identity,
+        # Whole seconds, and rather too many: others must not take it before its holder stops.
         lease_duration_seconds=ceil(lease_duration_s),
         acquire_time=before.acquire_time if before is not None and renews else stamp,
         renew_time=stamp,

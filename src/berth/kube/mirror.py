@@ -94,6 +94,7 @@ class Mirror:
     def retain(self, seen: set[Key]) -> list[Change]:
         """Take in that a full list showed exactly these, so that everything else is gone."""
         gone = [key for key in self.objects if key not in seen]
+        # An object that cannot be read may have a good state as well, and is given up once.
         gone += [key for key in self.invalid if key not in seen and key not in self.objects]
         return [change for key in gone for change in self._forget(key)]
 
@@ -130,6 +131,7 @@ def without_managed_fields(raw: msgspec.Raw) -> bytes:
 
     It is a copy in any case: raw JSON is a view into the page or line that it came in, which would be kept alive.
     """
+    # The name may also be part of some text; then the object is decoded in vain, and that is all.
     if MANAGED_FIELDS not in bytes(raw):
         return bytes(raw)
     fields = read_deep(msgspec.json.decode, raw, type=dict[str, msgspec.Raw])
@@ -140,17 +142,15 @@ def without_managed_fields(raw: msgspec.Raw) -> bytes:
 
 
 def _difference(old: Any, new: Any) -> list[Change]:
-    """Return what is new about an object.
-
-    One of the same name but another uid is another object, so its predecessor is given up first. The same version
-    seen again, as in a list after a watch, is no change; where a server has come back without its history, the same
-    version may stand for another state, so the states are compared even then.
-    """
+    """Return what is new about an object."""
     if old is None:
         return [Added(new)]
     before, after = old.metadata, new.metadata
+    # Another object of the same name: its predecessor is given up first.
     if before.uid != after.uid:
         return [Deleted(old), Added(new)]
+    # Seen again, as in a list after a watch. The states are compared even so: where a server has come back without its
+    # history, the same version may stand for another one.
     if before.resource_version == after.resource_version and after.resource_version and old == new:
         return []
     return [Modified(new, old)]

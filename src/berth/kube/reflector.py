@@ -188,6 +188,7 @@ class Reflector:
         self.repairs += 1
         self._report(InformerTrouble(self.resource.plural, f"{why}; listing again"))
         self._wants_list = True
+        # The watch under way ends as if its time were up.
         self._be_patient(0.0)
 
     def switch(self, resource: Resource) -> None:
@@ -323,6 +324,7 @@ class Reflector:
             self._pending += self.mirror.retain(seen)
             self._flush()
             self._streamed = None
+            # From here on it is a watch like any other, and has the time of one.
             self._be_patient(2 * MIN_WATCH_TIMEOUT_S + WATCH_GRACE_S)
             self._is_watching = self._is_quiet = True
             self._listed(identity.resource_version)
@@ -351,6 +353,7 @@ class Reflector:
         self._resource_version = version
         self._wants_list = False
         self._list_took_s = self._clock() - self._listed_at
+        # The list shows a moment between the request and the answer; the earlier end is true in any case.
         self._current_at = self._listed_at
         self.lists += 1
         self.problem = ""
@@ -432,7 +435,7 @@ class Reflector:
         await self._failed("the server ended the watch at once, without an event")
 
     def _handle_line(self, line: bytes) -> None:
-        """Take one event in; the version to resume from moves last, when nothing can fail any more."""
+        """Take one event in."""
         event = self._reader.event(line)
         kind = event.type
         if self._streamed is not None and kind in KNOWN_TYPES:
@@ -448,6 +451,7 @@ class Reflector:
             raise api_error_from_body(500, bytes(event.object))
         else:
             raise MalformedError(f"a watch line has the unknown type {kind!r}: {excerpt(line)}")
+        # Last, when nothing can fail any more: what breaks before is sent again by the watch that resumes.
         if version:
             self._resource_version = version
         self._current_at = self._clock()
@@ -499,6 +503,7 @@ class Reflector:
     def _flush(self) -> None:
         self._flush_due = False
         if self._pending:
+            # Taken first: a sink that breaks must not be handed the same batch again at the end of `run`.
             batch, self._pending = self._pending, []
             self._sink(batch)
             if self._streamed is not None:

@@ -176,6 +176,7 @@ class Cache:
             self.table.replace_pod(state.row, pod)
             state.pod = pod
             return
+        # Changed, or on another node than was assumed: the API server is right.
         self._uncount(pod.uid, state)
         self._count(pod, pod.node_name, assumed=False)
 

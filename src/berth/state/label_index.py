@@ -64,6 +64,7 @@ class LabelColumn:
 
     def accepted(self, requirement: Requirement) -> Mask:
         """Return, by id with the absent value last, what `requirement` says of each value."""
+        # Once for each value, of which thousands of nodes have a few.
         verdicts = [requirement.accepts(value) for value in self.values]
         return np.array([*verdicts, requirement.accepts(None)], dtype=np.bool_)
 
@@ -107,6 +108,7 @@ class LabelIndex:
             for row in rows:
                 column.set(row, self._value(row, key))
             column.position = self._log.position
+        # Where nodes' values come and go, a column gathers ids that no node has any more.
         return len(column.values) <= 2 * len(column.ids) + SPARE_IDS
 
     def _made(self, key: str, capacity: int) -> LabelColumn:

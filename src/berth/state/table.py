@@ -77,12 +77,10 @@ class NodeTable:
         return self.node_count
 
     def put_node(self, node: Node) -> int:
-        """Add a node or replace what is known of it; return its row. Raises `QuantityError`, changing nothing.
-
-        A heartbeat that changes nothing but the version is not logged, so that nothing derived has to be renewed.
-        """
+        """Add a node or replace what is known of it; return its row. Raises `QuantityError`, changing nothing."""
         make_read_only(node)
         known = self.row_of.get(node.metadata.name)
+        # A heartbeat that changes nothing but the version is not logged, so that nothing derived has to be renewed.
         if known is not None and _is_alike(self.nodes[known], node):
             self.nodes[known] = node
             return known
@@ -115,11 +113,7 @@ class NodeTable:
         return row
 
     def remove_node(self, name: str) -> None:
-        """Forget what the node object said.
-
-        The row stays with the name while pods are counted on it, so that a node that comes back finds them; then
-        another node may have it.
-        """
+        """Forget what the node object said; with its last pod the row is free for another node."""
         row = self.row_of[name]
         if self.valid[row]:
             self.valid[row] = False
@@ -135,6 +129,7 @@ class NodeTable:
         self.images.put(row, ())
         self._views.pop(row, None)
         self._touch(row, self.node_log)
+        # While pods are counted on it the row stays with the name, so that a node that comes back finds them.
         self._free_if_unused(row)
 
     def add_pod(self, row: int, pod: PodInfo) -> None:
@@ -246,11 +241,13 @@ class NodeTable:
         self.allowed_pods[row] = amounts.get(PODS, 0)
 
     def _use(self, resource: str, change: int) -> None:
-        """Count who names a resource; at the last one its columns hold only zeros, and are free."""
+        """Count who names a resource; with the last of them its columns are free."""
         users = self._resource_users.get(resource, 0) + change
         if users:
             self._resource_users[resource] = users
         else:
+            # Each that named it has taken its amount off again, so the columns hold only zeros, and another may have
+            # them.
             del self._resource_users[resource]
             self._free_columns.append(self.resource_index.pop(resource))
 

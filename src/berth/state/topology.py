@@ -208,6 +208,8 @@ class RowCounts:
         """Return the sums by domain, up to date; do not keep them past the cycle."""
         sums = self._sums.get(topology.token)
         if sums is None:
+            # All of them, since nothing tells which topologies are still asked for: a forgotten one leaves its sums
+            # behind.
             if len(self._sums) >= MAX_SUMS:
                 self._sums.clear()
             sums = self._sums[topology.token] = DomainSums(topology)
@@ -226,14 +228,13 @@ class DomainSums:
     The invariant: while the topology has the version of the last `sync`, `values` is the column summed by domain, since
     `add` sees every change of a row. At any other version it is stale: `add` leaves it alone, and `sync` sums it
     afresh.
-
-    The topology is held weakly. What names it may be a whole pod, so it goes when `Topologies` forgets it, and not only
-    when the last column does that was ever summed over it.
     """
 
     __slots__ = ("_topology", "_version", "total", "values")
 
     def __init__(self, topology: Topology) -> None:
+        # Weakly: what names the topology may be a whole pod, so it goes when `Topologies` forgets it, and not only when
+        # the last column does that was ever summed over it.
         self._topology = weakref.ref(topology)
         self._version = 0
         self.values: Int64 = np.zeros(0, dtype=np.int64)

@@ -37,22 +37,8 @@ HOUSEKEEPING_PERIOD_S = 30.0
 class ApiServer:
     """Serves a store; with `port` 0 it takes its former one or any free one, which is in `url` after `start`."""
 
-    __slots__ = (
-        "_app",
-        "_host",
-        "_housekeeping",
-        "_http",
-        "_limits",
-        "_listener",
-        "_lock",
-        "_port",
-        "_release",
-        "_users",
-        "authority",
-        "directory",
-        "store",
-        "token",
-    )  # fmt: skip
+    __slots__ = ("_app", "_host", "_housekeeping", "_http", "_limits", "_listener", "_lock", "_port", "_release",
+                 "_users", "authority", "directory", "store", "token")  # fmt: skip
 
     def __init__(
         self,

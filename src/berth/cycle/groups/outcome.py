@@ -152,6 +152,7 @@ class GroupOutcome:
         asked: set[str] = set()
         refusal = ""
         for member in trial.members:
+            # Members are tried one after the other, and several may have found the same victim.
             victims = [victim for victim in member.attempt.outcome.victims if victim.uid not in asked]
             asked.update(victim.uid for victim in victims)
             if victims and not refusal:

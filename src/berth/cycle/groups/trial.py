@@ -196,6 +196,7 @@ class GroupTrial:
         outcome = attempt.outcome
         if outcome.error is not None:
             has_no_nodes = outcome.diagnosis is not None and not outcome.diagnosis.node_count
+            # Without any node the member fits nowhere for now, which is no error of the group either.
             return None if has_no_nodes else outcome.error
         if outcome.chosen_row is not None:
             member.node_name = self._tools.cache.table.names[outcome.chosen_row]

@@ -68,6 +68,7 @@ class GroupWhatIf:
         try:
             return all(self._fits(queued.pod, placed) for queued in self._queued_pods if queued.pod.uid in self.nodes)
         finally:
+            # The last first: a later member's reservation may build on an earlier one's.
             for attempt, node_name in reversed(placed):
                 undo(self._tools.cache, attempt, node_name)
 
