@@ -82,13 +82,11 @@ class Mirror:
         return ObservedObject(key, meta.resource_version, _difference(old, found))
 
     def remove(self, raw: Any) -> ObservedObject:
-        """Take in that an object is gone, or no longer selected; raises `MalformedError`.
-
-        The change carries the state that the consumer knows, not the last one: a pod that leaves the selection
-        because it finished is given up as the running pod that was counted.
-        """
+        """Take in that an object is gone, or no longer selected; raises `MalformedError`."""
         identity = self._reader.identity(raw)
         key = (identity.namespace, identity.name)
+        # With the state that the consumer knows, not the last one: a pod that leaves the selection because it has
+        # finished is given up as the running pod that was counted.
         return ObservedObject(key, identity.resource_version, self._forget(key))
 
     def retain(self, seen: set[Key]) -> list[Change]:
@@ -105,10 +103,7 @@ class Mirror:
         return [] if old is None else [Deleted(old)]
 
     def _set_aside(self, identity: Any, problem: str) -> ObservedObject:
-        """Set an unreadable object aside; its last good state stays in force, unless that was another object's.
-
-        Each problem is handed on once, not with every update of the object that still has it.
-        """
+        """Set an unreadable object aside; its last good state stays in force, unless that was another object's."""
         key = (identity.namespace, identity.name)
         told = self.invalid.get(key)
         old = self.objects.get(key)
@@ -121,6 +116,7 @@ class Mirror:
             self._resource, identity.namespace, identity.name, identity.uid, problem, old, identity.resource_version
         )
         self.invalid[key] = found
+        # Each problem once, and not with every update of the object that still has it.
         if told is None or told.problem != problem or told.uid != identity.uid:
             changes.append(found)
         return ObservedObject(key, identity.resource_version, changes)

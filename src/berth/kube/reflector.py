@@ -363,11 +363,7 @@ class Reflector:
             self._synced.set()
 
     async def _list_pages(self, page_size: int) -> str:
-        """List in pages of this size (0: everything at once); return the version that they show the cluster at.
-
-        All pages of a list are of one version. Only after the last do we know which objects are gone: those that the
-        mirror holds and no page showed.
-        """
+        """List in pages of this size (0: everything at once); return the version that they show the cluster at."""
         seen: set[Key] = set()
         token = ""
         while True:
@@ -378,6 +374,8 @@ class Reflector:
             token = page.metadata.continue_token or ""
             if not token:
                 break
+        # All pages are of one version. Only after the last is it known which objects are gone: those that the mirror
+        # has and no page showed.
         self._pending += self.mirror.retain(seen)
         self._flush()
         return page.metadata.resource_version
@@ -474,16 +472,14 @@ class Reflector:
     # -- handing on ----------------------------------------------------------------------------------------
 
     def _tell(self, changes: list[Change]) -> None:
-        """Hand the changes on once the lines at hand are used up.
-
-        A transport does not yield to the event loop between lines that it has at hand (see `Transport.watch`), so the
-        callback runs exactly when the next line would have to be waited for: a burst of events becomes one batch.
-        """
+        """Hand the changes on once the lines at hand are used up."""
         self._pending += changes
         if len(self._pending) >= MAX_BATCH:
             self._flush()
         elif not self._flush_due:
             self._flush_due = True
+            # A transport does not yield to the event loop between lines that it has at hand (see `Transport.watch`), so
+            # this runs exactly when the next line would have to be waited for: a burst of events becomes one batch.
             asyncio.get_running_loop().call_soon(self._flush_later)
 
     def _flush_later(self) -> None:

@@ -312,6 +312,8 @@ class PodIndex:
             self._namespaces.pop(namespace, None)
         else:
             self._namespaces[namespace] = labels
+        # Terms and groups that go by namespaces' labels may mean other pods now, so what was worked out with them is
+        # stale.
         self.version += 1
         self.terms_version += 1
         # Groups that list their namespaces select the same pods as before, and keep their counts.
