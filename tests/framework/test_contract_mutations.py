@@ -1,4 +1,4 @@
-"""The contract is code: whoever breaks it is stopped by the type checker, or by the loader.
+"""The contract is code: a plugin that breaks it is stopped by the type checker, or by the loader.
 
 The sources are copied, the copy is broken in many places at once, each in a plugin of its own, and each place must be
 reported. The copy as it was must pass both.

@@ -1,6 +1,6 @@
 """Decodes plugin args: from the raw JSON values of a profile to the struct that the plugin declares, checked.
 
-Args types live beside their plugins, so the name → type map is handed in by whoever has the registry (the
+Args types live beside their plugins, so the name → type map is handed in by the caller, which has the registry (the
 framework, `--write-config-to`). A type is a frozen msgspec struct whose defaults are the plugin's defaults
 and whose fields are camelCase in JSON (`rename="camel"`); what types cannot say goes into an optional
 `validate` method.

@@ -87,7 +87,8 @@ def _guard(
         return _look_into(answer, where) if method in _WITH_FUNCTIONS else answer
 
     def stepwise(steps: Generator[Any, Any, Any], arguments: tuple[Any, ...]) -> Generator[Any, Any, Any]:
-        # Not `yield from`: what is thrown in by whoever drives this must be told from what the plugin raises itself.
+        # Not `yield from`: what is thrown in by the caller that drives this must be told from what the plugin raises
+        # itself.
         value: Any = None
         thrown: BaseException | None = None
         while True:

@@ -82,7 +82,7 @@ class Handle:
         self.tell = tell
         """Send out an Event, without waiting for it."""
         self.observe = observe
-        """Tell metrics, and whoever else observes the core, what only the plugin sees."""
+        """Tell metrics, and the other instruments of the core, what only the plugin sees."""
         self.follow = CustomResources(objects).declare if follow is None else follow
         """Ask for the objects of a `CustomResource`; to be called when the plugin is made."""
         self.wall_clock = wall_clock

@@ -81,7 +81,7 @@ class EventsPlugin(Plugin, Protocol):
 
 
 class PodEventHandlerPlugin(Plugin, Protocol):
-    """Hears which pods there are, as a handler of an informer does: what the API server says, whoever schedules them.
+    """Hears which pods there are, as a handler of an informer does: what the API server says, those of all schedulers.
 
     The framework calls `pod_added` once in the life of each pod, with or without a node, and `pod_removed` once when it
     is gone or has finished; a pod of the same name that comes later is another, with another uid. Pods that are there

@@ -62,6 +62,7 @@ class Comparison:
         while True:
             due = [reflector for reflector in self._reflectors() if reflector.is_synced]
             for reflector in due:
+                # Spread over the period, and not in step with other schedulers.
                 await self._sleep(PERIOD_S / len(due) * (0.8 + 0.4 * self._random.random()))
                 await self.compare(reflector)
             if not due:

@@ -97,6 +97,7 @@ class Informer:
     async def _consider(self, refusal: ApiError) -> None:
         """Find out whether what was answered with 404 is not served, or only hidden by a fault."""
         found = await self._ask()
+        # Served after all, so the 404 is a fault on the way, and what is known must not be taken for gone.
         if found == self.reflector.resource:
             delay_s = self._backoff.next_delay_s()
             self.problem = f"{refusal}, although it is among what the server says that it serves"
@@ -240,6 +241,7 @@ class InformerSet:
             raise ValueError("there is nothing to follow: add a resource before running the informers")
         self._failure = None
         try:
+            # None of them ends by itself, so the first that does has broken, and the others are of no use without it.
             for finished in (await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION))[0]:
                 await finished
         except BaseException as cause:
@@ -257,6 +259,7 @@ class InformerSet:
         """
         waited = tuple(kinds)
         while self._failure is None and any(not self.informers[kind].is_settled for kind in waited):
+            # Nothing else runs between the question above and this, so no change is missed.
             self._changed.clear()
             await self._changed.wait()
         if self._failure is not None:

@@ -12,7 +12,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
-from berth.runtime.stack import Standing
+from berth.runtime.stack import WorkPosition
 from berth.runtime.turns import Turns
 
 LOOK_EVERY_S = 1.0
@@ -29,18 +29,18 @@ _log = logging.getLogger("berth.scheduler")
 
 
 class OverrunWatch:
-    """Watches the turns of one core; `standing` says where the work under way is, None if that cannot be seen."""
+    """Watches the turns of one core; `position` says where the work under way is, None if that cannot be seen."""
 
-    __slots__ = ("_seen", "_sleep", "_standing", "_tell_at_s", "_turns", "is_lost", "loss", "seconds")
+    __slots__ = ("_position", "_seen", "_sleep", "_tell_at_s", "_turns", "is_lost", "loss", "seconds")
 
     def __init__(
         self,
         turns: Turns,
-        standing: Callable[[], Standing | None],
+        position: Callable[[], WorkPosition | None],
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._turns = turns
-        self._standing = standing
+        self._position = position
         self._sleep = sleep
         self._seen = -1
         self._tell_at_s = TOLD_AFTER_S
@@ -68,17 +68,17 @@ class OverrunWatch:
         self.seconds += min(passed_s, MOST_PER_LOOK_S)
         if self.seconds >= self._tell_at_s:
             self._tell_at_s *= 2
-            found = self._standing()
+            found = self._position()
             _log.error("%s%s", self.told(found), f"; its stack:\n{found.stack}" if found is not None else "")
         if self.seconds >= LOST_AFTER_S and not self.loss:
-            self.loss = self.told(self._standing())
+            self.loss = self.told(self._position())
             self.is_lost.set()
 
     def problem(self) -> str:
         """Return what is wrong, for `/readyz`: a slice takes far too long. Empty where nothing is."""
-        return self.told(self._standing()) if self.seconds >= TOLD_AFTER_S and self._turns.is_at_work else ""
+        return self.told(self._position()) if self.seconds >= TOLD_AFTER_S and self._turns.is_at_work else ""
 
-    def told(self, found: Standing | None) -> str:
+    def told(self, found: WorkPosition | None) -> str:
         """Return in words what takes so long."""
-        where = f": {found.told()}" if found is not None else ""
+        where = f": {found.describe()}" if found is not None else ""
         return f"the scheduling cycle has been at work for {self.seconds:.0f} s{where}"

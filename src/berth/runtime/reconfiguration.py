@@ -13,7 +13,7 @@ from berth.runtime.acting.effects import Effects
 from berth.runtime.arrivals import Arrivals
 from berth.runtime.core_work import CoreWork
 from berth.runtime.reload import ReloadPostponed, adjusted
-from berth.runtime.watched_resources import Following
+from berth.runtime.watched_resources import WatchedResources
 
 RELOAD_WAIT_S = 5.0
 """How long a new configuration waits for bindings under way, and then again once it has turned back who waits."""
@@ -31,7 +31,7 @@ class Reconfiguration:
         work: CoreWork,
         arrivals: Arrivals,
         effects: Effects,
-        following: Following,
+        following: WatchedResources,
         *,
         build: Callable[[SchedulerConfiguration], Core],
         extenders_for: Callable[[SchedulerConfiguration], ExtenderClient],

@@ -70,7 +70,7 @@ def event_of(change: Change) -> ObjectEvent | None:
     return None
 
 
-class Following:
+class WatchedResources:
     """Informers for all kinds; `run` is a task of its own."""
 
     __slots__ = ("_comparison", "_held", "_informers", "_report", "_sink", "_sleep", "has_started")

@@ -82,7 +82,7 @@ class Application:
         self._documents = OpenApiDocuments(release)
         self._handlers = Handlers(store, has_streaming_lists=release.has_streaming_lists)
         self.address = ""
-        # Further paths for GET (debug views) that whoever runs the server may add; each returns a JSON value.
+        # Further paths for GET (debug views) that the operator of the server may add; each returns a JSON value.
         self.extra_paths: dict[str, Callable[[], object]] = {"/debug/bindings": self._bindings}
 
     def stop(self) -> None:
@@ -136,17 +136,17 @@ class Application:
             answer = access.review(self._authenticator, self._authorizer, user, target.group, target.plural, body)
             return json_response(answer, 201)
         if (target.group, target.plural) == ("", "bindings") and request.method == "POST":
-            answer = await self._post_binding(target, request)
+            bound = await self._post_binding(target, request)
             self._count(target, request)
-            return answer
+            return bound
         kind = self._release.find(target.group, target.version, target.plural)
         if kind is None:
             raise no_such_path()
         if kind.plural == "namespaces" and not kind.group and target.namespace:
             raise no_such_path()
-        answer = await self._handlers.handle(kind, target, request)
+        response = await self._handlers.handle(kind, target, request)
         self._count(target, request)
-        return answer
+        return response
 
     def _count(self, target: Target, request: web.BaseRequest) -> None:
         """Note a request that was not refused: the names in one that was may be anything, and no metric forgets."""

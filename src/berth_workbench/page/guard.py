@@ -1,7 +1,7 @@
 """Everything that reaches the page comes through here: an ASGI application around NiceGUI's.
 
 In this order: the Host header has to name this server (a host name of somebody else's that was made to point here is
-refused), a request that may change something or opens a WebSocket has to come from the page itself, and whoever asks
+refused), a request that may change something or opens a WebSocket has to come from the page itself, and the user
 must have signed in, by a link with the token, the form, or an Authorization header. There is no exception for static
 files. Every answer carries a content security policy under which the browser loads nothing from anywhere else and runs
 no script that is not part of the page.
@@ -112,7 +112,7 @@ class PageGuard:
     # -- who it is ---------------------------------------------------------------------------------------------------
 
     async def _refusal(self, headers: "_Headers") -> AccessRefusal | None:
-        """Why whoever asks may not see the page; None for those who may."""
+        """Why the user may not see the page; None for those who may."""
         scheme, _, bearer = headers.get("authorization").partition(" ")
         if scheme.lower() == "bearer" and bearer.strip():
             return await self._access.refusal(bearer.strip())

@@ -3,7 +3,7 @@ directories.
 
 Everything that takes objects (`--cluster`, `-f`) reads them here. A document is kept as it came, and is parsed no
 further than its kind and name until somebody needs more, since a cluster has a hundred thousand of them. The one thing
-that is changed at the door is the version: what comes in an older one than that of the structs is converted.
+that is changed on the way in is the version: what comes in an older one than that of the structs is converted.
 """
 
 import io

@@ -125,7 +125,7 @@ async def test_a_link_with_the_token_opens_the_page():
 
 
 async def test_pages_of_its_own_ask_for_nothing():
-    """A browser that is told of no icon asks for /favicon.ico, which whoever has not signed in is refused."""
+    """A browser that is told of no icon asks for /favicon.ico, which a user who has not signed in is refused."""
     page = Page()
     for answer in (await page.ask("/", accept="text/html"), await page.ask(f"/?token={TOKEN}")):
         assert '<link rel="icon" href="data:,">' in answer.body

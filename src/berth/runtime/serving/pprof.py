@@ -39,7 +39,7 @@ profiles:<br>
 """
 
 
-class Place(NamedTuple):
+class CodeLocation(NamedTuple):
     """A line of code."""
 
     function: str
@@ -47,7 +47,7 @@ class Place(NamedTuple):
     line: int
 
 
-Stack = tuple[Place, ...]
+Stack = tuple[CodeLocation, ...]
 """From the innermost call outwards."""
 
 
@@ -91,11 +91,11 @@ def _look(found: "Counter[Stack]", ended: threading.Event, rate_hz: int) -> None
                     found[stack] += 1
 
 
-def _places(frame: FrameType | None) -> Iterator[Place]:
+def _places(frame: FrameType | None) -> Iterator[CodeLocation]:
     for _ in range(MAX_DEPTH):
         if frame is None:
             return
-        yield Place(frame.f_code.co_qualname, frame.f_code.co_filename, frame.f_lineno)
+        yield CodeLocation(frame.f_code.co_qualname, frame.f_code.co_filename, frame.f_lineno)
         frame = frame.f_back
 
 
@@ -105,7 +105,7 @@ def as_text(found: "Counter[Stack]") -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def _named(place: Place) -> str:
+def _named(place: CodeLocation) -> str:
     return f"{place.function} ({place.file.rpartition('/')[2]}:{place.line})"
 
 
@@ -136,7 +136,7 @@ class _Encoder:
         self._period_ns = period_ns
         self._texts: dict[str, int] = {"": 0}
         self._functions: dict[tuple[str, str], int] = {}
-        self._places: dict[Place, int] = {}
+        self._places: dict[CodeLocation, int] = {}
 
     def profile(self, found: "Counter[Stack]", duration_s: float, now: float) -> bytes:
         """The whole message."""
@@ -156,12 +156,12 @@ class _Encoder:
     def _sample(self, stack: Stack, count: int) -> bytes:
         return _packed(1, [self._place(place) for place in stack]) + _packed(2, [count, count * self._period_ns])
 
-    def _place(self, place: Place) -> int:
+    def _place(self, place: CodeLocation) -> int:
         number = self._places.setdefault(place, len(self._places) + 1)
         self._functions.setdefault((place.function, place.file), len(self._functions) + 1)
         return number
 
-    def _location(self, place: Place, number: int) -> bytes:
+    def _location(self, place: CodeLocation, number: int) -> bytes:
         line = _number(1, self._functions[place.function, place.file]) + _number(2, place.line)
         return _number(1, number) + _field(4, line)
 

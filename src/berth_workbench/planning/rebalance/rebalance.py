@@ -194,7 +194,7 @@ class Rebalancing:
 
     def plan(self) -> RebalancePlan:
         """Search, prove, and search again while the scheduler does not follow."""
-        # The same for before and after: whoever gets room by the plan asks for it before, too.
+        # The same for before and after: a pod that gets room by the plan asks for it before, too.
         requests = usual_requests(self._cluster.core.cache.table, self._without_place())
         before = balance_of(self._cluster, self._nodes, self._prices, requests)
         fills = fills_of(self._cluster.core, self._nodes)

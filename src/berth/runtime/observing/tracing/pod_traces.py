@@ -9,7 +9,7 @@
        ├─ PreBind ─ patch PersistentVolumeClaim, …     what it asked the API server for, or waited for
        └─ Bind ─ bind Pod
 
-A pod's trace id is made of its uid, so whoever knows a pod finds its trace, and two schedulers that take turns write
+A pod's trace id is made of its uid, so a user who knows a pod finds its trace, and two schedulers that take turns write
 one trace. Whether a pod is traced depends on that id alone. A pod that is not traced costs a look-up in a dictionary at
 each call. What is kept is bounded: so many open traces, so many spans in each; the oldest is ended to make room.
 """
