@@ -9,6 +9,7 @@ import os
 import random
 import tempfile
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 settings.register_profile("berth", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
@@ -30,6 +31,17 @@ def pytest_configure(config):
     # Schedulers that tests start keep their decision logs where they are in nobody's way.
     config.state_home = tempfile.TemporaryDirectory(prefix="berth-tests-")
     os.environ["XDG_STATE_HOME"] = config.state_home.name
+
+
+@pytest.fixture(params=["libcurl", "aiohttp"])
+def each_way(request, monkeypatch):
+    """Live a test twice, with short requests by libcurl and by aiohttp."""
+    from berth.kube.http import curl
+
+    if request.param == "aiohttp":
+        monkeypatch.setattr(curl, "is_available", lambda: False)
+    elif not curl.is_available():
+        pytest.skip("no libcurl here that can do it")
 
 
 def pytest_unconfigure(config):

@@ -33,6 +33,7 @@ BIND_TIME = "tests/plugins/volumes/test_core.py::test_documents_of_older_version
 
 DIRECTED = "tests/faults/test_directed.py"
 HTTP = "tests/kube/http/test_client.py"
+CURL = "tests/kube/http/test_curl.py"
 
 RANDOM_ROW = "rows[self._rng.randrange(len(rows))]"
 OVERDUE = "now >= state.deadline"
@@ -106,6 +107,21 @@ MUTANTS = {
         "self._send(self._connections.streams(), request, credential)",
         "self._send(self._connections.requests(), request, credential)",
         (f"{HTTP}::test_open_watches_leave_every_connection_of_the_pool_to_requests",),
+    ),
+    "libcurl: sends a POST again": Mutant(
+        "if not self._is_idempotent or self._was_repeated:",
+        "if self._was_repeated:",
+        (f"{CURL}::test_a_kept_connection_that_breaks_when_the_next_request_has_arrived",),
+    ),
+    "libcurl: what is sent again passes no guard": Mutant(
+        "                self._guard.check()",
+        "                self._was_repeated or self._guard.check()",
+        (f"{CURL}::test_the_guard_shuts_before_it_is_sent_again",),
+    ),
+    "libcurl: uses connections that the server has closed": Mutant(
+        "self._fresh_until_s = self._loop.time() + UNCHECKED_S",
+        "pass",
+        (f"{CURL}::test_a_kept_connection_that_the_server_has_closed_meanwhile",),
     ),
     "WithBindTimeoutSeconds: not passed on": Mutant(
         '{"bindTimeoutSeconds": doc.bind_timeout_seconds}', '{"bindTimeoutSeconds": 600}', (BIND_TIME,)

@@ -12,6 +12,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from tests.kube.fakes import settle
+
 NOW = datetime.datetime.now(datetime.UTC)
 
 
@@ -32,6 +34,8 @@ async def serving(handler, ssl_context=None):
     try:
         yield f"{'https' if ssl_context else 'http'}://127.0.0.1:{port}"
     finally:
+        # What was accepted last belongs to the runner, which closes it, only some turns of the loop later.
+        await settle()
         await runner.cleanup()
 
 

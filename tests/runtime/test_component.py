@@ -243,6 +243,7 @@ def test_limits_add_up_like_requests_and_take_overhead_where_they_are():
     assert pod_limits(make_pod().set_spec(overhead={"cpu": "500m", "memory": "1Gi"}).build()) == {}
 
 
+@pytest.mark.usefixtures("each_way")
 async def test_requests_to_the_api_server_are_counted_with_their_retries():
     async def no_sleep(_seconds):
         return None
@@ -259,6 +260,7 @@ async def test_requests_to_the_api_server_are_counted_with_their_retries():
     assert watcher.throttling.count((host, "GET")) == 2
 
 
+@pytest.mark.usefixtures("each_way")
 async def test_a_request_without_an_answer_has_the_code_of_an_error():
     watcher = RestClientMetrics()
     transport = HttpTransport(ClusterAccess("http://127.0.0.1:1"), watcher=watcher)

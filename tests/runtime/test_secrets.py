@@ -168,6 +168,7 @@ async def text_of(session, url):
 
 
 @pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.usefixtures("each_way")
 async def test_what_a_server_repeats_is_not_shown(seed, tmp_path, log):
     """Token, token file, exec plugin and proxy: the server (or proxy) sends back every header in its errors."""
     markers = Markers(seed)
@@ -243,6 +244,7 @@ async def errors_of(access):
 
 
 @pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.usefixtures("each_way")
 async def test_a_plugin_that_fails_and_tells_its_environment(seed, tmp_path):
     markers = Markers(seed)
     user = {"exec": exec_user(tmp_path, markers, code=1)}

@@ -63,6 +63,7 @@ def test_impersonation(tmp_path):
 
 
 @pytest.mark.parametrize("as_data", [False, True], ids=["files", "data"])
+@pytest.mark.usefixtures("each_way")
 async def test_certificates_reach_the_server(tmp_path, as_data):
     made = Certificates(tmp_path)
     certificate, key = made.issue("me")

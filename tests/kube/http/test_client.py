@@ -18,6 +18,8 @@ from berth.kube.http.rate_limit import RateLimit
 from berth.kube.reflector import Reflector
 from tests.kube.servers import Certificates, serving
 
+pytestmark = pytest.mark.usefixtures("each_way")
+
 POD, NODE, EVENT, LEASE = (RESOURCES[kind] for kind in ("Pod", "Node", "Event", "Lease"))
 UNLIMITED = RateLimit(qps=-1)
 
@@ -222,10 +224,9 @@ class TestRetryAfter:
                 await transport.get(POD, "ns", "p")
         assert server.requests == 11
 
-    @pytest.mark.parametrize(
-        "server", [Overloaded(1, retry_after=""), Overloaded(1, retry_after="3600"), Overloaded(1, code=500)]
-    )
-    async def test_is_not_guessed(self, server):
+    @pytest.mark.parametrize("how", [{"retry_after": ""}, {"retry_after": "3600"}, {"code": 500}])
+    async def test_is_not_guessed(self, how):
+        server = Overloaded(1, **how)
         async with transport_to(server) as transport:
             with pytest.raises(ApiError):
                 await transport.get(POD, "ns", "p")

@@ -127,7 +127,7 @@ CLEAR = "a token would be sent in clear: use https, or 127.0.0.1 without a proxy
 class ClusterAccess:
     """Where the API server is and how to authenticate: all that a transport needs to know."""
 
-    __slots__ = ("_context", "_context_of", "_source", "_tls", "description", "headers", "proxy", "server")
+    __slots__ = ("_context", "_context_of", "_settings", "_source", "description", "headers", "proxy", "server", "tls")
 
     def __init__(
         self,
@@ -145,15 +145,17 @@ class ClusterAccess:
         """Sent with every request; a name may come more than once."""
         self.description = description or redact_url(self.server)
         """Where these settings came from, for messages: `context "x" of /home/me/.kube/config`."""
-        self._tls = tls or TlsSettings()
+        self.tls = tls or TlsSettings()
+        """How the server proves itself, and how we do where the credential says nothing else."""
         self._source: CredentialSource = source or StaticCredential(Credential())
         self._context: ssl.SSLContext | None = None
         self._context_of: tuple[bytes, bytes] | None = None
+        self._settings: TlsSettings | None = None
 
     @property
     def server_name(self) -> str | None:
         """The name that the server's certificate must carry, when it is not the URL's."""
-        return self._tls.server_name or None
+        return self.tls.server_name or None
 
     async def credential(self) -> Credential:
         """Return what identifies us now; raises `CredentialError`, also where a token would be sent in clear."""
@@ -176,8 +178,8 @@ class ClusterAccess:
         if not self.server.startswith("https:"):
             return None
         identity = (
-            credential.certificate_pem or self._tls.certificate_pem,
-            credential.key_pem or self._tls.key_pem,
+            credential.certificate_pem or self.tls.certificate_pem,
+            credential.key_pem or self.tls.key_pem,
         )
         # aiohttp pools connections by context, so a new one for every request would mean a handshake for every request.
         if self._context is None or self._context_of != identity:
@@ -186,20 +188,28 @@ class ClusterAccess:
             except TlsError as error:
                 raise CredentialError(f"{self.description}: {error.piece}: {error}") from error
             self._context_of = identity
+            self._settings = self._settings_with(*identity)
         return self._context
+
+    def tls_settings(self, credential: Credential) -> TlsSettings | None:
+        """Return what `tls_context` is made of, the same object as long as the context is; None for plain HTTP."""
+        return None if self.tls_context(credential) is None else self._settings
 
     def identify(self, context: ssl.SSLContext, credential: Credential) -> None:
         """Have another context show our client certificate, if we have one; raises `CredentialError`."""
-        certificate = credential.certificate_pem or self._tls.certificate_pem
+        certificate = credential.certificate_pem or self.tls.certificate_pem
         if certificate:
             try:
-                show_certificate(context, certificate, credential.key_pem or self._tls.key_pem)
+                show_certificate(context, certificate, credential.key_pem or self.tls.key_pem)
             except TlsError as error:
                 raise CredentialError(f"{self.description}: {error.piece}: {error}") from error
 
     def check_certificates(self) -> None:
         """Raise `TlsError` when the CA, or the certificate that comes from no plugin, cannot be used."""
-        self._build_context(self._tls.certificate_pem, self._tls.key_pem)
+        self._build_context(self.tls.certificate_pem, self.tls.key_pem)
 
     def _build_context(self, certificate_pem: bytes, key_pem: bytes) -> ssl.SSLContext:
-        return build_context(msgspec.structs.replace(self._tls, certificate_pem=certificate_pem, key_pem=key_pem))
+        return build_context(self._settings_with(certificate_pem, key_pem))
+
+    def _settings_with(self, certificate_pem: bytes, key_pem: bytes) -> TlsSettings:
+        return msgspec.structs.replace(self.tls, certificate_pem=certificate_pem, key_pem=key_pem)

@@ -1,5 +1,8 @@
 """`HttpTransport`: the transport over HTTP/1.1 to any Kubernetes API server.
 
+Watches and lists are aiohttp's; a request whose answer is one object at most goes out by libcurl where that is there
+and can do all that aiohttp does (`curl.py`), for half of the CPU.
+
 Reflectors, the event recorder, leader election and the runtime's effects call it with resources, selectors and JSON
 bytes. Requests go out under the client-side rate limit, with fresh credentials, and are repeated where the server asks
 for that. Answers come back as bytes, failures as `ApiError` or `ConnectionLost`.
@@ -10,7 +13,7 @@ and leases have token buckets of their own, so that a flood of events delays nei
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from copy import copy
 from typing import NamedTuple
 from urllib.parse import urlencode
@@ -23,6 +26,7 @@ from berth.api.errors import ApiError, ConnectionLost, api_error_from_body
 from berth.api.redaction import REDACTED, SHORTEST_KNOWN
 from berth.api.resources import RESOURCES, Resource
 from berth.kube.credentials.sources import ClusterAccess, Credential
+from berth.kube.http import curl
 from berth.kube.http.connections import Connections, connection_problem
 from berth.kube.http.guarded_body import Guard, GuardedBody
 from berth.kube.http.rate_limit import RateLimit, TokenBucket
@@ -51,19 +55,30 @@ class _Request(NamedTuple):
 
     method: str
     resource: Resource
-    url: URL
+    url: str
     body: bytes = b""
     content_type: str = ""
     timeout: aiohttp.ClientTimeout | None = None
     accept: str = ""
+    is_short: bool = False
+    """Whether the answer is one object at most."""
+
+    @property
+    def path(self) -> str:
+        """The path for people."""
+        return URL(self.url, encoded=True).path
+
+    def limited_to(self, seconds: float) -> str:
+        """Return the URL that asks the server to give the request up after so long."""
+        return f"{self.url}{'&' if '?' in self.url else '?'}timeout={max(1, int(seconds))}s"
 
 
 class HttpTransport:
-    """A `berth.kube.transport.Transport` over aiohttp; make it inside the event loop that uses it."""
+    """A `berth.kube.transport.Transport` over aiohttp and libcurl; make it inside the event loop that uses it."""
 
     __slots__ = (
-        "_access", "_buckets", "_connections", "_headers", "_host", "_idle_s", "_main_bucket", "_sleep", "_timeout_s",
-        "_watcher", "guard",
+        "_access", "_buckets", "_connections", "_curl_headers", "_headers", "_host", "_idle_s", "_list_timeout",
+        "_main_bucket", "_sleep", "_timeout", "_timeout_s", "_watcher", "guard",
     )  # fmt: skip
 
     def __init__(
@@ -83,12 +98,17 @@ class HttpTransport:
         self._access = access
         self._main_bucket = TokenBucket(limit, sleep=sleep)
         self._buckets = {plural: TokenBucket(limit, sleep=sleep) for plural in ("events", "leases")}
-        self._connections = Connections()
+        self._connections = Connections(with_curl=curl.is_available() and curl.can_do(access))
         self._headers = CIMultiDict(access.headers)
         self._headers.update({"Accept": "application/json", "Accept-Encoding": "identity", "User-Agent": user_agent})
+        self._curl_headers = curl.HeaderLists(self._headers.items())
         self.guard: Guard | None = None
         """Asked whenever the body of a write is about to go to its socket; see `guarded`."""
         self._timeout_s = request_timeout_s
+        self._timeout = aiohttp.ClientTimeout(total=request_timeout_s, sock_connect=request_timeout_s)
+        self._list_timeout = aiohttp.ClientTimeout(
+            total=request_timeout_s * LIST_PATIENCE, sock_connect=request_timeout_s
+        )
         self._idle_s = watch_idle_s
         self._sleep = sleep
 
@@ -206,7 +226,7 @@ class HttpTransport:
             credential = await self._access.credential()
             async with await self._send(self._connections.streams(), request, credential) as response:
                 if response.status != 200:
-                    raise await _refusal(response, credential)
+                    raise await _refused(response, credential)
                 async for line in _lines(response.content):
                     yield line
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
@@ -230,9 +250,10 @@ class HttpTransport:
         accept: str = "",
     ) -> bytes:
         """One request and its retries: once after 401 if that may help, and as often as the server asks for."""
-        limit_s = self._timeout_s * (LIST_PATIENCE if query is not None else 1)
-        timeout = aiohttp.ClientTimeout(total=limit_s, sock_connect=self._timeout_s)
-        request = _Request(method, resource, self._url(path, query or {}), body, content_type, timeout, accept)
+        url = self._url(path, query or {})
+        is_short = query is None
+        timeout = self._timeout if is_short else self._list_timeout
+        request = _Request(method, resource, url, body, content_type, timeout, accept, is_short)
         may_renew = True
         retries = 0
         while True:
@@ -246,7 +267,7 @@ class HttpTransport:
                 if error.is_unauthorized and may_renew and self._access.invalidate(credential):
                     may_renew = False
                     continue
-                delay_s, status = _retry_delay_s(error, request.url), error.status
+                delay_s, status = _retry_delay_s(error, request), error.status
                 if delay_s is None or retries >= MAX_RETRIES:
                     raise
             retries += 1
@@ -255,17 +276,63 @@ class HttpTransport:
 
     async def _once(self, request: _Request, credential: Credential) -> bytes:
         is_lease = request.resource.plural == "leases"
-        session = self._connections.leases() if is_lease else self._connections.requests()
         try:
-            async with await self._send(session, request, credential) as response:
-                if response.status >= 300:
-                    raise await _refusal(response, credential)
-                body = await response.read()
-                self._watcher.sized(request.method, self._host, len(request.body), len(body))
-                return body
+            # libcurl would repeat what has no body to begin again, whether or not that is safe.
+            if request.is_short and (request.body or request.method in curl.IDEMPOTENT):
+                connections = self._connections.curl(for_leases=is_lease)
+                headers = self._curl_headers.of(credential.token, request.content_type if request.body else "")
+                if connections is not None and headers is not None:
+                    return await self._by_curl(connections, request, credential, headers)
+            return await self._by_aiohttp(request, credential, is_lease)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            action = f"{request.method} {request.url.path}"
+            action = f"{request.method} {request.path}"
             raise connection_problem(error, action, self._access.description) from error
+
+    async def _by_aiohttp(self, request: _Request, credential: Credential, is_lease: bool) -> bytes:
+        session = self._connections.leases() if is_lease else self._connections.requests()
+        async with await self._send(session, request, credential) as response:
+            if response.status >= 300:
+                raise await _refused(response, credential)
+            body = await response.read()
+            self._watcher.sized(request.method, self._host, len(request.body), len(body))
+            return body
+
+    async def _by_curl(
+        self, connections: curl.CurlRequests, request: _Request, credential: Credential, headers: Sequence[bytes]
+    ) -> bytes:
+        guard = self.guard if request.body else None
+        url = request.url if guard is None else request.limited_to(guard.left_s())
+        tls = self._access.tls_settings(credential)
+        asked = curl.CurlRequest(request.method, url, headers, request.body, guard, tls)
+        started, code = time.perf_counter(), "<error>"
+        try:
+            answer = await connections.ask(asked, self._timeout_s)
+            if answer.status:
+                code = str(answer.status)
+        except curl.NotBegunError as problem:
+            left_s = max(0.001, self._timeout_s - (time.perf_counter() - started))
+            return await self._instead_of_curl(request, credential, problem, left_s)
+        except BaseException:
+            self._watcher.answered(request.method, self._host, code, time.perf_counter() - started)
+            raise
+        self._watcher.answered(request.method, self._host, code, time.perf_counter() - started - answer.after_begin_s)
+        if answer.error is not None:
+            raise answer.error
+        if answer.status >= 300:
+            raise _refusal(answer.status, answer.body, answer.header("retry-after"), credential)
+        self._watcher.sized(request.method, self._host, len(request.body), len(answer.body))
+        return answer.body
+
+    async def _instead_of_curl(
+        self, request: _Request, credential: Credential, problem: curl.NotBegunError, left_s: float
+    ) -> bytes:
+        """Have aiohttp send what libcurl got no connection for, or say why there is none."""
+        timeout = aiohttp.ClientTimeout(total=left_s, sock_connect=left_s)
+        is_lease = request.resource.plural == "leases"
+        answer = await self._by_aiohttp(request._replace(timeout=timeout), credential, is_lease)
+        if problem.is_about_tls:
+            self._connections.give_curl_up()
+        return answer
 
     async def _send(
         self, session: aiohttp.ClientSession, request: _Request, credential: Credential
@@ -296,10 +363,7 @@ class HttpTransport:
         if self.guard is not None and request.body:
             body = GuardedBody(request.body, self.guard)
             # Nobody can cut a request off while the whole process stands still. This way the server does.
-            limit = f"timeout={max(1, int(self.guard.left_s()))}s"
-            request = request._replace(
-                url=URL(f"{request.url}{'&' if request.url.query_string else '?'}{limit}", encoded=True)
-            )
+            request = request._replace(url=request.limited_to(self.guard.left_s()))
         try:
             return await self._asked(session, request, credential, headers, body or request.body or None)
         except aiohttp.ClientError:
@@ -318,7 +382,7 @@ class HttpTransport:
     ) -> aiohttp.ClientResponse:
         return await session.request(
             request.method,
-            request.url,
+            URL(request.url, encoded=True),
             data=body,
             headers=headers,
             timeout=request.timeout,
@@ -337,9 +401,9 @@ class HttpTransport:
     def _bucket(self, resource: Resource) -> TokenBucket:
         return self._buckets.get(resource.plural, self._main_bucket)
 
-    def _url(self, path: str, query: Mapping[str, str]) -> URL:
+    def _url(self, path: str, query: Mapping[str, str]) -> str:
         text = urlencode({key: value for key, value in query.items() if value})
-        return URL(f"{self._access.server}{path}{'?' if text else ''}{text}", encoded=True)
+        return f"{self._access.server}{path}{'?' if text else ''}{text}"
 
 
 async def _lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
@@ -361,20 +425,22 @@ async def _lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
         yield rest
 
 
-async def _refusal(response: aiohttp.ClientResponse, credential: Credential) -> ApiError:
+async def _refused(response: aiohttp.ClientResponse, credential: Credential) -> ApiError:
+    return _refusal(response.status, await response.read(), response.headers.get("Retry-After", ""), credential)
+
+
+def _refusal(status: int, body: bytes, retry_after: str, credential: Credential) -> ApiError:
     """The refusal as an error, whose message is shown in many places: a token that the server repeats is left out."""
-    body = await response.read()
     if len(credential.token) >= SHORTEST_KNOWN:
         body = body.replace(credential.token.encode(), REDACTED.encode())
-    header = response.headers.get("Retry-After", "")
-    retry_after_s = float(header) if header.isascii() and header.isdigit() else None
-    return api_error_from_body(response.status, body, retry_after_s=retry_after_s)
+    retry_after_s = float(retry_after) if retry_after.isascii() and retry_after.isdigit() else None
+    return api_error_from_body(status, body, retry_after_s=retry_after_s)
 
 
-def _retry_delay_s(error: ApiError, url: URL) -> float | None:
+def _retry_delay_s(error: ApiError, request: _Request) -> float | None:
     """How long the server asked us to wait before the same request; None when it is not to be repeated."""
     if error.status not in (429, 503) or error.retry_after_s is None:
         return None
-    if error.retry_after_s > MAX_RETRY_AFTER_S or url.path.endswith("/eviction"):
+    if error.retry_after_s > MAX_RETRY_AFTER_S or request.path.endswith("/eviction"):
         return None  # a budget that forbids an eviction is an answer, not an overload
     return error.retry_after_s

@@ -14,6 +14,7 @@ import aiohttp
 
 from berth.api.errors import ConnectionLost
 from berth.api.redaction import redact
+from berth.kube.http.curl import CurlRequests
 
 # HTTP/1.1 carries one request a connection; more than this many at once only queue up at the server.
 MAX_CONNECTIONS = 64
@@ -25,11 +26,15 @@ READ_BUFFER_BYTES = 256 * 1024
 
 
 class Connections:
-    """Three aiohttp sessions, opened when first used."""
+    """Three aiohttp sessions, and connections of libcurl for short requests, opened when first used."""
 
-    __slots__ = ("_leases", "_requests", "_streams")
+    __slots__ = ("_curl", "_curl_leases", "_leases", "_requests", "_streams", "_with_curl")
 
-    def __init__(self) -> None:
+    def __init__(self, *, with_curl: bool) -> None:
+        """`with_curl` says whether libcurl is there, and can do what is needed."""
+        self._with_curl = with_curl
+        self._curl: CurlRequests | None = None
+        self._curl_leases: CurlRequests | None = None
         self._leases: aiohttp.ClientSession | None = None
         self._requests: aiohttp.ClientSession | None = None
         self._streams: aiohttp.ClientSession | None = None
@@ -52,8 +57,27 @@ class Connections:
             self._leases = _open(0)
         return self._leases
 
+    def curl(self, *, for_leases: bool) -> CurlRequests | None:
+        """For requests with a short answer, or leases, as above; None where aiohttp has to do."""
+        if not self._with_curl:
+            return None
+        if for_leases:
+            if self._curl_leases is None:
+                self._curl_leases = CurlRequests(0, _set_options)
+            return self._curl_leases
+        if self._curl is None:
+            self._curl = CurlRequests(MAX_CONNECTIONS, _set_options)
+        return self._curl
+
+    def give_curl_up(self) -> None:
+        """From now on aiohttp does everything: libcurl does not get along with the server's TLS, and aiohttp does."""
+        self._with_curl = False
+
     async def close(self) -> None:
         """Close all."""
+        for connections in (self._curl, self._curl_leases):
+            if connections is not None:
+                connections.close()
         for session in (self._requests, self._streams, self._leases):
             if session is not None:
                 await session.close()
@@ -73,6 +97,11 @@ def _socket(address: Sequence[Any]) -> socket.socket:
     """A socket that notices when its peer is gone, as Go's do by default."""
     family, kind, protocol, _, _ = address
     made = socket.socket(family, kind, protocol)
+    _set_options(made)
+    return made
+
+
+def _set_options(made: socket.socket) -> None:
     # Not every event loop sets it on a socket that it is given, and Nagle's delays would halve the bindings a second.
     made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -80,7 +109,6 @@ def _socket(address: Sequence[Any]) -> socket.socket:
         made.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEPALIVE_S)
         made.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, KEEPALIVE_S)
         made.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, KEEPALIVE_PROBES)
-    return made
 
 
 def connection_problem(error: BaseException, action: str, where: str) -> ConnectionLost:
