@@ -191,6 +191,44 @@ async def test_what_the_guard_refuses_is_not_sent(verb, kept):
     assert b"SECRET" not in server.received and server.bodies[-1] == b"open"
 
 
+async def pass_on(reader, writer):
+    with suppress(ConnectionError):
+        while data := await reader.read(65536):
+            writer.write(data)
+    writer.close()
+
+
+async def test_shut_while_the_handshake_goes_on(tmp_path):
+    """Somebody between takes connections, and takes time to pass on what comes: the guard is asked after that."""
+    made, arrived, go_on = Certificates(tmp_path), asyncio.Event(), asyncio.Event()
+
+    async def relay(reader, writer):
+        arrived.set()
+        await go_on.wait()
+        to_server = await asyncio.open_connection("127.0.0.1", int(server.url.rpartition(":")[2]))
+        await asyncio.gather(pass_on(reader, to_server[1]), pass_on(to_server[0], writer))
+        ended.set()
+
+    ended = asyncio.Event()
+    async with RawServer(answer, made.server_context()) as server:
+        between = await asyncio.start_server(relay, "127.0.0.1", 0)
+        url = f"https://127.0.0.1:{between.sockets[0].getsockname()[1]}"
+        access = ClusterAccess(url, tls=TlsSettings(ca_pem=made.ca.read_bytes()))
+        async with using(transport_to(url, access=access)) as transport:
+            gate = Gate()
+            writing = asyncio.create_task(transport.guarded(gate).bind("ns", "p", b"SECRET"))
+            await arrived.wait()
+            await asyncio.sleep(0.01)
+            assert gate.asked == 0
+            gate.passes = 0
+            go_on.set()
+            with pytest.raises(WriteRefused):
+                await writing
+            await ended.wait()
+        between.close()
+        assert gate.asked == 1 and server.accepted == 1 and b"SECRET" not in server.received
+
+
 async def test_a_refusal_keeps_its_kind_and_its_words():
     class ClosedError(Exception):
         pass
