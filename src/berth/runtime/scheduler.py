@@ -155,9 +155,8 @@ class LiveScheduler:
         self._work = CoreWork(core, self._arrivals, self._effects, self._runner, clock)
         self._drain = GracefulStop(self._work, self._arrivals, self._effects)
         self._reconfiguration = Reconfiguration(
-            config, self._work, self._arrivals, self._effects, self.following, build=make_core,
-            extenders_for=extenders_for, clock=clock,
-        )  # fmt: skip
+            config, self._work, self._arrivals, self._effects, self.following, make_core, extenders_for, clock
+        )
 
     @property
     def core(self) -> Core:
