@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from berth.cycle.attempt import Attempt, LeftOut
 from berth.cycle.extender_calls import rejected_by_extenders
-from berth.engine.scores import PluginScores, Scored
+from berth.engine.scores import PluginScores
 from berth.engine.verdicts import Findings, Mask
 from berth.framework.diagnosis import RejectedNodes, overruled
 from berth.framework.extenders import ExtenderCallRecord
@@ -63,7 +63,7 @@ class Decision:
         self.findings = found.verdicts.findings if found.verdicts is not None else Findings()
         """What the filters said of each row."""
         self._has_findings = found.verdicts is not None
-        self._scored: Scored | None = found.scored
+        self._scored = None if found.scored is None else found.scored.to_be_read()
         self._sampled = found.sampled
         self._within = attempt.within
         self.asked: list[ExtenderCallRecord] = attempt.state.asked

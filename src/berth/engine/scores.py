@@ -24,6 +24,10 @@ from berth.state.pod_info import PodInfo
 from berth.state.table import NodeTable
 
 
+MAX_SMALL_WEIGHT = np.iinfo(np.int16).max // MAX_NODE_SCORE
+"""With a weight up to this a weighted score fits into two bytes."""
+
+
 class ScoreFacts:
     """What is known of all rows of a kept raw column. Repairs only widen it, so it may be too cautious, never wrong."""
 
@@ -78,24 +82,16 @@ class _Part(NamedTuple):
         return PluginScores(self.plugin, self.weight, self.column.values()[rows] * self.weight)
 
 
-class Scored:
-    """All plugins' scores of the feasible nodes, and their sum."""
+class ScoreParts:
+    """All plugins' scores of the feasible nodes, to be read later on: what a decision keeps of `Scored`.
 
-    __slots__ = ("_kept_total", "_nodes", "_parts", "_ranking", "_without_parts")
+    It holds no array over all nodes but those that were worked out for this pod alone.
+    """
 
-    def __init__(
-        self,
-        nodes: FeasibleNodes,
-        parts: list[_Part],
-        kept_total: NDArray[np.int64] | None,
-        ranking: Ranking | None = None,
-        *,
-        without_parts: int = 0,
-    ) -> None:
-        self._nodes = nodes
+    __slots__ = ("_parts", "_without_parts")
+
+    def __init__(self, parts: list[_Part], without_parts: int) -> None:
         self._parts = parts
-        self._kept_total = kept_total
-        self._ranking = ranking
         self._without_parts = without_parts
 
     def by_plugin(self, rows: NDArray[np.intp]) -> list[PluginScores]:
@@ -108,6 +104,30 @@ class Scored:
         for part in self._parts:
             total += part.scores(rows).weighted
         return total if self._parts else total + self._without_parts
+
+
+class Scored(ScoreParts):
+    """All plugins' scores of the feasible nodes, and their sum."""
+
+    __slots__ = ("_kept_total", "_nodes", "_ranking")
+
+    def __init__(
+        self,
+        nodes: FeasibleNodes,
+        parts: list[_Part],
+        kept_total: NDArray[np.int64] | None,
+        ranking: Ranking | None = None,
+        *,
+        without_parts: int = 0,
+    ) -> None:
+        super().__init__(parts, without_parts)
+        self._nodes = nodes
+        self._kept_total = kept_total
+        self._ranking = ranking
+
+    def to_be_read(self) -> ScoreParts:
+        """Return what is needed to say later who scored what."""
+        return ScoreParts(self._parts, self._without_parts)
 
     def with_more(self, more: Sequence[PluginScores]) -> "Scored":
         """Return the same with scores from elsewhere added, over the feasible rows and weighted already."""
@@ -231,7 +251,11 @@ class ScoreRunner:
         if isinstance(scores, Status):
             return self._failed("running Normalize on Score plugins", scores)
         wrong = self._out_of_range(scores, nodes)
-        return wrong if wrong is not None else _Part(self.name, self.weight, None, scores * self.weight)
+        if wrong is not None:
+            return wrong
+        # A thousand decisions may wait to be read, each with columns of its own: two bytes a node instead of eight.
+        dtype = np.int16 if self.weight <= MAX_SMALL_WEIGHT else np.int64
+        return _Part(self.name, self.weight, None, np.multiply(scores, self.weight, dtype=dtype, casting="unsafe"))
 
     def _raw(self, state: CycleState, pod: PodInfo, nodes: FeasibleNodes) -> Scores | Status:
         if self._columns is not None:
