@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from berth.cycle.attempt import Attempt, LeftOut
+from berth.cycle.attempt import Attempt, LeftOut, SearchResult
 from berth.cycle.extender_calls import rejected_by_extenders
 from berth.engine.scores import PluginScores
 from berth.engine.verdicts import Findings, Mask
@@ -53,6 +53,7 @@ class Decision:
         self.node_count = node_count
         """How many nodes there were to choose from; where a placement of the pod's group was tried, its nodes only."""
         found, outcome = attempt.found, attempt.outcome
+        self.chosen_row = outcome.chosen_row
         self.chosen = names[outcome.chosen_row] if outcome.chosen_row is not None else None
         self.outcome = "scheduled" if outcome.fits else ("error" if outcome.error else "unschedulable")
         self.message = outcome.message
@@ -72,6 +73,9 @@ class Decision:
         """The nodes that extenders ruled out, by row."""
         self.was_promised = outcome.fits and not self._has_findings and found.sampled is not None
         """Whether the pod fits the node it was nominated to, so that no other was looked at."""
+
+        self.fresh: SearchResult | None = None
+        """What the search has found, while the columns are still those that it was found in; see `Reporter.record`."""
 
     @lazy
     def candidates(self) -> Mask:

@@ -23,7 +23,6 @@ from berth.framework.work_budget import STEPS_PER_NODE, OutOfBudgetError
 from berth.state.pod_info import PodInfo
 from berth.state.table import NodeTable
 
-
 MAX_SMALL_WEIGHT = np.iinfo(np.int16).max // MAX_NODE_SCORE
 """With a weight up to this a weighted score fits into two bytes."""
 
@@ -82,6 +81,22 @@ class _Part(NamedTuple):
         return PluginScores(self.plugin, self.weight, self.column.values()[rows] * self.weight)
 
 
+class Leader(NamedTuple):
+    """A node among the best: its total, and each plugin's weighted share."""
+
+    row: int
+    total: int
+    shares: dict[str, int]
+
+
+class Leaders(NamedTuple):
+    """The best of the feasible nodes: the highest total, how many have it, and the first of them."""
+
+    highest: int
+    equals: int
+    rows: list[Leader]
+
+
 class ScoreParts:
     """All plugins' scores of the feasible nodes, to be read later on: what a decision keeps of `Scored`.
 
@@ -124,6 +139,59 @@ class Scored(ScoreParts):
         self._nodes = nodes
         self._kept_total = kept_total
         self._ranking = ranking
+
+    def leaders(self, count: int, chosen: int) -> "Leaders":
+        """Return the rows with the highest totals, by total, `chosen` first among equals, then ascending.
+
+        To be called before the columns change: nothing is worked out but these rows' shares.
+        """
+        totals = self._all_totals()
+        highest = int(totals.max())
+        equals = int(np.count_nonzero(totals == highest))
+        # So many searches for the highest cost less than one sort, and find equals in ascending order. No more than
+        # these rows and the chosen one can be among the first, whichever of their equals comes before the others.
+        found, places = {chosen: int(totals[chosen])}, totals
+        for _ in range(min(count, self._nodes.count)):
+            row = int(places.argmax())
+            found[row] = int(totals[row])
+            if places is totals:
+                places = totals.copy()
+            places[row] = UNRANKED
+        order = sorted(found, key=lambda row: (-found[row], row != chosen, row))[:count]
+        shares = [part.weighted for part in self._parts if part.column is None and isinstance(part.weighted, int)]
+        constant = sum(shares) if self._parts else self._without_parts
+        return Leaders(highest + constant, equals, [
+            Leader(row, found[row] + constant, {part.plugin: self._share(part, row) for part in self._parts})
+            for row in order
+        ])  # fmt: skip
+
+    def _all_totals(self) -> NDArray[np.int64]:
+        """Return the totals of all rows but for shares of one number for all; not to be written to."""
+        if self._ranking is not None:
+            return self._ranking.totals
+        worked_out = [p.weighted for p in self._parts if p.column is None and not isinstance(p.weighted, int)]
+        kept, nodes = self._kept_total, self._nodes
+        if not worked_out:
+            return np.where(nodes.mask, 0 if kept is None else kept, UNRANKED)
+        totals = np.full(len(nodes.mask), UNRANKED, dtype=np.int64)
+        rows = nodes.rows
+        totals[rows] = sum(worked_out, start=np.zeros(nodes.count, dtype=np.int64) if kept is None else kept[rows])
+        return totals
+
+    def _share(self, part: _Part, row: int) -> int:
+        """Return what a plugin gives one of the feasible rows."""
+        if part.column is not None:
+            return int(part.column.values()[row]) * part.weight
+        if isinstance(part.weighted, int):
+            return part.weighted
+        rows = self._nodes.rows
+        place = row - rows.start if isinstance(rows, slice) else int(rows.searchsorted(row))
+        return int(part.weighted[place])
+
+    @property
+    def weights(self) -> dict[str, int]:
+        """The plugins that have scored, with their weights."""
+        return {part.plugin: part.weight for part in self._parts}
 
     def to_be_read(self) -> ScoreParts:
         """Return what is needed to say later who scored what."""
