@@ -111,13 +111,16 @@ class Decision:
         The condition leaves out nodes that an extender dropped without a word; here they are under its name.
         """
         groups = self.findings.rejected(self.looked_at)
-        return [*overruled(groups, rejected_by_extenders(self.left_out)), *self._absent()]
+        left = overruled(groups, rejected_by_extenders(self.left_out)) if self.left_out else groups
+        return [*left, *self._absent()]
 
     def _absent(self) -> Iterator[RejectedNodes]:
         """Yield the rows that PreFilter ruled out, under the names of all plugins that did."""
         status = self.pre_filter.absent_status if self.pre_filter is not None else None
+        if status is None or self.pre_filter is None:
+            return
         rows = np.flatnonzero(self.candidates & ~self.searched)
-        if status is not None and self.pre_filter is not None and len(rows):
+        if len(rows):
             plugins = status.plugin or ", ".join(self.pre_filter.narrowing_plugins)
             yield RejectedNodes(status.by(plugins), rows)
 

@@ -288,7 +288,10 @@ def rejected_nodes(decision: Decision, names_shown: int = NAMES_SHOWN) -> Iterat
     rows_of: dict[Status, list[NDArray[np.intp]]] = {}
     for status, rows in decision.rejected:
         rows_of.setdefault(status, []).append(rows)
-    merged = [(status, np.sort(np.concatenate(parts))) for status, parts in rows_of.items()]
+    # Each part is in ascending order; most groups have one.
+    merged = [
+        (status, parts[0] if len(parts) == 1 else np.sort(np.concatenate(parts))) for status, parts in rows_of.items()
+    ]
     for status, rows in sorted(merged, key=lambda group: -len(group[1])):
         names = tuple(decision.names[row] for row in rows[:names_shown].tolist())
         yield Rejected(status.plugin, status.code.label, status.reasons, len(rows), names)
