@@ -5,7 +5,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import msgspec
@@ -15,9 +14,9 @@ from berth.kube.credentials.access import kubeconfig_access
 from berth.kube.http.client import HttpTransport
 from berth.kube.http.rate_limit import RateLimit
 from berth.kube.transport import MERGE_PATCH
+from tests.waiting import WAIT_S, eventually
 
 BERTH = Path(sys.executable).with_name("berth")
-WAIT_S = 120.0
 
 CONFIG = """
 apiVersion: kubescheduler.config.k8s.io/v1
@@ -57,14 +56,6 @@ class Process:
         code = self.process.wait(seconds)
         self._file.close()
         return code
-
-
-def eventually(look, seconds=WAIT_S, every_s=0.02):
-    deadline = time.monotonic() + seconds
-    while not (found := look()):
-        assert time.monotonic() < deadline, "it did not come about in time"
-        time.sleep(every_s)
-    return found
 
 
 def free_port():

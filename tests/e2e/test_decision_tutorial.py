@@ -17,8 +17,9 @@ import pytest
 from berth.api.quantity import milli_value
 from berth_workbench.snapshot.snapshot import read_cluster
 from tests.e2e.kubectl import KUBECTL
-from tests.e2e.processes import BERTH, Process, eventually
+from tests.e2e.processes import BERTH, Process
 from tests.paths import ROOT
+from tests.waiting import eventually
 
 TUTORIAL = (ROOT / "docs/tutorial.md").read_text()
 NODES, CPUS = 12, 8

@@ -10,8 +10,9 @@ import yaml
 
 from tests.deploy.chart import ROOT, rendered
 from tests.deploy.manifests import one, static_pod
-from tests.e2e.processes import Process, eventually, free_port
+from tests.e2e.processes import Process, free_port
 from tests.e2e.running import running
+from tests.waiting import eventually
 
 CONF = "/etc/kubernetes/scheduler.conf"
 

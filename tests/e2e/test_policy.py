@@ -5,7 +5,8 @@ import json
 import pytest
 
 from berth.api.resources import RESOURCES
-from tests.e2e.processes import DEPLOYMENTS, Api, Process, deployment, eventually, free_port
+from tests.e2e.processes import DEPLOYMENTS, Api, Process, deployment, free_port
+from tests.waiting import eventually
 
 POLICY = {
     "apiVersion": "v1",

@@ -15,8 +15,9 @@ from importlib.metadata import distribution
 import pytest
 
 from berth.api.resources import RESOURCES
-from tests.e2e.processes import CONFIG, Api, Process, eventually, free_port
+from tests.e2e.processes import CONFIG, Api, Process, free_port
 from tests.paths import SRC
+from tests.waiting import eventually
 
 NOT_NEEDED = ("nicegui", "textual", "ortools", "matplotlib", "distributed", "pyarrow")
 START = (

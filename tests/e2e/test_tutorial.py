@@ -11,8 +11,9 @@ import pytest
 
 from berth.api.resources import RESOURCES
 from berth.framework.loader import misfits
-from tests.e2e.processes import Api, eventually
+from tests.e2e.processes import Api
 from tests.paths import ROOT
+from tests.waiting import eventually
 
 TUTORIAL = (ROOT / "docs/plugins.md").read_text()
 NODES, PODS = RESOURCES["Node"], RESOURCES["Pod"]
