@@ -45,7 +45,7 @@ unit: setup browser
 	$(BIN)/pytest -n 2 --dist worksteal --histories 200 -m "not long" --ignore tests/soak tests
 
 unit-all: setup browser
-	$(BIN)/pytest -n 2 --dist worksteal --histories 1000 --ignore tests/soak tests
+	HYPOTHESIS_PROFILE=all $(BIN)/pytest -n 2 --dist worksteal --histories 1000 --ignore tests/soak tests
 
 soak: setup
 	HYPOTHESIS_PROFILE=soak $(BIN)/pytest -n 2 --timeout 3600 tests/soak tests/state tests/framework tests/queue tests/plugins tests/cycle

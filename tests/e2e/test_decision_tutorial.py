@@ -447,11 +447,13 @@ def test_every_sentence_of_the_page_is_accounted_for():
     assert (CLAIMS.keys() | NO_CLAIMS) - said == set(), "these are not on the page any more"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("claim", CLAIMS)
 def test_the_claim_holds(claim, typed):
     CLAIMS[claim](typed)
 
 
+@pytest.mark.long
 def test_the_conclusion_follows_from_the_claims(typed):
     """Two moves today; packing from now on, which places what the default does not; a node for another zone's loss."""
     two_moves_are_enough(typed)
@@ -460,6 +462,7 @@ def test_the_conclusion_follows_from_the_claims(typed):
     with_a_node_more_all_survive_zone_b(typed)
 
 
+@pytest.mark.long
 def test_what_the_page_shows_is_what_is_printed(typed):
     """Lines below a command are its output; names of nodes that differ from run to run are left out."""
     shown, command = 0, ""
@@ -474,6 +477,7 @@ def test_what_the_page_shows_is_what_is_printed(typed):
     assert shown == 6
 
 
+@pytest.mark.long
 def test_every_picture_is_drawn(typed):
     pictures = re.findall(r"!\[[^\]]+\]\(pictures/([\w.]+)\)", TUTORIAL)
     assert pictures == re.findall(r"--plot ([\w.]+)", TUTORIAL)

@@ -104,6 +104,7 @@ def test_every_view(served, tmp_path):
         signing_out(visitor)
 
 
+@pytest.mark.long
 def test_a_scheduler_at_work(tmp_path):
     chromium_path()
     port = free_port()
