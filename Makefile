@@ -4,6 +4,9 @@ VENV    := .venv
 BIN     := $(VENV)/bin
 STAMP   := $(VENV)/.installed
 
+# Tests start some forty processes: these read compiled modules, as those of an installation do.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: setup browser demo test test-all lint types contracts unit unit-all soak bench lock sbom audit clean
 .DEFAULT_GOAL := test
 

@@ -12,7 +12,10 @@ import tempfile
 
 from hypothesis import HealthCheck, settings
 
+from tests.clusters import api_server, namespace_name, scheduled_cluster, unscheduled_cluster
 from tests.effort import examples
+
+__all__ = ["api_server", "namespace_name", "scheduled_cluster", "unscheduled_cluster"]
 
 for name in ("berth", "all"):
     settings.register_profile(

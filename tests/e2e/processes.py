@@ -86,6 +86,9 @@ class Api:
     def patch(self, resource, namespace, name, body):
         return self.call("patch", resource, namespace, name, msgspec.json.encode(body), MERGE_PATCH)
 
+    def delete(self, resource, namespace, name):
+        return self.call("delete", resource, namespace, name)
+
     def list(self, resource, **options):
         return self.call("list", resource, **options)["items"]
 
