@@ -31,7 +31,8 @@ demo: setup
 
 test: lint types contracts unit
 
-# With everything that takes long: more histories, mutants, what may come and go, processes that are killed.
+# With everything that takes long: more histories and examples, mutants, what may come and go, processes that are
+# killed, the page in a browser. docs/testing.md says what is left to it.
 test-all: lint types contracts unit-all
 
 lint: setup
@@ -44,8 +45,8 @@ types: setup
 contracts: setup
 	$(BIN)/lint-imports
 
-unit: setup browser
-	$(BIN)/pytest -n 2 --dist worksteal --histories 200 -m "not long" --ignore tests/soak tests
+unit: setup
+	$(BIN)/pytest -n 2 --dist worksteal --histories 100 -m "not long" --ignore tests/soak tests
 
 unit-all: setup browser
 	HYPOTHESIS_PROFILE=all $(BIN)/pytest -n 2 --dist worksteal --histories 1000 --ignore tests/soak tests

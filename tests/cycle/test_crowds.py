@@ -107,7 +107,7 @@ def life(seed, *, memos, generation=None):
 
 
 @pytest.mark.parametrize("generation", [None, "v1.20"])
-@settings(deadline=None, max_examples=4)
+@settings(deadline=None, max_examples=examples(6))
 @given(seed=st.integers(0, 2**32))
 def test_memos_change_no_effect(generation, seed):
     with_memos, without = (life(seed, memos=memos, generation=generation) for memos in (True, False))

@@ -18,6 +18,8 @@ from berth_workbench.traces.result import Sample, SimulatedTime, TimeLine
 from tests.e2e.processes import Api, Process, free_port
 from tests.workbench.page.browser import browsing, chromium_path
 
+pytestmark = pytest.mark.long
+
 HOSTILE = "<script>alert(1)</script>{{7*7}}${8*8}`\"'><img src=x onerror=alert(2)>"
 
 
@@ -104,7 +106,6 @@ def test_every_view(served, tmp_path):
         signing_out(visitor)
 
 
-@pytest.mark.long
 def test_a_scheduler_at_work(tmp_path):
     chromium_path()
     port = free_port()
