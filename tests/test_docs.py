@@ -46,10 +46,6 @@ def test_every_long_test_is_told_of() -> None:
     assert set(re.findall(r"`(tests/\S+\.py)`", first_cells)) == long
 
 
-def test_the_tour_names_files() -> None:
-    assert len(re.findall(r"`src/berth/[\w./]+\.py`", (ROOT / "docs/tour.md").read_text())) > 20
-
-
 def test_the_readme_names_every_command() -> None:
     text = (ROOT / "README.md").read_text()
     assert [name for name in main.list_commands(None) if f"`berth {name}" not in text] == []

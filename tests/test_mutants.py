@@ -1,6 +1,6 @@
 """Tests that once could not fail do fail: each is run against a copy of the sources with a bug put in.
 
-A mutant is one piece of the sources with a bug in its place. Whoever changes such a piece changes it here as well; the
+A mutant is one piece of the sources with a bug in its place. A change of such a piece changes it here as well; the
 tests that are named must still find the bug.
 """
 

@@ -20,7 +20,7 @@ WRITES_ELSEWHERE = {
     ("create", "pods/binding"),  # Transport.bind
     ("patch", "persistentvolumes"),  # one function of plugins/volumes/writing.py for both kinds
     ("patch", "persistentvolumeclaims"),
-    ("patch", "resourceclaims/binding"),  # what v1.36 asks of whoever patches an allocation into the status
+    ("patch", "resourceclaims/binding"),  # what v1.36 asks of a client that patches an allocation into the status
 }
 """Calls whose kind is no literal."""
 

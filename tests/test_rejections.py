@@ -20,7 +20,7 @@ from berth.framework.interface import PreFilterResult
 from berth.framework.status import unresolvable
 from berth.testing.invariants import decide
 from tests.effort import examples
-from tests.extender.support import Told, keeping, listed
+from tests.extender.support import FakeExtenders, keeping, listed
 from tests.support import document, plugin, with_profiles
 
 URL = "http://extender.test"
@@ -214,7 +214,7 @@ def test_where_pre_filter_turns_a_pod_away_its_plugin_is_named_for_every_node():
 def extended(answer, *objects):
     """A cluster with one extender, which gives this answer, and the pod."""
     found = VirtualCluster(*objects, config=with_profiles({}, extenders=[listed(URL, "filter")]))
-    found.answer_call = Told({(0, "filter"): answer})
+    found.answer_call = FakeExtenders({(0, "filter"): answer})
     found.put(make_pod("asking").request(cpu="1"))
     return found.run()
 

@@ -69,7 +69,14 @@ from berth.framework.interface import (
     same_for_all,
 )
 from berth.framework.promises import Dependency, Objects, Promises
-from berth.framework.readers import CacheReader, EvictionReader, NominationReader, ObjectReader, PodGroupReader
+from berth.framework.readers import (
+    CacheReader,
+    EvictionReader,
+    NominationReader,
+    ObjectReader,
+    PodGroupReader,
+    WaitingPodsView,
+)
 from berth.framework.status import SKIP, Code, Status, error, is_success, unresolvable, unschedulable
 from berth.framework.waiting_pods import WaitingPod, WaitingPods
 from berth.framework.work_budget import OutOfBudgetError, WorkBudget
@@ -174,6 +181,7 @@ __all__ = [
     "WaitUntil",
     "WaitingPod",
     "WaitingPods",
+    "WaitingPodsView",
     "WorkBudget",
     "error",
     "group_of",

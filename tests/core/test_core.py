@@ -163,7 +163,7 @@ def test_events_wait_while_a_cycle_is_open_and_none_is_lost():
 
 
 def test_nothing_in_the_queue_is_due_while_a_cycle_is_open():
-    """Else whoever sleeps until the next deadline would not sleep at all."""
+    """Else a caller that sleeps until the next deadline would not sleep at all."""
     plugins = {"postFilter": {"disabled": [{"name": "*"}], "enabled": [{"name": "Asking"}]}}
     found = cluster(node(), config=with_profiles({"plugins": plugins}), plugins={"Asking": asking()})
     for name in ("early", "late"):

@@ -17,7 +17,7 @@ from berth.framework.events import NODE_ADD, QueueingHint
 from berth.framework.status import unresolvable, unschedulable
 from berth.plugins.registry import in_tree_registry
 from berth.queue.hints import Registered, Strategy, WakeTable, strategies, strategy
-from berth.queue.in_flight import Happened
+from berth.queue.in_flight import InFlightEvent
 from berth.queue.unschedulable import UnschedulablePods
 from berth.state.pod_info import PodInfo, PodShapes
 from berth.state.queued_pod import QueuedPod
@@ -176,7 +176,7 @@ def test_hints_are_timed_by_what_they_say_of_which_event():
     pod = QueuedPod(make_pod("web").info(), 0.0)
     for name, expected in (("Yes", Strategy.AFTER_BACKOFF), ("No", Strategy.SKIP), ("Buggy", Strategy.AFTER_BACKOFF)):
         pod.unschedulable_plugins = frozenset({name})
-        assert strategy(pod, Happened(NODE_ADD, None, None), {NAME: timed}) is expected
+        assert strategy(pod, InFlightEvent(NODE_ADD, None, None), {NAME: timed}) is expected
     assert told == [
         ("web", "Yes", "NodeAdd", "Queue", 1),
         ("web", "No", "NodeAdd", "QueueSkip", 1),
@@ -209,7 +209,7 @@ def test_hints_are_told_of_for_every_pod_whoever_was_asked(by_shape):
         queued = QueuedPod(PodInfo(pod, shapes.of(pod)), 0.0)
         queued.unschedulable_plugins = frozenset({("Yes", "No", "Buggy")[index % 3]})
         waiting[queued.pod.uid] = queued
-    woken = dict(strategies(waiting, Happened(NODE_ADD, None, None), {NAME: timed}))
+    woken = dict(strategies(waiting, InFlightEvent(NODE_ADD, None, None), {NAME: timed}))
     assert len(woken) == 8
     said = {"Yes": "Queue", "No": "QueueSkip", "Buggy": "Error"}
     assert told == (

@@ -14,7 +14,7 @@ from berth.testing.invariants import check_cache
 from tests.support import plugin, requests_of
 
 
-class Told(Instrument):
+class RecordingObserver(Instrument):
     def __init__(self):
         self.conflicts = []
 
@@ -30,7 +30,7 @@ HOLDS = {"permit": lambda *_: (Status(Code.WAIT), 600.0), "pre_bind": waits_in_p
 
 
 def cluster(*points, cpu="4", pods="10"):
-    told = Told()
+    told = RecordingObserver()
     methods = {point: HOLDS[point] for point in points}
     found = VirtualCluster(
         make_node("n1").capacity(cpu=cpu, memory="8Gi", pods=pods),

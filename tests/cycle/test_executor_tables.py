@@ -142,13 +142,15 @@ def test_preempt_pod_victim_is_in_pre_bind_context_should_be_cancelled(is_async)
     check(found.core)
 
 
-def test_a_victim_with_a_write_under_way_is_called_off_and_the_answer_dropped():
-    found, slow = binding(ApiCall("get", "Node", "", "n1"))
+def test_a_victim_with_a_write_under_way_gives_its_room_back_once_that_is_answered():
+    found, slow = binding(ApiCall("patch", "Node", "", "n1"))
     (write,) = found.requests
     found.put(preemptor())
     found.run()
+    assert slow.calls.count("unreserve") == 0
+    found.answer(write)
+    found.run()
     assert slow.calls.count("unreserve") == 1
-    found.answer(write, "too late")
     found.advance(20.0)
     assert found.nodes_of() == {"v": "", "p": "n1"}
     assert asked(found) == []

@@ -12,7 +12,7 @@ from berth.framework.extenders import EXTENDER_NAME
 from berth.framework.status import unschedulable
 from berth.plugins.registry import in_tree_registry
 from berth_workbench.cases.decide import replay
-from tests.extender.support import FAILS, Told, configured, keeping, listed, names_of
+from tests.extender.support import FAILS, FakeExtenders, configured, keeping, listed, names_of
 from tests.support import boom, plugin, requests_of, with_profiles
 
 A, B, C = "http://a.test", "http://b.test", "http://c.test"
@@ -26,7 +26,7 @@ def cluster(answers, *extenders, objects=None, **options):
     """A cluster of nodes n1 to n3 and its extenders, as one that takes their part."""
     config = configured(*extenders, **options.pop("fields", {}))
     found = VirtualCluster(*(objects or nodes("n1", "n2", "n3")), config=config, **options)
-    found.answer_call = Told(answers)
+    found.answer_call = FakeExtenders(answers)
     return found, found.answer_call
 
 
@@ -70,7 +70,7 @@ def test_the_reasons_of_extenders_are_in_the_message():
     enabled = {"plugins": {"multiPoint": {"enabled": [{"name": "Picky"}]}}}
     config = with_profiles(enabled, extenders=[listed(A, "filter")])
     found = VirtualCluster(*nodes("n1", "n2", "n3"), config=config, plugins={"Picky": picky})
-    found.answer_call = Told({(0, "filter"): keeping(failed=failed)})
+    found.answer_call = FakeExtenders({(0, "filter"): keeping(failed=failed)})
     assert scheduled(found) == ""
     (said,) = found.events("FailedScheduling")
     assert said.startswith(
@@ -399,7 +399,7 @@ def test_a_bug_in_a_plugin_after_an_answer_does_not_stop_others():
     enabled = {"plugins": {"preScore": {"enabled": [{"name": "Broken"}]}}}
     config = with_profiles(enabled, extenders=[listed(A, "filter")])
     found = VirtualCluster(*nodes("n1", "n2"), config=config, plugins={"Broken": broken})
-    found.answer_call = Told({(0, "filter"): keeping("n1", "n2")})
+    found.answer_call = FakeExtenders({(0, "filter"): keeping("n1", "n2")})
     assert scheduled(found, "p") == ""
     found.answer_call.answers[0, "filter"] = keeping("n1")
     assert scheduled(found, "q") == "n1"
@@ -435,7 +435,7 @@ def test_replays_have_extenders_answered_by_a_function():
     config = configured(listed(A, "filter", nodeCacheCapable=True))
     documents = [{"kind": "Node", **node.document} for node in nodes("n1", "n2")]
     case = {"name": "extended", "config": config, "objects": documents, "pods": [make_pod("p").document]}
-    [decision] = replay(case, in_tree_registry(), answer_call=Told({(0, "filter"): keeping("n2")}))
+    [decision] = replay(case, in_tree_registry(), answer_call=FakeExtenders({(0, "filter"): keeping("n2")}))
     assert decision["chosen"] == "n2"
     [decision] = replay(case, in_tree_registry())
     assert decision["message"] == "extenders are called by a running scheduler only"

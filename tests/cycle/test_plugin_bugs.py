@@ -148,7 +148,7 @@ def test_post_binds_bug_changes_nothing_for_a_pod_that_is_bound():
     assert len(found.core.queue) == len(found.core.queue.in_flight) == 0
 
 
-class Told(Instrument):
+class RecordingObserver(Instrument):
     """Keeps the bugs that it is told of."""
 
     def __init__(self):
@@ -161,7 +161,7 @@ class Told(Instrument):
 def test_one_broken_unreserve_does_not_keep_the_others_from_giving_back():
     broken = plugin("Broken", reserve=lambda *_: None, unreserve=boom)
     first, last = reserving(), plugin("Last", reserve=lambda *_: error("full"), unreserve=lambda *_: None)
-    told = Told()
+    told = RecordingObserver()
     found = cluster(
         node(),
         config=document("Keeper", "Broken", "Last"),
@@ -274,7 +274,7 @@ def test_whatever_post_filter_and_post_bind_raise_is_told(error):
     found.run()
     assert found.patches("a")[-1].message.startswith(f'running PostFilter plugin "Broken": {error.__name__}: odd (')
     check(found.core)
-    told = Told()
+    told = RecordingObserver()
     late = plugin("Late", post_bind=raising(error))
     found = cluster(node(), config=document("Late"), plugins={"Late": late}, instrument=told)
     found.put(pod("a"))

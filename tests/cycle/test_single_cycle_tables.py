@@ -19,7 +19,7 @@ from berth.framework.extenders import EXTENDER_NAME
 from berth.framework.interface import PreFilterResult
 from berth.framework.status import SKIP, error, unresolvable, unschedulable
 from berth.runtime.acting.pod_status import patch_body
-from tests.extender.support import FAILS, Told, keeping, listed
+from tests.extender.support import FAILS, FakeExtenders, keeping, listed
 from tests.support import plugin, requests_of, with_profiles
 
 A, B = "http://a.test", "http://b.test"
@@ -39,7 +39,7 @@ def single(nodes, *fakes, points=None, extenders=(), answers=None, percentage=0,
     plugins |= {point: {"enabled": [{"name": name} for name in names]} for point, names in (points or {}).items()}
     config = with_profiles({"plugins": plugins}, percentageOfNodesToScore=percentage, extenders=list(extenders))
     found = VirtualCluster(*nodes, config=config, plugins={made.name: made for made in fakes}, seed=seed)
-    found.answer_call = Told(answers or {})
+    found.answer_call = FakeExtenders(answers or {})
     return found
 
 

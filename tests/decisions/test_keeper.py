@@ -105,7 +105,7 @@ async def test_the_same_refusal_is_written_in_detail_once():
         live.cluster.advance(400.0)  # beyond the age at which it is tried again in any case
         await live.keeper.flush(live, 10.0)
     story = await live.story("big")
-    lines = live.keeper.log._shelf.read("").splitlines()
+    lines = live.keeper.log._storage.read("").splitlines()
     assert sum(b'"weights"' in line for line in lines) == 1
     assert story.steps[1].times == story.steps[1].attempts == story.decision.attempts > 5
     assert story.decision.shortfalls[0].needs == "8"

@@ -22,13 +22,13 @@ def lines(count, width=200):
     return [f'{{"pod":"default/web-{number:05}","uid":"u",{"x" * width}\n'.encode() for number in range(count)]
 
 
-def sealed(shelf, told, suffix=".000001.gz"):
-    shelf.replace(suffix, compressed(told))
-    return Sealed(shelf, suffix)
+def sealed(storage, told, suffix=".000001.gz"):
+    storage.replace(suffix, compressed(told))
+    return Sealed(storage, suffix)
 
 
 class Counted(InMemory):
-    """A shelf that says how much was read."""
+    """A storage that says how much was read."""
 
     __slots__ = ("read_bytes",)
 
@@ -69,14 +69,14 @@ def test_who_is_not_there_is_not_found():
 
 
 def test_only_the_blocks_that_matter_are_read_once_it_is_indexed():
-    shelf = Counted()
-    shelf.read_bytes = 0
+    storage = Counted()
+    storage.read_bytes = 0
     told = [line.replace(b"x" * 200, zlib.crc32(line).to_bytes(4, "big").hex().encode() * 25) for line in lines(20000)]
-    file = sealed(shelf, told)
+    file = sealed(storage, told)
     file.find(b'{"pod":"default/web-00000",')
-    shelf.read_bytes = 0
+    storage.read_bytes = 0
     file.find(b'{"pod":"default/web-10000",')
-    assert 0 < shelf.read_bytes < shelf.size(".000001.gz") / 20
+    assert 0 < storage.read_bytes < storage.size(".000001.gz") / 20
 
 
 @pytest.mark.parametrize(
@@ -84,11 +84,11 @@ def test_only_the_blocks_that_matter_are_read_once_it_is_indexed():
     [lambda data: data[:-5], lambda data: b"\0" + data[1:], lambda data: data[:100] + b"\xff" * 40 + data[140:]],
 )
 def test_a_damaged_file_is_noticed(damage):
-    shelf = InMemory()
-    sealed(shelf, lines(3000))
-    shelf.replace(".000001.gz", [damage(shelf.read(".000001.gz"))])
+    storage = InMemory()
+    sealed(storage, lines(3000))
+    storage.replace(".000001.gz", [damage(storage.read(".000001.gz"))])
     with pytest.raises(DamagedSegmentError, match=r"\.000001\.gz"):
-        list(Sealed(shelf, ".000001.gz"))
+        list(Sealed(storage, ".000001.gz"))
 
 
 def test_a_half_written_line_is_left_out(tmp_path):

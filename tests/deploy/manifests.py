@@ -40,7 +40,7 @@ def one(documents, kind, name="berth"):
 
 
 def without_helm_labels(document):
-    """What the object is, whoever installed it. Texts of YAML or JSON in a ConfigMap are compared by what they say."""
+    """What the object is, whatever installed it. Texts of YAML or JSON in a ConfigMap are compared by what they say."""
     meta = dict(document["metadata"])
     meta["labels"] = {name: value for name, value in meta.get("labels", {}).items() if name not in MANAGED}
     rest = {**document, "metadata": meta}

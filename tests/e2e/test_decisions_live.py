@@ -101,7 +101,7 @@ def test_a_stateful_set_comes_back_to_its_volumes(cluster):
 
     kubectl("scale", "statefulset/db", "--replicas=0")
     eventually(lambda: len(items(kubectl, "pods")), 0)
-    # Whoever did not have to go where its volume is would now go anywhere else.
+    # A pod that did not have to go where its volume is would now go anywhere else.
     filling = {"nodeSelector": {HOST: placed["db-0"]}}
     apply(kubectl, workload("Deployment", "filler", 1, cpu="7", pod=filling))
     wait_for(kubectl, "filler", 1)

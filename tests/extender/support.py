@@ -20,7 +20,7 @@ def configured(*extenders, **fields):
     return with_profiles({}, extenders=list(extenders), **fields)
 
 
-class Told:
+class FakeExtenders:
     """Takes the part of extenders: `answers` are functions of the document, by place and verb, or fixed answers."""
 
     def __init__(self, answers):

@@ -32,7 +32,7 @@ class SlowRunner:
         else:
             done(*ended)
 
-    def standing(self):
+    def current_frame(self):
         return None
 
     def close(self):

@@ -22,7 +22,7 @@ from berth.plugin import (
     unschedulable,
 )
 from berth.plugins.registry import in_tree_registry
-from berth.runtime.watched_resources import Following, event_of
+from berth.runtime.watched_resources import WatchedResources, event_of
 from berth.state.objects import ObjectStore
 from berth.testing import VirtualCluster, make_node, make_pod
 from tests.kube.fakes import VirtualClock
@@ -223,7 +223,7 @@ async def test_its_objects_are_there_after_the_configuration_has_changed():
 async def test_where_it_is_not_served_there_are_none_and_it_is_asked_again():
     clock, said, changes, world = VirtualClock(), [], [], World()
     server = Serving(world.transport, is_there=False)
-    following = Following(server, changes.extend, report=lambda trouble: said.append(str(trouble)),
+    following = WatchedResources(server, changes.extend, report=lambda trouble: said.append(str(trouble)),
         rng=random.Random(1), sleep=clock.sleep,
                           clock=clock, custom=[QUOTAS])  # fmt: skip
     task = asyncio.create_task(following.run())

@@ -10,17 +10,18 @@ from berth.core.builders import make_node
 from berth.framework.effects import WaitUntil
 from berth.framework.events import Action, ClusterEvent, ClusterEventWithHint, QueueingHint
 from berth.framework.guard import WrongAnswer, guarded
-from berth.framework.interface import FilterColumn, PostFilterResult, PreFilterResult
+from berth.framework.interface import FilterColumn, FilterPlugin, PostFilterResult, PreFilterResult, ScorePlugin
 from berth.framework.promises import Dependency, Promises, promises_of
+from berth.framework.registry import fills
 from berth.framework.status import SKIP, Code, Status, error, unschedulable
 from berth.plugins.registry import in_tree_registry
 from berth.runtime.observing.cycle_log import SchedulerLog
-from berth.state.table import NodeTable
+from berth.state.table import WritableNodeTable
 from tests.support import BOOM, boom, cluster, document, node, plugin, pod, with_profiles
 
 
 def table(count=3):
-    made = NodeTable()
+    made = WritableNodeTable()
     for number in range(count):
         made.put_node(make_node(f"n{number}").capacity(cpu="4").build())
     return made
@@ -203,6 +204,14 @@ def test_a_guarded_plugin_promises_what_its_own_class_does():
     made = guarded(kind(), "a test", lambda *_: None)
     assert promises_of(type(made)) is promises
     assert isinstance(made, kind) and type(made).__name__ == "Fine"
+
+
+def test_a_guarded_plugin_that_inherits_protocols_gets_no_method_that_it_only_declares():
+    kind = type("Fine", (ScorePlugin, FilterPlugin), {"name": "Fine", "__slots__": (), "score": lambda *_: None})
+    made = guarded(kind(), "a test", lambda *_: None)
+    assert fills(type(made), "score") and not fills(type(made), "filter")
+    with pytest.raises(WrongAnswer, match=r"Fine\.score of a test returned None, but an int"):
+        made.score(STATE, POD, NODE)
 
 
 def test_berths_own_plugins_are_not_guarded():

@@ -9,6 +9,7 @@ import pytest
 
 import berth
 from berth.config.types import ExtensionPoint
+from berth.framework.interface import FilterPlugin
 from berth.framework.loaded import FORMS, ContractError, LoadedPlugin, contradictions, forms_of, loaded
 from berth.framework.promises import Dependency, Promises
 from berth.plugins.legacy.registry import with_legacy_plugins
@@ -123,6 +124,31 @@ def test_a_class_that_answers_anew_does_not_go_on_answering_as_its_base_in_anoth
     assert ["inherits filter_row" in fault for fault in contradictions(by_column)] == [True]
     silent = type("Silent", (Base,), {"filter": answers, "filter_columns": answers})
     assert not list(contradictions(silent)), "what it inherits by row is not used: it does not promise it"
+
+
+@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
+def test_a_protocol_without_its_method_is_told_by_both_their_names(form):
+    forgetful = type("Forgetful", (form.protocol,), {"name": "Forgetful"})
+    assert list(contradictions(forgetful)) == [
+        f"inherits {form.protocol.__name__}, but has no method {form.methods[0]}"
+    ]
+    assert not forms_of(forgetful)
+    with pytest.raises(ContractError, match=f"Forgetful inherits {form.protocol.__name__}, but has no method"):
+        loaded(forgetful())
+
+
+def test_a_protocol_before_a_base_hides_the_methods_of_that_base():
+    hides = type("Hides", (FilterPlugin, Base), {})
+    assert "inherits FilterPlugin, but has no method filter" in contradictions(hides)
+    shows = type("Shows", (Base, FilterPlugin), {})
+    assert not list(contradictions(shows))
+    assert set(forms_of(shows)) == {"filter", "filter_columns"}
+
+
+def test_a_plugin_that_inherits_protocols_keeps_to_its_slots():
+    bases = tuple(form.protocol for form in FORMS.values())
+    slotted = type("Slotted", bases, {"name": "Slotted", "__slots__": ("_one",)})
+    assert not hasattr(slotted(), "__dict__")
 
 
 def test_a_column_form_of_scores_may_stand_alone():

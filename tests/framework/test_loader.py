@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from berth.api.near_names import looks_like
-from berth.framework.interface import PreFilterPlugin
-from berth.framework.loader import contract, installed_plugins, misfits, plugins_named
+from berth.framework.interface import PreFilterPlugin, ScorePlugin
+from berth.framework.loader import contract, installed_plugins, misfits, plugins_given, plugins_named
 from berth.framework.registry import METHODS, RegistryError
 from berth.plugins.legacy.registry import legacy_registry
 from berth.plugins.registry import in_tree_registry
@@ -122,8 +122,8 @@ def test_a_module_that_breaks_while_it_is_imported_is_told_apart_from_one_that_i
 # --- held against the contract ----------------------------------------------------------------------------------------
 
 
-def plugin(**methods):
-    return type("P", (), {"name": "P", "__init__": lambda self, args, handle: None, **methods})
+def plugin(*bases, **methods):
+    return type("P", bases, {"name": "P", "__init__": lambda self, args, handle: None, **methods})
 
 
 def test_the_contract_has_every_method_that_makes_a_plugin_part_of_a_point():
@@ -173,6 +173,12 @@ def gen(self, state, pod, node):
         (plugin(score=lambda self, s, p, n: 1, arg_type=None), "did you mean args_type?"),
         (plugin(score=lambda self, s, p, n: 1, promise=None), "did you mean promises?"),
         (plugin(name=None, score=lambda self, s, p, n: 1), "has no name; write `name = 'P'`"),
+        (plugin(ScorePlugin), "inherits ScorePlugin, but has no method score"),
+        (plugin(ScorePlugin, soore=lambda self, s, p, n: 1), "did you mean score?"),
+        (plugin(ScorePlugin, score=lambda self, s, p, n: 1), None),
+        (type("P", (ScorePlugin,), {"name": "P", "score": lambda self, s, p, n: 1}), "cannot be made as P(args, "),
+        (type("P", (ScorePlugin,), {"name": "P", "score": lambda self, s, p, n: 1,
+                                    "__new__": lambda cls, args, handle: object.__new__(cls)}), None),
     ],
 )  # fmt: skip
 def test_what_is_wrong_with_a_class(made, said):
@@ -181,6 +187,20 @@ def test_what_is_wrong_with_a_class(made, said):
         assert faults == []
     else:
         assert any(said in fault for fault in faults)
+
+
+def test_a_plugin_that_forgets_what_it_inherits_is_refused_with_its_name_and_that_of_the_method():
+    class Forgetful(ScorePlugin):
+        name = "Forgetful"
+
+        def __init__(self, args, handle): ...
+
+        def filter(self, state, pod, node): ...
+
+    with pytest.raises(RegistryError) as refused:
+        plugins_given([Forgetful])
+    (told,) = refused.value.errors
+    assert told.endswith("Forgetful inherits ScorePlugin, but has no method score")
 
 
 @pytest.mark.parametrize("name", ["fiter", "filtre", "Filter", "filtter", "preFilter", "pre_filer", "normalise_score"])

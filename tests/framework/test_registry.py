@@ -5,7 +5,8 @@ import pytest
 
 from berth.config.errors import ConfigError
 from berth.config.types import ExtensionPoint as Point
-from berth.framework.registry import METHODS, Registry, RegistryError, Unusable, points_of
+from berth.framework.interface import FilterPlugin, ScorePlugin
+from berth.framework.registry import METHODS, Registry, RegistryError, Unusable, fills, points_of
 
 
 class Gpu:
@@ -39,6 +40,13 @@ def test_any_method_of_a_point_makes_a_plugin_part_of_it(point, methods):
     for method in methods:
         plugin = type("Plugin", (), {"name": "Plugin", method: lambda self: None})
         assert points_of(plugin) == {point}
+
+
+def test_a_method_that_a_protocol_only_declares_makes_a_plugin_part_of_nothing():
+    plugin = type("Plugin", (FilterPlugin, ScorePlugin), {"name": "Plugin", "score": lambda self: None})
+    assert points_of(plugin) == {Point.SCORE}
+    assert fills(plugin, "score") and fills(type("Derived", (plugin,), {}), "score")
+    assert not fills(plugin, "filter") and not fills(plugin, "permit")
 
 
 def test_every_extension_point_has_its_methods():

@@ -80,9 +80,9 @@ class Case:
         )  # fmt: skip
         self.comparison = Comparison(
             lambda: [self.reflector],
-            report=lambda trouble: self.reports.append(str(trouble)),
-            rng=random.Random(1),
-            sleep=self.clock.sleep,
+            lambda trouble: self.reports.append(str(trouble)),
+            random.Random(1),
+            self.clock.sleep,
         )
         self.tasks = [asyncio.create_task(self.reflector.run())]
 

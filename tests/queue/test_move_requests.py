@@ -18,7 +18,7 @@ from berth.framework.events import (
     Action,
     ClusterEvent,
 )
-from berth.queue.in_flight import Happened
+from berth.queue.in_flight import InFlightEvent
 from berth.queue.move_requests import move_label
 from tests.queue.support import LABEL_CHANGE, failed, move_request_queue, place, pod
 
@@ -72,7 +72,7 @@ def test_a_change_of_the_pod_while_it_is_being_scheduled_counts():
     found = move_request_queue()
     found.add(pod().info(), 0.0)
     queued = found.pop(0.0)
-    found.update(pod().info(), [Happened(LABEL_CHANGE, None, None)], 0.0)
+    found.update(pod().info(), [InFlightEvent(LABEL_CHANGE, None, None)], 0.0)
     found.add_unschedulable(queued, ["Fit"], [], 0.0)
     assert place(found) == "backoff"
 
@@ -155,7 +155,7 @@ def test_a_change_of_an_unschedulable_pod_makes_it_active_at_once():
     failed(found, "a", "Fit")
     found.update(pod().info(), [], 0.1)
     assert place(found) == "unschedulable", "what the scheduler itself writes is no change"
-    found.update(pod().info(), [Happened(LABEL_CHANGE, None, None)], 0.1)
+    found.update(pod().info(), [InFlightEvent(LABEL_CHANGE, None, None)], 0.1)
     assert place(found) == "active"
 
 

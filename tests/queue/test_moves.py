@@ -8,7 +8,7 @@ from berth.framework.events import (
     ClusterEvent,
     ClusterEventWithHint,
 )
-from berth.queue.in_flight import Happened
+from berth.queue.in_flight import InFlightEvent
 from berth.testing.invariants import check_queue
 from tests.queue.support import (
     LABEL_CHANGE,
@@ -86,7 +86,7 @@ def test_an_update_replaces_the_object_where_the_pod_is(where):
     put(found, where)
     new = pod().label("app", "web").info()
     old = found.find("default/a").pod
-    found.update(new, [Happened(LABEL_CHANGE, old, new)], 0.5)
+    found.update(new, [InFlightEvent(LABEL_CHANGE, old, new)], 0.5)
     assert place(found) == ("backoff" if where == "unschedulable" else where)
     assert found.find("default/a").pod is new
 

@@ -9,7 +9,7 @@ from berth.framework.events import (
     ClusterEvent,
 )
 from berth.framework.status import unresolvable
-from berth.queue.in_flight import Happened
+from berth.queue.in_flight import InFlightEvent
 from berth.queue.policy import QueuePolicy
 from tests.queue.support import (
     FLUSH_S,
@@ -214,7 +214,7 @@ def test_a_pods_own_change_during_its_attempt_counts():
     found = queue()
     queued = in_flight(found)
     new = pod().label("app", "web").info()
-    found.update(new, [Happened(LABEL_CHANGE, queued.pod, new)], 0.1)
+    found.update(new, [InFlightEvent(LABEL_CHANGE, queued.pod, new)], 0.1)
     assert place(found) == "in flight"
     found.add_unschedulable(queued, ("Labels",), (), 0.2)
     assert place(found) == "backoff"
@@ -234,7 +234,7 @@ def test_a_gated_pod_stays_out_until_its_gates_go():
     found.activate("default/a", 0.1)
     assert found.pop(0.1) is None
     free = pod().info()
-    found.update(free, [Happened(GATES_GONE, gated, free)], 5.0)
+    found.update(free, [InFlightEvent(GATES_GONE, gated, free)], 5.0)
     assert place(found) == "active"
     queued = found.pop(5.0)
     assert (queued.is_gated, queued.rejectors, queued.attempts) == (False, {"Gates"}, 1), "kept for the log"

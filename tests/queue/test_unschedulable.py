@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from berth.core.builders import make_pod
 from berth.framework.events import ASSIGNED_POD_DELETE, NODE_ADD, UNSCHEDULABLE_TIMEOUT, QueueingHint
 from berth.queue.hints import Registered, Strategy, WakeTable, is_kept_gated, strategies, strategy
-from berth.queue.in_flight import Happened
+from berth.queue.in_flight import InFlightEvent
 from berth.queue.unschedulable import UnschedulablePods
 from berth.state.pod_info import PodInfo, PodShapes
 from berth.state.queued_pod import QueuedPod
@@ -78,7 +78,7 @@ def test_each_pod_gets_what_it_would_get_if_it_were_asked_about(seed):
     rng, shapes = random.Random(seed), PodShapes()
     found, tables = waiting(rng, shapes), {NAME: table_of([])}
     about = rng.choice([None, *(queued.pod for queued in found.values())])
-    happened = Happened(rng.choice((NODE_ADD, ASSIGNED_POD_DELETE, UNSCHEDULABLE_TIMEOUT)), about, None)
+    happened = InFlightEvent(rng.choice((NODE_ADD, ASSIGNED_POD_DELETE, UNSCHEDULABLE_TIMEOUT)), about, None)
     left_out = rng.choice(["", *found])
     expected = {
         uid: how

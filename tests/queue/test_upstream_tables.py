@@ -22,7 +22,7 @@ from berth.framework.events import (
 from berth.framework.status import unresolvable
 from berth.plugins.priority_sort import PrioritySort
 from berth.queue.hints import Registered, Strategy, WakeTable, strategy
-from berth.queue.in_flight import Happened
+from berth.queue.in_flight import InFlightEvent
 from berth.queue.policy import QueuePolicy
 from berth.queue.queue import SchedulingQueue
 from berth.state.nominator import Nominator
@@ -296,7 +296,7 @@ def test_priority_queue_update(row):
     elif where is not None:
         fail(found, ONE, "queuePlugin" if where == "backoff" else where)
         _ = found.retry(old.uid, 0.0) if where == "backoff" else None
-    found.update(new, [Happened(POD_UPDATE, old, new)], now)
+    found.update(new, [InFlightEvent(POD_UPDATE, old, new)], now)
     assert place(found, old.uid) == expected
     assert expected == "in flight" or found.find(old.uid).pod is new
 
@@ -316,7 +316,7 @@ def test_priority_queue_update_when_inflight():
     old, new = pod(), pod(note="new")
     found.add(old, 0.0)
     queued = found.pop(0.0)
-    found.update(new, [Happened(POD_UPDATE, old, new)], 0.1)
+    found.update(new, [InFlightEvent(POD_UPDATE, old, new)], 0.1)
     queued.pod = new
     found.add_unschedulable(queued, ["fakePlugin"], [], 0.2)
     assert found.backoff.get(old.uid).pod is new
@@ -383,7 +383,7 @@ def test_priority_queue_move_to_active_q(row):
             asked += allowed
             _ = found.flush(5.0) if how == "backoff over" else found.activate(target.uid, 0.1)
         assert place(found, target.uid) == ("active" if succeeds else "unschedulable")
-        found.update(pod(bar="", note=""), [Happened(POD_UPDATE, target, target)], 5.0)
+        found.update(pod(bar="", note=""), [InFlightEvent(POD_UPDATE, target, target)], 5.0)
         assert place(found, target.uid) == ("active" if succeeds else "unschedulable")
 
 
@@ -543,7 +543,7 @@ def test_per_pod_scheduling_metrics(row):
         found.move(UNSCHEDULABLE_TIMEOUT, None, None, 301.0)
     if how in ("updated", "gated"):
         new = pod(foo="", note="")
-        found.update(new, [Happened(POD_UPDATE, target, new)], 60.0)
+        found.update(new, [InFlightEvent(POD_UPDATE, target, new)], 60.0)
     queued = found.pop(302.0)
     assert (queued.attempts, queued.initial_attempt) == (attempts, initial)
 
@@ -645,7 +645,7 @@ def test_is_pod_worth_requeuing(row):
     wakes = WakeTable(
         [Registered(plugin, registered_for, hint(answer)) for registered_for, plugin, answer in registered]
     )
-    assert strategy(queued, Happened(event, None, new), {"default-scheduler": wakes}) is expected
+    assert strategy(queued, InFlightEvent(event, None, new), {"default-scheduler": wakes}) is expected
     assert len(asked) == count
 
 

@@ -5,10 +5,10 @@ import random
 import pytest
 
 from berth.plugins.registry import in_tree_registry
-from berth.recording.calls import CallOutcome, Entrance, Note, Written
+from berth.recording.calls import CallKind, CallOutcome, Note, RecordedCall
 from berth.recording.errors import RecordingError
 from berth.recording.file_format import FORMAT, MAGIC, Packer, first_line, read_segments
-from berth_workbench.replay.comparison import Judging
+from berth_workbench.replay.comparison import RecordingComparer
 from berth_workbench.replay.verification import verify
 from tests.workbench.replay.histories import Churn
 
@@ -102,18 +102,18 @@ def test_an_empty_file_beside_others_is_what_a_killed_process_leaves(whole, tmp_
 @pytest.mark.parametrize(
     "call",
     [
-        Written(Entrance.STEP, 1.0, True, CallOutcome(notes=[[Note.DECIDED, "uid"]])),
-        Written(Entrance.STEP, 1.0, True, CallOutcome(notes=[[Note.DECIDED, 1, None, "", "", 1.0, 1]])),
-        Written(Entrance.STEP, 1.0, True, CallOutcome(notes=[[Note.TURNED_BACK, {}]])),
-        Written(Entrance.STEP, 1.0, True, CallOutcome(notes=[[]])),
-        Written(Entrance.STEP, 1.0, True, CallOutcome(effects=[[]])),
-        Written(Entrance.STEP, 1.0, True, CallOutcome(effects=[["Request", 1, ["Bind", "p"]]])),
-        Written(Entrance.STEP, 1.0, True, CallOutcome(effects=[["PatchPodStatus", []]])),
-        Written(Entrance.STEP, 1.0, True, CallOutcome(effects=[["Bind", ["default", "p"], "n"]])),
-        Written(Entrance.STANDING, 1.0, [3]),
-        Written(Entrance.OBJECT, 1.0, [7, "Pod", []]),
-        Written(Entrance.OBJECT, 1.0, None),
-        Written(Entrance.ANSWER, 1.0, [1]),
+        RecordedCall(CallKind.STEP, 1.0, True, CallOutcome(notes=[[Note.DECIDED, "uid"]])),
+        RecordedCall(CallKind.STEP, 1.0, True, CallOutcome(notes=[[Note.DECIDED, 1, None, "", "", 1.0, 1]])),
+        RecordedCall(CallKind.STEP, 1.0, True, CallOutcome(notes=[[Note.TURNED_BACK, {}]])),
+        RecordedCall(CallKind.STEP, 1.0, True, CallOutcome(notes=[[]])),
+        RecordedCall(CallKind.STEP, 1.0, True, CallOutcome(effects=[[]])),
+        RecordedCall(CallKind.STEP, 1.0, True, CallOutcome(effects=[["Request", 1, ["Bind", "p"]]])),
+        RecordedCall(CallKind.STEP, 1.0, True, CallOutcome(effects=[["PatchPodStatus", []]])),
+        RecordedCall(CallKind.STEP, 1.0, True, CallOutcome(effects=[["Bind", ["default", "p"], "n"]])),
+        RecordedCall(CallKind.STANDING, 1.0, [3]),
+        RecordedCall(CallKind.OBJECT, 1.0, [7, "Pod", []]),
+        RecordedCall(CallKind.OBJECT, 1.0, None),
+        RecordedCall(CallKind.ANSWER, 1.0, [1]),
     ],
 )
 def test_what_nobody_can_have_recorded_is_refused(whole, tmp_path, call):
@@ -121,6 +121,6 @@ def test_what_nobody_can_have_recorded_is_refused(whole, tmp_path, call):
     (header,) = [segment.header for segment in read_segments(whole)]
     packer = Packer()
     (tmp_path / "odd.rec").write_bytes(first_line() + packer.pack(header) + packer.pack([call]))
-    for follow in (verify, lambda segments, registry: Judging(registry).follow(segments)):
+    for follow in (verify, lambda segments, registry: RecordingComparer(registry).follow(segments)):
         with pytest.raises(RecordingError, match="cannot be read"):
             follow(read_segments(tmp_path / "odd.rec"), in_tree_registry())

@@ -147,12 +147,23 @@ async def test_a_pod_of_the_victims_name_that_comes_while_it_is_evicted_stays():
     assert "deletionTimestamp" not in bench.world.pod(victim.name)["metadata"]
 
 
-@pytest.mark.parametrize("status", [404, 409])
-async def test_evicting_a_pod_that_is_gone_is_fine(status):
+@pytest.mark.parametrize("is_replaced", [False, True])
+async def test_evicting_a_pod_that_is_gone_is_fine(is_replaced):
     bench = Bench(2)
-    bench.transport.refuse("patch", ApiError(status, "", "it is not there"))
+    bench.world.store.delete(POD, "default", "web-0", {"gracePeriodSeconds": 0})
+    if is_replaced:
+        bench.world.add_pod("web-0")
     await bench.do(Request(3, EvictPod(bench.pods[0], "preempting", bench.pods[1])))
     assert bench.answers == [Answer(3)]
+
+
+@pytest.mark.parametrize("verb", ["patch", "delete"])
+async def test_a_conflict_over_a_victim_that_is_still_there_is_a_failure(verb):
+    """Taken for gone, it would stay, and whoever was to have its room would wait for its end for ever."""
+    bench = Bench(2)
+    bench.transport.refuse(verb, ApiError(409, "Conflict", "somebody was faster"))
+    await bench.do(Request(3, EvictPod(bench.pods[0], "preempting", bench.pods[1])))
+    assert [(answer.ticket, "somebody was faster" in answer.error) for answer in bench.answers] == [(3, True)]
 
 
 async def test_any_other_call_gives_the_object_or_why_not():

@@ -31,7 +31,7 @@ async def test_one_question_of_many_is_asked_once():
     server, asking = Server(), Reviews(lambda _answer: 10.0, clock=lambda: 0.0)
     answers = [asyncio.create_task(asking.answer(b"q", server.ask)) for _ in range(50)]
     await settle()
-    answers[0].cancel()  # whoever asked first goes away
+    answers[0].cancel()  # the caller that asked first goes away
     await settle()
     server.gate.set()
     assert await asyncio.gather(*answers[1:]) == ["yes"] * 49

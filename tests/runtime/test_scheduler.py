@@ -407,7 +407,7 @@ async def test_the_lease_is_released_only_when_what_was_under_way_has_ended():
 
 
 async def test_a_binding_that_does_not_end_keeps_the_lease_until_it_expires(caplog, monkeypatch):
-    monkeypatch.setattr("berth.runtime.wind_down.DRAIN_S", 0.02)
+    monkeypatch.setattr("berth.runtime.graceful_stop.DRAIN_S", 0.02)
     caplog.set_level(logging.INFO)
     world = World()
     world.add_pod("web")

@@ -13,7 +13,7 @@ from berth.core.builders import make_node, make_pod
 from berth.core.virtual_cluster import VirtualCluster
 from berth.runtime.observing.cycle_log import SchedulerLog
 from berth.runtime.observing.logs import level
-from tests.extender.support import Told, listed
+from tests.extender.support import FakeExtenders, listed
 from tests.support import plugin, with_profiles
 
 EXTENDER = "http://192.168.60.89:8888/scheduler"
@@ -49,7 +49,7 @@ def lines(caplog):
         generation="v1.20",
         instrument=SchedulerLog(),
     )
-    found.answer_call = Told({(0, "prioritize"): [{"Host": "n1", "Score": 2}, {"Host": "n2", "Score": 5}]})
+    found.answer_call = FakeExtenders({(0, "prioritize"): [{"Host": "n1", "Score": 2}, {"Host": "n2", "Score": 5}]})
     found.put(make_pod(POD).container("nginx"))
     found.run()
     return [record.getMessage() for record in caplog.records if record.levelno == logging.DEBUG]

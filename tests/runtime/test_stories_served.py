@@ -1,4 +1,4 @@
-"""Stories of pods over HTTP: whoever lives can be explained, however many were decided since."""
+"""Stories of pods over HTTP: a pod that lives can be explained, however many were decided since."""
 
 import asyncio
 from contextlib import asynccontextmanager

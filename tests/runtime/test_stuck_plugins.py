@@ -138,8 +138,8 @@ async def test_lease_health_metrics_and_watches_go_on_beside_an_endless_loop(loo
 
 
 async def test_a_stop_names_the_plugin_that_is_in_the_way_and_gives_the_lease_up(loops, caplog, monkeypatch):
-    monkeypatch.setattr("berth.runtime.wind_down.TELL_STOP_AFTER_S", 0.01)
-    monkeypatch.setattr("berth.runtime.wind_down.DRAIN_S", 0.05)
+    monkeypatch.setattr("berth.runtime.graceful_stop.TELL_STOP_AFTER_S", 0.01)
+    monkeypatch.setattr("berth.runtime.graceful_stop.DRAIN_S", 0.05)
     world = World()
     async with Running(world, loops) as running:
         await stuck(world, running, loops)

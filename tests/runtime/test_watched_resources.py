@@ -17,7 +17,7 @@ from berth.runtime.watched_resources import (
     SILENT_S,
     STALE_S,
     START_WITHOUT_S,
-    Following,
+    WatchedResources,
 )
 from tests.kube.fakes import VirtualClock
 from tests.runtime.world import World
@@ -31,7 +31,7 @@ class Bench:
         self.world = World(nodes=1)
         self.clock = VirtualClock()
         self.changes, self.said = [], []
-        self.following = Following(
+        self.following = WatchedResources(
             self.world.transport, self.changes.extend,
             report=lambda trouble: self.said.append(str(trouble)), rng=random.Random(1),
             features=features, sleep=self.clock.sleep, clock=self.clock,

@@ -9,7 +9,7 @@ from collections import Counter
 import pytest
 
 from berth.runtime.observing import logs
-from berth.runtime.serving.pprof import CpuProfiler, Place, ProfileBusy, as_pprof, as_text
+from berth.runtime.serving.pprof import CodeLocation, CpuProfiler, ProfileBusy, as_pprof, as_text
 from berth.runtime.serving.zpages import flagz, statusz
 from tests.runtime.test_serving import at_work
 from tests.runtime.world import World, configuration
@@ -90,12 +90,12 @@ async def test_one_profile_at_a_time_and_what_is_busy_is_in_it():
 
 
 def test_the_text_form_is_outermost_first():
-    inner, outer = Place("inner", "/a/b.py", 3), Place("outer", "/a/c.py", 7)
+    inner, outer = CodeLocation("inner", "/a/b.py", 3), CodeLocation("outer", "/a/c.py", 7)
     assert as_text(Counter({(inner, outer): 5})) == "outer (c.py:7);inner (b.py:3) 5\n"
 
 
 def test_the_pprof_form_says_what_the_text_form_says():
-    inner, outer = Place("inner", "b.py", 3), Place("outer", "c.py", 700)
+    inner, outer = CodeLocation("inner", "b.py", 3), CodeLocation("outer", "c.py", 700)
     message = read(gzip.decompress(as_pprof(Counter({(inner, outer): 5, (outer,): 2}), 1.5, now=2.0)))
     texts = [text.decode() for text in message[6]]
     functions = {read(one)[1][0]: texts[read(one)[2][0]] for one in message[5]}

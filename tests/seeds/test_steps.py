@@ -10,7 +10,7 @@ import pytest
 
 from berth.core.builders import make_node, make_pod
 from berth.framework.status import error, unresolvable, unschedulable
-from tests.extender.support import Told
+from tests.extender.support import FakeExtenders
 from tests.support import cluster, document, node, plugin, pod, with_profiles
 
 V1_20, TODAY = "v1.20", "v1.36"
@@ -58,7 +58,7 @@ def test_a_profile_without_score_plugins_adds_nothing_to_what_extenders_say():
     extender = {"urlPrefix": "http://extender.test", "prioritizeVerb": "prioritize", "weight": 1, "enableHTTPS": False}
     config = with_profiles({"plugins": {"score": {"disabled": [{"name": "*"}]}}}, extenders=[extender])
     found = cluster(node(), node("n2"), config=config, generation=V1_20)
-    found.answer_call = Told({(0, "prioritize"): [{"Host": "n1", "Score": 3}, {"Host": "n2", "Score": 0}]})
+    found.answer_call = FakeExtenders({(0, "prioritize"): [{"Host": "n1", "Score": 3}, {"Host": "n2", "Score": 0}]})
     found.put(pod("a", cpu="100m"))
     found.run()
     assert found.core.trace["default/a"].total.tolist() == [3 * 100 // 10, 0]

@@ -184,7 +184,7 @@ ALERTS = [
         "BerthNotReady",
         [BERTH | {"type": "readyz", "name": "informer-sync", "instance": "b", "severity": "warning"}],
     ),
-    ("20m", "BerthFallsBehind", []),  # whoever stands by does not count
+    ("20m", "BerthFallsBehind", []),  # a scheduler that stands by does not count
     ("55m", "BerthFallsBehind", [BERTH | {"queue": "active", "instance": "a", "severity": "warning"}]),
     ("30m", "BerthAttemptsFail", [{"profile": "p", "severity": "warning"}]),
     ("20m", "BerthBindingsPileUp", []),

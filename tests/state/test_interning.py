@@ -8,7 +8,7 @@ from berth.core.builders import make_node, make_pod
 from berth.state import label_index
 from berth.state.label_index import ABSENT, MAX_COLUMNS, LabelIndex
 from berth.state.pod_info import PodInfo
-from berth.state.table import NodeTable
+from berth.state.table import WritableNodeTable
 from berth.state.topology import Topologies
 
 MANY = 20_000
@@ -32,7 +32,7 @@ def with_resource(name):
 
 def test_label_keys():
     labels: list[dict[str, str] | None] = [{}] * 4
-    table = NodeTable(capacity=4)
+    table = WritableNodeTable(capacity=4)
     index = LabelIndex(labels.__getitem__, table.node_log)
     for number in range(MANY):
         labels[1] = {f"key-{number}": "x"}
@@ -42,7 +42,7 @@ def test_label_keys():
 
 
 def test_label_values():
-    table = NodeTable(capacity=4)
+    table = WritableNodeTable(capacity=4)
     other = table.put_node(make_node("other").label("rack", "stays").build())
     most = 0
     for number in range(MANY):
@@ -54,7 +54,7 @@ def test_label_values():
 
 
 def test_values_that_plugins_ask_for():
-    table = NodeTable(capacity=4)
+    table = WritableNodeTable(capacity=4)
     row = table.put_node(make_node("n").label("rack", "here").build())
     for number in range(MANY):
         column = table.label("rack")
@@ -64,7 +64,7 @@ def test_values_that_plugins_ask_for():
 
 
 def test_taints():
-    table = NodeTable(capacity=4)
+    table = WritableNodeTable(capacity=4)
     other = table.put_node(make_node("other").taint("stays").build())
     most = 0
     for number in range(MANY):
@@ -79,7 +79,7 @@ def test_taints():
 
 @pytest.mark.parametrize("runs", [False, True], ids=["of nodes", "of pods"])
 def test_resources(runs):
-    table = NodeTable(capacity=4)
+    table = WritableNodeTable(capacity=4)
     row = table.put_node(NODE)
     stays = PodInfo(make_pod("stays").request({"example.com/stays": "2"}).build())
     table.add_pod(row, stays)
@@ -100,7 +100,7 @@ def test_resources(runs):
 
 
 def test_resources_that_are_only_asked_for():
-    table = NodeTable(capacity=4)
+    table = WritableNodeTable(capacity=4)
     row = table.put_node(with_resource("example.com/stays"))
     for number in range(MANY):
         assert not table.requested[table.column_of(f"example.com/res-{number}")].any()
@@ -109,7 +109,7 @@ def test_resources_that_are_only_asked_for():
 
 
 def test_a_node_that_names_many_resources_costs_each_of_them_once():
-    table = NodeTable(capacity=4)
+    table = WritableNodeTable(capacity=4)
     table.put_node(make_node("n").capacity({f"example.com/res-{number}": "1" for number in range(2000)}).build())
     grown = len(table.allocatable)
     assert grown < 2 * 2002
@@ -121,7 +121,7 @@ def test_a_node_that_names_many_resources_costs_each_of_them_once():
 
 def test_a_topology_follows_a_column_that_was_made_anew(monkeypatch):
     monkeypatch.setattr(label_index, "SPARE_IDS", 0)
-    table = NodeTable(capacity=4)
+    table = WritableNodeTable(capacity=4)
     for name, zone in (("a", "west"), ("b", "east"), ("c", "west")):
         table.put_node(make_node(name).label("zone", zone).build())
     topologies = Topologies(table)
@@ -136,7 +136,7 @@ def test_a_topology_follows_a_column_that_was_made_anew(monkeypatch):
 
 def test_a_column_that_was_dropped_is_made_again(monkeypatch):
     monkeypatch.setattr(label_index, "MAX_COLUMNS", 2)
-    table = NodeTable(capacity=4)
+    table = WritableNodeTable(capacity=4)
     table.put_node(make_node("a").label("zone", "west").build())
     topologies = Topologies(table)
     for number in range(6):
@@ -149,7 +149,7 @@ def test_a_column_that_was_dropped_is_made_again(monkeypatch):
 
 def test_a_change_of_a_node_costs_nothing_for_keys_that_nobody_asks_for():
     asked = []
-    table = NodeTable(capacity=4)
+    table = WritableNodeTable(capacity=4)
     index = LabelIndex(lambda row: asked.append(row), table.node_log)
     for number in range(100):
         index.column(f"key-{number}", 4)

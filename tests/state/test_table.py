@@ -9,7 +9,7 @@ from berth.core.builders import make_node, make_pod
 from berth.state.change_log import ChangeLog
 from berth.state.node_tree import NodeTree, zone_of
 from berth.state.nominator import Nominator
-from berth.state.table import NodeTable
+from berth.state.table import WritableNodeTable
 
 
 def node(name, cpu="4"):
@@ -17,7 +17,7 @@ def node(name, cpu="4"):
 
 
 def test_rows_are_reused_and_the_new_node_has_nothing_of_the_old():
-    table = NodeTable(2)
+    table = WritableNodeTable(2)
     old = make_node("old").capacity(cpu="4", gpu="2").label("a", "b").taint("t").unschedulable().build()
     row = table.put_node(old)
     assert table.label("a").ids[row] == 0
@@ -35,7 +35,7 @@ def test_rows_are_reused_and_the_new_node_has_nothing_of_the_old():
 
 
 def test_the_table_grows_and_keeps_what_it_has():
-    table = NodeTable(2)
+    table = WritableNodeTable(2)
     table.label("kubernetes.io/hostname")
     rows = {f"n{index}": table.put_node(node(f"n{index}", str(index + 1))) for index in range(40)}
     assert len(table) == 40 <= table.capacity
@@ -50,7 +50,7 @@ def test_the_table_grows_and_keeps_what_it_has():
 
 
 def test_an_impossible_quantity_changes_nothing():
-    table = NodeTable(2)
+    table = WritableNodeTable(2)
     row = table.put_node(node("n"))
     position = table.node_log.position
     wrong = make_node("n").capacity(cpu="much")
@@ -62,7 +62,7 @@ def test_an_impossible_quantity_changes_nothing():
 
 
 def test_a_node_that_says_what_it_said_before_is_no_news():
-    table = NodeTable(2)
+    table = WritableNodeTable(2)
     row = table.put_node(node("n"))
     position, said = table.node_log.position, table.node(row)
     again = replace(said, metadata=replace(said.metadata, resource_version="2"))
@@ -79,7 +79,7 @@ def test_a_node_that_says_what_it_said_before_is_no_news():
 
 
 def test_a_view_is_made_once_for_each_state_of_a_row():
-    table = NodeTable(2)
+    table = WritableNodeTable(2)
     row = table.put_node(node("n"))
     first = table.view(row)
     assert table.view(row) is first
@@ -179,7 +179,7 @@ def test_a_pod_is_nominated_to_one_node_at_a_time():
 
 
 def test_resources_nobody_named_before_get_columns_of_their_own():
-    table = NodeTable(2)
+    table = WritableNodeTable(2)
     row = table.put_node(make_node("n").capacity({"example.com/gpu": "2"}, cpu="1").build())
     table.add_pod(row, make_pod("a").request({"example.com/fpga": "3"}).info())
     gpu, fpga = (table.resource_index[f"example.com/{name}"] for name in ("gpu", "fpga"))

@@ -88,7 +88,7 @@ class ConnectionLost(TransportError):  # noqa: N818 - it says what happened; the
 
     @property
     def is_of_all_requests(self) -> bool:
-        """What whoever raised it says."""
+        """What the code that raised it says."""
         return self._is_of_all_requests
 
     @property

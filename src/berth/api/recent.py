@@ -1,9 +1,9 @@
 """Stores that drop what was asked for least recently: bounded in number, and in how much their keys say.
 
 What is kept under something that people write into objects needs both bounds. Most objects say a kilobyte, so that a
-number would do; but an object may say a megabyte, and a thousand of those are a gigabyte. So whoever puts something
-into a store says how large it is, in bytes of JSON, in which each object can be measured. In memory it takes up about
-ten times as much.
+number would do; but an object may say a megabyte, and a thousand of those are a gigabyte. So the caller that puts
+something into a store says how large it is, in bytes of JSON, in which each object can be measured. In memory it takes
+up about ten times as much.
 """
 
 from collections import OrderedDict

@@ -2,8 +2,8 @@
 
 The codec, the wire formats and the extender protocol read with these functions. msgspec counts nesting against the
 interpreter's recursion limit, even in parts that it skips, while Go's decoder, and with it an API server, accepts
-10000 levels. Whoever may create a pod may write that many into its `managedFields`; that must not keep us from reading
-the whole list of pods.
+10000 levels. A user who may create a pod may write that many into its `managedFields`; that must not keep us from
+reading the whole list of pods.
 """
 
 import sys

@@ -6,4 +6,4 @@ line (`berth.cli`) ends with the message and exit code 1; whatever else is raise
 
 
 class UserError(Exception):
-    """Something that whoever called can put right; the message tells how."""
+    """Something that the user can put right; the message tells how."""

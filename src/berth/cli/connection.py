@@ -1,7 +1,7 @@
 """How `berth explain` reaches the scheduler, wherever it runs, with the credentials of a kubeconfig.
 
 A scheduler of this machine has left a file that says where it serves and with which certificate (`local_record`). Any
-other is found through its lease: whoever holds it is a pod, and the API server forwards a port of that pod. What comes
+other is found through its lease: its holder is a pod, and the API server forwards a port of that pod. What comes
 over such a tunnel is the pod's, as the API server and its kubelet vouch, which is why the certificate that the
 scheduler made for itself is taken there, and nowhere else.
 """

@@ -106,18 +106,18 @@ def open_log(options: DecisionLogOptions, default: Path, *, anew: bool = False) 
     if options.file == OFF:
         return None
     size = options.size_bytes or DEFAULT_BYTES
-    shelf: Files | None = None
+    storage: Files | None = None
     try:
-        shelf = _files(options.file, default)
-        for suffix in shelf.suffixes() if anew else ():
-            shelf.remove(suffix)
+        storage = _files(options.file, default)
+        for suffix in storage.suffixes() if anew else ():
+            storage.remove(suffix)
     except OSError as error:
         where = options.file or default / FILE_NAME
         warn(
             f"the decision log {where} cannot be written ({error.strerror or error}), so that stories of pods are kept "
             "in memory and end with this process; --decision-log names another file"
         )
-    log = DecisionLog(shelf, size if shelf is not None else min(size, IN_MEMORY_BYTES))
+    log = DecisionLog(storage, size if storage is not None else min(size, IN_MEMORY_BYTES))
     collector = DecisionCollector()
     return Kept(LogKeeper(log, collector), collector)
 

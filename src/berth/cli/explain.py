@@ -16,7 +16,7 @@ import click
 
 from berth.cli.option_rules import never_with, only_with
 from berth.cli.output import Output, console_for, is_structured, print_structured
-from berth.cli.scheduler_in_use import SchedulerInUse, UnknownPodError, Way
+from berth.cli.scheduler_in_use import SchedulerAddress, SchedulerInUse, UnknownPodError
 from berth.runtime.observing.logs import legible
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ def command(
     output = "json" if as_json else output
     if not pods and (nodes or all_nodes):
         raise click.UsageError("--node and --all-nodes are about a pod; name one")
-    scheduler = SchedulerInUse(Way(server, certificate_authority, kubeconfig, context, lease))
+    scheduler = SchedulerInUse(SchedulerAddress(server, certificate_authority, kubeconfig, context, lease))
     keys = [key_of(pod, namespace) for pod in pods]
 
     def look() -> _Found:

@@ -217,7 +217,7 @@ def _show_pending(pending: Json, console: "Console") -> None:
 
 
 def _show_story(story: list[Json], console: "Console", *, in_full: bool) -> None:
-    """What befell the pod, with the time of day; the date where it changes. Times are UTC."""
+    """What happened to the pod, with the time of day; the date where it changes. Times are UTC."""
     if not story:
         return
     shown = story if in_full else story[-STEPS_SHOWN:]

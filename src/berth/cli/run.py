@@ -62,7 +62,7 @@ class Secure(NamedTuple):
     """The address of the API server whose pods are scheduled."""
 
 
-class Given(NamedTuple):
+class RunSettings(NamedTuple):
     """What a process is started with."""
 
     setup: Setup
@@ -147,7 +147,7 @@ def command(
         with recording_to(recording) as build, asyncio.Runner(loop_factory=_event_loop) as runner:
             secure = Secure(serving, *reviewers, access.server)
             kept = open_log(decision_log, state_directory(access.server))
-            runner.run(_run(Given(Setup(config, registry), access, flags, secure, shards, tracing, build, kept)))
+            runner.run(_run(RunSettings(Setup(config, registry), access, flags, secure, shards, tracing, build, kept)))
     except _Unusable as error:
         _fail(str(error), EXIT_BAD_CONFIGURATION)
     except ConfigError as error:
@@ -267,7 +267,7 @@ def _event_loop() -> asyncio.AbstractEventLoop:
     return loop
 
 
-async def _run(given: Given) -> None:
+async def _run(settings: RunSettings) -> None:
     """Run everything that lives in the event loop, from the first connection to the last."""
     from berth.cli.signals import stop_on_signals
     from berth.kube.http.client import HttpTransport
@@ -277,7 +277,7 @@ async def _run(given: Given) -> None:
     from berth.runtime.policy_map import with_policy_of_cluster
 
     stop = stop_on_signals()
-    setup, tracing = given.setup, given.tracing
+    setup, tracing = settings.setup, settings.tracing
     client = setup.config.client_connection
     if "protobuf" in client.content_type:
         _log.log(
@@ -285,18 +285,20 @@ async def _run(given: Given) -> None:
         )
     requests = RestClientMetrics()
     transport = HttpTransport(
-        given.access, rate_limit=RateLimit(client.qps, client.burst), user_agent="berth-scheduler", watcher=requests
+        settings.access, rate_limit=RateLimit(client.qps, client.burst), user_agent="berth-scheduler", watcher=requests
     )
     try:
         setup = setup._replace(config=await with_policy_of_cluster(setup.config, transport))
-        await _schedule(given._replace(setup=setup), transport, stop, requests)
+        await _schedule(settings._replace(setup=setup), transport, stop, requests)
     finally:
         if tracing is not None:
             await asyncio.to_thread(tracing.stop)
         await transport.close()
 
 
-async def _schedule(given: Given, transport: "Transport", stop: asyncio.Event, requests: "RestClientMetrics") -> None:
+async def _schedule(
+    settings: RunSettings, transport: "Transport", stop: asyncio.Event, requests: "RestClientMetrics"
+) -> None:
     """Schedule and serve until told to stop."""
     from berth.runtime.observing.metrics_v1_20 import metrics_for
     from berth.runtime.observing.several import Instruments
@@ -304,22 +306,22 @@ async def _schedule(given: Given, transport: "Transport", stop: asyncio.Event, r
     from berth.runtime.serving.authentication import AuthenticationLookupError
     from berth.runtime.serving.server import HealthServer, Listener, PortTaken
 
-    (config, registry), flags, secure = given.setup, given.flags, given.secure
+    (config, registry), flags, secure = settings.setup, settings.flags, settings.secure
     metrics = metrics_for(config)
     observers: list[Instrument] = [metrics]
-    if given.tracing is not None:
-        observers.append(given.tracing.instrument)
-    if given.kept is not None:
-        observers.append(given.kept.collector)
-    keeper = None if given.kept is None else given.kept.keeper
+    if settings.tracing is not None:
+        observers.append(settings.tracing.instrument)
+    if settings.kept is not None:
+        observers.append(settings.kept.collector)
+    keeper = None if settings.kept is None else settings.kept.keeper
     scheduler = LiveScheduler(
         config,
         transport,
         registry=registry,
         instrument=Instruments(*observers) if len(observers) > 1 else metrics,
         unschedulable_age_s=flags.pod_max_in_unschedulable_pods_s,
-        shards=given.shards,
-        build=given.build,
+        shards=settings.shards,
+        build=settings.build,
     )
     metrics.observe(scheduler)
     is_default = "port" not in flags.given
@@ -334,7 +336,7 @@ async def _schedule(given: Given, transport: "Transport", stop: asyncio.Event, r
         secure=serving,
         flags=flags.shown(),
         decision_log=keeper,
-        api_server=given.access.server,
+        api_server=settings.access.server,
     )
     _debug_on_signal(scheduler)
     helpers = [asyncio.create_task(_settle(scheduler), name="settling"), *_follow_file(flags, scheduler, metrics)]
@@ -343,7 +345,7 @@ async def _schedule(given: Given, transport: "Transport", stop: asyncio.Event, r
     try:
         await server.start()
         where = " and ".join(server.addresses) or "no port"
-        for_whom = given.access.description
+        for_whom = settings.access.description
         _log.info("scheduling as %s for %s; serving health and metrics at %s", config.generation, for_whom, where)
         with _told_on_this_machine(secure, serving):
             await scheduler.run(stop)

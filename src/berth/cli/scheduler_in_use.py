@@ -1,9 +1,10 @@
 """Whom `berth explain` asks: the scheduler of the cluster that the kubeconfig in use leads to, and no other.
 
 A scheduler that `--server` names is asked as it is. Otherwise those of this machine that left a file are tried, then
-whoever serves on loopback where `berth up` does, then the holder of the cluster's lease. All schedulers say with each
-answer which cluster they follow (its kube-system's uid, and the API server's address); an answer about another cluster
-is not taken. Only where no kubeconfig can be read at all, the scheduler on loopback is believed whatever it follows.
+the one that serves on loopback where `berth up` does, then the holder of the cluster's lease. All schedulers say with
+each answer which cluster they follow (its kube-system's uid, and the API server's address); an answer about another
+cluster is not taken. Only where no kubeconfig can be read at all, the scheduler on loopback is believed whatever it
+follows.
 """
 
 import asyncio
@@ -37,7 +38,7 @@ class UnknownPodError(click.ClickException):
     """The scheduler knows nothing of a pod."""
 
 
-class Way(NamedTuple):
+class SchedulerAddress(NamedTuple):
     """How the scheduler is to be reached, as the options say."""
 
     server: str = ""
@@ -50,11 +51,11 @@ class Way(NamedTuple):
 class SchedulerInUse:
     """The scheduler of one cluster, wherever it is."""
 
-    __slots__ = ("_access", "_cluster_id", "_guessed", "_other", "_problem", "_way")
+    __slots__ = ("_access", "_address", "_cluster_id", "_guessed", "_other", "_problem")
 
-    def __init__(self, way: Way) -> None:
+    def __init__(self, address: SchedulerAddress) -> None:
         """Read the kubeconfig in use, if there is one. Raises `UserError` for one that was named."""
-        self._way = way
+        self._address = address
         self._access: ClusterAccess | None = None
         self._problem = ""
         """Why no kubeconfig can be used."""
@@ -64,16 +65,16 @@ class SchedulerInUse:
         self._guessed = ""
         """Why a scheduler was asked that nobody has named."""
         try:
-            self._access = load(way)
+            self._access = load(address)
         except UserError as error:
-            if (way.kubeconfig or way.context) and not way.server:
+            if (address.kubeconfig or address.context) and not address.server:
                 raise
             self._problem = str(error)
 
     @property
     def has_cluster(self) -> bool:
         """Whether a cluster is known whose own record can be read."""
-        return self._access is not None and not self._way.server
+        return self._access is not None and not self._address.server
 
     def ask(self, path: str, about: str) -> Json:
         """Return what the scheduler answers.
@@ -108,9 +109,9 @@ class SchedulerInUse:
         from berth.cli import connection
         from berth.cli.local_record import read_records, record_directory
 
-        way, access = self._way, self._access
+        address, access = self._address, self._access
         self._guessed = ""
-        if way.server:
+        if address.server:
             return await self._ask_named(path)
         refused: Answered | None = None
         for record in read_records(record_directory()):
@@ -122,11 +123,11 @@ class SchedulerInUse:
                         found = await connection.ask_local(record, path, access)
                     if access is None and found.status in REFUSED:
                         refused = refused or self._refused_by(found, record)
-                        continue  # another one of this machine may answer whoever asks
+                        continue  # another one of this machine may answer any caller
                     says_nothing = not found.cluster_id and not found.api_server  # its file says which cluster
                     if says_nothing or await self._is_ours(found):
                         return found
-        if not way.lease:
+        if not address.lease:
             with contextlib.suppress(connection.UnreachableError):
                 found = await asyncio.to_thread(ask_plainly, PLAIN_SERVER, path)
                 if access is None or await self._is_ours(found):
@@ -138,7 +139,7 @@ class SchedulerInUse:
         if access is None:
             raise connection.UnreachableError(f"no scheduler answers on this machine, and {self._problem}")
         try:
-            return await connection.ask_in_cluster(access, path, way.lease)
+            return await connection.ask_in_cluster(access, path, address.lease)
         except connection.UnreachableError as error:
             if self._other:
                 raise connection.UnreachableError(f"{error}; {self._other} (--server {PLAIN_SERVER} asks it)") from None
@@ -156,18 +157,19 @@ class SchedulerInUse:
         """Ask the server that was named; where a cluster was named too, they have to go together."""
         from berth.cli import connection
 
-        way = self._way
-        if way.server.startswith("https://"):
-            authority = _read_authority(way.certificate_authority)
+        address = self._address
+        if address.server.startswith("https://"):
+            authority = _read_authority(address.certificate_authority)
             if self._access is None:
                 raise click.ClickException(self._problem)
-            found = await connection.ask_at(way.server, path, authority, self._access)
+            found = await connection.ask_at(address.server, path, authority, self._access)
         else:
-            found = await asyncio.to_thread(ask_plainly, way.server, path)
+            found = await asyncio.to_thread(ask_plainly, address.server, path)
         is_said = found.cluster_id or found.api_server
-        if is_said and (way.kubeconfig or way.context) and not await self._is_ours(found):
+        if is_said and (address.kubeconfig or address.context) and not await self._is_ours(found):
             raise click.ClickException(
-                f"the scheduler at {redact_url(way.server)} follows another cluster than --kubeconfig and --context say"
+                f"the scheduler at {redact_url(address.server)} follows another cluster "
+                "than --kubeconfig and --context say"
                 + (f", {redact_url(found.api_server)}" if found.api_server else "")
             )
         return found
@@ -202,11 +204,11 @@ async def _cluster_id(access: "ClusterAccess") -> str:
         await transport.close()
 
 
-def load(way: Way) -> "ClusterAccess":
+def load(address: SchedulerAddress) -> "ClusterAccess":
     """Return the access of the kubeconfig in use. Raises `UserError`."""
     from berth.kube.credentials.access import load_access
 
-    return load_access(way.kubeconfig, context=way.context)
+    return load_access(address.kubeconfig, context=address.context)
 
 
 def _read_authority(file: str) -> str:

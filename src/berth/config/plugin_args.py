@@ -1,6 +1,6 @@
 """Decodes plugin args: from the raw JSON values of a profile to the struct that the plugin declares, checked.
 
-Args types live beside their plugins, so the name → type map is handed in by whoever has the registry (the
+Args types live beside their plugins, so the name → type map is handed in by the caller, which has the registry (the
 framework, `--write-config-to`). A type is a frozen msgspec struct whose defaults are the plugin's defaults
 and whose fields are camelCase in JSON (`rename="camel"`); what types cannot say goes into an optional
 `validate` method.
@@ -122,7 +122,7 @@ def _without_type_meta(name: str, raw: Any, args_type: type[T], path: str) -> tu
         return raw, []
     errors = []
     expected, kind = f"{name}Args", raw.get("kind")
-    if kind not in {None, "", expected}:
+    if kind not in (None, "", expected):  # it may be a list
         errors.append(f"{path}.kind: args for plugin {name} were not of type {expected}, got {kind}")
     version = raw.get("apiVersion")
     if version and version != API_VERSION:  # v1beta2 and v1beta3 went with the documents of these versions

@@ -1,6 +1,6 @@
 """Makes a core, part by part, in the order in which the parts depend on one another. Read `build_core` top down.
 
-Called by whoever drives a core: the live scheduler, the extender's server, `berth bench`, recorded cases, the harness
+Called by what drives a core: the live scheduler, the extender's server, `berth bench`, recorded cases, the harness
 of the tests. What differs between them is an argument here; nobody changes a core's parts afterwards.
 """
 
@@ -18,12 +18,12 @@ from berth.core.intake import Inbox, Intake
 from berth.core.timed_runner import TimedRunner, TimedWakeTable, TracedRunner
 from berth.cycle.attempt import no_stopwatch
 from berth.cycle.binding_cycle import BindingCycles
-from berth.cycle.confirmation import Confirming
+from berth.cycle.confirmation import BindingConfirmer
 from berth.cycle.conflicts import Conflicts
 from berth.cycle.decision import Trace
 from berth.cycle.dispatcher import Dispatcher
 from berth.cycle.eviction import Evictor
-from berth.cycle.failure import Failing, MissingNodes
+from berth.cycle.failure import FailureHandler, MissingNodes
 from berth.cycle.groups.group_cycle import GroupCycle
 from berth.cycle.groups.outcome import OutcomeTools
 from berth.cycle.groups.trial import TrialTools
@@ -163,19 +163,19 @@ def build_core(
     trace = Trace(TRACED_PODS)
     reporter = Reporter(trace, cache.table, dispatcher, observer)
     missing = MissingNodes(cache.table, dispatcher, inbox.node_is_gone) if rules.forgets_missing_nodes else None
-    failing = Failing(queue, nominator, dispatcher, latest=intake.latest, missing_nodes=missing)
+    failure_handler = FailureHandler(queue, nominator, dispatcher, latest=intake.latest, missing_nodes=missing)
     turn_back = in_pre_bind if rules.cancels_bindings else None
     evictor = Evictor(handle, evictions, nominator, queue, turn_back, dispatcher, observer)
-    confirming = Confirming(cache, dispatcher, observer, inbox.put_pod, rules.confirm_after_s)
+    confirmer = BindingConfirmer(cache, dispatcher, observer, inbox.put_pod, rules.confirm_after_s)
     binding = BindingCycles(
         cache,
         queue,
         waiting,
-        failing,
+        failure_handler,
         dispatcher,
         reporter,
         in_pre_bind,
-        confirming,
+        confirmer,
         conflicts,
         wording=rules.permit,
         tells_expectation=enabled("NominatedNodeNameForExpectation"),
@@ -183,14 +183,14 @@ def build_core(
     group_cycle = None
     if schedules_groups:
         tools = TrialTools(cache, nominator, search, reporter, elapsed, WorkBudget(work_limit))
-        outcome_tools = OutcomeTools(handle, dispatcher, reporter, failing, binding, evictor)
+        outcome_tools = OutcomeTools(handle, dispatcher, reporter, failure_handler, binding, evictor)
         group_cycle = GroupCycle(profiles, queue, tools, outcome_tools, is_wanted=intake.is_wanted)
 
     observer.attached(Observed(rules.name, cache.table, profiles, trace))
     return make_core(
         CoreParts(
             rules, dispatcher, cache, objects, resources, nominator, waiting, kept, evictions, profiles,
-            queue, intake, inbox, search, reporter, failing, evictor, binding, confirming, group_cycle, elapsed,
+            queue, intake, inbox, search, reporter, failure_handler, evictor, binding, confirmer, group_cycle, elapsed,
             work_limit,
         )
     )  # fmt: skip

@@ -12,10 +12,10 @@ from berth.core.generation import Generation
 from berth.core.intake import Event, Inbox, Intake
 from berth.cycle.attempt import Attempt
 from berth.cycle.binding_cycle import BindingCycles
-from berth.cycle.confirmation import Confirming
+from berth.cycle.confirmation import BindingConfirmer
 from berth.cycle.dispatcher import THROWN_IN, Dispatcher
 from berth.cycle.eviction import Evictor
-from berth.cycle.failure import Failing, pod_event
+from berth.cycle.failure import FailureHandler, pod_event
 from berth.cycle.groups.group_cycle import GroupCycle
 from berth.cycle.reports import Reporter
 from berth.cycle.schedule import Search, schedule_pod
@@ -54,10 +54,10 @@ class CoreParts(NamedTuple):
     inbox: Inbox
     search: Search
     reporter: Reporter
-    failing: Failing
+    failure_handler: FailureHandler
     evictor: Evictor
     binding: BindingCycles
-    confirming: Confirming
+    confirmer: BindingConfirmer
     groups: GroupCycle | None
     """None where pod groups mean nothing to this scheduler."""
     stopwatch: Callable[[], float]
@@ -86,10 +86,10 @@ class Core:
         self._inbox = parts.inbox
         self._reporter = parts.reporter
         self._instrument = parts.reporter.instrument
-        self._failing = parts.failing
+        self._failure_handler = parts.failure_handler
         self._evictor = parts.evictor
         self._binding = parts.binding
-        self._confirming = parts.confirming
+        self._confirmer = parts.confirmer
         self._groups = parts.groups
         self._stopwatch = parts.stopwatch
         self._work_limit = parts.work_limit
@@ -139,7 +139,7 @@ class Core:
         """
         self._dispatcher.set_time(now)
         self._settle()
-        self._confirming.begin(self._binding.undo)
+        self._confirmer.begin(self._binding.undo)
         if not self._dispatcher.is_open:
             self.queue.flush(now)
             self._expire()
@@ -164,7 +164,7 @@ class Core:
 
     def next_deadline(self) -> float | None:
         """Return when `step` will have something to do even if nothing happens, or None."""
-        times = [self.waiting.next_deadline(), self._dispatcher.next_deadline(), self._confirming.next_deadline()]
+        times = [self.waiting.next_deadline(), self._dispatcher.next_deadline(), self._confirmer.next_deadline()]
         if not self._dispatcher.is_open:  # otherwise what is due in the queue must wait for the cycle's end
             times += [self.queue.next_deadline(), self.cache.next_expiry()]
         return min((time for time in times if time is not None), default=None)
@@ -193,7 +193,7 @@ class Core:
         self._dispatcher.catch_up()  # what follows, backoffs above all, counts from the attempt's end
         row = attempt.outcome.chosen_row
         if row is None:
-            self._failing.reject(queued, attempt)
+            self._failure_handler.reject(queued, attempt)
             return
         attempt.found.release_columns()  # the attempt may be kept for minutes, until the pod is bound
         node_name = self.cache.table.names[row]

@@ -1,9 +1,9 @@
 """Sorts object events into the cache, the queue, or the store in which plugins look objects up.
 
 `Inbox` is where the core puts events; it hands them to `Intake` in their order, and never while a scheduling cycle is
-open. Bound pods are counted in the cache, whoever scheduled them; pending pods of our profiles are queued, where the
-cluster is divided among schedulers those of our shards only. Finished pods, and other schedulers' pending ones, are
-neither counted nor queued.
+open. Bound pods are counted in the cache, whichever scheduler placed them; pending pods of our profiles are queued,
+where the cluster is divided among schedulers those of our shards only. Finished pods, and other schedulers' pending
+ones, are neither counted nor queued.
 """
 
 from collections import deque
@@ -34,7 +34,7 @@ from berth.framework.events import (
 from berth.framework.pod_events import PodEventHandlers
 from berth.framework.waiting_pods import WaitingPods
 from berth.queue.changes import is_schedulers_own, node_changes, pod_changes
-from berth.queue.in_flight import Happened
+from berth.queue.in_flight import InFlightEvent
 from berth.queue.queue import SchedulingQueue
 from berth.state.cache import Cache
 from berth.state.nominator import Nominator
@@ -117,7 +117,7 @@ class Intake:
 
     @property
     def pods(self) -> Iterable[PodInfo]:
-        """All pods that have not finished, bound or pending, whoever schedules them."""
+        """All pods that have not finished, bound or pending, of any scheduler."""
         return self._pods.values()
 
     @property
@@ -126,7 +126,7 @@ class Intake:
         return self._groups
 
     def pod(self, key: str) -> PodInfo | None:
-        """Return a pod that has not finished, by `namespace/name`, whoever schedules it; None where there is none."""
+        """Return a pod that has not finished, by `namespace/name`, of any scheduler; None where there is none."""
         return self._pods.get(key)
 
     def info(self, pod: Pod, *, is_placed: bool = False) -> PodInfo:
@@ -238,7 +238,7 @@ class Intake:
         else:
             changes = [] if is_schedulers_own(old, pod) else pod_changes(old, pod)
             self._note_update("UnschedulablePodUpdate", changes)
-            self._queue.update(pod, [Happened(change, old, pod) for change in changes], now)
+            self._queue.update(pod, [InFlightEvent(change, old, pod) for change in changes], now)
 
     def _tell_plugins(self, old: PodInfo | None, pod: PodInfo) -> None:
         if self._handlers is None:

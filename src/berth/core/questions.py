@@ -6,7 +6,7 @@ The pod need not be in the cluster, and nothing is changed by asking. The questi
 | --- | --- |
 | `judge`, `find` | PreFilter and Filter, over all nodes, with what is nominated counted in |
 | `choose` | the scores besides, and lots among equals |
-| `decide` | the whole scheduling cycle, with its extenders and PostFilter, answered by whoever asks |
+| `decide` | the whole scheduling cycle, with its extenders and PostFilter, answered by the caller |
 | `Trial` | Reserve and Permit as well: pods take their places, and give them back at the end |
 
 No cycle of the core may be open meanwhile. Asked by the workbench, the extender server and the checks of tests; the
@@ -157,7 +157,7 @@ def decision_of(core: Core, attempt: Attempt) -> Decision:
     return Decision(attempt, names, len(table), core.now, 0)
 
 
-class Judgement:
+class FilterOutcome:
     """What the filters say of one pod. Holds its own copies, so that it stays as it is when the cluster goes on."""
 
     __slots__ = ("attempt", "decision", "fits")
@@ -185,9 +185,9 @@ class Judgement:
         return sorted(self.decision.names[row] for row in self.rows.tolist())
 
 
-def judge(core: Core, pod: Pod | PodInfo) -> Judgement:
+def judge(core: Core, pod: Pod | PodInfo) -> FilterOutcome:
     """Run a pod's filters."""
-    return Judgement(core, find(core, pod))
+    return FilterOutcome(core, find(core, pod))
 
 
 class Trial:

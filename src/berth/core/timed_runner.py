@@ -31,7 +31,7 @@ from berth.framework.events import ClusterEvent, QueueingHint
 from berth.framework.loaded import LoadedPlugin
 from berth.framework.status import Code, Status
 from berth.queue.hints import Registered, Strategy, WakeTable
-from berth.queue.in_flight import Happened
+from berth.queue.in_flight import InFlightEvent
 from berth.state.pod_info import PodInfo
 from berth.state.queued_pod import QueuedPod
 
@@ -317,7 +317,7 @@ class TimedWakeTable(WakeTable):
             self._by_event[event] = found
         return found
 
-    def strategy_of_all(self, pods: Sequence[QueuedPod], happened: Happened) -> Strategy:
+    def strategy_of_all(self, pods: Sequence[QueuedPod], happened: InFlightEvent) -> Strategy:
         """Tell that the others got the answers that the first got; where a hint broke, they are asked themselves."""
         answers = self._answers = []
         how = super().strategy_of_all(pods, happened)

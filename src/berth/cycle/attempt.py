@@ -109,8 +109,8 @@ class Attempt:
     """One pod tried once: what is asked, what the search has found, and the outcome.
 
     What is asked (`profile`, `pod`, `within`, `started`) never changes. `found` grows while `schedule_pod` runs.
-    `outcome` is a value that is only ever replaced as a whole: first by `schedule_pod`, then by whoever finds that it
-    cannot be carried out (a plugin's bug, a refused eviction, a pod group that has too few places).
+    `outcome` is a value that is only ever replaced as a whole: first by `schedule_pod`, then by the step that finds
+    that it cannot be carried out (a plugin's bug, a refused eviction, a pod group that has too few places).
     """
 
     __slots__ = (

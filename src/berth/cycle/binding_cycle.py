@@ -3,16 +3,16 @@
 `BindingCycles.run` is one pod's binding cycle: a generator that yields what it must wait for (Permit, PreBind's writes,
 the Binding). The pod is *assumed* all the while: the cache counts it on its node although the API server knows nothing
 of it, so that the pods decided next see the room as taken. An assumed pod is left in exactly one of two ways: the
-Binding succeeds and the watch confirms it (or, where the watch does not, `Confirming` finds out), or `undo` unreserves
-it and makes the cache forget it.
+Binding succeeds and the watch confirms it (or, where the watch does not, `BindingConfirmer` finds out), or `undo`
+unreserves it and makes the cache forget it.
 """
 
 from berth.cycle.attempt import Attempt
-from berth.cycle.confirmation import Bound, Confirming
+from berth.cycle.confirmation import BindingConfirmer, Bound
 from berth.cycle.conflicts import Conflicts
 from berth.cycle.dispatcher import THROWN_IN, Dispatcher
 from berth.cycle.extender_bind import bind_by_extender
-from berth.cycle.failure import SCHEDULER_ERROR, UNSCHEDULABLE, Failing, pod_event
+from berth.cycle.failure import SCHEDULER_ERROR, UNSCHEDULABLE, FailureHandler, pod_event
 from berth.cycle.pods_in_pre_bind import PodsInPreBind
 from berth.cycle.pre_bind import run_plugin, run_pre_bind, will_wait
 from berth.cycle.reports import Reporter
@@ -31,10 +31,10 @@ class BindingCycles:
 
     __slots__ = (
         "_cache",
-        "_confirming",
+        "_confirmer",
         "_conflicts",
         "_dispatcher",
-        "_failing",
+        "_failure_handler",
         "_in_pre_bind",
         "_queue",
         "_reporter",
@@ -48,11 +48,11 @@ class BindingCycles:
         cache: Cache,
         queue: SchedulingQueue,
         waiting: WaitingPods,
-        failing: Failing,
+        failure_handler: FailureHandler,
         dispatcher: Dispatcher,
         reporter: Reporter,
         in_pre_bind: PodsInPreBind,
-        confirming: Confirming,
+        confirmer: BindingConfirmer,
         conflicts: Conflicts,
         *,
         wording: PermitWording = TODAYS_WORDING,
@@ -62,11 +62,11 @@ class BindingCycles:
         self._cache = cache
         self._queue = queue
         self._waiting = waiting
-        self._failing = failing
+        self._failure_handler = failure_handler
         self._dispatcher = dispatcher
         self._reporter = reporter
         self._in_pre_bind = in_pre_bind
-        self._confirming = confirming
+        self._confirmer = confirmer
         self._conflicts = conflicts
         self._wording = wording
         self._tells_expectation = tells_expectation
@@ -90,8 +90,10 @@ class BindingCycles:
             )
             status = work if isinstance(work, Status) else None
             if status is None:
+                # Only where binding takes a while (KEP-5278): else the Binding tells as soon, and without a write of
+                # its own.
                 if self._tells_expectation and (waiting is not None or work):
-                    # Whoever reads the pod meanwhile learns where it is going (status.nominatedNodeName).
+                    # A reader of the pod meanwhile learns where it is going (status.nominatedNodeName).
                     expected = node_name
                     self._dispatcher.tell(PatchPodStatus(PodRef.of(pod), nominated_node_name=node_name))
                 status = yield from self._bind(attempt, node_name, waiting)
@@ -127,7 +129,9 @@ class BindingCycles:
         self._reporter.instrument.binding_failed(pod, status.message, is_rejection=rejected)
         plugins = {status.plugin} if rejected and status.plugin else set()
         reason = UNSCHEDULABLE if rejected else SCHEDULER_ERROR
-        self._failing.fail(queued, reason, status.message, plugins, nomination="", told=expected, waits_out=True)
+        self._failure_handler.fail(
+            queued, reason, status.message, plugins, nomination="", told=expected, waits_out=True
+        )
         # Not for the pod itself: its own room coming free is no reason to try it again at once.
         self._queue.move(ASSIGNED_POD_DELETE, on_node(pod, node_name), None, self._dispatcher.now(), except_uid=pod.uid)
 
@@ -145,6 +149,8 @@ class BindingCycles:
         """Wait for Permit, then PreBind, and Bind by an extender or by plugins; return what stopped it, if anything."""
         if waiting is not None:
             while not waiting.is_settled:
+                # Plugins that have allowed the pod are not among these; the first of the others whose time is up
+                # rejects it.
                 yield WaitUntil(lambda: waiting.is_settled, min(waiting.deadlines.values()))
             verdict = waiting.verdict
             label = (Code.SUCCESS if verdict is None else verdict.code).label
@@ -161,10 +167,12 @@ class BindingCycles:
             )
         finally:
             called_off = self._in_pre_bind.end(attempt.pod.uid)
+        # It was called off while it waited for the answer to a write, with which PreBind has ended. So nothing was
+        # interrupted, and yet the pod must not be bound.
         if status is None and called_off:
             return error(called_off)
         if status is None:
-            status = yield from _bind(attempt, node_name, self._confirming)
+            status = yield from _bind(attempt, node_name, self._confirmer)
         return status
 
     def _bound(self, queued: QueuedPod, attempt: Attempt, node_name: str) -> None:
@@ -172,7 +180,7 @@ class BindingCycles:
         pod, now = attempt.pod, self._dispatcher.now()
         self._cache.finish_binding(pod.uid, now)
         self._conflicts.bound(pod.uid)
-        self._confirming.note(pod.uid, Bound(queued, attempt, node_name))
+        self._confirmer.note(pod.uid, Bound(queued, attempt, node_name))
         self._reporter.instrument.bound(queued, node_name, now)
         note = f"Successfully assigned {pod.key} to {node_name}"
         self._dispatcher.tell(pod_event(pod, "Normal", "Scheduled", "Binding", note))
@@ -192,6 +200,7 @@ def reserve_and_permit(
 ) -> tuple[Status | None, dict[str, float]]:
     """Assume the pod, then run Reserve and Permit. Return a failure, or Permit's timeouts where the pod must wait."""
     profile, state, pod = attempt.profile, attempt.state, attempt.pod
+    # First, as upstream: Reserve and Permit find the pod on its node already.
     cache.assume(pod, node_name)
     status = profile.run_reserve(state, pod, node_name)
     if status is not None:
@@ -211,9 +220,9 @@ def undo(cache: Cache, attempt: Attempt, node_name: str) -> None:
         cache.forget(attempt.pod.uid)
 
 
-def _bind(attempt: Attempt, node_name: str, confirming: Confirming) -> Steps[Status | None]:
+def _bind(attempt: Attempt, node_name: str, confirmer: BindingConfirmer) -> Steps[Status | None]:
     if attempt.profile.extenders:
-        is_taken, status = yield from bind_by_extender(attempt, node_name, confirming)
+        is_taken, status = yield from bind_by_extender(attempt, node_name, confirmer)
         if is_taken:
             return status
     return (yield from attempt.profile.runner.steps("Bind", bind_by_plugins(attempt, node_name), attempt.pod))

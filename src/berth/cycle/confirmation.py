@@ -2,7 +2,7 @@
 
 A pod whose Binding was answered stays assumed until the watch shows it on its node. Where that does not come (the
 watch is stuck, the event was lost, the Binding's answer was not true) the pod would be counted there for good. So
-`Confirming` notes each bound pod, and reads those that are still assumed after `Confirming.after_s`:
+`BindingConfirmer` notes each bound pod, and reads those that are still assumed after `BindingConfirmer.after_s`:
 
     on a node, ours or another ──→ taken in as if the watch had shown it
     on no node ──────────────────→ undone: its room is given back, and it is tried again
@@ -50,7 +50,7 @@ Feed = Callable[[Literal["MODIFIED", "DELETED"], Pod], None]
 """Takes in a pod as it is, or as it last was and is no more, as the watch would."""
 
 
-class Confirming:
+class BindingConfirmer:
     """Sees to it that no pod stays assumed for good."""
 
     __slots__ = (
@@ -110,6 +110,7 @@ class Confirming:
 
     def _is_waited_for(self, look_at: float, uid: str) -> bool:
         state = self._cache.assumed_state(uid)
+        # An entry of an earlier time was replaced: the pod was bound once more since, or is to be read later.
         return state is not None and state.look_at == look_at
 
     def is_settled(self, uid: str) -> bool:
@@ -140,6 +141,7 @@ class Confirming:
     def _look(self, uid: str, undo: Undo) -> Steps[None]:
         state = self._cache.assumed_state(uid)
         assert state is not None
+        # Read before the wait: by the time of the answer the watch may have cleared both.
         pod, bound = state.pod, state.bound
         answer = yield from call(ReadPod(PodRef.of(pod)))
         self._reading -= 1

@@ -9,7 +9,7 @@ Schedulers do not lock nodes. Each decides on what it knows, and two may give th
   late, and the kubelet decides (`node_over_size`).
 - The kubelet fails a pod that was just bound by us, for want of room (`refused_by_kubelet`). The watch shows no
   finished pods, so one that leaves it soon after it was bound, and that nobody deleted, is read, as far as that is not
-  too many. A failed pod is for whoever made it to replace; the new one comes into the queue as any other.
+  too many. A failed pod is for its controller to replace; the new one comes into the queue as any other.
 """
 
 from collections import OrderedDict
@@ -66,6 +66,7 @@ class Conflicts:
         if state is None or not (self._recent or self._cache.assumed_count) or not self._tips(state.row, pod):
             return
         ours = self._cache.assumed_on(state.row)
+        # No pod of ours is there that was placed lately, so others have had the conflict.
         if not ours and self._recent.keys().isdisjoint(self._cache.table.pods[state.row]):
             return
         for assumed in ours:

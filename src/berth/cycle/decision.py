@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 
 from berth.cycle.attempt import Attempt, LeftOut
 from berth.cycle.extender_calls import rejected_by_extenders
-from berth.engine.scores import PluginScores, Scored
+from berth.engine.scores import PluginScores
 from berth.engine.verdicts import Findings, Mask
 from berth.framework.diagnosis import RejectedNodes, overruled
-from berth.framework.extenders import Asked
+from berth.framework.extenders import ExtenderCallRecord
 from berth.framework.status import Status
 from berth.state.lazy import lazy
 from berth.state.table import NodeTable
@@ -63,10 +63,10 @@ class Decision:
         self.findings = found.verdicts.findings if found.verdicts is not None else Findings()
         """What the filters said of each row."""
         self._has_findings = found.verdicts is not None
-        self._scored: Scored | None = found.scored
+        self._scored = None if found.scored is None else found.scored.to_be_read()
         self._sampled = found.sampled
         self._within = attempt.within
-        self.asked: list[Asked] = attempt.state.asked
+        self.asked: list[ExtenderCallRecord] = attempt.state.asked
         """What extenders were asked and what came of it; grows until the pod is bound."""
         self.left_out: dict[int, LeftOut] = found.left_out
         """The nodes that extenders ruled out, by row."""
@@ -92,10 +92,8 @@ class Decision:
 
     @lazy
     def looked_at(self) -> Mask:
-        """The rows that Filter was asked about: fewer than `searched` where enough nodes were found before the end.
-
-        After an error it is all of them, since the node that the error is about may lie beyond that end.
-        """
+        """The rows that Filter was asked about: fewer than `searched` where enough nodes were found before the end."""
+        # After an error it is all of them, since the node that the error is about may lie beyond the end of the search.
         if self._sampled is None or self.outcome == "error":
             return self.searched if self._has_findings else np.zeros_like(self.searched)
         mask = np.zeros_like(self.searched)
@@ -179,6 +177,7 @@ class Trace(OrderedDict[str, Decision]):
         names, present = self._nodes(table)
         decision = Decision(attempt, names, node_count, at, attempts, present)
         key = attempt.pod.key
+        # Taken out first, so that it goes to the end: the order is that of the latest decisions.
         if self.pop(key, None) is not None:
             self._bytes -= self._sizes.pop(key)
         self[key] = decision
@@ -195,6 +194,7 @@ class Trace(OrderedDict[str, Decision]):
         position = table.node_log.position
         if known != position:
             changed = table.node_log.since(known) if len(names) == table.capacity else None
+            # Most changes of nodes change no name, so thousands of decisions share one tuple.
             if changed is None or any(names[row] != _name(table, row) for row in changed):
                 names = tuple([_name(table, row) for row in range(table.capacity)])
                 present = np.array([bool(name) for name in names], dtype=np.bool_)

@@ -1,8 +1,9 @@
 """What the core's parts need from it: the time, a way to have effects carried out, and one to run generators.
 
-Made before everything else and handed to whoever needs it, so that no part has to know the core. Whatever must wait for
-the outside (PostFilter, PreBind, Bind, an eviction) is a generator: it yields what it asks for and is resumed with the
-answer. The dispatcher runs each of them until it yields, and keeps it parked until its answer or its time has come.
+Made before everything else and handed to the parts that need it, so that no part has to know the core. Whatever must
+wait for the outside (PostFilter, PreBind, Bind, an eviction) is a generator: it yields what it asks for and is resumed
+with the answer. The dispatcher runs each of them until it yields, and keeps it parked until its answer or its time has
+come.
 
 At most one of the generators is the scheduling cycle, which `open` starts. While it is parked no object may change
 under it: `is_open` is true, and the `Inbox` of `berth.core.intake` holds events back until it has ended. All others run
@@ -87,7 +88,7 @@ class Dispatcher:
         self._advance(cycle, None)
 
     def resume(self, answer: Answer) -> None:
-        """Give an answer to whoever asked; one that nobody waits for is dropped."""
+        """Give an answer to the generator that asked; one that nobody waits for is dropped."""
         steps = self._parked.pop(answer.ticket, None)
         if steps is not None:
             self._advance(steps, answer)
@@ -95,8 +96,8 @@ class Dispatcher:
     def interrupt(self, steps: Steps[Any], interruption: Interruption) -> None:
         """Have a generator that is parked ended: by `resume_ready`, or where it next waits.
 
-        One that waits for an answer is given that first. What it asked for may have been done, and whoever does not
-        hear of it would give away a second time what was written.
+        One that waits for an answer is given that first. What it asked for may have been done, and if it did not hear
+        of it, it would give away a second time what was written.
         """
         self._interrupted.setdefault(steps, interruption)
 
@@ -113,14 +114,18 @@ class Dispatcher:
             return False
         if self._end_interrupted():
             return True
+        # Worked out before any of them runs. What they do may make others ready: those come with the next call, after
+        # the inbox, which the end of a cycle opens.
         ready = [entry for entry in self._waits if entry[0].deadline <= self._now or _holds(entry[0])]
         for wait, steps in ready:
             self._waits.remove((wait, steps))
+            # Asked again, since those that ran before it may have changed the answer.
             self._advance(steps, _holds(wait))
         return bool(ready)
 
     def next_deadline(self) -> float | None:
         """Return when the first wait ends even if nothing happens, or None."""
+        # Nothing else will wake them, so `resume_ready` has to be called again at once.
         if self._interrupted and any(steps in self._interrupted for _, steps in self._waits):
             return self._now
         return min((wait.deadline for wait, _ in self._waits if wait.deadline != math.inf), default=None)
@@ -135,9 +140,12 @@ class Dispatcher:
         return bool(ending)
 
     def _advance(self, steps: Steps[Any], value: Any) -> None:
+        # A generator may start another, and runs on when that has to wait.
         outer, self.running = self.running, steps
         try:
             effect = steps.throw(value) if isinstance(value, Interruption) else steps.send(value)
+            # Interrupted while it waited for this answer, or while it ran: it has heard the answer, and ends where it
+            # would wait next. What it asks for there is not carried out.
             while (interruption := self._interrupted.pop(steps, None)) is not None:
                 effect = steps.throw(interruption)
         except StopIteration:
@@ -151,6 +159,7 @@ class Dispatcher:
         if isinstance(effect, WaitUntil):
             self._waits.append((effect, steps))
             return
+        # No ticket is given twice, so an answer that comes too late cannot be taken for another one's.
         self._tickets += 1
         self._parked[self._tickets] = steps
         self._effects.append(Request(self._tickets, effect))

@@ -50,10 +50,7 @@ class Preemptor(NamedTuple):
 
 
 class PendingVictims:
-    """The victims of one preemption, of which none is asked to go any more once another was refused.
-
-    The last is asked only when all others are known to go, so that at least it never dies in vain.
-    """
+    """The victims of one preemption, of which none is asked to go any more once another was refused."""
 
     __slots__ = ("_asked", "_left", "refusal")
 
@@ -66,6 +63,7 @@ class PendingVictims:
 
     def take(self) -> tuple[PodInfo, str] | None:
         """Return the next to be asked, or None where there is none for now."""
+        # The last is asked only when all others are known to go, so that at least it never dies in vain.
         if not self._left or (len(self._left) == 1 and self._asked):
             return None
         self._asked += 1
@@ -133,6 +131,7 @@ class Evictor:
         """Evict these victims, given by node; return why one was refused where the cycle waits for the answers."""
         for node_name in victims_on:
             self._clear_nominations(preemptor, node_name)
+        # A victim that is being deleted goes by itself, and wakes the preemptor as the others do.
         going = [(v, node) for node, victims in victims_on.items() for v in victims if not v.is_terminating]
         self._instrument.making_room(preemptor.ref_pod, victims_on)
         self._evictions.begin(preemptor.key, [victim for victim, _ in going])
@@ -142,6 +141,7 @@ class Evictor:
         if self._waits:
             yield from self._evict_all(left, preemptor)
         else:
+            # The last victim waits for the answers about all others, so it needs no generator of its own.
             for _ in range(min(AT_ONCE, max(1, len(going) - 1))):
                 self._dispatcher.start(self._evict_all(left, preemptor))
         return left.refusal

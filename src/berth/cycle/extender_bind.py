@@ -4,9 +4,9 @@ What an extender says of its binding is not believed: the watch or the API serve
 """
 
 from berth.cycle.attempt import Attempt
-from berth.cycle.confirmation import Confirming
+from berth.cycle.confirmation import BindingConfirmer
 from berth.framework.effects import PodRead, PodRef, ReadPod, Steps, WaitUntil, call
-from berth.framework.extenders import Asked, consult, interested, note
+from berth.framework.extenders import ExtenderCallRecord, consult, interested, note
 from berth.framework.status import Status, error
 from berth.state.pod_info import PodInfo
 
@@ -14,15 +14,18 @@ FIRST_LOOK_AGAIN_S, LONGEST_LOOK_AGAIN_S = 1.0, 30.0
 """When a pod that an extender was to bind is read again, if it was on no node yet or could not be read."""
 
 
-def bind_by_extender(attempt: Attempt, node_name: str, confirming: Confirming) -> Steps[tuple[bool, Status | None]]:
+def bind_by_extender(
+    attempt: Attempt, node_name: str, confirmer: BindingConfirmer
+) -> Steps[tuple[bool, Status | None]]:
     """Have the pod bound by an extender that binds such pods. Return whether one took it, and why it failed."""
     pod = attempt.pod
     for extender in interested(attempt.profile.extenders, "bind", pod):
         found = yield from consult(extender.bind_call(pod, node_name), extender.read_bind)
         problem = found.problem
+        # That it has failed is believed; that it has bound the pod, or may have, is looked up.
         if not problem or found.is_unknown:
-            problem = yield from _verified(attempt.pod, node_name, problem, confirming)
-        note(attempt.state, Asked(extender.name, "bind", problem, bool(problem) and extender.is_ignorable))
+            problem = yield from _verified(attempt.pod, node_name, problem, confirmer)
+        note(attempt.state, ExtenderCallRecord(extender.name, "bind", problem, bool(problem) and extender.is_ignorable))
         if not problem:
             return True, None
         if not extender.is_ignorable:
@@ -30,29 +33,31 @@ def bind_by_extender(attempt: Attempt, node_name: str, confirming: Confirming) -
     return False, None
 
 
-def _verified(pod: PodInfo, node_name: str, problem: str, confirming: Confirming) -> Steps[str]:
+def _verified(pod: PodInfo, node_name: str, problem: str, confirmer: BindingConfirmer) -> Steps[str]:
     """Find out whether an extender has bound the pod: by its `problem` nobody knows, or if empty it says that it has.
 
     Return why not; empty where the pod is on the node. Only the watch or the API server is believed. Where neither can
-    be asked, an extender that reports success is taken at its word, and `Confirming` comes back to the pod later.
+    be asked, an extender that reports success is taken at its word, and `BindingConfirmer` comes back to the pod later.
     """
     delay_s, looks = FIRST_LOOK_AGAIN_S, 0
-    while not confirming.is_settled(pod.uid):
+    while not confirmer.is_settled(pod.uid):
         answer = yield from call(ReadPod(PodRef.of(pod)))
         looks += 1
         if not answer.error:
             found: PodRead = answer.result
             if found.is_gone or found.node_name:
-                yield from confirming.take_in(pod, found)
+                yield from confirmer.take_in(pod, found)
                 return _misplaced(found.node_name, node_name)
+            # Where nobody knew, this is the answer. After a success the Binding may be a moment late, so the pod is
+            # read twice.
             if problem or looks > 1:
                 return problem or f"it reports success, but pod {pod.key} is on no node"
         elif not problem:
             return ""
         # It may have answered before it had bound the pod, or the API server cannot be asked: look again.
-        yield WaitUntil(lambda: confirming.is_settled(pod.uid), confirming.now() + delay_s)
+        yield WaitUntil(lambda: confirmer.is_settled(pod.uid), confirmer.now() + delay_s)
         delay_s = min(2 * delay_s, LONGEST_LOOK_AGAIN_S)
-    return _misplaced(confirming.node_of(pod.uid), node_name)
+    return _misplaced(confirmer.node_of(pod.uid), node_name)
 
 
 def _misplaced(found: str, node_name: str) -> str:

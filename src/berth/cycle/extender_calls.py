@@ -19,8 +19,8 @@ from berth.framework.effects import Steps
 from berth.framework.extenders import (
     EXTENDER_NAME,
     MAX_EXTENDER_PRIORITY,
-    Asked,
     Extender,
+    ExtenderCallRecord,
     Filtered,
     consult,
     consult_all,
@@ -36,7 +36,7 @@ LARGEST_SCORE = 2**53
 NO_REASON = "left out without a reason"
 
 
-class Narrowed(NamedTuple):
+class FilteredByExtenders(NamedTuple):
     """What extenders left of the feasible nodes, what they say of the others by row, and what went wrong, if it did."""
 
     nodes: FeasibleNodes
@@ -44,7 +44,7 @@ class Narrowed(NamedTuple):
     problem: str | None
 
 
-def filter_by_extenders(attempt: Attempt, nodes: FeasibleNodes) -> Steps[Narrowed]:
+def filter_by_extenders(attempt: Attempt, nodes: FeasibleNodes) -> Steps[FilteredByExtenders]:
     """Let extenders narrow the feasible nodes."""
     table = nodes.table
     left_out: dict[int, LeftOut] = {}
@@ -70,13 +70,14 @@ def filter_by_extenders(attempt: Attempt, nodes: FeasibleNodes) -> Steps[Narrowe
         mask = np.zeros_like(nodes.mask)
         mask[left] = True
         nodes = FeasibleNodes(table, mask)
-    return Narrowed(nodes, left_out, problem)
+    return FilteredByExtenders(nodes, left_out, problem)
 
 
 def _narrowed(
     left_out: dict[int, LeftOut], extender: Extender, found: Filtered, table: NodeTable, given: RowArray
 ) -> RowArray:
     """Return the rows that are left; note in `left_out` why others are not."""
+    # Of a node in both maps the second says more: preemption would not help there.
     for name, message in {**found.failed, **found.unresolvable}.items():
         row = table.row_of.get(name)
         if row is not None:
@@ -131,6 +132,7 @@ def _weighted(extender: Extender, said: Sequence[tuple[str, int]], nodes: Feasib
     sums = [0] * nodes.count
     for name, score in said:
         if name in place_of:
+            # Extenders score up to 10, plugins up to 100.
             sums[place_of[name]] += score * extender.weight * (MAX_NODE_SCORE // MAX_EXTENDER_PRIORITY)
     weighted = np.array([max(-LARGEST_SCORE, min(LARGEST_SCORE, total)) for total in sums], dtype=np.int64)
     return PluginScores(extender.name, extender.weight, weighted)
@@ -143,4 +145,4 @@ def _nodes(nodes: FeasibleNodes) -> list[Node]:
 def _note(
     attempt: Attempt, extender: Extender, verb: Any, problem: str = "", *, is_ignored: bool = False, note_text: str = ""
 ) -> None:
-    note(attempt.state, Asked(extender.name, verb, problem, bool(problem) and is_ignored, note_text))
+    note(attempt.state, ExtenderCallRecord(extender.name, verb, problem, bool(problem) and is_ignored, note_text))

@@ -28,7 +28,7 @@ UNSCHEDULABLE, SCHEDULER_ERROR = "Unschedulable", "SchedulerError"
 _NOT_FOUND = re.compile(r'\bnodes? "([^"]+)" not found')
 
 
-class Failing:
+class FailureHandler:
     """Takes failed pods back into the queue."""
 
     __slots__ = ("_dispatcher", "_latest", "_missing_nodes", "_nominator", "_queue")
@@ -84,6 +84,7 @@ class Failing:
             self._nominator.withdraw(queued.pod.uid)
             return
         queued.pod = latest
+        # Read before the pod is queued, which nominates it by its status.
         promised = {told, self._nominator.node_of(latest.uid) or "", latest.status.nominated_node_name}
         self._queue.add_unschedulable(queued, plugins, pending, self._dispatcher.now(), waits_out=waits_out)
         if nomination and not self._queue.reserves_room(queued):  # PreEnqueue keeps it out
@@ -91,6 +92,8 @@ class Failing:
         if nomination is not None:  # after the queue, which nominates by the pod's status
             self._nominator.nominate(latest, nomination)
         self._dispatcher.tell(pod_event(latest, "Warning", "FailedScheduling", "Scheduling", message))
+        # A patch for the nomination alone is due only where the API server may have another than the one that counts
+        # now.
         news = nomination if promised != {nomination} else None
         if not latest.is_told_why(reason, message):
             generation = latest.metadata.generation

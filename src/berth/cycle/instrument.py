@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from berth.api.pod import Pod
 from berth.cycle.decision import Decision, Trace
 from berth.engine.profile import Profile
-from berth.framework.extenders import Asked
+from berth.framework.extenders import ExtenderCallRecord
 from berth.framework.observations import Observation
 from berth.framework.waiting_pods import WaitingPod
 from berth.state.cache import Expired
@@ -31,7 +31,7 @@ class Observed(NamedTuple):
 
 
 class Times:
-    """A number that whoever counts keeps at hand and adds to, since it changes too often to be told of each time."""
+    """A number that the counting code keeps at hand and adds to, since it changes too often to be told of each time."""
 
     __slots__ = ("count",)
 
@@ -121,7 +121,7 @@ class Instrument:
     def claim_created(self, *, has_failed: bool) -> None:
         """Creating a ResourceClaim for a pod's extended resources has succeeded or failed."""
 
-    def extender_failed(self, pod: PodInfo, asked: Asked) -> None:
+    def extender_failed(self, pod: PodInfo, asked: ExtenderCallRecord) -> None:
         """A call to an extender about a pod has failed."""
 
     def swept(self, expired: Expired) -> None:
@@ -134,7 +134,7 @@ class Instrument:
         """A bound pod that no watch confirmed was read: `bound`, `elsewhere`, `unbound`, `gone` or `unreadable`."""
 
     def pod_heard_of(self, change: str, pod: Pod) -> None:
-        """A pod was `ADDED`, `MODIFIED` or `DELETED`, whoever schedules it."""
+        """A pod was `ADDED`, `MODIFIED` or `DELETED`, whichever scheduler is its."""
 
     def event_handled(self, event: str, seconds: float) -> None:
         """An event from the cluster has been taken in, under one of the names that upstream's metrics have for it."""

@@ -43,4 +43,5 @@ def sample(order: NDArray[np.intp], start: int, feasible: Mask, enough: int, nod
     found = np.flatnonzero(fits)
     end = int(found[enough]) if len(found) > enough else len(walk)
     looked_at, fits = walk[:end], fits[:end]
+    # Modulo all nodes, not those that were worth looking at: upstream counts its `nextStartNodeIndex` so.
     return Sampled(start, looked_at[fits], looked_at[~fits], (start + end) % max(node_count, 1))

@@ -42,11 +42,14 @@ class PodsInPreBind:
         self._steps.pop(uid, None)
         steps, reason = self._called_off.pop(uid, (None, ""))
         if steps is not None:
+            # PreBind has ended before the interruption reached it, which must not hit what comes next: cleaning up, or
+            # Bind.
             self._dispatcher.let_go_on(steps)
         return reason
 
     def cancel(self, uid: str, reason: str) -> bool:
         """Call a binding off, as soon as nothing else is under way; say whether there was one to call off."""
+        # Taken out at once, so that only one caller can call a pod off, and only one is told that it did.
         steps = self._steps.pop(uid, None)
         if steps is None:
             return False

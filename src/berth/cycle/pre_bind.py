@@ -33,6 +33,7 @@ def will_wait(profile: Profile, attempt: Attempt, node_name: str) -> Status | bo
     announced = False
     for plugin in profile.pre_bind(attempt.state):
         pre_flight = profile.pre_flights.get(plugin.name)
+        # It cannot be asked, so it may have work.
         if pre_flight is None:
             announced = True
             continue
@@ -59,7 +60,7 @@ def run_pre_bind(dispatcher: Dispatcher, attempt: Attempt, node_name: str) -> St
         if len(plugins) == 1:
             status = yield from _pre_bind(plugins[0], attempt, node_name)
         else:
-            status = yield from _SideBySide(dispatcher, attempt, node_name).run(plugins)
+            status = yield from _ParallelPreBind(dispatcher, attempt, node_name).run(plugins)
         if status is not None:
             return status
     return None
@@ -92,7 +93,7 @@ def _pre_bind(plugin: PreBindPlugin, attempt: Attempt, node_name: str) -> Steps[
     return blamed("PreBind", plugin.name, status)
 
 
-class _SideBySide:
+class _ParallelPreBind:
     """PreBind of several plugins at the same time: a generator for each, and one that waits for all of them.
 
     The invariant: `run` does not end, and nothing is undone, before the last of the others has ended. So when the pod
@@ -116,6 +117,7 @@ class _SideBySide:
         for plugin in plugins:
             if self._has_failed:
                 break
+            # `start` runs it until it has to wait, so it may have failed when the next one's turn comes.
             steps = self._left[plugin.name] = self._run_one(plugin)
             self._dispatcher.start(steps)
         while self._left:
@@ -124,6 +126,8 @@ class _SideBySide:
             except Interruption as called_off:
                 if not self._has_failed:
                     self._failure = blamed("PreBind", next(iter(self._left)), error(str(called_off)))
+                # Not the end yet: the others are interrupted where they wait, and the loop goes on until they have
+                # ended.
                 self._call_off(str(called_off))
         if self._bug is not None:
             raise self._bug
@@ -161,5 +165,6 @@ def run_plugin(
             answer = yield from answer
         return answer  # type: ignore[no-any-return]
     except BaseException as raised:
+        # What the dispatcher throws in is no bug of the plugin's, and passes on to the binding cycle.
         bug = contained(raised, THROWN_IN)
         raise PluginBrokenError(point, plugin.name, bug) from bug

@@ -1,6 +1,6 @@
 """Find a node for one pod. Read `schedule_pod` from top to bottom: each step is a function below it.
 
-It is a generator because extenders and PostFilter may need an answer from outside; whoever drives it sends that in.
+It is a generator because extenders and PostFilter may need an answer from outside; its caller sends that in.
 """
 
 import random
@@ -51,7 +51,8 @@ class DrawLots:
         self._rng = rng
 
     def __call__(self, rows: BestRows) -> int:
-        """Return one of the rows. A single row draws no random number, so that the sequence depends on ties alone."""
+        """Return one of the rows."""
+        # A single row draws no random number, so that the sequence depends on ties alone.
         return int(rows[0]) if len(rows) == 1 else int(rows[self._rng.randrange(len(rows))])
 
 
@@ -91,6 +92,7 @@ def schedule_pod(search: Search, attempt: Attempt) -> Steps[None]:
         failure = yield from ask_filters(search, attempt)
     if failure is not None:
         attempt.outcome = failure
+        # After an error nobody knows whether the pod fits somewhere, so nothing is evicted for it.
         if failure.error is None:
             attempt.outcome = yield from run_post_filter(attempt, failure, tells=search.policy.tells_post_filter)
         return
@@ -141,6 +143,7 @@ def ask_filters(search: Search, attempt: Attempt) -> Steps[Outcome | None]:
 def score_nodes(search: Search, attempt: Attempt, nodes: FeasibleNodes) -> Scored | Status | None:
     """PreScore and Score. Return an error, or None where a single feasible node needs no score."""
     attempt.lap(PREDICATES_DONE)
+    # As upstream: the only node is taken without a score, and PreScore is not run.
     if nodes.count == 1 and not search.score_single_node:
         return None
     profile, state, pod = attempt.profile, attempt.state, attempt.pod
@@ -197,10 +200,13 @@ def _post_filter(attempt: Attempt, diagnosis: Diagnosis) -> Steps[PostFiltered]:
         except BaseException as raised:
             bug = contained(raised, THROWN_IN)
             raise PluginBrokenError("PostFilter", plugin.name, bug) from bug
+        # A plugin may name a node without success, "" where the nomination has to go; that stays until another names
+        # one.
         if result is not None:
             node_name, victims = result.nominated_node_name, result.victims
         if status is None or is_success(status):
             return PostFiltered(Status(Code.SUCCESS), node_name, victims)
+        # Only Unschedulable leaves it to the plugins that follow; whatever else one of them says ends PostFilter.
         if status.code is not Code.UNSCHEDULABLE:
             told = status.by(plugin.name)
             break
@@ -240,6 +246,8 @@ def _look_everywhere(search: Search, attempt: Attempt, pre: PreFiltered, searche
     found.verdicts = attempt.profile.run_filter(attempt.state, attempt.pod, search.table, searched)
     feasible = _sampled(search, attempt, found.verdicts)
     found.nodes = FeasibleNodes(search.table, feasible)
+    # In v1.20 an error on one node ends the attempt even where others fit. So each node's status is looked at, and
+    # `_diagnose` returns None where none is an error.
     if found.nodes.count and not search.policy.error_ends_search:
         return None
     return _diagnose(search, attempt, pre)
@@ -252,11 +260,13 @@ def _sampled(search: Search, attempt: Attempt, verdicts: Verdicts) -> Mask:
     if percentage is None:
         return feasible
     searched = verdicts.searched
+    # Zone by zone in turn, so that a part of the nodes is still a part of each zone.
     order = np.array([row for row in table.tree.order() if searched[row]], dtype=np.intp)
     enough = feasible_nodes_to_find(len(order), percentage)
     if search.policy.one_node_without_scores and not attempt.profile.chooses:
         enough = min(enough, 1)
     attempt.found.sampled = sample(order, search.start_index, feasible, enough, len(table))
+    # The next search goes on from there, or the first nodes would get all the pods.
     search.start_index = attempt.found.sampled.next_start
     return _only(attempt.found.sampled, feasible)
 
@@ -264,6 +274,7 @@ def _sampled(search: Search, attempt: Attempt, verdicts: Verdicts) -> Mask:
 def _fits_where_promised(search: Search, attempt: Attempt, searched: Mask) -> bool:
     """Look at the node that the pod is nominated to, if it is; where it fits there, no other is looked at."""
     pod, profile, table = attempt.pod, attempt.profile, search.table
+    # The nominator first: the patch of the status may be on its way still.
     name = profile.nominator.node_of(pod.uid) or pod.status.nominated_node_name
     row = table.row_of.get(name) if name else None
     if row is None or not searched[row]:
@@ -271,6 +282,7 @@ def _fits_where_promised(search: Search, attempt: Attempt, searched: Mask) -> bo
     if profile.run_filter_beside_nominated(attempt.state, pod, table.view(row)) is not None:
         return False
     rows = np.array([row], dtype=np.intp)
+    # No other node was visited, so the next search starts where this one would have.
     attempt.found.sampled = Sampled(search.start_index, rows, rows[:0], search.start_index)
     attempt.found.nodes = FeasibleNodes(table, _only(attempt.found.sampled, searched))
     return True
@@ -296,6 +308,7 @@ def _diagnose(search: Search, attempt: Attempt, pre: PreFiltered) -> Outcome | N
             diagnosis.add(status, rows)
     message: str | None = None
     if errors:
+        # The first in the order in which nodes are visited: which row a node has must not decide what is said.
         first = next(row for row in table.tree.order() if row in errors)
         broken = errors[first]
         wording = search.policy.filter_error

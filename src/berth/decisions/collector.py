@@ -45,7 +45,7 @@ class KnownPod(NamedTuple):
     uid: str
 
 
-class Short(NamedTuple):
+class DecisionSummary(NamedTuple):
     """A decision without what only its columns say."""
 
     outcome: str
@@ -201,9 +201,9 @@ def _why_it_goes(pod: Pod) -> str:
     return next((f"{each.reason}: {each.message}" if each.message else each.reason for each in told), "")
 
 
-def shortened(decision: Decision) -> Short:
+def shortened(decision: Decision) -> DecisionSummary:
     """Return a decision without its columns."""
-    return Short(decision.outcome, decision.chosen, decision.nominated, decision.message, decision.attempts)
+    return DecisionSummary(decision.outcome, decision.chosen, decision.nominated, decision.message, decision.attempts)
 
 
 def step_of(note: Note, table: NodeTable | None = None) -> StoryStep:
@@ -232,7 +232,7 @@ def step_of(note: Note, table: NodeTable | None = None) -> StoryStep:
     return StoryStep(at, what)
 
 
-def _decided(at: float, decision: Decision | Short, table: NodeTable | None) -> StoryStep:
+def _decided(at: float, decision: Decision | DecisionSummary, table: NodeTable | None) -> StoryStep:
     details = None
     if isinstance(decision, Decision):
         details = explain(decision, top=NODES_KEPT, names_shown=NODES_KEPT, table=table)

@@ -23,7 +23,7 @@ from berth.decisions.log_segments import (
     DamagedSegmentError,
     InMemory,
     Sealed,
-    Shelf,
+    SegmentStorage,
     compressed,
     numbered,
     suffix_of,
@@ -47,14 +47,14 @@ _entries = msgspec.json.Decoder(LogEntry)
 class DecisionLog:
     """Keeps stories within a bound."""
 
-    __slots__ = ("_lock", "_next", "_problem", "_sealed", "_shelf", "_unwritten", "_was_short", "limit", "lost")
+    __slots__ = ("_lock", "_next", "_problem", "_sealed", "_storage", "_unwritten", "_was_short", "limit", "lost")
 
-    def __init__(self, shelf: Shelf | None = None, limit_bytes: int = DEFAULT_BYTES) -> None:
-        """Go on with what is on the shelf; without one, keep everything in memory."""
+    def __init__(self, storage: SegmentStorage | None = None, limit_bytes: int = DEFAULT_BYTES) -> None:
+        """Go on with what is in the storage; without one, keep everything in memory."""
         self.limit = max(limit_bytes, LEAST_BYTES)
         self.lost = 0
         """How many lines could not be written."""
-        self._shelf = shelf or InMemory()
+        self._storage = storage or InMemory()
         self._lock = threading.Lock()
         self._unwritten = b""
         self._problem = ""
@@ -62,9 +62,9 @@ class DecisionLog:
         self._sealed: dict[str, Sealed] = {}
         self._next = 1
         try:
-            for suffix in self._shelf.suffixes():
+            for suffix in self._storage.suffixes():
                 if suffix:
-                    self._sealed[suffix] = Sealed(self._shelf, suffix)
+                    self._sealed[suffix] = Sealed(self._storage, suffix)
                     self._next = max(self._next, numbered(suffix) + 1)
         except OSError as error:
             self._failed(error)
@@ -72,7 +72,7 @@ class DecisionLog:
     @property
     def size(self) -> int:
         """How many bytes the files have."""
-        return sum(self._shelf.size(suffix) for suffix in ("", *self._sealed))
+        return sum(self._storage.size(suffix) for suffix in ("", *self._sealed))
 
     @property
     def seal_bytes(self) -> int:
@@ -95,12 +95,12 @@ class DecisionLog:
             if not self._unwritten:
                 return
             try:
-                self._shelf.append(self._unwritten)
+                self._storage.append(self._unwritten)
                 self._unwritten = b""
                 if self._problem:
                     _log.warning("the decision log is written again")
                     self._problem = ""
-                if self._shelf.size("") >= self.seal_bytes:
+                if self._storage.size("") >= self.seal_bytes:
                     self._seal()
             except OSError as error:
                 self._failed(error)
@@ -112,7 +112,7 @@ class DecisionLog:
         with self._lock:
             lines = [line for sealed in self._sealed.values() for line in self._lines_in(sealed, prefix)]
             try:
-                latest = self._shelf.read("") + self._unwritten
+                latest = self._storage.read("") + self._unwritten
             except OSError as error:
                 self._failed(error)
                 latest = self._unwritten
@@ -126,7 +126,7 @@ class DecisionLog:
     def close(self) -> None:
         """Give the files up."""
         with self._lock:
-            self._shelf.close()
+            self._storage.close()
 
     def _lines_in(self, sealed: Sealed, prefix: bytes) -> list[bytes]:
         try:
@@ -151,11 +151,11 @@ class DecisionLog:
     # -- sealing and merging -----------------------------------------------------------------------------------------
 
     def _seal(self) -> None:
-        lines = sorted(self._shelf.read("").splitlines(keepends=True))
+        lines = sorted(self._storage.read("").splitlines(keepends=True))
         suffix = suffix_of(self._next)
-        self._shelf.replace(suffix, compressed(lines))
-        self._shelf.remove("")
-        self._sealed[suffix] = Sealed(self._shelf, suffix)
+        self._storage.replace(suffix, compressed(lines))
+        self._storage.remove("")
+        self._sealed[suffix] = Sealed(self._storage, suffix)
         self._next += 1
 
     def make_room(self, living: Set[str]) -> None:
@@ -174,28 +174,28 @@ class DecisionLog:
             self._seal()
             old = sorted((suffix for suffix in self._sealed if suffix != KEPT), key=numbered)
         while old and self.size > self.limit * FILL_TO:
-            going = _oldest(old, self._shelf, self.size - self.limit * FILL_TO)
+            going = _oldest(old, self._storage, self.size - self.limit * FILL_TO)
             old = old[len(going) :]
             sources = [self._sealed[suffix] for suffix in (KEPT, *going) if suffix in self._sealed]
-            self._shelf.replace(KEPT, compressed(_kept(merge(*sources), living)))
-            self._sealed[KEPT] = Sealed(self._shelf, KEPT)
+            self._storage.replace(KEPT, compressed(_kept(merge(*sources), living)))
+            self._sealed[KEPT] = Sealed(self._storage, KEPT)
             for suffix in going:
                 del self._sealed[suffix]
-                self._shelf.remove(suffix)
+                self._storage.remove(suffix)
         self._bound_the_living()
 
     def _bound_the_living(self) -> None:
         """Let those go that had no news for the longest time, where the living alone take too much."""
         room = self.limit * SHARE_OF_THE_LIVING
-        size = self._shelf.size(KEPT)
+        size = self._storage.size(KEPT)
         if size <= room:
             return
         times = sorted(entry.steps[-1].at for entry in _decoded(self._sealed[KEPT]))
         least = times[int(len(times) * (1 - FILL_TO * room / size))] if times else 0.0
         kept = self._sealed[KEPT]
         lines = (line for line in kept if any(entry.steps[-1].at > least for entry in _decoded([line])))
-        self._shelf.replace(KEPT, compressed(lines))
-        self._sealed[KEPT] = Sealed(self._shelf, KEPT)
+        self._storage.replace(KEPT, compressed(lines))
+        self._sealed[KEPT] = Sealed(self._storage, KEPT)
         if not self._was_short:
             self._was_short = True
             _log.warning(
@@ -214,17 +214,17 @@ class DecisionLog:
                     pass
             except DamagedSegmentError:
                 del self._sealed[suffix]
-                self._shelf.remove(suffix)
+                self._storage.remove(suffix)
 
 
-def _oldest(suffixes: list[str], shelf: Shelf, excess: float) -> list[str]:
+def _oldest(suffixes: list[str], storage: SegmentStorage, excess: float) -> list[str]:
     """Return as many of the oldest segments as it takes to be rid of so many bytes, were nothing kept of them."""
     going: list[str] = []
     for suffix in suffixes:
         if excess <= 0:
             break
         going.append(suffix)
-        excess -= shelf.size(suffix)
+        excess -= storage.size(suffix)
     return going or suffixes[:1]
 
 

@@ -4,7 +4,7 @@ Each decision is divided by plugin: the nodes that a plugin rejects, and what it
 named if A's decision, with that plugin's part taken from B, is B's; if no plugin does that alone, all whose parts
 differ are named. Both decisions are about the same cluster: rows and names must be the same in both.
 
-What counts as the same decision is said by a `Sameness`. Whoever compares brings the pods, the two sides and their
+What counts as the same decision is said by a `Sameness`. The caller brings the pods, the two sides and their
 cluster: `berth impact` those of a case, `berth compare` those of a cluster or of a workload over time, `berth replay`
 those of a recording.
 """
@@ -141,7 +141,7 @@ class DividedDecision:
 
     def __init__(self, core: Core, profile: Profile, pod: PodInfo, successors: Mapping[str, str]) -> None:
         """Ask about a pod that is not in the core's cluster, by a profile over that cluster."""
-        self.table = core.cache.table
+        self.table: NodeTable = core.cache.table
         self.rejects: dict[str, Mask] = {}
         """By plugin, the rows that it rejects."""
         self._core, self._profile, self._pod, self._successors = core, profile, pod, successors

@@ -37,7 +37,7 @@ class DamagedSegmentError(ValueError):
     """A sealed file that is not what was written."""
 
 
-class Shelf(Protocol):
+class SegmentStorage(Protocol):
     """Files by suffix, `""` for the one that grows. Every method may raise OSError."""
 
     def suffixes(self) -> list[str]:
@@ -238,10 +238,10 @@ class _Block(NamedTuple):
 class Sealed:
     """A sealed file and where its blocks begin, read when it is first needed."""
 
-    __slots__ = ("_blocks", "_firsts", "_shelf", "suffix")
+    __slots__ = ("_blocks", "_firsts", "_storage", "suffix")
 
-    def __init__(self, shelf: Shelf, suffix: str) -> None:
-        self._shelf = shelf
+    def __init__(self, storage: SegmentStorage, suffix: str) -> None:
+        self._storage = storage
         self.suffix = suffix
         self._blocks: list[_Block] | None = None
         self._firsts: list[bytes] = []
@@ -265,7 +265,7 @@ class Sealed:
         return self._text(block).splitlines(keepends=True)
 
     def _text(self, block: _Block, at_most: int = 0) -> bytes:
-        data = self._shelf.read(self.suffix, block.offset, block.size)
+        data = self._storage.read(self.suffix, block.offset, block.size)
         try:
             return zlib.decompressobj(zlib.MAX_WBITS | 16).decompress(data, at_most)
         except zlib.error as error:
@@ -279,9 +279,9 @@ class Sealed:
         return self._blocks
 
     def _walk(self) -> Iterator[_Block]:
-        offset, end = 0, self._shelf.size(self.suffix)
+        offset, end = 0, self._storage.size(self.suffix)
         while offset < end:
-            head = self._shelf.read(self.suffix, offset, _MEMBER.size)
+            head = self._storage.read(self.suffix, offset, _MEMBER.size)
             if len(head) < _MEMBER.size:
                 raise DamagedSegmentError(f"{self.suffix} ends in the middle of a block")
             magic, *_, extra, field, _, size = _MEMBER.unpack(head)

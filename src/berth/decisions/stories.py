@@ -1,4 +1,4 @@
-"""The story of one pod: what befell it from the moment it came, step by step, each with the time.
+"""The story of one pod: what happened to it from the moment it came, step by step, each with the time.
 
 A `StoryStep` is what the decision log keeps of one thing that happened; a `Story` is all of them for one life of a pod,
 for names are used again. `condensed` makes a long story short, `sentence` puts a step into words. Pure.

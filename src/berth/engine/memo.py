@@ -6,9 +6,6 @@ and the objects as they were at those positions and counters. So the rows that e
 computed again, as far as the plugin depends on that log. A counter does not name rows, so where one has moved, the
 whole column is computed again. Decisions never depend on any of this: with `enabled` off every column is fresh.
 
-A column is kept from the second time on that it is asked for: pods of which no two are alike would fill the memory
-with columns that are never used.
-
 Keys hold what plugins read of pods, which may be long. So all that is kept by key is bounded in what the pods say, too.
 """
 
@@ -145,6 +142,8 @@ class Slots:
         self._runner = runner
         self._name = name
         self._dependencies = dependencies
+        # Without a signature nothing says for which other pods an answer holds too. And a column that every placed pod
+        # makes stale as a whole would be kept for nothing, so it gets no key either.
         self._signature = plugin.signature if plugin is not None and dependencies.is_lasting else None
         self._by_fragment: Recent[Hashable, Slot] = Recent(SLOTS_AT_MOST)
         self._unkept = Slot(runner, None, dependencies)
@@ -214,9 +213,14 @@ class Memos:
         for slot in slots:
             entry, needs = slot.entry, slot.dependencies
             if entry is None or not entry.is_kept or not self.enabled:
+                # The store may have the column although this slot does not (its plan was made anew). A repair replaces
+                # what is known of the whole column, so it has to start from what was known before.
                 extra = self.facts(slot.key) if self.enabled and slot.key is not None else None
                 entry = self.entry(slot.key, needs, slot.runner.compute(extra, state, pod, table))
+                # Nobody repairs an entry that is not kept, so the next pod must not find it here.
                 slot.entry = entry if entry.is_kept else None
+            # The whole price of a column that is still good, paid by each pod for each plugin. So the positions come
+            # first, which are single numbers; the counters are compared only for plugins that look at more than rows.
             elif (
                 entry.node_position != nodes
                 or (entry.pod_position != pods and needs.pods_on_node)
@@ -257,6 +261,8 @@ class Memos:
         entry = self._entries.get(key)
         if entry is None:
             entry = self._computed(MemoEntry(), self.versions(dependencies), compute)
+            # A column is kept from the second time on that it is asked for: pods of which no two are alike would fill
+            # the memory with columns that are never used.
             if key in self._seen:
                 self._keep(key, entry)
             else:
@@ -309,13 +315,12 @@ class Memos:
             self._drop_oldest(entry)
 
     def _drop_oldest(self, but: MemoEntry) -> None:
-        """Drop the entries that were asked for least recently.
-
-        It drops a quarter more than it must, since finding the oldest means sorting all entries.
-        """
+        """Drop the entries that were asked for least recently."""
         for key, entry in sorted(self._entries.items(), key=lambda item: item[1].used):
+            # A quarter more goes than must, since finding the oldest means sorting all entries.
             if self._bytes <= self._max_bytes * 3 // 4:
                 break
+            # Dropping empties the column, and the caller is about to read the new one.
             if entry is not but:
                 del self._entries[key]
                 self._bytes -= _bytes_of(key, entry)
@@ -330,6 +335,8 @@ class Memos:
             self.epochs += 1
             entry.epoch = self.epochs
             self._bytes += entry.column.nbytes - before
+        # Only now: if the plugin has raised, the entry still has its old column at its old positions, and is asked for
+        # again. Nothing is logged meanwhile, since nothing is written while a cycle is open.
         entry.node_position, entry.pod_position = table.node_log.position, table.pod_log.position
         return entry
 
@@ -353,16 +360,15 @@ class Memos:
         return True
 
     def versions(self, dependencies: DependencySet) -> tuple[int, ...]:
-        """Return the counters that make an entry stale as a whole when one of them has moved.
-
-        The capacity is always among them, as a column has one element for each row of the table.
-        """
+        """Return the counters that make an entry stale as a whole when one of them has moved."""
         cache = self._cache
+        # The capacity is always among them, as a column has one element for each row of the table.
         if dependencies.is_by_row:
             return (cache.table.capacity,)
         return (
             cache.table.capacity,
             cache.index.version if dependencies.pods_anywhere else 0,
+            # Each row's answer depends on all nodes, so a change of one of them makes every row stale.
             cache.table.node_log.position if dependencies.all_nodes else 0,
             self._reservations.get(dependencies.owner, 0) if dependencies.reservations else 0,
             *(self._objects.version(kind) for kind in dependencies.kinds),

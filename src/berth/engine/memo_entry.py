@@ -1,6 +1,6 @@
 """One kept column, what it is valid for, and how it was before.
 
-Columns are repaired in place, and each repair first writes to the column's journal what it overwrites. Whoever must
+Columns are repaired in place, and each repair first writes to the column's journal what it overwrites. Code that must
 look at a column later (the trace of decisions) takes a `ColumnSnapshot`, which undoes the repairs made since on a copy;
 taking one costs nothing. Kept and brought up to date by `memo.py`.
 """
@@ -39,6 +39,7 @@ class ColumnSnapshot(NamedTuple):
         if len(self.journal) == self.repairs:
             return self.column
         column = self.column.copy()
+        # The latest first: where a row was repaired more than once, its oldest value is written last and stays.
         for rows, before in reversed(self.journal[self.repairs :]):
             column[rows] = before
         return column
@@ -118,6 +119,7 @@ class MemoEntry:
     def repair_row(self, row: int, value: int) -> None:
         """Write a new value to one row, remembering the old one."""
         self._journaled += 1
+        # `_journaled` need not be looked at here: single rows add no more than `JOURNAL_AT_MOST` to it.
         if len(self._journal) >= JOURNAL_AT_MOST:
             self.column, self._journal, self._journaled = self.column.copy(), [], 1
         self._journal.append((row, self.column[row]))
@@ -125,4 +127,5 @@ class MemoEntry:
         self._changed()
 
     def _changed(self) -> None:
+        # Each write forgets all that was derived from the column, so nobody has to ask whether `made` is still true.
         self._snapshot = self.made = self._has_nonzero = None

@@ -106,6 +106,8 @@ class NominatedLoad:
         if name is None or row is None:
             return None, -1
         own = next((found for found in self._nominator.pods_on(name) if found.uid == pod.uid), None)
+        # Claims are filed under the priority that a pod had when it was nominated, which its object may not have any
+        # more. Only what is in the sum is taken off again.
         return (own, row) if own is not None and own.priority >= pod.priority else (None, -1)
 
     def _catch_up(self) -> None:

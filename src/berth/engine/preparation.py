@@ -24,7 +24,7 @@ from berth.state.pod_info import PodInfo
 Answer = PreFilterResult | Status | None
 Version = Callable[[PodInfo], Hashable | None]
 
-Asked = TypeVar("Asked", bound=Plugin)
+PluginT = TypeVar("PluginT", bound=Plugin)
 """PreFilter plugins, or PreScore plugins."""
 
 
@@ -54,17 +54,17 @@ class Promised(NamedTuple):
         return self.is_pure(pod) if callable(self.is_pure) else self.is_pure
 
 
-class Preparation(Generic[Asked]):
+class Preparation(Generic[PluginT]):
     """The plugins that skip pods of a shape or a family, and those that are to be asked, in the profile's order."""
 
     __slots__ = ("_ignored", "_promised", "_skipped_for_good", "_skipping", "_unsettled", "_world", "skipped", "to_ask")
 
     def __init__(
         self,
-        plugins: Sequence[Asked],
+        plugins: Sequence[PluginT],
         promised: Mapping[str, Promised],
         pod: PodInfo,
-        ask: Callable[[Asked], Answer],
+        ask: Callable[[PluginT], Answer],
         ignored: frozenset[str],
     ) -> None:
         """Ask the pure plugins now; one that rejects or narrows is left to be asked in its turn.
@@ -75,14 +75,17 @@ class Preparation(Generic[Asked]):
         self._promised = promised
         self._ignored = ignored
         skipped: set[str] = set()
-        unsettled: list[Asked] = []
+        unsettled: list[PluginT] = []
         for plugin in plugins:
             is_pure = self._may_settle(plugin) and promised[plugin.name].is_pure_of(pod)
             answer = ask(plugin) if is_pure else None
+            # It passes in silence, so it has its say at Filter or Score, and is not asked here again.
             if answer is None and is_pure:
                 continue
             if isinstance(answer, Status) and answer.code is Code.SKIP:
                 skipped.add(plugin.name)
+            # Not pure, or it rejects or narrows: then it is asked in its turn for each pod, as the first rejection
+            # counts.
             elif not isinstance(answer, Status) or not is_success(answer):
                 unsettled.append(plugin)
         self._skipped_for_good = frozenset(skipped)
@@ -92,7 +95,7 @@ class Preparation(Generic[Asked]):
         self._world = -1
         self._settle()
 
-    def for_pod(self, pod: PodInfo, world: int) -> "Preparation[Asked]":
+    def for_pod(self, pod: PodInfo, world: int) -> "Preparation[PluginT]":
         """Bring it up to date for one more pod of the shape; while `world` is the same, no version changes."""
         if world == self._world:
             return self
@@ -104,7 +107,7 @@ class Preparation(Generic[Asked]):
             self._settle()
         return self
 
-    def note_skip(self, plugin: Asked, pod: PodInfo) -> None:
+    def note_skip(self, plugin: PluginT, pod: PodInfo) -> None:
         """Note that a plugin that was asked has skipped."""
         if not self._may_settle(plugin):
             return
@@ -114,7 +117,7 @@ class Preparation(Generic[Asked]):
             self._skipping[plugin.name] = version, seen
             self._settle()
 
-    def _may_settle(self, plugin: Asked) -> bool:
+    def _may_settle(self, plugin: PluginT) -> bool:
         return not self._ignored or self._ignored <= self._promised[plugin.name].ignores
 
     def _settle(self) -> None:

@@ -87,24 +87,24 @@ class PlacementScorer(NamedTuple):
 Present = TypeVar("Present", bound=Plugin)
 
 
-class Rota(Generic[Present]):
-    """The plugins of a point, and who of them is on duty for a pod: not those that are idle once they have skipped."""
+class PointPlugins(Generic[Present]):
+    """The plugins of a point, and which of them run for a pod: not those that are idle once they have skipped it."""
 
-    __slots__ = ("_on_duty", "idle_after_skip", "plugins")
+    __slots__ = ("_active", "idle_after_skip", "plugins")
 
     def __init__(self, plugins: tuple[Present, ...], idle_after_skip: frozenset[str]) -> None:
         self.plugins = plugins
         self.idle_after_skip = idle_after_skip
-        self._on_duty: dict[frozenset[str], tuple[Present, ...]] = {}
+        self._active: dict[frozenset[str], tuple[Present, ...]] = {}
 
-    def on_duty(self, state: CycleState) -> tuple[Present, ...]:
-        """Return who is to be asked about the pod of this state, in order."""
+    def active(self, state: CycleState) -> tuple[Present, ...]:
+        """Return the plugins to be asked about the pod of this state, in order."""
         idle = self.idle_after_skip & state.skip_filter
         if not idle:
             return self.plugins
-        found = self._on_duty.get(idle)
+        found = self._active.get(idle)
         if found is None:
-            found = self._on_duty[idle] = tuple(plugin for plugin in self.plugins if plugin.name not in idle)
+            found = self._active[idle] = tuple(plugin for plugin in self.plugins if plugin.name not in idle)
         return found
 
 
@@ -168,12 +168,14 @@ class Profile:
         )
         self.scorers = [runner.score_runner(plugin, weight or 1) for plugin, weight in points.get(Point.SCORE, ())]
         reserve = _present(plugin.reserve for plugin in at(Point.RESERVE))
-        self._reserve = Rota(runner.forms(reserve, lambda p: {"reserve": p.reserve, "unreserve": p.unreserve}), idle)
+        self._reserve = PointPlugins(
+            runner.forms(reserve, lambda p: {"reserve": p.reserve, "unreserve": p.unreserve}), idle
+        )
         self.permit = runner.forms(_present(p.permit for p in at(Point.PERMIT)), lambda p: {"permit": p.permit})
         self.plugins_that_permit_groups = frozenset(p.name for p in at(Point.PERMIT) if p.promises.permits_groups)
         """By name, those whose Wait means that too few members of a group have a place."""
         pre_bind = _present(plugin.pre_bind for plugin in at(Point.PRE_BIND))
-        self._pre_bind = Rota(runner.forms(pre_bind, lambda p: {"pre_bind": p.pre_bind}), idle)
+        self._pre_bind = PointPlugins(runner.forms(pre_bind, lambda p: {"pre_bind": p.pre_bind}), idle)
         pre_flights = _present(plugin.pre_bind_pre_flight for plugin in at(Point.PRE_BIND))
         self.pre_flights = {plugin.name: plugin for plugin in pre_flights}
         self.bind = runner.forms(_present(p.bind for p in at(Point.BIND)), lambda p: {"bind": p.bind})
@@ -191,11 +193,11 @@ class Profile:
 
     def reserve(self, state: CycleState) -> tuple[ReservePlugin, ...]:
         """Return the Reserve plugins except those that skip this pod."""
-        return self._reserve.on_duty(state)
+        return self._reserve.active(state)
 
     def pre_bind(self, state: CycleState) -> tuple[PreBindPlugin, ...]:
         """Return the PreBind plugins except those that skip this pod."""
-        return self._pre_bind.on_duty(state)
+        return self._pre_bind.active(state)
 
     def run_pre_enqueue(self, pod: PodInfo, first: str = "") -> Status | None:
         """Return the first rejection of PreEnqueue, or None; the plugin named `first` is asked before the others."""
@@ -204,6 +206,7 @@ class Profile:
 
     def _pre_enqueued(self, pod: PodInfo, first: str) -> Status | None:
         plugins = self.pre_enqueue
+        # False comes before True and sorting is stable, so the others stay in the profile's order.
         for plugin in sorted(plugins, key=lambda plugin: plugin.name != first) if first else plugins:
             try:
                 status = plugin.pre_enqueue(pod)
@@ -246,7 +249,9 @@ class Profile:
                     prepared.note_skip(plugin, pod)
             elif answer is not None and not is_success(answer):
                 rejection = answer.by(plugin.name)
-                if rejection.code is not Code.UNSCHEDULABLE:  # ends PreFilter, whoever narrowed before
+                # After Unschedulable the others still run: PostFilter needs the states that they prepare, and any of
+                # them may yet find that preemption would be of no use.
+                if rejection.code is not Code.UNSCHEDULABLE:  # ends PreFilter, whichever plugin narrowed before
                     return PreFiltered(rejection, None, ())
         return PreFiltered(rejection, names, tuple(sorted(narrowing)))
 
@@ -270,12 +275,13 @@ class Profile:
         have come (the overlay). The second cannot be read off the first, in either direction: a nominated pod may take
         the last CPU, or be the one that the pod wants to run beside. `rejected_rows` reads the overlay first.
 
-        Only searched rows with rivals are looked at: by column where the filters allow it and there are many, else node
-        by node. An overlay is made for one pod at one time and never kept, since nominations change without any node.
+        Only searched rows with rivals are looked at. An overlay is made for one pod at one time and never kept, since
+        nominations change without any node.
         """
         found: list[RejectedNodes] = []
         rows = rivals.rows()
         rows = rows[searched[rows]]
+        # By column where there are many rows and the filters allow it; the rows that are left go node by node.
         if len(rows) > FEW_ROWS and self.memos.enabled and not self.checks_all_filters:
             what_if = self.what_if(state, pod)
             if what_if.is_possible:
@@ -303,6 +309,7 @@ class Profile:
         load = what_if.load(rows, rivals)
         filters = what_if.on(rows)
         refused = filters.refusals(load, ~filters.passing(load))
+        # Whether a row passes is told from limits alone, so the filters are asked for words only where it does not.
         found += [RejectedNodes(status, rows[positions]) for status, positions in refused]
         return np.array(left, dtype=np.intp)
 
@@ -324,6 +331,7 @@ class Profile:
         self, nominated: list[PodInfo], state: CycleState, pod: PodInfo, node: NodeView
     ) -> Status | None:
         """Ask about one node as if the nominated pods ran there too; return the first rejection."""
+        # A clone, since the attempt goes on with the state as the node is without these pods.
         what_if = state.clone()
         for other in nominated:
             node = node.with_pod(other)
@@ -334,6 +342,7 @@ class Profile:
 
     def run_filter_beside_nominated(self, state: CycleState, pod: PodInfo, node: NodeView) -> Status | None:
         """Ask about one node with the nominated pods that count there, if any, and without; return a rejection."""
+        # With the nominated pods first, as kube-scheduler does it: their rejection is the one that is named.
         rivals = self.rivals_on(node.name, pod)
         status = self.run_filter_with(rivals, state, pod, node) if rivals else None
         if status is None:
@@ -431,6 +440,8 @@ class Profile:
 
     def _reserved(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
         for plugin in self.reserve(state):
+            # A plugin that rejects may have reserved something before it did, so its columns count as stale in any
+            # case.
             status = ask("Reserve", plugin, plugin.reserve, state, pod, node_name)
             self.memos.note_reservation(plugin.name)
             if status is not None and not is_success(status):
@@ -449,6 +460,7 @@ class Profile:
     def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> list[Exception]:
         """Do the same without being timed; return what plugins raised."""
         bugs: list[Exception] = []
+        # The last first, and also those whose Reserve was never reached, as upstream does.
         for plugin in reversed(self.reserve(state)):
             try:
                 plugin.unreserve(state, pod, node_name)
@@ -488,8 +500,8 @@ class Profile:
     ) -> Preparation[Present] | None:
         """Return which plugins of PreFilter or PreScore are to be asked about this pod; None for all.
 
-        The first pod of a shape asks all of them: preparing would not pay for a pod like no other. Where pods of its
-        family were seen before, only those are asked that look at something in which the family's pods may differ.
+        Where pods of its family were seen before, only those are asked that look at something in which its pods may
+        differ.
         """
         if not self.memos.enabled:
             return None
@@ -500,11 +512,13 @@ class Profile:
                 if prepared is None:
                     prepared = family.plans[key] = Preparation(plugins, promised, pod, ask, family.ignored)
                 return prepared.for_pod(pod, self.memos.world)
+            # The first pod of a shape or family asks all plugins: preparing would not pay for a pod like no other.
             family.plans[key] = None
             family = family.wider
         return None
 
     def _filter_plan(self, state: CycleState, pod: PodInfo) -> FilterPlan:
+        # Pods of one shape may be skipped by different plugins: what exists in the cluster decides that, too.
         key = (self.name, Point.FILTER, frozenset(state.skip_filter))
         plan: FilterPlan | None = pod.shape.plans.get(key)
         if plan is None:
@@ -557,6 +571,7 @@ def searched_rows(table: NodeTable, node_names: frozenset[str] | None) -> Mask:
     mask: Mask = np.zeros(table.capacity, dtype=np.bool_)
     for name in node_names:
         row = table.row_of.get(name)
+        # A name may have a row without a node: pods are counted there whose node is gone, or not known yet.
         if row is not None and table.valid[row]:
             mask[row] = True
     return mask

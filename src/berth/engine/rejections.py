@@ -68,6 +68,7 @@ class _Kept(Derived):
     def put_all(self, rows: NDArray[np.intp], numbers: NDArray[np.int16]) -> None:
         """Set what counts for many rows."""
         before = self.numbers[rows]
+        # Nothing has changed for the pods of this shape, so the words that were made for the last of them are good.
         if np.array_equal(before, numbers):
             return
         self.numbers[rows] = numbers
@@ -110,6 +111,7 @@ class Rejections:
             kept.extras = extras
             statuses = _statuses(kept, plugins, entries)
             if known is None or known.statuses != tuple(statuses.values()):
+                # Copies: decisions hold this value, while both go on being repaired.
                 kept.made = known = CountedRejections(statuses, kept.counts[:], kept.numbers.copy())
         return known
 
@@ -143,5 +145,6 @@ def _number_of(kept: _Kept, table: NodeTable, entries: Sequence[MemoEntry], row:
 
 def _statuses(kept: _Kept, plugins: Sequence[str], entries: Sequence[MemoEntry]) -> dict[int, Status]:
     """Return what the numbers stand for that any row has, in the order in which `rejected_rows` yields statuses."""
+    # By plugin and then by ascending code, as `verdicts._by_first` yields them: the order of the message depends on it.
     found = sorted((place, code, number) for (place, code), number in kept.number_of.items() if kept.counts[number])
     return {number: entries[place].extra(code).by(plugins[place]) for place, code, number in found}

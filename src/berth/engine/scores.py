@@ -23,6 +23,9 @@ from berth.framework.work_budget import STEPS_PER_NODE, OutOfBudgetError
 from berth.state.pod_info import PodInfo
 from berth.state.table import NodeTable
 
+MAX_SMALL_WEIGHT = np.iinfo(np.int16).max // MAX_NODE_SCORE
+"""With a weight up to this a weighted score fits into two bytes."""
+
 
 class ScoreFacts:
     """What is known of all rows of a kept raw column. Repairs only widen it, so it may be too cautious, never wrong."""
@@ -50,7 +53,8 @@ class ScoreFacts:
 
 
 def _largest_unsigned(scores: Scores) -> int:
-    """Return the largest score, read as unsigned: a negative score then exceeds 100, so one check covers both ends."""
+    """Return the largest score, read as unsigned."""
+    # Read as unsigned a negative score exceeds 100, so one look at the largest covers both ends of the range.
     unsigned = scores.view(np.uint64)
     return unsigned.item(unsigned.argmax())  # faster than max()
 
@@ -77,24 +81,16 @@ class _Part(NamedTuple):
         return PluginScores(self.plugin, self.weight, self.column.values()[rows] * self.weight)
 
 
-class Scored:
-    """All plugins' scores of the feasible nodes, and their sum."""
+class ScoreParts:
+    """All plugins' scores of the feasible nodes, to be read later on: what a decision keeps of `Scored`.
 
-    __slots__ = ("_kept_total", "_nodes", "_parts", "_ranking", "_without_parts")
+    It holds no array over all nodes but those that were worked out for this pod alone.
+    """
 
-    def __init__(
-        self,
-        nodes: FeasibleNodes,
-        parts: list[_Part],
-        kept_total: NDArray[np.int64] | None,
-        ranking: Ranking | None = None,
-        *,
-        without_parts: int = 0,
-    ) -> None:
-        self._nodes = nodes
+    __slots__ = ("_parts", "_without_parts")
+
+    def __init__(self, parts: list[_Part], without_parts: int) -> None:
         self._parts = parts
-        self._kept_total = kept_total
-        self._ranking = ranking
         self._without_parts = without_parts
 
     def by_plugin(self, rows: NDArray[np.intp]) -> list[PluginScores]:
@@ -108,6 +104,30 @@ class Scored:
             total += part.scores(rows).weighted
         return total if self._parts else total + self._without_parts
 
+
+class Scored(ScoreParts):
+    """All plugins' scores of the feasible nodes, and their sum."""
+
+    __slots__ = ("_kept_total", "_nodes", "_ranking")
+
+    def __init__(
+        self,
+        nodes: FeasibleNodes,
+        parts: list[_Part],
+        kept_total: NDArray[np.int64] | None,
+        ranking: Ranking | None = None,
+        *,
+        without_parts: int = 0,
+    ) -> None:
+        super().__init__(parts, without_parts)
+        self._nodes = nodes
+        self._kept_total = kept_total
+        self._ranking = ranking
+
+    def to_be_read(self) -> ScoreParts:
+        """Return what is needed to say later who scored what."""
+        return ScoreParts(self._parts, self._without_parts)
+
     def with_more(self, more: Sequence[PluginScores]) -> "Scored":
         """Return the same with scores from elsewhere added, over the feasible rows and weighted already."""
         parts = [_Part(scores.plugin, scores.weight, None, scores.weighted) for scores in more]
@@ -120,11 +140,14 @@ class Scored:
             return self._ranking.best_rows()
         worked_out = [p.weighted for p in self._parts if p.column is None and not isinstance(p.weighted, int)]
         kept = self._kept_total
+        # What is left are shares of one number for all nodes, which make none of them better: neither here nor below
+        # need they be added.
         if kept is None and not worked_out:
             return self._nodes.row_array()
         if not worked_out and kept is not None:
             return Ranking(np.where(self._nodes.mask, kept, UNRANKED)).best_rows()
         total = np.zeros(self._nodes.count, dtype=np.int64) if kept is None else kept[self._nodes.rows]
+        # `sum` makes new arrays; `+=` would write to the kept total, of which a slice of rows is only a view.
         total = sum(worked_out, start=total)
         best = np.flatnonzero(total == total.max())
         rows = self._nodes.rows
@@ -187,6 +210,8 @@ class ScoreRunner:
 
     def share(self, entry: MemoEntry | None, state: CycleState, pod: PodInfo, nodes: FeasibleNodes) -> _Part | Status:
         """Return the plugin's share of the total, or the error that it made."""
+        # A kept column has rows that are not feasible for this pod. kube-scheduler scores only those that are, so a
+        # score out of range is looked for among these.
         if entry is not None and not entry.extra.any_out_of_range:
             part = self._steady_share(entry, state, pod, nodes)
             if part is not None:
@@ -202,6 +227,8 @@ class ScoreRunner:
         """Return the share where it does not depend on which nodes are feasible; it is then computed only once."""
         if self._normalize is None:
             entry.made = _Part(self.name, self.weight, entry.snapshot(), 0)
+        # Normalizing looks at the scores of all feasible nodes together, so its result holds beyond this pod only where
+        # all of them are zero, whichever nodes these are.
         elif not entry.extra.any_nonzero:
             part = self._all_zero(entry.extra, state, pod, nodes)
             if isinstance(part, Status):
@@ -223,7 +250,11 @@ class ScoreRunner:
         if isinstance(scores, Status):
             return self._failed("running Normalize on Score plugins", scores)
         wrong = self._out_of_range(scores, nodes)
-        return wrong if wrong is not None else _Part(self.name, self.weight, None, scores * self.weight)
+        if wrong is not None:
+            return wrong
+        # A thousand decisions may wait to be read, each with columns of its own: two bytes a node instead of eight.
+        dtype = np.int16 if self.weight <= MAX_SMALL_WEIGHT else np.int64
+        return _Part(self.name, self.weight, None, np.multiply(scores, self.weight, dtype=dtype, casting="unsafe"))
 
     def _raw(self, state: CycleState, pod: PodInfo, nodes: FeasibleNodes) -> Scores | Status:
         if self._columns is not None:
@@ -248,6 +279,7 @@ class ScoreRunner:
         return error(f'{doing}: plugin "{self.name}" failed with: {status.message}').by(self.name)
 
     def _out_of_range(self, scores: Scores, nodes: FeasibleNodes) -> Status | None:
+        # One pass over the scores in all but the wrong case; the view as unsigned needs integers of eight bytes.
         if not len(scores) or (scores.dtype == np.int64 and _largest_unsigned(scores) <= MAX_NODE_SCORE):
             return None
         if scores.min() >= MIN_NODE_SCORE and scores.max() <= MAX_NODE_SCORE:
@@ -314,6 +346,7 @@ def run_score(
     bits, worked_out = 0, False
     for bit, slot in enumerate(plan.slots):
         entry = None if slot.key is None else next(entries)
+        # What an entry has derived goes when its column changes, so what is found here is still true.
         part = entry.made if entry is not None else None
         if part is None:
             part = slot.runner.share(entry, state, pod, nodes)
@@ -327,6 +360,8 @@ def run_score(
             bits |= 1 << bit
     if not summed:
         return Scored(nodes, parts, None, without_parts=plan.without_parts)
+    # The feasible nodes are a kept mask, and every share is a kept column or one number. So the ranking is kept as
+    # well, and a replica costs the rows that have changed.
     if all_kept and passing_key is not None and not worked_out:
         key = plan.sum_key(bits, passing_key)
         return Scored(nodes, parts, None, sums.ranked(key, nodes.mask, summed, weights))

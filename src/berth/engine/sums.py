@@ -31,9 +31,7 @@ class Ranking:
     """The totals of all rows, `UNRANKED` where a row is not feasible, and which rows have the highest.
 
     Among thousands of nodes many are often equally good. The best are kept in an ascending list. The invariant: the
-    list is either absent or holds exactly the rows whose total is `_highest`, and no row has more. A row leaves it when
-    its total falls, and joins it or starts it anew when its total rises that far. Only when it runs empty is the
-    highest total unknown, and all totals have to be searched again.
+    list is either absent or holds exactly the rows whose total is `_highest`, and no row has more.
     """
 
     __slots__ = ("_best", "_has_changed", "_highest", "totals")
@@ -49,12 +47,15 @@ class Ranking:
         before, highest, best = self.totals.item(row), self._highest, self._best
         self.totals[row] = total
         self._has_changed = True
+        # Without a list there is none to keep right: `best_rows` will search all totals.
         if best is None or before == total:
             return
         if total > highest:
             self._highest, self._best = total, [row]
         elif total == highest:
             insort(best, row)
+        # A row that was among the best has fallen. The list stays right without it; only when it runs empty is the
+        # highest total unknown, and all totals have to be searched again.
         elif before == highest:
             del best[bisect_left(best, row)]
             self._best = best or None
@@ -89,10 +90,13 @@ class Derived:
         The positions move at once, so the caller must bring all of these rows up to date before it returns.
         """
         table, epoch, rows = memos.table, memos.epochs, None
+        # While none of the entries was computed as a whole, they differ from what this was made of only in rows that
+        # the logs name. Some may look at the pods of a node, so both logs count for all of them.
         if length == table.capacity and (self.checked == epoch or self.sources == _epochs(entries)):
             rows = memos.changed_rows(self.node_position, self.pod_position, with_pods=True)
         if self.checked != epoch:
             self.checked, self.sources = epoch, _epochs(entries)
+        # Now, and not when the rows are up to date: the caller sees to that before it returns.
         self.node_position, self.pod_position = table.node_log.position, table.pod_log.position
         return rows
 
@@ -126,10 +130,13 @@ class Sums:
         if rows is None:
             mask = self._table.valid.copy()
             for entry in entries:
+                # Most filters reject nothing; the entry remembers that, which saves a comparison of all rows.
                 if entry.has_nonzero():
                     mask &= entry.column == 0
             found.column = mask
         elif len(rows) > FEW_ROWS:
+            # In place, though the verdicts of the last cycle hold this array: a mask is read within its cycle only, and
+            # what outlives the cycle is made of snapshots.
             found.column[rows] = self._pass(entries, np.array(rows, dtype=np.intp))
             return found.column  # type: ignore[return-value]
         for row in rows or ():
@@ -156,6 +163,8 @@ class Sums:
     def ranked(self, key: MemoKey, mask: Mask, entries: Sequence[MemoEntry], weights: Sequence[int]) -> Ranking:
         """Return the weighted sum where a kept mask (`passing`) passes, and `UNRANKED` elsewhere; `key` names both."""
         found, rows = self._stale_rows(key, entries)
+        # A kept mask is repaired in place, so while it is the same array the logs name every row where it has changed.
+        # Another array was computed as a whole, and may differ anywhere.
         if rows is None or found.mask is not mask:
             found.ranking, found.mask, rows = Ranking(np.where(mask, _summed(entries, weights), UNRANKED)), mask, None
             found.column = found.ranking.totals
@@ -178,6 +187,7 @@ class Sums:
 
 
 def _summed(entries: Sequence[MemoEntry], weights: Sequence[int]) -> Int64:
+    # The product is a new array, so the additions below do not write to a kept column.
     total: Int64 = entries[0].column * weights[0]
     for entry, weight in zip(entries[1:], weights[1:], strict=True):
         total += entry.column if weight == 1 else entry.column * weight

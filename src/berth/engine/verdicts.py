@@ -70,15 +70,16 @@ def rejected_rows(
 ) -> Iterator[RejectedNodes]:
     """Yield the rejected rows of a mask, grouped by the status that counts there; each row is in one group at most.
 
-    On each row the first rejection counts. kube-scheduler runs the filters twice where pods are nominated to a node,
-    with these pods counted in and then without, and stops at the first failure of the first run. So what the overlay
-    says of a row comes before everything in `said`, whatever the order of the plugins. Without the overlay the first
-    plugin of `said` counts or, with `merges`, all that reject the row together. Source:
+    On each row the first rejection counts, and the overlay's before all others. Where it has none the first plugin of
+    `said` counts or, with `merges`, all that reject the row together. Source:
     pkg/scheduler/framework/runtime/framework.go, RunFilterPluginsWithNominatedPods; alwaysCheckAllPredicates in v1.20.
 
     `said` holds plugins in the order of the profile, with codes over the rows of `among`, and is read only as far as
     rows are left.
     """
+    # kube-scheduler runs the filters twice where pods are nominated to a node, with these pods counted in and then
+    # without, and stops at the first failure of the first run. So what the overlay says of a row comes before
+    # everything in `said`, whatever the order of the plugins.
     left = among.copy()
     for status, rows in overlay:
         failing = rows[left[rows]]
@@ -95,9 +96,12 @@ def _by_first(left: Mask, said: Iterable[tuple[str, FilterColumn]]) -> Iterator[
         if not len(failing):
             continue
         codes = column.codes[failing]
+        # By ascending code, an order that `rejections._statuses` keeps to as well.
         for code in np.unique(codes).tolist():
             yield RejectedNodes(column.describe(code).by(plugin), failing[codes == code])
         left[failing] = False
+        # The next column may still have to be computed (`WhatIf.loaded_columns`), and there is no row left to ask
+        # about.
         if not left.any():
             return
 
@@ -116,6 +120,7 @@ def _by_all(left: Mask, said: Sequence[tuple[str, FilterColumn]]) -> Iterator[Re
     for index, pattern in enumerate(patterns.T.tolist()):
         by_plugin = zip(said, pattern, strict=True)
         statuses = [column.describe(code).by(plugin) for (plugin, column), code in by_plugin if code]
+        # Some releases of NumPy 2 give the inverse along an axis two dimensions; flattened, both are the same.
         yield RejectedNodes(merged(statuses), rows[which.ravel() == index])
 
 
@@ -171,16 +176,19 @@ class PerNodeFilter:
     def filter_columns(self, state: CycleState, pod: PodInfo, table: NodeTable, rows: Rows) -> FilterColumn:
         """Ask the plugin about each valid row of `rows`."""
         asked = np.arange(table.capacity)[rows].tolist()
+        # Paid before the first call, so that an attempt that cannot afford all nodes does not begin with them.
         nodes = int(np.count_nonzero(table.valid[rows]))
         state.work.spend(self._plugin.name, STEPS_PER_NODE * nodes, lambda: "which filters node by node")
         said: list[Status | None] = []
         broken = BrokenOnNodes(self._plugin.name)
         for row in asked:
             status = None
+            # A row without a node passes here; `Sums.passing` leaves it out.
             if table.valid[row]:
                 view = table.view(row)
                 try:
                     status = self._plugin.filter(state, pod, view)
+                # No bug on this node: the budget is the attempt's, which ends.
                 except OutOfBudgetError:
                     raise
                 except Exception as bug:  # a third-party plugin's bug must not stop the scheduler
@@ -275,16 +283,21 @@ def run_filters(
     """Ask every plugin of the plan about all nodes; `merges` is the profile's `checks_all_filters`."""
     entries = lasting = plan.ask(memos, state, pod)
     if not plan.all_lasting:
+        # Columns without a key are this pod's alone; the kept mask, which its replicas share, is made of the others.
         lasting = [entry for slot, entry in zip(plan.slots, entries, strict=True) if slot.key is not None]
+    # An entry may not be kept yet, or not any more. Nobody repairs it, so a sum that it is part of must not be kept.
     sum_key = plan.sum_key if all([entry.is_kept for entry in lasting]) else None  # noqa: C419 (a list is faster)
     kept_mask = mask = sums.passing(sum_key, lasting)
     if lasting is not entries:
         for slot, entry in zip(plan.slots, entries, strict=True):
             if slot.key is None and entry.has_nonzero():
+                # Not `&=`, here and below: `mask` may be the kept one, with which the next replica goes on.
                 mask = mask & (entry.column == 0)
     if searched is not table.valid:
         mask = mask & searched
     verdicts = [entry.made or slot.runner.verdict(entry) for slot, entry in zip(plan.slots, entries, strict=True)]
+    # Only the kept mask as it stands goes by its key: totals that are ranked under the key are repaired by the logs,
+    # which do not name the rows that this pod alone is kept from.
     found = Verdicts(verdicts, searched, mask, sum_key if mask is kept_mask else None, merges=merges)
     if memos.enabled and found.sum_key is not None and not merges:
         found.kept = KeptRejections(rejections, found.sum_key, entries)

@@ -70,6 +70,7 @@ class WhatIf:
     def load(self, rows: RowArray, rivals: NominatedClaims | None = None) -> RowLoad:
         """Return what the pods there take of some rows, nominated ones too if given, in arrays of the caller's own."""
         table = self._table
+        # Indexing by an array copies, so what is added below is not added in the table.
         pods = table.pod_count[rows]
         requested = {name: _requested(table, name)[rows] for name in self.resources}
         if rivals is not None:
@@ -85,6 +86,7 @@ class WhatIf:
         steady: list[_Steady | None] = []
         for slot in self._plan.slots:
             if slot.runner.plugin.filter_under_load is not None:
+                # It looks at the load: asked in its turn, and only for loads that are tried.
                 steady.append(None)
                 continue
             entry = next(entries)
@@ -114,6 +116,7 @@ class WhatIfRows:
         self._steady_mask: Mask = np.ones(len(rows), dtype=np.bool_)
         for found in steady:
             if found is not None and found.column.codes.any():
+                # Compared once, for the many loads that preemption tries on the same rows.
                 self._steady_mask &= found.column.codes == 0
 
     def passing(self, load: RowLoad) -> Mask:
@@ -135,6 +138,8 @@ class WhatIfRows:
 
     def _said(self, load: RowLoad) -> Iterator[tuple[str, FilterColumn]]:
         """Yield each filter's answer in the order of the profile: kept ones as they are, the others under the load."""
+        # The plan's order: both sequences keep to it, so the next of `loaded` belongs to the filter that has no steady
+        # answer.
         loaded = self._what_if.loaded_columns(self._rows, load)
         for found in self._steady:
             yield found if found is not None else next(loaded)

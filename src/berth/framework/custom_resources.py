@@ -1,6 +1,6 @@
 """The resources that plugins ask for beside those that the scheduler reads anyway, and how plugins look at them.
 
-A plugin calls `Handle.follow` when it is made. Whoever feeds the core then follows the resource: the live scheduler
+A plugin calls `Handle.follow` when it is made. What feeds the core then follows the resource: the live scheduler
 with an informer, `VirtualCluster` and `berth.Scheduler` with what they are given.
 """
 

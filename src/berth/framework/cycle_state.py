@@ -23,7 +23,7 @@ class CycleState:
         """The attempt's budget, shared by clones. Plugins spend it before work that may take long."""
         self._data: dict[str, Any] = {}
         self.asked: list[Any] = []
-        """The calls to extenders so far (`berth.framework.extenders.Asked`), shared by clones."""
+        """The calls to extenders so far (`berth.framework.extenders.ExtenderCallRecord`), shared by clones."""
         self.is_timed = False
         """Whether an observer is told how long each plugin takes in this attempt."""
         self.skip_filter: set[str] = set()

@@ -5,12 +5,24 @@ back with the `Answer`.
 """
 
 from collections.abc import Callable, Generator, Mapping
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 import msgspec
 
 from berth.api.pod import Pod
 from berth.state.pod_info import PodInfo
+
+Result = TypeVar("Result")
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar as TypeVarWithDefault
+
+    Answered = TypeVarWithDefault("Answered", default=Any)  # so that `Answer` alone is an answer to anything
+else:
+    Answered = TypeVar("Answered")
+
+
+class Answerable(msgspec.Struct, Generic[Answered], frozen=True):
+    """An effect that can be waited for; what it is answered with is of the type that it names."""
 
 
 class PodRef(msgspec.Struct, frozen=True):
@@ -31,8 +43,8 @@ class PodRef(msgspec.Struct, frozen=True):
         return cls(pod.namespace, pod.name, pod.uid)
 
 
-class Bind(msgspec.Struct, frozen=True):
-    """Create the Binding of a pod to a node. Answered with None, or an error text."""
+class Bind(Answerable[None], frozen=True):
+    """Create the Binding of a pod to a node."""
 
     pod: PodRef
     node_name: str
@@ -74,7 +86,7 @@ class EmitEvent(msgspec.Struct, frozen=True):
     reporting_controller: str
 
 
-class EvictPod(msgspec.Struct, frozen=True):
+class EvictPod(Answerable[None], frozen=True):
     """Delete a preempted pod, after noting why in its status."""
 
     pod: PodRef
@@ -82,12 +94,6 @@ class EvictPod(msgspec.Struct, frozen=True):
     preemptor: PodRef
     observed_generation: int = 0
     """The generation of the pod that is evicted; 0 where that is not known."""
-
-
-class ReadPod(msgspec.Struct, frozen=True):
-    """Ask the API server where a pod is. Answered with a `PodRead`, or an error text where it could not be read."""
-
-    pod: PodRef
 
 
 class PodRead(msgspec.Struct, frozen=True):
@@ -100,10 +106,16 @@ class PodRead(msgspec.Struct, frozen=True):
     """The pod itself; None where it is gone or cannot be read in full."""
 
 
+class ReadPod(Answerable[PodRead], frozen=True):
+    """Ask the API server where a pod is."""
+
+    pod: PodRef
+
+
 ApiVerb = Literal["get", "create", "update", "patch", "delete"]
 
 
-class ApiCall(msgspec.Struct, frozen=True):
+class ApiCall(Answerable[Any], frozen=True):
     """Any other call to the API server: a verb of the transport on one object."""
 
     verb: ApiVerb
@@ -124,12 +136,6 @@ class CallExtender(msgspec.Struct, frozen=True):
     """The namespace of the pod that the call is to bind; empty for calls that only ask."""
 
 
-class CallExtenders(msgspec.Struct, frozen=True):
-    """Call extenders, all at the same time. Answered with an `ExtenderAnswer` for each call, in their order."""
-
-    calls: tuple[CallExtender, ...]
-
-
 class ExtenderAnswer(msgspec.Struct, frozen=True):
     """What an extender answered, as it came, or why there is no answer.
 
@@ -141,6 +147,12 @@ class ExtenderAnswer(msgspec.Struct, frozen=True):
     is_unknown: bool = False
 
 
+class CallExtenders(Answerable[tuple[ExtenderAnswer, ...]], frozen=True):
+    """Call extenders, all at the same time. There is an answer to each call, in their order."""
+
+    calls: tuple[CallExtender, ...]
+
+
 class WaitUntil(msgspec.Struct, frozen=True):
     """Resume once `predicate()` holds after some event, or at `deadline` (answered True or False)."""
 
@@ -148,20 +160,11 @@ class WaitUntil(msgspec.Struct, frozen=True):
     deadline: float
 
 
-class Request(msgspec.Struct, frozen=True):
+class Request(msgspec.Struct, Generic[Answered], frozen=True):
     """An effect that a cycle waits for."""
 
     ticket: int
-    effect: Any
-
-
-Result = TypeVar("Result")
-if TYPE_CHECKING:
-    from typing_extensions import TypeVar as TypeVarWithDefault
-
-    Answered = TypeVarWithDefault("Answered", default=Any)  # so that `Answer` alone is an answer to anything
-else:
-    Answered = TypeVar("Answered")
+    effect: Answerable[Answered]
 
 
 class Answer(msgspec.Struct, Generic[Answered], frozen=True):
@@ -176,22 +179,14 @@ Effect = (
     Bind | PatchPodStatus | SetPodGroupCondition | EmitEvent | EvictPod | ReadPod | ApiCall | CallExtenders | Request
 )
 
-Awaited = Bind | ReadPod | ApiCall | CallExtenders | EvictPod | WaitUntil
+Awaited = Answerable | WaitUntil
 """What a cycle, or a plugin's method in progress, may wait for."""
 
 Steps = Generator[Awaited, Answer | bool, Result]
 """A method in progress: it yields what it waits for, is sent what came of that, and returns its result."""
 
 
-@overload
-def call(effect: Bind | EvictPod) -> Steps[Answer[None]]: ...
-@overload
-def call(effect: ReadPod) -> Steps[Answer[PodRead]]: ...
-@overload
-def call(effect: CallExtenders) -> Steps[Answer[tuple[ExtenderAnswer, ...]]]: ...
-@overload
-def call(effect: ApiCall) -> Steps[Answer]: ...
-def call(effect: Bind | ReadPod | ApiCall | CallExtenders | EvictPod) -> Steps[Answer]:
+def call(effect: Answerable[Answered]) -> Steps[Answer[Answered]]:
     """Wait for a call to the outside; return its answer."""
     answer = yield effect
     assert isinstance(answer, Answer), f"{effect} was answered with {answer!r}"

@@ -82,7 +82,7 @@ class Extender(Protocol):
     def read_bind(self, answer: bytes) -> None: ...
 
 
-class Asked(msgspec.Struct, frozen=True):
+class ExtenderCallRecord(msgspec.Struct, frozen=True):
     """One call to an extender and what came of it, for the trace. `problem` is empty where all went well."""
 
     extender: str
@@ -93,7 +93,7 @@ class Asked(msgspec.Struct, frozen=True):
     note: str = ""
 
 
-class Consulted(NamedTuple):
+class ExtenderReply(NamedTuple):
     """An answer that was read, or None and the problem."""
 
     result: Any
@@ -107,7 +107,7 @@ def interested(extenders: Iterable[Extender], verb: Verb, pod: PodInfo) -> list[
     return [extender for extender in extenders if extender.does(verb) and extender.is_interested(pod)]
 
 
-def consult(asked: CallExtender, read: Callable[[bytes], Any]) -> Steps[Consulted]:
+def consult(asked: CallExtender, read: Callable[[bytes], Any]) -> Steps[ExtenderReply]:
     """Call one extender and read its answer."""
     [found] = yield from consult_all([(asked, read)])
     return found
@@ -115,26 +115,26 @@ def consult(asked: CallExtender, read: Callable[[bytes], Any]) -> Steps[Consulte
 
 def consult_all(
     calls: Sequence[tuple[CallExtender, Callable[[bytes], Any]]],
-) -> Steps[list[Consulted]]:
+) -> Steps[list[ExtenderReply]]:
     """Call extenders, all at once, and read their answers, in the order of the calls."""
     if not calls:
         return []
     answer = yield from call(CallExtenders(tuple(one for one, _ in calls)))
     if answer.error:
-        return [Consulted(None, answer.error) for _ in calls]
+        return [ExtenderReply(None, answer.error) for _ in calls]
     told: Sequence[ExtenderAnswer] = answer.result
     return [_consulted(one, read) for one, (_, read) in zip(told, calls, strict=True)]
 
 
-def _consulted(answer: ExtenderAnswer, read: Callable[[bytes], Any]) -> Consulted:
+def _consulted(answer: ExtenderAnswer, read: Callable[[bytes], Any]) -> ExtenderReply:
     if answer.error:
-        return Consulted(None, answer.error, is_unknown=answer.is_unknown)
+        return ExtenderReply(None, answer.error, is_unknown=answer.is_unknown)
     try:
-        return Consulted(read(answer.body), "")
+        return ExtenderReply(read(answer.body), "")
     except ExtenderError as error:
-        return Consulted(None, str(error))
+        return ExtenderReply(None, str(error))
 
 
-def note(state: CycleState, asked: Asked) -> None:
+def note(state: CycleState, asked: ExtenderCallRecord) -> None:
     """Keep what came of a call for the trace of the attempt."""
     state.asked.append(asked)

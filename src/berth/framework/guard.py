@@ -27,6 +27,7 @@ from berth.framework.interface import (
 )
 from berth.framework.loader import STEPWISE
 from berth.framework.promises import promises_of
+from berth.framework.registry import fills
 from berth.framework.status import Code, Status
 from berth.framework.work_budget import OutOfBudgetError
 
@@ -64,7 +65,7 @@ def guarded(plugin: Any, origin: str, report: Report) -> Any:
             seen.add(place)
             report(plugin.name, method, bug)
 
-    methods = {name: _guard(own, name, check, origin, tell) for name, check in _CHECKS.items() if hasattr(own, name)}
+    methods = {name: _guard(own, name, check, origin, tell) for name, check in _CHECKS.items() if fills(own, name)}
     names = {"__module__": own.__module__, "__qualname__": own.__qualname__, "__doc__": own.__doc__, "__slots__": ()}
     with contextlib.suppress(TypeError):
         plugin.__class__ = type(own.__name__, (own,), {**names, "promises": promises_of(own), **methods})
@@ -86,7 +87,8 @@ def _guard(
         return _look_into(answer, where) if method in _WITH_FUNCTIONS else answer
 
     def stepwise(steps: Generator[Any, Any, Any], arguments: tuple[Any, ...]) -> Generator[Any, Any, Any]:
-        # Not `yield from`: what is thrown in by whoever drives this must be told from what the plugin raises itself.
+        # Not `yield from`: what is thrown in by the caller that drives this must be told from what the plugin raises
+        # itself.
         value: Any = None
         thrown: BaseException | None = None
         while True:

@@ -11,7 +11,14 @@ from berth.framework.custom_resources import CustomObjects, CustomResources
 from berth.framework.effects import EmitEvent
 from berth.framework.evictions import Evictions
 from berth.framework.observations import Observation
-from berth.framework.readers import CacheReader, EvictionReader, NominationReader, ObjectReader, PodGroupReader
+from berth.framework.readers import (
+    CacheReader,
+    EvictionReader,
+    NominationReader,
+    ObjectReader,
+    PodGroupReader,
+    WaitingPodsView,
+)
 from berth.framework.waiting_pods import WaitingPods
 from berth.framework.what_if import ProfileView
 from berth.state.cache import Cache
@@ -64,7 +71,7 @@ class Handle:
         self.cache: CacheReader = cache
         self.objects: ObjectReader = objects
         self.nominator: NominationReader = nominator
-        self.waiting = waiting
+        self.waiting: WaitingPodsView = waiting
         self.features = features
         self.now = now
         """The time of the event or step under way, in seconds; never the wall clock."""
@@ -75,7 +82,7 @@ class Handle:
         self.tell = tell
         """Send out an Event, without waiting for it."""
         self.observe = observe
-        """Tell metrics, and whoever else observes the core, what only the plugin sees."""
+        """Tell metrics, and the other instruments of the core, what only the plugin sees."""
         self.follow = CustomResources(objects).declare if follow is None else follow
         """Ask for the objects of a `CustomResource`; to be called when the plugin is made."""
         self.wall_clock = wall_clock

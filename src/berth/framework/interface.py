@@ -1,10 +1,11 @@
 """The contract between the framework and its plugins: one Protocol for each extension point, and for each form of it.
 
-A plugin is a class with a `name`, made as `plugin(args, handle)`, that implements any of these; its file says which,
-with a line that the type checker holds it to (`docs/plugin-forms.md`). Which points it takes part in follows from the
-methods it has. The framework's duties: calls come in the order given here, once per attempt unless stated, in one
-thread; a plugin's: never change what it is given, never block, say "does not fit" with a Status. A method that must
-wait for the outside (`post_filter`, `pre_bind`, `bind`) may be a generator that yields effects and returns its answer.
+A plugin is a class with a `name`, made as `plugin(args, handle)`, that implements any of these. It may inherit those
+that it implements, as all of Berth's do, so that the type checker holds it to them (`docs/plugin-forms.md`). Which
+points it takes part in follows from the methods it has; those that it inherits from a Protocol alone do not count. The
+framework's duties: calls come in the order given here, once per attempt unless stated, in one thread; a plugin's: never
+change what it is given, never block, say "does not fit" with a Status. A method that must wait for the outside
+(`post_filter`, `pre_bind`, `bind`) may be a generator that yields effects and returns its answer.
 
 Filter and Score come in several forms. The plain one answers for one node, and is the specification: the others must
 agree with it. The column form answers for many rows at once, the row form for one row without arrays. Forms that the
@@ -42,11 +43,15 @@ MAX_PERMIT_TIMEOUT_S = 15 * 60.0
 class Plugin(Protocol):
     """What every plugin has. It may also have an `args_type`, the struct that its pluginConfig args are decoded to."""
 
+    __slots__ = ()
+
     name: ClassVar[str]
 
 
 class PreEnqueuePlugin(Plugin, Protocol):
     """Says whether a pod may enter the active queue; a rejection keeps it out until an event of the plugin's."""
+
+    __slots__ = ()
 
     def pre_enqueue(self, pod: PodInfo) -> Status | None: ...
 
@@ -54,11 +59,15 @@ class PreEnqueuePlugin(Plugin, Protocol):
 class QueueSortPlugin(Plugin, Protocol):
     """Orders the active queue."""
 
+    __slots__ = ()
+
     def less(self, a: QueuedPod, b: QueuedPod) -> bool: ...
 
 
 class SortKeyPlugin(Plugin, Protocol):
     """A QueueSort plugin that gives a key to sort by, which is faster. It must order as `less` does."""
+
+    __slots__ = ()
 
     def sort_key(self, queued: QueuedPod) -> Any: ...  # anything that can be compared with its like
 
@@ -66,11 +75,13 @@ class SortKeyPlugin(Plugin, Protocol):
 class EventsPlugin(Plugin, Protocol):
     """Says which events may cure its rejections."""
 
+    __slots__ = ()
+
     def events_to_register(self) -> Sequence[ClusterEventWithHint]: ...
 
 
 class PodEventHandlerPlugin(Plugin, Protocol):
-    """Hears which pods there are, as a handler of an informer does: what the API server says, whoever schedules them.
+    """Hears which pods there are, as a handler of an informer does: what the API server says, those of all schedulers.
 
     The framework calls `pod_added` once in the life of each pod, with or without a node, and `pod_removed` once when it
     is gone or has finished; a pod of the same name that comes later is another, with another uid. Pods that are there
@@ -83,6 +94,8 @@ class PodEventHandlerPlugin(Plugin, Protocol):
     that has been bound, where the answer to the binding was lost.
     """
 
+    __slots__ = ()
+
     def pod_added(self, pod: PodInfo) -> None: ...
 
     def pod_removed(self, pod: PodInfo) -> None: ...
@@ -93,6 +106,8 @@ class PodUpdateHandlerPlugin(Plugin, Protocol):
 
     It may be called although nothing has changed, as the update handler of an informer may.
     """
+
+    __slots__ = ()
 
     def pod_updated(self, old: PodInfo, new: PodInfo) -> None: ...
 
@@ -106,17 +121,23 @@ class PreFilterResult(NamedTuple):
 class PreFilterPlugin(Plugin, Protocol):
     """Looks at the pod once: rejects it, narrows the search, skips its own Filter, or prepares it."""
 
+    __slots__ = ()
+
     def pre_filter(self, state: CycleState, pod: PodInfo) -> PreFilterResult | Status | None: ...
 
 
 class VersionedPreFilterPlugin(Plugin, Protocol):
     """A PreFilter plugin that says how long it will skip pods of a shape (the promise `pre_filter_has_version`)."""
 
+    __slots__ = ()
+
     def pre_filter_version(self, pod: PodInfo) -> Hashable | None: ...
 
 
 class PreFilterExtensions(Plugin, Protocol):
     """How the state that PreFilter prepared changes when a pod comes to or goes from a node in a what-if."""
+
+    __slots__ = ()
 
     def add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, node: NodeView) -> Status | None: ...
 
@@ -125,6 +146,8 @@ class PreFilterExtensions(Plugin, Protocol):
 
 class FilterPlugin(Plugin, Protocol):
     """Says whether a pod can run on a node."""
+
+    __slots__ = ()
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeView) -> Status | None: ...
 
@@ -151,6 +174,8 @@ class ColumnFilterPlugin(Plugin, Protocol):
     of the pod they depend on (`SignaturePlugin`).
     """
 
+    __slots__ = ()
+
     def filter_columns(self, state: CycleState, pod: PodInfo, table: NodeTable, rows: Rows) -> FilterColumn: ...
 
 
@@ -159,6 +184,8 @@ class RowFilterPlugin(Plugin, Protocol):
 
     Kept columns are mostly repaired in one row, for which arrays are slow.
     """
+
+    __slots__ = ()
 
     def filter_row(self, state: CycleState, pod: PodInfo, table: NodeTable, row: int) -> int: ...
 
@@ -178,6 +205,8 @@ class LoadWhatIfPlugin(Plugin, Protocol):
     given. `resources_read` names the resources that a load must tell of for this pod.
     """
 
+    __slots__ = ()
+
     def resources_read(self, pod: PodInfo) -> Sequence[str]: ...
 
     def load_limits(self, state: CycleState, pod: PodInfo, table: NodeTable, rows: RowArray) -> RowLoad: ...
@@ -192,6 +221,8 @@ class PodWhatIfPlugin(Plugin, Protocol):
 
     What it says of a node may change when `other` comes there or leaves only if the pod `is_affected_by` it.
     """
+
+    __slots__ = ()
 
     def is_affected_by(self, state: CycleState, pod: PodInfo, other: PodInfo) -> bool: ...
 
@@ -212,6 +243,8 @@ PostFilterAnswer = tuple[PostFilterResult | None, Status | None]
 
 class PostFilterPlugin(Plugin, Protocol):
     """Tries to make a pod that fits nowhere schedulable."""
+
+    __slots__ = ()
 
     def post_filter(
         self, state: CycleState, pod: PodInfo, diagnosis: Diagnosis
@@ -256,17 +289,23 @@ class PreScorePlugin(Plugin, Protocol):
     A plugin that skips gives no score at all, or to every node the one that it promises as `score_when_skipped`.
     """
 
+    __slots__ = ()
+
     def pre_score(self, state: CycleState, pod: PodInfo, nodes: FeasibleNodes) -> Status | None: ...
 
 
 class VersionedPreScorePlugin(Plugin, Protocol):
     """A PreScore plugin that says how long it will skip pods of a shape (the promise `pre_score_has_version`)."""
 
+    __slots__ = ()
+
     def pre_score_version(self, pod: PodInfo) -> Hashable | None: ...
 
 
 class ScorePlugin(Plugin, Protocol):
     """Ranks a node for a pod, in a scale of the plugin's own."""
+
+    __slots__ = ()
 
     def score(self, state: CycleState, pod: PodInfo, node: NodeView) -> int | Status: ...
 
@@ -277,17 +316,23 @@ class ColumnScorePlugin(Plugin, Protocol):
     Columns are kept from pod to pod as those of `ColumnFilterPlugin` are; the promise is `score_depends_on`.
     """
 
+    __slots__ = ()
+
     def score_columns(self, state: CycleState, pod: PodInfo, table: NodeTable, rows: Rows) -> Scores | Status: ...
 
 
 class RowScorePlugin(Plugin, Protocol):
     """Gives the score of one row (the promise `scores_by_row`)."""
 
+    __slots__ = ()
+
     def score_row(self, state: CycleState, pod: PodInfo, table: NodeTable, row: int) -> int: ...
 
 
 class NormalizeScorePlugin(Plugin, Protocol):
     """Brings the raw scores of the feasible nodes, in row order, to 0 to 100."""
+
+    __slots__ = ()
 
     def normalize_score(self, state: CycleState, pod: PodInfo, scores: Scores) -> Scores | Status: ...
 
@@ -298,6 +343,8 @@ class SignaturePlugin(Plugin, Protocol):
     None means that answers for this pod must not be kept.
     """
 
+    __slots__ = ()
+
     def signature(self, pod: PodInfo) -> Hashable | None: ...
 
 
@@ -307,6 +354,8 @@ class ReservePlugin(Plugin, Protocol):
     `unreserve` may be called for a pod that this plugin has not reserved anything for: another failed before it.
     """
 
+    __slots__ = ()
+
     def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None: ...
 
     def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None: ...
@@ -314,6 +363,8 @@ class ReservePlugin(Plugin, Protocol):
 
 class PermitPlugin(Plugin, Protocol):
     """Approves, rejects, or (Wait) holds the pod back for so many seconds, at most 15 minutes; None approves."""
+
+    __slots__ = ()
 
     def permit(self, state: CycleState, pod: PodInfo, node_name: str) -> tuple[Status | None, float] | None: ...
 
@@ -328,6 +379,8 @@ class PreBindPreFlightResult(NamedTuple):
 class PreBindPreFlightPlugin(Plugin, Protocol):
     """Says before binding starts whether PreBind will have anything to do (Skip: no), and whether beside others."""
 
+    __slots__ = ()
+
     def pre_bind_pre_flight(
         self, state: CycleState, pod: PodInfo, node_name: str
     ) -> PreBindPreFlightResult | Status | None: ...
@@ -336,17 +389,23 @@ class PreBindPreFlightPlugin(Plugin, Protocol):
 class PreBindPlugin(Plugin, Protocol):
     """Does what must be done before the pod is bound."""
 
+    __slots__ = ()
+
     def pre_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | Steps[Status | None] | None: ...
 
 
 class BindPlugin(Plugin, Protocol):
     """Binds the pod; the first that does not Skip decides."""
 
+    __slots__ = ()
+
     def bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | Steps[Status | None] | None: ...
 
 
 class PostBindPlugin(Plugin, Protocol):
     """Hears that the pod was bound."""
+
+    __slots__ = ()
 
     def post_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> None: ...
 
@@ -402,6 +461,8 @@ class PodGroupPostFilterPlugin(Plugin, Protocol):
     asked to go before are still on their way.
     """
 
+    __slots__ = ()
+
     def pod_group_post_filter(
         self, group: PodGroupInfo, question: GroupQuestion
     ) -> Steps[tuple[PodInfo, ...] | Status]: ...
@@ -414,16 +475,22 @@ class PlacementGeneratePlugin(Plugin, Protocol):
     placement at all, makes the group unschedulable.
     """
 
+    __slots__ = ()
+
     def placement_generate(self, group: PodGroupInfo, parent: Placement) -> Sequence[Placement] | Status: ...
 
 
 class PlacementScorePlugin(Plugin, Protocol):
     """Ranks the placements that have room for a group, in a scale of the plugin's own."""
 
+    __slots__ = ()
+
     def placement_score(self, group: PodGroupInfo, assignments: PodGroupAssignments) -> int | Status: ...
 
 
 class NormalizePlacementScorePlugin(Plugin, Protocol):
     """Brings the scores of the placements to 0 to 100."""
+
+    __slots__ = ()
 
     def normalize_placement_scores(self, group: PodGroupInfo, scores: Sequence[int]) -> Sequence[int] | Status: ...

@@ -14,7 +14,7 @@ import msgspec
 from berth.config.types import ExtensionPoint as Point
 from berth.framework import interface
 from berth.framework.promises import Promises, promises_of
-from berth.framework.registry import points_of
+from berth.framework.registry import fills, points_of
 
 
 class LoadedPlugin(msgspec.Struct, frozen=True, eq=False, kw_only=True):
@@ -140,7 +140,7 @@ def forms_of(plugin_class: type) -> dict[str, PluginForm]:
         for field, form in FORMS.items()
         if (form.point is None or form.point in points)
         and (not form.promise or getattr(promises, form.promise))
-        and all(hasattr(plugin_class, method) for method in form.methods)
+        and all(fills(plugin_class, method) for method in form.methods)
     }
 
 
@@ -170,13 +170,15 @@ def contradictions(plugin_class: type) -> Iterator[str]:
         yield f"has something else under the name of its promises: {wrong}"
         return
     for form in FORMS.values():
-        has = [method for method in form.methods if hasattr(plugin_class, method)]
+        has = [method for method in form.methods if fills(plugin_class, method)]
         missing = [method for method in form.methods if method not in has]
         if form.promise and getattr(promises, form.promise) and missing:
             yield f"promises {form.promise}, but has no method {missing[0]}"
         elif has and missing:
             yield f"has the method {has[0]} but not {missing[0]}, which goes with it"
-        elif has and form.beside and not any(hasattr(plugin_class, method) for method in form.beside):
+        elif missing and form.protocol in plugin_class.__mro__:
+            yield f"inherits {form.protocol.__name__}, but has no method {missing[0]}"
+        elif has and form.beside and not any(fills(plugin_class, method) for method in form.beside):
             yield f"has the method {has[0]} but not {form.beside[0]}, which goes with it"
         elif has and form.promise and not getattr(promises, form.promise) and any(m in vars(plugin_class) for m in has):
             yield f"has the method {has[0]}, which is not called as its own `promises` does not set {form.promise}=True"
@@ -189,7 +191,7 @@ def _outdated(plugin_class: type, form: PluginForm) -> Iterator[str]:
 
     What it inherits here would go on answering as its base does. (Where it has no such form, nothing is outdated.)
     """
-    if not hasattr(plugin_class, form.answers_as):
+    if not fills(plugin_class, form.answers_as):
         return
     for method in form.methods:
         if _depth(plugin_class, method) > _depth(plugin_class, form.answers_as):

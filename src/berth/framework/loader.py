@@ -24,7 +24,7 @@ from berth.api.near_names import looks_like, nearest
 from berth.framework import interface
 from berth.framework.answers import shown
 from berth.framework.loaded import contradictions
-from berth.framework.registry import PluginClass, Registry, RegistryError, Unusable, points_of
+from berth.framework.registry import PluginClass, Registry, RegistryError, Unusable, fills, is_protocol, points_of
 
 ENTRY_POINT_GROUP = "berth.plugins"
 
@@ -193,7 +193,7 @@ def contract() -> Mapping[str, inspect.Signature]:
     """Return the methods that the framework calls, by name, with the signatures that the Protocols give them."""
     found: dict[str, inspect.Signature] = {}
     for protocol in vars(interface).values():
-        if isinstance(protocol, type) and getattr(protocol, "_is_protocol", False) and _is_of_plugins(protocol):
+        if isinstance(protocol, type) and is_protocol(protocol) and _is_of_plugins(protocol):
             methods = {name: value for name, value in vars(protocol).items() if inspect.isfunction(value)}
             found |= {name: inspect.signature(value) for name, value in methods.items() if not name.startswith("_")}
     return found
@@ -219,7 +219,7 @@ def _misspelt(plugin: type) -> Iterable[str]:
         if name.startswith("_"):
             continue
         words = methods if callable(getattr(plugin, name)) else _ATTRIBUTES
-        meant = next((word for word in words if looks_like(name, word) and not hasattr(plugin, word)), None)
+        meant = next((word for word in words if looks_like(name, word) and not fills(plugin, word)), None)
         if meant is not None and name != meant:
             yield (
                 f"has a method {name}, which nobody calls; did you mean {meant}? If not, begin its name with an "
@@ -232,7 +232,7 @@ def _misspelt(plugin: type) -> Iterable[str]:
 def _wrong_methods(plugin: type) -> Iterable[str]:
     for name, signature in contract().items():
         method = getattr(plugin, name, None)
-        if method is None:
+        if method is None or not fills(plugin, name):
             continue
         if not callable(method):
             yield f"has {name} = {method!r}, which is not a method"
@@ -262,9 +262,11 @@ def _wrong_parameters(plugin: type, name: str, expected: inspect.Signature) -> s
     return None
 
 
-def _wrong_init(plugin: type) -> Iterable[str]:
+def _wrong_init(plugin: PluginClass) -> Iterable[str]:
+    # The `__init__` that comes with a Protocol takes anything and hands it on to that of `object`, which takes nothing.
+    is_made_by_object = not fills(plugin, "__init__") and plugin.__new__ is object.__new__
     try:
-        inspect.signature(plugin).bind(None, None)
+        inspect.signature(object if is_made_by_object else plugin).bind(None, None)
     except TypeError:
         yield f"cannot be made as {plugin.__name__}(args, handle); write `def __init__(self, args, handle)`"
     except ValueError:  # made in C

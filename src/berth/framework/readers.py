@@ -6,12 +6,42 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
+from berth.framework.waiting_pods import WaitingPod
 from berth.state.assumed import Assumptions
 from berth.state.cache import PodState
 from berth.state.pod_groups import GroupKey
-from berth.state.pod_index import PodIndex
+from berth.state.pod_index import CarriedTerm, Namespaces, SelectorGroup, TermGroup, TermKind
 from berth.state.pod_info import PodInfo
 from berth.state.table import NodeTable
+from berth.state.topology import RowCounts
+
+
+class PodIndexReader(Protocol):
+    """Which rows run pods that something selects, and what terms those pods carry (`berth.state.pod_index`)."""
+
+    @property
+    def version(self) -> int:
+        """How often what is counted has changed."""
+
+    @property
+    def terms_version(self) -> int:
+        """How often pods with affinity terms, or the labels of namespaces, have changed."""
+
+    @property
+    def namespaces(self) -> Namespaces:
+        """The labels of all namespaces that are known."""
+
+    def namespace_labels(self, namespace: str) -> Mapping[str, str]:
+        """Return the labels of a namespace; none where it is not known."""
+
+    def group(self, group: SelectorGroup | TermGroup) -> RowCounts:
+        """Return, by row and by domain, how many pods of the group run there; not to be changed."""
+
+    def terms(self, kind: TermKind) -> Iterable[CarriedTerm]:
+        """Return the distinct terms of a kind that running pods carry."""
+
+    def matching_terms(self, kind: TermKind, pod: PodInfo) -> Sequence[CarriedTerm]:
+        """Return the terms of a kind that running pods carry and that select `pod`."""
 
 
 class CacheReader(Protocol):
@@ -22,7 +52,7 @@ class CacheReader(Protocol):
         """All nodes as columns."""
 
     @property
-    def index(self) -> PodIndex:
+    def index(self) -> PodIndexReader:
         """Pods by what selects them."""
 
     def __len__(self) -> int: ...
@@ -114,3 +144,17 @@ class EvictionReader(Protocol):
 
     def is_under_way(self, preemptor_uid: str) -> bool:
         """Say whether for some victim there is no answer yet and the watch has not shown its deletion either."""
+
+
+class WaitingPodsView(Protocol):
+    """The pods that Permit holds back, as far as plugins may settle them (`berth.framework.waiting_pods`)."""
+
+    def __len__(self) -> int: ...
+
+    def __iter__(self) -> Iterator[WaitingPod]: ...
+
+    def get(self, uid: str) -> WaitingPod | None:
+        """Return the waiting pod of this uid, or None."""
+
+    def reject(self, uid: str, plugin: str, reason: str) -> bool:
+        """Turn a waiting pod away; say whether it was waiting."""

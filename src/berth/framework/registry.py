@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from berth.config.errors import ConfigError
 from berth.config.plugin_args import ArgsTypes
 from berth.config.types import ExtensionPoint
+from berth.framework.interface import Plugin
 from berth.framework.promises import promises_of
 
 IN_TREE = "Berth itself"
@@ -67,7 +68,7 @@ class Registry:
 
     __slots__ = ("_registrations", "unusable")
 
-    def __init__(self, plugins: Mapping[str, PluginClass], origin: str = IN_TREE) -> None:
+    def __init__(self, plugins: Mapping[str, type[Plugin]], origin: str = IN_TREE) -> None:
         self._registrations: Mapping[str, Registration] = {
             name: Registration(plugin, origin) for name, plugin in plugins.items()
         }
@@ -151,4 +152,18 @@ def points_of(plugin_class: PluginClass) -> frozenset[ExtensionPoint]:
     """Return the extension points that a plugin has methods for, or the fewer that it promises to keep to."""
     if isinstance(plugin_class, type) and (declared := promises_of(plugin_class).points) is not None:
         return declared
-    return frozenset(point for point, names in METHODS.items() if any(hasattr(plugin_class, name) for name in names))
+    return frozenset(point for point, names in METHODS.items() if any(fills(plugin_class, name) for name in names))
+
+
+def fills(plugin_class: PluginClass, method: str) -> bool:
+    """Say whether a class has a method, of its own or of a base.
+
+    What it inherits from a Protocol does not count: there a method is only declared, and would answer None.
+    """
+    home = next((kind for kind in plugin_class.__mro__ if method in vars(kind)), None)
+    return home is not None and not is_protocol(home)
+
+
+def is_protocol(kind: type) -> bool:
+    """Say whether a class is a Protocol itself; one that fills Protocols is not."""
+    return bool(vars(kind).get("_is_protocol", False))

@@ -96,7 +96,7 @@ class WorkBudget:
             raise OutOfBudgetError(self._why(plugin, on))
 
     def _why(self, plugin: str, on: Callable[[], str] | None) -> str:
-        """Name the plugin that used most; what is told first stays, whoever asks for more later."""
+        """Name the plugin that used most; what is told first stays, whichever plugin asks for more later."""
         if not self._told:
             most = max(self._spent, key=lambda name: self._spent[name])
             doing = f", {on()}" if on is not None and most == plugin else ""

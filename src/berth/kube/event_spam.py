@@ -30,6 +30,7 @@ class EventSpamFilter:
     def allows(self, regarding: ObjectReference, now: datetime) -> bool:
         """Say whether there may be another event about an object, and count it if so."""
         tokens, since = self._buckets.get(regarding, (float(BURST), now))
+        # Filled up when it is asked about, so that nothing has to run in between.
         tokens = min(float(BURST), tokens + (now - since) / REFILL)
         is_allowed = tokens >= 1
         self._buckets[regarding] = tokens - 1 if is_allowed else tokens, now

@@ -45,7 +45,7 @@ class EventRecorder:
     """Aggregates, queues and writes events; `run` must be a task for anything to be written."""
 
     __slots__ = (
-        "_capacity", "_clock", "_complained", "_in_flight", "_queue", "_report", "_reporting_controller",
+        "_capacity", "_clock", "_in_flight", "_queue", "_report", "_reported", "_reporting_controller",
         "_reporting_instance", "_rng", "_serial", "_series", "_sleep", "_spam", "_told_dropped", "_transport",
         "_untold", "_wake", "dropped", "failed", "spam", "written",
     )  # fmt: skip
@@ -76,7 +76,7 @@ class EventRecorder:
         self._wake = asyncio.Event()
         self._in_flight = 0
         self._serial = 0
-        self._complained: set[tuple[int, str]] = set()
+        self._reported: set[tuple[int, str]] = set()
         self.written = 0
         """Requests that the server took."""
         self.dropped = 0
@@ -119,6 +119,7 @@ class EventRecorder:
         self._series.move_to_end(key)
         if series.count == 2:
             self._enqueue(series)
+        # One in the queue is written with the count that it has when its turn comes.
         elif not series.is_queued:
             self._untold[series] = None
 
@@ -162,12 +163,10 @@ class EventRecorder:
             del self._series[series.key]
 
     def _forget_old(self, now: datetime) -> None:
-        """End the series that were not seen for a while, and write what the server does not know of them yet.
-
-        They are in the order in which they were last seen, so the first recent one ends the search.
-        """
+        """End the series that were not seen for a while, and write what the server does not know of them yet."""
         while self._series:
             series = next(iter(self._series.values()))
+            # They are in the order in which they were last seen, so the first recent one ends the search.
             if len(self._series) <= MAX_SERIES and now - series.last_at <= SERIES_WINDOW:
                 return
             del self._series[series.key]
@@ -207,6 +206,7 @@ class EventRecorder:
             try:
                 await self._write_patiently(series)
             finally:
+                # Only now, so that no other worker takes it up while its request is under way.
                 series.is_queued = False
                 self._in_flight -= 1
             self._follow_up(series)
@@ -237,6 +237,7 @@ class EventRecorder:
             await self._sleep(delay_s)
 
     async def _write(self, series: EventSeries) -> None:
+        # Read before the request: what happens while it is under way is not in it.
         count = series.count
         if series.is_created:
             try:
@@ -264,7 +265,7 @@ class EventRecorder:
         if not series.is_created and self._series.get(series.key) is series:
             del self._series[series.key]
         kind = (error.status, error.reason) if isinstance(error, ApiError) else (0, "")
-        if kind not in self._complained:  # once for each kind of failure: lost events do not deserve more of the log
-            self._complained.add(kind)
+        if kind not in self._reported:  # once for each kind of failure: lost events do not deserve more of the log
+            self._reported.add(kind)
             hint = "; the RBAC role needs create and patch on events.events.k8s.io" if kind[0] == 403 else ""
             self._report(f"event {series.key.reason} of {series.namespace}/{series.name} not written: {error}{hint}")

@@ -85,6 +85,7 @@ class Fence:
 
     def shut(self, why: str) -> None:
         """The lease is given up or lost: cut off what is under way, and refuse everything until it is taken again."""
+        # Before anything is cut off or woken, so that what goes on finds the fence shut.
         self.held_until_s = float("-inf")
         self._why_shut = why
         self._cut_off()
@@ -98,6 +99,7 @@ class Fence:
         while self._under_way:
             if self._emptied is None:
                 self._emptied = asyncio.get_running_loop().create_future()
+            # Several may wait for the same future; one that is cancelled must not take it from the others.
             await asyncio.shield(self._emptied)
 
     async def cut_off_when_due(self, sleep: Callable[[float], Awaitable[None]]) -> None:
@@ -116,6 +118,7 @@ class Fence:
         Raises `WriteRefused` where the lease is lost before the request was sent, and `ConnectionLost` where it was cut
         off, so that nobody knows whether it took effect; and whatever the request raises.
         """
+        # It ends: `_opened` raises once the lease is given up or lost.
         while True:
             await self._opened()
             try:
@@ -135,6 +138,7 @@ class Fence:
         scope = asyncio.timeout(None)
         try:
             async with scope:
+                # Only once it is entered, since before that a timeout cannot be rescheduled.
                 self._under_way.add(scope)
                 try:
                     return await request()
@@ -144,6 +148,7 @@ class Fence:
                         self._emptied.set_result(None)
                         self._emptied = None
         except TimeoutError:
+            # The request has a time limit of its own, and that was it.
             if not scope.expired():
                 raise
             self.cut += 1
@@ -152,6 +157,7 @@ class Fence:
     def _cut_off(self) -> None:
         now_s = asyncio.get_running_loop().time() if self._under_way else 0.0
         for scope in self._under_way:
+            # It ends when the loop comes to it, not here, so the set stays as it is meanwhile.
             scope.reschedule(now_s)
 
     def _change(self) -> Awaitable[None]:

@@ -163,9 +163,7 @@ class LeaderElector:
     async def hold(self) -> str:
         """Renew until leadership is lost, and return why; the caller must then stop at once.
 
-        The deadline counts from before the first try of a round, so a renewal whose answer was lost counts as failed:
-        it is better to stop although the lease was renewed than to go on although it was not. The fence is shut before:
-        it counts from the last renewal.
+        The fence is shut before: it counts from the last renewal.
         """
         cutting = asyncio.ensure_future(self.fence.cut_off_when_due(self._sleep))
         try:
@@ -176,6 +174,8 @@ class LeaderElector:
     async def _renew_until_lost(self) -> str:
         while True:
             await self._sleep(self._times.retry_period_s)
+            # From before the first try of a round, so a renewal whose answer was lost counts as failed: it is better to
+            # stop although the lease was renewed than to go on although it was not.
             deadline_s = self._clock() + self._times.renew_deadline_s
             while not await self._try(min(deadline_s - self._clock(), self._patience_s)):
                 if self._is_held_by_other():
@@ -188,6 +188,7 @@ class LeaderElector:
         """Give the lease up, so that another can lead at once; to be called when nothing will be written any more."""
         if not self.is_leader:
             return
+        # First: once others may take the lease, nothing of ours may be on its way.
         self._stop_leading("it is being released")
         try:
             await self._within(self._give_up(), self._times.renew_deadline_s)
@@ -269,6 +270,7 @@ class LeaderElector:
         self._note(observed)
         if self._is_held_by_other() and not self._has_expired(observed.record):
             return False
+        # Only about a lease to be taken: a holder renews without being asked.
         if not self.is_leader and not may_take():
             return False
         await self._take(observed)
@@ -297,12 +299,14 @@ class LeaderElector:
 
     async def _take(self, observed: ObservedLease) -> None:
         """Write ourselves as the holder; raises where somebody else was faster."""
+        # Before the request is sent: others count from when they see the new record, which is later.
         began_s = self._clock()
         await self._update(observed.body_with(self._held(observed.record)))
         self._taken(began_s)
 
     def _taken(self, began_s: float) -> None:
         """The lease is ours since a request that was sent at `began_s`, on our clock."""
+        # By what the server answered, not by what it was asked for.
         if self._observed is not None and self._observed.record.holder == self._identity:
             self.fence.extend(began_s + self._times.renew_deadline_s)
 
@@ -314,6 +318,8 @@ class LeaderElector:
 
     def _note(self, observed: ObservedLease) -> None:
         """Remember the lease, and since when, by our own clock, its record has been unchanged."""
+        # Any change shows that the holder lives. The times in the record are another clock's, and are not compared with
+        # ours.
         if self._observed is None or self._observed.record != observed.record:
             self._observed_at_s = self._clock()
         self._observed = observed
@@ -340,6 +346,8 @@ class LeaderElector:
                 return task.result()
             raise TimeoutError
         finally:
+            # It may take effect all the same. Then the next write carries an old resourceVersion, is refused, and the
+            # lease is read anew.
             task.cancel()
             alarm.cancel()
 

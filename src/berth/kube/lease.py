@@ -61,7 +61,7 @@ class ObservedLease(msgspec.Struct, frozen=True):
         return found if isinstance(found, dict) else {}
 
     def _with_wish(self, identity: str) -> dict[str, Any]:
-        """Return the object with this wish alone; whoever writes the record has seen, and so ended, an older one."""
+        """Return the object with this wish alone; the writer of the record has seen, and so ended, an older one."""
         if self._annotations.get(WISH, "") == identity:
             return self.document
         annotations = {name: value for name, value in self._annotations.items() if name != WISH}
@@ -99,6 +99,7 @@ def held_record(identity: str, lease_duration_s: float, now: datetime, before: L
     transitions = 0 if before is None else before.lease_transitions or 0
     return LeaderRecord(
         holder_identity=identity,
+        # Whole seconds, and rather too many: others must not take it before its holder stops.
         lease_duration_seconds=ceil(lease_duration_s),
         acquire_time=before.acquire_time if before is not None and renews else stamp,
         renew_time=stamp,

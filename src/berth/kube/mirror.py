@@ -24,7 +24,7 @@ Key = tuple[str, str]
 """Namespace and name."""
 
 
-class Sighting(NamedTuple):
+class ObservedObject(NamedTuple):
     """One raw object: who it is, at which version, and what that changes."""
 
     key: Key
@@ -58,7 +58,7 @@ class Mirror:
         self._resource, self._reader = resource, reader
         self._read = reader_of(resource)
 
-    def upsert(self, found: Any) -> Sighting:
+    def upsert(self, found: Any) -> ObservedObject:
         """Take in that an object exists in this state, given as a fresh struct or raw; raises `MalformedError`."""
         raw = found
         try:
@@ -79,21 +79,20 @@ class Mirror:
         self.objects[key] = found
         if self._keeps_raw:
             self.raw[key] = without_managed_fields(raw)
-        return Sighting(key, meta.resource_version, _difference(old, found))
+        return ObservedObject(key, meta.resource_version, _difference(old, found))
 
-    def remove(self, raw: Any) -> Sighting:
-        """Take in that an object is gone, or no longer selected; raises `MalformedError`.
-
-        The change carries the state that the consumer knows, not the last one: a pod that leaves the selection
-        because it finished is given up as the running pod that was counted.
-        """
+    def remove(self, raw: Any) -> ObservedObject:
+        """Take in that an object is gone, or no longer selected; raises `MalformedError`."""
         identity = self._reader.identity(raw)
         key = (identity.namespace, identity.name)
-        return Sighting(key, identity.resource_version, self._forget(key))
+        # With the state that the consumer knows, not the last one: a pod that leaves the selection because it has
+        # finished is given up as the running pod that was counted.
+        return ObservedObject(key, identity.resource_version, self._forget(key))
 
     def retain(self, seen: set[Key]) -> list[Change]:
         """Take in that a full list showed exactly these, so that everything else is gone."""
         gone = [key for key in self.objects if key not in seen]
+        # An object that cannot be read may have a good state as well, and is given up once.
         gone += [key for key in self.invalid if key not in seen and key not in self.objects]
         return [change for key in gone for change in self._forget(key)]
 
@@ -103,11 +102,8 @@ class Mirror:
         self.raw.pop(key, None)
         return [] if old is None else [Deleted(old)]
 
-    def _set_aside(self, identity: Any, problem: str) -> Sighting:
-        """Set an unreadable object aside; its last good state stays in force, unless that was another object's.
-
-        Each problem is handed on once, not with every update of the object that still has it.
-        """
+    def _set_aside(self, identity: Any, problem: str) -> ObservedObject:
+        """Set an unreadable object aside; its last good state stays in force, unless that was another object's."""
         key = (identity.namespace, identity.name)
         told = self.invalid.get(key)
         old = self.objects.get(key)
@@ -120,9 +116,10 @@ class Mirror:
             self._resource, identity.namespace, identity.name, identity.uid, problem, old, identity.resource_version
         )
         self.invalid[key] = found
+        # Each problem once, and not with every update of the object that still has it.
         if told is None or told.problem != problem or told.uid != identity.uid:
             changes.append(found)
-        return Sighting(key, identity.resource_version, changes)
+        return ObservedObject(key, identity.resource_version, changes)
 
 
 def without_managed_fields(raw: msgspec.Raw) -> bytes:
@@ -130,6 +127,7 @@ def without_managed_fields(raw: msgspec.Raw) -> bytes:
 
     It is a copy in any case: raw JSON is a view into the page or line that it came in, which would be kept alive.
     """
+    # The name may also be part of some text; then the object is decoded in vain, and that is all.
     if MANAGED_FIELDS not in bytes(raw):
         return bytes(raw)
     fields = read_deep(msgspec.json.decode, raw, type=dict[str, msgspec.Raw])
@@ -140,17 +138,15 @@ def without_managed_fields(raw: msgspec.Raw) -> bytes:
 
 
 def _difference(old: Any, new: Any) -> list[Change]:
-    """Return what is new about an object.
-
-    One of the same name but another uid is another object, so its predecessor is given up first. The same version
-    seen again, as in a list after a watch, is no change; where a server has come back without its history, the same
-    version may stand for another state, so the states are compared even then.
-    """
+    """Return what is new about an object."""
     if old is None:
         return [Added(new)]
     before, after = old.metadata, new.metadata
+    # Another object of the same name: its predecessor is given up first.
     if before.uid != after.uid:
         return [Deleted(old), Added(new)]
+    # Seen again, as in a list after a watch. The states are compared even so: where a server has come back without its
+    # history, the same version may stand for another one.
     if before.resource_version == after.resource_version and after.resource_version and old == new:
         return []
     return [Modified(new, old)]

@@ -188,6 +188,7 @@ class Reflector:
         self.repairs += 1
         self._report(InformerTrouble(self.resource.plural, f"{why}; listing again"))
         self._wants_list = True
+        # The watch under way ends as if its time were up.
         self._be_patient(0.0)
 
     def switch(self, resource: Resource) -> None:
@@ -323,6 +324,7 @@ class Reflector:
             self._pending += self.mirror.retain(seen)
             self._flush()
             self._streamed = None
+            # From here on it is a watch like any other, and has the time of one.
             self._be_patient(2 * MIN_WATCH_TIMEOUT_S + WATCH_GRACE_S)
             self._is_watching = self._is_quiet = True
             self._listed(identity.resource_version)
@@ -351,6 +353,7 @@ class Reflector:
         self._resource_version = version
         self._wants_list = False
         self._list_took_s = self._clock() - self._listed_at
+        # The list shows a moment between the request and the answer; the earlier end is true in any case.
         self._current_at = self._listed_at
         self.lists += 1
         self.problem = ""
@@ -360,11 +363,7 @@ class Reflector:
             self._synced.set()
 
     async def _list_pages(self, page_size: int) -> str:
-        """List in pages of this size (0: everything at once); return the version that they show the cluster at.
-
-        All pages of a list are of one version. Only after the last do we know which objects are gone: those that the
-        mirror holds and no page showed.
-        """
+        """List in pages of this size (0: everything at once); return the version that they show the cluster at."""
         seen: set[Key] = set()
         token = ""
         while True:
@@ -375,6 +374,8 @@ class Reflector:
             token = page.metadata.continue_token or ""
             if not token:
                 break
+        # All pages are of one version. Only after the last is it known which objects are gone: those that the mirror
+        # has and no page showed.
         self._pending += self.mirror.retain(seen)
         self._flush()
         return page.metadata.resource_version
@@ -432,7 +433,7 @@ class Reflector:
         await self._failed("the server ended the watch at once, without an event")
 
     def _handle_line(self, line: bytes) -> None:
-        """Take one event in; the version to resume from moves last, when nothing can fail any more."""
+        """Take one event in."""
         event = self._reader.event(line)
         kind = event.type
         if self._streamed is not None and kind in KNOWN_TYPES:
@@ -448,6 +449,7 @@ class Reflector:
             raise api_error_from_body(500, bytes(event.object))
         else:
             raise MalformedError(f"a watch line has the unknown type {kind!r}: {excerpt(line)}")
+        # Last, when nothing can fail any more: what breaks before is sent again by the watch that resumes.
         if version:
             self._resource_version = version
         self._current_at = self._clock()
@@ -470,16 +472,14 @@ class Reflector:
     # -- handing on ----------------------------------------------------------------------------------------
 
     def _tell(self, changes: list[Change]) -> None:
-        """Hand the changes on once the lines at hand are used up.
-
-        A transport does not yield to the event loop between lines that it has at hand (see `Transport.watch`), so the
-        callback runs exactly when the next line would have to be waited for: a burst of events becomes one batch.
-        """
+        """Hand the changes on once the lines at hand are used up."""
         self._pending += changes
         if len(self._pending) >= MAX_BATCH:
             self._flush()
         elif not self._flush_due:
             self._flush_due = True
+            # A transport does not yield to the event loop between lines that it has at hand (see `Transport.watch`), so
+            # this runs exactly when the next line would have to be waited for: a burst of events becomes one batch.
             asyncio.get_running_loop().call_soon(self._flush_later)
 
     def _flush_later(self) -> None:
@@ -499,6 +499,7 @@ class Reflector:
     def _flush(self) -> None:
         self._flush_due = False
         if self._pending:
+            # Taken first: a sink that breaks must not be handed the same batch again at the end of `run`.
             batch, self._pending = self._pending, []
             self._sink(batch)
             if self._streamed is not None:

@@ -25,7 +25,7 @@ RELUCTANCE = 0.125
 """How many retry periods later a free lease is taken for each lease that is held already, up to `MOST_RELUCTANT`."""
 MOST_RELUCTANT = 0.5
 STAND_BACK = 2.0
-"""For so many retry periods, who gave a lease up leaves it to whoever wished for it."""
+"""For so many retry periods, who gave a lease up leaves it to the candidate that wished for it."""
 
 
 def _log(message: str) -> None:
@@ -111,12 +111,15 @@ class ShardLeases:
         finally:
             holding.cancel()
             pressed.cancel()
+            # Waited for, so that a renewal that is cancelled does not meet what is done about the lease next.
             await asyncio.gather(holding, pressed, return_exceptions=True)
 
     async def _give_up(self, shard: int, why: str, drain_s: float) -> None:
         """Have nothing more of a shard begun, wait for what was sent, and release the lease if that has ended."""
         elector = self.electors[shard]
+        # After that the fence cuts off what is under way in any case.
         drain_s = min(drain_s, elector.fence.left_s())
+        # First, so that nothing more of the shard is begun while what was sent is waited for.
         self._change(shard, is_ours=False)
         closing = asyncio.ensure_future(elector.fence.close(why))
         alarm = asyncio.ensure_future(self._sleep(drain_s))
@@ -157,6 +160,7 @@ class ShardLeases:
     def _is_richer_than(self, other: str) -> bool:
         """Whether giving one up would still leave us at least as many as the other then has."""
         staying = sum(not self._pressed[shard].is_set() for shard in self._held)
+        # So after the exchange we have at least as many as the other, and no lease goes to and fro between two.
         return staying >= self._counts()[other] + 2
 
     def _counts(self) -> Counter[str]:

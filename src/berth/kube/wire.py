@@ -107,6 +107,7 @@ class WireReader:
     def event(self, line: bytes) -> WatchLine[Any]:
         """A watch event; raises `MalformedError`. The object of an ERROR stays raw."""
         event: WatchLine[Any] | None = self._quickly(self._decode_typed_event, line)
+        # The object of an ERROR is a Status, of which a struct for something else would keep nothing.
         if event is not None and event.type != "ERROR":
             return event
         try:

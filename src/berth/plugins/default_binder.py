@@ -3,7 +3,7 @@
 Upstream plugin `DefaultBinder`, v1.36.
 """
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar, final
 
 from berth.framework.cycle_state import CycleState
 from berth.framework.effects import Bind, PodRef, Steps, call
@@ -13,7 +13,8 @@ from berth.framework.status import Status, error
 from berth.state.pod_info import PodInfo
 
 
-class DefaultBinder:
+@final
+class DefaultBinder(BindPlugin):
     """Bind."""
 
     name: ClassVar[str] = "DefaultBinder"
@@ -25,9 +26,3 @@ class DefaultBinder:
         """Ask for the Binding and report what came of it."""
         answer = yield from call(Bind(PodRef.of(pod), node_name))
         return error(answer.error) if answer.error else None
-
-
-if TYPE_CHECKING:
-
-    def _held(plugin: DefaultBinder) -> BindPlugin:
-        return plugin

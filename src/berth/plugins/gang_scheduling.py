@@ -9,7 +9,7 @@ others (upstream has only arrivals), and so may any change of the policy.
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import ClassVar, final
 
 from berth.api.scheduling import GangSchedulingPolicy, PodGroup
 from berth.framework.cycle_state import CycleState
@@ -29,7 +29,8 @@ GROUP_GONE = "failed to get podGroup {}"
 PERMIT_TIMEOUT_S = 5 * 60.0
 
 
-class GangScheduling:
+@final
+class GangScheduling(PreEnqueuePlugin, PermitPlugin, EventsPlugin):
     """PreEnqueue, Permit."""
 
     name: ClassVar[str] = "GangScheduling"
@@ -104,12 +105,3 @@ def _asks_for_less(old: PodGroup, new: PodGroup) -> bool:
 
 def _is_less(after: GangSchedulingPolicy, before: GangSchedulingPolicy) -> bool:
     return after.min_count < before.min_count
-
-
-if TYPE_CHECKING:
-
-    class _Points(PreEnqueuePlugin, PermitPlugin, EventsPlugin, Protocol):
-        """The points and forms that the plugin has; the type checker holds it to these."""
-
-    def _held(plugin: GangScheduling) -> _Points:
-        return plugin

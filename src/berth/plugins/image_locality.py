@@ -6,7 +6,7 @@ Deviation: where nodes report different sizes for one name, each node's own is t
 """
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -67,7 +67,7 @@ def scaled_sizes(sizes: Ints, nodes: int) -> Ints:
     return scaled
 
 
-class ImageLocality:
+class ImageLocality(ScorePlugin, ColumnScorePlugin, SignaturePlugin):
     """The plugin."""
 
     name: ClassVar[str] = "ImageLocality"
@@ -117,12 +117,3 @@ class ImageLocality:
     def _wanted(self, spec: PodSpec) -> tuple[tuple[str, ...], int]:
         """Return the images that count, sorted, and among how many containers."""
         return tuple(sorted(wanted_images(spec))), len(spec.init_containers) + len(spec.containers)
-
-
-if TYPE_CHECKING:
-
-    class _Points(ScorePlugin, ColumnScorePlugin, SignaturePlugin, Protocol):
-        """The points and forms that the plugin has; the type checker holds it to these."""
-
-    def _held(plugin: ImageLocality) -> _Points:
-        return plugin

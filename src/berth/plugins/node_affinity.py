@@ -5,7 +5,7 @@ search to those. A required term that cannot be read matches no node; a preferre
 """
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, ClassVar, Protocol, cast
+from typing import ClassVar, cast
 
 import msgspec
 import numpy as np
@@ -114,7 +114,17 @@ def named_nodes(terms: Iterable[NodeSelectorTerm]) -> frozenset[str] | None:
     return names
 
 
-class NodeAffinityPlugin:
+class NodeAffinityPlugin(
+    PreFilterPlugin,
+    FilterPlugin,
+    ColumnFilterPlugin,
+    PreScorePlugin,
+    ScorePlugin,
+    ColumnScorePlugin,
+    NormalizeScorePlugin,
+    SignaturePlugin,
+    EventsPlugin,
+):
     """PreFilter, Filter, PreScore, Score, NormalizeScore."""
 
     name: ClassVar[str] = "NodeAffinity"
@@ -228,23 +238,3 @@ def preferences_of(pod: PodInfo) -> tuple[NodePreference, ...]:
         found = compile_preferences(affinity.preferred if affinity is not None else ())
         pod.fragments["NodeAffinity/preferred"] = found
     return cast("tuple[NodePreference, ...]", found)
-
-
-if TYPE_CHECKING:
-
-    class _Points(
-        PreFilterPlugin,
-        FilterPlugin,
-        ColumnFilterPlugin,
-        PreScorePlugin,
-        ScorePlugin,
-        ColumnScorePlugin,
-        NormalizeScorePlugin,
-        SignaturePlugin,
-        EventsPlugin,
-        Protocol,
-    ):
-        """The points and forms that the plugin has; the type checker holds it to these."""
-
-    def _held(plugin: NodeAffinityPlugin) -> _Points:
-        return plugin

@@ -6,7 +6,7 @@ declare everything a pod needs wake it.
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import ClassVar, final
 
 import numpy as np
 
@@ -48,7 +48,8 @@ def required_features(pod: PodInfo) -> frozenset[str]:
     return frozenset(feature for feature, is_needed in needed.items() if is_needed)
 
 
-class NodeDeclaredFeatures:
+@final
+class NodeDeclaredFeatures(PreFilterPlugin, FilterPlugin, ColumnFilterPlugin, SignaturePlugin, EventsPlugin):
     """PreFilter, Filter."""
 
     name: ClassVar[str] = "NodeDeclaredFeatures"
@@ -111,12 +112,3 @@ def after_pod_change(pod: PodInfo, old: PodInfo | None, new: PodInfo | None) -> 
     if old is None or new is None or new.uid != pod.uid:
         return QueueingHint.SKIP
     return queue_if(required_features(old) != required_features(new))
-
-
-if TYPE_CHECKING:
-
-    class _Points(PreFilterPlugin, FilterPlugin, ColumnFilterPlugin, SignaturePlugin, EventsPlugin, Protocol):
-        """The points and forms that the plugin has; the type checker holds it to these."""
-
-    def _held(plugin: NodeDeclaredFeatures) -> _Points:
-        return plugin

@@ -5,7 +5,7 @@ here, skips the plugin for all others.
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import ClassVar
 
 import numpy as np
 
@@ -31,7 +31,7 @@ from berth.state.table import NodeTable
 REASON = "node(s) didn't match the requested node name"
 
 
-class NodeName:
+class NodeName(PreFilterPlugin, FilterPlugin, ColumnFilterPlugin, SignaturePlugin, EventsPlugin):
     """Filter."""
 
     name: ClassVar[str] = "NodeName"
@@ -71,12 +71,3 @@ class NodeName:
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         """Register nodes that come: one may be the named one."""
         return (ClusterEventWithHint(ClusterEvent("Node", Action.ADD)),)
-
-
-if TYPE_CHECKING:
-
-    class _Points(PreFilterPlugin, FilterPlugin, ColumnFilterPlugin, SignaturePlugin, EventsPlugin, Protocol):
-        """The points and forms that the plugin has; the type checker holds it to these."""
-
-    def _held(plugin: NodeName) -> _Points:
-        return plugin

@@ -7,7 +7,7 @@ forgets it in preemption once one of them is taken off.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import Any, ClassVar, final
 
 import numpy as np
 
@@ -79,7 +79,10 @@ class HostPortIndex:
                 yield protocol, port, None
 
 
-class NodePorts:
+@final
+class NodePorts(
+    PreFilterPlugin, FilterPlugin, ColumnFilterPlugin, RowFilterPlugin, PodWhatIfPlugin, SignaturePlugin, EventsPlugin
+):
     """The plugin."""
 
     name: ClassVar[str] = "NodePorts"
@@ -142,21 +145,3 @@ class NodePorts:
 
 def _describe(_code: int) -> Status:
     return _TAKEN
-
-
-if TYPE_CHECKING:
-
-    class _Points(
-        PreFilterPlugin,
-        FilterPlugin,
-        ColumnFilterPlugin,
-        RowFilterPlugin,
-        PodWhatIfPlugin,
-        SignaturePlugin,
-        EventsPlugin,
-        Protocol,
-    ):
-        """The points and forms that the plugin has; the type checker holds it to these."""
-
-    def _held(plugin: NodePorts) -> _Points:
-        return plugin

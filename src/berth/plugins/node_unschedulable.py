@@ -5,7 +5,7 @@ has added the taint that goes with it.
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import ClassVar, final
 
 import numpy as np
 
@@ -34,7 +34,8 @@ _REJECTED = unresolvable(REASON)
 _TAINT = Taint(key=UNSCHEDULABLE_KEY, effect=NO_SCHEDULE)
 
 
-class NodeUnschedulable:
+@final
+class NodeUnschedulable(FilterPlugin, ColumnFilterPlugin, SignaturePlugin, EventsPlugin):
     """Filter."""
 
     name: ClassVar[str] = "NodeUnschedulable"
@@ -86,12 +87,3 @@ class NodeUnschedulable:
 def describe(_code: int) -> Status:
     """Say what a code of the filter means."""
     return _REJECTED
-
-
-if TYPE_CHECKING:
-
-    class _Points(FilterPlugin, ColumnFilterPlugin, SignaturePlugin, EventsPlugin, Protocol):
-        """The points and forms that the plugin has; the type checker holds it to these."""
-
-    def _held(plugin: NodeUnschedulable) -> _Points:
-        return plugin

@@ -6,7 +6,7 @@ difference stays a small one.
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import ClassVar, final
 
 from berth.framework.events import ClusterEventWithHint
 from berth.framework.handle import Handle
@@ -23,7 +23,8 @@ from berth.framework.status import Status, error
 NONE_PLACED = "no pods from pod group are assigned to any of the candidate placements"
 
 
-class PodGroupPodsCount:
+@final
+class PodGroupPodsCount(PlacementScorePlugin, NormalizePlacementScorePlugin, EventsPlugin):
     """PlacementScore."""
 
     name: ClassVar[str] = "PodGroupPodsCount"
@@ -45,12 +46,3 @@ class PodGroupPodsCount:
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         """Register nothing: the plugin rejects no pod."""
         return ()
-
-
-if TYPE_CHECKING:
-
-    class _Points(PlacementScorePlugin, NormalizePlacementScorePlugin, EventsPlugin, Protocol):
-        """The points and forms that the plugin has; the type checker holds it to these."""
-
-    def _held(plugin: PodGroupPodsCount) -> _Points:
-        return plugin

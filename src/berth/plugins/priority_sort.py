@@ -3,14 +3,15 @@
 Upstream plugin `PrioritySort`, v1.36.
 """
 
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import ClassVar, final
 
 from berth.framework.handle import Handle
 from berth.framework.interface import QueueSortPlugin, SortKeyPlugin
 from berth.state.queued_pod import QueuedPod
 
 
-class PrioritySort:
+@final
+class PrioritySort(QueueSortPlugin, SortKeyPlugin):
     """QueueSort."""
 
     name: ClassVar[str] = "PrioritySort"
@@ -25,12 +26,3 @@ class PrioritySort:
     def sort_key(self, queued: QueuedPod) -> tuple[int, float]:
         """Return what orders as `less` does."""
         return (-queued.pod.priority, queued.timestamp)
-
-
-if TYPE_CHECKING:
-
-    class _Points(QueueSortPlugin, SortKeyPlugin, Protocol):
-        """The points and forms that the plugin has; the type checker holds it to these."""
-
-    def _held(plugin: PrioritySort) -> _Points:
-        return plugin

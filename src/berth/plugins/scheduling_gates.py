@@ -4,7 +4,7 @@ Upstream plugin `SchedulingGates`, v1.36.
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import Any, ClassVar, final
 
 from berth.framework.events import Action, ClusterEvent, ClusterEventWithHint, QueueingHint
 from berth.framework.handle import Handle
@@ -13,7 +13,8 @@ from berth.framework.status import Status, unresolvable
 from berth.state.pod_info import PodInfo
 
 
-class SchedulingGates:
+@final
+class SchedulingGates(PreEnqueuePlugin, EventsPlugin):
     """PreEnqueue."""
 
     name: ClassVar[str] = "SchedulingGates"
@@ -38,12 +39,3 @@ def after_gates_eliminated(pod: PodInfo, _old: Any, new: PodInfo | None) -> Queu
     """Queue the pod whose gates are gone."""
     is_own = new is not None and new.uid == pod.uid and not new.spec.scheduling_gates
     return QueueingHint.QUEUE if is_own else QueueingHint.SKIP
-
-
-if TYPE_CHECKING:
-
-    class _Points(PreEnqueuePlugin, EventsPlugin, Protocol):
-        """The points and forms that the plugin has; the type checker holds it to these."""
-
-    def _held(plugin: SchedulingGates) -> _Points:
-        return plugin

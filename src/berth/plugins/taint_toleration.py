@@ -6,7 +6,7 @@ by set and gathered by row.
 """
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import ClassVar
 
 import numpy as np
 
@@ -69,7 +69,16 @@ def by_taint_set(table: NodeTable, rows: Rows, verdict: Callable[[Taints], int])
     return verdicts[ids.astype(np.intp)] if verdicts.any() else np.zeros(len(ids), dtype=np.int64)
 
 
-class TaintToleration:
+class TaintToleration(
+    FilterPlugin,
+    ColumnFilterPlugin,
+    PreScorePlugin,
+    ScorePlugin,
+    ColumnScorePlugin,
+    NormalizeScorePlugin,
+    SignaturePlugin,
+    EventsPlugin,
+):
     """Filter, PreScore, Score, NormalizeScore."""
 
     name: ClassVar[str] = "TaintToleration"
@@ -148,22 +157,3 @@ def after_pod_change(pod: PodInfo, _old: PodInfo | None, new: PodInfo | None) ->
 def describe(_code: int) -> Status:
     """Say what a code of the filter means."""
     return _REJECTED
-
-
-if TYPE_CHECKING:
-
-    class _Points(
-        FilterPlugin,
-        ColumnFilterPlugin,
-        PreScorePlugin,
-        ScorePlugin,
-        ColumnScorePlugin,
-        NormalizeScorePlugin,
-        SignaturePlugin,
-        EventsPlugin,
-        Protocol,
-    ):
-        """The points and forms that the plugin has; the type checker holds it to these."""
-
-    def _held(plugin: TaintToleration) -> _Points:
-        return plugin

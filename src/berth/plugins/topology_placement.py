@@ -7,7 +7,7 @@ Deviations: placements come in the order of their values, upstream's in that of 
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import ClassVar, final
 
 import numpy as np
 
@@ -32,7 +32,8 @@ def topology_key(group: PodGroup) -> str:
     return constraints.topology[0].key if constraints is not None and constraints.topology else ""
 
 
-class TopologyPlacementGenerator:
+@final
+class TopologyPlacementGenerator(PlacementGeneratePlugin, EventsPlugin):
     """PlacementGenerate."""
 
     name: ClassVar[str] = "TopologyPlacementGenerator"
@@ -105,12 +106,3 @@ def after_member_gone(pod: PodInfo, old: PodInfo | None, _new: PodInfo | None) -
     """Queue the pod where the one that left was of its group."""
     key = group_of(pod)
     return queue_if(key is not None and old is not None and group_of(old) == key)
-
-
-if TYPE_CHECKING:
-
-    class _Points(PlacementGeneratePlugin, EventsPlugin, Protocol):
-        """The points and forms that the plugin has; the type checker holds it to these."""
-
-    def _held(plugin: TopologyPlacementGenerator) -> _Points:
-        return plugin

@@ -68,6 +68,8 @@ class PodHeap:
         return queued
 
     def _drop_stale(self) -> None:
+        # Stale entries are skipped where they come up, since finding one would cost as much as there are. They are
+        # cleared out once they are the most, so each costs a constant part of that.
         if len(self._entries) > 64 + 2 * len(self._pods):
             self._entries = [entry for entry in self._entries if self._is_live(entry)]
             heapq.heapify(self._entries)

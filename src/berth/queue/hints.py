@@ -24,7 +24,7 @@ from berth.framework.events import (
 )
 from berth.framework.extenders import EXTENDER_NAME
 from berth.framework.loaded import LoadedPlugin
-from berth.queue.in_flight import Happened
+from berth.queue.in_flight import InFlightEvent
 from berth.queue.unschedulable import UnschedulablePods
 from berth.state.pod_info import PodInfo
 from berth.state.queued_pod import QueuedPod
@@ -91,17 +91,17 @@ class WakeTable:
             self._by_event[event] = found
         return found
 
-    def asked_about(self, queued: QueuedPod, happened: Happened) -> list[Registered] | None:
+    def asked_about(self, queued: QueuedPod, happened: InFlightEvent) -> list[Registered] | None:
         """Return who is asked what an event means for a pod that was rejected like this one; None where nobody is."""
         rejectors = queued.rejectors
         if not rejectors or happened.event.resource == WILDCARD:
             return None
         return [registered for registered in self.concerned(happened.event) if registered.plugin in rejectors]
 
-    def strategy_of_all(self, pods: Sequence[QueuedPod], happened: Happened) -> Strategy:
+    def strategy_of_all(self, pods: Sequence[QueuedPod], happened: InFlightEvent) -> Strategy:
         """Say what an event means for pods that wait alike, by asking about the first.
 
-        `berth.core.timed_profile` overrides this to tell who was answered for.
+        `berth.core.timed_runner` overrides this to tell who was answered for.
         """
         return strategy(pods[0], happened, {pods[0].pod.spec.scheduler_name: self})
 
@@ -141,7 +141,7 @@ def is_kept_gated(queued: QueuedPod, event: ClusterEvent, tables: Mapping[str, W
     return table is not None and not table.may_ungate(queued.gating_plugin, event)
 
 
-def strategy(queued: QueuedPod, happened: Happened, tables: Mapping[str, WakeTable]) -> Strategy:
+def strategy(queued: QueuedPod, happened: InFlightEvent, tables: Mapping[str, WakeTable]) -> Strategy:
     """Say what an event means for a pod."""
     rejectors = queued.rejectors
     if not rejectors:
@@ -159,20 +159,24 @@ def strategy(queued: QueuedPod, happened: Happened, tables: Mapping[str, WakeTab
         if registered.plugin in queued.pending_plugins:
             return Strategy.IMMEDIATELY
         best = Strategy.AFTER_BACKOFF
+        # No other plugin can say more: only one that has the pod pending brings it back without a backoff.
         if not queued.pending_plugins:
             return best
     return best
 
 
 def strategies(
-    waiting: UnschedulablePods, happened: Happened, tables: Mapping[str, WakeTable], except_uid: str = ""
+    waiting: UnschedulablePods, happened: InFlightEvent, tables: Mapping[str, WakeTable], except_uid: str = ""
 ) -> Iterator[tuple[QueuedPod, Strategy]]:
     """Yield each pod that an event may help, with what it means for it: the same as asking `strategy` about each.
 
     Left out are pods that PreEnqueue keeps out where the event cannot open their gate, and the one of `except_uid`.
     """
+    # Of a pod that the event itself is about a hint may say something else than of others of its shape (it compares
+    # uids), so such shapes are asked pod by pod.
     itself = {except_uid, *(obj.uid for obj in (happened.old, happened.new) if isinstance(obj, PodInfo))}
     for rejection, by_shape in waiting.alike():
+        # Whichever: pods that are filed together agree in all that the next two questions look at.
         any_pod = next(iter(next(iter(by_shape.values())).values()))
         if is_kept_gated(any_pod, happened.event, tables):
             continue
@@ -191,7 +195,7 @@ def strategies(
                     yield queued, found
 
 
-def _hint(registered: Registered, queued: QueuedPod, happened: Happened) -> QueueingHint:
+def _hint(registered: Registered, queued: QueuedPod, happened: InFlightEvent) -> QueueingHint:
     if registered.hint is None:
         return QueueingHint.QUEUE
     try:

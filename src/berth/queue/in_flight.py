@@ -13,7 +13,7 @@ from berth.framework.events import ClusterEvent
 from berth.state.pod_info import PodInfo
 
 
-class Happened(NamedTuple):
+class InFlightEvent(NamedTuple):
     """An event with the object before and after. A wildcard event with a pod as `new` concerns that pod alone."""
 
     event: ClusterEvent
@@ -31,7 +31,7 @@ class InFlight:
         # left only once every pod that had started before them was done, so no pod in flight misses one.
         self._started: dict[str, int] = {}
         self._pods: dict[str, PodInfo] = {}
-        self._events: list[Happened] = []
+        self._events: list[InFlightEvent] = []
         self._dropped = 0
 
     def __len__(self) -> int:
@@ -61,7 +61,7 @@ class InFlight:
         self._started[pod.uid] = self._dropped + len(self._events)
         self._pods[pod.uid] = pod
 
-    def note(self, happened: Happened) -> None:
+    def note(self, happened: InFlightEvent) -> None:
         """Keep an event if anything is in flight."""
         if self._started:
             self._events.append(happened)
@@ -70,9 +70,9 @@ class InFlight:
         """Keep an event that concerns this pod alone, if it is in flight."""
         pod = self._pods.get(uid)
         if pod is not None:
-            self._events.append(Happened(event, None, pod))
+            self._events.append(InFlightEvent(event, None, pod))
 
-    def events_since_start(self, uid: str) -> Iterator[Happened]:
+    def events_since_start(self, uid: str) -> Iterator[InFlightEvent]:
         """Yield what happened since a pod started; nothing where it is not in flight."""
         start = self._started.get(uid)
         if start is not None:

@@ -7,7 +7,7 @@
                   └── backoff over ── move request,            ↓
                                       every 30 s if 60 s old ← unschedulable
 
-A pod that is being scheduled cannot be moved. So each move request notes the cycle that it came in; whoever fails in
+A pod that is being scheduled cannot be moved. So each move request notes the cycle that it came in; a pod that fails in
 that cycle or before goes to backoff instead of the unschedulable, since what it missed may be what it waits for.
 Errors wait like any failure. Chosen by `QueuePolicy.hints`; what it shares with today's is in `queue`.
 Source: pkg/scheduler/internal/queue/scheduling_queue.go and pkg/scheduler/eventhandlers.go of release-1.20.
@@ -21,7 +21,7 @@ from berth.api.node import Node
 from berth.api.storage import StorageClass
 from berth.framework.events import Action, ClusterEvent
 from berth.queue.hints import Strategy
-from berth.queue.in_flight import Happened
+from berth.queue.in_flight import InFlightEvent
 from berth.queue.queue import SchedulingQueue
 from berth.state.pod_info import PodInfo
 from berth.state.queued_pod import QueuedPod
@@ -70,6 +70,8 @@ class MoveRequestQueue(SchedulingQueue):
         # Besides move requests: the pod's own change, or the core's word that it should be tried again.
         events = self.in_flight.events_since_start(queued.pod.uid)
         missed_something = any(not _is_about_another(happened.new, queued) for happened in events)
+        # The cycle as it is now, not that in which the pod was popped: that time's error function reads it when a pod
+        # comes back.
         if missed_something or self.move_request_cycle >= self.scheduling_cycle:
             return Strategy.AFTER_BACKOFF
         return Strategy.SKIP
@@ -83,7 +85,7 @@ class MoveRequestQueue(SchedulingQueue):
         if old:
             self._move_to_active_or_backoff(old, TIMEOUT, now)
 
-    def _wake_by_own_change(self, queued: QueuedPod, events: Iterable[Happened], now: float) -> None:
+    def _wake_by_own_change(self, queued: QueuedPod, events: Iterable[InFlightEvent], now: float) -> None:
         """A change of the pod itself brings it back at once, whatever its backoff."""
         if any(True for _ in events):
             del self.unschedulable[queued.pod.uid]

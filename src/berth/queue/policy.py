@@ -34,6 +34,7 @@ class QueuePolicy(msgspec.Struct, frozen=True):
         """Return the backoff after a number of failed attempts: it doubles from the initial to the maximum."""
         if attempts <= 0:
             return 0.0
+        # Bounded before it is used: a float has no 2**1024.
         return float(min(self.initial_backoff_s * 2.0 ** min(attempts - 1, 1000), self.max_backoff_s))
 
 

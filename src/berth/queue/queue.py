@@ -24,7 +24,7 @@ from berth.framework.events import FORCE_ACTIVATE, RETRY, UNSCHEDULABLE_TIMEOUT,
 from berth.framework.status import Status
 from berth.queue.heap import PodHeap
 from berth.queue.hints import Strategy, WakeTable, is_kept_gated, is_of_interest, strategies, strategy
-from berth.queue.in_flight import Happened, InFlight
+from berth.queue.in_flight import InFlight, InFlightEvent
 from berth.queue.policy import BACKOFF_WINDOW_S, QueuePolicy
 from berth.queue.unschedulable import UnschedulablePods
 from berth.state.nominator import Nominator
@@ -54,12 +54,16 @@ class SchedulingQueue:
         on_incoming: IncomingObserver = lambda _queue, _event, _queued: None,
         on_left: Callable[[QueuedPod], None] = lambda _queued: None,
     ) -> None:
+        # Backoffs end with windows, so all pods of a window have the same end, and are in the order of the active queue
+        # (KEP-5142).
         def by_window(queued: QueuedPod) -> tuple[float | None, Any]:
             return queued.backoff_until, sort_key(queued)
 
         def by_end(queued: QueuedPod) -> float | None:
             return queued.backoff_until
 
+        # One counter for all heaps: an entry that a pod left behind in one of them never has the token that it gets
+        # later.
         tokens = count(1)
         self.active = PodHeap(sort_key, tokens)
         self.backoff = PodHeap(by_window if policy.pop_from_backoff else by_end, tokens)
@@ -103,7 +107,7 @@ class SchedulingQueue:
         if not queued.is_gated:  # a gated pod reserves no room by what its status says
             self._note_nomination(pod)
 
-    def update(self, pod: PodInfo, events: Iterable[Happened], now: float) -> None:
+    def update(self, pod: PodInfo, events: Iterable[InFlightEvent], now: float) -> None:
         """Take a newer object of a pod, and see whether the change makes it worth trying."""
         queued = self.find(pod.uid)
         if queued is None:
@@ -114,11 +118,13 @@ class SchedulingQueue:
                 self.add(pod, now, self.pod_update)
             return
         old, queued.pod = queued.pod, pod
+        # A nomination that the status has had and lost was taken away. One that it has not had yet is on its way there.
         if old.status.nominated_node_name and not pod.status.nominated_node_name:
             self.nominator.withdraw(pod.uid)
         if self.reserves_room(queued):
             self._note_nomination(pod)
         for heap in (self.active, self.backoff, self.error_backoff):
+            # Its place may depend on what has changed, such as the priority.
             if pod.uid in heap:
                 heap.push(queued)
         if pod.uid in self.unschedulable:
@@ -157,14 +163,14 @@ class SchedulingQueue:
         self.nominator.withdraw(uid)
 
     def pop(self, now: float) -> QueuedPod | None:
-        """Take the next pod to be tried; the caller must say `done` or `add_unschedulable` later.
-
-        Should a pod be queued that is in flight, it is dropped: a pod that is tried twice at once could be bound twice.
-        """
+        """Take the next pod to be tried; the caller must say `done` or `add_unschedulable` later."""
         queued = self.active.pop()
+        # Should a pod be queued that is in flight, it is dropped: a pod that is tried twice at once could be bound
+        # twice.
         while queued is not None and queued.pod.uid in self.in_flight:
             queued = self.active.pop()
         if queued is None and self.policy.pop_from_backoff:
+            # Never from `error_backoff`: what has failed may be overloaded, and trying it at once would not help it.
             queued = self.backoff.pop()
             if queued is not None:
                 self._on_incoming("active", "PopFromBackoffQ", queued)
@@ -189,6 +195,7 @@ class SchedulingQueue:
                     self._take(uid)
                     self._gate(queued, "PopWithGroup")
                 else:
+                    # Put in once more, since it is filed by its gate, and another plugin may gate it now.
                     self.unschedulable[uid] = queued
                 continue
             self._take(uid)
@@ -197,6 +204,7 @@ class SchedulingQueue:
         if self._passes_pre_enqueue(first):
             return [first, *together]
         self.in_flight.done(first.pod.uid)
+        # `pop` has counted an attempt that is not made.
         first.attempts -= 1
         self._gate(first, "PopWithGroup")
         return together
@@ -219,8 +227,7 @@ class SchedulingQueue:
 
         With `waits_out` the pod is not popped before its backoff is over, if it backs off.
 
-        What happened since it was popped may already be what it waits for. Of a pod that was `done` before, and then
-        failed in PreBind or Bind, nobody knows what it missed: it is tried again after its backoff.
+        What happened since it was popped may already be what it waits for.
         """
         uid = queued.pod.uid
         if self.find(uid) is not None:
@@ -234,6 +241,7 @@ class SchedulingQueue:
         queued.consecutive_errors = queued.consecutive_errors + 1 if is_error else 0
         queued.unschedulable_count += not is_error
         self._note_nomination(queued.pod)
+        # Before `done`, which forgets the events that only this pod was waiting for.
         how = self._after_attempt(queued)
         self.done(uid)
         self._requeue(queued, how, "ScheduleAttemptFailure", now)
@@ -245,8 +253,10 @@ class SchedulingQueue:
         """
         if not is_of_interest(event, self.tables):
             return
-        happened = Happened(event, old, new)
+        happened = InFlightEvent(event, old, new)
         self.in_flight.note(happened)
+        # All answers first, as nothing may be taken out while they are asked for. Then in the order in which the pods
+        # came, which they do not come in by shape.
         woken = list(strategies(self.unschedulable, happened, self.tables, except_uid))
         woken.sort(key=lambda one: self.unschedulable.number(one[0]))
         for queued, how in woken:
@@ -318,6 +328,7 @@ class SchedulingQueue:
         if over is None:
             return None
         if self.policy.pop_from_backoff:
+            # `over` is the start of the window in which the backoff ends; it lasts until that window is over.
             return over + BACKOFF_WINDOW_S
         return max(over, self._next_backoff_flush or 0.0)
 
@@ -334,11 +345,11 @@ class SchedulingQueue:
         for queued in old:
             queued.was_flushed = True
         if old:
-            happened = Happened(UNSCHEDULABLE_TIMEOUT, None, None)
+            happened = InFlightEvent(UNSCHEDULABLE_TIMEOUT, None, None)
             self.in_flight.note(happened)
             self._move(old, happened, now)
 
-    def _move(self, pods: Iterable[QueuedPod], happened: Happened, now: float) -> None:
+    def _move(self, pods: Iterable[QueuedPod], happened: InFlightEvent, now: float) -> None:
         """Wake those of these unschedulable pods that an event may help."""
         for queued in pods:
             if is_kept_gated(queued, happened.event, self.tables):
@@ -348,19 +359,22 @@ class SchedulingQueue:
                 del self.unschedulable[queued.pod.uid]
                 self._requeue(queued, found, happened.event.label, now)
 
-    def _wake_by_own_change(self, queued: QueuedPod, events: Iterable[Happened], now: float) -> None:
+    def _wake_by_own_change(self, queued: QueuedPod, events: Iterable[InFlightEvent], now: float) -> None:
         for happened in events:
             found = strategy(queued, happened, self.tables)
             if found is Strategy.SKIP:
                 continue
             del self.unschedulable[queued.pod.uid]
             self._requeue(queued, found, happened.event.label, now)
+            # It may have been gated again at once. Then the next event of the same change may open that gate.
             if queued.pod.uid not in self.unschedulable:
                 return
 
     def _after_attempt(self, queued: QueuedPod) -> Strategy:
         """Say what becomes of a pod that was not placed, by what happened while it was in flight."""
         uid = queued.pod.uid
+        # After an error nobody can say what would help. Of a pod that was `done` before, and then failed in PreBind or
+        # Bind, nobody knows what it missed. Both are tried again after their backoff.
         if not queued.rejectors or uid not in self.in_flight:
             return Strategy.AFTER_BACKOFF
         events = self.in_flight.events_since_start(uid)
@@ -377,6 +391,7 @@ class SchedulingQueue:
 
     def _backs_off(self, queued: QueuedPod, now: float) -> bool:
         """Work out when a pod's backoff ends; say whether it still lasts."""
+        # Errors in a row back off by their own count; a rejection ends the row, and then the rejections count.
         failures = queued.consecutive_errors or queued.unschedulable_count
         if not failures:
             return False
@@ -420,6 +435,7 @@ class SchedulingQueue:
         gate = self._pre_enqueue(queued.pod, before)
         if gate is None and not before:  # so it is for most pods, and by far the most often
             return True
+        # As it was, before the gate changes below, which this reads: a nomination begins to count when the gate opens.
         reserved = self.reserves_room(queued)
         queued.gating_plugin = "" if gate is None else gate.plugin
         queued.gating_reasons = () if gate is None else gate.reasons

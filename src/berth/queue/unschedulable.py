@@ -69,6 +69,7 @@ class UnschedulablePods:
 
     def __setitem__(self, uid: str, queued: QueuedPod) -> None:
         rejection, shape, known = RejectedBy.of(queued), queued.pod.shape, self._filed.get(uid)
+        # Out of the place that it was filed under: what decides that may have changed since. It keeps its turn.
         if known is not None:
             self._take_out(uid, known)
         self._came += 1

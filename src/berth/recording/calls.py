@@ -34,7 +34,7 @@ from berth.state.queued_pod import QueuedPod
 TYPES = ("ADDED", "MODIFIED", "DELETED")
 
 
-class Entrance(IntEnum):
+class CallKind(IntEnum):
     """By which way a core was entered; a call that takes an event in is told apart by what the event is."""
 
     OBJECT = 0
@@ -88,7 +88,7 @@ class ExtenderRequest(NamedTuple):
 class Call(NamedTuple):
     """A call, as it was made; what went in is frozen, so it can be written later and on another thread."""
 
-    entry: Entrance
+    entry: CallKind
     now: float
     argument: Any
     notes: list[Plain]
@@ -145,10 +145,10 @@ class CallOutcome(msgspec.Struct, frozen=True, array_like=True):
 NOTHING = CallOutcome()
 
 
-class Written(msgspec.Struct, frozen=True, array_like=True):
+class RecordedCall(msgspec.Struct, frozen=True, array_like=True):
     """A call in plain values. `outcome` is left out where nothing came of it, as of most calls."""
 
-    entry: Entrance
+    entry: CallKind
     now: float
     argument: Any = None
     outcome: CallOutcome = NOTHING
@@ -173,19 +173,19 @@ class CallWriter:
     def __init__(self) -> None:
         self.objects = ObjectWriter()
 
-    def write(self, call: Call) -> Written:
+    def write(self, call: Call) -> RecordedCall:
         """Return a call in plain values."""
         outcome = NOTHING
         if call.notes or call.effects or call.readings or call.is_open or call.raised:
             outcome = outcome_of(call)
-        return Written(call.entry, call.now, self._argument(call.entry, call.argument), outcome)
+        return RecordedCall(call.entry, call.now, self._argument(call.entry, call.argument), outcome)
 
-    def _argument(self, entry: Entrance, argument: Any) -> Any:
-        if entry in (Entrance.OBJECT, Entrance.KNOWN):
+    def _argument(self, entry: CallKind, argument: Any) -> Any:
+        if entry in (CallKind.OBJECT, CallKind.KNOWN):
             return self.event(argument)
-        if entry is Entrance.ANSWER:
+        if entry is CallKind.ANSWER:
             return [argument.ticket, _plain_result(argument.result), redact(argument.error)]
-        if entry is Entrance.SHARDS:
+        if entry is CallKind.SHARDS:
             return sorted(argument.shards)
         return argument
 
@@ -204,14 +204,14 @@ class CallReader:
         self.objects = RecordedObjects()
         self._foreign = foreign
 
-    def event(self, written: Written) -> Event | Answer:
+    def event(self, recorded: RecordedCall) -> Event | Answer:
         """Return what a call of `handle` was given. Raises `RecordingError`."""
-        argument = written.argument
+        argument = recorded.argument
         try:
-            if written.entry is Entrance.ANSWER:
+            if recorded.entry is CallKind.ANSWER:
                 ticket, result, error = argument
                 return Answer(ticket, _result(result), error)
-            if written.entry is Entrance.SHARDS:
+            if recorded.entry is CallKind.SHARDS:
                 return ShardsHeld(frozenset(argument))
             type_, kind, written_object = argument
             obj = self.objects.read(written_object, self._foreign, is_last=TYPES[type_] == "DELETED")
@@ -222,9 +222,9 @@ class CallReader:
             raise RecordingError(f"a call in it cannot be read: {error}") from None
 
     @staticmethod
-    def remembered(written: Written) -> list[QueueMemory]:
+    def remembered(recorded: RecordedCall) -> list[QueueMemory]:
         """Return what a call of `adopt` was given."""
-        return [QueueMemory(*each) for each in written.argument]
+        return [QueueMemory(*each) for each in recorded.argument]
 
 
 def outcome_of(call: Call) -> CallOutcome:
@@ -269,11 +269,11 @@ def _result(written: Plain | None) -> Any:
     return written[1]
 
 
-def check(written: Written) -> None:
+def check(recorded: RecordedCall) -> None:
     """Raise `RecordingError` where a call that was read has not the form that it should have."""
-    outcome = written.outcome
+    outcome = recorded.outcome
     is_good = all(map(_is_note, outcome.notes)) and all(map(_is_effect, outcome.effects))
-    if not is_good or (written.entry is Entrance.STANDING and not _is_known_state(written.argument)):
+    if not is_good or (recorded.entry is CallKind.STANDING and not _is_known_state(recorded.argument)):
         raise RecordingError("a call in it cannot be read: it has not the form that it should have")
 
 
@@ -313,7 +313,7 @@ _EFFECTS: Mapping[str | None, tuple[Any, ...]] = MappingProxyType(
         "CallExtenders": (list,),
     }
 )
-"""The fields of the effects that whoever follows a recording looks at."""
+"""The fields of the effects that a follower of a recording looks at."""
 
 
 def same_outcome(recorded: CallOutcome, now: CallOutcome) -> bool:

@@ -1,4 +1,4 @@
-"""What can be wrong with a recording, in words for whoever asked for it to be read."""
+"""What can be wrong with a recording, in words for the user who asked for it to be read."""
 
 from berth.api.user_error import UserError
 

@@ -16,7 +16,7 @@ from typing import Any, BinaryIO, Final, Literal
 
 import msgspec
 
-from berth.recording.calls import Written, check
+from berth.recording.calls import RecordedCall, check
 from berth.recording.errors import RecordingError
 from berth.recording.objects import plain_mapping
 
@@ -68,7 +68,7 @@ class Packer:
         self._compress = zlib.compressobj(LEVEL)
         self._letter = BEGIN
 
-    def pack(self, record: SegmentHeader | list[Written]) -> bytes:
+    def pack(self, record: SegmentHeader | list[RecordedCall]) -> bytes:
         """Return a frame: the first is the header, and each that follows a list of calls."""
         packed = self._compress.compress(self._encode(record)) + self._compress.flush(zlib.Z_SYNC_FLUSH)
         letter, self._letter = self._letter, GO_ON
@@ -98,7 +98,7 @@ class Segment:
         self.is_whole = False
         """Whether all its calls were gone through."""
 
-    def calls(self) -> Iterator[Written]:
+    def calls(self) -> Iterator[RecordedCall]:
         """Yield its calls in order. Raises `RecordingError`."""
         while not self.is_stopped():
             calls = self._frames.next()
@@ -121,7 +121,7 @@ class _Frames:
         self._inflate: Any = None
         self._header: SegmentHeader | None = None
         """That of the next segment, once its first frame was read."""
-        self._calls = msgspec.msgpack.Decoder(list[Written])
+        self._calls = msgspec.msgpack.Decoder(list[RecordedCall])
         self._headers = msgspec.msgpack.Decoder(SegmentHeader)
         self._told = 0
         self.is_cut = False
@@ -138,7 +138,7 @@ class _Frames:
         header, self._header = self._header, None
         return header
 
-    def next(self) -> list[Written] | None:
+    def next(self) -> list[RecordedCall] | None:
         """Return the calls of the segment's next frame; None at its end."""
         if self.is_cut or self._header is not None:
             return None
@@ -203,14 +203,18 @@ def read_segments(source: Path) -> Iterator[Segment]:
 
 def recording_files(source: Path) -> list[Path]:
     """Return the files of a recording, the oldest first. Raises `RecordingError` where there is none."""
-    if source.is_dir():
-        files = sorted(source.glob(f"*{SUFFIX}"))
-        if not files:
-            raise RecordingError(f"{source} holds no recording: files of one end in {SUFFIX}")
-        return files
-    if not source.exists():
+    try:
+        is_directory, is_there = source.is_dir(), source.exists()
+    except OSError as error:  # a name that is too long
+        raise RecordingError(f"{source}: {error.strerror}") from None
+    if not is_there:
         raise RecordingError(f"there is no file or directory {source}")
-    return [source]
+    if not is_directory:
+        return [source]
+    files = sorted(source.glob(f"*{SUFFIX}"))
+    if not files:
+        raise RecordingError(f"{source} holds no recording: files of one end in {SUFFIX}")
+    return files
 
 
 def _check_format(path: Path, line: bytes) -> None:

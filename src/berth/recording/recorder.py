@@ -29,7 +29,7 @@ from berth.cycle.decision import Decision
 from berth.cycle.instrument import Instrument
 from berth.framework.effects import Answer, Effect
 from berth.framework.registry import IN_TREE, Registry
-from berth.recording.calls import Call, Entrance, KnownState, Note, QueueMemory
+from berth.recording.calls import Call, CallKind, KnownState, Note, QueueMemory
 from berth.recording.configs import plain_config
 from berth.recording.file_format import Beginning, SegmentHeader
 from berth.recording.files import SegmentFiles
@@ -43,7 +43,7 @@ MOST_WAITING: Final = 1_000_000
 """How many calls may wait to be written; more are there only if the disk is slower than the scheduler."""
 AT_ONCE: Final = 2_000
 """How many calls are written before the writer lets others have their turn."""
-TURNED_OVER_AT_ONCE: Final = 200
+KNOWN_AT_ONCE: Final = 200
 """How many of the objects that are known are written at once when a segment begins with them; 2 ms or so."""
 REST_S: Final = 0.002
 RECORDED_OPTIONS: Final = ("memos", "unschedulable_age_s", "score_single_node", "shards", "work_limit")
@@ -51,7 +51,7 @@ RECORDED_OPTIONS: Final = ("memos", "unschedulable_age_s", "score_single_node", 
 Report = Callable[[str], None]
 
 
-class Turnover(NamedTuple):
+class SegmentStart(NamedTuple):
     """What a core knows between two calls, as references to values that never change: a segment can begin with it."""
 
     now: float
@@ -70,7 +70,7 @@ class Recorder:
         self._files = SegmentFiles(directory, limit)
         self._report = report
         self.wall_clock = wall_clock
-        self._waiting: deque[tuple[_Life, Call | Turnover]] = deque()
+        self._waiting: deque[tuple[_Life, Call | SegmentStart]] = deque()
         self._is_over = False
         self._begins: Beginning = "start"
         self._begun: set[str] = set()
@@ -116,7 +116,7 @@ class Recorder:
             config,
             registry,
             rng=random.Random(seed),
-            instrument=Tap(life.notes, instrument or Instrument()),
+            instrument=RecordingInstrument(life.notes, instrument or Instrument()),
             clock=None if clock is None else life.noting(clock),
             wall_clock=life.noting(wall_clock),
             make_core=functools.partial(RecordedCore, life=life),
@@ -125,7 +125,7 @@ class Recorder:
         self._begins = "reload"
         return core
 
-    def take(self, life: "_Life", item: Call | Turnover) -> None:
+    def take(self, life: "_Life", item: Call | SegmentStart) -> None:
         """Have a call written, or a new segment begun."""
         if self._is_over:
             return
@@ -157,37 +157,37 @@ class Recorder:
             self._end(f"it broke because of a bug, {type(bug).__name__}: {bug}")
 
     def _write_some(self) -> None:
-        """Write the calls of one core up to the next turnover, or some of them."""
+        """Write the calls of one core up to the next start of a segment, or some of them."""
         life, item = self._waiting[0]
-        if isinstance(item, Turnover):
+        if isinstance(item, SegmentStart):
             self._waiting.popleft()
-            self._turn_over(life, item)
+            self._begin_segment(life, item)
             return
         calls: list[Call] = []
         while self._waiting and len(calls) < AT_ONCE:
             next_life, item = self._waiting[0]
-            if next_life is not life or isinstance(item, Turnover):
+            if next_life is not life or isinstance(item, SegmentStart):
                 break
             self._waiting.popleft()
             calls.append(item)
         if self._files.life != life.header.life:
             if life.header.life in self._begun:  # another core was to take over, and did not: go on with this one
-                life.wants_turnover = True
+                life.wants_segment_start = True
                 return
             self._begun.add(life.header.life)
             self._files.begin(life.header)
         if self._files.write(calls):
-            life.wants_turnover = True
+            life.wants_segment_start = True
 
-    def _turn_over(self, life: "_Life", item: Turnover) -> None:
+    def _begin_segment(self, life: "_Life", item: SegmentStart) -> None:
         """Begin another segment of the same core."""
         header = msgspec.structs.replace(life.header, begins="rotation", wall_time=item.wall_time, clock=item.now)
         self._files.begin(header)
         objects = iter(item.objects)
-        while known := list(islice(objects, TURNED_OVER_AT_ONCE)):
-            self._files.write([_no_call(Entrance.KNOWN, item.now, ObjectEvent("ADDED", *each)) for each in known])
+        while known := list(islice(objects, KNOWN_AT_ONCE)):
+            self._files.write([_no_call(CallKind.KNOWN, item.now, ObjectEvent("ADDED", *each)) for each in known])
             time.sleep(REST_S)  # nothing is in a hurry here, and the core's thread is
-        self._files.write([_no_call(Entrance.STANDING, item.now, item.standing)])
+        self._files.write([_no_call(CallKind.STANDING, item.now, item.standing)])
 
     def _end(self, why: str) -> None:
         if not self._is_over:
@@ -200,14 +200,14 @@ class Recorder:
             self.write()
 
 
-def _no_call(entry: Entrance, now: float, argument: Any) -> Call:
+def _no_call(entry: CallKind, now: float, argument: Any) -> Call:
     return Call(entry, now, argument, [], [], [], is_open=False, raised="")
 
 
 class _Life:
     """One core while it is recorded: what it has told of itself in the call that is under way."""
 
-    __slots__ = ("_recorder", "header", "notes", "readings", "shards", "wants_turnover")
+    __slots__ = ("_recorder", "header", "notes", "readings", "shards", "wants_segment_start")
 
     def __init__(self, recorder: Recorder, header: SegmentHeader) -> None:
         self._recorder = recorder
@@ -215,7 +215,7 @@ class _Life:
         self.notes: list[Plain] = []
         self.readings: list[float] = []
         self.shards: list[int] | None = None
-        self.wants_turnover = False
+        self.wants_segment_start = False
         """Set by the writer: the segment is full, and the next one should begin with what is known by then."""
 
     def noting(self, clock: Callable[[], float]) -> Callable[[], float]:
@@ -230,7 +230,7 @@ class _Life:
         return read
 
     def over(
-        self, core: Core, entry: Entrance, now: float, argument: Any, effects: list[Effect], raised: str = ""
+        self, core: Core, entry: CallKind, now: float, argument: Any, effects: list[Effect], raised: str = ""
     ) -> None:
         """Hand on a call that is over."""
         notes, readings = self.notes.copy(), self.readings.copy()
@@ -238,9 +238,9 @@ class _Life:
         self.readings.clear()
         is_open = core.is_cycle_open
         self._recorder.take(self, Call(entry, now, argument, notes, effects, readings, is_open, raised))
-        if self.wants_turnover and not is_open:
-            self.wants_turnover = False
-            self._recorder.take(self, Turnover(now, self._recorder.wall_clock(), *known_now(core, self.shards)))
+        if self.wants_segment_start and not is_open:
+            self.wants_segment_start = False
+            self._recorder.take(self, SegmentStart(now, self._recorder.wall_clock(), *known_now(core, self.shards)))
 
 
 class RecordedCore(Core):
@@ -253,30 +253,30 @@ class RecordedCore(Core):
     def handle(self, event: Event | Answer, now: float) -> list[Effect]:
         """Take an event in; return what is to be done about it."""
         if isinstance(event, ObjectEvent):
-            entry = Entrance.OBJECT
+            entry = CallKind.OBJECT
         elif isinstance(event, Answer):
-            entry = Entrance.ANSWER
+            entry = CallKind.ANSWER
         else:
-            entry = Entrance.SHARDS
+            entry = CallKind.SHARDS
             self._life.shards = sorted(event.shards)
         return self._recorded(entry, now, event, super().handle, event, now)
 
     def step(self, now: float, *, begins: bool = True) -> list[Effect]:
         """Do what is due, then run one scheduling cycle if a pod is ready."""
-        return self._recorded(Entrance.STEP, now, begins, super().step, now, begins=begins)
+        return self._recorded(CallKind.STEP, now, begins, super().step, now, begins=begins)
 
     def call_off(self, reason: str, now: float) -> list[Effect]:
         """Turn back every pod that waits for Permit or in PreBind."""
-        return self._recorded(Entrance.CALL_OFF, now, reason, super().call_off, reason, now)
+        return self._recorded(CallKind.CALL_OFF, now, reason, super().call_off, reason, now)
 
     def adopt(self, others: Iterable[QueuedPod], now: float) -> None:
         """Take over what another core's queue remembers of the pods that both have."""
         taken = list(others)
         super().adopt(taken, now)
-        self._life.over(self, Entrance.ADOPT, now, [QueueMemory.of(each) for each in taken], [])
+        self._life.over(self, CallKind.ADOPT, now, [QueueMemory.of(each) for each in taken], [])
 
     def _recorded(
-        self, entry: Entrance, now: float, argument: Any, call: Callable[..., list[Effect]], *given: Any, **options: Any
+        self, entry: CallKind, now: float, argument: Any, call: Callable[..., list[Effect]], *given: Any, **options: Any
     ) -> list[Effect]:
         effects: list[Effect] = []
         raised = ""
@@ -290,7 +290,7 @@ class RecordedCore(Core):
         return effects
 
 
-class Tap(Instrument):
+class RecordingInstrument(Instrument):
     """Notes decisions, and hands everything on to the observer behind it, at no cost for what it does not note."""
 
     def __init__(self, notes: list[Plain], behind: Instrument) -> None:
@@ -298,7 +298,7 @@ class Tap(Instrument):
         self._notes = notes
         self._behind = behind
         for name, method in vars(Instrument).items():
-            if callable(method) and name not in vars(Tap):
+            if callable(method) and name not in vars(RecordingInstrument):
                 setattr(self, name, getattr(behind, name))
 
     def decided(self, decision: Decision, seconds: float) -> None:

@@ -13,7 +13,7 @@ from berth.kube.changes import Change, InvalidObject
 
 
 class Arrivals:
-    """A queue of what arrives, and the event that wakes whoever empties it."""
+    """A queue of what arrives, and the event that wakes the task that empties it."""
 
     __slots__ = ("_queue", "shards", "wake")
 

@@ -16,7 +16,7 @@ from berth.kube.changes import Change
 from berth.runtime.acting.effects import Effects
 from berth.runtime.arrivals import Arrivals
 from berth.runtime.overruns import OverrunWatch
-from berth.runtime.stack import Standing, standing_of
+from berth.runtime.stack import WorkPosition, position_of
 from berth.runtime.turns import SliceRunner, Turns
 from berth.runtime.watched_resources import event_of
 
@@ -52,13 +52,13 @@ class CoreWork:
         self, core: Core, arrivals: Arrivals, effects: Effects, runner: SliceRunner, clock: Callable[[], float]
     ) -> None:
         self.core = core
-        """Touched in slices only, or by whoever holds `turns.between`."""
+        """Touched in slices only, or by the task that holds `turns.between`."""
         self._arrivals = arrivals
         self._effects = effects
         self._runner = runner
         self._clock = clock
         self.turns = Turns(runner, self.busy_with)
-        self.overruns = OverrunWatch(self.turns, self._standing)
+        self.overruns = OverrunWatch(self.turns, self._position)
         self._due = 0
         """How many arrivals are to be taken in before cycles run again, so that neither waits for ever."""
         self._handled = 0
@@ -158,13 +158,13 @@ class CoreWork:
         if end.effects and self.is_leading:
             self._effects.carry_out(end.effects)
 
-    def _standing(self) -> Standing | None:
-        frame = self._runner.standing()
-        return None if frame is None else standing_of(frame, self.core.profiles.values())
+    def _position(self) -> WorkPosition | None:
+        frame = self._runner.current_frame()
+        return None if frame is None else position_of(frame, self.core.profiles.values())
 
     def busy_with(self) -> str:
         """What the core is busy with, in words."""
-        return self.overruns.told(self._standing()) if self.turns.is_at_work else "the scheduler is busy"
+        return self.overruns.told(self._position()) if self.turns.is_at_work else "the scheduler is busy"
 
     async def _sleep_until(self, deadline: float | None) -> None:
         """Wait for an event, an answer, or the core's next deadline."""

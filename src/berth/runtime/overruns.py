@@ -11,8 +11,9 @@ or a machine that slept, does not find its slice overdue when it wakes.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
 
-from berth.runtime.stack import Standing
+from berth.runtime.stack import WorkPosition
 from berth.runtime.turns import Turns
 
 LOOK_EVERY_S = 1.0
@@ -28,28 +29,21 @@ ENDED_AFTER_S = 360.0
 _log = logging.getLogger("berth.scheduler")
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class OverrunWatch:
-    """Watches the turns of one core; `standing` says where the work under way is, None if that cannot be seen."""
+    """Watches the turns of one core; `position` says where the work under way is, None if that cannot be seen."""
 
-    __slots__ = ("_seen", "_sleep", "_standing", "_tell_at_s", "_turns", "is_lost", "loss", "seconds")
-
-    def __init__(
-        self,
-        turns: Turns,
-        standing: Callable[[], Standing | None],
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-    ) -> None:
-        self._turns = turns
-        self._standing = standing
-        self._sleep = sleep
-        self._seen = -1
-        self._tell_at_s = TOLD_AFTER_S
-        self.seconds = 0.0
-        """How long the slice under way has been watched."""
-        self.is_lost = asyncio.Event()
-        """Set once a slice has taken longer than `LOST_AFTER_S`, for good."""
-        self.loss = ""
-        """What is wrong then, for `/livez`; empty while nothing is."""
+    _turns: Turns
+    _position: Callable[[], WorkPosition | None]
+    _sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    _seen: int = field(default=-1, init=False)
+    _tell_at_s: float = field(default=TOLD_AFTER_S, init=False)
+    seconds: float = field(default=0.0, init=False)
+    """How long the slice under way has been watched."""
+    is_lost: asyncio.Event = field(default_factory=asyncio.Event, init=False)
+    """Set once a slice has taken longer than `LOST_AFTER_S`, for good."""
+    loss: str = field(default="", init=False)
+    """What is wrong then, for `/livez`; empty while nothing is."""
 
     async def run(self) -> None:
         """Look once a second, until cancelled."""
@@ -68,17 +62,17 @@ class OverrunWatch:
         self.seconds += min(passed_s, MOST_PER_LOOK_S)
         if self.seconds >= self._tell_at_s:
             self._tell_at_s *= 2
-            found = self._standing()
+            found = self._position()
             _log.error("%s%s", self.told(found), f"; its stack:\n{found.stack}" if found is not None else "")
         if self.seconds >= LOST_AFTER_S and not self.loss:
-            self.loss = self.told(self._standing())
+            self.loss = self.told(self._position())
             self.is_lost.set()
 
     def problem(self) -> str:
         """Return what is wrong, for `/readyz`: a slice takes far too long. Empty where nothing is."""
-        return self.told(self._standing()) if self.seconds >= TOLD_AFTER_S and self._turns.is_at_work else ""
+        return self.told(self._position()) if self.seconds >= TOLD_AFTER_S and self._turns.is_at_work else ""
 
-    def told(self, found: Standing | None) -> str:
+    def told(self, found: WorkPosition | None) -> str:
         """Return in words what takes so long."""
-        where = f": {found.told()}" if found is not None else ""
+        where = f": {found.describe()}" if found is not None else ""
         return f"the scheduling cycle has been at work for {self.seconds:.0f} s{where}"

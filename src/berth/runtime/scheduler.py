@@ -8,8 +8,8 @@ What arrives during a slice waits for the next; what a slice wants done is begun
     follow (list and watch) → all synced → lead, if leaders are elected → schedule until told to stop, or leadership
     is lost → wait for what is under way → give the lease up
 
-Each step has a class of its own: `Following` and `Arrivals`, `Leadership`, `CoreWork`, `WindDown`, and beside them
-`Reconfiguration`. `LiveScheduler` makes them and takes them in this order.
+Each step has a class of its own: `WatchedResources` and `Arrivals`, `Leadership`, `CoreWork`, `GracefulStop`, and
+beside them `Reconfiguration`. `LiveScheduler` makes them and takes them in this order.
 
 Where leaders are elected, everything that is written passes the elector's fence (`berth.kube.fence`).
 """
@@ -42,6 +42,7 @@ from berth.kube.transport import Transport
 from berth.runtime.acting.effects import Effects
 from berth.runtime.arrivals import Arrivals
 from berth.runtime.core_work import CoreWork, log_bug
+from berth.runtime.graceful_stop import GracefulStop
 from berth.runtime.grouped_report import GroupedReport
 from berth.runtime.leadership import Leadership
 from berth.runtime.observing.call_timer import CallTimer
@@ -52,8 +53,7 @@ from berth.runtime.reconfiguration import Reconfiguration
 from berth.runtime.tasks import cancel, raise_failure
 from berth.runtime.turns import CoreThread, CycleBusy, Inline, SliceRunner
 from berth.runtime.unreadable_pods import UnreadablePods
-from berth.runtime.watched_resources import Following
-from berth.runtime.wind_down import WindDown
+from berth.runtime.watched_resources import WatchedResources
 
 LAST_SLICE_S = 0.5
 """How long the end waits for a slice that is under way, many times what a slice takes."""
@@ -120,7 +120,7 @@ class LiveScheduler:
         self.synced = asyncio.Event()
         """Set when the core knows everything that was there at the start."""
         self._arrivals = Arrivals()
-        self.following = Following(
+        self.following = WatchedResources(
             transport,
             self._take_in,
             report=GroupedReport(_log.warning),
@@ -153,11 +153,10 @@ class LiveScheduler:
             extenders=extenders_for(config), timer=CallTimer(observer), acting_for=leadership.acting_for,
         )  # fmt: skip
         self._work = CoreWork(core, self._arrivals, self._effects, self._runner, clock)
-        self._drain = WindDown(self._work, self._arrivals, self._effects)
+        self._drain = GracefulStop(self._work, self._arrivals, self._effects)
         self._reconfiguration = Reconfiguration(
-            config, self._work, self._arrivals, self._effects, self.following, build=make_core,
-            extenders_for=extenders_for, clock=clock,
-        )  # fmt: skip
+            config, self._work, self._arrivals, self._effects, self.following, make_core, extenders_for, clock
+        )
 
     @property
     def core(self) -> Core:
@@ -302,7 +301,7 @@ class LiveScheduler:
     async def _until_stuck(self) -> None:
         """Wait until a slice is past hope, if ever. Write nothing from then on; raise `CycleStuck`.
 
-        Health fails from then on, so that whoever watches the process restarts it; if nobody does, it ends itself.
+        Health fails from then on, so that the supervisor of the process restarts it; if nobody does, it ends itself.
         """
         await self.overruns.is_lost.wait()
         self._work.is_leading = False

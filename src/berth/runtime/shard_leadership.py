@@ -85,7 +85,7 @@ class ShardedElection:
 
     @property
     def leader(self) -> str:
-        """Who leads: we, if we have a shard; else whoever has the first shard, as far as was seen."""
+        """Who leads: we, if we have a shard; else the holder of the first shard, as far as was seen."""
         return self._identity if self.held else self._leases.electors[0].leader
 
     @property
@@ -94,7 +94,7 @@ class ShardedElection:
         return self._leases.electors[min(self.held, default=0)].lease
 
     def fence_of(self, namespace: str) -> Fence:
-        """Return the fence of a namespace; what belongs to none may be written by whoever has any shard."""
+        """Return the fence of a namespace; what belongs to none may be written by a holder of any shard."""
         shard = shard_of(namespace, self._count) if namespace else min(self.held, default=0)
         return self._leases.electors[shard].fence
 

@@ -31,7 +31,7 @@ POINT_OF_METHOD: Mapping[str, str] = MappingProxyType(
 """The extension point of each method of a plugin, or what stands for one."""
 
 
-class Standing(NamedTuple):
+class WorkPosition(NamedTuple):
     """Where work is; each part may be empty."""
 
     plugin: str = ""
@@ -43,7 +43,7 @@ class Standing(NamedTuple):
     stack: str = ""
     """The whole stack, the innermost call last."""
 
-    def told(self) -> str:
+    def describe(self) -> str:
         """Return it in words, without the stack."""
         who = f"plugin {self.plugin}" if self.plugin else "the scheduler itself"
         point = f" at {self.point}" if self.point else ""
@@ -52,7 +52,7 @@ class Standing(NamedTuple):
         return f"{who}{point}{subject}{place}"
 
 
-def standing_of(frame: FrameType, profiles: Iterable[Profile]) -> Standing:
+def position_of(frame: FrameType, profiles: Iterable[Profile]) -> WorkPosition:
     """Say where the work is whose innermost frame this is."""
     names = {id(loaded.plugin): loaded.name for profile in profiles for loaded in profile.plugins}
     walk = list(dropwhile(_is_outside, list(traceback.walk_stack(frame))[::-1])) or [(frame, frame.f_lineno)]
@@ -66,7 +66,9 @@ def standing_of(frame: FrameType, profiles: Iterable[Profile]) -> Standing:
         subject = _subject(seen) or subject
     last, line = walk[-1]
     place = place_among(walk) or place_in(last.f_code.co_filename, str(last.f_globals.get("__name__", "")), line)
-    return Standing(plugin, point, subject, place, "".join(traceback.format_list(traceback.StackSummary.extract(walk))))
+    return WorkPosition(
+        plugin, point, subject, place, "".join(traceback.format_list(traceback.StackSummary.extract(walk)))
+    )
 
 
 def _is_outside(step: tuple[FrameType, int]) -> bool:

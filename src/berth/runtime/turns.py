@@ -1,8 +1,8 @@
 """Whose turn it is to touch the core, and where its work is done.
 
 The core's state has no locks. It is touched by one party at a time: by a *slice*, which is a few milliseconds of the
-core's own work and runs where the runner puts it, or on the event loop by whoever holds `between`. `Turns` sees to
-that. `CoreThread` is the runner of a live process: a slice that never ends leaves the event loop free, and with it
+core's own work and runs where the runner puts it, or on the event loop by the task that holds `between`. `Turns` sees
+to that. `CoreThread` is the runner of a live process: a slice that never ends leaves the event loop free, and with it
 watches, the lease, health and metrics. `Inline` does the work at once, for tests and virtual time.
 
     event loop:  ──run(slice)──┐  watches, lease, HTTP    ┌─then(result)── … ──between─── … ──run(slice)──┐
@@ -44,7 +44,7 @@ class SliceRunner(Protocol):
     def start(self, work: Work, done: Done) -> None:
         """Do the work, then call `done` on the event loop that this was called on."""
 
-    def standing(self) -> FrameType | None:
+    def current_frame(self) -> FrameType | None:
         """Return the innermost frame of the work under way on another thread; None where there is none."""
 
     def close(self) -> None:
@@ -60,7 +60,7 @@ class Inline:
         """Do the work."""
         done(_ended(work))
 
-    def standing(self) -> FrameType | None:
+    def current_frame(self) -> FrameType | None:
         """Nobody can ask while it is at work."""
         return None
 
@@ -85,7 +85,7 @@ class CoreThread:
         self._is_at_work = True
         self._handed.put((work, done, asyncio.get_running_loop()))
 
-    def standing(self) -> FrameType | None:
+    def current_frame(self) -> FrameType | None:
         """Return where the thread is now; it goes on meanwhile."""
         if not self._is_at_work or self._thread.ident is None:
             return None

@@ -70,7 +70,7 @@ def event_of(change: Change) -> ObjectEvent | None:
     return None
 
 
-class Following:
+class WatchedResources:
     """Informers for all kinds; `run` is a task of its own."""
 
     __slots__ = ("_comparison", "_held", "_informers", "_report", "_sink", "_sleep", "has_started")
@@ -98,7 +98,7 @@ class Following:
         self._informers = InformerSet(
             transport, report=report, rng=rng, clock=clock, sleep=sleep, on_settled=self._release
         )
-        self._comparison = Comparison(self.reflectors, report=report, rng=rng, sleep=sleep)
+        self._comparison = Comparison(self.reflectors, report, rng, sleep)
         self._held = HeldPods(self._unsettled_kinds, holds_extended=gates.enabled("DRAExtendedResource"))
         optional = (*OPTIONAL_KINDS, *(kind for kind, gate in GATED_KINDS if gates.enabled(gate)))
         for kind in (*REQUIRED_KINDS, *optional):

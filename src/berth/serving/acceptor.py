@@ -1,4 +1,4 @@
-"""Accepts connections at sockets, and sees each through its TLS handshake; who may stay, whoever uses this decides.
+"""Accepts connections at sockets, and sees each through its TLS handshake; which may stay, the caller decides.
 
     accepted ── take ──> begin ── handshake ──> the protocol's connection
                                      └────────> failed, with the socket closed
@@ -29,7 +29,7 @@ def listening_at(
         found = socket.create_server(
             (host, port), family=family, backlog=backlog, reuse_port=shares_port, dualstack_ipv6=dualstack
         )
-    except OSError as error:  # Python adds the address to the words, which whoever reports it names in words of its own
+    except OSError as error:  # Python adds the address to the words, which the caller names in words of its own
         raise OSError(error.errno, os.strerror(error.errno) if error.errno else str(error)) from None
     found.setblocking(False)
     return found

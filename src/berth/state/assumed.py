@@ -59,4 +59,5 @@ def _is_same_state(base: Any, stored: Any) -> bool:
     if base is stored:
         return True
     before, now = base.metadata, stored.metadata
+    # Two objects without a version may be any two states, so they pass for the same one only if they are one object.
     return bool(before.resource_version) and (before.uid, before.resource_version) == (now.uid, now.resource_version)

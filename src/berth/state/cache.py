@@ -25,7 +25,7 @@ import msgspec
 from berth.api.node import Node
 from berth.state.pod_index import PodIndex
 from berth.state.pod_info import PodInfo
-from berth.state.table import NodeTable
+from berth.state.table import WritableNodeTable
 
 
 class CacheError(RuntimeError):
@@ -64,7 +64,7 @@ class Cache:
 
     def __init__(self, assumed_ttl_s: float | None = None, capacity: int = 64, *, sweep_period_s: float = 0.0) -> None:
         """`sweep_period_s`: how often overdue pods are looked for; 0 finds each the moment it is overdue."""
-        self.table = NodeTable(capacity)
+        self.table = WritableNodeTable(capacity)
         self.index = PodIndex(capacity, self._pods_on_rows)
         self.assumed_ttl_s = assumed_ttl_s
         self._sweep_period_s = sweep_period_s
@@ -128,6 +128,7 @@ class Cache:
 
     def finish_binding(self, uid: str, now: float) -> None:
         """Note that the binding was sent and answered; from now on the pod may expire, in generations with expiry."""
+        # A what-if may have lifted the pod; the answer is about it all the same.
         state = self._states.get(uid) or self._lifted.get(uid)
         if state is not None and state.assumed:
             state.binding_finished = True
@@ -139,6 +140,7 @@ class Cache:
         state = self._states.get(uid)
         if state is not None and state.assumed:
             self._uncount(uid, state)
+        # Lifted by a what-if that is open: `put_back` will find nothing to restore.
         elif uid in self._lifted and self._lifted[uid].assumed:
             del self._lifted[uid]
 
@@ -148,6 +150,7 @@ class Cache:
             return NOTHING_EXPIRED
         self._next_sweep = now + self._sweep_period_s
         unfinished = [state.pod for state in self._assumed.values() if not state.binding_finished]
+        # Only `finish_binding` sets a deadline, so a pod whose binding is under way is never overdue.
         overdue = [
             (uid, state) for uid, state in self._assumed.items() if state.deadline is not None and now >= state.deadline
         ]
@@ -167,10 +170,13 @@ class Cache:
             return
         state.assumed, state.deadline, state.bound = False, None, None
         self._assumed.pop(pod.uid, None)
+        # Confirmed as it was assumed, by far the most frequent: nothing is counted anew, so nothing derived becomes
+        # stale.
         if self.table.names[state.row] == pod.node_name and same_for_scheduling(state.pod, pod):
             self.table.replace_pod(state.row, pod)
             state.pod = pod
             return
+        # Changed, or on another node than was assumed: the API server is right.
         self._uncount(pod.uid, state)
         self._count(pod, pod.node_name, assumed=False)
 
@@ -204,6 +210,7 @@ class Cache:
 
     def _count(self, pod: PodInfo, node_name: str, assumed: bool) -> None:
         row = self.table.row_for(node_name)
+        # A new row may have made the table grow, and the index needs one for each of its rows.
         self._match_capacity()
         self.table.add_pod(row, pod)
         self.index.add_pod(row, pod)

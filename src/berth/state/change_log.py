@@ -25,6 +25,7 @@ class ChangeLog(Generic[T]):
         """Note that a row or name changed."""
         self._changed.append(thing)
         self.position += 1
+        # Half at a time, so that each entry is moved once at most.
         if len(self._changed) > 2 * self._keep:
             self._dropped += self._keep
             del self._changed[: self._keep]

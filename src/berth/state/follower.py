@@ -83,6 +83,7 @@ class RowsByKey(Generic[K]):
         before = self._keys_of.get(row, nothing)
         for key in before - keys:
             rows = self._rows[key]
+            # No key stays without rows, so what nodes had once takes up nothing.
             rows.discard(row)
             if not rows:
                 del self._rows[key]

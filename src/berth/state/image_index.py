@@ -41,6 +41,7 @@ class ImageIndex:
     def put(self, row: int, images: tuple[ContainerImage, ...]) -> None:
         """Note the images of a row; none for one that is free."""
         known = self._images[row]
+        # A node's object changes far more often than its images.
         if images == known:
             return
         before, after = _sizes_by_name(known), _sizes_by_name(images)

@@ -4,8 +4,8 @@ A key gets a column when it is asked for. A column is brought up to date from th
 it is asked for, so that a key that nobody asks for any more costs a changed node nothing; the columns that were asked
 for least recently are dropped. A value keeps its id as long as its column lives. Where nodes' values come and go, a
 column would gather ids that no node has, so it is made anew, with new ids, once it has twice as many as there are rows.
-Whoever keeps something computed by id therefore keeps the column beside it, and starts afresh when `LabelIndex.column`
-returns another one.
+Code that keeps something computed by id therefore keeps the column beside it, and starts afresh when
+`LabelIndex.column` returns another one.
 """
 
 from collections import OrderedDict
@@ -64,6 +64,7 @@ class LabelColumn:
 
     def accepted(self, requirement: Requirement) -> Mask:
         """Return, by id with the absent value last, what `requirement` says of each value."""
+        # Once for each value, of which thousands of nodes have a few.
         verdicts = [requirement.accepts(value) for value in self.values]
         return np.array([*verdicts, requirement.accepts(None)], dtype=np.bool_)
 
@@ -107,6 +108,7 @@ class LabelIndex:
             for row in rows:
                 column.set(row, self._value(row, key))
             column.position = self._log.position
+        # Where nodes' values come and go, a column gathers ids that no node has any more.
         return len(column.values) <= 2 * len(column.ids) + SPARE_IDS
 
     def _made(self, key: str, capacity: int) -> LabelColumn:

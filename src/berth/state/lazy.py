@@ -27,5 +27,7 @@ class lazy(Generic[T]):  # noqa: N801 - used as a decorator, like property
     def __get__(self, instance: object | None, owner: type) -> "lazy[T] | T":
         if instance is None:
             return self
+        # A descriptor without `__set__` comes after the instance's dictionary, so from now on this is not called any
+        # more.
         value = instance.__dict__[self._name] = self._method(instance)
         return value

@@ -29,6 +29,7 @@ class NodeTree:
     def put(self, row: int, labels: Mapping[str, str]) -> None:
         """Add a row, or move it where its zone has changed."""
         zone = zone_of(labels)
+        # A node keeps its turn as long as its zone stays the same, as upstream.
         if self._zone_of_row.get(row) == zone:
             return
         self.remove(row)

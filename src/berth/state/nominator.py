@@ -56,6 +56,7 @@ class Nominator:
     def withdraw_node(self, node_name: str) -> tuple[PodInfo, ...]:
         """Take back all nominations to a node that is gone, and return the pods that had them."""
         pods = tuple(self._by_node.pop(node_name, {}).values())
+        # They are not noted as released: the room of a node that is gone helps nobody.
         for pod in pods:
             del self._node_of[pod.uid]
         self._without_node += pods

@@ -72,6 +72,8 @@ class ObjectStore:
     def changed_since(self, kind: str, version: int) -> Sequence[str] | None:
         """Return the keys of objects of a kind that changed after this version; None where that is too long ago."""
         changes, ago = self._changes.get(kind, []), self.version(kind) - version
+        # The version counts every change, also those that the list has forgotten, so the last `ago` entries are the
+        # ones after it.
         return None if ago > len(changes) else changes[len(changes) - ago :]
 
     def versions(self, kinds: Iterable[str]) -> Mapping[str, int]:

@@ -1,7 +1,8 @@
 """Which pods belong to which pod group (`spec.schedulingGroup`), and which of them have a node.
 
 The intake writes it as pods come and go; the gang plugins and the group cycle read it. Every pod counts that the API
-server has and that has not finished, whoever schedules it: after a restart the members that run count as before.
+server has and that has not finished, whichever scheduler is theirs: after a restart the members that run count as
+before.
 """
 
 from collections.abc import Mapping

@@ -171,6 +171,7 @@ class _Group(RowCounts):
         kind.groups.append(self)
         for row, count in kind.rows.items():
             self.add(row, count)
+        # `rows` has the pods that are being deleted, too; a group that does not count them takes them off again.
         if not self.group.terminating:
             for row, count in kind.terminating.items():
                 self.add(row, -count)
@@ -226,6 +227,8 @@ class _Terms:
             del self.live[term]
             self._by_label.remove(carried)
             self._live_bytes -= carried.size
+            # Making the log anew costs as much as there are live terms, and at least as many have gone since the last
+            # time: so each term that goes pays for a constant part of it.
             is_long = len(self._log) > 2 * len(self.live) + SPARE_TERMS
             if is_long or self._bytes > 2 * self._live_bytes + SPARE_BYTES:
                 self._log = list(self.live.values())
@@ -240,6 +243,8 @@ class _Terms:
         position, matching = (0, []) if remembered is None else remembered
         if position < len(self._log):
             is_known = remembered is not None
+            # A kind of pod that is new asks the index, which rules out most terms; one that is known has only the new
+            # terms to try.
             untried = iter(self._log[position:]) if is_known else self._by_label.candidates(pod.labels)
             matching = matching + [carried for carried in untried if carried.term.matches(pod, namespace_labels)]
             if not pod.shape.is_large:
@@ -307,8 +312,11 @@ class PodIndex:
             self._namespaces.pop(namespace, None)
         else:
             self._namespaces[namespace] = labels
+        # Terms and groups that go by namespaces' labels may mean other pods now, so what was worked out with them is
+        # stale.
         self.version += 1
         self.terms_version += 1
+        # Groups that list their namespaces select the same pods as before, and keep their counts.
         for group in [group for group in self._groups.values() if group.group.goes_by_labels()]:
             self._groups.pop(group.group)
             self._drop(group)
@@ -352,6 +360,8 @@ class PodIndex:
         if kind is None:
             kind = kinds[pod.label_key] = self._new_kind(pod)
         kind.add(row, pod, sign)
+        # Labels come and go with every rollout (pod-template-hash); kinds that stayed without pods would be matched
+        # against each new group.
         if not kind.rows:
             del kinds[pod.label_key]
             if not kinds:

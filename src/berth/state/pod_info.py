@@ -125,12 +125,10 @@ class PodShape(PodFamily):
         """What plugins read of the pod (`signature`), by plugin."""
 
     def share_parts(self, pod: Pod, spec: PodSpec) -> None:
-        """Have a pod of this shape share its labels and owners, and a spec that is equal except perhaps for the node.
-
-        This does write to an object that an informer handed out, but puts in place of each part one that is equal, as
-        the keys of `PodShapes` are made of all of them: whoever holds the object sees no difference.
-        """
+        """Have a pod of this shape share its labels and owners, and a spec that is equal but perhaps for the node."""
         meta, own = pod.metadata, self._pod.metadata
+        # This does write to an object that an informer handed out, but puts in place of each part one that is equal, as
+        # the keys of `PodShapes` are made of all of them: a holder of the object sees no difference.
         force_setattr(meta, "labels", own.labels)
         force_setattr(meta, "owner_references", own.owner_references)
         node_name = pod.spec.node_name
@@ -233,19 +231,19 @@ class PodShapes:
         self._families: Recent[bytes, PodFamily] = Recent(max_shapes)
 
     def of(self, pod: Pod, *, is_placed: bool = False) -> PodShape:
-        """Return the shape of a pod: one of its own where its name matters too.
-
-        A placed pod shares the shape of its pending replicas; otherwise `nodeName` would count as part of the shape.
-        """
+        """Return the shape of a pod: one of its own where its name matters too."""
         if not _is_shareable(pod):
             return PodShape(pod, self._counting)
         meta = pod.metadata
+        # A placed pod shares the shape of its pending replicas; otherwise `nodeName` would count as part of the shape.
         spec = msgspec.structs.replace(pod.spec, node_name="") if is_placed else pod.spec
         spec_key = _ENCODER.encode(spec)
         rest_key = _ENCODER.encode((meta.namespace, meta.labels, meta.owner_references, _counted_status(pod)))
         size = len(spec_key) + len(rest_key)
         if size > LARGE_BYTES:
             return PodShape(pod, self._counting, size=size)
+        # Specs are shared by themselves, too: the pods of an indexed Job differ in labels, and so in shape, but not in
+        # spec.
         known = self._specs.get(spec_key)
         if known is None:
             make_read_only(spec)
@@ -302,6 +300,7 @@ def _is_shareable(pod: Pod) -> bool:
 def _counted_status(pod: Pod) -> tuple[object, ...]:
     """Return what a pod's status adds to its requests: resizes in flight."""
     status = pod.status
+    # Nearly all of them give nothing but a name, and must not part a workload's running pods from its pending ones.
     containers = tuple([each for each in status.container_statuses if each != ContainerStatus(each.name)])
     init_containers = tuple([each for each in status.init_container_statuses if each != ContainerStatus(each.name)])
     if not (containers or init_containers or status.resources or status.allocated_resources):

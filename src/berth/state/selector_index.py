@@ -43,6 +43,7 @@ class SelectorIndex(Generic[T]):
 
     def candidates(self, labels: Mapping[str, str]) -> Iterator[T]:
         """Yield, each once, whatever may select a pod with these labels: all that do, and some that do not."""
+        # Each thing is filed in one place, so none comes twice.
         yield from self._by_label.get(None, ())
         for label in labels.items():
             yield from self._by_label.get(label, ())

@@ -2,7 +2,7 @@
 
 Namespaces are divided into a fixed number of shards by a hash of their names, which must never change: schedulers of
 different releases have to agree. Who holds a shard's lease schedules the pods of its namespaces. Pods on nodes count
-for everybody, whoever placed them. A pod group lies within its namespace, and so within a shard.
+for everybody, whichever scheduler placed them. A pod group lies within its namespace, and so within a shard.
 """
 
 import hashlib

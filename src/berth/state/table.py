@@ -1,7 +1,7 @@
 """Nodes as NumPy columns: one row a node.
 
 The cache writes it; plugins read it, either by column (`table.requested[index][rows]`) or, node by node, through
-`table.view(row)`. Two change logs say which rows have to be looked at again by whoever keeps something derived from
+`table.view(row)`. Two change logs say which rows have to be looked at again by code that keeps something derived from
 them: `node_log` for what the node object says, `pod_log` for what runs there. Every write to a row ends with an entry
 in one of them. Rows are reused when nodes leave; log positions never are.
 """
@@ -34,7 +34,7 @@ DOUBLED_BELOW = 1024
 
 
 class NodeTable:
-    """Columns over all nodes; `valid` says which rows hold one."""
+    """Columns over all nodes, to be read; `valid` says which rows hold one."""
 
     def __init__(self, capacity: int = 64) -> None:
         self.capacity = capacity
@@ -67,6 +67,7 @@ class NodeTable:
         self._resource_users: dict[str, int] = {}
         """How many node objects and counted pods name a resource, for all but CPU and memory."""
         self._free_columns: list[int] = []
+        # Descending, as rows are taken from the end: the lowest first.
         self._free = list(range(capacity - 1, -1, -1))
         self._views: dict[int, tuple[int, NodeView]] = {}
         self._next_version = 0
@@ -75,22 +76,67 @@ class NodeTable:
     def __len__(self) -> int:
         return self.node_count
 
-    def put_node(self, node: Node) -> int:
-        """Add a node or replace what is known of it; return its row. Raises `QuantityError`, changing nothing.
+    def label(self, key: str) -> LabelColumn:
+        """Return the column of a label key."""
+        return self.labels.column(key, self.capacity)
 
-        A heartbeat that changes nothing but the version is not logged, so that nothing derived has to be renewed.
-        """
+    def view(self, row: int) -> NodeView:
+        """Return one node with its pods as plain objects, as of now; the same one until the row changes."""
+        known = self._views.get(row)
+        # No version is given twice, so the view of a node that had this row before cannot pass for this one's.
+        if known is not None and known[0] == self.version[row]:
+            return known[1]
+        view = self._make_view(row)
+        self._views[row] = (int(self.version[row]), view)
+        return view
+
+    def node(self, row: int) -> Node:
+        """Return the node object of a valid row."""
+        node = self.nodes[row]
+        assert node is not None, f"row {row} holds no node"
+        return node
+
+    def rows(self) -> NDArray[np.intp]:
+        """Return the rows that hold a node, in row order."""
+        return np.flatnonzero(self.valid)
+
+    def _make_view(self, row: int) -> NodeView:
+        resources = self.resource_index
+        return NodeView(
+            row=row,
+            node=self.node(row),
+            pods=ReadOnlyDict(self.pods[row]),
+            allocatable=ReadOnlyDict({name: int(self.allocatable[index, row]) for name, index in resources.items()}),
+            requested=ReadOnlyDict({name: int(self.requested[index, row]) for name, index in resources.items()}),
+            scoring_requested=(int(self.scoring_requested[0, row]), int(self.scoring_requested[1, row])),
+            allowed_pods=int(self.allowed_pods[row]),
+        )
+
+    def _labels_of(self, row: int) -> Mapping[str, str] | None:
+        node = self.nodes[row]
+        return None if node is None else node.metadata.labels
+
+
+class WritableNodeTable(NodeTable):
+    """The table as the cache keeps it."""
+
+    def put_node(self, node: Node) -> int:
+        """Add a node or replace what is known of it; return its row. Raises `QuantityError`, changing nothing."""
         make_read_only(node)
         known = self.row_of.get(node.metadata.name)
+        # A heartbeat that changes nothing but the version is not logged, so that nothing derived has to be renewed.
         if known is not None and _is_alike(self.nodes[known], node):
             self.nodes[known] = node
             return known
+        # Before anything is written, since a quantity that cannot be read must change nothing.
         amounts = _amounts(node.status.allocatable)
         row = self.row_for(node.metadata.name)
         if not self.valid[row]:
             self.valid[row] = True
             self.node_count += 1
         before = self.nodes[row]
+        # First the new object's resources are counted, then the old one's released: a resource of both keeps its
+        # column.
         self._write_allocatable(row, amounts)
         self.nodes[row] = node
         if before is not None:
@@ -111,11 +157,7 @@ class NodeTable:
         return row
 
     def remove_node(self, name: str) -> None:
-        """Forget what the node object said.
-
-        The row stays with the name while pods are counted on it, so that a node that comes back finds them; then
-        another node may have it.
-        """
+        """Forget what the node object said; with its last pod the row is free for another node."""
         row = self.row_of[name]
         if self.valid[row]:
             self.valid[row] = False
@@ -131,6 +173,7 @@ class NodeTable:
         self.images.put(row, ())
         self._views.pop(row, None)
         self._touch(row, self.node_log)
+        # While pods are counted on it the row stays with the name, so that a node that comes back finds them.
         self._free_if_unused(row)
 
     def add_pod(self, row: int, pod: PodInfo) -> None:
@@ -162,41 +205,6 @@ class NodeTable:
             index = self.resource_index[resource] = self._free_columns.pop()
         return index
 
-    def label(self, key: str) -> LabelColumn:
-        """Return the column of a label key."""
-        return self.labels.column(key, self.capacity)
-
-    def view(self, row: int) -> NodeView:
-        """Return one node with its pods as plain objects, as of now; the same one until the row changes."""
-        known = self._views.get(row)
-        if known is not None and known[0] == self.version[row]:
-            return known[1]
-        view = self._make_view(row)
-        self._views[row] = (int(self.version[row]), view)
-        return view
-
-    def node(self, row: int) -> Node:
-        """Return the node object of a valid row."""
-        node = self.nodes[row]
-        assert node is not None, f"row {row} holds no node"
-        return node
-
-    def rows(self) -> NDArray[np.intp]:
-        """Return the rows that hold a node, in row order."""
-        return np.flatnonzero(self.valid)
-
-    def _make_view(self, row: int) -> NodeView:
-        resources = self.resource_index
-        return NodeView(
-            row=row,
-            node=self.node(row),
-            pods=ReadOnlyDict(self.pods[row]),
-            allocatable=ReadOnlyDict({name: int(self.allocatable[index, row]) for name, index in resources.items()}),
-            requested=ReadOnlyDict({name: int(self.requested[index, row]) for name, index in resources.items()}),
-            scoring_requested=(int(self.scoring_requested[0, row]), int(self.scoring_requested[1, row])),
-            allowed_pods=int(self.allowed_pods[row]),
-        )
-
     def _count(self, row: int, pod: PodInfo, sign: int) -> None:
         requested, index_of = self.requested, self.resource_index
         for resource, amount in pod.requests.items():
@@ -204,6 +212,7 @@ class NodeTable:
                 index = index_of.get(resource)
                 if index is None:
                     index = self.column_of(resource)
+                    # It may have put a wider array in the place of the one that was read above.
                     requested = self.requested
                 requested[index, row] += sign * amount
                 if index >= PERMANENT_RESOURCES:
@@ -222,8 +231,8 @@ class NodeTable:
     def _free_if_unused(self, row: int) -> None:
         if self.valid[row] or self.pods[row]:
             return
-        # All that was counted on the row has been taken off, and each step was logged. Whoever takes the row next logs
-        # it again, so nothing that was derived for the old node outlives it.
+        # All that was counted on the row has been taken off, and each step was logged. The node that takes the row next
+        # logs it again, so nothing that was derived for the old node outlives it.
         del self.row_of[self.names[row]]
         self.names[row] = ""
         self._free.append(row)
@@ -240,11 +249,13 @@ class NodeTable:
         self.allowed_pods[row] = amounts.get(PODS, 0)
 
     def _use(self, resource: str, change: int) -> None:
-        """Count who names a resource; at the last one its columns hold only zeros, and are free."""
+        """Count who names a resource; with the last of them its columns are free."""
         users = self._resource_users.get(resource, 0) + change
         if users:
             self._resource_users[resource] = users
         else:
+            # Each that named it has taken its amount off again, so the columns hold only zeros, and another may have
+            # them.
             del self._resource_users[resource]
             self._free_columns.append(self.resource_index.pop(resource))
 
@@ -284,6 +295,8 @@ class NodeTable:
         self._taint_set_users[number] += 1
         self._taint_set_users[before] -= 1
         if before and not self._taint_set_users[before]:
+            # The last row has given the set up. Its number is free from here on, and not before: the new set has one
+            # already.
             del self._taint_set_of[self.taint_sets[before]]
             self.taint_sets[before] = ()
             self._free_taint_sets.append(before)
@@ -319,10 +332,6 @@ class NodeTable:
         self.images.grow(capacity)
         self._free += range(capacity - 1, self.capacity - 1, -1)
         self.capacity = capacity
-
-    def _labels_of(self, row: int) -> Mapping[str, str] | None:
-        node = self.nodes[row]
-        return None if node is None else node.metadata.labels
 
 
 def _is_alike(old: Node | None, new: Node) -> bool:

@@ -146,6 +146,7 @@ class Topology:
         self.counted: Ids = self._counted(self.ids, EVERY_ROW)
         self.size = len(self._column.values) + 1
         self._labelled = int(np.count_nonzero(self.ids != ABSENT))
+        # `bincount` takes no -1: shifted by one, `ABSENT` is counted first, and left out.
         self.exists: Mask = np.bincount(self.counted + 1, minlength=self.size)[1:] > 0
         """By domain, without the absent one: whether it has any node that counts."""
         self.domain_count = int(np.count_nonzero(self.exists))
@@ -207,6 +208,8 @@ class RowCounts:
         """Return the sums by domain, up to date; do not keep them past the cycle."""
         sums = self._sums.get(topology.token)
         if sums is None:
+            # All of them, since nothing tells which topologies are still asked for: a forgotten one leaves its sums
+            # behind.
             if len(self._sums) >= MAX_SUMS:
                 self._sums.clear()
             sums = self._sums[topology.token] = DomainSums(topology)
@@ -225,14 +228,13 @@ class DomainSums:
     The invariant: while the topology has the version of the last `sync`, `values` is the column summed by domain, since
     `add` sees every change of a row. At any other version it is stale: `add` leaves it alone, and `sync` sums it
     afresh.
-
-    The topology is held weakly. What names it may be a whole pod, so it goes when `Topologies` forgets it, and not only
-    when the last column does that was ever summed over it.
     """
 
     __slots__ = ("_topology", "_version", "total", "values")
 
     def __init__(self, topology: Topology) -> None:
+        # Weakly: what names the topology may be a whole pod, so it goes when `Topologies` forgets it, and not only when
+        # the last column does that was ever summed over it.
         self._topology = weakref.ref(topology)
         self._version = 0
         self.values: Int64 = np.zeros(0, dtype=np.int64)
@@ -244,6 +246,8 @@ class DomainSums:
         if topology is not None and self._version == topology.version:
             domain = topology.counted[row]
             self.values[domain] += amount
+            # The absent domain is -1, which the line above adds to the last element, where it belongs; it has no part
+            # in the total.
             if domain >= 0:
                 self.total += amount
 
@@ -251,6 +255,8 @@ class DomainSums:
         """Sum the column afresh if its topology has changed since it was last summed."""
         if self._version != topology.version:
             sums = np.bincount(topology.counted + 1, weights=counts, minlength=topology.size)
+            # Shifted by one for `bincount`, and back, so that -1 finds the absent domain at the end. It sums as floats,
+            # which is exact as far as 2**53.
             self.values = np.roll(sums, -1).astype(np.int64)
             self.total = int(self.values[:-1].sum())
             self._version = topology.version

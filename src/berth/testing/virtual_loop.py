@@ -2,7 +2,7 @@
 
 For tests of code that awaits. `VirtualLoop(VirtualTime())` runs a coroutine as any loop does (`run_until_complete`),
 only that sleeping takes no time. Several loops may share a `VirtualTime`, one for each process of a simulated system;
-then `turn` runs them by hand, and whoever calls it says when time passes. A process whose loop gets no turns for a
+then `turn` runs them by hand, and its caller says when time passes. A process whose loop gets no turns for a
 while finds all its timers late afterwards, as one does that was stopped with SIGSTOP.
 
 Nothing here depends on the machine's clock, sockets or threads: the same callbacks run in the same order every time.

@@ -2,8 +2,8 @@
 
 The holder of the server's own token is the administrator, who may do everything. Further identities come from client
 certificates that the server's CA has signed (common name and organizations, as kubeadm's are) and from tokens that
-whoever runs the server names; what these may do, the stored RBAC objects say (`rbac`). Nobody is anonymous: a request
-without a credential is 401, health checks apart, and in reviews `system:anonymous` has what RBAC gives it.
+the operator of the server names; what these may do, the stored RBAC objects say (`rbac`). Nobody is anonymous: a
+request without a credential is 401, health checks apart, and in reviews `system:anonymous` has what RBAC gives it.
 """
 
 import hashlib

@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 from aiohttp import web
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, generate_latest
 
 from berth_cluster.apimachinery.errors import (
     StoreError,
@@ -37,6 +38,8 @@ _log = logging.getLogger(__name__)
 MAX_IN_FLIGHT = 400  # requests that are no watches, as upstream's --max-requests-inflight
 
 HEALTH_NAMES = ("healthz", "livez", "readyz")
+ROOT_PATHS = ("/api", "/apis", "/metrics", "/version")
+REQUEST_LABELS = ("verb", "group", "version", "resource", "subresource")
 HEALTH_PATHS = tuple(f"/{name}" for name in HEALTH_NAMES)
 
 
@@ -51,7 +54,9 @@ class Application:
         "_handlers",
         "_in_flight",
         "_let_in",
+        "_metrics",
         "_release",
+        "_requests",
         "_store",
         "address",
         "extra_paths",
@@ -71,11 +76,13 @@ class Application:
         self._authenticator = authenticator
         self._authorizer = RbacAuthorizer(store)
         self._release = release
+        self._metrics = CollectorRegistry(auto_describe=False)
+        self._requests = Counter("apiserver_request", "Requests answered.", REQUEST_LABELS, registry=self._metrics)
         self._discovery = Discovery(release)
         self._documents = OpenApiDocuments(release)
         self._handlers = Handlers(store, has_streaming_lists=release.has_streaming_lists)
         self.address = ""
-        # Further paths for GET (debug views) that whoever runs the server may add; each returns a JSON value.
+        # Further paths for GET (debug views) that the operator of the server may add; each returns a JSON value.
         self.extra_paths: dict[str, Callable[[], object]] = {"/debug/bindings": self._bindings}
 
     def stop(self) -> None:
@@ -129,13 +136,23 @@ class Application:
             answer = access.review(self._authenticator, self._authorizer, user, target.group, target.plural, body)
             return json_response(answer, 201)
         if (target.group, target.plural) == ("", "bindings") and request.method == "POST":
-            return await self._post_binding(target, request)
+            bound = await self._post_binding(target, request)
+            self._count(target, request)
+            return bound
         kind = self._release.find(target.group, target.version, target.plural)
         if kind is None:
             raise no_such_path()
         if kind.plural == "namespaces" and not kind.group and target.namespace:
             raise no_such_path()
-        return await self._handlers.handle(kind, target, request)
+        response = await self._handlers.handle(kind, target, request)
+        self._count(target, request)
+        return response
+
+    def _count(self, target: Target, request: web.BaseRequest) -> None:
+        """Note a request that was not refused: the names in one that was may be anything, and no metric forgets."""
+        verb = _asked(target, request).verb
+        verb = verb.upper() if verb in ("list", "watch") else request.method
+        self._requests.labels(verb, target.group, target.version, target.plural, target.subresource).inc()
 
     async def _post_binding(self, target: Target, request: web.BaseRequest) -> web.Response:
         body = await read_typed(request, "core/Binding")
@@ -159,10 +176,12 @@ class Application:
             return self._group(path)
         if path.startswith("/openapi/"):
             return self._documents.answer(path, accept)
+        if path == "/metrics":
+            return web.Response(body=generate_latest(self._metrics), headers={"Content-Type": CONTENT_TYPE_LATEST})
         if path in self.extra_paths:
             return json_response(self.extra_paths[path]())
         if path == "/":
-            return json_response({"paths": sorted(["/api", "/apis", "/version", *HEALTH_PATHS, *self.extra_paths])})
+            return json_response({"paths": sorted([*ROOT_PATHS, *HEALTH_PATHS, *self.extra_paths])})
         raise no_such_path()
 
     def _group(self, path: str) -> web.Response:

@@ -1,7 +1,7 @@
-"""The server's door: accepts connections, bounds how many there are and how long they may dawdle, and closes them.
+"""The server's listener: accepts connections, bounds how many there are and how long they may dawdle, and closes them.
 
 Every connection is on trial until one of its requests has been let in by a credential. Those on trial are few: when one
-more comes than there may be, the one of the busiest peer that has waited longest is dropped. So whoever opens
+more comes than there may be, the one of the busiest peer that has waited longest is dropped. So a peer that opens
 connections and sends nothing only pushes out connections of its own kind, and a client with a credential, which is on
 trial for milliseconds, always gets in. The rest of the places is for those let in.
 
@@ -30,7 +30,7 @@ from berth_cluster.serving.responses import error_response
 _log = logging.getLogger(__name__)
 
 BACKLOG = 1024
-COMPLAINT_PERIOD_S = 10.0
+PEER_ERROR_LOG_PERIOD_S = 10.0
 _SPARE_DESCRIPTORS = 128  # left to everything else in the process
 _LINGER_S = 1.0  # for the rest of a body that nobody wants, so that the client gets to read the answer
 _MAX_SHOWN = 200
@@ -50,7 +50,7 @@ class ConnectionLimits(msgspec.Struct, frozen=True):
     head_bytes: int = 64 * 1024
 
 
-class Complaints:
+class PeerErrorLog:
     """Counts what peers do wrong, and logs a line about it at most once in a while."""
 
     __slots__ = ("_counts", "_last", "_next_s", "_now")
@@ -77,7 +77,7 @@ class Complaints:
             "connections: %s; the last from %s", told, "".join(c if c.isprintable() else "?" for c in self._last)
         )
         self._counts.clear()
-        self._next_s = self._now() + COMPLAINT_PERIOD_S
+        self._next_s = self._now() + PEER_ERROR_LOG_PERIOD_S
 
 
 class ServerConnection:
@@ -100,14 +100,14 @@ class ServerConnection:
             self._close()
 
 
-class Places:
+class ConnectionSlots:
     """Who has a place, and who loses it when there are not enough."""
 
-    __slots__ = ("_complaints", "_let_in", "_limits", "_on_trial")
+    __slots__ = ("_let_in", "_limits", "_on_trial", "_peer_errors")
 
-    def __init__(self, limits: ConnectionLimits, complaints: Complaints) -> None:
+    def __init__(self, limits: ConnectionLimits, peer_errors: PeerErrorLog) -> None:
         self._limits = limits
-        self._complaints = complaints
+        self._peer_errors = peer_errors
         self._on_trial: dict[str, dict[ServerConnection, None]] = {}  # peer -> connections, the oldest first
         self._let_in: set[ServerConnection] = set()
 
@@ -154,7 +154,7 @@ class Places:
     def _drop_oldest(self, peer: str, why: str) -> None:
         oldest = next(iter(self._on_trial[peer]))
         self.leave(oldest)
-        self._complaints.note(why, peer)
+        self._peer_errors.note(why, peer)
         oldest.drop()
 
 
@@ -162,11 +162,11 @@ class GuardedProtocol(RequestHandler):
     """aiohttp's side of one connection, with limits on the heads of requests and on the reading of answers."""
 
     __slots__ = (
-        "_complaints",
         "_head_bytes",
         "_head_timer",
         "_limits",
-        "_places",
+        "_peer_errors",
+        "_slots",
         "_stall_timer",
         "_unanswered",
         "connection",
@@ -177,8 +177,8 @@ class GuardedProtocol(RequestHandler):
         server: web.Server,
         connection: ServerConnection,
         limits: ConnectionLimits,
-        places: Places,
-        complaints: Complaints,
+        slots: ConnectionSlots,
+        peer_errors: PeerErrorLog,
     ) -> None:
         super().__init__(
             server,
@@ -192,8 +192,8 @@ class GuardedProtocol(RequestHandler):
         )
         self.connection = connection
         self._limits = limits
-        self._places = places
-        self._complaints = complaints
+        self._slots = slots
+        self._peer_errors = peer_errors
         self._head_bytes = 0
         self._unanswered = 0  # requests whose head is complete and whose handler has not returned
         self._head_timer: asyncio.TimerHandle | None = None
@@ -228,7 +228,7 @@ class GuardedProtocol(RequestHandler):
 
     def let_in_now(self) -> bool:
         """A request has shown a credential; False when too many connections have that already."""
-        return self._places.let_in_now(self.connection)
+        return self._slots.let_in_now(self.connection)
 
     def answered(self, *, has_unread_body: bool) -> None:
         """The handler of a request has returned. What is left of its body is none of the next head."""
@@ -250,7 +250,7 @@ class GuardedProtocol(RequestHandler):
         """Free the place."""
         self._head_timer = _without(self._head_timer)
         self._stall_timer = _without(self._stall_timer)
-        self._places.leave(self.connection)
+        self._slots.leave(self.connection)
         super().connection_lost(exc)
 
     def handle_error(
@@ -261,7 +261,7 @@ class GuardedProtocol(RequestHandler):
         message: str | None = None,
     ) -> web.StreamResponse:
         """What is not HTTP is the peer's fault, and no reason for a traceback."""
-        self._complaints.note("sent what is not HTTP", self.connection.peer, type(exc).__name__)
+        self._peer_errors.note("sent what is not HTTP", self.connection.peer, type(exc).__name__)
         if request.writer.output_size > 0:
             raise ConnectionError("the answer has begun already")
         response = error_response(bad_request("the request is not HTTP as this server understands it"))
@@ -273,7 +273,7 @@ class GuardedProtocol(RequestHandler):
         self._head_timer = loop.call_later(self._limits.head_s, self._give_up, "dropped that did not finish a head")
 
     def _give_up(self, why: str) -> None:
-        self._complaints.note(why, self.connection.peer)
+        self._peer_errors.note(why, self.connection.peer)
         self._abort()
 
     def _abort(self) -> None:
@@ -296,19 +296,19 @@ def limits_of(request: web.BaseRequest) -> ConnectionLimits:
     return protocol.limits if isinstance(protocol, GuardedProtocol) else ConnectionLimits()
 
 
-class Door:
+class TlsListener:
     """Listens, and hands each connection that has shaken hands to a `GuardedProtocol`."""
 
-    __slots__ = ("_acceptor", "_complaints", "_context", "_limits", "_server", "places", "port")
+    __slots__ = ("_acceptor", "_context", "_limits", "_peer_errors", "_server", "port", "slots")
 
     def __init__(self, server: web.Server, context: ssl.SSLContext, limits: ConnectionLimits) -> None:
         """`server` is aiohttp's, which knows the handler of requests."""
         self._server = server
         self._context = context
         self._limits = within_descriptors(limits, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
-        self._complaints = Complaints(asyncio.get_running_loop().time)
+        self._peer_errors = PeerErrorLog(asyncio.get_running_loop().time)
         self._acceptor = Acceptor(self._take, self._cannot_accept)
-        self.places = Places(self._limits, self._complaints)
+        self.slots = ConnectionSlots(self._limits, self._peer_errors)
         self.port = 0
         """The port that is listened at."""
 
@@ -332,28 +332,28 @@ class Door:
     async def close(self) -> None:
         """Stop listening; connections that are open stay, those that are not yet are dropped."""
         await self._acceptor.close()
-        self._complaints.tell()
+        self._peer_errors.tell()
 
     def _take(self, accepted: socket.socket, peer: str) -> None:
         connection = ServerConnection(peer)
         task = self._acceptor.begin(
             accepted,
-            lambda: GuardedProtocol(self._server, connection, self._limits, self.places, self._complaints),
+            lambda: GuardedProtocol(self._server, connection, self._limits, self.slots, self._peer_errors),
             lambda: self._context,
             partial(self._failed, connection),
             handshake_s=self._limits.handshake_s,
             shutdown_s=_LINGER_S,
         )
         connection.closes_by(task.cancel)
-        self.places.enter(connection)
+        self.slots.enter(connection)
 
     def _failed(self, connection: ServerConnection, error: OSError | None) -> None:
-        self.places.leave(connection)
+        self.slots.leave(connection)
         if error is not None:
-            self._complaints.note("did not finish the TLS handshake", connection.peer, _reason(error))
+            self._peer_errors.note("did not finish the TLS handshake", connection.peer, _reason(error))
 
     def _cannot_accept(self, error: OSError) -> None:
-        self._complaints.note("could not be accepted", "the system", str(error))
+        self._peer_errors.note("could not be accepted", "the system", str(error))
 
 
 def _reason(error: OSError) -> str:

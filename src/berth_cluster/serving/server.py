@@ -24,7 +24,7 @@ from berth_cluster.serving.app import Application
 from berth_cluster.serving.bodies import MAX_BODY_BYTES
 from berth_cluster.serving.bootstrap_access import create_access_objects
 from berth_cluster.serving.certificates import ClusterAuthority
-from berth_cluster.serving.connections import ConnectionLimits, Door, GuardedProtocol
+from berth_cluster.serving.connections import ConnectionLimits, GuardedProtocol, TlsListener
 from berth_cluster.serving.directory_lock import DirectoryLock
 from berth_cluster.serving.kubeconfig_file import read_remembered, write_kubeconfig
 from berth_cluster.serving.rbac import ClusterUser
@@ -37,8 +37,8 @@ HOUSEKEEPING_PERIOD_S = 30.0
 class ApiServer:
     """Serves a store; with `port` 0 it takes its former one or any free one, which is in `url` after `start`."""
 
-    __slots__ = ("_app", "_door", "_host", "_housekeeping", "_http", "_limits", "_lock", "_port", "_release", "_users",
-                 "authority", "directory", "store", "token")  # fmt: skip
+    __slots__ = ("_app", "_host", "_housekeeping", "_http", "_limits", "_listener", "_lock", "_port", "_release",
+                 "_users", "authority", "directory", "store", "token")  # fmt: skip
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class ApiServer:
         self._lock = DirectoryLock(directory)
         self._limits = limits or ConnectionLimits()
         self._http: web.Server | None = None
-        self._door: Door | None = None
+        self._listener: TlsListener | None = None
         self._housekeeping: asyncio.Task[None] | None = None
 
     @property
@@ -82,7 +82,7 @@ class ApiServer:
         return self.directory / "kubeconfig"
 
     async def start(self) -> None:
-        """Listen, then write the kubeconfig, so that whoever sees the file can connect.
+        """Listen, then write the kubeconfig, so that a client that sees the file can connect.
 
         Raises `DirectoryInUseError`, `ClusterAuthorityError` and OSError, after which nothing is held.
         """
@@ -102,20 +102,20 @@ class ApiServer:
         self._app = Application(self.store, authenticator, self._release, _let_in)
         # Cancel the handler of a client that disconnects; else its watches would live on until the next event.
         self._http = web.Server(self._handle, request_factory=_make_request, handler_cancellation=True)
-        self._door = Door(self._http, self.authority.server_context(self._host), self._limits)
-        await self._open(self._door, remembered.port)
-        self._port = self._door.port
+        self._listener = TlsListener(self._http, self.authority.server_context(self._host), self._limits)
+        await self._open(self._listener, remembered.port)
+        self._port = self._listener.port
         self._app.address = _authority(self._host, self._port)
         self._housekeeping = asyncio.create_task(self._keep_house(), name="event expiry")
         write_kubeconfig(self.kubeconfig, self.url, self.authority.certificate_pem, self.token)
 
-    async def _open(self, door: Door, former_port: int) -> None:
+    async def _open(self, listener: TlsListener, former_port: int) -> None:
         """Listen at the port that was asked for; else at the former one, or if somebody has taken that at any."""
         if not self._port and former_port:
             with contextlib.suppress(OSError):
-                await door.open(self._host, former_port)
+                await listener.open(self._host, former_port)
                 return
-        await door.open(self._host, self._port)
+        await listener.open(self._host, self._port)
 
     async def _keep_house(self) -> None:
         """Let events go when their time has come, even if nobody writes any more."""
@@ -143,9 +143,9 @@ class ApiServer:
             self._housekeeping.cancel()
             await asyncio.gather(self._housekeeping, return_exceptions=True)
             self._housekeeping = None
-        if self._door is not None:
-            await self._door.close()
-            self._door = None
+        if self._listener is not None:
+            await self._listener.close()
+            self._listener = None
         if self._http is not None:
             self._http.pre_shutdown()
             await self._http.shutdown(SHUTDOWN_TIMEOUT_S)

@@ -14,7 +14,8 @@ Invariants:
   in is copied, so that they may go on using it.
 
 Events are kept for an hour after they were last written, as upstream, and are not kept for ever by anybody else either:
-every write of an event lets some go whose time has come, and whoever runs a store in real time calls `expire_events`.
+every write of an event lets some go whose time has come, and the server that runs a store in real time calls
+`expire_events`.
 
 Nothing here sleeps, opens sockets or reads the wall clock: the clock, the uids and the name suffixes are passed in.
 """

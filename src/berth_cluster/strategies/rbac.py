@@ -20,6 +20,6 @@ class AccessStrategy(RESTStrategy):
                 errors.invalid("metadata.name", name, f"may not contain '{character}'")
 
     def check_change(self, new: Object, old: Object, errors: FieldErrors) -> None:
-        """A binding stays with its role, so that whoever may edit its subjects cannot raise what they may do."""
+        """A binding stays with its role, so that a user who may edit its subjects cannot raise what they may do."""
         if new.get("roleRef") != old.get("roleRef"):
             errors.invalid("roleRef", new.get("roleRef"), "cannot change roleRef")

@@ -9,7 +9,7 @@ what each key means.
 from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from types import MappingProxyType
-from typing import Any
+from typing import Any, ClassVar, final
 
 import msgspec
 
@@ -30,6 +30,7 @@ from berth.framework.events import (
     QueueingHint,
     queue_if,
 )
+from berth.framework.interface import EventsPlugin, FilterPlugin, PreEnqueuePlugin
 from berth.framework.registry import Registry
 from berth.framework.status import Status, unresolvable
 from berth.state.pod_info import PodInfo
@@ -177,11 +178,10 @@ def uid_of(name: str) -> str:
     return f"uid-of-{name}"
 
 
-class LifePlugin:
+class LifePlugin(FilterPlugin, EventsPlugin):
     """A plugin of a life: its hints answer what a step prescribes. It takes part in Filter, and rejects nothing."""
 
-    name: str
-    wakers: Sequence[ClusterEvent]
+    wakers: ClassVar[Sequence[ClusterEvent]]
 
     def __init__(self, _args: Any, _handle: Any) -> None:
         """Take no args."""
@@ -207,25 +207,29 @@ class LifePlugin:
         return labels.get("wake") == self.name
 
 
+@final
 class PluginA(LifePlugin):
     """`A`."""
 
     name, wakers = "A", (NODE_ADD, NODE_LABEL, POD_LABEL)
 
 
+@final
 class PluginB(LifePlugin):
     """`B`."""
 
     name, wakers = "B", (NODE_ADD, NODE_TAINT)
 
 
+@final
 class PluginC(LifePlugin):
     """`C`."""
 
     name, wakers = "C", (NODE_TAINT, POD_LABEL)
 
 
-class Gate(LifePlugin):
+@final
+class Gate(LifePlugin, PreEnqueuePlugin):
     """`Gate`: keeps a pod out while its label `gate` is `closed`."""
 
     name, wakers = "Gate", (POD_LABEL,)

@@ -184,7 +184,7 @@ def _replay(
 ) -> "tuple[Verification | None, RecordingComparison | None]":
     """Replay bit for bit where nothing is changed, and compare decisions where that does not tell everything."""
     from berth.decisions.exchange import SUCCESSORS
-    from berth_workbench.replay.comparison import Judging
+    from berth_workbench.replay.comparison import RecordingComparer
     from berth_workbench.replay.verification import verify
 
     verification = None
@@ -194,8 +194,8 @@ def _replay(
         if verification.is_same and not verification.headless_lives:
             return verification, None
     with working("comparing decisions") as work:
-        judging = Judging(registry, other=changed.config, seed=changed.seed, successors=SUCCESSORS)
-        return verification, judging.follow(_segments(recording, work))
+        comparer = RecordingComparer(registry, other=changed.config, seed=changed.seed, successors=SUCCESSORS)
+        return verification, comparer.follow(_segments(recording, work))
 
 
 def _written(

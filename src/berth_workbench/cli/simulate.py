@@ -56,6 +56,7 @@ def command(
     Pods start, run, fail, are scaled and preempted in virtual time, thousands of times faster than they would in a
     cluster. The same trace, configuration and seed give the same result. Ctrl-C ends it early and tells what there is.
     """
+    from berth_workbench.simulation.cluster import EXTENDERS_LEFT_OUT
     from berth_workbench.traces.run import TraceRun
     from berth_workbench.traces.trace import read_trace
 
@@ -73,6 +74,8 @@ def command(
             return work.is_stopped
 
         result = run.live(progress)
+    if run.cluster.leaves_out_extenders:
+        click.echo(f"note: {EXTENDERS_LEFT_OUT}", err=True)
     if timeline:
         try:
             run.time_line.write(timeline, result)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import ssl
 
     from berth.cli.connection import Answered
-    from berth.cli.scheduler_in_use import Way
+    from berth.cli.scheduler_in_use import SchedulerAddress
     from berth_workbench.comparison.configurations import ConfigurationSource
     from berth_workbench.page.access import Access
     from berth_workbench.page.source import Source
@@ -152,11 +152,11 @@ async def _serve(
     from berth_workbench.page.server import PageAddressTaken, PageServer
 
     line = _time_line(timeline)
-    is_in_file = bool(looked.files or (timeline and not any(looked.way)))
+    is_in_file = bool(looked.files or (timeline and not any(looked.address)))
     source = None if line is not None and is_in_file and not looked.files else await source_of(looked)
     is_local = is_loopback(host)
     certificates = None if is_local and not tls.certificate else _certificates(tls, host)
-    access = _access(looked.way, token, is_local=is_local or is_in_file)
+    access = _access(looked.address, token, is_local=is_local or is_in_file)
     page = PageServer(source, access, host=host, port=port, hosts=hosts, tls=certificates, time_line=line)
     stopped = stop_on_signals()
     try:
@@ -184,21 +184,21 @@ class Looked(NamedTuple):
     """What is looked at."""
 
     files: tuple[str, ...]
-    way: "Way"
+    address: "SchedulerAddress"
     configuration: "ConfigurationSource | None"
     """For trials; None for the one in use."""
 
     @classmethod
     def of(cls, files: tuple[str, ...], given: dict[str, Any]) -> "Looked":
         """Take what `source_options` has received. Raises `BadConfigurationError`."""
-        from berth.cli.scheduler_in_use import Way
+        from berth.cli.scheduler_in_use import SchedulerAddress
         from berth_workbench.cli.load_input import read_configuration
         from berth_workbench.comparison.configurations import DEFAULT
 
         config_file, plugins, gates = (given.pop(name) for name in ("config_file", "plugins", "feature_gates"))
         is_given = bool(config_file or plugins or gates)
         configuration = read_configuration(config_file or DEFAULT, plugins, gates) if is_given else None
-        return cls(files, Way(**given), configuration)
+        return cls(files, SchedulerAddress(**given), configuration)
 
 
 async def source_of(looked: Looked) -> "Source":
@@ -272,17 +272,17 @@ async def _scheduler_at(looked: Looked) -> "Source":
     from berth_workbench.page.live import LiveSource
     from berth_workbench.page.source import SourceError
 
-    way = looked.way
-    scheduler = SchedulerInUse(way)
+    address = looked.address
+    scheduler = SchedulerInUse(address)
 
     async def ask(path: str) -> "Answered":
         return await scheduler.reach(path)
 
-    title = f"scheduler at {redact_url(way.server)}" if way.server else "scheduler on this machine"
-    if not way.server and scheduler.has_cluster:
-        title = f"cluster at {redact_url(load(way).server)}"
+    title = f"scheduler at {redact_url(address.server)}" if address.server else "scheduler on this machine"
+    if not address.server and scheduler.has_cluster:
+        title = f"cluster at {redact_url(load(address).server)}"
     # A scheduler that is named need not be that of the kubeconfig in use, so only one that is named, too, is believed.
-    take = None if way.server and not way.kubeconfig else _taking(way.kubeconfig, way.context)
+    take = None if address.server and not address.kubeconfig else _taking(address.kubeconfig, address.context)
     source = LiveSource(
         title, ask, (UnreachableError, click.ClickException, UserError), take=take, configuration=looked.configuration
     )
@@ -322,10 +322,10 @@ def _certificates(tls: TlsFiles, host: str) -> "ssl.SSLContext":
     return made.context()
 
 
-def _access(way: "Way", token: str, *, is_local: bool) -> "Access":
+def _access(address: "SchedulerAddress", token: str, *, is_local: bool) -> "Access":
     """Who may see the page: with a token given, or on loopback, its holder; else whom the cluster lets."""
     from berth.cli.scheduler_in_use import load
     from berth.kube.http.client import HttpTransport
     from berth_workbench.page.access import OwnToken, ReviewedTokens
 
-    return OwnToken(token) if token or is_local else ReviewedTokens(HttpTransport(load(way)))
+    return OwnToken(token) if token or is_local else ReviewedTokens(HttpTransport(load(address)))

@@ -1,7 +1,7 @@
 """Has runs carried out: here, in processes of this machine, or on a Dask cluster.
 
 `workers` returns one of the three. Each takes the same tasks and calls back with each result as it comes, in any order.
-Whoever watches may stop it: what is under way is finished and kept, what has not begun is given up.
+The caller may stop it: what is under way is finished and kept, what has not begun is given up.
 """
 
 import queue

@@ -1,4 +1,4 @@
-"""Who may see the page: whoever holds its token, or whom the cluster lets read what the scheduler serves.
+"""Who may see the page: a user who holds its token, or whom the cluster lets read what the scheduler serves.
 
 On loopback a random token is made at the start and printed as a link, as Jupyter does. Beyond loopback, with a
 kubeconfig, people sign in with a bearer token of the cluster's: a TokenReview says whose it is, and a
@@ -42,7 +42,7 @@ class Access(Protocol):
     """Says what a token is worth."""
 
     async def refusal(self, token: str) -> AccessRefusal | None:
-        """None where whoever holds the token may see the page."""
+        """None where a user who holds the token may see the page."""
 
 
 class OwnToken:
@@ -116,7 +116,7 @@ class Sessions:
         return len(self._tokens)
 
     def begin(self, token: str) -> str:
-        """Begin a session for whoever holds a token; return its name. The oldest session makes room."""
+        """Begin a session for a user who holds a token; return its name. The oldest session makes room."""
         name = secrets.token_urlsafe(32)
         self._tokens[_digest(name)] = (self._clock() + SESSION_S, token)
         while len(self._tokens) > MAX_SESSIONS:

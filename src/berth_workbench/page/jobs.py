@@ -18,7 +18,7 @@ class JobsBusy(Exception):  # noqa: N818 - it says what is the case
 
 
 class Jobs:
-    """Runs trials for whoever looks at the page."""
+    """Runs trials for the users of the page."""
 
     __slots__ = ("_is_at_work", "_is_stopped", "steps")
 

@@ -1,4 +1,4 @@
-"""Serves the page: NiceGUI behind the guard, on a socket of our own, in the event loop of whoever starts it.
+"""Serves the page: NiceGUI behind the guard, on a socket of our own, in the event loop of the caller.
 
 NiceGUI keeps one application for a process, so there is one `PageServer` at a time in a process.
 """
@@ -128,7 +128,7 @@ class PageServer:
         config.http_protocol_class = with_deadline(config.http_protocol_class)
 
         class Server(uvicorn.Server):
-            """Leaves signals to whoever runs the event loop."""
+            """Leaves signals to the owner of the event loop."""
 
             def capture_signals(self) -> AbstractContextManager[None]:  # type: ignore[override]
                 return nullcontext()

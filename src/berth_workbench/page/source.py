@@ -1,4 +1,4 @@
-"""What the page and `berth top` ask, whoever answers: a scheduler at work, or a cluster in a file."""
+"""What the page and `berth top` ask, with two sources that answer: a scheduler at work, or a cluster in a file."""
 
 from typing import Protocol
 

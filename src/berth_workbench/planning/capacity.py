@@ -35,7 +35,7 @@ from berth_workbench.planning.scenario import Manifests, Step
 from berth_workbench.planning.shapes import AskedShape, asked_by, gang_of
 from berth_workbench.planning.whatif import StoppedEarlyError, loaded
 from berth_workbench.simulation.admission import with_priority
-from berth_workbench.simulation.cluster import SimulatedCluster
+from berth_workbench.simulation.cluster import EXTENDERS_LEFT_OUT, SimulatedCluster
 from berth_workbench.simulation.comebacks import AGAIN_AND_AGAIN
 from berth_workbench.simulation.operations import carry_out
 from berth_workbench.simulation.rollouts import apply
@@ -214,10 +214,10 @@ def _is_gang(cluster: SimulatedCluster, shape: AskedShape) -> bool:
 
 
 def _notes(cluster: SimulatedCluster, shapes: Iterable[AskedShape]) -> Iterator[str]:
+    if cluster.leaves_out_extenders:
+        yield f"{EXTENDERS_LEFT_OUT}, and may leave less room"
     for shape in shapes:
         profile = profile_of(cluster.core, shape.template)
-        if profile.extenders:
-            yield f"{shape.name}: extenders of profile {profile.name} are not asked, and may leave less room"
         if shape.template.spec.scheduler_name not in cluster.core.profiles:
             yield (
                 f"{shape.name}: no profile schedules for {shape.template.spec.scheduler_name!r}; "

@@ -15,7 +15,7 @@ from berth.api.pod import Pod
 from berth.config.types import SchedulerConfiguration
 from berth.framework.registry import Registry
 from berth_workbench.planning.scenario import Manifests, Step
-from berth_workbench.simulation.cluster import Eviction, Progress, SimulatedCluster
+from berth_workbench.simulation.cluster import EXTENDERS_LEFT_OUT, Eviction, Progress, SimulatedCluster
 from berth_workbench.simulation.comebacks import AGAIN_AND_AGAIN
 from berth_workbench.simulation.measures import Measures, is_pending, measure
 from berth_workbench.simulation.operations import carry_out
@@ -162,7 +162,7 @@ class WhatIfRun:
         self._left: list[LeftNode] = []
         self._seen = (0, 0)
         self._steps: list[StepOutcome] = []
-        self._notes: list[str] = []
+        self._notes: list[str] = [EXTENDERS_LEFT_OUT] if cluster.leaves_out_extenders else []
 
     def run(self, steps: Sequence[Step], namespace: str = "default") -> WhatIfResult:
         """Carry the steps out, and return what came of them."""

@@ -17,14 +17,14 @@ from berth.api.resources import RESOURCES
 from berth.core.intake import ObjectEvent
 from berth.framework.effects import Bind, PodRef
 from berth.recording.calls import (
+    CallKind,
     CallOutcome,
     CallReader,
     CallWriter,
     DecisionNote,
-    Entrance,
     KnownState,
     Note,
-    Written,
+    RecordedCall,
     bindings_of,
     notes_of,
     plain_effect,
@@ -54,18 +54,18 @@ def anonymize(recording: Path) -> None:
     for segment in read_segments(recording):
         packer, writer, reader = Packer(), CallWriter(), _reader()
         data += packer.pack(_header(segment.header, names))
-        waiting: list[Written] = []
-        for written in segment.calls():
-            renamed_call = written
-            if written.entry in (Entrance.OBJECT, Entrance.KNOWN):
-                event = reader.event(written)
+        waiting: list[RecordedCall] = []
+        for recorded in segment.calls():
+            renamed_call = recorded
+            if recorded.entry in (CallKind.OBJECT, CallKind.KNOWN):
+                event = reader.event(recorded)
                 assert isinstance(event, ObjectEvent), "these entries hold objects"
                 if _is_left_out(event):
                     continue
                 argument: Any = writer.event(ObjectEvent(event.type, event.kind, next(objects).struct()))
             else:
-                argument = _argument(written, names)
-            renamed_call = Written(written.entry, written.now, argument, _outcome(written.outcome, names))
+                argument = _argument(recorded, names)
+            renamed_call = RecordedCall(recorded.entry, recorded.now, argument, _outcome(recorded.outcome, names))
             waiting.append(renamed_call)
             if len(waiting) >= AT_ONCE:
                 data += packer.pack(waiting)
@@ -91,10 +91,10 @@ def _documents(recording: Path) -> list[Document]:
     found = []
     for segment in read_segments(recording):
         reader = _reader()
-        for written in segment.calls():
-            if written.entry not in (Entrance.OBJECT, Entrance.KNOWN):
+        for recorded in segment.calls():
+            if recorded.entry not in (CallKind.OBJECT, CallKind.KNOWN):
                 continue
-            event = reader.event(written)
+            event = reader.event(recorded)
             if isinstance(event, ObjectEvent) and not _is_left_out(event):
                 version = RESOURCES[event.kind].api_version
                 meta = event.obj.metadata
@@ -113,20 +113,20 @@ def _header(header: SegmentHeader, names: Names) -> SegmentHeader:
     return replace(header, begins="export", config=plain_config(config), plugins=plugins)
 
 
-def _argument(written: Written, names: Names) -> Any:
-    argument = written.argument
-    if written.entry is Entrance.STANDING:
+def _argument(recorded: RecordedCall, names: Names) -> Any:
+    argument = recorded.argument
+    if recorded.entry is CallKind.STANDING:
         known = msgspec.convert(argument, KnownState)
         assumed, nominated = (
             [(_name(uid, names), _name(node, names)) for uid, node in pairs]
             for pairs in (known.assumed, known.nominated)
         )
         return replace(known, assumed=assumed, nominated=nominated)
-    if written.entry is Entrance.ANSWER:
+    if recorded.entry is CallKind.ANSWER:
         return [argument[0], None, ""]
-    if written.entry is Entrance.CALL_OFF:
+    if recorded.entry is CallKind.CALL_OFF:
         return ""
-    if written.entry is Entrance.ADOPT:
+    if recorded.entry is CallKind.ADOPT:
         return [[_name(uid, names), *rest] for uid, *rest in argument]
     return argument
 

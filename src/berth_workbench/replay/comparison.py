@@ -23,11 +23,11 @@ from berth.decisions.exchange import RECORDED_NODE, ComparedDecision, DecisionCo
 from berth.framework.blame import PluginBrokenError
 from berth.framework.registry import Registry
 from berth.recording.calls import (
+    CallKind,
     CallOutcome,
     DecisionNote,
-    Entrance,
+    RecordedCall,
     RoomNote,
-    Written,
     extender_requests_of,
     notes_of,
     status_patches_of,
@@ -36,7 +36,7 @@ from berth.recording.file_format import Segment, SegmentHeader
 from berth.recording.objects import Plain
 from berth.state.pod_info import PodInfo
 from berth_workbench.replay.follower import ExtendersAsked, Follower, FollowerDecision, NotComparable
-from berth_workbench.replay.verification import Told
+from berth_workbench.replay.verification import OnSegment
 
 MOST_EXPLAINED: Final = 500
 """For how many differences the plugin behind them is looked for; each takes two more decisions or so."""
@@ -93,7 +93,7 @@ class RecordingComparison(msgspec.Struct, frozen=True, rename="camel"):
         return self.changes[0] if self.changes else None
 
 
-class Judging:
+class RecordingComparer:
     """Follows a recording with both cores, and compares decision by decision."""
 
     def __init__(
@@ -126,17 +126,17 @@ class Judging:
         self.heard: Callable[[str, str | None, str | None], None] = lambda _pod, _recorded, _now: None
         """Told of each decision that is compared: the pod, the recorded node, and that of now."""
 
-    def follow(self, segments: Iterable[Segment], told: Told = lambda _segment: None) -> RecordingComparison:
+    def follow(self, segments: Iterable[Segment], on_segment: OnSegment = lambda _segment: None) -> RecordingComparison:
         """Go through a recording. Raises `RecordingError`, `ConfigError`."""
         for segment in segments:
-            told(segment)
+            on_segment(segment)
             goes_on = self._begin(segment.header)
-            for written in segment.calls():
-                if written.entry in (Entrance.KNOWN, Entrance.STANDING):
-                    self._learn(written, goes_on=goes_on)
+            for recorded in segment.calls():
+                if recorded.entry in (CallKind.KNOWN, CallKind.STANDING):
+                    self._learn(recorded, goes_on=goes_on)
                 else:
                     self.events += 1
-                    self._follow(segment.header, written)
+                    self._follow(segment.header, recorded)
             self.is_cut = self.is_cut or segment.is_cut
             self.is_complete = segment.is_whole
         return self.result()
@@ -174,20 +174,20 @@ class Judging:
     def _followers(self) -> list[Follower]:
         return [each for each in (self._recorded, self._now) if each is not None]
 
-    def _learn(self, written: Written, *, goes_on: bool) -> None:
+    def _learn(self, recorded: RecordedCall, *, goes_on: bool) -> None:
         for follower in self._followers():
             if not goes_on:
-                follower.take(written)
-            elif written.entry is Entrance.KNOWN:
-                follower.learn(written)
+                follower.take(recorded)
+            elif recorded.entry is CallKind.KNOWN:
+                follower.learn(recorded)
 
-    def _follow(self, header: SegmentHeader, written: Written) -> None:
+    def _follow(self, header: SegmentHeader, recorded: RecordedCall) -> None:
         followers = self._followers()
         for follower in followers:
-            answer = follower.take(written)
+            answer = follower.take(recorded)
         if answer is not None and (calls := self._requests.pop(answer.ticket, None)) is not None:
             self._answers.append(ExtendersAsked(calls, answer))
-        outcome = written.outcome
+        outcome = recorded.outcome
         for note in notes_of(outcome):
             if isinstance(note, DecisionNote):
                 self._decided(header, outcome, note)

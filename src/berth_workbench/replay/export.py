@@ -13,7 +13,7 @@ import msgspec
 
 from berth.core.intake import ObjectEvent
 from berth.framework.registry import Registry
-from berth.recording.calls import CallReader, CallWriter, Entrance, Written, decisions_of
+from berth.recording.calls import CallKind, CallReader, CallWriter, RecordedCall, decisions_of
 from berth.recording.errors import RecordingError
 from berth.recording.file_format import Packer, Segment, SegmentHeader, first_line, read_segments
 from berth.recording.recorder import known_now
@@ -44,7 +44,7 @@ class Exported(msgspec.Struct, frozen=True, rename="camel"):
 
 def last_events(source: Path, count: int) -> Span:
     """Return the span of the last events. Raises `RecordingError`."""
-    total = sum(1 for _, written in _calls(source) if written.entry < Entrance.KNOWN)
+    total = sum(1 for _, recorded in _calls(source) if recorded.entry < CallKind.KNOWN)
     return Span(max(1, total - count + 1), total)
 
 
@@ -62,16 +62,16 @@ def around_pod(source: Path, pod: str) -> Span:
     number, found, uids = 0, list[int](), set[str]()
     reader, is_known = CallReader(lambda _kind, document: document), False
     last: Segment | None = None
-    for segment, written in _calls(source):
+    for segment, recorded in _calls(source):
         if segment is not last:
             last, reader = segment, CallReader(lambda _kind, document: document)
-        if written.entry in (Entrance.OBJECT, Entrance.KNOWN):
-            event = reader.event(written)
+        if recorded.entry in (CallKind.OBJECT, CallKind.KNOWN):
+            event = reader.event(recorded)
             if isinstance(event, ObjectEvent) and event.kind == "Pod" and event.obj.key == key:
                 uids.add(event.obj.metadata.uid)
-                is_known = written.entry is Entrance.OBJECT
-        number += written.entry < Entrance.KNOWN
-        if is_known or any(note.uid in uids for note in decisions_of(written.outcome)):
+                is_known = recorded.entry is CallKind.OBJECT
+        number += recorded.entry < CallKind.KNOWN
+        if is_known or any(note.uid in uids for note in decisions_of(recorded.outcome)):
             found.append(number)
         is_known = False
     if not found:
@@ -79,10 +79,10 @@ def around_pod(source: Path, pod: str) -> Span:
     return Span(max(1, found[0] - MARGIN), found[-1] + MARGIN)
 
 
-def _calls(source: Path) -> Iterator[tuple[Segment, Written]]:
+def _calls(source: Path) -> Iterator[tuple[Segment, RecordedCall]]:
     for segment in read_segments(source):
-        for written in segment.calls():
-            yield segment, written
+        for recorded in segment.calls():
+            yield segment, recorded
 
 
 def export(source: Path, target: Path, span: Span, registry: Registry) -> Exported:
@@ -114,7 +114,7 @@ class _Exporter:
         self._writer: CallWriter | None = None
         """Of the segment that is being written, if one is."""
         self._packer = Packer()
-        self._waiting: list[Written] = []
+        self._waiting: list[RecordedCall] = []
         self._number = self._events = self._decisions = 0
 
     def run(self, source: Path) -> tuple[int, int]:
@@ -122,8 +122,8 @@ class _Exporter:
         self._file.write(first_line())
         for segment in read_segments(source):
             self._begin(segment.header)
-            for written in segment.calls():
-                self._take(segment.header, written)
+            for recorded in segment.calls():
+                self._take(segment.header, recorded)
                 if self._number > self._span.last:
                     break
             self._flush()
@@ -146,31 +146,31 @@ class _Exporter:
         else:
             self._follower = Follower(header, self._registry, None)
 
-    def _take(self, header: SegmentHeader, written: Written) -> None:
-        is_call = written.entry < Entrance.KNOWN
+    def _take(self, header: SegmentHeader, recorded: RecordedCall) -> None:
+        is_call = recorded.entry < CallKind.KNOWN
         self._number += is_call
         follower = self._follower
         if follower is not None and is_call and self._number >= self._span.first and not follower.is_open:
-            self._begin_in_the_middle(header, written.now, follower)
+            self._begin_in_the_middle(header, recorded.now, follower)
             self._follower = follower = None
-        has_object = written.entry in (Entrance.OBJECT, Entrance.KNOWN)
-        event = self._reader.event(written) if has_object else None
+        has_object = recorded.entry in (CallKind.OBJECT, CallKind.KNOWN)
+        event = self._reader.event(recorded) if has_object else None
         if follower is not None:
-            self._followed(follower, written)
+            self._followed(follower, recorded)
         elif is_call and self._writer is not None and self._number <= self._span.last:
             if isinstance(event, ObjectEvent):
-                written = msgspec.structs.replace(written, argument=self._writer.event(event))
-            self._put(written)
+                recorded = msgspec.structs.replace(recorded, argument=self._writer.event(event))
+            self._put(recorded)
             self._events += 1
-            self._decisions += len(decisions_of(written.outcome))
+            self._decisions += len(decisions_of(recorded.outcome))
 
-    def _followed(self, follower: Follower, written: Written) -> None:
-        if written.entry < Entrance.KNOWN:
-            follower.follow(written)
+    def _followed(self, follower: Follower, recorded: RecordedCall) -> None:
+        if recorded.entry < CallKind.KNOWN:
+            follower.follow(recorded)
         elif not self._goes_on:
-            follower.take(written)
-        elif written.entry is Entrance.KNOWN:
-            follower.learn(written)
+            follower.take(recorded)
+        elif recorded.entry is CallKind.KNOWN:
+            follower.learn(recorded)
 
     def _begin_in_the_middle(self, header: SegmentHeader, now: float, follower: Follower) -> None:
         wall_time = header.wall_time + now - header.clock
@@ -178,16 +178,16 @@ class _Exporter:
         assert self._writer is not None, "a segment was begun"
         known, standing = known_now(follower.core, follower.shards)
         for kind, obj in known:
-            self._put(Written(Entrance.KNOWN, now, self._writer.event(ObjectEvent("ADDED", kind, obj))))
-        self._put(Written(Entrance.STANDING, now, standing))
+            self._put(RecordedCall(CallKind.KNOWN, now, self._writer.event(ObjectEvent("ADDED", kind, obj))))
+        self._put(RecordedCall(CallKind.STANDING, now, standing))
 
     def _begin_segment(self, header: SegmentHeader) -> None:
         self._flush()
         self._packer, self._writer = Packer(), CallWriter()
         self._file.write(self._packer.pack(header))
 
-    def _put(self, written: Written) -> None:
-        self._waiting.append(written)
+    def _put(self, recorded: RecordedCall) -> None:
+        self._waiting.append(recorded)
         if len(self._waiting) >= AT_ONCE:
             self._flush()
 

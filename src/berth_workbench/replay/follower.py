@@ -27,11 +27,11 @@ from berth.framework.effects import Answer, CallExtenders
 from berth.framework.registry import Registry
 from berth.plugins.preemption.eligibility import rows_to_try
 from berth.recording.calls import (
+    CallKind,
     CallOutcome,
-    Entrance,
     KnownState,
+    RecordedCall,
     RoomNote,
-    Written,
     bindings_of,
     notes_of,
     plain_effect,
@@ -155,20 +155,20 @@ class Follower:
         """Go on with the next segment of the same core."""
         self._rebuilt.go_on(header)
 
-    def learn(self, written: Written) -> None:
+    def learn(self, recorded: RecordedCall) -> None:
         """Read an object that is known already."""
-        self._rebuilt.learn(written)
+        self._rebuilt.learn(recorded)
 
-    def take(self, written: Written) -> Answer | None:
+    def take(self, recorded: RecordedCall) -> Answer | None:
         """Take in what went into the recorded core; return it if it was an answer. Raises `RecordingError`."""
-        entrance, now = written.entry, written.now
+        kind, now = recorded.entry, recorded.now
         self._rebuilt.at(now)
-        if entrance is Entrance.STANDING:
-            self._stand(msgspec.convert(written.argument, KnownState), now)
-        elif entrance is Entrance.STEP:
+        if kind is CallKind.STANDING:
+            self._stand(msgspec.convert(recorded.argument, KnownState), now)
+        elif kind is CallKind.STEP:
             self.core.step(now, begins=False)
-        elif entrance in (Entrance.OBJECT, Entrance.KNOWN, Entrance.SHARDS, Entrance.ANSWER):
-            event = self._rebuilt.event(written)
+        elif kind in (CallKind.OBJECT, CallKind.KNOWN, CallKind.SHARDS, CallKind.ANSWER):
+            event = self._rebuilt.event(recorded)
             if isinstance(event, Answer):
                 return event
             if self._is_open:
@@ -182,17 +182,17 @@ class Follower:
         """Whether the recorded core has a cycle open."""
         return self._is_open
 
-    def follow(self, written: Written) -> None:
+    def follow(self, recorded: RecordedCall) -> None:
         """Follow a call of the recorded core, without being asked about any pod. Raises `RecordingError`."""
-        self.take(written)
-        for note in notes_of(written.outcome):
+        self.take(recorded)
+        for note in notes_of(recorded.outcome):
             if isinstance(note, RoomNote):
                 for uid in note.uids:
                     self.turn_back(uid)
             elif note.node is not None and not self.is_in_group(note.uid):
                 self.turn_back(note.uid)
                 self.count(note.uid, note.node)
-        self.conclude(written.outcome)
+        self.conclude(recorded.outcome)
 
     def is_in_group(self, uid: str) -> bool:
         """Say whether a pod is placed together with others."""

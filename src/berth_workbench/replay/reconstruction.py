@@ -13,11 +13,11 @@ from berth.cycle.instrument import Instrument
 from berth.cycle.schedule import TieBreaker
 from berth.framework.effects import Answer, Effect
 from berth.framework.registry import Registry
-from berth.recording.calls import CallOutcome, CallReader, Entrance, Written, plain_effect
+from berth.recording.calls import CallKind, CallOutcome, CallReader, RecordedCall, plain_effect
 from berth.recording.configs import config_of
 from berth.recording.errors import RecordingError
 from berth.recording.file_format import SegmentHeader
-from berth.recording.recorder import Tap
+from berth.recording.recorder import RecordingInstrument
 from berth.state.queued_pod import QueuedPod
 from berth.state.table import NodeTable
 
@@ -48,7 +48,7 @@ class Rebuilt:
             loaded,
             registry,
             rng=self.rng,
-            instrument=Tap(self._notes, Instrument()),
+            instrument=RecordingInstrument(self._notes, Instrument()),
             clock=self._read if header.reads_clock else None,
             wall_clock=self._read_wall,
             generation=None if config is not None else _rules(header, loaded),
@@ -62,13 +62,13 @@ class Rebuilt:
         self.header = header
         self.reader = CallReader(self._foreign)
 
-    def learn(self, written: Written) -> None:
+    def learn(self, recorded: RecordedCall) -> None:
         """Read an object that is known at the beginning of a segment, so that later ones can refer to it."""
-        self.reader.event(written)
+        self.reader.event(recorded)
 
-    def event(self, written: Written) -> Event | Answer:
+    def event(self, recorded: RecordedCall) -> Event | Answer:
         """Return what a call of `handle` was given. Raises `RecordingError`."""
-        return self.reader.event(written)
+        return self.reader.event(recorded)
 
     def at(self, now: float) -> None:
         """Let it be as late as at a call of the recorded core, where no call is made here."""
@@ -78,43 +78,43 @@ class Rebuilt:
         """Return `namespace/name` of a pod, or its uid where it is not there any more."""
         return next((pod.key for pod in self.core.intake.pods if pod.uid == uid), uid)
 
-    def make(self, written: Written) -> CallOutcome:
+    def make(self, recorded: RecordedCall) -> CallOutcome:
         """Make the call that was recorded; return what comes out now. Raises `RecordingError`."""
-        self._readings = deque(written.outcome.readings)
-        self._late = written.now
+        self._readings = deque(recorded.outcome.readings)
+        self._late = recorded.now
         self._notes.clear()
-        effects, raised = self._call(written)
-        readings = list(written.outcome.readings)
+        effects, raised = self._call(recorded)
+        readings = list(recorded.outcome.readings)
         if self._readings:  # it looked at its clocks less often than before
             readings = readings[: -len(self._readings)]
         notes = [[int(note[0]), *note[1:]] for note in self._notes]
         plain = [plain_effect(each) for each in effects]
         return CallOutcome(notes, plain, readings, self.core.is_cycle_open, raised)
 
-    def _call(self, written: Written) -> tuple[list[Effect], str]:
-        core, entry, now = self.core, written.entry, written.now
-        event = self.reader.event(written) if entry in (Entrance.OBJECT, Entrance.ANSWER, Entrance.SHARDS) else None
+    def _call(self, recorded: RecordedCall) -> tuple[list[Effect], str]:
+        core, entry, now = self.core, recorded.entry, recorded.now
+        event = self.reader.event(recorded) if entry in (CallKind.OBJECT, CallKind.ANSWER, CallKind.SHARDS) else None
         try:
             if event is not None:
                 return core.handle(event, now), ""
-            if entry is Entrance.STEP:
-                return core.step(now, begins=written.argument), ""
-            if entry is Entrance.CALL_OFF:
-                return core.call_off(written.argument, now), ""
-            if entry is Entrance.ADOPT:
-                core.adopt(self._remembering(written), now)
+            if entry is CallKind.STEP:
+                return core.step(now, begins=recorded.argument), ""
+            if entry is CallKind.CALL_OFF:
+                return core.call_off(recorded.argument, now), ""
+            if entry is CallKind.ADOPT:
+                core.adopt(self._remembering(recorded), now)
         except (KeyboardInterrupt, RecordingError):
             raise
         except BaseException as bug:  # the recorded core may have broken here as well
             return [], type(bug).__name__
         return [], ""
 
-    def _remembering(self, written: Written) -> list[QueuedPod]:
+    def _remembering(self, recorded: RecordedCall) -> list[QueuedPod]:
         found = []
-        for remembered in self.reader.remembered(written):
+        for remembered in self.reader.remembered(recorded):
             known = self.core.queue.find(remembered.uid)
             if known is not None:
-                queued = QueuedPod(known.pod, written.now)
+                queued = QueuedPod(known.pod, recorded.now)
                 remembered.put_on(queued)
                 found.append(queued)
         return found

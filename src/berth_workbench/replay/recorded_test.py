@@ -8,7 +8,7 @@ from berth.framework.registry import Registry
 from berth.plugins.registry import full_registry
 from berth.recording.errors import RecordingError
 from berth.recording.file_format import read_segments
-from berth_workbench.replay.comparison import Judging
+from berth_workbench.replay.comparison import RecordingComparer
 
 MOST_CHECKED: Final = 1_000
 """A written test lists no more decisions than that."""
@@ -40,21 +40,21 @@ def decisions_now(recording: Path, *pods: str, registry: Registry | None = None)
 def checked(recording: Path, *pods: str, registry: Registry | None = None) -> list[CheckedDecision]:
     """Return the same with the recorded nodes."""
     found: list[CheckedDecision] = []
-    judging = Judging(registry or full_registry())
+    comparer = RecordingComparer(registry or full_registry())
 
     def heard(pod: str, recorded: str | None, now: str | None) -> None:
         if not pods or pod in pods:
             found.append(CheckedDecision(pod, recorded, now))
 
-    judging.heard = heard
-    judging.follow(read_segments(recording))
+    comparer.heard = heard
+    comparer.follow(read_segments(recording))
     return found
 
 
 def source_of_test(recording: Path, decisions: list[CheckedDecision], version: str, *pods: str) -> str:
     """Return a test that checks these decisions; `recording` lies beside it. Raises `RecordingError`.
 
-    Whoever made the recording chose the version and the names in it, so they must stay text in what is written.
+    The recorded cluster chose the version and the names in it, so they must stay text in what is written.
     """
     if not decisions:
         raise RecordingError("there is no decision that a test could check")

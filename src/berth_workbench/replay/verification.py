@@ -14,10 +14,10 @@ import msgspec
 
 from berth.framework.registry import Registry
 from berth.recording.calls import (
+    CallKind,
     CallOutcome,
     DecisionNote,
-    Entrance,
-    Written,
+    RecordedCall,
     decisions_of,
     effects_named,
     same_outcome,
@@ -67,30 +67,32 @@ class Verification(msgspec.Struct, frozen=True, rename="camel"):
         return self.first_difference is None
 
 
-Told = Callable[[Segment], None]
+OnSegment = Callable[[Segment], None]
 
 
 class _Counts:
     def __init__(self) -> None:
         self.segments = self.events = self.decisions = self.bindings = self.evictions = self.replayed = 0
 
-    def note(self, written: Written) -> None:
+    def note(self, recorded: RecordedCall) -> None:
         self.events += 1
-        outcome = written.outcome
+        outcome = recorded.outcome
         if outcome.notes or outcome.effects:
             self.decisions += len(decisions_of(outcome))
             self.bindings += sum(1 for _ in effects_named(outcome, "Bind"))
             self.evictions += sum(1 for _ in effects_named(outcome, "EvictPod"))
 
 
-def verify(segments: Iterable[Segment], registry: Registry, told: Told = lambda _segment: None) -> Verification:
-    """Replay; `told` hears of each segment before it is gone through. Raises `RecordingError`, `ConfigError`."""
+def verify(
+    segments: Iterable[Segment], registry: Registry, on_segment: OnSegment = lambda _segment: None
+) -> Verification:
+    """Replay; `on_segment` is called with each segment beforehand. Raises `RecordingError`, `ConfigError`."""
     counts, lives, headless = _Counts(), set[str](), set[str]()
     first: ReplayDifference | None = None
     is_cut, is_complete = False, True
     rebuilt: Rebuilt | None = None
     for segment in segments:
-        told(segment)
+        on_segment(segment)
         counts.segments += 1
         header = segment.header
         is_known = header.life in lives
@@ -103,20 +105,20 @@ def verify(segments: Iterable[Segment], registry: Registry, told: Told = lambda 
             rebuilt = None
             if not is_known:
                 headless.add(header.life)
-        for written in segment.calls():
-            if written.entry is Entrance.KNOWN:
+        for recorded in segment.calls():
+            if recorded.entry is CallKind.KNOWN:
                 if rebuilt is not None:
-                    rebuilt.learn(written)
+                    rebuilt.learn(recorded)
                 continue
-            if written.entry is Entrance.STANDING:
+            if recorded.entry is CallKind.STANDING:
                 continue
-            counts.note(written)
+            counts.note(recorded)
             if rebuilt is None:
                 continue
             counts.replayed += 1
-            outcome = rebuilt.make(written)
-            if not same_outcome(written.outcome, outcome):
-                first = first or mismatch(counts.events, written, outcome, rebuilt)
+            outcome = rebuilt.make(recorded)
+            if not same_outcome(recorded.outcome, outcome):
+                first = first or mismatch(counts.events, recorded, outcome, rebuilt)
                 rebuilt = None
         is_cut = is_cut or segment.is_cut
         is_complete = segment.is_whole
@@ -135,22 +137,22 @@ def verify(segments: Iterable[Segment], registry: Registry, told: Told = lambda 
     )
 
 
-def mismatch(number: int, written: Written, now: CallOutcome, rebuilt: Rebuilt) -> ReplayDifference:
+def mismatch(number: int, recorded: RecordedCall, now: CallOutcome, rebuilt: Rebuilt) -> ReplayDifference:
     """Return the first difference between two outcomes in words."""
     header = rebuilt.header
-    at = (number, written.now, header.wall_time + written.now - header.clock)
-    for before, after in zip_longest(decisions_of(written.outcome), decisions_of(now)):
+    at = (number, recorded.now, header.wall_time + recorded.now - header.clock)
+    for before, after in zip_longest(decisions_of(recorded.outcome), decisions_of(now)):
         if before != after:
             pod = rebuilt.name_of((before or after).uid)
             return ReplayDifference(*at, pod, _decision(before), _decision(after))
-    for before, after in zip_longest(written.outcome.effects, now.effects):
+    for before, after in zip_longest(recorded.outcome.effects, now.effects):
         if before != after and _plain(before) != _plain(after):
-            return ReplayDifference(*at, _call_name(written), _effect(before), _effect(after))
-    if written.outcome.raised != now.raised:
+            return ReplayDifference(*at, _call_name(recorded), _effect(before), _effect(after))
+    if recorded.outcome.raised != now.raised:
         return ReplayDifference(
-            *at, _call_name(written), written.outcome.raised or "no error", now.raised or "no error"
+            *at, _call_name(recorded), recorded.outcome.raised or "no error", now.raised or "no error"
         )
-    return ReplayDifference(*at, _call_name(written), "what it told its observers", "something else")
+    return ReplayDifference(*at, _call_name(recorded), "what it told its observers", "something else")
 
 
 def _plain(value: Any) -> Any:
@@ -171,13 +173,13 @@ def _effect(effect: list[Any] | None) -> str:
     return f"{name} {', '.join(words)}"
 
 
-def _call_name(written: Written) -> str:
+def _call_name(recorded: RecordedCall) -> str:
     names = {
-        Entrance.OBJECT: "an event of an object",
-        Entrance.ANSWER: "an answer to a request",
-        Entrance.SHARDS: "a change of shards",
-        Entrance.STEP: "a step",
-        Entrance.CALL_OFF: "bindings called off",
-        Entrance.ADOPT: "what a queue takes over",
+        CallKind.OBJECT: "an event of an object",
+        CallKind.ANSWER: "an answer to a request",
+        CallKind.SHARDS: "a change of shards",
+        CallKind.STEP: "a step",
+        CallKind.CALL_OFF: "bindings called off",
+        CallKind.ADOPT: "what a queue takes over",
     }
-    return names[written.entry]
+    return names[recorded.entry]

@@ -49,6 +49,9 @@ class Eviction(msgspec.Struct, frozen=True):
     """The pod it made way for, as `namespace/name`."""
 
 
+EXTENDERS_LEFT_OUT = "the extenders of the configuration were not asked"
+
+
 class StuckError(UserError, RuntimeError):
     """Plugins keep waking each other's pods, so that the simulation does not come to rest."""
 
@@ -71,7 +74,14 @@ class SimulatedCluster(VirtualCluster):
         memos: bool = True,
         instrument: Instrument | None = None,
     ) -> None:
-        """Take the objects in, nodes and all before pods. Raises `ConfigError`, `RegistryError`."""
+        """Take the objects in, nodes and all before pods. Raises `ConfigError`, `RegistryError`.
+
+        Extenders are left out of the configuration: nobody answers for them, and pods would wait for that for ever.
+        """
+        self.leaves_out_extenders = config is not None and bool(config.extenders)
+        """Whether the configuration names extenders, whom nobody asks here."""
+        if config is not None:
+            config = msgspec.structs.replace(config, extenders=())
         super().__init__(
             registry=registry or full_registry(), config=config, seed=seed, memos=memos, instrument=instrument
         )

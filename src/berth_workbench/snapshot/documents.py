@@ -3,7 +3,7 @@ directories.
 
 Everything that takes objects (`--cluster`, `-f`) reads them here. A document is kept as it came, and is parsed no
 further than its kind and name until somebody needs more, since a cluster has a hundred thousand of them. The one thing
-that is changed at the door is the version: what comes in an older one than that of the structs is converted.
+that is changed on the way in is the version: what comes in an older one than that of the structs is converted.
 """
 
 import io
@@ -139,7 +139,11 @@ def read_given(paths: Sequence[str | Path]) -> FileContents:
         if str(path) == "-":
             _take(unpacked(sys.stdin.buffer, "standard input"), "standard input", given)
             continue
-        for file in _files(Path(path)):
+        try:
+            files = _files(Path(path))
+        except OSError as error:  # a name that is too long
+            raise SnapshotError(f"{path}: {error.strerror}") from None
+        for file in files:
             with opened(file) as stream:
                 _take(stream, str(file), given)
     return given

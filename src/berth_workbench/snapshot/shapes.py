@@ -108,7 +108,7 @@ _META = _merged(
     },
 )
 _LOCAL_VOLUMES = Each({"emptyDir": {}, "hostPath": {"path": Leaf(Role.DROPPED)}})
-"""They say nothing to scheduling, but whoever wants to move a pod has to know of them."""
+"""They say nothing to scheduling, but a plan that moves a pod has to know of them."""
 _POD_SPEC = _merged(
     struct_shape(PodSpec),
     {

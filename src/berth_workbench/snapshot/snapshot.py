@@ -1,6 +1,6 @@
 """A cluster at one moment: all objects that decisions depend on, as documents, in one value.
 
-`read_cluster` makes one of a snapshot file or of what kubectl prints; whoever tries things out on a cluster begins
+`read_cluster` makes one of a snapshot file or of what kubectl prints; code that tries things out on a cluster begins
 with it.
 """
 

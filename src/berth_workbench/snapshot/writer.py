@@ -36,14 +36,16 @@ INDISPENSABLE = frozenset({"Node", "Pod"})
 LEVEL = 5
 """Of compression: half as slow as gzip's own, and a few percent larger."""
 
-Told = Callable[[str, int], None]
-"""Is told of each page: the kind, and how many objects it had."""
+OnPage = Callable[[str, int], None]
+"""Called for each page: the kind, and how many objects it had."""
 
 
 # -- from a cluster --------------------------------------------------------------------------------------------------
 
 
-async def taken_from_cluster(transport: Transport, server: str, told: Told = lambda _kind, _count: None) -> Snapshot:
+async def taken_from_cluster(
+    transport: Transport, server: str, on_page: OnPage = lambda _kind, _count: None
+) -> Snapshot:
     """Return a snapshot of what an API server has. Raises `TransportError`, `SnapshotError`.
 
     Nodes and pods must be there. Other kinds that are not served, or that may not be listed, are told in the header.
@@ -61,7 +63,7 @@ async def taken_from_cluster(transport: Transport, server: str, told: Told = lam
             if served is None:
                 missing.append(Missing(kind, NOT_SERVED))
                 continue
-            listed, version = await _listed(transport, served, server, at, told)
+            listed, version = await _listed(transport, served, server, at, on_page)
         except ApiError as error:
             if kind in INDISPENSABLE or not (error.is_not_found or error.status == 403):
                 raise
@@ -80,13 +82,13 @@ async def _served(discovery: ApiDiscovery, kind: str) -> Resource | None:
 
 
 async def _listed(
-    transport: Transport, resource: Resource, server: str, at: str, told: Told
+    transport: Transport, resource: Resource, server: str, at: str, on_page: OnPage
 ) -> tuple[list[Document], str]:
     """Return the objects of a kind and the version of the list."""
     for attempt in range(RESTARTS + 1):
         try:
             # A version with a limit asks for exactly that version; see "Resource versions" in Kubernetes' API concepts.
-            return await _pages(transport, resource, server, at if attempt == 0 else "", told)
+            return await _pages(transport, resource, server, at if attempt == 0 else "", on_page)
         except ApiError as error:
             is_version_at_fault = error.status in (400, 410, 504)
             if attempt == RESTARTS or not (error.status == 410 or (is_version_at_fault and attempt == 0 and at)):
@@ -95,7 +97,7 @@ async def _listed(
 
 
 async def _pages(
-    transport: Transport, resource: Resource, server: str, at: str, told: Told
+    transport: Transport, resource: Resource, server: str, at: str, on_page: OnPage
 ) -> tuple[list[Document], str]:
     reader = WireReader()
     found: list[Document] = []
@@ -108,7 +110,7 @@ async def _pages(
             raise SnapshotError(f"{server}: {resource.plural}: {error}") from None
         listed = {"kind": f"{resource.kind}List", "apiVersion": resource.api_version, "items": page.items or ()}
         found += map(_trimmed, parse_documents(msgspec.json.encode(listed), f"{server}: {resource.plural}"))
-        told(resource.kind, len(page.items or ()))
+        on_page(resource.kind, len(page.items or ()))
         token = page.metadata.continue_token or ""
         if not token:
             return found, page.metadata.resource_version

@@ -323,7 +323,7 @@ class TraceRun:
         self.sampled(at)
 
     def sampled(self, at: float) -> None:
-        """Take note that the cluster has just been measured; whoever wants to measure more of it overrides this."""
+        """Take note that the cluster has just been measured; a subclass that measures more of it overrides this."""
 
     def _dominant(self, team: str, whole: Sequence[float]) -> float:
         """The largest share of any resource that a team has (dominant resource fairness, Ghodsi et al., NSDI 2011)."""

@@ -25,6 +25,21 @@ async def test_everything_else_needs_the_token(client, authorization):
         assert (body["kind"], body["reason"], body["code"]) == ("Status", "Unauthorized", 401)
 
 
+async def test_requests_are_counted_by_verb_and_resource(client):
+    for name in ("a", "b"):
+        await client.post(PODS_PATH, pod(name))
+    await client.post("/api/v1/namespaces/default/pods/a/binding", {"target": {"name": "node-1"}})
+    await client.get(PODS_PATH)
+    await client.get("/api/v1/namespaces/default/nothings")
+    async with client.session.get(f"{client.url}/metrics") as response:
+        told = [line for line in (await response.text()).splitlines() if line.startswith("apiserver_request_total")]
+    labels = 'verb="{}",version="v1"'
+    assert sorted(told) == sorted(
+        f'apiserver_request_total{{group="",resource="pods",subresource="{sub}",{labels.format(verb)}}} {count}'
+        for verb, sub, count in [("POST", "", 2.0), ("POST", "binding", 1.0), ("LIST", "", 1.0)]
+    )
+
+
 def test_the_kubeconfig_is_its_owners_alone(server):
     assert stat.S_IMODE(server.kubeconfig.stat().st_mode) == 0o600
 

@@ -1,4 +1,4 @@
-"""The server's door under attack, over real sockets with short limits: others are answered, and the log stays short."""
+"""The listener under attack, over real sockets with short limits: others are answered, and the log stays short."""
 
 import asyncio
 import logging
@@ -8,7 +8,13 @@ import ssl
 import pytest
 
 from berth.serving import acceptor
-from berth_cluster.serving.connections import Complaints, ConnectionLimits, Places, ServerConnection, within_descriptors
+from berth_cluster.serving.connections import (
+    ConnectionLimits,
+    ConnectionSlots,
+    PeerErrorLog,
+    ServerConnection,
+    within_descriptors,
+)
 from berth_cluster.serving.server import ApiServer
 from tests.cluster.objects import CONFIG_MAPS, config_map
 from tests.waiting import settle, until
@@ -89,7 +95,7 @@ def credential(server):
 
 async def gone(server, count=0):
     """Wait until so few connections are left on trial."""
-    await until(lambda: server._door.places.on_trial <= count)
+    await until(lambda: server._listener.slots.on_trial <= count)
 
 
 class TestDawdling:
@@ -156,8 +162,8 @@ class TestDawdling:
         peer.writer.transport.pause_reading()
         request = f"GET {MAPS_PATH} HTTP/1.1\r\nHost: a\r\n".encode() + credential(server) + b"\r\n"
         await peer.send(request)
-        await until(lambda: server._door.places.let_in)
-        await until(lambda: not server._door.places.let_in)
+        await until(lambda: server._listener.slots.let_in)
+        await until(lambda: not server._listener.slots.let_in)
 
     async def test_a_watch_that_nobody_reads(self, server, connect, store):
         peer = await connect()
@@ -169,7 +175,7 @@ class TestDawdling:
         for number in range(60):
             store.create(CONFIG_MAPS, "default", config_map(f"big-{number}", text="x" * 500_000))
             await asyncio.sleep(0)
-        await until(lambda: not collection.watches and not server._door.places.let_in)
+        await until(lambda: not collection.watches and not server._listener.slots.let_in)
 
 
 class TestCrowds:
@@ -183,7 +189,7 @@ class TestCrowds:
         for _ in range(60):
             peers.append(await connect())
             await peers[-1].send(HEAD)
-        assert server._door.places.on_trial <= PATIENT.on_trial
+        assert server._listener.slots.on_trial <= PATIENT.on_trial
         assert (await client.get("/version"))[0] == 200
         for peer in peers[: -PATIENT.on_trial - 1]:
             await peer.ended()
@@ -194,7 +200,7 @@ class TestCrowds:
         for _ in range(60):
             await connect(tls=False)
         assert (await client.get("/version"))[0] == 200
-        assert server._door.places.on_trial <= PATIENT.on_trial
+        assert server._listener.slots.on_trial <= PATIENT.on_trial
         assert len(caplog.records) <= 2 and all(record.exc_info is None for record in caplog.records)
 
     async def test_those_let_in_are_not_dropped_for_strangers(self, server, connect):
@@ -289,9 +295,9 @@ class TestNonsense:
 
 
 class TestPlaces:
-    def places(self, caplog=None, **limits):
+    def slots(self, caplog=None, **limits):
         self.dropped = []
-        made = Places(ConnectionLimits(total=20, **limits), Complaints(lambda: 0.0))
+        made = ConnectionSlots(ConnectionLimits(total=20, **limits), PeerErrorLog(lambda: 0.0))
 
         def enter(peer):
             connection = ServerConnection(peer)
@@ -302,37 +308,37 @@ class TestPlaces:
         return made, enter
 
     def test_the_oldest_of_the_busiest_peer_goes(self):
-        places, enter = self.places(on_trial=5, on_trial_per_peer=4)
+        slots, enter = self.slots(on_trial=5, on_trial_per_peer=4)
         quiet = enter("10.0.0.1")
         noisy = [enter("10.0.0.2") for _ in range(20)]
         assert self.dropped == noisy[:16] and quiet not in self.dropped
-        assert places.on_trial == 5
+        assert slots.on_trial == 5
 
     def test_one_peer_cannot_take_all_places(self):
-        places, enter = self.places(on_trial=8, on_trial_per_peer=3)
+        slots, enter = self.slots(on_trial=8, on_trial_per_peer=3)
         for _ in range(10):
             enter("10.0.0.1")
-        assert places.on_trial == 3
+        assert slots.on_trial == 3
 
     def test_nothing_is_left_of_those_who_went(self):
-        places, enter = self.places(on_trial=8, on_trial_per_peer=8)
+        slots, enter = self.slots(on_trial=8, on_trial_per_peer=8)
         for number in range(1000):
             connection = enter(f"10.0.{number}.1")
             if number % 2:
-                places.let_in_now(connection)
-            places.leave(connection)
-            places.leave(connection)
-        assert (places.on_trial, places.let_in, places._on_trial) == (0, 0, {})
+                slots.let_in_now(connection)
+            slots.leave(connection)
+            slots.leave(connection)
+        assert (slots.on_trial, slots.let_in, slots._on_trial) == (0, 0, {})
 
 
 def test_complaints_are_few_however_many_there_are(caplog):
     now = [0.0]
-    complaints = Complaints(lambda: now[0])
+    peer_errors = PeerErrorLog(lambda: now[0])
     with caplog.at_level(logging.WARNING):
         for number in range(10_000):
             now[0] = number / 1000
-            complaints.note("dropped that did not finish a head", f"10.0.0.{number % 7}", "x\n" * 1000)
-        complaints.tell()
+            peer_errors.note("dropped that did not finish a head", f"10.0.0.{number % 7}", "x\n" * 1000)
+        peer_errors.tell()
     assert [record.getMessage().split(";")[0] for record in caplog.records] == [
         "connections: 1 dropped that did not finish a head",
         "connections: 9999 dropped that did not finish a head",

@@ -5,7 +5,7 @@ import pytest
 from berth.core.builders import make_pod
 from berth.core.virtual_cluster import VirtualCluster
 from berth.framework.effects import EvictPod
-from tests.extender.support import FAILS, Told, configured, listed
+from tests.extender.support import FAILS, FakeExtenders, configured, listed
 from tests.plugins.preemption.support import nodes, running
 from tests.support import requests_of
 
@@ -16,7 +16,7 @@ def cluster(answers, *extenders):
     """Nodes a, b and c, each full of one pod; b's is the least important, and the one that would go."""
     victims = [running("on-a", "a", "4", 2), running("on-b", "b", "4", 1), running("on-c", "c", "4", 3)]
     found = VirtualCluster(*nodes("a", "b", "c"), *victims, config=configured(*extenders))
-    found.answer_call = Told(answers)
+    found.answer_call = FakeExtenders(answers)
     return found, found.answer_call
 
 

@@ -8,7 +8,7 @@ from berth.core.virtual_cluster import VirtualCluster
 from berth.framework.status import error, unschedulable
 from berth.plugins.preemption.refused import MAX_STATUSES, LowestPriorities, RefusedRows
 from berth.state.nominator import Nominator
-from berth.state.table import NodeTable
+from berth.state.table import WritableNodeTable
 from berth.testing.invariants import decide
 from tests.plugins.preemption.support import nodes, running
 
@@ -20,7 +20,7 @@ class Rows:
     """A table of four nodes, what is known of its rows, and which rows were tried."""
 
     def __init__(self):
-        self.table, self.nominator, self.tried = NodeTable(), Nominator(), []
+        self.table, self.nominator, self.tried = WritableNodeTable(), Nominator(), []
         for name in "abcd":
             self.table.put_node(make_node(name).capacity(cpu="4", pods="10").build())
         self.rows = self.table.rows()

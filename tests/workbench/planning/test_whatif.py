@@ -2,6 +2,7 @@
 
 import msgspec
 
+from berth.config.load import load_config
 from berth.core.builders import make_node, make_pod
 from berth_workbench.planning.whatif import what_if
 from berth_workbench.snapshot.documents import Document
@@ -25,3 +26,19 @@ def test_a_pod_that_waits_for_another_to_be_gone_keeps_its_room_and_the_answer_s
         "room on n0 is kept for default/high, which is nominated to it, until default/going is gone",
     )
     assert what_if(Snapshot(snapshot.documents[:2])).notes == ()
+
+
+def test_extenders_are_left_out_and_the_answer_says_so():
+    """Nobody answers for them: a pod that waited for that would have no node, as if it did not fit."""
+    document = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "extenders": [{"urlPrefix": "http://127.0.0.1:1", "filterVerb": "filter"}],
+    }
+    made = [make_node("n0").capacity(cpu="4", memory="8Gi", pods="9"), make_pod("waiting").request(cpu="2")]
+    snapshot = Snapshot(
+        [Document(each.document["kind"], msgspec.json.encode(each.document), "a test") for each in made]
+    )
+    result = what_if(snapshot, config=load_config(document, "a test's configuration"))
+    assert result.unplaced == ()
+    assert result.notes == ("the extenders of the configuration were not asked",)

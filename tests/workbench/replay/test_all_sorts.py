@@ -17,9 +17,9 @@ from berth.recording.errors import RecordingError
 from berth.recording.file_format import read_segments
 from berth.recording.recorder import Recorder
 from berth.state.shards import shard_of
-from berth_workbench.replay.comparison import IN_A_GROUP, Judging
+from berth_workbench.replay.comparison import IN_A_GROUP, RecordingComparer
 from berth_workbench.replay.verification import verify
-from tests.extender.support import Told, configured, keeping, listed
+from tests.extender.support import FakeExtenders, configured, keeping, listed
 from tests.groups.support import PREEMPTING
 from tests.groups.test_properties import Rivals
 from tests.workbench.replay.histories import LIMIT, Churn, no_report
@@ -33,7 +33,9 @@ def replayed(directory, registry=None):
     """Both ways in which a recording is replayed; the second with its own configuration."""
     registry = registry or in_tree_registry()
     verified = verify(read_segments(directory), registry)
-    compared = Judging(registry, other=lambda header: config_of(header.config)).follow(read_segments(directory))
+    compared = RecordingComparer(registry, other=lambda header: config_of(header.config)).follow(
+        read_segments(directory)
+    )
     assert verified.first_difference is None
     assert verified.replayed == verified.events
     assert compared.different == 0
@@ -70,7 +72,7 @@ def test_extenders_answer_what_they_answered(tmp_path):
     nodes = [make_node(f"n{i}").capacity(cpu="8", memory="8Gi", pods="10") for i in range(4)]
     cluster = VirtualCluster(*nodes, config=config, build=recorder.build_core)
     scores = [{"Host": f"n{i}", "Score": 3 * i} for i in range(4)]
-    cluster.answer_call = Told({(0, "filter"): keeping("n1", "n2"), (0, "prioritize"): scores})
+    cluster.answer_call = FakeExtenders({(0, "filter"): keeping("n1", "n2"), (0, "prioritize"): scores})
     for number in range(4):
         cluster.put(make_pod(f"p{number}").request(cpu="1"))
         cluster.run()

@@ -6,7 +6,7 @@ import pytest
 
 from berth.recording.file_format import FRAME, first_line, read_segments
 from berth_workbench.replay.anonymizer import anonymize
-from berth_workbench.replay.comparison import Judging
+from berth_workbench.replay.comparison import RecordingComparer
 from berth_workbench.replay.export import everything, export, last_events
 from tests.workbench.replay.histories import REGISTRY, Churn, RecordedLife
 
@@ -38,9 +38,9 @@ def test_decisions_stay_the_same(tmp_path, make, span):
     lived.close()
     target = tmp_path / "bug.rec"
     export(tmp_path / "whole", target, span(tmp_path / "whole"), REGISTRY)
-    before = Judging(REGISTRY).follow(read_segments(target))
+    before = RecordingComparer(REGISTRY).follow(read_segments(target))
     anonymize(target)
-    found = Judging(REGISTRY).follow(read_segments(target))
+    found = RecordingComparer(REGISTRY).follow(read_segments(target))
     assert (found.different, found.not_compared) == (0, {})
     assert (found.events, found.decisions, found.compared) == (before.events, before.decisions, before.compared)
     assert found.decisions > 5

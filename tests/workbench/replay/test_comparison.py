@@ -15,7 +15,7 @@ from berth.recording.configs import config_of
 from berth.recording.file_format import read_segments
 from berth.recording.recorder import Recorder
 from berth_workbench.replay.alternatives import of_generation, this_config, with_plugins
-from berth_workbench.replay.comparison import Judging
+from berth_workbench.replay.comparison import RecordingComparer
 from berth_workbench.replay.verification import verify
 from tests.workbench.replay.histories import LIMIT, REGISTRY, Churn, RecordedLife, no_report
 
@@ -117,7 +117,7 @@ def test_a_change_of_one_weight_is_told_where_brute_force_finds_it(tmp_path, see
 
 def compare(directory, other=None, **options):
     registry = options.pop("registry", REGISTRY)
-    return Judging(registry, other=other, **options).follow(read_segments(directory))
+    return RecordingComparer(registry, other=other, **options).follow(read_segments(directory))
 
 
 def same(header):
@@ -277,7 +277,7 @@ def test_who_stops_it_gets_what_was_found(tmp_path):
             yield segment
 
     for part in (
-        Judging(REGISTRY).follow(stopping(read_segments(tmp_path))),
+        RecordingComparer(REGISTRY).follow(stopping(read_segments(tmp_path))),
         verify(stopping(read_segments(tmp_path)), REGISTRY),
     ):
         assert not part.is_complete

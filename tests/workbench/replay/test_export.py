@@ -9,7 +9,7 @@ from berth.plugins.registry import in_tree_registry
 from berth.recording.calls import Note
 from berth.recording.errors import RecordingError
 from berth.recording.file_format import read_segments
-from berth_workbench.replay.comparison import Judging
+from berth_workbench.replay.comparison import RecordingComparer
 from berth_workbench.replay.export import MARGIN, Span, around_pod, everything, export, last_events
 from berth_workbench.replay.recorded_test import CheckedDecision, checked, decisions_now, source_of_test
 from berth_workbench.replay.verification import verify
@@ -40,7 +40,7 @@ def decisions_of(written):
 
 
 def compared(recording, registry=REGISTRY):
-    found = Judging(registry).follow(read_segments(recording))
+    found = RecordingComparer(registry).follow(read_segments(recording))
     assert (found.different, found.not_compared) == (0, {})
     assert found.compared == found.decisions
     return found
@@ -76,7 +76,7 @@ def test_any_part_of_a_life_of_all_sorts_decides_what_was_decided(tmp_path, seed
     total = len(calls(tmp_path / "whole"))
     for first in (total // 3, 2 * total // 3):
         export(tmp_path / "whole", tmp_path / "part.rec", Span(first, total), REGISTRY)
-        found = Judging(REGISTRY).follow(read_segments(tmp_path / "part.rec"))
+        found = RecordingComparer(REGISTRY).follow(read_segments(tmp_path / "part.rec"))
         assert (found.different, found.not_compared) == (0, {})
         assert found.decisions > 5
 

@@ -11,7 +11,7 @@ from berth.config.load import default_config
 from berth.core.builders import make_node, make_pod
 from berth.core.virtual_cluster import VirtualCluster
 from berth.plugins.registry import in_tree_registry
-from berth.recording.calls import Entrance
+from berth.recording.calls import CallKind
 from berth.recording.configs import config_of
 from berth.recording.file_format import Packer, first_line, read_segments
 from berth.recording.recorder import Recorder
@@ -131,7 +131,7 @@ def test_the_event_that_differs_is_named(tmp_path):
     recorder.close()
 
     def halved(_, call):
-        if call.entry is Entrance.OBJECT and call.argument[1] == "Node":
+        if call.entry is CallKind.OBJECT and call.argument[1] == "Node":
             call.argument[2][3]["status"]["allocatable"]["cpu"] = "2"
         return call
 

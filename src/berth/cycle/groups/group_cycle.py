@@ -72,12 +72,14 @@ class GroupCycle:
         group = PodGroupInfo(key, tuple(queued.pod for queued in queued_pods))
         trial = yield from self._try(tools, profile, group, queued_pods)
         tried = tools.stopwatch() - started
+        # A trial may take a while, and the time limits of Permit begin now.
         self._outcome_tools.dispatcher.catch_up()
         if trial.status is None:
             trial.status = trial.permit()
         if trial.status is None:
             result = outcome.bind(trial)
         else:
+            # Before preemption asks, so that the group does not stand in its own way.
             trial.undo()
             room = yield from self._room(tools, profile, group, queued_pods, trial)
             result = yield from outcome.turn_away(trial, room)

@@ -15,7 +15,7 @@ from berth.api.scheduling import PodGroup
 from berth.cycle.binding_cycle import BindingCycles
 from berth.cycle.dispatcher import Dispatcher
 from berth.cycle.eviction import Evictor, Preemptor
-from berth.cycle.failure import SCHEDULER_ERROR, UNSCHEDULABLE, Failing
+from berth.cycle.failure import SCHEDULER_ERROR, UNSCHEDULABLE, FailureHandler
 from berth.cycle.groups.preemption import Room
 from berth.cycle.groups.trial import WAITS_FOR_PREEMPTION, GroupTrial, Member
 from berth.cycle.reports import Reporter
@@ -37,7 +37,7 @@ class OutcomeTools(NamedTuple):
     handle: Handle
     dispatcher: Dispatcher
     reporter: Reporter
-    failing: Failing
+    failure_handler: FailureHandler
     binding: BindingCycles
     evictor: Evictor
 
@@ -54,10 +54,11 @@ class GroupOutcome:
     def refuse_all(self, message: str) -> None:
         """Turn all members away for something that is wrong with the group itself."""
         for queued in self._queued_pods:
-            self._tools.failing.fail(queued, SCHEDULER_ERROR, message, nomination="")
+            self._tools.failure_handler.fail(queued, SCHEDULER_ERROR, message, nomination="")
 
     def bind(self, trial: GroupTrial) -> str:
         """Bind the members that have a place, and tell the others why they have none; return the result's name."""
+        # From here on they are the bindings' to take back, each for itself.
         placed = set(map(id, trial.stands()))
         for member in trial.members:
             self._tools.reporter.record(member.attempt, member.queued, member.seconds)
@@ -108,7 +109,7 @@ class GroupOutcome:
                 message = member.attempt.outcome.error or summary
                 member.attempt.outcome = member.attempt.outcome.failed(message)
             self._record(queued, member)
-            self._tools.failing.fail(queued, SCHEDULER_ERROR, message, nomination="")
+            self._tools.failure_handler.fail(queued, SCHEDULER_ERROR, message, nomination="")
         self._tell("False", SCHEDULER_ERROR, summary)
         return "error"
 
@@ -116,7 +117,7 @@ class GroupOutcome:
         self, queued: QueuedPod, message: str, rejectors: tuple[set[str], set[str]], nomination: str | None
     ) -> None:
         unschedulable_plugins, pending_plugins = rejectors
-        self._tools.failing.fail(
+        self._tools.failure_handler.fail(
             queued, UNSCHEDULABLE, message, unschedulable_plugins, pending_plugins, nomination=nomination
         )
 
@@ -151,6 +152,7 @@ class GroupOutcome:
         asked: set[str] = set()
         refusal = ""
         for member in trial.members:
+            # Members are tried one after the other, and several may have found the same victim.
             victims = [victim for victim in member.attempt.outcome.victims if victim.uid not in asked]
             asked.update(victim.uid for victim in victims)
             if victims and not refusal:

@@ -88,6 +88,8 @@ def _try(
     trial = GroupTrial(tools, profile, within)
     yield from trial.run(queued_pods, makes_room=makes_room)
     trial.undo()
+    # It will not be chosen. There may be hundreds of placements, and each attempt's columns have an element for every
+    # node.
     if trial.status is not None and not trial.waits_for_preemption:
         trial.release_columns()
     return trial

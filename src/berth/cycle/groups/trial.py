@@ -154,6 +154,7 @@ class GroupTrial:
 
     def permit(self) -> Status | None:
         """Ask Permit again now that all have their places; return a rejection, with nothing placed then."""
+        # The first members were told to wait for the others; now that these have places, too, that has been answered.
         for member in self._placed:
             permitted = self._ask_permit(member)
             if isinstance(permitted, Status):
@@ -195,6 +196,7 @@ class GroupTrial:
         outcome = attempt.outcome
         if outcome.error is not None:
             has_no_nodes = outcome.diagnosis is not None and not outcome.diagnosis.node_count
+            # Without any node the member fits nowhere for now, which is no error of the group either.
             return None if has_no_nodes else outcome.error
         if outcome.chosen_row is not None:
             member.node_name = self._tools.cache.table.names[outcome.chosen_row]
@@ -229,6 +231,7 @@ class GroupTrial:
         # A nomination to the node it is counted on would make others see it there twice.
         member.promised = tools.nominator.node_of(member.pod.uid) or ""
         tools.nominator.withdraw(member.pod.uid)
+        # Before Reserve: whatever that does, `undo` knows of the member.
         self._placed.append(member)
         try:
             status = self._profile.run_reserve(attempt.state, member.pod, member.node_name)
@@ -242,6 +245,7 @@ class GroupTrial:
 
     def _take_back(self, member: Member) -> None:
         """Take back the member that was placed last."""
+        # `undo` takes back all that is placed, so for the moment that is this member alone.
         others, self._placed = self._placed[:-1], [member]
         self.undo()
         self._placed = others

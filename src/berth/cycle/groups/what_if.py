@@ -34,6 +34,7 @@ class GroupWhatIf:
         self.nodes: dict[str, str] = {}
         """The node that each placed member has in the question, by uid."""
         self._promised = {queued.pod.uid: tools.nominator.node_of(queued.pod.uid) for queued in queued_pods}
+        # The question places the members; nominated as well, they would take their room twice.
         for queued in queued_pods:
             tools.nominator.withdraw(queued.pod.uid)
 
@@ -67,6 +68,7 @@ class GroupWhatIf:
         try:
             return all(self._fits(queued.pod, placed) for queued in self._queued_pods if queued.pod.uid in self.nodes)
         finally:
+            # The last first: a later member's reservation may build on an earlier one's.
             for attempt, node_name in reversed(placed):
                 undo(self._tools.cache, attempt, node_name)
 

@@ -112,15 +112,16 @@ class ExecPlugin:
     async def _output_of(self, process: asyncio.subprocess.Process) -> bytes:
         try:
             async with asyncio.timeout(PLUGIN_TIMEOUT_S):
-                output, complaints = await process.communicate()
+                output, errors = await process.communicate()
         except TimeoutError as error:
             raise self._error(f"gave no answer within {PLUGIN_TIMEOUT_S:.0f} s; run it by hand to see why") from error
         finally:
+            # Also where the caller was cancelled: no plugin is left to run on.
             if process.returncode is None:
                 process.kill()
                 await process.wait()
         if process.returncode:
-            said = self._redacted(complaints.decode("utf-8", "replace")).strip()[-500:] or "it said nothing"
+            said = self._redacted(errors.decode("utf-8", "replace")).strip()[-500:] or "it said nothing"
             raise self._error(f"failed with exit code {process.returncode}: {said}")
         return output
 

@@ -96,6 +96,7 @@ class TokenFile:
 
     def invalidate(self, refused: Credential) -> bool:
         """Read the file again before the next request: the token may have been replaced since it was read."""
+        # It was sent with a token that has been replaced since, by another request that was refused.
         if refused != self._credential:
             return True
         may_differ = self._read_at_s < self._clock()
@@ -171,16 +172,14 @@ class ClusterAccess:
         return self._source.invalidate(refused)
 
     def tls_context(self, credential: Credential) -> ssl.SSLContext | None:
-        """Return the TLS context for `credential`, built anew only where its certificate changed; None for plain HTTP.
-
-        aiohttp pools connections by context, so a new one for every request would mean a handshake for every request.
-        """
+        """Return the TLS context for `credential`, made anew where its certificate changed; None for plain HTTP."""
         if not self.server.startswith("https:"):
             return None
         identity = (
             credential.certificate_pem or self._tls.certificate_pem,
             credential.key_pem or self._tls.key_pem,
         )
+        # aiohttp pools connections by context, so a new one for every request would mean a handshake for every request.
         if self._context is None or self._context_of != identity:
             try:
                 self._context = self._build_context(*identity)

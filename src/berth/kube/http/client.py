@@ -98,6 +98,7 @@ class HttpTransport:
         What its `check` raises ends the request unsent: every repetition is checked too, and nothing can hold up a
         request between the check and the socket. The server is asked to give the request up after `left_s`.
         """
+        # Not deep: both have the same connections, and wait for the same token buckets.
         made = copy(self)
         made.guard = guard
         return made
@@ -197,6 +198,7 @@ class HttpTransport:
             "timeoutSeconds": str(max(1, round(timeout_s))),
         }
         await self._take_turn("GET", resource)
+        # No limit for the whole, which the server ends; a silence has one, since a dead peer never does.
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=self._timeout_s, sock_read=self._idle_s)
         url = self._url(resource.path(namespace), query)
         request = _Request("GET", resource, url, timeout=timeout)
@@ -235,10 +237,12 @@ class HttpTransport:
         retries = 0
         while True:
             await self._take_turn(method, resource)
+            # After the wait for a turn, in which a token may have expired.
             credential = await self._access.credential()
             try:
                 return await self._once(request, credential)
             except ApiError as error:
+                # Once for each request: a new credential that is refused, too, is an answer.
                 if error.is_unauthorized and may_renew and self._access.invalidate(credential):
                     may_renew = False
                     continue
@@ -299,6 +303,7 @@ class HttpTransport:
         try:
             return await self._asked(session, request, credential, headers, body or request.body or None)
         except aiohttp.ClientError:
+            # aiohttp wraps what the guard raised; the caller has to know that nothing was sent.
             if body is not None and body.refusal is not None:
                 raise body.refusal from None
             raise

@@ -95,7 +95,7 @@ def _place(unit: int, units: Sequence[int], holder: dict[int, int]) -> bool:
 
 
 def _move(device: int, unit: int, came_from: dict[int, int], holder: dict[int, int]) -> None:
-    """Hand the free device to whoever reached it, that one's device to whoever reached that, up to `unit`."""
+    """Hand the free device to the unit that reached it, that one's device to the next, and so on up to `unit`."""
     held = {who: what for what, who in holder.items()}
     while True:
         taker = came_from[device]

@@ -12,7 +12,7 @@ allocation is whose devices are not ready.
 import uuid
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from math import ceil
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import Any, ClassVar, final
 
 import msgspec
 import numpy as np
@@ -142,7 +142,21 @@ class DynamicResourcesArgs(msgspec.Struct, frozen=True, rename="camel", forbid_u
             yield invalid(f"{path}.bindingTimeout", str(self.binding_timeout), "must be at least 1 second")
 
 
-class DynamicResources:
+@final
+class DynamicResources(
+    PreEnqueuePlugin,
+    PreFilterPlugin,
+    FilterPlugin,
+    PostFilterPlugin,
+    ScorePlugin,
+    ColumnScorePlugin,
+    NormalizeScorePlugin,
+    ReservePlugin,
+    PreBindPreFlightPlugin,
+    PreBindPlugin,
+    SignaturePlugin,
+    EventsPlugin,
+):
     """PreEnqueue, PreFilter, Filter, PostFilter, Score, Reserve, PreBind."""
 
     name: ClassVar[str] = "DynamicResources"
@@ -476,26 +490,3 @@ def _told(outcome: NodeOutcome) -> tuple[tuple[Any, ...], Status | None]:
     if outcome.problem:
         return (), error(outcome.problem)  # as an error it needs no event for a retry
     return ((), unresolvable(CANNOT_ALLOCATE)) if outcome.found is None else (outcome.found, None)
-
-
-if TYPE_CHECKING:
-
-    class _Points(
-        PreEnqueuePlugin,
-        PreFilterPlugin,
-        FilterPlugin,
-        PostFilterPlugin,
-        ScorePlugin,
-        ColumnScorePlugin,
-        NormalizeScorePlugin,
-        ReservePlugin,
-        PreBindPreFlightPlugin,
-        PreBindPlugin,
-        SignaturePlugin,
-        EventsPlugin,
-        Protocol,
-    ):
-        """The points and forms that the plugin has; the type checker holds it to these."""
-
-    def _held(plugin: DynamicResources) -> _Points:
-        return plugin

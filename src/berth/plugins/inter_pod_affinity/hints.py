@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from berth.api.node import Namespace, Node
 from berth.api.selectors import SelectorError
 from berth.framework.events import Action, ClusterEvent, ClusterEventWithHint, QueueingHint
-from berth.state.pod_index import REQUIRED_ANTI_AFFINITY, PodIndex, TermGroup
+from berth.framework.readers import PodIndexReader
+from berth.state.pod_index import REQUIRED_ANTI_AFFINITY, TermGroup
 from berth.state.pod_info import AffinityTerm, PodInfo
 
 POD_EVENT = ClusterEvent("Pod", Action.ADD | Action.UPDATE_POD_LABEL | Action.DELETE)
@@ -23,7 +24,7 @@ class AffinityHints:
 
     __slots__ = ("_index",)
 
-    def __init__(self, index: PodIndex) -> None:
+    def __init__(self, index: PodIndexReader) -> None:
         self._index = index
 
     def events(self) -> Sequence[ClusterEventWithHint]:

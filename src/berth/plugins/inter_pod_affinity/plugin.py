@@ -1,7 +1,7 @@
 """The InterPodAffinity plugin; see the package's docstring."""
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import ClassVar
 
 import msgspec
 
@@ -79,7 +79,21 @@ UNFILTERED = 'reading "PreFilterInterPodAffinity" from cycleState: not found'
 _TERMS_AND_DOMAINS: Dependencies = frozenset({Dependency.NODE, Dependency.PODS_ANYWHERE, Dependency.ALL_NODES})
 
 
-class InterPodAffinity:
+class InterPodAffinity(
+    PreFilterPlugin,
+    VersionedPreFilterPlugin,
+    PreFilterExtensions,
+    FilterPlugin,
+    ColumnFilterPlugin,
+    PodWhatIfPlugin,
+    PreScorePlugin,
+    VersionedPreScorePlugin,
+    ScorePlugin,
+    ColumnScorePlugin,
+    NormalizeScorePlugin,
+    SignaturePlugin,
+    EventsPlugin,
+):
     """PreFilter (with AddPod, RemovePod), Filter, PreScore, Score, NormalizeScore."""
 
     name: ClassVar[str] = "InterPodAffinity"
@@ -275,27 +289,3 @@ def _signature(pod: PodInfo) -> Hashable | None:
         )
     except SelectorError:
         return None
-
-
-if TYPE_CHECKING:
-
-    class _Points(
-        PreFilterPlugin,
-        VersionedPreFilterPlugin,
-        PreFilterExtensions,
-        FilterPlugin,
-        ColumnFilterPlugin,
-        PodWhatIfPlugin,
-        PreScorePlugin,
-        VersionedPreScorePlugin,
-        ScorePlugin,
-        ColumnScorePlugin,
-        NormalizeScorePlugin,
-        SignaturePlugin,
-        EventsPlugin,
-        Protocol,
-    ):
-        """The points and forms that the plugin has; the type checker holds it to these."""
-
-    def _held(plugin: InterPodAffinity) -> _Points:
-        return plugin

@@ -7,14 +7,14 @@ that the pod brings, in the order EBS, GCE PD, Azure, Cinder.
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import ClassVar, final
 
 import numpy as np
 
 from berth.api.pod_resources import CPU, MEMORY
 from berth.framework.cycle_state import CycleState
 from berth.framework.handle import Handle
-from berth.framework.interface import MAX_NODE_SCORE, ColumnScorePlugin, Rows, ScorePlugin, Scores, SignaturePlugin
+from berth.framework.interface import MAX_NODE_SCORE, Rows, Scores
 from berth.framework.promises import Promises
 from berth.plugins.legacy.cloud_limits import AttachRoom, CloudDisks
 from berth.plugins.legacy.resource_uses import LegacyUseColumn, ResourceScore, Use
@@ -49,6 +49,7 @@ def balance_of_three(cpu: float, memory: float, room: AttachRoom) -> int:
     return int((1 - (squares[0] + squares[1] + squares[2]) / 3.0) * float(MAX_NODE_SCORE))
 
 
+@final
 class LegacyBalancedAllocation(ResourceScore):
     """Score."""
 
@@ -98,12 +99,3 @@ def _fractions(uses: Sequence[Use]) -> tuple[float, float]:
 
 def _fraction_column(use: LegacyUseColumn) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
     return np.where(use.allocatable != 0, use.requested / np.maximum(use.allocatable, 1), 1.0)
-
-
-if TYPE_CHECKING:
-
-    class _Points(ScorePlugin, ColumnScorePlugin, SignaturePlugin, Protocol):
-        """The points and forms that the plugin has; the type checker holds it to these."""
-
-    def _held(plugin: LegacyBalancedAllocation) -> _Points:
-        return plugin

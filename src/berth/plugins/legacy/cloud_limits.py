@@ -9,7 +9,7 @@ Source: release-1.20, pkg/scheduler/framework/plugins/nodevolumelimits/non_csi.g
 
 import re
 from collections.abc import Callable, Hashable, Iterable
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, final
 
 import numpy as np
 
@@ -175,11 +175,10 @@ class CloudDisks:
         return found
 
 
-class CloudLimits:
+class CloudLimits(FilterPlugin, ColumnFilterPlugin, PodWhatIfPlugin, SignaturePlugin, EventsPlugin):
     """Filter, for the disks of one kind."""
 
     kind: ClassVar[DiskKind]
-    name: ClassVar[str]
     promises: ClassVar[Promises] = Promises(
         filter_depends_on=frozenset(
             {Dependency.NODE, Dependency.PODS_ON_NODE, Objects((CLAIM, CLASS, "CSINode", VOLUME))}
@@ -252,6 +251,7 @@ class CloudLimits:
         )
 
 
+@final
 class EBSLimits(CloudLimits):
     """AWS Elastic Block Store."""
 
@@ -260,6 +260,7 @@ class EBSLimits(CloudLimits):
     kind: ClassVar[DiskKind] = EBS
 
 
+@final
 class GCEPDLimits(CloudLimits):
     """GCE persistent disks."""
 
@@ -268,6 +269,7 @@ class GCEPDLimits(CloudLimits):
     kind: ClassVar[DiskKind] = GCE_PD
 
 
+@final
 class AzureDiskLimits(CloudLimits):
     """Azure disks."""
 
@@ -276,18 +278,10 @@ class AzureDiskLimits(CloudLimits):
     kind: ClassVar[DiskKind] = AZURE
 
 
+@final
 class CinderLimits(CloudLimits):
     """OpenStack Cinder."""
 
     name: ClassVar[str] = "CinderLimits"
     promises: ClassVar[Promises] = CloudLimits.promises
     kind: ClassVar[DiskKind] = CINDER
-
-
-if TYPE_CHECKING:
-
-    class _Points(FilterPlugin, ColumnFilterPlugin, PodWhatIfPlugin, SignaturePlugin, EventsPlugin, Protocol):
-        """The points and forms that the plugins have; the type checker holds them to these."""
-
-    def _held(plugin: EBSLimits | GCEPDLimits | AzureDiskLimits | CinderLimits) -> _Points:
-        return plugin

@@ -1,13 +1,13 @@
 """ImageLocality of v1.20: only the images of regular containers count."""
 
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import ClassVar, final
 
 from berth.api.pod import PodSpec
-from berth.framework.interface import ColumnScorePlugin, ScorePlugin, SignaturePlugin
 from berth.framework.promises import Promises
 from berth.plugins.image_locality import ImageLocality, normalized_image_name
 
 
+@final
 class LegacyImageLocality(ImageLocality):
     """Score."""
 
@@ -18,12 +18,3 @@ class LegacyImageLocality(ImageLocality):
 
     def _wanted(self, spec: PodSpec) -> tuple[tuple[str, ...], int]:
         return tuple(sorted(normalized_image_name(each.image) for each in spec.containers)), len(spec.containers)
-
-
-if TYPE_CHECKING:
-
-    class _Points(ScorePlugin, ColumnScorePlugin, SignaturePlugin, Protocol):
-        """The points and forms that the plugin has; the type checker holds it to these."""
-
-    def _held(plugin: LegacyImageLocality) -> _Points:
-        return plugin

@@ -4,28 +4,13 @@ Deviation: a term's namespaceSelector, which v1.20 did not know, is honoured.
 """
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import ClassVar, final
 
 import msgspec
 
 from berth.framework.cycle_state import CycleState
 from berth.framework.handle import Handle
-from berth.framework.interface import (
-    ColumnFilterPlugin,
-    ColumnScorePlugin,
-    EventsPlugin,
-    FilterPlugin,
-    NormalizeScorePlugin,
-    PodWhatIfPlugin,
-    PreFilterExtensions,
-    PreFilterPlugin,
-    PreScorePlugin,
-    ScorePlugin,
-    Scores,
-    SignaturePlugin,
-    VersionedPreFilterPlugin,
-    VersionedPreScorePlugin,
-)
+from berth.framework.interface import Scores
 from berth.framework.promises import Promises
 from berth.framework.status import Status, unresolvable, unschedulable
 from berth.plugins.inter_pod_affinity.plugin import InterPodAffinity, InterPodAffinityArgs
@@ -53,6 +38,7 @@ class LegacyInterPodAffinityArgs(msgspec.Struct, frozen=True, rename="camel", fo
         return InterPodAffinityArgs(self.hard_pod_affinity_weight).validate(path)
 
 
+@final
 class LegacyInterPodAffinity(InterPodAffinity):
     """PreFilter (with AddPod, RemovePod), Filter, PreScore, Score, NormalizeScore."""
 
@@ -74,27 +60,3 @@ class LegacyInterPodAffinity(InterPodAffinity):
     def normalize_score(self, state: CycleState, pod: PodInfo, scores: Scores) -> Scores:
         """Give 0 to the worst and 100 to the best node, where 0 counts as a node's score too."""
         return normalized(scores, from_zero=True)
-
-
-if TYPE_CHECKING:
-
-    class _Points(
-        PreFilterPlugin,
-        VersionedPreFilterPlugin,
-        PreFilterExtensions,
-        FilterPlugin,
-        ColumnFilterPlugin,
-        PodWhatIfPlugin,
-        PreScorePlugin,
-        VersionedPreScorePlugin,
-        ScorePlugin,
-        ColumnScorePlugin,
-        NormalizeScorePlugin,
-        SignaturePlugin,
-        EventsPlugin,
-        Protocol,
-    ):
-        """The points and forms that the plugin has; the type checker holds it to these."""
-
-    def _held(plugin: LegacyInterPodAffinity) -> _Points:
-        return plugin

@@ -5,7 +5,7 @@ it scores without any preference; here every node then gets 0.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import ClassVar, final
 
 import msgspec
 import numpy as np
@@ -74,7 +74,8 @@ def _preferences(args: NodeLabelArgs) -> int:
     return len(args.present_labels_preference) + len(args.absent_labels_preference)
 
 
-class NodeLabel:
+@final
+class NodeLabel(FilterPlugin, ColumnFilterPlugin, ScorePlugin, ColumnScorePlugin, SignaturePlugin, EventsPlugin):
     """Filter, Score."""
 
     name: ClassVar[str] = "NodeLabel"
@@ -124,14 +125,3 @@ class NodeLabel:
 
 def _has(table: NodeTable, rows: Rows, keys: Iterable[str]) -> Iterator[Mask]:
     return (table.label(key).ids[rows] != ABSENT for key in keys)
-
-
-if TYPE_CHECKING:
-
-    class _Points(
-        FilterPlugin, ColumnFilterPlugin, ScorePlugin, ColumnScorePlugin, SignaturePlugin, EventsPlugin, Protocol
-    ):
-        """The points and forms that the plugin has; the type checker holds it to these."""
-
-    def _held(plugin: NodeLabel) -> _Points:
-        return plugin

@@ -5,7 +5,7 @@ of 10,000 outweighs all other plugins together.
 """
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import ClassVar, final
 
 import msgspec
 import numpy as np
@@ -65,7 +65,8 @@ def controller(pod: PodInfo) -> Controller | None:
     return None if owner is None or owner.kind not in CONTROLLERS else (owner.kind, owner.uid)
 
 
-class NodePreferAvoidPods:
+@final
+class NodePreferAvoidPods(ScorePlugin, ColumnScorePlugin, SignaturePlugin):
     """Score."""
 
     name: ClassVar[str] = "NodePreferAvoidPods"
@@ -99,12 +100,3 @@ class NodePreferAvoidPods:
             node = self._table.nodes[row]
             self._avoiding.put(row, frozenset() if node is None else avoided_by(node))
         return self._avoiding.of(wanted)
-
-
-if TYPE_CHECKING:
-
-    class _Points(ScorePlugin, ColumnScorePlugin, SignaturePlugin, Protocol):
-        """The points and forms that the plugin has; the type checker holds it to these."""
-
-    def _held(plugin: NodePreferAvoidPods) -> _Points:
-        return plugin

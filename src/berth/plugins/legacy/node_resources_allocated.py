@@ -6,7 +6,7 @@ RequestedToCapacityRatio leaves resources that score 0 out of its mean, and roun
 """
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import ClassVar, final
 
 import msgspec
 import numpy as np
@@ -14,7 +14,7 @@ import numpy as np
 from berth.config.errors import invalid
 from berth.config.shape import MAX_UTILIZATION, shape_errors
 from berth.framework.handle import Handle
-from berth.framework.interface import MAX_NODE_SCORE, ColumnScorePlugin, ScorePlugin, Scores, SignaturePlugin
+from berth.framework.interface import MAX_NODE_SCORE, Scores
 from berth.framework.promises import Promises
 from berth.plugins.legacy.resource_uses import Int64, LegacyUseColumn, ResourceScore, Use
 from berth.plugins.resources.args import (
@@ -84,6 +84,7 @@ class NodeResourcesLeastAllocated(ResourceScore):
         return _mean([_percent(use.allocatable - use.requested, use) for use in uses], uses)
 
 
+@final
 class NodeResourcesMostAllocated(NodeResourcesLeastAllocated):
     """Score: the fuller, the better."""
 
@@ -129,6 +130,7 @@ class RatioArgs(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fiel
                 yield invalid(f"{path}.resources[{index}].weight", spec.weight, "must not be negative")
 
 
+@final
 class RequestedToCapacityRatio(ResourceScore):
     """Score: as the shape says."""
 
@@ -157,12 +159,3 @@ class RequestedToCapacityRatio(ResourceScore):
             total += scores * use.weight
             weights += (scores > 0) * use.weight
         return np.where(weights > 0, (2 * total + weights) // np.maximum(2 * weights, 1), 0)
-
-
-if TYPE_CHECKING:
-
-    class _Points(ScorePlugin, ColumnScorePlugin, SignaturePlugin, Protocol):
-        """The points and forms that the plugins have; the type checker holds them to these."""
-
-    def _held(plugin: NodeResourcesLeastAllocated | NodeResourcesMostAllocated | RequestedToCapacityRatio) -> _Points:
-        return plugin

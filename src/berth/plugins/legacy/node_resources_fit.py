@@ -5,21 +5,12 @@ node rejects it.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import ClassVar, final
 
 import msgspec
 
 from berth.config.types import ExtensionPoint
 from berth.framework.handle import Handle
-from berth.framework.interface import (
-    ColumnFilterPlugin,
-    EventsPlugin,
-    FilterPlugin,
-    LoadWhatIfPlugin,
-    PreFilterPlugin,
-    RowFilterPlugin,
-    SignaturePlugin,
-)
 from berth.framework.promises import Promises
 from berth.framework.status import Code, Status
 from berth.plugins.resources.fit import ResourceNeed, lacking_status, needs_of
@@ -42,6 +33,7 @@ class LegacyNodeResourcesFitArgs(msgspec.Struct, frozen=True, rename="camel", fo
         return self.todays().validate(path)
 
 
+@final
 class LegacyNodeResourcesFit(NodeResourcesFit):
     """PreFilter, Filter."""
 
@@ -69,21 +61,3 @@ class LegacyNodeResourcesFit(NodeResourcesFit):
 
     def _describe(self, needs: Sequence[ResourceNeed], code: int) -> Status:
         return lacking_status(needs, code, Code.UNSCHEDULABLE)
-
-
-if TYPE_CHECKING:
-
-    class _Points(
-        PreFilterPlugin,
-        FilterPlugin,
-        ColumnFilterPlugin,
-        RowFilterPlugin,
-        LoadWhatIfPlugin,
-        SignaturePlugin,
-        EventsPlugin,
-        Protocol,
-    ):
-        """The points and forms that the plugin has; the type checker holds it to these."""
-
-    def _held(plugin: LegacyNodeResourcesFit) -> _Points:
-        return plugin

@@ -6,7 +6,7 @@ Source: release-1.20, pkg/scheduler/framework/plugins/nodevolumelimits/csi.go.
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import ClassVar, final
 
 import msgspec
 import numpy as np
@@ -16,15 +16,7 @@ from berth.config.feature_gates import FeatureGates
 from berth.config.types import ExtensionPoint
 from berth.framework.cycle_state import CycleState
 from berth.framework.handle import Handle
-from berth.framework.interface import (
-    Codes,
-    ColumnFilterPlugin,
-    EventsPlugin,
-    FilterColumn,
-    FilterPlugin,
-    PodWhatIfPlugin,
-    Rows,
-)
+from berth.framework.interface import Codes, FilterColumn, Rows
 from berth.framework.promises import Promises
 from berth.framework.readers import ObjectReader
 from berth.framework.status import Status, error, unschedulable
@@ -41,6 +33,7 @@ _EXCEEDED = unschedulable(REASON)
 _KIND_OF = {kind.provisioner: kind for kind in KINDS}
 
 
+@final
 class LegacyNodeVolumeLimits(NodeVolumeLimits):
     """Filter."""
 
@@ -123,12 +116,3 @@ def _handle(
 def _has_moved(plugin: InTreePlugin | None, csi_node: CSINode | None, features: FeatureGates) -> bool:
     kind = None if plugin is None else _KIND_OF.get(plugin.name)
     return kind is not None and is_migrated(kind, csi_node, features)
-
-
-if TYPE_CHECKING:
-
-    class _Points(FilterPlugin, ColumnFilterPlugin, PodWhatIfPlugin, EventsPlugin, Protocol):
-        """The points and forms that the plugin has; the type checker holds it to these."""
-
-    def _held(plugin: LegacyNodeVolumeLimits) -> _Points:
-        return plugin

@@ -5,27 +5,12 @@ domain, but their pods count in a domain that other nodes make. An empty selecto
 """
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import ClassVar, final
 
 import msgspec
 import numpy as np
 
 from berth.framework.handle import Handle
-from berth.framework.interface import (
-    ColumnFilterPlugin,
-    ColumnScorePlugin,
-    EventsPlugin,
-    FilterPlugin,
-    NormalizeScorePlugin,
-    PodWhatIfPlugin,
-    PreFilterExtensions,
-    PreFilterPlugin,
-    PreScorePlugin,
-    ScorePlugin,
-    SignaturePlugin,
-    VersionedPreFilterPlugin,
-    VersionedPreScorePlugin,
-)
 from berth.framework.promises import Promises
 from berth.plugins.legacy.pods_of_owners import MatchingSelectors
 from berth.plugins.pod_topology_spread.args import LIST, SYSTEM, DefaultConstraint, PodTopologySpreadArgs
@@ -53,6 +38,7 @@ class LegacyPodTopologySpreadArgs(msgspec.Struct, frozen=True, rename="camel", f
         return self.todays(has_system_defaults=True).validate(path)
 
 
+@final
 class LegacyPodTopologySpread(PodTopologySpread):
     """PreFilter (with AddPod, RemovePod), Filter, PreScore, Score, NormalizeScore."""
 
@@ -84,27 +70,3 @@ class LegacyPodTopologySpread(PodTopologySpread):
         known = min(len(counted), len(pods)) - 1
         pods[:known] = np.where(spread.topology.exists[:known], counted[:known], 0)
         return spread._replace(pods=pods)
-
-
-if TYPE_CHECKING:
-
-    class _Points(
-        PreFilterPlugin,
-        VersionedPreFilterPlugin,
-        PreFilterExtensions,
-        FilterPlugin,
-        ColumnFilterPlugin,
-        PodWhatIfPlugin,
-        PreScorePlugin,
-        VersionedPreScorePlugin,
-        ScorePlugin,
-        ColumnScorePlugin,
-        NormalizeScorePlugin,
-        SignaturePlugin,
-        EventsPlugin,
-        Protocol,
-    ):
-        """The points and forms that the plugin has; the type checker holds it to these."""
-
-    def _held(plugin: LegacyPodTopologySpread) -> _Points:
-        return plugin

@@ -1,4 +1,4 @@
-"""Which pods belong with a pod, as v1.20 saw it: by the selectors of all that select it, whoever owns it.
+"""Which pods belong with a pod, as v1.20 saw it: by the selectors of all that select it, whatever owns it.
 
 Used by SelectorSpread, ServiceAffinity and the default constraints of PodTopologySpread. Services,
 ReplicationControllers, ReplicaSets and StatefulSets of the pod's namespace count. Source: release-1.20,

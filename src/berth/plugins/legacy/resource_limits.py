@@ -4,7 +4,7 @@ Score is 1 where the node has at least the pod's limit of CPU or of memory, else
 Source: release-1.18, pkg/scheduler/framework/plugins/noderesources/resource_limits.go.
 """
 
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import ClassVar, final
 
 import numpy as np
 
@@ -41,7 +41,8 @@ def limits_of(pod: PodInfo) -> Limits:
     return tuple(found)
 
 
-class NodeResourceLimits:
+@final
+class NodeResourceLimits(PreScorePlugin, ScorePlugin, ColumnScorePlugin, SignaturePlugin):
     """PreScore, Score."""
 
     name: ClassVar[str] = "NodeResourceLimits"
@@ -77,12 +78,3 @@ class NodeResourceLimits:
             if limit:
                 enough |= table.allocatable[table.resource_index[name]][rows] >= limit
         return enough.astype(np.int64)
-
-
-if TYPE_CHECKING:
-
-    class _Points(PreScorePlugin, ScorePlugin, ColumnScorePlugin, SignaturePlugin, Protocol):
-        """The points and forms that the plugin has; the type checker holds it to these."""
-
-    def _held(plugin: NodeResourceLimits) -> _Points:
-        return plugin

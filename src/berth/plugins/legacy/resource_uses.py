@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from berth.api.pod_resources import CPU, MEMORY
 from berth.api.quantity import milli_value, value
 from berth.framework.cycle_state import CycleState
-from berth.framework.interface import Rows, Scores
+from berth.framework.interface import ColumnScorePlugin, Rows, ScorePlugin, Scores, SignaturePlugin
 from berth.framework.promises import Dependency, Promises
 from berth.plugins.resources.columns import row_count
 from berth.state.node_view import NodeView
@@ -52,7 +52,7 @@ def asked_of(pod: PodInfo, resource: str) -> int:
     return cpu_milli if overhead is None else cpu_milli - milli_value(overhead) + value(overhead)
 
 
-class ResourceScore:
+class ResourceScore(ScorePlugin, ColumnScorePlugin, SignaturePlugin):
     """Base of the score plugins: reads pods and nodes; a subclass has the formula in both forms."""
 
     promises: ClassVar[Promises] = Promises(

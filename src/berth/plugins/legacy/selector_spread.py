@@ -4,7 +4,7 @@ A node's raw score is the number of pods there that belong with the incoming one
 own are left to PodTopologySpread.
 """
 
-from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol
+from typing import ClassVar, NamedTuple, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,7 +61,8 @@ def spread_scores(counts: Scores, zones: NDArray[np.intp]) -> Scores:
     return scores.astype(np.int64)
 
 
-class SelectorSpread:
+@final
+class SelectorSpread(PreScorePlugin, ScorePlugin, ColumnScorePlugin, NormalizeScorePlugin):
     """PreScore, Score, NormalizeScore."""
 
     name: ClassVar[str] = "SelectorSpread"
@@ -112,12 +113,3 @@ def _zone_numbers(nodes: FeasibleNodes) -> NDArray[np.intp]:
         zone = NO_ZONE if node is None else zone_of(node.metadata.labels)
         found.append(numbers.setdefault(zone, len(numbers) - 1))
     return np.array(found, dtype=np.intp)
-
-
-if TYPE_CHECKING:
-
-    class _Points(PreScorePlugin, ScorePlugin, ColumnScorePlugin, NormalizeScorePlugin, Protocol):
-        """The points and forms that the plugin has; the type checker holds it to these."""
-
-    def _held(plugin: SelectorSpread) -> _Points:
-        return plugin

@@ -8,7 +8,7 @@ Deviation: pods that are only nominated are passed over; upstream's attempt ende
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import ClassVar, final
 
 import msgspec
 import numpy as np
@@ -71,7 +71,17 @@ class _Prepared:
         return _Prepared(self.has_service, self.removed)
 
 
-class ServiceAffinity:
+@final
+class ServiceAffinity(
+    PreFilterPlugin,
+    PreFilterExtensions,
+    FilterPlugin,
+    ColumnFilterPlugin,
+    ScorePlugin,
+    ColumnScorePlugin,
+    NormalizeScorePlugin,
+    EventsPlugin,
+):
     """PreFilter (with AddPod, RemovePod), Filter, Score, NormalizeScore."""
 
     name: ClassVar[str] = "ServiceAffinity"
@@ -188,22 +198,3 @@ def anti_affinity_scores(counts: Scores, domains: Sequence[np.ndarray[tuple[int]
             share[labelled] = float(MAX_NODE_SCORE) * ((total - by_domain[ids[labelled]]) / float(total))
         scores[labelled] += share[labelled] / float(len(domains))
     return scores.astype(np.int64)
-
-
-if TYPE_CHECKING:
-
-    class _Points(
-        PreFilterPlugin,
-        PreFilterExtensions,
-        FilterPlugin,
-        ColumnFilterPlugin,
-        ScorePlugin,
-        ColumnScorePlugin,
-        NormalizeScorePlugin,
-        EventsPlugin,
-        Protocol,
-    ):
-        """The points and forms that the plugin has; the type checker holds it to these."""
-
-    def _held(plugin: ServiceAffinity) -> _Points:
-        return plugin

@@ -1,19 +1,9 @@
 """TaintToleration of v1.20: the reason names the first taint that is not tolerated."""
 
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import ClassVar, final
 
 from berth.api.taints import tolerated
 from berth.framework.handle import Handle
-from berth.framework.interface import (
-    ColumnFilterPlugin,
-    ColumnScorePlugin,
-    EventsPlugin,
-    FilterPlugin,
-    NormalizeScorePlugin,
-    PreScorePlugin,
-    ScorePlugin,
-    SignaturePlugin,
-)
 from berth.framework.promises import Promises
 from berth.framework.status import Status, unresolvable
 from berth.plugins.taint_toleration import FILTERED_EFFECTS, Taints, TaintToleration
@@ -22,6 +12,7 @@ from berth.state.pod_info import PodInfo
 REASON = "node(s) had taint {{{}: {}}}, that the pod didn't tolerate"
 
 
+@final
 class LegacyTaintToleration(TaintToleration):
     """Filter, PreScore, Score, NormalizeScore. Codes number the taints (key and value) met so far."""
 
@@ -49,22 +40,3 @@ class LegacyTaintToleration(TaintToleration):
 
     def _describe(self, code: int) -> Status:
         return self._statuses[code - 1]
-
-
-if TYPE_CHECKING:
-
-    class _Points(
-        FilterPlugin,
-        ColumnFilterPlugin,
-        PreScorePlugin,
-        ScorePlugin,
-        ColumnScorePlugin,
-        NormalizeScorePlugin,
-        SignaturePlugin,
-        EventsPlugin,
-        Protocol,
-    ):
-        """The points and forms that the plugin has; the type checker holds it to these."""
-
-    def _held(plugin: LegacyTaintToleration) -> _Points:
-        return plugin

@@ -6,7 +6,7 @@ message for a bound volume out of reach, and checked only that claims exist and 
 generic ephemeral volumes, which were behind an alpha gate then, are supported.
 """
 
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import ClassVar, final
 
 import msgspec
 import numpy as np
@@ -14,19 +14,7 @@ import numpy as np
 from berth.api.selectors import Requirement
 from berth.config.types import ExtensionPoint
 from berth.framework.cycle_state import CycleState
-from berth.framework.interface import (
-    Codes,
-    ColumnFilterPlugin,
-    EventsPlugin,
-    FilterColumn,
-    FilterPlugin,
-    PodWhatIfPlugin,
-    PreBindPlugin,
-    PreBindPreFlightPlugin,
-    PreFilterPlugin,
-    ReservePlugin,
-    Rows,
-)
+from berth.framework.interface import Codes, FilterColumn, Rows
 from berth.framework.promises import Dependency, Promises
 from berth.framework.status import Status, error, unresolvable
 from berth.plugins.node_selection import requirement_mask
@@ -46,6 +34,7 @@ FILTER_ONLY = frozenset({ExtensionPoint.FILTER})
 _ELSEWHERE = unresolvable(REASON)
 
 
+@final
 class LegacyVolumeRestrictions(VolumeRestrictions):
     """Filter."""
 
@@ -60,6 +49,7 @@ class LegacyVolumeRestrictions(VolumeRestrictions):
         return Prepared(pod.namespace, exclusive_disks(pod), frozenset(), 0)
 
 
+@final
 class LegacyVolumeZone(VolumeZone):
     """Filter."""
 
@@ -96,6 +86,7 @@ class LegacyVolumeZone(VolumeZone):
         return error(*found.reasons) if isinstance(found, Status) else found
 
 
+@final
 class LegacyVolumeBinding(VolumeBinding):
     """PreFilter, Filter, Reserve, PreBind."""
 
@@ -121,33 +112,3 @@ class LegacyVolumeBinding(VolumeBinding):
 def _in_old_words(status: Status) -> Status:
     reasons = (REASON_AFFINITY_CONFLICT if each == REASON_NODE_CONFLICT else each for each in status.reasons)
     return Status(status.code, tuple(reasons), status.plugin)
-
-
-if TYPE_CHECKING:
-
-    class _LegacyVolumeRestrictionsPoints(FilterPlugin, ColumnFilterPlugin, PodWhatIfPlugin, EventsPlugin, Protocol):
-        """The points and forms that the plugin has; the type checker holds it to these."""
-
-    def _held_1(plugin: LegacyVolumeRestrictions) -> _LegacyVolumeRestrictionsPoints:
-        return plugin
-
-    class _LegacyVolumeZonePoints(FilterPlugin, ColumnFilterPlugin, EventsPlugin, Protocol):
-        """The points and forms that the plugin has; the type checker holds it to these."""
-
-    def _held_2(plugin: LegacyVolumeZone) -> _LegacyVolumeZonePoints:
-        return plugin
-
-    class _LegacyVolumeBindingPoints(
-        PreFilterPlugin,
-        FilterPlugin,
-        ColumnFilterPlugin,
-        ReservePlugin,
-        PreBindPreFlightPlugin,
-        PreBindPlugin,
-        EventsPlugin,
-        Protocol,
-    ):
-        """The points and forms that the plugin has; the type checker holds it to these."""
-
-    def _held_3(plugin: LegacyVolumeBinding) -> _LegacyVolumeBindingPoints:
-        return plugin

@@ -1,7 +1,7 @@
 """The PodTopologySpread plugin; see the package's docstring."""
 
 from collections.abc import Hashable, Sequence
-from typing import TYPE_CHECKING, ClassVar, Protocol, cast
+from typing import ClassVar, cast
 
 import msgspec
 
@@ -72,7 +72,21 @@ DEFAULTING = "defaulting"
 """Part of the keys under which a pod keeps the default constraints chosen for it."""
 
 
-class PodTopologySpread:
+class PodTopologySpread(
+    PreFilterPlugin,
+    VersionedPreFilterPlugin,
+    PreFilterExtensions,
+    FilterPlugin,
+    ColumnFilterPlugin,
+    PodWhatIfPlugin,
+    PreScorePlugin,
+    VersionedPreScorePlugin,
+    ScorePlugin,
+    ColumnScorePlugin,
+    NormalizeScorePlugin,
+    SignaturePlugin,
+    EventsPlugin,
+):
     """PreFilter (with AddPod, RemovePod), Filter, PreScore, Score, NormalizeScore."""
 
     name: ClassVar[str] = "PodTopologySpread"
@@ -276,27 +290,3 @@ class PodTopologySpread:
     def _score_state_of(self, state: CycleState) -> SpreadScoreState:
         found: SpreadScoreState = state.read(self._SCORE_KEY)
         return found
-
-
-if TYPE_CHECKING:
-
-    class _Points(
-        PreFilterPlugin,
-        VersionedPreFilterPlugin,
-        PreFilterExtensions,
-        FilterPlugin,
-        ColumnFilterPlugin,
-        PodWhatIfPlugin,
-        PreScorePlugin,
-        VersionedPreScorePlugin,
-        ScorePlugin,
-        ColumnScorePlugin,
-        NormalizeScorePlugin,
-        SignaturePlugin,
-        EventsPlugin,
-        Protocol,
-    ):
-        """The points and forms that the plugin has; the type checker holds it to these."""
-
-    def _held(plugin: PodTopologySpread) -> _Points:
-        return plugin

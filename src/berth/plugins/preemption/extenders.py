@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from berth.framework.cycle_state import CycleState
 from berth.framework.effects import Steps
-from berth.framework.extenders import Asked, Extender, NodeVictims, VictimIds, consult, note
+from berth.framework.extenders import Extender, ExtenderCallRecord, NodeVictims, VictimIds, consult, note
 from berth.framework.status import Status, error
 from berth.plugins.preemption.choice import Candidate, by_importance
 from berth.plugins.preemption.dry_run import NO_VICTIM_NEEDED
@@ -39,7 +39,9 @@ def narrow(
             except _Refused as refused:
                 problem = str(refused)
         said = "" if problem else f"{len(victims)} of {before} candidates left"
-        note(state, Asked(extender.name, "preempt", problem, bool(problem) and extender.is_ignorable, said))
+        note(
+            state, ExtenderCallRecord(extender.name, "preempt", problem, bool(problem) and extender.is_ignorable, said)
+        )
         if problem and not extender.is_ignorable:
             return error(problem)
     return [Candidate(table.row_of[name], found.pods, found.violations) for name, found in victims.items()]

@@ -1,7 +1,7 @@
 """The DefaultPreemption plugin; see the package's docstring."""
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import ClassVar, final
 
 import msgspec
 import numpy as np
@@ -81,7 +81,8 @@ _GATED = unresolvable(GATED)
 _GROUP_GATED = unresolvable(GROUP_GATED)
 
 
-class DefaultPreemption:
+@final
+class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPlugin, EventsPlugin):
     """PreEnqueue, PostFilter; the latter for groups too."""
 
     name: ClassVar[str] = "DefaultPreemption"
@@ -237,12 +238,3 @@ def after_pod_deletion(_pod: PodInfo, _old: PodInfo | None, _new: PodInfo | None
 def _together(messages: Sequence[str]) -> str:
     distinct = list(dict.fromkeys(messages))
     return distinct[0] if len(distinct) == 1 else f"[{', '.join(distinct)}]"
-
-
-if TYPE_CHECKING:
-
-    class _Points(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPlugin, EventsPlugin, Protocol):
-        """The points and forms that the plugin has; the type checker holds it to these."""
-
-    def _held(plugin: DefaultPreemption) -> _Points:
-        return plugin

@@ -8,7 +8,7 @@ scored at all.
 
 from collections.abc import Iterator, Sequence
 from math import sqrt
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import ClassVar, final
 
 import msgspec
 import numpy as np
@@ -167,7 +167,8 @@ def _half_distance(uses: Sequence[UseColumn], fractions: Sequence[Floats], large
     return np.multiply(np.subtract(largest, smallest, out=smallest), 0.5, out=smallest)
 
 
-class NodeResourcesBalancedAllocation:
+@final
+class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin, ColumnScorePlugin, RowScorePlugin, SignaturePlugin):
     """The plugin."""
 
     name: ClassVar[str] = "NodeResourcesBalancedAllocation"
@@ -240,12 +241,3 @@ class NodeResourcesBalancedAllocation:
             return float(balance([min(asked / has, 1.0) for has, asked, _ in uses if has]))
 
         return column.of(make, make_row)
-
-
-if TYPE_CHECKING:
-
-    class _Points(PreScorePlugin, ScorePlugin, ColumnScorePlugin, RowScorePlugin, SignaturePlugin, Protocol):
-        """The points and forms that the plugin has; the type checker holds it to these."""
-
-    def _held(plugin: NodeResourcesBalancedAllocation) -> _Points:
-        return plugin

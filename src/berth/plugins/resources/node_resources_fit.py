@@ -9,7 +9,7 @@ queueing hints honour ignored resources, which upstream's do not.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol
+from typing import ClassVar, NamedTuple
 
 import msgspec
 import numpy as np
@@ -167,7 +167,19 @@ def _strategy(args: ScoringStrategy) -> ScoringFormula:
     return MostAllocated() if args.type == MOST_ALLOCATED else LeastAllocated()
 
 
-class NodeResourcesFit:
+class NodeResourcesFit(
+    PreFilterPlugin,
+    FilterPlugin,
+    ColumnFilterPlugin,
+    RowFilterPlugin,
+    LoadWhatIfPlugin,
+    PreScorePlugin,
+    ScorePlugin,
+    ColumnScorePlugin,
+    RowScorePlugin,
+    SignaturePlugin,
+    EventsPlugin,
+):
     """The plugin."""
 
     name: ClassVar[str] = "NodeResourcesFit"
@@ -359,25 +371,3 @@ def _grown(needs: Sequence[ResourceNeed], had: Mapping[str, int], has: Mapping[s
 
 def _queue_if(worth_it: bool) -> QueueingHint:
     return QueueingHint.QUEUE if worth_it else QueueingHint.SKIP
-
-
-if TYPE_CHECKING:
-
-    class _Points(
-        PreFilterPlugin,
-        FilterPlugin,
-        ColumnFilterPlugin,
-        RowFilterPlugin,
-        LoadWhatIfPlugin,
-        PreScorePlugin,
-        ScorePlugin,
-        ColumnScorePlugin,
-        RowScorePlugin,
-        SignaturePlugin,
-        EventsPlugin,
-        Protocol,
-    ):
-        """The points and forms that the plugin has; the type checker holds it to these."""
-
-    def _held(plugin: NodeResourcesFit) -> _Points:
-        return plugin

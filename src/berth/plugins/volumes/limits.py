@@ -11,7 +11,7 @@ node then takes any number), drivers, and claims and volumes whose change turns 
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, ClassVar, Protocol, cast
+from typing import ClassVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,7 +60,7 @@ _TOO_MANY, _FIRST_MISSING = 1, 2
 """Codes: over a limit; and the first of the codes that each stand for one missing driver."""
 
 
-class NodeVolumeLimits:
+class NodeVolumeLimits(PreFilterPlugin, FilterPlugin, ColumnFilterPlugin, PodWhatIfPlugin, EventsPlugin):
     """PreFilter, Filter."""
 
     name: ClassVar[str] = "NodeVolumeLimits"
@@ -246,12 +246,3 @@ class LimitsHints:
 
 def _drivers_on(csi_node: CSINode | None) -> set[str]:
     return {driver.name for driver in csi_node.spec.drivers} if csi_node is not None else set()
-
-
-if TYPE_CHECKING:
-
-    class _Points(PreFilterPlugin, FilterPlugin, ColumnFilterPlugin, PodWhatIfPlugin, EventsPlugin, Protocol):
-        """The points and forms that the plugin has; the type checker holds it to these."""
-
-    def _held(plugin: NodeVolumeLimits) -> _Points:
-        return plugin

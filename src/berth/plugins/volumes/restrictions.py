@@ -5,7 +5,7 @@ users of its ReadWriteOncePod claims; upstream goes by the claim's name alone.
 """
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, ClassVar, Protocol, cast
+from typing import ClassVar, cast
 
 import numpy as np
 
@@ -111,7 +111,9 @@ class Prepared:
         return sum(name in self.claims for name in named_claims(pod))
 
 
-class VolumeRestrictions:
+class VolumeRestrictions(
+    PreFilterPlugin, PreFilterExtensions, FilterPlugin, ColumnFilterPlugin, PodWhatIfPlugin, EventsPlugin
+):
     """PreFilter with AddPod and RemovePod, Filter."""
 
     name: ClassVar[str] = "VolumeRestrictions"
@@ -222,14 +224,3 @@ class VolumeRestrictions:
             if READ_WRITE_ONCE_POD in claim.spec.access_modes:
                 found.add(name)
         return frozenset(found)
-
-
-if TYPE_CHECKING:
-
-    class _Points(
-        PreFilterPlugin, PreFilterExtensions, FilterPlugin, ColumnFilterPlugin, PodWhatIfPlugin, EventsPlugin, Protocol
-    ):
-        """The points and forms that the plugin has; the type checker holds it to these."""
-
-    def _held(plugin: VolumeRestrictions) -> _Points:
-        return plugin

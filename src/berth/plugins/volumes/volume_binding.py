@@ -10,7 +10,7 @@ be provisioned. All classes weigh the same, and their mean is rounded half up.
 
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import ClassVar
 
 import msgspec
 
@@ -144,7 +144,17 @@ class _Prepared:
         self.taken = AssumedVolumes()
 
 
-class VolumeBinding:
+class VolumeBinding(
+    PreFilterPlugin,
+    FilterPlugin,
+    ColumnFilterPlugin,
+    PreScorePlugin,
+    ScorePlugin,
+    ReservePlugin,
+    PreBindPreFlightPlugin,
+    PreBindPlugin,
+    EventsPlugin,
+):
     """PreFilter, Filter, PreScore, Score, Reserve, PreBind."""
 
     name: ClassVar[str] = "VolumeBinding"
@@ -257,23 +267,3 @@ class VolumeBinding:
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         """Register upstream's events and a few more; `BindingHints` says why."""
         return BindingHints(self._handle.objects, self._index).events()
-
-
-if TYPE_CHECKING:
-
-    class _Points(
-        PreFilterPlugin,
-        FilterPlugin,
-        ColumnFilterPlugin,
-        PreScorePlugin,
-        ScorePlugin,
-        ReservePlugin,
-        PreBindPreFlightPlugin,
-        PreBindPlugin,
-        EventsPlugin,
-        Protocol,
-    ):
-        """The points and forms that the plugin has; the type checker holds it to these."""
-
-    def _held(plugin: VolumeBinding) -> _Points:
-        return plugin

@@ -5,7 +5,7 @@ that were made for the pod are not looked at; their volumes' node affinity is Vo
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -141,7 +141,7 @@ def met(topologies: Iterable[VolumeTopology], table: NodeTable, rows: Rows) -> M
     return found | nowhere
 
 
-class VolumeZone:
+class VolumeZone(PreFilterPlugin, FilterPlugin, ColumnFilterPlugin, EventsPlugin):
     """PreFilter, Filter."""
 
     name: ClassVar[str] = "VolumeZone"
@@ -225,12 +225,3 @@ class VolumeZone:
     def _claims(self, pod: PodInfo) -> Iterator[PersistentVolumeClaim]:
         found = (self._objects.get(CLAIM, name, pod.namespace) for name in named_claims(pod))
         return (claim for claim in found if claim is not None)
-
-
-if TYPE_CHECKING:
-
-    class _Points(PreFilterPlugin, FilterPlugin, ColumnFilterPlugin, EventsPlugin, Protocol):
-        """The points and forms that the plugin has; the type checker holds it to these."""
-
-    def _held(plugin: VolumeZone) -> _Points:
-        return plugin

@@ -19,6 +19,7 @@ from berth.api.untrusted import UNREADABLE, problem_of, read_deep
 from berth.extender.client import ExtenderClient
 from berth.framework.effects import (
     Answer,
+    Answerable,
     ApiCall,
     Bind,
     CallExtenders,
@@ -83,7 +84,7 @@ class Effects:
         self._report = report
         self._bug = bug
         self._timer = timer or CallTimer()
-        self._binder = BindingClient(transport, report=report, rng=rng, sleep=sleep)
+        self._binder = BindingClient(transport, report, rng, sleep)
         self.work_queues = WorkQueues()
         """What waits for the API server or for extenders, and what is under way."""
         self._binds: WorkerPool[Request] = WorkerPool(
@@ -121,7 +122,7 @@ class Effects:
         """How many bindings are not answered yet, those by extenders included."""
         return len(self._binds) + len(self._extender_calls)
 
-    def _pool_for(self, effect: Effect) -> WorkerPool[Request]:
+    def _pool_for(self, effect: Answerable) -> WorkerPool[Request]:
         if isinstance(effect, Bind):
             return self._binds
         return self._extender_calls if isinstance(effect, CallExtenders) else self._calls
@@ -175,7 +176,8 @@ class Effects:
         )
 
     async def _bind(self, request: Request) -> None:
-        bind: Bind = request.effect
+        bind = request.effect
+        assert isinstance(bind, Bind), f"{bind} is not for this pool"
         error = "this is a bug: see the log"
         try:
             patch_done = self._statuses.withdraw(bind.pod.uid)
@@ -237,7 +239,10 @@ class Effects:
 
 
 async def evict(transport: Transport, effect: EvictPod) -> None:
-    """Note in the victim's status why it goes, then delete it; a victim that is gone already is fine."""
+    """Note in the victim's status why it goes, then delete it; a victim that is gone already is fine.
+
+    A conflict says that another pod has its name, or that a write met another one: only the pod itself tells which.
+    """
     pod = effect.pod
     condition: dict[str, Any] = {
         "type": "DisruptionTarget",
@@ -256,8 +261,9 @@ async def evict(transport: Transport, effect: EvictPod) -> None:
         await transport.patch(_POD, pod.namespace, pod.name, patch, STRATEGIC_MERGE_PATCH, subresource="status")
         await transport.delete(_POD, pod.namespace, pod.name, options)
     except ApiError as error:
-        if not (error.is_not_found or error.is_conflict):
-            raise
+        if error.is_not_found or (error.is_conflict and (await read_pod(transport, pod)).is_gone):
+            return
+        raise
 
 
 async def call(transport: Transport, effect: ApiCall) -> Any:

@@ -95,7 +95,7 @@ class GroupStatusPatcher:
             await self._transport.patch(_POD_GROUP, *place, body, STRATEGIC_MERGE_PATCH, subresource="status")
         except TransportError as error:
             if isinstance(error, WriteRefused):
-                return None  # whoever holds the lease now tells the group how it stands
+                return None  # the scheduler that holds the lease now tells the group how it stands
             refused = isinstance(error, ApiError) and not error.is_retryable
             if not (refused or is_last):
                 return error

@@ -149,7 +149,7 @@ class StatusPatcher:
     def _is_over(self, pod: PodRef, error: TransportError, *, is_last: bool) -> bool:
         """Whether to give the patch up. The failure is reported unless the pod is gone or another has its name."""
         if isinstance(error, WriteRefused):
-            return True  # whoever holds the lease now tells the pod how it stands
+            return True  # the scheduler that holds the lease now tells the pod how it stands
         refused = isinstance(error, ApiError) and not error.is_retryable
         if not (refused or is_last):
             return False

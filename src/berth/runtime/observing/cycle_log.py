@@ -13,7 +13,7 @@ from berth.cycle.decision import Decision
 from berth.cycle.instrument import Instrument, Observed
 from berth.cycle.schedule import NO_NODES
 from berth.framework.blame import PluginBrokenError, described, place_of
-from berth.framework.extenders import Asked
+from berth.framework.extenders import ExtenderCallRecord
 from berth.framework.guard import WrongAnswer
 from berth.framework.waiting_pods import WaitingPod
 from berth.runtime.observing.logs import MOST_VERBOSE, level, structured
@@ -91,7 +91,7 @@ class SchedulerLog(Instrument):
             _log, logging.ERROR, "QueueingHintFn returns error", err=problem, event=event, plugin=plugin, pod=pod.key
         )
 
-    def extender_failed(self, pod: PodInfo, asked: Asked) -> None:
+    def extender_failed(self, pod: PodInfo, asked: ExtenderCallRecord) -> None:
         """Log an extender's failure for the operator, even if the pod was scheduled."""
         outcome = "going on without it" if asked.is_ignored else "the pod is tried again"
         _log.warning(

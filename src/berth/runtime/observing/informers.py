@@ -5,13 +5,13 @@ from collections.abc import Iterator
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from berth.runtime.watched_resources import Following
+from berth.runtime.watched_resources import WatchedResources
 
 
 class InformerMetrics(Collector):
     """One sample for each resource that is followed; the health server gives them out."""
 
-    def __init__(self, following: Following) -> None:
+    def __init__(self, following: WatchedResources) -> None:
         self._following = following
 
     def collect(self) -> Iterator[Metric]:

@@ -3,7 +3,7 @@
 `berth run` calls `set_up` once; `set_verbosity` and `set_format` change the running log. Everything logs through the
 standard library; `--v` decides from where on it is shown: warnings and milestones always, from 2 on each pod's fate
 too, from 8 on what the libraries have to say. klog's verbosity n is the level `level(n)`, n below INFO. What is logged
-of a cycle is in `cycle_log`. What looks like a secret is left out of every record, whoever logs it.
+of a cycle is in `cycle_log`. What looks like a secret is left out of every record, whichever module logs it.
 """
 
 import logging
@@ -94,8 +94,8 @@ def _as_json(fields: Mapping[str, object]) -> str:
 def legible(text: str) -> str:
     """Return a record's text, so that nothing in it passes for a record of its own or steers a terminal.
 
-    Names and messages come from whoever may write objects. Further lines are indented, other characters that cannot be
-    printed are escaped.
+    Names and messages come from any user who may write objects. Further lines are indented, other characters that
+    cannot be printed are escaped.
     """
     if text.isprintable():
         return text

@@ -61,7 +61,7 @@ class FrontProxy(msgspec.Struct, frozen=True):
     extra_prefixes: tuple[str, ...] = ()
 
 
-class _Nobody(msgspec.Struct, frozen=True):
+class _Unauthenticated(msgspec.Struct, frozen=True):
     """The answer for a token that is nobody's, which is kept too."""
 
 
@@ -85,7 +85,9 @@ class RequestAuthenticator:
         self._options = options
         self._transport = transport
         self._on_change = on_change
-        self._tokens: Reviews[RequestUser | _Nobody] = Reviews(lambda _user: options.token_cache_ttl_s, clock=clock)
+        self._tokens: Reviews[RequestUser | _Unauthenticated] = Reviews(
+            lambda _user: options.token_cache_ttl_s, clock=clock
+        )
         self._authorities = b""
         self._front_proxy = FrontProxy()
         self._looked_up: Mapping[str, str] = {}
@@ -245,21 +247,21 @@ class RequestAuthenticator:
         transport = self._transport
         assert transport is not None
 
-        async def ask() -> RequestUser | _Nobody:
-            return await review_token(transport, token) or _Nobody()
+        async def ask() -> RequestUser | _Unauthenticated:
+            return await review_token(transport, token) or _Unauthenticated()
 
         try:
             found = await self._tokens.answer(hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest(), ask)
         except ReviewError as error:
             _log.warning("a token cannot be reviewed, and is refused: %s", error)
             raise UnauthenticatedError from None
-        if isinstance(found, _Nobody):
+        if isinstance(found, _Unauthenticated):
             raise UnauthenticatedError
         return found
 
 
 def _authenticated(user: RequestUser) -> RequestUser:
-    """The user with the group of all who are known; whoever comes as anonymous stays that."""
+    """The user with the group of all who are known; an anonymous user stays that."""
     if user.name == ANONYMOUS.name or {AUTHENTICATED_GROUP, *ANONYMOUS.groups} & set(user.groups):
         return user
     return msgspec.structs.replace(user, groups=(*user.groups, AUTHENTICATED_GROUP))

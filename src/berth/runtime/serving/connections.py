@@ -50,8 +50,8 @@ class BoundedListener:
         self._tls = tls
         self._max_open = max_open or MAX_OPEN
         self._loop = asyncio.get_running_loop()
-        self._open: set[_Visit] = set()
-        self._by_handler: dict[Any, _Visit] = {}
+        self._open: set[_Connection] = set()
+        self._by_handler: dict[Any, _Connection] = {}
         self._acceptor = Acceptor(self._take, self._cannot_accept)
         self._sweeper: asyncio.TimerHandle | None = None
         self.refused = 0
@@ -69,22 +69,22 @@ class BoundedListener:
         """Take no more connections, and cut off those that have no request under way."""
         if self._sweeper is not None:
             self._sweeper.cancel()
-        for visit in tuple(self._open):
-            if not visit.is_answering:
-                visit.cut_off()
+        for connection in tuple(self._open):
+            if not connection.is_answering:
+                connection.cut_off()
         await self._acceptor.close()
 
     def _take(self, accepted: socket.socket, _peer: str) -> None:
-        visit = _Visit(self)
-        if not self._enter(visit):
+        connection = _Connection(self)
+        if not self._enter(connection):
             accepted.close()
             return
-        visit.beginning = self._acceptor.begin(
-            accepted, lambda: visit, self._tls, partial(self._failed, visit), handshake_s=HANDSHAKE_S
+        connection.beginning = self._acceptor.begin(
+            accepted, lambda: connection, self._tls, partial(self._failed, connection), handshake_s=HANDSHAKE_S
         )
 
-    def _failed(self, visit: "_Visit", error: OSError | None) -> None:
-        self.leave(visit)
+    def _failed(self, connection: "_Connection", error: OSError | None) -> None:
+        self.leave(connection)
         if error is not None:
             _log.debug("a TLS handshake failed: %s", error)
 
@@ -93,26 +93,26 @@ class BoundedListener:
 
     def answering(self, protocol: Any, limit_s: float = ANSWER_S) -> None:
         """Note that a request of this connection is being answered, and for how long at most."""
-        if (visit := self._by_handler.get(protocol)) is not None:
-            visit.is_answering = True
-            visit.deadline_s = self._loop.time() + limit_s
+        if (connection := self._by_handler.get(protocol)) is not None:
+            connection.is_answering = True
+            connection.deadline_s = self._loop.time() + limit_s
 
     def answered(self, protocol: Any) -> None:
         """Note that the answer is ready; sending it, and waiting for the next request, may take so long together."""
-        if (visit := self._by_handler.get(protocol)) is not None:
-            visit.is_answering = False
-            visit.is_idle = True
-            visit.deadline_s = self._loop.time() + IDLE_S
+        if (connection := self._by_handler.get(protocol)) is not None:
+            connection.is_answering = False
+            connection.is_idle = True
+            connection.deadline_s = self._loop.time() + IDLE_S
 
     def _sweep(self) -> None:
-        """Cut off whoever is late."""
+        """Cut off the connections that are late."""
         now_s = self._loop.time()
-        for visit in tuple(self._open):
-            if now_s >= visit.deadline_s:
-                visit.cut_off()
+        for connection in tuple(self._open):
+            if now_s >= connection.deadline_s:
+                connection.cut_off()
         self._sweeper = self._loop.call_later(SWEEP_S, self._sweep)
 
-    def _enter(self, visit: "_Visit") -> bool:
+    def _enter(self, connection: "_Connection") -> bool:
         """Let a connection in, if need be in place of another one; False where all others are being answered."""
         if len(self._open) >= self._max_open:
             waiting = [other for other in self._open if not other.is_answering]
@@ -120,32 +120,32 @@ class BoundedListener:
                 self.refused += 1
                 return False
             min(waiting, key=lambda other: other.since_s).cut_off()
-        visit.since_s = self._loop.time()
-        visit.deadline_s = visit.since_s + HANDSHAKE_S + SWEEP_S
-        self._open.add(visit)
+        connection.since_s = self._loop.time()
+        connection.deadline_s = connection.since_s + HANDSHAKE_S + SWEEP_S
+        self._open.add(connection)
         return True
 
-    # -- what visits call --------------------------------------------------------------------------------------------
+    # -- what connections call ---------------------------------------------------------------------------------------
 
     def handler(self) -> Any:
         """A protocol of aiohttp's for one connection."""
         return self._web()
 
-    def leave(self, visit: "_Visit") -> None:
+    def leave(self, connection: "_Connection") -> None:
         """Forget a connection."""
-        self._open.discard(visit)
-        self._by_handler.pop(visit.handler, None)
+        self._open.discard(connection)
+        self._by_handler.pop(connection.handler, None)
 
-    def serving(self, visit: "_Visit") -> None:
+    def serving(self, connection: "_Connection") -> None:
         """Note which of aiohttp's protocols a connection has."""
-        self._by_handler[visit.handler] = visit
+        self._by_handler[connection.handler] = connection
 
     def late_after(self, delay_s: float) -> float:
         """The time by which something has to be done that may take so long."""
         return self._loop.time() + delay_s
 
 
-class _Visit(asyncio.Protocol):
+class _Connection(asyncio.Protocol):
     """One connection: passes on to aiohttp's protocol what comes, and knows what it has to do by when."""
 
     __slots__ = (

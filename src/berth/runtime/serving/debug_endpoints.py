@@ -30,7 +30,7 @@ class PodReport(msgspec.Struct, frozen=True, rename="camel"):
     permit: PermitWait | None = None
     """Set while Permit holds the pod."""
     story: tuple[StoryLine, ...] = ()
-    """What befell it so far, as the decision log has it."""
+    """What happened to it so far, as the decision log has it."""
     is_gone: bool = False
     """Whether there is no such pod any more: this is about the last one that had the name."""
 

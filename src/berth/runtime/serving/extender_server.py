@@ -39,7 +39,7 @@ from berth.runtime.acting.effects import call
 from berth.runtime.grouped_report import GroupedReport
 from berth.runtime.serving.extender_answers import AnswerError, ExtenderAnswers
 from berth.runtime.serving.server import SHUTDOWN_TIMEOUT_S, PortTaken, refuse_foreign_hosts
-from berth.runtime.watched_resources import Following, event_of
+from berth.runtime.watched_resources import WatchedResources, event_of
 from berth.state.pod_info import PodInfo
 
 MAX_REQUEST_BYTES = MAX_ANSWER_BYTES
@@ -75,13 +75,13 @@ class ExtenderServer:
         self._runner: web.AppRunner | None = None
         self.core = self._make_core()  # raises where the configuration cannot be used
         self._answers = ExtenderAnswers(self.core)
-        self._following: Following | None = None
+        self._following: WatchedResources | None = None
         self._binder: BindingClient | None = None
         if transport is not None:
             rng = random.Random()
             report, custom = GroupedReport(_log.warning), self.core.resources
-            self._following = Following(transport, self._take_in, report=report, rng=rng, custom=custom)
-            self._binder = BindingClient(transport, report=_log.warning, rng=rng)
+            self._following = WatchedResources(transport, self._take_in, report=report, rng=rng, custom=custom)
+            self._binder = BindingClient(transport, _log.warning, rng)
         self.is_ready = transport is None
         self.address = ""
         """Where it listens, once started."""

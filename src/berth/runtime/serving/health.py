@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     from berth.runtime.scheduler import LiveScheduler
 
 Check = Callable[[], str]
-"""Returns what is wrong, or the empty string, or a `Remark`."""
+"""Returns what is wrong, or the empty string, or a `HealthNote`."""
 
 
-class Remark(str):
+class HealthNote(str):
     """Words that go with a check that is passed: they are shown, and count as nothing wrong."""
 
     __slots__ = ()
@@ -42,7 +42,7 @@ def checks_of(scheduler: "LiveScheduler") -> Mapping[str, Mapping[str, Check]]:
         if waiting := following.unsynced():
             return _listed(waiting)
         lacking = following.lacking()
-        return Remark(f"going without {_listed(lacking)}") if lacking else ""
+        return HealthNote(f"going without {_listed(lacking)}") if lacking else ""
 
     def fresh() -> str:
         return _listed(scheduler.following.stale())

@@ -2,7 +2,7 @@
 
 Answers are kept for as long as the flags say, in caches of bounded size; the same question asked by many at once is
 sent once; and no more than a few questions are under way or wait at a time, so that strangers cannot have us flood the
-API server. Whoever asks gets an answer or an exception, never a guess.
+API server. The caller gets an answer or an exception, never a guess.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""The secure port as a whole: its certificates, and for each request whether whoever sends it may have the answer.
+"""The secure port as a whole: its certificates, and for each request whether the client may have the answer.
 
 `HealthServer` listens with the certificates and puts each request that comes over TLS to `refusal`. Answers to those
 who are refused are kube-scheduler's: 401 for a credential that does not hold, 403 for what somebody may not, 500 where

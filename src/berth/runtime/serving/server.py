@@ -113,7 +113,7 @@ class HealthServer:
 
         `also` is a second address, in plain HTTP, for the same things; `requests` counts those to the API server;
         `flags` are shown by `/flagz`. `decision_log` tells of pods whose decisions are not remembered any more;
-        `api_server` is the address of the one that is followed, for whoever asks about the pods of another.
+        `api_server` is the address of the one that is followed, for callers that ask about the pods of another.
         """
         self._debugging = Debugging(scheduler, decision_log)
         self._api_server = api_server
@@ -246,7 +246,7 @@ class HealthServer:
             for bounded in self._listening:
                 bounded.answered(request.protocol)
         found.headers.setdefault("Cache-Control", "no-cache, private")
-        if request.path.startswith("/debug/"):  # whoever asks about pods must know whose these are
+        if request.path.startswith("/debug/"):  # a caller that asks about pods must know whose these are
             found.headers[API_SERVER_HEADER] = self._api_server
             found.headers[CLUSTER_HEADER] = self._debugging.cluster_id()
         return found

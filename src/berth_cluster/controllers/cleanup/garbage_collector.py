@@ -110,8 +110,8 @@ class GarbageCollector(KeyedController):
     def _release_owner(self, kind: str, obj: Object) -> None:
         """One step of a foreground deletion, or all of an orphaning.
 
-        The owner's finalizer is removed last: whoever is interrupted before that finds the owner still waiting and does
-        the rest.
+        The owner's finalizer is removed last: a collector that is interrupted before that finds the owner still waiting
+        and does the rest.
         """
         finalizers = obj["metadata"].get("finalizers") or []
         if ORPHAN_FINALIZER in finalizers:

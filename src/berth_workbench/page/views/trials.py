@@ -46,7 +46,7 @@ class TrialPanel:
             except self._refused as error:
                 problem = str(error)
                 self._replace(lambda: tell_problem(problem))
-            except Exception as bug:  # it ends this trial only; whoever typed is told
+            except Exception as bug:  # it ends this trial only; the user is told
                 _log.exception("a trial has failed")
                 problem = f"this failed because of a mistake in Berth ({type(bug).__name__}: {bug}); the log has more"
                 self._replace(lambda: tell_problem(problem))

@@ -79,7 +79,7 @@ class AssignmentModel:
         self.total: Any = self.cost * goal.scale + self.moves * goal.move_cost
         self.model.minimize(self.total)
 
-    # -- for whoever searches ----------------------------------------------------------------------------------------
+    # -- for the search -----------------------------------------------------------------------------------------------
 
     def hint(self, placement: Mapping[str, str]) -> None:
         """Begin the search at a placement."""

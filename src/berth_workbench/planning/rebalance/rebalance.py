@@ -43,6 +43,7 @@ from berth_workbench.planning.rebalance.preferences import eased
 from berth_workbench.planning.rebalance.proof import Prover, ProvingCluster, RefusedMove
 from berth_workbench.planning.rebalance.request import Method, RebalanceRequest, price_of
 from berth_workbench.simulation.admission import with_priority
+from berth_workbench.simulation.cluster import EXTENDERS_LEFT_OUT
 from berth_workbench.simulation.measures import usual_requests
 from berth_workbench.snapshot.snapshot import Snapshot
 
@@ -109,9 +110,7 @@ class Rebalancing:
         self._structs = structs
         self._local = local
         self._request = request
-        self._has_extenders = config is not None and bool(config.extenders)
-        # Nobody answers for extenders here, and a pod that waits for one would never be placed.
-        self._config = None if config is None else msgspec.structs.replace(config, extenders=())
+        self._config = config
         self._registry, self._seed = registry, seed
         self._is_stopped, self._say = is_stopped, say
         self._cluster = self._settled()
@@ -195,7 +194,7 @@ class Rebalancing:
 
     def plan(self) -> RebalancePlan:
         """Search, prove, and search again while the scheduler does not follow."""
-        # The same for before and after: whoever gets room by the plan asks for it before, too.
+        # The same for before and after: a pod that gets room by the plan asks for it before, too.
         requests = usual_requests(self._cluster.core.cache.table, self._without_place())
         before = balance_of(self._cluster, self._nodes, self._prices, requests)
         fills = fills_of(self._cluster.core, self._nodes)
@@ -384,8 +383,8 @@ class Rebalancing:
         found = []
         if self._rules.is_cut:
             found.append("not all pods with rules of their own were looked at, the cluster has too many different ones")
-        if self._has_extenders:
-            found.append("the extenders of the configuration were not asked")
+        if self._cluster.leaves_out_extenders:
+            found.append(EXTENDERS_LEFT_OUT)
         if self._cluster.evictions:
             found.append(f"pending pods preempt {len(self._cluster.evictions)} pods before the plan begins")
         return found

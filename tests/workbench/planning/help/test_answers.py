@@ -300,7 +300,7 @@ QUESTIONS = {
     nobody_schedules_it: Known(
         "pod", "schedulerName", {"spec": {"schedulerName": "default-scheduler"}}, everywhere(), False, frozenset(),
     ),
-    # Whoever holds the one device of a node has to go; that on n042 is the least important.
+    # The pod that holds the one device of a node has to go; that on n042 is the least important.
     all_devices_are_taken: Known(
         "cluster", "podsGone", {"pods": ["default/w042"]}, names(42), False, frozenset({"resourceClaim", "node"}),
     ),

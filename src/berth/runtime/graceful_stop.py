@@ -16,7 +16,7 @@ TELL_STOP_AFTER_S = 1.0
 _log = logging.getLogger("berth.scheduler")
 
 
-class WindDown:
+class GracefulStop:
     """Waits for the cycle and the requests under way, and for what follows from their answers."""
 
     __slots__ = ("_arrivals", "_effects", "_work")

@@ -1,0 +1,109 @@
+"""The documents know where things are: what they name of the sources exists, and each room stands in its table once."""
+
+import pkgutil
+import re
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from berth_workbench.cli import COMMANDS
+from tests.paths import DOCS, ROOT, SRC
+from tests.test_docs import DOCUMENTS
+
+PACKAGES = ("berth", "berth_workbench", "berth_workloads", "berth_cluster")
+NO_MODULES = {"berth.commands", "berth.dev", "berth.yaml"}
+"""A group of entry points, the domain of our annotations, and a file."""
+OF_EARLIER_RELEASES = {"CHANGELOG.md": {"berth.cluster"}}
+PLACES = [SRC, *(SRC / package for package in PACKAGES), *(each for each in SRC.glob("*/*") if each.is_dir())]
+
+
+def _rooms_told(package: str) -> Iterator[tuple[list[str], str]]:
+    """Yield the rows of a package's table in architecture.md: the rooms that they are about, and what these hold."""
+    text = (DOCS / "architecture.md").read_text()
+    _, _, rest = text.partition(f"of `{package}` | ")
+    for line in rest.split("\n\n")[0].splitlines()[2:]:
+        _, rooms, held, _ = line.split("|")
+        yield re.findall(r"`([\w./]+)`", rooms), held
+
+
+def _rooms_there(directory: Path) -> Iterator[str]:
+    """Yield the packages and the modules in a package."""
+    for path in sorted(directory.iterdir()):
+        if (path / "__init__.py").exists():
+            yield f"{path.name}/"
+        elif path.suffix == ".py" and not path.name.startswith("__"):
+            yield path.name
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_every_room_stands_in_the_architecture_once(package: str) -> None:
+    told = Counter(room for rooms, _ in _rooms_told(package) for room in rooms)
+    assert told == Counter(_rooms_there(SRC / package))
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_every_package_within_a_room_is_told_with_it_once(package: str) -> None:
+    for rooms, held in _rooms_told(package):
+        inner = [path for room in rooms if room.endswith("/") for path in (SRC / package / room).rglob("__init__.py")]
+        there = Counter(f"{path.parent.name}/" for path in inner if f"{path.parent.name}/" not in rooms)
+        assert Counter(re.findall(r"`(\w+/)`", held)) == there, rooms
+
+
+def test_the_architecture_leads_to_every_decision_record() -> None:
+    _, _, listed = (DOCS / "architecture.md").read_text().partition("## Decision records")
+    assert re.findall(r"\]\((adr/.+)\)", listed) == sorted(f"adr/{path.name}" for path in (DOCS / "adr").glob("*.md"))
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_module_that_a_document_names_exists(document: Path) -> None:
+    """Dotted, as a path below src/, or as a path within a package, as in `core/intake.py`."""
+    text = document.read_text()
+    dotted = set(re.findall(r"(?<![\w./-])(berth(?:_\w+)?(?:\.\w+)+)", text)) - NO_MODULES
+    dotted -= OF_EARLIER_RELEASES.get(document.name, set())
+    paths = set(re.findall(r"(?<![\w./-])src/[\w./-]*\w", text))
+    within = set(re.findall(r"`((?:\w+/)+\w+\.py|(?:\w+/){2,})`", text))
+    missing = [name for name in dotted if not _is_there(name)]
+    missing += [path for path in paths if not (ROOT / path).exists()]
+    missing += [path for path in within if not any((place / path).exists() for place in (ROOT, *PLACES))]
+    assert not missing
+
+
+def _is_there(dotted: str) -> bool:
+    """Whether it is a package, a module, or a name in one."""
+    try:
+        pkgutil.resolve_name(dotted)
+    except (ImportError, AttributeError):
+        return False
+    return True
+
+
+def test_what_does_not_exist_is_noticed() -> None:
+    assert _is_there("berth.core.questions")
+    assert _is_there("berth.core.questions.judge")
+    assert _is_there("berth.Scheduler.schedule")
+    assert not _is_there("berth.core.answers")
+    assert not _is_there("berth.cluster")
+    assert not _is_there("berth.core.questions.no_such_question")
+
+
+@pytest.mark.parametrize("tour", ["tour.md", "tools-tour.md"])
+def test_tours_name_files(tour: str) -> None:
+    assert len(re.findall(r"`src/[\w./]+\.py`", (DOCS / tour).read_text())) > 20
+
+
+def test_the_tour_of_the_tools_says_of_each_command_where_it_lives() -> None:
+    """The table at the end: which command, its module, the modules that do the work."""
+    _, _, table = (DOCS / "tools-tour.md").read_text().partition("| command | module |")
+    told: dict[str, str] = {}
+    for line in table.splitlines()[2:]:
+        _, commands, modules, work, _, _ = line.split("|")
+        names = [name.split()[0] for name in re.findall(r"`([^`]+)`", commands)]
+        assert not told.keys() & set(names)
+        told |= zip(names, re.findall(r"`(\w+)\.py`", modules), strict=True)
+        rooms = re.findall(r"`([\w./]+)`", work)
+        assert rooms
+        assert [room for room in rooms if not (SRC / "berth_workbench" / room).exists()] == []
+    there = {name: entry.module for name, entry in COMMANDS.commands.items()} | COMMANDS.extensions
+    assert {name: f"berth_workbench.cli.{module}" for name, module in told.items()} == there
