@@ -11,6 +11,7 @@ from berth.decisions import keeper as keeping
 from berth.decisions.collector import DecisionCollector
 from berth.decisions.decision_log import DecisionLog
 from berth.decisions.keeper import LogKeeper
+from tests.waiting import until
 
 
 class Live:
@@ -150,9 +151,7 @@ async def test_a_bug_of_its_own_does_not_end_it(monkeypatch, caplog):
     monkeypatch.setattr(keeping, "PERIOD_S", 0.001)
     monkeypatch.setattr(keeping, "PAUSE_AFTER_BUG_S", 0.001)
     task = asyncio.create_task(live.keeper.run(live))
-    async with asyncio.timeout(30):
-        while not live.keeper.log.size:
-            await asyncio.sleep(0.001)
+    await until(lambda: live.keeper.log.size)
     task.cancel()
     assert "the decision log broke" in caplog.text
 

@@ -11,7 +11,8 @@ from berth.api.resources import RESOURCES
 from berth.kube.changes import Added, Deleted, InvalidObject, Modified
 from berth.kube.comparison import LAG_S, PERIOD_S, Comparison
 from berth.kube.reflector import Reflector
-from tests.kube.fakes import VirtualClock, settle
+from tests.kube.fakes import VirtualClock
+from tests.waiting import settle
 
 SEEDS = range(150)
 

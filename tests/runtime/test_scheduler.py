@@ -15,7 +15,8 @@ from berth.plugins.registry import in_tree_registry
 from berth.runtime.core_work import SLICE_S
 from berth.runtime.scheduler import LeadershipLost, LiveScheduler
 from berth.runtime.turns import Inline
-from tests.runtime.world import World, configuration, scheduling, until
+from tests.runtime.world import World, configuration, scheduling
+from tests.waiting import settle, until
 
 LEASE = RESOURCES["Lease"]
 
@@ -111,9 +112,9 @@ async def test_a_stop_waits_for_bindings_under_way():
     task = asyncio.create_task(scheduler.run(stop))
     await until(lambda: world.transport.count("bind"))
     stop.set()
-    await asyncio.sleep(0.02)
+    await until(lambda: scheduler.is_stopping)
+    await settle()
     assert not task.done()
-    assert scheduler.is_stopping
     gate.set()
     await asyncio.wait_for(task, 5)
     assert world.node_of("web")
@@ -125,11 +126,13 @@ async def test_nothing_new_begins_once_it_is_stopping():
     world.add_pod("first")
     gate = world.transport.hold("bind")
     stop = asyncio.Event()
-    task = asyncio.create_task(LiveScheduler(configuration(), world.transport).run(stop))
+    scheduler = LiveScheduler(configuration(), world.transport, runner=Inline())
+    task = asyncio.create_task(scheduler.run(stop))
     await until(lambda: world.transport.count("bind"))
     stop.set()
     world.add_pod("second")
-    await asyncio.sleep(0.02)
+    await until(lambda: scheduler.is_stopping)
+    await settle()
     gate.set()
     await asyncio.wait_for(task, 5)
     assert world.node_of("second") == ""
@@ -152,8 +155,7 @@ async def test_nothing_is_decided_before_all_lists_are_complete():
     stop = asyncio.Event()
     task = asyncio.create_task(scheduler.run(stop))
     await until(lambda: len(scheduler.core.queue) == 2 and len(scheduler.core.cache.table) == 1)
-    for _ in range(50):
-        await asyncio.sleep(0)
+    await settle(50)
     assert not scheduler.is_leading
     assert {verb for verb, _ in world.transport.calls} <= {"read", "list", "watch"}
     assert world.condition("big") is None and world.node_of("small") == ""
@@ -171,8 +173,7 @@ async def test_cycles_pause_while_too_many_bindings_are_unanswered(monkeypatch):
         for number in range(40):
             world.add_pod(f"web-{number}")
         await until(lambda: (world.transport.count("bind") and not scheduler.core.has_work) or scheduler.pending_calls)
-        for _ in range(200):
-            await asyncio.sleep(0)
+        await settle(200)
         assert 1 <= scheduler.pending_calls["pod_binding"] <= 8
         assert len(scheduler.core.queue) >= 32
         gate.set()
@@ -187,8 +188,7 @@ async def test_what_arrives_while_a_slice_is_left_half_done_is_not_forgotten(pas
     async with scheduling(world, clock=lambda: next(times) * SLICE_S):
         for name in ("one", "two", "three"):
             world.add_pod(name)
-        for _ in range(passes):
-            await asyncio.sleep(0)
+        await settle(passes)
         world.add_pod("last")
         await until(lambda: len(world.accepted()) == 4, seconds=2)
 
@@ -364,7 +364,7 @@ async def test_a_standby_writes_nothing():
     world.add_pod("web")
     async with scheduling(world, configuration(leader_elect=True), identity="me") as scheduler:
         await until(lambda: scheduler.leader == "another" and len(scheduler.core.queue) == 1)
-        await asyncio.sleep(0.02)
+        await settle()
         assert not scheduler.is_leading
     assert {verb for verb, _ in world.transport.calls} <= {"list", "watch", "get", "read"}
     assert lease_of(world)["spec"]["holderIdentity"] == "another"
@@ -399,8 +399,7 @@ async def test_the_lease_is_released_only_when_what_was_under_way_has_ended():
     task = asyncio.create_task(scheduler.run(stop))
     await until(lambda: world.transport.count("bind"))
     stop.set()
-    for _ in range(100):
-        await asyncio.sleep(0)
+    await settle(100)
     assert lease_of(world)["spec"]["holderIdentity"] == "me"
     gate.set()
     await asyncio.wait_for(task, 5)
