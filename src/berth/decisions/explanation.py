@@ -141,7 +141,7 @@ def explain(
         feasible_count=scored.count,
         weights=scored.weights,
         best=tuple(scored.best(top)),
-        rejected=tuple(rejected_nodes(decision, names_shown)),
+        rejected=() if scored.count == decision.node_count else tuple(rejected_nodes(decision, names_shown)),
         pre_filter=_pre_filter(decision),
         post_filter=None if decision.post_filter is None else _said(decision.post_filter),
         waits_for=dict(waits_for or {}),

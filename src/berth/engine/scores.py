@@ -124,7 +124,7 @@ class ScoreParts:
 class Scored(ScoreParts):
     """All plugins' scores of the feasible nodes, and their sum."""
 
-    __slots__ = ("_kept_total", "_nodes", "_ranking")
+    __slots__ = ("_best", "_kept_total", "_nodes", "_ranking")
 
     def __init__(
         self,
@@ -139,31 +139,25 @@ class Scored(ScoreParts):
         self._nodes = nodes
         self._kept_total = kept_total
         self._ranking = ranking
+        self._best: BestRows | None = None
 
     def leaders(self, count: int, chosen: int) -> "Leaders":
         """Return the rows with the highest totals, by total, `chosen` first among equals, then ascending.
 
         To be called before the columns change: nothing is worked out but these rows' shares.
         """
-        totals = self._all_totals()
-        highest = int(totals.max())
-        equals = int(np.count_nonzero(totals == highest))
-        # So many searches for the highest cost less than one sort, and find equals in ascending order. No more than
-        # these rows and the chosen one can be among the first, whichever of their equals comes before the others.
-        found, places = {chosen: int(totals[chosen])}, totals
-        for _ in range(min(count, self._nodes.count)):
-            row = int(places.argmax())
-            found[row] = int(totals[row])
-            if places is totals:
-                places = totals.copy()
-            places[row] = UNRANKED
-        order = sorted(found, key=lambda row: (-found[row], row != chosen, row))[:count]
-        shares = [part.weighted for part in self._parts if part.column is None and isinstance(part.weighted, int)]
-        constant = sum(shares) if self._parts else self._without_parts
-        return Leaders(highest + constant, equals, [
-            Leader(row, found[row] + constant, {part.plugin: self._share(part, row) for part in self._parts})
-            for row in order
-        ])  # fmt: skip
+        best, first = self.best_rows(), self._leader(chosen)
+        if len(best) >= count and first.total == self._leader(int(best[0])).total:
+            # Among thousands of nodes many are often equally good, and then no others need be looked for.
+            others = [int(row) for row in best[:count] if row != chosen]
+            return Leaders(first.total, len(best), [first, *map(self._leader, others)][:count])
+        order = _first(self._all_totals(), min(count, self._nodes.count), chosen)
+        rows = [self._leader(row) for row in order]
+        return Leaders(rows[0].total, len(best), rows)
+
+    def _leader(self, row: int) -> Leader:
+        shares = {part.plugin: self._share(part, row) for part in self._parts}
+        return Leader(row, sum(shares.values()) if shares else self._without_parts, shares)
 
     def _all_totals(self) -> NDArray[np.int64]:
         """Return the totals of all rows but for shares of one number for all; not to be written to."""
@@ -205,8 +199,11 @@ class Scored(ScoreParts):
 
     def best_rows(self) -> BestRows:
         """Return the rows with the highest total, ascending. To be called before the columns change."""
-        if self._ranking is not None:
-            return self._ranking.best_rows()
+        if self._best is None:
+            self._best = self._ranking.best_rows() if self._ranking is not None else self._search_best()
+        return self._best
+
+    def _search_best(self) -> BestRows:
         worked_out = [p.weighted for p in self._parts if p.column is None and not isinstance(p.weighted, int)]
         kept = self._kept_total
         # What is left are shares of one number for all nodes, which make none of them better: neither here nor below
@@ -221,6 +218,18 @@ class Scored(ScoreParts):
         best = np.flatnonzero(total == total.max())
         rows = self._nodes.rows
         return best + rows.start if isinstance(rows, slice) else rows[best]
+
+
+def _first(totals: NDArray[np.int64], count: int, chosen: int) -> list[int]:
+    """Return the rows of the highest totals, `chosen` first among equals, then ascending."""
+    # So many searches for the highest cost less than one sort, and find equals in ascending order. No more than these
+    # rows and the chosen one can be among the first, whichever of its equals comes before the others.
+    found, left = {chosen: int(totals[chosen])}, totals.copy()
+    for _ in range(count):
+        row = int(left.argmax())
+        found[row] = int(totals[row])
+        left[row] = UNRANKED
+    return sorted(found, key=lambda row: (-found[row], row != chosen, row))[:count]
 
 
 class ScoreRunner:
