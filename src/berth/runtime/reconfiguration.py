@@ -57,7 +57,7 @@ class Reconfiguration:
             await self._effects.use_extenders(extenders)
         finally:
             self._work.is_paused = False
-            self._arrivals.wake.set()
+            self._arrivals.be_quick()
         return fixed
 
     async def _settle_bindings(self) -> None:

@@ -296,7 +296,7 @@ class LiveScheduler:
         """From here on cycles run, and what the core wants done is done."""
         self._work.is_leading = True
         self._unreadable.tell()
-        self._arrivals.wake.set()
+        self._arrivals.be_quick()
 
     async def _until_stuck(self) -> None:
         """Wait until a slice is past hope, if ever. Write nothing from then on; raise `CycleStuck`.
