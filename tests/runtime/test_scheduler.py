@@ -6,11 +6,13 @@ import logging
 import re
 from collections import Counter
 
+import msgspec
 import pytest
 
 from berth.api.errors import ApiError, ConnectionLost
 from berth.api.resources import RESOURCES
 from berth.framework.registry import Registry
+from berth.kube.wire import WireReader
 from berth.plugins.registry import in_tree_registry
 from berth.runtime.core_work import SLICE_S
 from berth.runtime.scheduler import LeadershipLost, LiveScheduler
@@ -33,6 +35,34 @@ async def test_pending_pods_are_bound_and_told_so():
     assert world.condition("late-0")["status"] == "True"
     event = next(e for e in world.events("Scheduled") if e["involvedObject"]["name"] == "late-0")
     assert event["message"] == f"Successfully assigned default/late-0 to {world.node_of('late-0')}"
+
+
+async def test_a_pod_costs_one_binding_and_one_event_and_is_read_twice(monkeypatch):
+    """What a pod costs the API server and us: more requests or more to decode are seen here, on any machine."""
+    read = Counter()
+    decode_line = WireReader.event
+
+    def counting(reader, line):
+        read["lines"] += 1
+        read["bytes"] += len(line)
+        return decode_line(reader, line)
+
+    world = World(nodes=2, cpu="8")
+    async with scheduling(world):
+        world.add_pod("first")
+        await until(lambda: world.events("Scheduled"))
+        before = Counter(world.transport.calls)
+        monkeypatch.setattr(WireReader, "event", counting)
+        for number in range(20):
+            world.add_pod(f"web-{number}", cpu="100m")
+        await until(lambda: len(world.events("Scheduled")) == 21 and read["lines"] >= 40)
+        asked = Counter(world.transport.calls) - before
+    renewals = asked.pop(("update", "leases"), 0)
+    assert asked == {("bind", "pods"): 20, ("create", "events"): 20}
+    assert renewals <= 2
+    assert read["lines"] == 40, "it was made, and it was bound; the kubelet would add its own"
+    largest = max(len(msgspec.json.encode(world.pod(f"web-{number}"))) for number in range(20))
+    assert read["bytes"] <= 40 * (largest + 100)
 
 
 async def test_a_pod_that_fits_nowhere_is_told_why_and_placed_when_a_node_comes():
