@@ -57,6 +57,8 @@ class Decision:
         self.chosen = names[outcome.chosen_row] if outcome.chosen_row is not None else None
         self.outcome = "scheduled" if outcome.fits else ("error" if outcome.error else "unschedulable")
         self.message = outcome.message
+        self.size = attempt.pod.size + len(self.message)
+        """How much is held of pod and message, in bytes of JSON."""
         self.pre_filter = found.pre_filtered
         self.post_filter = outcome.post_filter_status
         self.nominated = outcome.nominated_node_name or ""
@@ -175,7 +177,6 @@ class Trace(OrderedDict[str, Decision]):
         self.bytes_at_most = bytes_at_most
         """How much these pods may say together, in bytes of JSON."""
         self._bytes = 0
-        self._sizes: dict[str, int] = {}
         self._names: tuple[int, tuple[str, ...], Mask] = (-1, (), np.zeros(0, dtype=np.bool_))
 
     def note(self, attempt: Attempt, table: NodeTable, at: float, attempts: int) -> Decision:
@@ -185,14 +186,12 @@ class Trace(OrderedDict[str, Decision]):
         decision = Decision(attempt, names, node_count, at, attempts, present)
         key = attempt.pod.key
         # Taken out first, so that it goes to the end: the order is that of the latest decisions.
-        if self.pop(key, None) is not None:
-            self._bytes -= self._sizes.pop(key)
+        before = self.pop(key, None)
+        self._bytes += decision.size - (0 if before is None else before.size)
         self[key] = decision
-        self._sizes[key] = size = attempt.pod.size + len(decision.message)
-        self._bytes += size
-        while len(self) > 1 and (len(self) > self._pods or self._bytes > self.bytes_at_most):
-            oldest, _ = self.popitem(last=False)
-            self._bytes -= self._sizes.pop(oldest)
+        while len(self) > self._pods or (self._bytes > self.bytes_at_most and len(self) > 1):
+            _, oldest = self.popitem(last=False)
+            self._bytes -= oldest.size
         return decision
 
     def _nodes(self, table: NodeTable) -> tuple[tuple[str, ...], Mask]:

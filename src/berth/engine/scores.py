@@ -135,7 +135,9 @@ class Scored(ScoreParts):
         *,
         without_parts: int = 0,
     ) -> None:
-        super().__init__(parts, without_parts)
+        # Not by `super().__init__`, a call that every pod would pay.
+        self._parts = parts
+        self._without_parts = without_parts
         self._nodes = nodes
         self._kept_total = kept_total
         self._ranking = ranking
