@@ -4,6 +4,9 @@ VENV    := .venv
 BIN     := $(VENV)/bin
 STAMP   := $(VENV)/.installed
 
+# Tests start some forty processes: these read compiled modules, as those of an installation do.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: setup browser demo test test-all lint types contracts unit unit-all soak bench lock sbom audit clean
 .DEFAULT_GOAL := test
 
@@ -28,7 +31,8 @@ demo: setup
 
 test: lint types contracts unit
 
-# With everything that takes long: more histories, mutants, what may come and go, processes that are killed.
+# With everything that takes long: more histories and examples, mutants, what may come and go, processes that are
+# killed, the page in a browser. docs/testing.md says what is left to it.
 test-all: lint types contracts unit-all
 
 lint: setup
@@ -41,11 +45,11 @@ types: setup
 contracts: setup
 	$(BIN)/lint-imports
 
-unit: setup browser
-	$(BIN)/pytest -n 2 --dist worksteal --histories 200 -m "not long" --ignore tests/soak tests
+unit: setup
+	$(BIN)/pytest -n 2 --dist worksteal --histories 100 -m "not long" --ignore tests/soak tests
 
 unit-all: setup browser
-	$(BIN)/pytest -n 2 --dist worksteal --histories 1000 --ignore tests/soak tests
+	HYPOTHESIS_PROFILE=all $(BIN)/pytest -n 2 --dist worksteal --histories 1000 --ignore tests/soak tests
 
 soak: setup
 	HYPOTHESIS_PROFILE=soak $(BIN)/pytest -n 2 --timeout 3600 tests/soak tests/state tests/framework tests/queue tests/plugins tests/cycle

@@ -1,5 +1,6 @@
 """What holds for every test: hypothesis is deterministic and knows no deadlines, since machines are shared.
 
+`HYPOTHESIS_PROFILE=all` (what `make test-all` sets) has them look at three times as much, and
 `HYPOTHESIS_PROFILE=soak` (what `make soak` sets) looks further, and somewhere else each time. Histories of faults
 (tests/faults) have fresh seeds in each run: `BERTH_FAULTS_SEED` repeats those of another, `--seed` lives one alone.
 Random what-ifs are the same in each run; `--questions 1000` asks more of them, and `--seed` asks one alone.
@@ -12,7 +13,19 @@ import tempfile
 import pytest
 from hypothesis import HealthCheck, settings
 
-settings.register_profile("berth", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+from tests.clusters import api_server, namespace_name, scheduled_cluster, unscheduled_cluster
+from tests.effort import examples
+
+__all__ = ["api_server", "namespace_name", "scheduled_cluster", "unscheduled_cluster"]
+
+for name in ("berth", "all"):
+    settings.register_profile(
+        name,
+        deadline=None,
+        derandomize=True,
+        max_examples=examples(100),
+        suppress_health_check=[HealthCheck.too_slow],
+    )
 settings.register_profile("soak", deadline=None, max_examples=2000, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "berth"))
 
@@ -20,7 +33,7 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "berth"))
 def pytest_addoption(parser):
     """Options of histories of faults (tests/faults), and of random what-ifs (tests/workbench/planning)."""
     parser.addoption("--seed", type=int, default=None, help="live this one history of faults again")
-    parser.addoption("--histories", type=int, default=200, help="how many histories of faults to live")
+    parser.addoption("--histories", type=int, default=100, help="how many histories of faults to live")
     parser.addoption("--questions", type=int, default=20, help="how many random what-ifs to hold against the oracle")
 
 

@@ -38,6 +38,14 @@ def test_every_file_that_a_document_names_exists(document: Path) -> None:
     assert not missing
 
 
+def test_every_long_test_is_told_of() -> None:
+    text = (ROOT / "docs/testing.md").read_text()
+    sources = {path.relative_to(ROOT): path.read_text() for path in (ROOT / "tests").rglob("test_*.py")}
+    long = {str(path) for path, source in sources.items() if re.search(r"^[^#\n]*\bmark\.long\b", source, re.MULTILINE)}
+    first_cells = "\n".join(re.findall(r"^\| .*? \|", text, re.MULTILINE))
+    assert set(re.findall(r"`(tests/\S+\.py)`", first_cells)) == long
+
+
 def test_the_readme_names_every_command() -> None:
     text = (ROOT / "README.md").read_text()
     assert [name for name in main.list_commands(None) if f"`berth {name}" not in text] == []

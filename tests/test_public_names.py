@@ -2,12 +2,14 @@
 
 import ast
 from collections import defaultdict
+from functools import cache
 
 from tests.paths import SRC
 
 SOURCE = SRC
 
 
+@cache
 def _public_classes() -> dict[str, list[str]]:
     """Where the public classes at the top level of modules are defined, by name."""
     found = defaultdict(list)

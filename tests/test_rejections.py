@@ -19,6 +19,7 @@ from berth.framework.extenders import EXTENDER_NAME
 from berth.framework.interface import PreFilterResult
 from berth.framework.status import unresolvable
 from berth.testing.invariants import decide
+from tests.effort import examples
 from tests.extender.support import FakeExtenders, keeping, listed
 from tests.support import document, plugin, with_profiles
 
@@ -140,7 +141,7 @@ def any_cluster(seed, generation, memos):
 @pytest.mark.parametrize("memos", [True, False])
 @pytest.mark.parametrize("generation", CONFIGS)
 @given(seed=st.integers(0, 2**32))
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_condition_explanation_and_wake_ups_name_the_same_plugins(generation, memos, seed):
     found, asking = any_cluster(seed, generation, memos)
     found.put(asking)
@@ -152,7 +153,7 @@ def test_condition_explanation_and_wake_ups_name_the_same_plugins(generation, me
 @pytest.mark.parametrize("memos", [True, False])
 @pytest.mark.parametrize("generation", CONFIGS)
 @given(seed=st.integers(0, 2**32))
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_each_node_is_rejected_with_what_the_plain_forms_say_there(generation, memos, seed):
     """The filters asked about one node after the other, beside the nominated pods and then without, draw the line."""
     found, asking = any_cluster(seed, generation, memos)

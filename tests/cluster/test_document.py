@@ -22,7 +22,8 @@ from berth_cluster.storage.store import Store
 from tests.cluster.controllers.world import World, condition
 from tests.paths import ROOT
 from tests.runtime.world import World as LiveWorld
-from tests.runtime.world import scheduling, until
+from tests.runtime.world import scheduling
+from tests.waiting import until
 
 TEXT = (ROOT / "docs/embedded-cluster.md").read_text()
 HOSTNAME = "kubernetes.io/hostname"

@@ -10,6 +10,7 @@ from berth.core.builders import expression, make_namespace, make_node, make_pod,
 from berth.core.virtual_cluster import VirtualCluster
 from berth.framework.effects import Bind
 from berth.testing.invariants import check, check_memos
+from tests.effort import examples
 
 NODES = [f"n{index}" for index in range(6)]
 PODS = [f"p{index}" for index in range(24)]
@@ -223,7 +224,7 @@ def test_what_is_remembered_equals_what_is_worked_out_afresh(seed, config):
 
 @pytest.mark.parametrize("config", [None, V1_20], ids=["v1.36", "v1.20"])
 @given(st.integers(0, 10_000))
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=examples(9), deadline=None)
 def test_memos_change_no_effect(config, seed):
     effects = []
     for memos in (True, False):

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from berth.core.builders import make_node, make_pod
 from berth.core.virtual_cluster import VirtualCluster
 from berth.testing.invariants import check, decide
+from tests.effort import examples
 from tests.plugins.preemption.support import budget
 
 NODES, WAITING = [f"n{index}" for index in range(12)], [f"w{index}" for index in range(30)]
@@ -72,7 +73,7 @@ def said(cluster, pod, *, memos):
     return outcome.message, bool(outcome.victims), outcome.fits
 
 
-@settings(deadline=None, max_examples=15)
+@settings(deadline=None, max_examples=examples(15))
 @given(seed=st.integers(0, 2**32))
 def test_the_answer_is_the_same_with_memos(seed):
     rng = random.Random(seed)
@@ -106,7 +107,7 @@ def life(seed, *, memos, generation=None):
 
 
 @pytest.mark.parametrize("generation", [None, "v1.20"])
-@settings(deadline=None, max_examples=4)
+@settings(deadline=None, max_examples=examples(6))
 @given(seed=st.integers(0, 2**32))
 def test_memos_change_no_effect(generation, seed):
     with_memos, without = (life(seed, memos=memos, generation=generation) for memos in (True, False))

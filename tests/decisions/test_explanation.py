@@ -9,6 +9,8 @@ from berth.config.load import default_config
 from berth.core.assembly import build_core
 from berth.core.builders import expression, make_node, make_pod
 from berth.core.intake import ObjectEvent
+from berth.core.virtual_cluster import VirtualCluster
+from berth.cycle.instrument import Instrument
 from berth.decisions.explanation import Rejected, event_in_words, explain, waits_for
 from berth.framework.events import Action, ClusterEvent
 from berth.plugins.registry import in_tree_registry
@@ -27,6 +29,59 @@ def decided(pod, *nodes):
     core.handle(ObjectEvent("ADDED", "Pod", pod.build()), 0.0)
     core.step(1.0)
     return core.trace[f"default/{pod.build().metadata.name}"], core
+
+
+class ReadingAtOnce(Instrument):
+    """Reads each decision while it is made, as the decision log does, and keeps it to be read again."""
+
+    def __init__(self):
+        self.read = []
+
+    def decided(self, decision, seconds):
+        assert decision.fresh is not None
+        self.read.append((decision, explain(decision, top=3, names_shown=3)))
+
+
+def workload(rng):
+    """Nodes of several sizes and zones, and pods with all sorts of wishes, a third of them alike."""
+    nodes = [
+        make_node(f"n{number}").capacity(cpu=str(rng.choice([2, 4, 8])), memory="32Gi", pods="20")
+        .label("kubernetes.io/hostname", f"n{number}").label("topology.kubernetes.io/zone", f"z{number % 3}")
+        for number in range(rng.randint(1, 25))
+    ]  # fmt: skip
+    if rng.random() < 0.5:
+        nodes[0].taint("gpu", "yes")
+    pods = []
+    for number in range(40):
+        pod = make_pod(f"p{number}").label("app", rng.choice("ab")).request(cpu=f"{rng.choice([1, 100, 700, 2500])}m")
+        wish = rng.randrange(6)
+        if wish == 0:
+            pod.pod_anti_affinity("kubernetes.io/hostname", {"app": "a"})
+        elif wish == 1:
+            pod.prefer_pod_affinity(5, "topology.kubernetes.io/zone", {"app": "b"})
+        elif wish == 2:
+            pod.spread("topology.kubernetes.io/zone", {"app": "a"}, when="ScheduleAnyway")
+        elif wish == 3:
+            pod.spread("topology.kubernetes.io/zone", {"app": "b"}, max_skew=2)
+        pods.append(pod)
+    return nodes, pods
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_read_at_once_a_decision_says_what_it_says_ever_after(seed):
+    """`_Fresh` and `_Scored` are two ways to the same words."""
+    rng = random.Random(seed)
+    reading = ReadingAtOnce()
+    nodes, pods = workload(rng)
+    found = VirtualCluster(*nodes, instrument=reading)
+    for pod in pods:
+        found.put(pod)
+        if rng.random() < 0.3:
+            found.run()
+    found.run()
+    assert sum(decision.chosen is not None for decision, _ in reading.read) >= 3
+    for decision, at_once in reading.read:
+        assert explain(decision, top=3, names_shown=3) == at_once
 
 
 def test_the_best_node_is_named_with_its_scores():

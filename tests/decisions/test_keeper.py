@@ -11,6 +11,7 @@ from berth.decisions import keeper as keeping
 from berth.decisions.collector import DecisionCollector
 from berth.decisions.decision_log import DecisionLog
 from berth.decisions.keeper import LogKeeper
+from tests.waiting import until
 
 
 class Live:
@@ -56,24 +57,50 @@ async def test_steps_come_in_the_order_in_which_they_happened_whether_written_or
     assert written.decision.node == written.steps[-1].node
 
 
-async def test_details_are_left_out_of_those_that_came_too_fast(monkeypatch):
+def refusing(count):
+    """As `placing`, but no pod fits: each asks for something else, so that none is told what another was."""
+    live = Live(make_node("n0").capacity(cpu="1", memory="64Gi", pods="10000"))
+    for number in range(count):
+        live.cluster.put(make_pod(f"web-{number}").request(cpu=str(number + 2)))
+    live.cluster.advance(1.0)
+    return live
+
+
+async def test_details_of_pods_without_a_node_are_left_out_where_they_came_too_fast(monkeypatch):
+    monkeypatch.setattr(collecting, "DETAILS_AT_MOST", 5)
+    live = refusing(20)
+    await live.keeper.flush(live)
+    decisions = [(await live.story(f"web-{number}")).decision for number in range(20)]
+    assert sum(bool(decision.rejected) for decision in decisions) == 5
+    assert all(decision.message for decision in decisions)
+
+
+async def test_every_pod_that_got_a_node_has_its_scores_however_fast_they_came(monkeypatch):
     monkeypatch.setattr(collecting, "DETAILS_AT_MOST", 5)
     live = placing(20)
     await live.keeper.flush(live)
-    decisions = [(await live.story(f"web-{number}")).decision for number in range(20)]
-    assert sum(bool(decision.best) for decision in decisions) == 5
-    assert all(decision.node for decision in decisions)
-    assert "scores were not kept" in next(each.summary for each in decisions if not each.best)
+    assert all([(await live.story(f"web-{number}")).decision.best[0].scores for number in range(20)])
+
+
+async def test_a_plugin_that_cannot_say_what_it_meant_ends_no_attempt(monkeypatch, caplog):
+    def bug(*_args, **_options):
+        raise RuntimeError("no words")
+
+    monkeypatch.setattr(collecting, "explain", bug)
+    live = placing(1)
+    assert live.cluster.nodes_of()["web-0"]
+    assert (await live.story("web-0")).decision.node
+    assert "no words" in caplog.text
 
 
 async def test_reading_details_ends_when_its_time_is_over_and_goes_on_later():
-    live = placing(20)
+    live = refusing(20)
     live.keeper._stopwatch = itertools.count().__next__  # each look takes a second
     await live.keeper.flush(live, 10.0)
     in_part = live.keeper.log.size
     await live.keeper.flush(live, 1000.0)
     assert 0 < in_part < live.keeper.log.size
-    assert all([(await live.story(f"web-{number}")).decision.best for number in range(20)])
+    assert all([(await live.story(f"web-{number}")).decision.rejected for number in range(20)])
 
 
 async def test_while_the_scheduler_is_busy_nothing_is_read_and_nothing_is_lost():
@@ -124,9 +151,7 @@ async def test_a_bug_of_its_own_does_not_end_it(monkeypatch, caplog):
     monkeypatch.setattr(keeping, "PERIOD_S", 0.001)
     monkeypatch.setattr(keeping, "PAUSE_AFTER_BUG_S", 0.001)
     task = asyncio.create_task(live.keeper.run(live))
-    async with asyncio.timeout(30):
-        while not live.keeper.log.size:
-            await asyncio.sleep(0.001)
+    await until(lambda: live.keeper.log.size)
     task.cancel()
     assert "the decision log broke" in caplog.text
 

@@ -4,6 +4,7 @@ Whatever else a template says is an error here and not a guess. `tests/soak/test
 """
 
 import re
+from functools import cache
 from typing import NamedTuple
 
 import yaml
@@ -47,12 +48,27 @@ def rendered(namespace="kube-system", release="berth", **values):
     return [document for text in texts.values() for document in documents_of(text)]
 
 
+def rendered_to_look_at(**values):
+    """As `rendered`, for tests of many values: they share the documents, since most values change few of the texts."""
+    texts = Renderer("kube-system", "berth", merged(defaults(), values)).files()
+    return [document for text in texts.values() for document in read_once(text)]
+
+
+@cache
+def read_once(text):
+    return tuple(documents_of(text))
+
+
 def notes(namespace="kube-system", release="berth", **values):
     return Renderer(namespace, release, merged(defaults(), values)).render("NOTES.txt")
 
 
 def defaults():
-    return yaml.safe_load((CHART / "values.yaml").read_text())
+    return read_yaml((CHART / "values.yaml").read_text())
+
+
+def read_yaml(text):
+    return yaml.load(text, yaml.CSafeLoader)
 
 
 def merged(below, above):
@@ -62,28 +78,13 @@ def merged(below, above):
     return below | {key: merged(below[key], value) if key in below else value for key, value in above.items()}
 
 
-class Renderer:
-    """One release of the chart."""
+class Parser:
+    """Text to tree; what a template defines for others is kept by name."""
 
-    def __init__(self, namespace, release, values):
-        chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
-        self.root = {
-            "Values": values,
-            "Release": {"Name": release, "Namespace": namespace, "Service": "Helm"},
-            "Chart": {"Name": chart["name"], "Version": chart["version"], "AppVersion": chart["appVersion"]},
-        }
+    def __init__(self):
         self.templates = {}
-        self.trees = {path.name: self._parsed(path) for path in sorted((CHART / "templates").iterdir())}
 
-    def files(self):
-        return {name: self.render(name) for name in self.trees if name.endswith(".yaml")}
-
-    def render(self, name):
-        return self._run(self.trees[name], Scope(self.root, {"$": self.root}))
-
-    # -- text to tree ------------------------------------------------------------------------------------------
-
-    def _parsed(self, path):
+    def parsed(self, path):
         pieces, at, text = [], 0, path.read_text()
         trim = False
         for action in _ACTION.finditer(text):
@@ -132,7 +133,32 @@ class Renderer:
             otherwise, rest, _ = self._block(rest)
         return Block(word, _TOKEN.findall(code), body, otherwise), rest
 
-    # -- tree to text ------------------------------------------------------------------------------------------
+
+@cache
+def parsed_chart():
+    """What is the same for every release: Chart.yaml, the tree of each template, and what they define by name."""
+    parser = Parser()
+    trees = {path.name: parser.parsed(path) for path in sorted((CHART / "templates").iterdir())}
+    return read_yaml((CHART / "Chart.yaml").read_text()), trees, parser.templates
+
+
+class Renderer:
+    """One release of the chart."""
+
+    def __init__(self, namespace, release, values):
+        chart, trees, self.templates = parsed_chart()
+        self.root = {
+            "Values": values,
+            "Release": {"Name": release, "Namespace": namespace, "Service": "Helm"},
+            "Chart": {"Name": chart["name"], "Version": chart["version"], "AppVersion": chart["appVersion"]},
+        }
+        self.trees = dict(trees)
+
+    def files(self):
+        return {name: self.render(name) for name in self.trees if name.endswith(".yaml")}
+
+    def render(self, name):
+        return self._run(self.trees[name], Scope(self.root, {"$": self.root}))
 
     def _run(self, tree, scope):
         return "".join(self._node(node, scope) for node in tree)
@@ -180,7 +206,7 @@ class Renderer:
 
     def _operand(self, token, scope):
         if token.startswith('"'):
-            return yaml.safe_load(token)
+            return read_yaml(token)
         if re.fullmatch(r"\d+", token):
             return int(token)
         if token in ("true", "false"):
@@ -230,7 +256,7 @@ FUNCTIONS = {
     "eq": lambda one, other: one == other,
     "fail": refuse,
     "first": lambda values: values[0],
-    "fromYaml": yaml.safe_load,
+    "fromYaml": read_yaml,
     "nindent": lambda spaces, text: "\n" + "\n".join(" " * spaces + line for line in text.split("\n")),
     "not": lambda value: not value,
     "omit": lambda values, *keys: {key: value for key, value in values.items() if key not in keys},
@@ -239,5 +265,5 @@ FUNCTIONS = {
     "replace": lambda old, new, text: text.replace(old, new),
     "splitList": lambda separator, text: text.split(separator),
     "trimSuffix": lambda suffix, text: text.removesuffix(suffix),
-    "toYaml": lambda value: yaml.safe_dump(value, sort_keys=True, width=10_000).rstrip("\n"),
+    "toYaml": lambda value: yaml.dump(value, Dumper=yaml.CSafeDumper, sort_keys=True, width=10_000).rstrip("\n"),
 }

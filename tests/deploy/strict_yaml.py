@@ -6,7 +6,7 @@ PyYAML and Helm keep the last of two equal keys without a word, so that what sto
 import yaml
 
 
-class StrictLoader(yaml.SafeLoader):
+class StrictLoader(yaml.CSafeLoader):
     """PyYAML's loader, but for mappings with a key that is there already."""
 
 

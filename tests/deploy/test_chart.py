@@ -9,10 +9,22 @@ import pytest
 import yaml
 
 from berth.config.load import load_config
-from tests.deploy.chart import CHART, RefusedError, Renderer, UnsupportedError, defaults, merged, notes, rendered
+from tests.deploy.chart import (
+    CHART,
+    Parser,
+    RefusedError,
+    Renderer,
+    UnsupportedError,
+    defaults,
+    merged,
+    notes,
+    rendered,
+    rendered_to_look_at,
+)
 from tests.deploy.strict_yaml import documents_of
 
 SCHEMA = json.loads((CHART / "values.schema.json").read_text())
+VALUES = jsonschema.validators.validator_for(SCHEMA)(SCHEMA)
 
 
 def leaves(values, path=""):
@@ -90,7 +102,7 @@ def test_secrets_are_not_rendered():
 def test_a_template_that_says_more_than_is_known_is_an_error(tmp_path):
     renderer = Renderer("kube-system", "berth", defaults())
     (tmp_path / "new.yaml").write_text("{{ .Values.name | b64enc }}")
-    renderer.trees["new.yaml"] = renderer._parsed(tmp_path / "new.yaml")
+    renderer.trees["new.yaml"] = Parser().parsed(tmp_path / "new.yaml")
     with pytest.raises(UnsupportedError):
         renderer.render("new.yaml")
 
@@ -184,8 +196,8 @@ def test_what_is_set_arrives_whatever_else_is_set(mode):
     lost = {}
     for paths in combinations():
         values = set_to(*paths, mode=mode)
-        jsonschema.validate(merged(defaults(), values), SCHEMA)
-        documents = rendered(**values)
+        VALUES.validate(merged(defaults(), values))
+        documents = rendered_to_look_at(**values)
         needs_monitor = "monitoring.serviceMonitor" in paths
         for path in paths:
             is_read = needs_monitor or not path.startswith("monitoring.prometheus")
@@ -199,7 +211,7 @@ def test_the_configuration_loads_with_every_combination(mode):
     for paths in combinations():
         values = set_to(*(path for path in paths if path != "config.profiles"), mode=mode)
         name = values.get("name", "berth")
-        (text,) = (each["data"]["config.yaml"] for each in rendered(**values) if is_config(each, name))
+        (text,) = (each["data"]["config.yaml"] for each in rendered_to_look_at(**values) if is_config(each, name))
         (document,) = documents_of(text)
         (profile,) = load_config(document, "the ConfigMap").profiles
         own = {"beside": name, "instead": "default-scheduler"}[mode]

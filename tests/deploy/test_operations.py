@@ -12,7 +12,6 @@ from berth.runtime.scheduler import LiveScheduler
 from berth.runtime.serving.health import checks_of
 from tests.deploy.chart import ROOT
 from tests.e2e.kubectl import Kubectl, eventually
-from tests.e2e.running import running
 from tests.runtime.world import World, configuration
 
 PAGES = ("docs/operations.md", "README.md")
@@ -26,13 +25,13 @@ def commands(page, program):
 
 
 @pytest.fixture(scope="module")
-def kubectl(tmp_path_factory):
+def kubectl(scheduled_cluster, tmp_path_factory):
     """kubectl on a cluster of three nodes, where a pod of the page is pending."""
-    directory = tmp_path_factory.mktemp("operations")
-    with running("up", "--nodes", "3", "--dir", directory):
-        kubectl = Kubectl(directory / "kubeconfig", directory / "cache")
-        kubectl("run", "web-0", "--image=nginx", "--overrides", '{"spec": {"schedulerName": "nobody"}}')
-        yield kubectl
+    kubectl = Kubectl(scheduled_cluster, tmp_path_factory.mktemp("operations") / "cache")
+    kubectl("run", "web-0", "--image=nginx", "--overrides", '{"spec": {"schedulerName": "nobody"}}')
+    yield kubectl
+    kubectl("delete", "pod", "web-0", "--grace-period=0", "--force")
+    kubectl("delete", "-k", str(ROOT / "deploy/kustomize/base"), "--ignore-not-found")
 
 
 def test_every_kubectl_command_on_the_page_works(kubectl, monkeypatch):

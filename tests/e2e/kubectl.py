@@ -3,18 +3,20 @@
 Importing this skips the module that does where there is none.
 """
 
+import contextlib
 import json
 import os
 import re
 import shutil
 import subprocess
-import time
 
 import pytest
 
+from tests import waiting
+from tests.waiting import WAIT_S
+
 KUBECTL = shutil.which(os.environ.get("KUBECTL", "kubectl"))
 OLDEST = (1, 28)
-WAIT_S = 120
 
 
 def version():
@@ -72,7 +74,13 @@ class Kubectl:
 
 def eventually(question, expected):
     """Ask until the answer is as expected."""
-    deadline = time.monotonic() + WAIT_S
-    while (answer := question()) != expected and time.monotonic() < deadline:
-        time.sleep(0.25)  # every question is a kubectl, which takes the time of the cluster that is asked
+    answer = None
+
+    def is_as_expected():
+        nonlocal answer
+        answer = question()
+        return answer == expected
+
+    with contextlib.suppress(AssertionError):  # the assertion below says what the answer was
+        waiting.eventually(is_as_expected, every_s=0.1)
     assert answer == expected

@@ -5,7 +5,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import msgspec
@@ -15,9 +14,9 @@ from berth.kube.credentials.access import kubeconfig_access
 from berth.kube.http.client import HttpTransport
 from berth.kube.http.rate_limit import RateLimit
 from berth.kube.transport import MERGE_PATCH
+from tests.waiting import WAIT_S, eventually
 
 BERTH = Path(sys.executable).with_name("berth")
-WAIT_S = 120.0
 
 CONFIG = """
 apiVersion: kubescheduler.config.k8s.io/v1
@@ -59,14 +58,6 @@ class Process:
         return code
 
 
-def eventually(look, seconds=WAIT_S, every_s=0.02):
-    deadline = time.monotonic() + seconds
-    while not (found := look()):
-        assert time.monotonic() < deadline, "it did not come about in time"
-        time.sleep(every_s)
-    return found
-
-
 def free_port():
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -94,6 +85,9 @@ class Api:
 
     def patch(self, resource, namespace, name, body):
         return self.call("patch", resource, namespace, name, msgspec.json.encode(body), MERGE_PATCH)
+
+    def delete(self, resource, namespace, name):
+        return self.call("delete", resource, namespace, name)
 
     def list(self, resource, **options):
         return self.call("list", resource, **options)["items"]

@@ -9,7 +9,8 @@ import pytest
 import yaml
 
 from berth.api.resources import RESOURCES
-from tests.e2e.processes import CONFIG, Api, Process, eventually, free_port
+from tests.e2e.processes import CONFIG, Api, Process, free_port
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.long
 

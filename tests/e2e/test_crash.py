@@ -6,7 +6,8 @@ from collections import Counter
 import pytest
 
 from berth.api.resources import RESOURCES
-from tests.e2e.processes import CONFIG, DEPLOYMENTS, Api, Process, deployment, eventually, free_port
+from tests.e2e.processes import CONFIG, DEPLOYMENTS, Api, Process, deployment, free_port
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.long
 

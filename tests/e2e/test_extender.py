@@ -12,7 +12,8 @@ from berth.runtime.scheduler import LiveScheduler
 from berth_cluster.embedded import ClusterSettings, EmbeddedCluster
 from berth_cluster.hollow.template import NodeTemplate
 from tests.e2e.extender import GpuExtender, listening
-from tests.runtime.world import configuration, until
+from tests.runtime.world import configuration
+from tests.waiting import until
 
 POD, EVENT, CLASS = RESOURCES["Pod"], RESOURCES["Event"], RESOURCES["PriorityClass"]
 TOKEN = "for-the-test"

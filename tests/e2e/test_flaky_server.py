@@ -20,7 +20,8 @@ from berth_cluster.hollow.template import NodeTemplate
 from berth_cluster.serving.server import ApiServer
 from berth_cluster.storage.store import Store
 from tests.kube.servers import serving
-from tests.runtime.world import NODE, POD, configuration, until
+from tests.runtime.world import NODE, POD, configuration
+from tests.waiting import until
 
 PODS = 60
 

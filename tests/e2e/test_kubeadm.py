@@ -13,6 +13,7 @@ from berth_cluster.hollow.template import NodeTemplate
 from berth_cluster.serving.server import ApiServer
 from berth_cluster.storage.store import Store
 from tests.e2e.processes import BERTH, free_port
+from tests.waiting import until
 
 MANIFEST_FLAGS = (
     "--authentication-kubeconfig={conf}",
@@ -21,6 +22,7 @@ MANIFEST_FLAGS = (
     "--kubeconfig={conf}",
     "--leader-elect=true",
 )
+
 """What kubeadm writes into /etc/kubernetes/manifests/kube-scheduler.yaml."""
 
 
@@ -88,17 +90,19 @@ async def test_the_static_pod_turns_ready_and_gives_nothing_else_to_strangers(tm
 async def turns_well(session, url, process, said):
     """Probe until it answers 200, as the kubelet does."""
     answers = []
-    for _ in range(300):
+
+    async def has_answered():
         try:
             async with session.get(url) as answer:
                 answers.append((answer.status, await answer.text()))
         except aiohttp.ClientConnectionError as error:
             answers.append((0, str(error)))
-        if answers[-1][0] == 200:
-            return True
-        if process.returncode is not None:
-            break
-        await asyncio.sleep(0.1)
-    if process.returncode is None:
-        process.kill()
-    raise AssertionError(f"{answers[-1]}\n{(await said).decode()}")
+        return answers[-1][0] == 200 or process.returncode is not None
+
+    try:
+        await until(has_answered)
+    finally:
+        if answers[-1][0] != 200 and process.returncode is None:
+            process.kill()
+    assert answers[-1][0] == 200, f"{answers[-1]}\n{(await said).decode()}"
+    return True

@@ -5,21 +5,14 @@ import ssl
 import urllib.error
 import urllib.request
 
-import pytest
 import yaml
 
 from tests.deploy.chart import ROOT, rendered
 from tests.deploy.manifests import one, static_pod
-from tests.e2e.processes import Process, eventually, free_port
-from tests.e2e.running import running
+from tests.e2e.processes import Process, free_port
+from tests.waiting import eventually
 
 CONF = "/etc/kubernetes/scheduler.conf"
-
-
-@pytest.fixture
-def kubeconfig(tmp_path):
-    with running("apiserver", "--dir", tmp_path / "cluster"):
-        yield tmp_path / "cluster" / "kubeconfig"
 
 
 def probe(container, name, port):
@@ -45,11 +38,11 @@ def started(tmp_path, arguments, kubeconfig, port):
     return Process(tmp_path / "log", "run", *here, f"--secure-port={port}")
 
 
-def test_kubeadms_static_pod_turns_ready(tmp_path, kubeconfig):
+def test_kubeadms_static_pod_turns_ready(tmp_path, api_server):
     (container,) = static_pod()["spec"]["containers"]
     assert (ROOT / "deploy/image/kube-scheduler").read_text().endswith('exec berth run "$@"\n')
     port = free_port()
-    process = started(tmp_path, container["command"][1:], kubeconfig, port)
+    process = started(tmp_path, container["command"][1:], api_server, port)
     try:
         for name in ("startupProbe", "livenessProbe", "readinessProbe"):
             eventually(lambda name=name: probe(container, name, port) == 200 or process.process.poll() is not None)
@@ -59,7 +52,7 @@ def test_kubeadms_static_pod_turns_ready(tmp_path, kubeconfig):
         assert process.end() == 0
 
 
-def test_the_deployments_pod_turns_ready(tmp_path, kubeconfig):
+def test_the_deployments_pod_turns_ready(tmp_path, api_server):
     documents = rendered()
     (container,) = one(documents, "Deployment")["spec"]["template"]["spec"]["containers"]
     config = tmp_path / "config.yaml"
@@ -67,7 +60,7 @@ def test_the_deployments_pod_turns_ready(tmp_path, kubeconfig):
     arguments = [word.replace("/etc/berth/config.yaml", str(config)) for word in container["args"][1:]]
     arguments = [word.replace("0.0.0.0", "127.0.0.1") for word in arguments]
     port = free_port()
-    process = started(tmp_path, [*arguments, f"--kubeconfig={kubeconfig}"], kubeconfig, port)
+    process = started(tmp_path, [*arguments, f"--kubeconfig={api_server}"], api_server, port)
     try:
         eventually(lambda: probe(container, "readinessProbe", port) == 200 or process.process.poll() is not None)
         assert probe(container, "livenessProbe", port) == 200, process.said()

@@ -5,7 +5,8 @@ import json
 import pytest
 
 from berth.api.resources import RESOURCES
-from tests.e2e.processes import DEPLOYMENTS, Api, Process, deployment, eventually, free_port
+from tests.e2e.processes import DEPLOYMENTS, Api, Process, deployment, free_port
+from tests.waiting import eventually
 
 POLICY = {
     "apiVersion": "v1",
@@ -19,21 +20,13 @@ POLICY = {
 
 
 @pytest.fixture
-def cluster(tmp_path):
-    up = Process(tmp_path / "up.log", "up", "--no-scheduler", "--nodes", 3, "--dir", tmp_path / "cluster")
-    up.wait_until_it_says("Ctrl-C")
-    yield Api(tmp_path / "cluster" / "kubeconfig")
-    up.kill()
-
-
-@pytest.fixture
-def run(tmp_path, cluster):
+def run(tmp_path, unscheduled_cluster):
     started = []
 
     def start():
-        kubeconfig = tmp_path / "cluster" / "kubeconfig"
-        flags = ("--kubeconfig", kubeconfig, "--leader-elect=false", "--secure-port", free_port())
-        started.append(Process(tmp_path / "run.log", "run", *flags, "--policy-configmap", "scheduler-policy"))
+        flags = ("--kubeconfig", unscheduled_cluster, "--leader-elect=false", "--secure-port", free_port())
+        log = tmp_path / f"run-{len(started)}.log"
+        started.append(Process(log, "run", *flags, "--policy-configmap", "scheduler-policy"))
         return started[-1]
 
     yield start
@@ -41,7 +34,8 @@ def run(tmp_path, cluster):
         process.kill()
 
 
-def test_a_policy_in_a_config_map(cluster, run):
+def test_a_policy_in_a_config_map(unscheduled_cluster, namespace_name, run):
+    cluster = Api(unscheduled_cluster)
     without = run()
     assert without.wait() == 2
     assert "couldn't get policy config map kube-system/scheduler-policy" in without.said()
@@ -53,9 +47,16 @@ def test_a_policy_in_a_config_map(cluster, run):
         "data": {"policy.cfg": json.dumps(POLICY)},
     }
     cluster.create(RESOURCES["ConfigMap"], body, "kube-system")
+    cluster.create(RESOURCES["Namespace"], {"metadata": {"name": namespace_name}}, "")
     nodes = sorted(node["metadata"]["name"] for node in cluster.list(RESOURCES["Node"]))
     cluster.patch(RESOURCES["Node"], "", nodes[1], {"metadata": {"labels": {"rack": "r1"}}})
-    cluster.create(DEPLOYMENTS, deployment("web", 4, "100m"))
+    cluster.create(DEPLOYMENTS, deployment("web", 4, "100m"), namespace_name)
     run()
-    bound = eventually(lambda: len(found := cluster.bindings()) >= 4 and found)
-    assert {record["node"] for record in bound if record["accepted"]} == {nodes[1]}
+
+    def bound():
+        found = [record for record in cluster.bindings() if record["namespace"] == namespace_name]
+        return found if len(found) >= 4 else None
+
+    assert {record["node"] for record in eventually(bound) if record["accepted"]} == {nodes[1]}
+    cluster.delete(RESOURCES["ConfigMap"], "kube-system", "scheduler-policy")
+    cluster.patch(RESOURCES["Node"], "", nodes[1], {"metadata": {"labels": {"rack": None}}})

@@ -15,8 +15,9 @@ from importlib.metadata import distribution
 import pytest
 
 from berth.api.resources import RESOURCES
-from tests.e2e.processes import CONFIG, Api, Process, eventually, free_port
+from tests.e2e.processes import CONFIG, Api, free_port
 from tests.paths import SRC
+from tests.waiting import eventually
 
 NOT_NEEDED = ("nicegui", "textual", "ortools", "matplotlib", "distributed", "pyarrow")
 START = (
@@ -76,33 +77,32 @@ def test_plugins_are_listed(alone):
     assert "NodeResourcesFit" in said(alone, "plugins")
 
 
-def test_it_schedules_and_explains(alone, tmp_path):
-    up = Process(tmp_path / "up.log", "up", "--no-scheduler", "--nodes", 3, "--dir", tmp_path / "cluster")
-    up.wait_until_it_says("Ctrl-C")
-    config, kubeconfig, port = tmp_path / "config.yaml", tmp_path / "cluster" / "kubeconfig", free_port()
+def test_it_schedules_and_explains(alone, unscheduled_cluster, namespace_name, tmp_path):
+    config, port = tmp_path / "config.yaml", free_port()
     config.write_text(CONFIG % "false")
     command, environment = alone
     log = tmp_path / "run.log"
     with log.open("wb") as output:
         run = subprocess.Popen(
-            [*command, "run", "--config", config, "--kubeconfig", kubeconfig, "--secure-port", str(port)],
+            [*command, "run", "--config", config, "--kubeconfig", unscheduled_cluster, "--secure-port", str(port)],
             env=environment,
             stdout=output,
             stderr=subprocess.STDOUT,
         )
     try:
-        cluster = Api(kubeconfig)
-        cluster.create(RESOURCES["Pod"], POD)
-        eventually(lambda: conditions(cluster) or run.poll() is not None)
+        cluster = Api(unscheduled_cluster)
+        cluster.create(RESOURCES["Namespace"], {"metadata": {"name": namespace_name}}, "")
+        cluster.create(RESOURCES["Pod"], POD, namespace_name)
+        eventually(lambda: conditions(cluster, namespace_name) or run.poll() is not None)
         assert run.poll() is None, log.read_text()
-        assert "3 Insufficient cpu" in said(alone, "explain", "web", "--kubeconfig", kubeconfig)
+        where = ("--namespace", namespace_name, "--kubeconfig", unscheduled_cluster)
+        assert "3 Insufficient cpu" in said(alone, "explain", "web", *where)
     finally:
         run.terminate()
         run.wait(30)
-        up.kill()
     assert "Traceback" not in log.read_text()
 
 
-def conditions(cluster):
-    (pod,) = (pod for pod in cluster.list(RESOURCES["Pod"]) if pod["metadata"]["name"] == "web")
+def conditions(cluster, namespace):
+    (pod,) = (pod for pod in cluster.list(RESOURCES["Pod"]) if pod["metadata"]["namespace"] == namespace)
     return pod.get("status", {}).get("conditions")

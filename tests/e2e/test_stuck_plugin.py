@@ -7,7 +7,8 @@ import time
 import pytest
 
 from berth.api.resources import RESOURCES
-from tests.e2e.processes import CONFIG, Api, Process, eventually, free_port
+from tests.e2e.processes import CONFIG, Api, Process, free_port
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.long
 

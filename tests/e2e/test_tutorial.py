@@ -11,8 +11,9 @@ import pytest
 
 from berth.api.resources import RESOURCES
 from berth.framework.loader import misfits
-from tests.e2e.processes import Api, eventually
+from tests.e2e.processes import Api
 from tests.paths import ROOT
+from tests.waiting import eventually
 
 TUTORIAL = (ROOT / "docs/plugins.md").read_text()
 NODES, PODS = RESOURCES["Node"], RESOURCES["Pod"]
@@ -71,6 +72,7 @@ def test_the_tutorials_tests_pass(directory):
     assert "8 passed" in run(directory, "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:asyncio")
 
 
+@pytest.mark.long
 def test_the_tutorials_plugins_are_installed_run_and_removed(directory):
     assert not PLUGINS & set(listed(directory))
     run(directory, "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--no-index", ".")
@@ -93,6 +95,7 @@ def test_the_tutorials_plugins_are_installed_run_and_removed(directory):
     assert 'plugin "QuietRack" does not exist' in said.stderr
 
 
+@pytest.mark.long
 def test_where_nobody_serves_a_plugins_resource_it_is_empty(directory):
     said = up_and_down(directory, "--plugin", "by_quota.py:ByQuota")
     assert [line for line in said.splitlines() if "teamquotas" in line] == [

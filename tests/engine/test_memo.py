@@ -15,6 +15,7 @@ from berth.framework.cycle_state import CycleState
 from berth.framework.promises import Dependency, Objects
 from berth.state.cache import Cache
 from berth.state.objects import ObjectStore
+from tests.effort import examples
 
 ON_NODE = frozenset({Dependency.NODE, Dependency.PODS_ON_NODE})
 BY_NODE = frozenset({Dependency.NODE})
@@ -242,7 +243,7 @@ def test_a_plugin_whose_columns_do_not_last_has_a_slot_without_a_key():
 
 
 @given(st.integers(0, 10_000))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 def test_columns_and_sums_equal_fresh_ones_and_snapshots_stay(seed):
     rng, kept = random.Random(seed), Kept(nodes=24)
     sums, snapshots = Sums(kept.memos), []

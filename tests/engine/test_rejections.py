@@ -11,6 +11,7 @@ from berth.core.virtual_cluster import VirtualCluster
 from berth.framework.cycle_state import CycleState
 from berth.framework.diagnosis import Diagnosis
 from berth.framework.status import Code
+from tests.effort import examples
 
 NODES = 40
 
@@ -55,7 +56,7 @@ def diagnosed(cluster, groups):
     return found
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(40))
 @given(seed=st.integers(0, 2**32))
 def test_kept_rejections_are_those_of_the_columns(seed):
     rng = random.Random(seed)

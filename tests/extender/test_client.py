@@ -15,6 +15,7 @@ from berth.kube.fence import Fence
 from tests.extender.support import configured, listed
 from tests.kube.fakes import VirtualClock
 from tests.kube.servers import Certificates, serving
+from tests.waiting import for_ever
 
 CALL = CallExtender(0, "filter", b'{"Pod":null}')
 
@@ -237,7 +238,7 @@ async def test_a_binding_by_an_extender_is_cut_off_with_the_lease(fence):
 
     async def handler(_request):
         arrived.set()
-        await asyncio.sleep(5)
+        await for_ever()
 
     fence.extend(10.0)
     async with serving(handler) as url:

@@ -9,6 +9,7 @@ from berth.extender.client import ExtenderClient
 from berth.framework.effects import ExtenderAnswer
 from berth.framework.events import NODE_ADD, ClusterEventWithHint, QueueingHint
 from berth.framework.status import unschedulable
+from tests.waiting import pass_time
 
 GARBAGE = (b"", b"<html>", b"[]", b"null", b'{"NodeNames": 7}', b'{"Error": "no"}', b'{"NodeNames": ["nowhere"]}')
 
@@ -28,7 +29,7 @@ class BrokenExtender(ExtenderClient):
         if what:
             history.harm[f"extender {what}"] += 1
             history.sim.tell("extender", "%s: %s", call.verb, what)
-        await asyncio.sleep(history.rng.uniform(0.001, 0.05))
+        await pass_time(history.rng.uniform(0.001, 0.05))
         if what == "hang":
             await asyncio.get_running_loop().create_future()
         if what == "error":
@@ -38,7 +39,7 @@ class BrokenExtender(ExtenderClient):
         if what == "garbage":
             return ExtenderAnswer(history.rng.choice(GARBAGE))
         if what == "slow":
-            await asyncio.sleep(history.rng.uniform(0.0, 6.0))
+            await pass_time(history.rng.uniform(0.0, 6.0))
         answer = self.answer(call)
         if what == "answer lost":
             raise aiohttp.ServerDisconnectedError

@@ -1,4 +1,4 @@
-"""Histories of faults, a thousand in `make test`: whole schedulers on an API server to which everything happens.
+"""Histories of faults, a hundred in `make test`: whole schedulers on an API server to which everything happens.
 
 After each, every pod that can run is bound exactly once, no node holds more than it has, nothing is assumed, nominated
 or held back for ever, and nobody worked without an end. Some seeds are the same in every run, the others are new each

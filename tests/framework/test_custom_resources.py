@@ -25,8 +25,9 @@ from berth.plugins.registry import in_tree_registry
 from berth.runtime.watched_resources import WatchedResources, event_of
 from berth.state.objects import ObjectStore
 from berth.testing import VirtualCluster, make_node, make_pod
-from tests.kube.fakes import VirtualClock, settle
-from tests.runtime.world import POD, World, configuration, scheduling, until
+from tests.kube.fakes import VirtualClock
+from tests.runtime.world import POD, World, configuration, scheduling
+from tests.waiting import settle, until
 
 QUOTAS = CustomResource("example.com", "v1", "quotas", "Quota")
 

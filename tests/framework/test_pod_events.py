@@ -22,8 +22,10 @@ from berth.framework.status import Code, Status, unschedulable
 from berth.plugins.registry import in_tree_registry
 from berth.runtime.stack import POINT_OF_METHOD
 from berth.testing import VirtualCluster, make_node, make_pod
-from tests.runtime.world import POD, World, configuration, scheduling, until
+from tests.effort import examples
+from tests.runtime.world import POD, World, configuration, scheduling
 from tests.support import boom, document, plugin
+from tests.waiting import until
 
 
 class Ledger:
@@ -313,7 +315,7 @@ async def test_the_live_scheduler_tells_at_the_start_and_after_a_reload():
 
 
 def test_through_any_history_the_book_is_what_the_core_knows():
-    for seed in range(30):
+    for seed in range(examples(30)):
         rng = random.Random(seed)
         cluster = VirtualCluster(node("n1"), node("n2"), plugins=[Ledger, HOLDS] if seed % 3 == 0 else [Ledger])
         cluster.answers_binds = seed % 2 == 0

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from berth.core.builders import make_pod, make_pod_group
 from berth.testing.invariants import check
+from tests.effort import examples
 from tests.groups.support import GANG, PLACING, PREEMPTING, RACK, cluster, member, node, settle
 
 RIVALS = ("red", "blue")
@@ -173,7 +174,7 @@ def test_what_could_run_does_once_everything_is_quiet(seed, gates):
 
 
 @given(st.integers(0, 10_000), st.integers(2, 5))
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=examples(12), deadline=None)
 def test_of_two_gangs_that_fit_only_alone_one_gets_all_and_the_other_none(seed, size):
     """The members come in any order, mixed; then the first gang ends, and the other gets all."""
     rng = random.Random(seed)
@@ -200,7 +201,7 @@ def test_of_two_gangs_that_fit_only_alone_one_gets_all_and_the_other_none(seed, 
 
 
 @given(st.integers(0, 10_000))
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=examples(6), deadline=None)
 def test_the_same_seed_has_the_same_effects(seed):
     runs = []
     for _ in range(2):

@@ -8,14 +8,9 @@ from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 
 from berth.api.errors import ApiError
+from tests.waiting import settle
 
 START = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
-
-
-async def settle(rounds: int = 30):
-    """Let every task run until it waits for something."""
-    for _ in range(rounds):
-        await asyncio.sleep(0)
 
 
 class VirtualClock:

@@ -11,7 +11,8 @@ from berth.api.resources import RESOURCES
 from berth.kube.changes import Added, Deleted, InvalidObject, Modified
 from berth.kube.comparison import LAG_S, PERIOD_S, Comparison
 from berth.kube.reflector import Reflector
-from tests.kube.fakes import VirtualClock, settle
+from tests.kube.fakes import VirtualClock
+from tests.waiting import settle
 
 SEEDS = range(150)
 
@@ -79,9 +80,9 @@ class Case:
         )  # fmt: skip
         self.comparison = Comparison(
             lambda: [self.reflector],
-            report=lambda trouble: self.reports.append(str(trouble)),
-            rng=random.Random(1),
-            sleep=self.clock.sleep,
+            lambda trouble: self.reports.append(str(trouble)),
+            random.Random(1),
+            self.clock.sleep,
         )
         self.tasks = [asyncio.create_task(self.reflector.run())]
 

@@ -11,7 +11,8 @@ from berth.api.errors import ApiError, ConnectionLost
 from berth.api.meta import ObjectReference
 from berth.kube.event_spam import BURST, MAX_OBJECTS, REFILL, EventSpamFilter
 from berth.kube.events import EventRecorder
-from tests.kube.fakes import MemoryTransport, VirtualClock, settle
+from tests.kube.fakes import MemoryTransport, VirtualClock
+from tests.waiting import settle
 
 
 def pod(name="web-1"):

@@ -8,7 +8,8 @@ import pytest
 from berth.api.errors import ApiError, ConnectionLost
 from berth.api.resources import RESOURCES
 from berth.kube.fence import Fence, WriteRefused, fenced, lease_clock
-from tests.kube.fakes import VirtualClock, settle
+from tests.kube.fakes import VirtualClock
+from tests.waiting import settle
 
 POD, LEASE = RESOURCES["Pod"], RESOURCES["Lease"]
 WRITES = [

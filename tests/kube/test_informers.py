@@ -9,7 +9,8 @@ from berth.api.errors import ApiError, ConnectionLost
 from berth.api.resources import RESOURCES, versions_of
 from berth.kube.changes import Added, Synced
 from berth.kube.informers import ASK_AGAIN_S, InformerSet
-from tests.kube.fakes import HANG, VirtualClock, settle
+from tests.kube.fakes import HANG, VirtualClock
+from tests.waiting import settle
 
 EMPTY = b'{"metadata":{"resourceVersion":"1"},"items":[]}'
 NOT_FOUND = ApiError(404, "NotFound", "the server could not find the requested resource")

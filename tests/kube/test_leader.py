@@ -8,7 +8,8 @@ import pytest
 from berth.api.errors import ApiError, ConnectionLost
 from berth.kube.leader import LeaderElectionTimes, LeaderElector
 from berth.kube.lease import held_record
-from tests.kube.fakes import START, MemoryTransport, VirtualClock, settle
+from tests.kube.fakes import START, MemoryTransport, VirtualClock
+from tests.waiting import settle
 
 KEY = ("leases", "kube-system", "kube-scheduler")
 

@@ -11,7 +11,8 @@ from berth.api.errors import ApiError, ConnectionLost
 from berth.api.resources import RESOURCES
 from berth.kube.changes import Added, Deleted, InvalidObject, Modified, Synced
 from berth.kube.reflector import Reflector
-from tests.kube.fakes import HANG, ScriptedTransport, VirtualClock, settle
+from tests.kube.fakes import HANG, ScriptedTransport, VirtualClock
+from tests.waiting import settle
 
 NODES = RESOURCES["Node"]
 

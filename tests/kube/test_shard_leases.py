@@ -13,6 +13,7 @@ from berth.kube.leader import LeaderElectionTimes, LeaderElector
 from berth.kube.shard_leases import ShardLeases
 from berth.testing.virtual_loop import VirtualLoop
 from tests.kube.fakes import START, MemoryTransport
+from tests.waiting import pass_time
 
 TIMES = LeaderElectionTimes()
 
@@ -27,7 +28,7 @@ class Cluster:
         self.parts, self.tasks, self.told = {}, {}, {}
 
     def run(self, seconds):
-        self.loop.run_until_complete(asyncio.sleep(seconds))
+        self.loop.run_until_complete(pass_time(seconds))
         self.check()
 
     def join(self, name):
@@ -84,7 +85,7 @@ class Cluster:
     def end(self):
         for task in asyncio.all_tasks(self.loop):
             task.cancel()
-        self.loop.run_until_complete(asyncio.sleep(1))
+        self.loop.run_until_complete(pass_time(1))
         self.loop.close()
 
 
@@ -216,7 +217,7 @@ def test_what_does_not_end_is_cut_off_and_the_lease_left_to_expire(make):
 
     class Server:
         async def bind(self, *_arguments):
-            await asyncio.sleep(1000)
+            await pass_time(1000)
 
     writing = [
         cluster.loop.create_task(fenced(Server(), lambda _, e=elector: e.fence).bind("ns", "p", b""))

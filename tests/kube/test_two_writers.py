@@ -22,6 +22,7 @@ from berth.kube.fence import WriteRefused, fenced
 from berth.kube.leader import LeaderElectionTimes, LeaderElector
 from berth.testing.virtual_loop import VirtualLoop, VirtualTime
 from tests.kube.fakes import START
+from tests.waiting import pass_time
 
 TIMES = LeaderElectionTimes()
 WIRE_S = 4.0
@@ -95,7 +96,7 @@ class Wire:
 
     async def bind(self, _namespace, _name, _body):
         rng = self.server.rng
-        await asyncio.sleep(rng.choice([0.0, 0.0, rng.uniform(0.0, 20.0)]))  # for its turn, or for a connection
+        await pass_time(rng.choice([0.0, 0.0, rng.uniform(0.0, 20.0)]))  # for its turn, or for a connection
         self.guard.check()
 
         def write():
@@ -157,7 +158,7 @@ class Process:
         return self.offset_s + self.rate * self.server.now.now
 
     async def sleep(self, delay_s):
-        await asyncio.sleep(delay_s / self.rate)
+        await pass_time(delay_s / self.rate)
 
     def next_time(self):
         due = self.loop.next_time()

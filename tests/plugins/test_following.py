@@ -25,6 +25,7 @@ from berth.plugins.volumes.node_rows import NodeRows
 from berth.plugins.volumes.uses import VolumeUses, claim_key
 from berth.state.pod_info import WILDCARD_IP, HostPort
 from berth.state.topology import EligibleRows, Topology
+from tests.effort import examples
 from tests.plugins.support import handle_of
 
 ZONE = "topology.kubernetes.io/zone"
@@ -198,7 +199,7 @@ CONSUMERS = (
 
 @pytest.mark.parametrize("consumer", CONSUMERS)
 @given(seed=st.integers(0, 1 << 32))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 def test_what_is_kept_equals_what_is_made_afresh(consumer, seed):
     world = World(seed)
     kept = consumer(world.handle)

@@ -9,7 +9,8 @@ from berth.config.load import default_config
 from tests.runtime.releases import RELEASES, ReleaseTransport
 from tests.runtime.test_devices import GPU, Cluster
 from tests.runtime.test_group_status import GROUPS
-from tests.runtime.world import configuration, scheduling, until
+from tests.runtime.world import configuration, scheduling
+from tests.waiting import until
 
 RULES = RESOURCES["DeviceTaintRule"]
 GATES = {"GenericWorkload": True, "GangScheduling": True, "DRADeviceTaintRules": True, "DRADeviceTaints": True}

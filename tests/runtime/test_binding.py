@@ -28,7 +28,7 @@ class Bench:
         self.uid = self.world.add_pod("web")["metadata"]["uid"]
         self.slept = []
         self.said = []
-        self.binder = BindingClient(self.transport, report=self.said.append, rng=random.Random(1), sleep=self.sleep)
+        self.binder = BindingClient(self.transport, self.said.append, random.Random(1), self.sleep)
 
     async def sleep(self, delay_s):
         self.slept.append(delay_s)
@@ -38,7 +38,7 @@ class Bench:
         return await self.binder.bind(Bind(PodRef("default", "web", uid or self.uid), node))
 
     async def bind_elsewhere(self, node):
-        await BindingClient(self.transport, report=self.said.append, rng=random.Random(1), sleep=at_once).bind(
+        await BindingClient(self.transport, self.said.append, random.Random(1), at_once).bind(
             Bind(PodRef("default", "web", self.uid), node)
         )
 

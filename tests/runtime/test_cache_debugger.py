@@ -11,7 +11,8 @@ from berth.cli.run import _debug_on_signal
 from berth.core.builders import make_node, make_pod
 from berth.runtime.observing.cache_debugger import Mismatch, compare, differences, dump_nodes, dump_queue
 from berth.runtime.observing.logs import level
-from tests.runtime.world import World, scheduling, until
+from tests.runtime.world import World, scheduling
+from tests.waiting import until
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,8 @@
 """Pods with devices on a live scheduler: claims are allocated, written and released at the API server."""
 
 from berth.api.resources import RESOURCES
-from tests.runtime.world import World, scheduling, until
+from tests.runtime.world import World, scheduling
+from tests.waiting import until
 
 CLAIM, SLICE, CLASS, POD = (RESOURCES[k] for k in ("ResourceClaim", "ResourceSlice", "DeviceClass", "Pod"))
 DRIVER = "gpu.example.com"

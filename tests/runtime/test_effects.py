@@ -25,7 +25,8 @@ from berth.kube.events import EventRecorder
 from berth.runtime.acting.effects import BINDINGS_AT_ONCE, Effects
 from berth.runtime.observing.call_timer import CallTimer
 from berth.runtime.observing.metrics import Metrics
-from tests.runtime.world import POD, World, at_once, until
+from tests.runtime.world import POD, World, at_once
+from tests.waiting import settle, until
 
 
 class SlowExtenders:
@@ -107,7 +108,7 @@ async def test_no_status_patch_lands_on_a_pod_that_is_bound():
     bench.effects.carry_out([PatchPodStatus(pod, "False", "Unschedulable", "no room")])
     await until(lambda: bench.transport.count("patch"))
     bench.effects.carry_out([PatchPodStatus(pod, "False", "Unschedulable", "again"), Request(1, Bind(pod, "node-0"))])
-    await asyncio.sleep(0.01)
+    await settle()
     assert bench.transport.count("bind") == 0
     gate.set()
     assert await bench.effects.drain(2)

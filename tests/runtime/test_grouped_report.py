@@ -1,7 +1,5 @@
 """Trouble that many informers share is two lines."""
 
-import asyncio
-
 import aiohttp
 import pytest
 
@@ -9,19 +7,21 @@ from berth.api.errors import ApiError, ConnectionLost
 from berth.kube.http.connections import connection_problem
 from berth.kube.trouble import InformerTrouble
 from berth.runtime.grouped_report import GroupedReport
+from tests.waiting import pass_time, virtually
 
 
+@virtually
 async def test_the_same_trouble_is_told_once_and_the_others_are_named():
     said = []
-    report = GroupedReport(said.append, window_s=0.01)
+    report = GroupedReport(said.append, window_s=1.0)
     for plural in ("pods", "nodes", "services", "nodes"):
         report(InformerTrouble(plural, "GET /x: cannot connect; trying again in 1 s", is_shared=True))
     assert said == ["pods: GET /x: cannot connect; trying again in 1 s"]
-    await asyncio.sleep(0.03)
+    await pass_time(1.5)
     assert said[1:] == ["the same goes for nodes, services"]
     report(InformerTrouble("pods", "the connection broke; trying again in 2 s", is_shared=True))
     assert len(said) == 3
-    await asyncio.sleep(0.03)
+    await pass_time(1.5)
     assert len(said) == 3
 
 

@@ -16,7 +16,8 @@ from berth.plugins.registry import in_tree_registry
 from berth.runtime import reconfiguration
 from berth.runtime.reload import ConfigFile, ReloadPostponed
 from berth.testing.invariants import check
-from tests.runtime.world import World, configuration, scheduling, until
+from tests.runtime.world import World, configuration, scheduling
+from tests.waiting import until
 
 
 def profile(*enabled, name="default-scheduler", disabled=(), **more):

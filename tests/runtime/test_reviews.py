@@ -7,6 +7,7 @@ import pytest
 from berth.api.errors import ApiError
 from berth.runtime.serving import reviews
 from berth.runtime.serving.reviews import BoundedCache, ReviewError, Reviews, TooManyReviews
+from tests.waiting import settle
 
 
 class Server:
@@ -24,11 +25,6 @@ class Server:
         finally:
             self.under_way -= 1
         return "yes"
-
-
-async def settle():
-    for _ in range(20):
-        await asyncio.sleep(0)
 
 
 async def test_one_question_of_many_is_asked_once():

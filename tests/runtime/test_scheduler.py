@@ -6,16 +6,19 @@ import logging
 import re
 from collections import Counter
 
+import msgspec
 import pytest
 
 from berth.api.errors import ApiError, ConnectionLost
 from berth.api.resources import RESOURCES
 from berth.framework.registry import Registry
+from berth.kube.wire import WireReader
 from berth.plugins.registry import in_tree_registry
 from berth.runtime.core_work import SLICE_S
 from berth.runtime.scheduler import LeadershipLost, LiveScheduler
 from berth.runtime.turns import Inline
-from tests.runtime.world import World, configuration, scheduling, until
+from tests.runtime.world import World, configuration, scheduling
+from tests.waiting import settle, until
 
 LEASE = RESOURCES["Lease"]
 
@@ -32,6 +35,34 @@ async def test_pending_pods_are_bound_and_told_so():
     assert world.condition("late-0")["status"] == "True"
     event = next(e for e in world.events("Scheduled") if e["involvedObject"]["name"] == "late-0")
     assert event["message"] == f"Successfully assigned default/late-0 to {world.node_of('late-0')}"
+
+
+async def test_a_pod_costs_one_binding_and_one_event_and_is_read_twice(monkeypatch):
+    """What a pod costs the API server and us: more requests or more to decode are seen here, on any machine."""
+    read = Counter()
+    decode_line = WireReader.event
+
+    def counting(reader, line):
+        read["lines"] += 1
+        read["bytes"] += len(line)
+        return decode_line(reader, line)
+
+    world = World(nodes=2, cpu="8")
+    async with scheduling(world):
+        world.add_pod("first")
+        await until(lambda: world.events("Scheduled"))
+        before = Counter(world.transport.calls)
+        monkeypatch.setattr(WireReader, "event", counting)
+        for number in range(20):
+            world.add_pod(f"web-{number}", cpu="100m")
+        await until(lambda: len(world.events("Scheduled")) == 21 and read["lines"] >= 40)
+        asked = Counter(world.transport.calls) - before
+    renewals = asked.pop(("update", "leases"), 0)
+    assert asked == {("bind", "pods"): 20, ("create", "events"): 20}
+    assert renewals <= 2
+    assert read["lines"] == 40, "it was made, and it was bound; the kubelet would add its own"
+    largest = max(len(msgspec.json.encode(world.pod(f"web-{number}"))) for number in range(20))
+    assert read["bytes"] <= 40 * (largest + 100)
 
 
 async def test_a_pod_that_fits_nowhere_is_told_why_and_placed_when_a_node_comes():
@@ -111,9 +142,9 @@ async def test_a_stop_waits_for_bindings_under_way():
     task = asyncio.create_task(scheduler.run(stop))
     await until(lambda: world.transport.count("bind"))
     stop.set()
-    await asyncio.sleep(0.02)
+    await until(lambda: scheduler.is_stopping)
+    await settle()
     assert not task.done()
-    assert scheduler.is_stopping
     gate.set()
     await asyncio.wait_for(task, 5)
     assert world.node_of("web")
@@ -125,11 +156,13 @@ async def test_nothing_new_begins_once_it_is_stopping():
     world.add_pod("first")
     gate = world.transport.hold("bind")
     stop = asyncio.Event()
-    task = asyncio.create_task(LiveScheduler(configuration(), world.transport).run(stop))
+    scheduler = LiveScheduler(configuration(), world.transport, runner=Inline())
+    task = asyncio.create_task(scheduler.run(stop))
     await until(lambda: world.transport.count("bind"))
     stop.set()
     world.add_pod("second")
-    await asyncio.sleep(0.02)
+    await until(lambda: scheduler.is_stopping)
+    await settle()
     gate.set()
     await asyncio.wait_for(task, 5)
     assert world.node_of("second") == ""
@@ -152,8 +185,7 @@ async def test_nothing_is_decided_before_all_lists_are_complete():
     stop = asyncio.Event()
     task = asyncio.create_task(scheduler.run(stop))
     await until(lambda: len(scheduler.core.queue) == 2 and len(scheduler.core.cache.table) == 1)
-    for _ in range(50):
-        await asyncio.sleep(0)
+    await settle(50)
     assert not scheduler.is_leading
     assert {verb for verb, _ in world.transport.calls} <= {"read", "list", "watch"}
     assert world.condition("big") is None and world.node_of("small") == ""
@@ -171,8 +203,7 @@ async def test_cycles_pause_while_too_many_bindings_are_unanswered(monkeypatch):
         for number in range(40):
             world.add_pod(f"web-{number}")
         await until(lambda: (world.transport.count("bind") and not scheduler.core.has_work) or scheduler.pending_calls)
-        for _ in range(200):
-            await asyncio.sleep(0)
+        await settle(200)
         assert 1 <= scheduler.pending_calls["pod_binding"] <= 8
         assert len(scheduler.core.queue) >= 32
         gate.set()
@@ -187,8 +218,7 @@ async def test_what_arrives_while_a_slice_is_left_half_done_is_not_forgotten(pas
     async with scheduling(world, clock=lambda: next(times) * SLICE_S):
         for name in ("one", "two", "three"):
             world.add_pod(name)
-        for _ in range(passes):
-            await asyncio.sleep(0)
+        await settle(passes)
         world.add_pod("last")
         await until(lambda: len(world.accepted()) == 4, seconds=2)
 
@@ -364,7 +394,7 @@ async def test_a_standby_writes_nothing():
     world.add_pod("web")
     async with scheduling(world, configuration(leader_elect=True), identity="me") as scheduler:
         await until(lambda: scheduler.leader == "another" and len(scheduler.core.queue) == 1)
-        await asyncio.sleep(0.02)
+        await settle()
         assert not scheduler.is_leading
     assert {verb for verb, _ in world.transport.calls} <= {"list", "watch", "get", "read"}
     assert lease_of(world)["spec"]["holderIdentity"] == "another"
@@ -399,8 +429,7 @@ async def test_the_lease_is_released_only_when_what_was_under_way_has_ended():
     task = asyncio.create_task(scheduler.run(stop))
     await until(lambda: world.transport.count("bind"))
     stop.set()
-    for _ in range(100):
-        await asyncio.sleep(0)
+    await settle(100)
     assert lease_of(world)["spec"]["holderIdentity"] == "me"
     gate.set()
     await asyncio.wait_for(task, 5)

@@ -14,7 +14,8 @@ from berth_cluster.controllers.manager import ControllerManager
 from berth_cluster.controllers.pump import ControllerPump
 from berth_cluster.embedded import ClusterSettings, make_controllers
 from berth_cluster.hollow.kubelet import KubeletSettings
-from tests.runtime.world import NODE, POD, World, of_generation, scheduling, until
+from tests.runtime.world import NODE, POD, World, of_generation, scheduling
+from tests.waiting import until
 
 REPLICA_SET = RESOURCES["ReplicaSet"]
 HOST_PORT = {"ports": [{"containerPort": 80, "hostPort": 8080}]}

@@ -30,7 +30,8 @@ from berth.runtime.observing.rest_client import RestClientMetrics
 from berth.runtime.serving.server import HealthServer
 from tests.e2e.processes import free_port
 from tests.kube.servers import Certificates, serving
-from tests.runtime.world import World, scheduling, until
+from tests.runtime.world import World, scheduling
+from tests.waiting import until
 
 SEEDS = range(4)
 

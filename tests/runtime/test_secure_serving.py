@@ -26,6 +26,7 @@ from berth_cluster.storage.store import Store
 from tests.e2e.processes import free_port
 from tests.kube.servers import Certificates
 from tests.runtime.world import World, configuration
+from tests.waiting import until
 
 MONITOR = ClusterUser("prometheus", ("system:monitoring",))
 USERS = {"monitor-token": MONITOR, "nobody-token": ClusterUser("nobody", ())}
@@ -144,11 +145,11 @@ async def test_client_certificates_of_the_cluster_count_and_no_others(tmp_path):
 
 async def until_asks_for_certificates(port, pair):
     """The authorities are looked up beside what is served."""
-    for _ in range(500):
-        if (await port.get("/configz", tls=port.certified(pair)))[0] == 200:
-            return
-        await asyncio.sleep(0.01)
-    raise AssertionError("the authorities were never looked up")
+
+    async def is_known():
+        return (await port.get("/configz", tls=port.certified(pair)))[0] == 200
+
+    await until(is_known)
 
 
 async def test_a_front_proxy_asks_for_others_and_nobody_else_does(tmp_path):
@@ -282,11 +283,10 @@ async def test_a_certificate_in_files_is_reread(tmp_path):
 
 
 async def until_shows(port, trusted, name):
-    for _ in range(600):
-        if name in await shown_by(port, trusted):
-            return
-        await asyncio.sleep(0.02)
-    raise AssertionError("it was never reread")
+    async def is_shown():
+        return name in await shown_by(port, trusted)
+
+    await until(is_shown)
 
 
 async def shown_by(port, trusted):

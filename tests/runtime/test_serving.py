@@ -10,7 +10,8 @@ from berth.runtime.observing.metrics import Metrics
 from berth.runtime.scheduler import LiveScheduler
 from berth.runtime.serving.server import HealthServer, Listener, PortTaken
 from tests.e2e.processes import free_port
-from tests.runtime.world import World, configuration, scheduling, until
+from tests.runtime.world import World, configuration, scheduling
+from tests.waiting import until
 
 
 class Client:

@@ -5,36 +5,18 @@ import random
 from collections import Counter
 from contextlib import asynccontextmanager
 from datetime import timedelta
-from functools import wraps
 
 from berth.api.resources import RESOURCES
 from berth.runtime.scheduler import LiveScheduler
 from berth.runtime.shard_leadership import shard_lease
 from berth.runtime.turns import Inline
 from berth.state.shards import shard_of
-from berth.testing.virtual_loop import VirtualLoop
 from tests.kube.fakes import START
-from tests.runtime.world import FaultyTransport, World, configuration, until
+from tests.runtime.world import FaultyTransport, World, configuration
+from tests.waiting import until, virtually
 
 LEASE, NAMESPACE = RESOURCES["Lease"], RESOURCES["Namespace"]
 SHARDS = 4
-
-
-def virtually(test):
-    """Run a test in virtual time, from its first sleep to its last."""
-
-    @wraps(test)
-    def run():
-        loop = VirtualLoop()
-        try:
-            loop.run_until_complete(test())
-        finally:
-            for task in asyncio.all_tasks(loop):
-                task.cancel()
-            loop.run_until_complete(asyncio.sleep(1))
-            loop.close()
-
-    return run
 
 
 class Several:

@@ -12,7 +12,8 @@ from berth.api.errors import ApiError, ConnectionLost
 from berth.framework.effects import PatchPodStatus, PodRef
 from berth.kube.fence import WriteRefused
 from berth.runtime.acting.pod_status import MAX_TRIES, StatusPatcher, merged, patch_body
-from tests.runtime.world import World, at_once, until
+from tests.runtime.world import World, at_once
+from tests.waiting import until
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 POD = PodRef("default", "web", "uid-1")

@@ -22,7 +22,8 @@ from berth.runtime.serving.server import HealthServer
 from berth_cluster.apimachinery.resource_types import BY_KEY
 from tests.e2e.processes import free_port
 from tests.runtime.test_serving import Client
-from tests.runtime.world import POD, World, configuration, scheduling, until
+from tests.runtime.world import POD, World, configuration, scheduling
+from tests.waiting import until
 
 NAMESPACE, CLASS = RESOURCES["Namespace"], RESOURCES["PriorityClass"]
 GROUPS = BY_KEY["scheduling.k8s.io", "podgroups"]
@@ -58,12 +59,12 @@ async def told(client, name):
 
 async def told_once(client, name, so):
     """The report about a pod, once it is so."""
-    async with asyncio.timeout(30):
+
+    async def report_if_so():
         report = await told(client, name)
-        while not so(report):
-            await asyncio.sleep(0.01)
-            report = await told(client, name)
-    return report
+        return report if so(report) else None
+
+    return await until(report_if_so)
 
 
 def steps(report):

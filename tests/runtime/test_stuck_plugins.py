@@ -19,7 +19,8 @@ from berth.runtime.serving import server as serving
 from berth.runtime.serving.server import HealthServer
 from berth.runtime.turns import CoreThread
 from tests.e2e.processes import free_port
-from tests.runtime.world import World, configuration, until
+from tests.runtime.world import World, configuration
+from tests.waiting import until
 
 LEASE = RESOURCES["Lease"]
 ELECTION = {"leaderElect": True, "leaseDuration": "2s", "renewDeadline": "1s", "retryPeriod": "20ms"}

@@ -6,6 +6,7 @@ import threading
 import pytest
 
 from berth.runtime.turns import CoreThread, CycleBusy, Escaped, Inline, Turns
+from tests.waiting import settle
 
 
 @pytest.fixture(params=[Inline, CoreThread])
@@ -72,7 +73,7 @@ async def test_nobody_works_while_the_core_is_held_on_the_event_loop(runner):
     turns = Turns(runner, str)
     async with turns.between(60):
         turn = asyncio.create_task(turns.run(list))
-        await asyncio.sleep(0.01)
+        await settle()
         assert not turn.done()
         assert turns.begun == 0
     assert await turn == []

@@ -19,8 +19,9 @@ from berth.runtime.watched_resources import (
     START_WITHOUT_S,
     WatchedResources,
 )
-from tests.kube.fakes import VirtualClock, settle
+from tests.kube.fakes import VirtualClock
 from tests.runtime.world import World
+from tests.waiting import settle
 
 STORAGE_CLASS = RESOURCES["StorageClass"]
 

@@ -3,6 +3,7 @@
 import asyncio
 
 from berth.runtime.acting.worker_pool import WorkerPool
+from tests.waiting import settle
 
 
 class Bench:
@@ -17,11 +18,6 @@ class Bench:
         if job == "bad":
             raise ValueError(job)
         self.done.append(job)
-
-
-async def settle():
-    for _ in range(5):
-        await asyncio.sleep(0)
 
 
 async def test_no_more_at_once_than_there_are_workers():

@@ -1,7 +1,6 @@
 """An embedded cluster without sockets whose transport fails when told to, and a live scheduler on it."""
 
 import asyncio
-import time
 from collections import defaultdict
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
@@ -18,9 +17,9 @@ from berth_cluster.hollow.template import NodeTemplate
 from berth_cluster.serving.transport import StoreTransport
 from berth_cluster.storage.store import Store
 from tests.rbac import Authorizer
+from tests.waiting import until
 
 POD, NODE, EVENT = RESOURCES["Pod"], RESOURCES["Node"], RESOURCES["Event"]
-WAIT_S = 60.0
 
 
 async def _nothing():
@@ -203,15 +202,6 @@ async def scheduling(world, config=None, **options):
     finally:
         stop.set()
         await task
-
-
-async def until(look, seconds=WAIT_S):
-    """Wait until something is so."""
-    deadline = time.monotonic() + seconds
-    while not (found := look()):
-        assert time.monotonic() < deadline, "it did not come about in time"
-        await asyncio.sleep(0.002)
-    return found
 
 
 async def at_once(_delay_s):

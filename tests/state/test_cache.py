@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from berth.core.builders import make_node, make_pod
 from berth.state.cache import Cache, CacheError, same_for_scheduling
 from berth.testing.invariants import check_cache
+from tests.effort import examples
 
 TTL_S = 30.0
 
@@ -158,7 +159,7 @@ def test_which_changes_of_a_pod_are_counted_anew(new, same):
 
 
 @given(st.integers(0, 10_000))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 def test_columns_and_indexes_equal_a_rebuild_whatever_happens(seed):
     rng, found = random.Random(seed), Cache(TTL_S, capacity=2)
     found.table.label("zone"), found.table.images.holders("app:1")

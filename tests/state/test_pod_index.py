@@ -17,6 +17,7 @@ from berth.state.pod_index import (
     SelectorGroup,
     TermGroup,
 )
+from tests.effort import examples
 from tests.growth.held import reached_from
 
 WEB = parse_label_selector("app=web")
@@ -219,4 +220,4 @@ class Index(RuleBasedStateMachine):
 
 
 TestIndex = Index.TestCase
-TestIndex.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
+TestIndex.settings = settings(max_examples=examples(40), stateful_step_count=25, deadline=None)

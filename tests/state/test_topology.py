@@ -11,6 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from berth.core.builders import make_node
 from berth.state.cache import Cache
 from berth.state.topology import EligibleRows, RowCounts, Topologies, Topology
+from tests.effort import examples
 
 
 def zoned(name, zone, unschedulable=False):
@@ -162,4 +163,4 @@ class Sums(RuleBasedStateMachine):
 
 
 TestSums = Sums.TestCase
-TestSums.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
+TestSums.settings = settings(max_examples=examples(40), stateful_step_count=25, deadline=None)

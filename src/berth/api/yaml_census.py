@@ -13,8 +13,23 @@ import yaml
 MAX_DEPTH = 200
 MAX_NODES = 500_000
 
-PARSER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-"""PyYAML's loader, the one on libyaml where that is installed: it is faster, and otherwise the same."""
+_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class _Parser(_LOADER):  # type: ignore[misc]
+    def construct_document(self, node: Any) -> Any:
+        try:
+            return super().construct_document(node)
+        except (AttributeError, KeyError, TypeError):  # what PyYAML raises differs by tag
+            said = "a value is not what its tag says"
+            raise yaml.constructor.ConstructorError(None, None, said, node.start_mark) from None
+
+
+PARSER: Any = _Parser
+"""PyYAML's loader, the one on libyaml where that is installed: it is faster, and otherwise the same.
+
+What cannot be read is a `yaml.YAMLError`, or a ValueError where a value is not what it looks like.
+"""
 
 
 class UnreasonableYAML(ValueError):  # noqa: N818 - it says what the document is

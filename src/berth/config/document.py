@@ -107,7 +107,7 @@ class _Converter:
             return node.value
         try:
             value = self._loader.construct_object(node)
-        except (yaml.YAMLError, ValueError) as error:
+        except (yaml.YAMLError, AttributeError, KeyError, ValueError) as error:  # which one differs by tag
             raise self._fault(node, path, f"not a value: {yaml_problem(error)}") from None
         if isinstance(value, float) and not math.isfinite(value):
             raise self._fault(node, path, f"{node.value} is not a number that JSON has")

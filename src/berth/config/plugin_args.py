@@ -122,7 +122,7 @@ def _without_type_meta(name: str, raw: Any, args_type: type[T], path: str) -> tu
         return raw, []
     errors = []
     expected, kind = f"{name}Args", raw.get("kind")
-    if kind not in {None, "", expected}:
+    if kind not in (None, "", expected):  # it may be a list
         errors.append(f"{path}.kind: args for plugin {name} were not of type {expected}, got {kind}")
     version = raw.get("apiVersion")
     if version and version != API_VERSION:  # v1beta2 and v1beta3 went with the documents of these versions

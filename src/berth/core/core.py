@@ -189,7 +189,7 @@ class Core:
         except BaseException as raised:  # a bug ends this attempt only, not the scheduler
             bug = contained(raised, THROWN_IN)
             attempt.outcome = attempt.outcome.failed(self._reporter.broke(pod, bug).message)
-        self._reporter.record(attempt, queued, self._stopwatch() - attempt.started)
+        self._reporter.record(attempt, queued, self._stopwatch() - attempt.started, is_fresh=True)
         self._dispatcher.catch_up()  # what follows, backoffs above all, counts from the attempt's end
         row = attempt.outcome.chosen_row
         if row is None:

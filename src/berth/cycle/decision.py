@@ -13,9 +13,9 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from berth.cycle.attempt import Attempt, LeftOut
+from berth.cycle.attempt import Attempt, LeftOut, SearchResult
 from berth.cycle.extender_calls import rejected_by_extenders
-from berth.engine.scores import PluginScores, Scored
+from berth.engine.scores import PluginScores
 from berth.engine.verdicts import Findings, Mask
 from berth.framework.diagnosis import RejectedNodes, overruled
 from berth.framework.extenders import ExtenderCallRecord
@@ -53,9 +53,12 @@ class Decision:
         self.node_count = node_count
         """How many nodes there were to choose from; where a placement of the pod's group was tried, its nodes only."""
         found, outcome = attempt.found, attempt.outcome
+        self.chosen_row = outcome.chosen_row
         self.chosen = names[outcome.chosen_row] if outcome.chosen_row is not None else None
         self.outcome = "scheduled" if outcome.fits else ("error" if outcome.error else "unschedulable")
         self.message = outcome.message
+        self.size = attempt.pod.size + len(self.message)
+        """How much is held of pod and message, in bytes of JSON."""
         self.pre_filter = found.pre_filtered
         self.post_filter = outcome.post_filter_status
         self.nominated = outcome.nominated_node_name or ""
@@ -63,7 +66,7 @@ class Decision:
         self.findings = found.verdicts.findings if found.verdicts is not None else Findings()
         """What the filters said of each row."""
         self._has_findings = found.verdicts is not None
-        self._scored: Scored | None = found.scored
+        self._scored = None if found.scored is None else found.scored.to_be_read()
         self._sampled = found.sampled
         self._within = attempt.within
         self.asked: list[ExtenderCallRecord] = attempt.state.asked
@@ -72,6 +75,9 @@ class Decision:
         """The nodes that extenders ruled out, by row."""
         self.was_promised = outcome.fits and not self._has_findings and found.sampled is not None
         """Whether the pod fits the node it was nominated to, so that no other was looked at."""
+
+        self.fresh: SearchResult | None = None
+        """What the search has found, while the columns are still those that it was found in; see `Reporter.record`."""
 
     @lazy
     def candidates(self) -> Mask:
@@ -107,13 +113,16 @@ class Decision:
         The condition leaves out nodes that an extender dropped without a word; here they are under its name.
         """
         groups = self.findings.rejected(self.looked_at)
-        return [*overruled(groups, rejected_by_extenders(self.left_out)), *self._absent()]
+        left = overruled(groups, rejected_by_extenders(self.left_out)) if self.left_out else groups
+        return [*left, *self._absent()]
 
     def _absent(self) -> Iterator[RejectedNodes]:
         """Yield the rows that PreFilter ruled out, under the names of all plugins that did."""
         status = self.pre_filter.absent_status if self.pre_filter is not None else None
+        if status is None or self.pre_filter is None:
+            return
         rows = np.flatnonzero(self.candidates & ~self.searched)
-        if status is not None and self.pre_filter is not None and len(rows):
+        if len(rows):
             plugins = status.plugin or ", ".join(self.pre_filter.narrowing_plugins)
             yield RejectedNodes(status.by(plugins), rows)
 
@@ -168,7 +177,6 @@ class Trace(OrderedDict[str, Decision]):
         self.bytes_at_most = bytes_at_most
         """How much these pods may say together, in bytes of JSON."""
         self._bytes = 0
-        self._sizes: dict[str, int] = {}
         self._names: tuple[int, tuple[str, ...], Mask] = (-1, (), np.zeros(0, dtype=np.bool_))
 
     def note(self, attempt: Attempt, table: NodeTable, at: float, attempts: int) -> Decision:
@@ -178,14 +186,12 @@ class Trace(OrderedDict[str, Decision]):
         decision = Decision(attempt, names, node_count, at, attempts, present)
         key = attempt.pod.key
         # Taken out first, so that it goes to the end: the order is that of the latest decisions.
-        if self.pop(key, None) is not None:
-            self._bytes -= self._sizes.pop(key)
+        before = self.pop(key, None)
+        self._bytes += decision.size - (0 if before is None else before.size)
         self[key] = decision
-        self._sizes[key] = size = attempt.pod.size + len(decision.message)
-        self._bytes += size
-        while len(self) > 1 and (len(self) > self._pods or self._bytes > self.bytes_at_most):
-            oldest, _ = self.popitem(last=False)
-            self._bytes -= self._sizes.pop(oldest)
+        while len(self) > self._pods or (self._bytes > self.bytes_at_most and len(self) > 1):
+            _, oldest = self.popitem(last=False)
+            self._bytes -= oldest.size
         return decision
 
     def _nodes(self, table: NodeTable) -> tuple[tuple[str, ...], Mask]:

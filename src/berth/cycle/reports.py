@@ -22,10 +22,16 @@ class Reporter:
         self._table = table
         self._dispatcher = dispatcher
 
-    def record(self, attempt: Attempt, queued: QueuedPod, seconds: float) -> None:
-        """Keep what an attempt decided, and tell the observer, with how long it took by the stopwatch."""
+    def record(self, attempt: Attempt, queued: QueuedPod, seconds: float, *, is_fresh: bool = False) -> None:
+        """Keep what an attempt decided, and tell the observer, with how long it took by the stopwatch.
+
+        `is_fresh` says that no other pod was tried since: columns that are repaired from pod to pod still say what the
+        attempt has read there, and an observer may read them as well while it is told.
+        """
         decision = self.trace.note(attempt, self._table, self._dispatcher.now(), queued.attempts)
+        decision.fresh = attempt.found if is_fresh else None
         self.instrument.decided(decision, seconds)
+        decision.fresh = None  # the decision is kept; what it was found in is not
         self.tell_failed_calls(attempt)
 
     def tell_failed_calls(self, attempt: Attempt, verb: str = "") -> None:

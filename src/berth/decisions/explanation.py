@@ -13,14 +13,19 @@ from numpy.typing import NDArray
 from berth.cycle.decision import Decision
 from berth.decisions.shortfall import Shortfall, shortfalls
 from berth.engine.profile import Profile
+from berth.engine.scores import PluginScores, Scored
 from berth.framework.events import WILDCARD, Action, ClusterEvent
 from berth.framework.extenders import EXTENDER_NAME
+from berth.framework.interface import FeasibleNodes
 from berth.framework.loaded import LoadedPlugin
 from berth.framework.status import Status
+from berth.state.lazy import lazy
 from berth.state.table import NodeTable
 
 TOP_NODES = 10
 """How many of the best nodes are shown with their scores, unless asked otherwise."""
+FEW = 8
+"""For more nodes than this, putting all in order is cheaper than looking for the best one after the other."""
 NAMES_SHOWN = 20
 """How many node names are listed for one reason."""
 
@@ -121,7 +126,8 @@ def explain(
 
     With the node table, which must not have lost its rows since, what nodes lack is told in numbers: those of now.
     """
-    scored = _Scored(decision)
+    full = _Scored(decision)
+    scored: _Fresh | _Scored = _Fresh.of(decision, top) or full
     return Explanation(
         pod=decision.pod.key,
         uid=decision.pod.uid,
@@ -132,14 +138,14 @@ def explain(
         message=decision.message,
         attempts=decision.attempts,
         node_count=decision.node_count,
-        feasible_count=_feasible_count(decision),
-        weights={scores.plugin: scores.weight for scores in scored.scores},
-        best=tuple(_best(decision, scored, top)),
-        rejected=tuple(rejected_nodes(decision, names_shown)),
+        feasible_count=scored.count,
+        weights=scored.weights,
+        best=tuple(scored.best(top)),
+        rejected=() if scored.count == decision.node_count else tuple(rejected_nodes(decision, names_shown)),
         pre_filter=_pre_filter(decision),
         post_filter=None if decision.post_filter is None else _said(decision.post_filter),
         waits_for=dict(waits_for or {}),
-        nodes=tuple(_node(decision, scored, name) for name in nodes),
+        nodes=tuple(_node(decision, full, name) for name in nodes),
         extenders=tuple(
             ExtenderCall(asked.extender, asked.verb, asked.note, asked.problem, asked.is_ignored)
             for asked in decision.asked
@@ -150,20 +156,98 @@ def explain(
     )
 
 
-class _Scored:
-    """The scores of a decision, worked out once: each of its properties does that anew."""
+class _Fresh:
+    """The best nodes of a decision that was made just now, read off what the search has found.
 
-    __slots__ = ("rows", "scores", "total")
+    The same as `_Scored` says of it at any time, for a tenth of the work: the totals are there already, and only the
+    nodes that are shown need their scores plugin by plugin.
+    """
+
+    __slots__ = ("_decision", "_leaders", "count", "highest", "weights")
+
+    def __init__(self, decision: Decision, nodes: FeasibleNodes, scored: Scored, top: int) -> None:
+        self._decision = decision
+        assert decision.chosen_row is not None, "only a pod with a node has leaders"
+        self._leaders = scored.leaders(top, decision.chosen_row)
+        self.count = nodes.count
+        self.weights = scored.weights
+        self.highest = (self._leaders.highest, self._leaders.equals) if self.count > 1 else None
+
+    @classmethod
+    def of(cls, decision: Decision, top: int) -> "_Fresh | None":
+        """Return it where it can be read; not of pods that have no node, or of searches that were cut short."""
+        found = decision.fresh
+        if found is None or decision.chosen is None or found.scored is None or found.nodes is None:
+            return None
+        if found.sampled is not None or found.left_out or top > FEW:
+            return None
+        return cls(decision, found.nodes, found.scored, top)
+
+    def best(self, _top: int) -> Iterator[ScoredNode]:
+        names = self._decision.names
+        return (ScoredNode(names[row], total, shares) for row, total, shares in self._leaders.rows)
+
+
+class _Scored:
+    """The scores of a decision, each worked out when it is first asked for: the decision's properties do that anew."""
 
     def __init__(self, decision: Decision) -> None:
-        self.rows = decision.feasible
-        self.scores = decision.scores
-        total = None if self.scores else decision.total
-        if self.scores:
-            total = np.zeros(len(self.rows), dtype=np.int64)
-            for scores in self.scores:
-                total += scores.weighted
-        self.total = total
+        self._decision = decision
+
+    @lazy
+    def rows(self) -> NDArray[np.intp]:
+        """The feasible rows, ascending."""
+        return self._decision.feasible
+
+    @lazy
+    def count(self) -> int:
+        """How many nodes were feasible."""
+        return len(self.rows)
+
+    @lazy
+    def scores(self) -> list[PluginScores]:
+        """Each plugin's weighted scores over the rows."""
+        return self._decision.scores
+
+    @lazy
+    def weights(self) -> dict[str, int]:
+        """The plugins that have scored, with their weights."""
+        return {scores.plugin: scores.weight for scores in self.scores}
+
+    @lazy
+    def total(self) -> NDArray[np.int64] | None:
+        """The sum of all scores; None where nothing had to be scored."""
+        if not self.scores:
+            return self._decision.total
+        total = np.zeros(len(self.rows), dtype=np.int64)
+        for scores in self.scores:
+            total += scores.weighted
+        return total
+
+    @property
+    def highest(self) -> tuple[int, int] | None:
+        """The highest total, and how many nodes have it; None where there was nothing to choose from."""
+        if self.total is None or self.count < 2:
+            return None
+        best = int(self.total.max())
+        return best, int((self.total == best).sum())
+
+    def best(self, top: int) -> Iterator[ScoredNode]:
+        """The feasible nodes with the highest totals, the chosen one first among equals."""
+        decision, rows, total = self._decision, self.rows, self.total
+        if not len(rows):
+            return
+        if total is None:
+            order = np.arange(len(rows))[:top]
+        else:
+            # Only those need be put in order that may be among the best: what is above the last of them, and its
+            # equals.
+            least = int(np.partition(total, -top)[-top]) if len(total) > top else int(total.min())
+            places = np.flatnonzero(total >= least)
+            is_other = rows[places] != (-1 if decision.chosen_row is None else decision.chosen_row)
+            order = places[np.lexsort((is_other, -total[places]))][:top]
+        for place in order.tolist():
+            yield ScoredNode(decision.names[int(rows[place])], *self.at(place))
 
     def at(self, place: int) -> tuple[int | None, dict[str, int]]:
         """Return the total and each plugin's share, at a place among the feasible rows."""
@@ -178,23 +262,22 @@ def summary(decision: Decision) -> str:
     return _summary(decision, _Scored(decision))
 
 
-def _summary(decision: Decision, scored: _Scored) -> str:
+def _summary(decision: Decision, scored: "_Fresh | _Scored") -> str:
     if decision.chosen is None:
         verb = (
             "could not be scheduled" if decision.outcome == "unschedulable" else "was not scheduled because of an error"
         )
         return f"{decision.pod.key} {verb}: {decision.message}"
-    return f"{decision.pod.key} goes to {decision.chosen}: {_why_chosen(decision, scored.total)}"
+    return f"{decision.pod.key} goes to {decision.chosen}: {_why_chosen(decision, scored)}"
 
 
-def _why_chosen(decision: Decision, total: NDArray[np.int64] | None) -> str:
+def _why_chosen(decision: Decision, scored: "_Fresh | _Scored") -> str:
     if decision.was_promised:
         return "it was nominated to it, and fits there; other nodes were not looked at"
-    fit = f"{_feasible_count(decision)} of {decision.node_count} nodes fit"
-    if total is None or len(decision.feasible) < 2:
+    if scored.highest is None:
         return f"it is the only one of {decision.node_count} nodes that fits"
-    best = int(total.max())
-    equals = int((total == best).sum())
+    fit = f"{scored.count} of {decision.node_count} nodes fit"
+    best, equals = scored.highest
     if equals == 1:
         return f"{fit}, and it has the highest score, {best}"
     return f"{fit}, and it is one of {equals} with the highest score, {best}, chosen at random"
@@ -205,31 +288,13 @@ def rejected_nodes(decision: Decision, names_shown: int = NAMES_SHOWN) -> Iterat
     rows_of: dict[Status, list[NDArray[np.intp]]] = {}
     for status, rows in decision.rejected:
         rows_of.setdefault(status, []).append(rows)
-    merged = [(status, np.sort(np.concatenate(parts))) for status, parts in rows_of.items()]
+    # Each part is in ascending order; most groups have one.
+    merged = [
+        (status, parts[0] if len(parts) == 1 else np.sort(np.concatenate(parts))) for status, parts in rows_of.items()
+    ]
     for status, rows in sorted(merged, key=lambda group: -len(group[1])):
         names = tuple(decision.names[row] for row in rows[:names_shown].tolist())
         yield Rejected(status.plugin, status.code.label, status.reasons, len(rows), names)
-
-
-def _feasible_count(decision: Decision) -> int:
-    return len(decision.feasible)
-
-
-def _best(decision: Decision, scored: _Scored, top: int) -> Iterator[ScoredNode]:
-    """The feasible nodes with the highest totals, the chosen one first among equals."""
-    rows, total = scored.rows, scored.total
-    if not len(rows):
-        return
-    if total is None:
-        order = np.arange(len(rows))[:top]
-    else:
-        # Only those need be put in order that may be among the best: what is above the last of them, and its equals.
-        least = int(np.partition(total, -top)[-top]) if len(total) > top else int(total.min())
-        places = np.flatnonzero(total >= least)
-        chosen_row = -1 if decision.chosen is None else decision.names.index(decision.chosen)
-        order = places[np.lexsort((rows[places] != chosen_row, -total[places]))][:top]
-    for place in order.tolist():
-        yield ScoredNode(decision.names[int(rows[place])], *scored.at(place))
 
 
 def _pre_filter(decision: Decision) -> Said | None:

@@ -167,6 +167,8 @@ class Memos:
     def __init__(self, cache: Cache, objects: ObjectStore, *, enabled: bool = True, max_bytes: int = 96 << 20) -> None:
         self.enabled = enabled
         self._cache = cache
+        self.table: NodeTable = cache.table
+        """The table that the columns run over."""
         self._objects = objects
         self._max_bytes = max_bytes
         self._bytes = 0
@@ -189,11 +191,6 @@ class Memos:
 
     def __len__(self) -> int:
         return len(self._entries)
-
-    @property
-    def table(self) -> NodeTable:
-        """The table that the columns run over."""
-        return self._cache.table
 
     @property
     def world(self) -> int:

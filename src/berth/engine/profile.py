@@ -68,6 +68,10 @@ class PreFiltered(NamedTuple):
         return unresolvable(f"node(s) didn't satisfy plugin(s) [{' '.join(self.narrowing_plugins)}]")
 
 
+EVERYWHERE = PreFiltered(None, None, ())
+"""PreFilter left all nodes."""
+
+
 class Permitted(NamedTuple):
     """What Permit said: None to go on, a rejection, or Wait, with each plugin's timeout in seconds and its words."""
 
@@ -131,6 +135,7 @@ class Profile:
         self.name = name
         self.runner = runner
         """Runs the points, those whose loops are elsewhere included, and may tell an observer how long they take."""
+        self._is_told = type(runner) is not PointRunner  # the plain one would only pass on what every pod asks
         self.extenders = tuple(extenders)
         """The extenders, asked after the plugins in this order; the same for all profiles."""
         self.percentage_of_nodes_to_score = percentage_of_nodes_to_score
@@ -219,6 +224,8 @@ class Profile:
 
     def run_pre_filter(self, state: CycleState, pod: PodInfo) -> PreFiltered:
         """Run PreFilter; plugins that skip are left out of Filter, narrowings are intersected."""
+        if not self._is_told:
+            return self._pre_filtered(state, pod)
         self.runner.attempt_begins(state)
         found = self.runner.run("PreFilter", self._pre_filtered, state, pod)
         ended = None if found.status is None or found.status.code is Code.UNSCHEDULABLE else found.status
@@ -253,7 +260,7 @@ class Profile:
                 # them may yet find that preemption would be of no use.
                 if rejection.code is not Code.UNSCHEDULABLE:  # ends PreFilter, whichever plugin narrowed before
                     return PreFiltered(rejection, None, ())
-        return PreFiltered(rejection, names, tuple(sorted(narrowing)))
+        return PreFiltered(rejection, names, tuple(sorted(narrowing))) if narrowing or rejection else EVERYWHERE
 
     def run_filter(self, state: CycleState, pod: PodInfo, table: NodeTable, searched: Mask) -> Verdicts:
         """Ask every Filter plugin that did not skip about all nodes, then count nominated pods in where there are."""
@@ -263,7 +270,8 @@ class Profile:
         rivals = self.rivals(pod)
         if rivals is not None:
             verdicts.overlay = self._overlay_of(searched, rivals, state, pod, table)
-        self.runner.asked_about_nodes(verdicts, table.node_log.position)
+        if self._is_told:
+            self.runner.asked_about_nodes(verdicts, table.node_log.position)
         return verdicts
 
     def _overlay_of(
@@ -399,6 +407,8 @@ class Profile:
 
     def run_pre_score(self, state: CycleState, pod: PodInfo, nodes: FeasibleNodes) -> Status | None:
         """Run PreScore; a plugin that skips is left out of Score. Return the first error."""
+        if not self._is_told:
+            return self._pre_scored(state, pod, nodes)
         failure = self.runner.run("PreScore", self._pre_scored, state, pod, nodes)
         self.runner.asked("PreScore", self.pre_score, state.skip_score, failure)
         return failure
@@ -424,6 +434,8 @@ class Profile:
         self, state: CycleState, pod: PodInfo, nodes: FeasibleNodes, passing_key: MemoKey | None = None
     ) -> Scored | Status:
         """Score the feasible nodes; `passing_key` is `Verdicts.sum_key` where they are that mask as it stands."""
+        if not self._is_told:
+            return self._scored(state, pod, nodes, passing_key)
         found = self.runner.run("Score", self._scored, state, pod, nodes, passing_key)
         self.runner.asked("Score", self.scorers, state.skip_score, times=nodes.count)
         return found
@@ -436,6 +448,8 @@ class Profile:
 
     def run_reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
         """Run Reserve; return the first failure. The caller undoes with `run_unreserve`."""
+        if not self._is_told:
+            return self._reserved(state, pod, node_name)
         return self.runner.run("Reserve", self._reserved, state, pod, node_name)
 
     def _reserved(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
@@ -472,6 +486,8 @@ class Profile:
 
     def run_permit(self, state: CycleState, pod: PodInfo, node_name: str) -> Permitted:
         """Run Permit: a rejection at once, else Wait if any plugin waits."""
+        if not self._is_told:
+            return self._permitted(state, pod, node_name)
         return self.runner.run("Permit", self._permitted, state, pod, node_name)
 
     def _permitted(self, state: CycleState, pod: PodInfo, node_name: str) -> Permitted:

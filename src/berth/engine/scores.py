@@ -23,6 +23,9 @@ from berth.framework.work_budget import STEPS_PER_NODE, OutOfBudgetError
 from berth.state.pod_info import PodInfo
 from berth.state.table import NodeTable
 
+MAX_SMALL_WEIGHT = np.iinfo(np.int16).max // MAX_NODE_SCORE
+"""With a weight up to this a weighted score fits into two bytes."""
+
 
 class ScoreFacts:
     """What is known of all rows of a kept raw column. Repairs only widen it, so it may be too cautious, never wrong."""
@@ -78,24 +81,32 @@ class _Part(NamedTuple):
         return PluginScores(self.plugin, self.weight, self.column.values()[rows] * self.weight)
 
 
-class Scored:
-    """All plugins' scores of the feasible nodes, and their sum."""
+class Leader(NamedTuple):
+    """A node among the best: its total, and each plugin's weighted share."""
 
-    __slots__ = ("_kept_total", "_nodes", "_parts", "_ranking", "_without_parts")
+    row: int
+    total: int
+    shares: dict[str, int]
 
-    def __init__(
-        self,
-        nodes: FeasibleNodes,
-        parts: list[_Part],
-        kept_total: NDArray[np.int64] | None,
-        ranking: Ranking | None = None,
-        *,
-        without_parts: int = 0,
-    ) -> None:
-        self._nodes = nodes
+
+class Leaders(NamedTuple):
+    """The best of the feasible nodes: the highest total, how many have it, and the first of them."""
+
+    highest: int
+    equals: int
+    rows: list[Leader]
+
+
+class ScoreParts:
+    """All plugins' scores of the feasible nodes, to be read later on: what a decision keeps of `Scored`.
+
+    It holds no array over all nodes but those that were worked out for this pod alone.
+    """
+
+    __slots__ = ("_parts", "_without_parts")
+
+    def __init__(self, parts: list[_Part], without_parts: int) -> None:
         self._parts = parts
-        self._kept_total = kept_total
-        self._ranking = ranking
         self._without_parts = without_parts
 
     def by_plugin(self, rows: NDArray[np.intp]) -> list[PluginScores]:
@@ -109,6 +120,79 @@ class Scored:
             total += part.scores(rows).weighted
         return total if self._parts else total + self._without_parts
 
+
+class Scored(ScoreParts):
+    """All plugins' scores of the feasible nodes, and their sum."""
+
+    __slots__ = ("_best", "_kept_total", "_nodes", "_ranking")
+
+    def __init__(
+        self,
+        nodes: FeasibleNodes,
+        parts: list[_Part],
+        kept_total: NDArray[np.int64] | None,
+        ranking: Ranking | None = None,
+        *,
+        without_parts: int = 0,
+    ) -> None:
+        # Not by `super().__init__`, a call that every pod would pay.
+        self._parts = parts
+        self._without_parts = without_parts
+        self._nodes = nodes
+        self._kept_total = kept_total
+        self._ranking = ranking
+        self._best: BestRows | None = None
+
+    def leaders(self, count: int, chosen: int) -> "Leaders":
+        """Return the rows with the highest totals, by total, `chosen` first among equals, then ascending.
+
+        To be called before the columns change: nothing is worked out but these rows' shares.
+        """
+        best, first = self.best_rows(), self._leader(chosen)
+        if len(best) >= count and first.total == self._leader(int(best[0])).total:
+            # Among thousands of nodes many are often equally good, and then no others need be looked for.
+            others = [int(row) for row in best[:count] if row != chosen]
+            return Leaders(first.total, len(best), [first, *map(self._leader, others)][:count])
+        order = _first(self._all_totals(), min(count, self._nodes.count), chosen)
+        rows = [self._leader(row) for row in order]
+        return Leaders(rows[0].total, len(best), rows)
+
+    def _leader(self, row: int) -> Leader:
+        shares = {part.plugin: self._share(part, row) for part in self._parts}
+        return Leader(row, sum(shares.values()) if shares else self._without_parts, shares)
+
+    def _all_totals(self) -> NDArray[np.int64]:
+        """Return the totals of all rows but for shares of one number for all; not to be written to."""
+        if self._ranking is not None:
+            return self._ranking.totals
+        worked_out = [p.weighted for p in self._parts if p.column is None and not isinstance(p.weighted, int)]
+        kept, nodes = self._kept_total, self._nodes
+        if not worked_out:
+            return np.where(nodes.mask, 0 if kept is None else kept, UNRANKED)
+        totals = np.full(len(nodes.mask), UNRANKED, dtype=np.int64)
+        rows = nodes.rows
+        totals[rows] = sum(worked_out, start=np.zeros(nodes.count, dtype=np.int64) if kept is None else kept[rows])
+        return totals
+
+    def _share(self, part: _Part, row: int) -> int:
+        """Return what a plugin gives one of the feasible rows."""
+        if part.column is not None:
+            return int(part.column.values()[row]) * part.weight
+        if isinstance(part.weighted, int):
+            return part.weighted
+        rows = self._nodes.rows
+        place = row - rows.start if isinstance(rows, slice) else int(rows.searchsorted(row))
+        return int(part.weighted[place])
+
+    @property
+    def weights(self) -> dict[str, int]:
+        """The plugins that have scored, with their weights."""
+        return {part.plugin: part.weight for part in self._parts}
+
+    def to_be_read(self) -> ScoreParts:
+        """Return what is needed to say later who scored what."""
+        return ScoreParts(self._parts, self._without_parts)
+
     def with_more(self, more: Sequence[PluginScores]) -> "Scored":
         """Return the same with scores from elsewhere added, over the feasible rows and weighted already."""
         parts = [_Part(scores.plugin, scores.weight, None, scores.weighted) for scores in more]
@@ -117,8 +201,11 @@ class Scored:
 
     def best_rows(self) -> BestRows:
         """Return the rows with the highest total, ascending. To be called before the columns change."""
-        if self._ranking is not None:
-            return self._ranking.best_rows()
+        if self._best is None:
+            self._best = self._ranking.best_rows() if self._ranking is not None else self._search_best()
+        return self._best
+
+    def _search_best(self) -> BestRows:
         worked_out = [p.weighted for p in self._parts if p.column is None and not isinstance(p.weighted, int)]
         kept = self._kept_total
         # What is left are shares of one number for all nodes, which make none of them better: neither here nor below
@@ -133,6 +220,18 @@ class Scored:
         best = np.flatnonzero(total == total.max())
         rows = self._nodes.rows
         return best + rows.start if isinstance(rows, slice) else rows[best]
+
+
+def _first(totals: NDArray[np.int64], count: int, chosen: int) -> list[int]:
+    """Return the rows of the highest totals, `chosen` first among equals, then ascending."""
+    # So many searches for the highest cost less than one sort, and find equals in ascending order. No more than these
+    # rows and the chosen one can be among the first, whichever of its equals comes before the others.
+    found, left = {chosen: int(totals[chosen])}, totals.copy()
+    for _ in range(count):
+        row = int(left.argmax())
+        found[row] = int(totals[row])
+        left[row] = UNRANKED
+    return sorted(found, key=lambda row: (-found[row], row != chosen, row))[:count]
 
 
 class ScoreRunner:
@@ -231,7 +330,11 @@ class ScoreRunner:
         if isinstance(scores, Status):
             return self._failed("running Normalize on Score plugins", scores)
         wrong = self._out_of_range(scores, nodes)
-        return wrong if wrong is not None else _Part(self.name, self.weight, None, scores * self.weight)
+        if wrong is not None:
+            return wrong
+        # A thousand decisions may wait to be read, each with columns of its own: two bytes a node instead of eight.
+        dtype = np.int16 if self.weight <= MAX_SMALL_WEIGHT else np.int64
+        return _Part(self.name, self.weight, None, np.multiply(scores, self.weight, dtype=dtype, casting="unsafe"))
 
     def _raw(self, state: CycleState, pod: PodInfo, nodes: FeasibleNodes) -> Scores | Status:
         if self._columns is not None:

@@ -96,9 +96,13 @@ def _by_first(left: Mask, said: Iterable[tuple[str, FilterColumn]]) -> Iterator[
         if not len(failing):
             continue
         codes = column.codes[failing]
-        # By ascending code, an order that `rejections._statuses` keeps to as well.
-        for code in np.unique(codes).tolist():
-            yield RejectedNodes(column.describe(code).by(plugin), failing[codes == code])
+        first = codes.item(0)
+        if (codes == first).all():  # what most plugins have to say is one thing, and finding that costs least
+            yield RejectedNodes(column.describe(first).by(plugin), failing)
+        else:
+            # By ascending code, an order that `rejections._statuses` keeps to as well.
+            for code in np.unique(codes).tolist():
+                yield RejectedNodes(column.describe(code).by(plugin), failing[codes == code])
         left[failing] = False
         # The next column may still have to be computed (`WhatIf.loaded_columns`), and there is no row left to ask
         # about.

@@ -11,6 +11,7 @@ A comparison without such a difference also shows that the informer was up to da
 
 import random
 from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from berth.api.errors import TransportError
@@ -43,19 +44,15 @@ class Difference(NamedTuple):
     there: Version
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Comparison:
     """Compares informers with their server, one after the other, for ever."""
 
-    __slots__ = ("_random", "_reflectors", "_report", "_sleep")
-
-    def __init__(
-        self, reflectors: Callable[[], Iterable[Reflector]], *, report: Report, rng: random.Random, sleep: Sleep
-    ) -> None:
-        """`reflectors` are those of the moment."""
-        self._reflectors = reflectors
-        self._report = report
-        self._random = rng
-        self._sleep = sleep
+    _reflectors: Callable[[], Iterable[Reflector]]
+    """Those of the moment."""
+    _report: Report
+    _random: random.Random
+    _sleep: Sleep
 
     async def run(self) -> None:
         """Compare until cancelled; raises only bugs."""

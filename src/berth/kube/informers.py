@@ -9,6 +9,7 @@ import asyncio
 import random
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from berth.api.conversion import Reader
@@ -30,42 +31,26 @@ NOT_SERVED = "this server does not serve them"
 Sleep = Callable[[float], Awaitable[None]]
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Informer:
     """Follows one kind of object in the first of its versions that the server serves."""
 
-    __slots__ = (
-        "_backoff", "_discovery", "_is_required", "_is_synced", "_on_settled", "_report", "_sink", "_sleep", "_tried",
-        "_versions", "is_missing", "problem", "reflector",
-    )  # fmt: skip
-
-    def __init__(
-        self,
-        versions: tuple[Resource, ...],
-        discovery: ApiDiscovery,
-        sink: Sink,
-        on_settled: Callable[[], None],
-        *,
-        report: Report,
-        sleep: Sleep,
-        backoff: Backoff,
-        is_required: bool,
-    ) -> None:
-        self._versions = versions
-        self._discovery = discovery
-        self._sink = sink
-        self._on_settled = on_settled
-        self._report = report
-        self._sleep = sleep
-        self._backoff = backoff
-        self._is_required = is_required
-        self._is_synced = False
-        self._tried = 0
-        """How many versions were tried in vain because the server does not let us ask which it serves."""
-        self.reflector: Reflector
-        self.is_missing = False
-        """Whether the server does not serve the resource."""
-        self.problem = ""
-        """Why the server could not be asked which versions it serves; empty once it has answered."""
+    _versions: tuple[Resource, ...]
+    _discovery: ApiDiscovery
+    _sink: Sink
+    _on_settled: Callable[[], None]
+    _report: Report
+    _sleep: Sleep
+    _backoff: Backoff
+    _is_required: bool
+    _is_synced: bool = field(default=False, init=False)
+    _tried: int = field(default=0, init=False)
+    """How many versions were tried in vain because the server does not let us ask which it serves."""
+    reflector: Reflector = field(init=False)
+    is_missing: bool = field(default=False, init=False)
+    """Whether the server does not serve the resource."""
+    problem: str = field(default="", init=False)
+    """Why the server could not be asked which versions it serves; empty once it has answered."""
 
     @property
     def is_settled(self) -> bool:
@@ -213,9 +198,8 @@ class InformerSet:
         if kind == "Pod" and not field_selector:
             field_selector = POD_FIELD_SELECTOR
         informer = Informer(
-            versions, self._discovery, sink, self._settled,
-            report=self._report, sleep=self._sleep, backoff=Backoff(self._random, clock=self._clock),
-            is_required=is_required,
+            versions, self._discovery, sink, self._settled, self._report, self._sleep,
+            Backoff(self._random, clock=self._clock), is_required,
         )  # fmt: skip
         informer.reflector = Reflector(
             self._transport,

@@ -203,14 +203,18 @@ def read_segments(source: Path) -> Iterator[Segment]:
 
 def recording_files(source: Path) -> list[Path]:
     """Return the files of a recording, the oldest first. Raises `RecordingError` where there is none."""
-    if source.is_dir():
-        files = sorted(source.glob(f"*{SUFFIX}"))
-        if not files:
-            raise RecordingError(f"{source} holds no recording: files of one end in {SUFFIX}")
-        return files
-    if not source.exists():
+    try:
+        is_directory, is_there = source.is_dir(), source.exists()
+    except OSError as error:  # a name that is too long
+        raise RecordingError(f"{source}: {error.strerror}") from None
+    if not is_there:
         raise RecordingError(f"there is no file or directory {source}")
-    return [source]
+    if not is_directory:
+        return [source]
+    files = sorted(source.glob(f"*{SUFFIX}"))
+    if not files:
+        raise RecordingError(f"{source} holds no recording: files of one end in {SUFFIX}")
+    return files
 
 
 def _check_format(path: Path, line: bytes) -> None:

@@ -9,18 +9,24 @@ from collections.abc import Iterable
 
 from berth.core.intake import ShardsHeld
 from berth.framework.effects import Answer
-from berth.kube.changes import Change, InvalidObject
+from berth.kube.changes import Added, Change, InvalidObject, Synced
 
 
 class Arrivals:
-    """A queue of what arrives, and the event that wakes the task that empties it."""
+    """A queue of what arrives, and the events that wake the task that empties it.
 
-    __slots__ = ("_queue", "shards", "wake")
+    Most of what arrives in a busy cluster says that something has changed a little: a pod was bound or runs, a node is
+    alive. That is patient: it may be told a few milliseconds later, with others, an answer, or the next new pod.
+    """
+
+    __slots__ = ("_queue", "shards", "urgent", "wake")
 
     def __init__(self) -> None:
         self._queue: deque[Change | Answer | ShardsHeld] = deque()
         self.wake = asyncio.Event()
         """Set where there is something to do."""
+        self.urgent = asyncio.Event()
+        """Set where there is something that cannot wait for more to come."""
         self.shards: ShardsHeld | None = None
         """Which shards are ours, where there are any, as the core was told last."""
 
@@ -30,7 +36,17 @@ class Arrivals:
     def put(self, *arrivals: Change | Answer | ShardsHeld) -> None:
         """Keep what has arrived until the core's next slice."""
         self._queue.extend(arrivals)
+        self.be_quick()
+
+    def be_quick(self) -> None:
+        """Have the core look at once."""
+        self.urgent.set()
         self.wake.set()
+
+    def all_taken(self) -> None:
+        """The core is about to take in all that has arrived."""
+        self.urgent.clear()
+        self.wake.clear()
 
     def take_in(self, changes: Iterable[Change]) -> list[InvalidObject]:
         """Put what informers tell of; return the objects that cannot be read, which the core is not told of."""
@@ -40,6 +56,8 @@ class Arrivals:
                 invalid.append(change)
             else:
                 self._queue.append(change)
+                if isinstance(change, Added | Synced):
+                    self.urgent.set()
         self.wake.set()
         return invalid
 

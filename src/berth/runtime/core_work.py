@@ -22,6 +22,8 @@ from berth.runtime.watched_resources import event_of
 
 SLICE_S = 0.005
 """How long events are taken in, and then how long cycles run, before effects are carried out and the loop goes on."""
+GATHER_S = 0.005
+"""How long arrivals that are not urgent wait for others, so that one slice takes them in together."""
 MAX_PENDING_BINDINGS = 1024
 """Cycles pause while this many bindings are unanswered, since later decisions see a fresher state."""
 PAUSE_AFTER_BUG_S = 0.1
@@ -76,7 +78,7 @@ class CoreWork:
     async def run(self) -> None:
         """Run slices as long as there is something to do, and sleep until there is again."""
         while True:
-            self._arrivals.wake.clear()
+            self._arrivals.all_taken()
             try:
                 end = await self.turn()
             except Exception as bug:
@@ -172,6 +174,10 @@ class CoreWork:
         try:
             async with asyncio.timeout(delay_s):
                 await self._arrivals.wake.wait()
+                if not self._arrivals.urgent.is_set():
+                    # Each slice costs the hand-over to its thread: what can wait comes with what follows it.
+                    async with asyncio.timeout(GATHER_S):
+                        await self._arrivals.urgent.wait()
         except TimeoutError:
             return
 

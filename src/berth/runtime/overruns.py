@@ -11,6 +11,7 @@ or a machine that slept, does not find its slice overdue when it wakes.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
 
 from berth.runtime.stack import WorkPosition
 from berth.runtime.turns import Turns
@@ -28,28 +29,21 @@ ENDED_AFTER_S = 360.0
 _log = logging.getLogger("berth.scheduler")
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class OverrunWatch:
     """Watches the turns of one core; `position` says where the work under way is, None if that cannot be seen."""
 
-    __slots__ = ("_position", "_seen", "_sleep", "_tell_at_s", "_turns", "is_lost", "loss", "seconds")
-
-    def __init__(
-        self,
-        turns: Turns,
-        position: Callable[[], WorkPosition | None],
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-    ) -> None:
-        self._turns = turns
-        self._position = position
-        self._sleep = sleep
-        self._seen = -1
-        self._tell_at_s = TOLD_AFTER_S
-        self.seconds = 0.0
-        """How long the slice under way has been watched."""
-        self.is_lost = asyncio.Event()
-        """Set once a slice has taken longer than `LOST_AFTER_S`, for good."""
-        self.loss = ""
-        """What is wrong then, for `/livez`; empty while nothing is."""
+    _turns: Turns
+    _position: Callable[[], WorkPosition | None]
+    _sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    _seen: int = field(default=-1, init=False)
+    _tell_at_s: float = field(default=TOLD_AFTER_S, init=False)
+    seconds: float = field(default=0.0, init=False)
+    """How long the slice under way has been watched."""
+    is_lost: asyncio.Event = field(default_factory=asyncio.Event, init=False)
+    """Set once a slice has taken longer than `LOST_AFTER_S`, for good."""
+    loss: str = field(default="", init=False)
+    """What is wrong then, for `/livez`; empty while nothing is."""
 
     async def run(self) -> None:
         """Look once a second, until cancelled."""

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 
 from berth.config.types import SchedulerConfiguration
@@ -20,32 +21,20 @@ RELOAD_WAIT_S = 5.0
 RELOAD_POLL_S = 0.02
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Reconfiguration:
     """The configuration in force, and how another is put in its place."""
 
-    __slots__ = ("_arrivals", "_build", "_clock", "_effects", "_extenders_for", "_following", "_work", "config")
-
-    def __init__(
-        self,
-        config: SchedulerConfiguration,
-        work: CoreWork,
-        arrivals: Arrivals,
-        effects: Effects,
-        following: WatchedResources,
-        *,
-        build: Callable[[SchedulerConfiguration], Core],
-        extenders_for: Callable[[SchedulerConfiguration], ExtenderClient],
-        clock: Callable[[], float],
-    ) -> None:
-        """`config` is what the core at work was made of; `build` makes the core of another."""
-        self.config = config
-        self._work = work
-        self._arrivals = arrivals
-        self._effects = effects
-        self._following = following
-        self._build = build
-        self._extenders_for = extenders_for
-        self._clock = clock
+    config: SchedulerConfiguration
+    """What the core at work was made of."""
+    _work: CoreWork
+    _arrivals: Arrivals
+    _effects: Effects
+    _following: WatchedResources
+    _build: Callable[[SchedulerConfiguration], Core]
+    """Makes the core of another configuration."""
+    _extenders_for: Callable[[SchedulerConfiguration], ExtenderClient]
+    _clock: Callable[[], float]
 
     async def put_in_force(self, config: SchedulerConfiguration) -> list[str]:
         """Put another configuration in force between two cycles; return the fields that cannot change at work.
@@ -68,7 +57,7 @@ class Reconfiguration:
             await self._effects.use_extenders(extenders)
         finally:
             self._work.is_paused = False
-            self._arrivals.wake.set()
+            self._arrivals.be_quick()
         return fixed
 
     async def _settle_bindings(self) -> None:

@@ -155,9 +155,8 @@ class LiveScheduler:
         self._work = CoreWork(core, self._arrivals, self._effects, self._runner, clock)
         self._drain = GracefulStop(self._work, self._arrivals, self._effects)
         self._reconfiguration = Reconfiguration(
-            config, self._work, self._arrivals, self._effects, self.following, build=make_core,
-            extenders_for=extenders_for, clock=clock,
-        )  # fmt: skip
+            config, self._work, self._arrivals, self._effects, self.following, make_core, extenders_for, clock
+        )
 
     @property
     def core(self) -> Core:
@@ -297,7 +296,7 @@ class LiveScheduler:
         """From here on cycles run, and what the core wants done is done."""
         self._work.is_leading = True
         self._unreadable.tell()
-        self._arrivals.wake.set()
+        self._arrivals.be_quick()
 
     async def _until_stuck(self) -> None:
         """Wait until a slice is past hope, if ever. Write nothing from then on; raise `CycleStuck`.

@@ -98,7 +98,7 @@ class WatchedResources:
         self._informers = InformerSet(
             transport, report=report, rng=rng, clock=clock, sleep=sleep, on_settled=self._release
         )
-        self._comparison = Comparison(self.reflectors, report=report, rng=rng, sleep=sleep)
+        self._comparison = Comparison(self.reflectors, report, rng, sleep)
         self._held = HeldPods(self._unsettled_kinds, holds_extended=gates.enabled("DRAExtendedResource"))
         optional = (*OPTIONAL_KINDS, *(kind for kind, gate in GATED_KINDS if gates.enabled(gate)))
         for kind in (*REQUIRED_KINDS, *optional):

@@ -309,6 +309,8 @@ def _counted_status(pod: Pod) -> tuple[object, ...]:
 
 
 _ENCODER = msgspec.json.Encoder()
+_NEW = PodStatus(phase="Pending")
+"""What most pods say of their state when they come: nothing that would have to be counted."""
 _NOTHING = ResourceRequirements()
 
 
@@ -335,6 +337,8 @@ class PodInfo:
     def size(self) -> int:
         """How much the object says, in bytes of JSON; worked out each time."""
         meta = self.metadata
+        if self.status == _NEW and not meta.annotations and not meta.finalizers:
+            return self.shape.size
         return self.shape.size + len(_ENCODER.encode((meta.annotations, meta.finalizers, self.status)))
 
     @property

@@ -6,21 +6,35 @@ values.
 """
 
 import base64
-import struct
-from collections.abc import Iterator
 from datetime import UTC, datetime
-from math import isfinite
+from functools import cache
+from types import MappingProxyType
 from typing import Any
 
-from berth_cluster.apimachinery.errors import StoreError, bad_request, too_large, unsupported_media_type
+from google.protobuf.message import DecodeError
+from google.protobuf.unknown_fields import UnknownFieldSet
+
+from berth.api.protobuf_messages import message_classes
+from berth_cluster.apimachinery.errors import bad_request, too_large, unsupported_media_type
 from berth_cluster.apimachinery.meta import Object
 from berth_cluster.apimachinery.reason import MAX_VALUES
 from berth_cluster.apimachinery.schema import Field, Message, message_of, messages
 
 MAGIC = b"k8s\x00"
-_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
-_VARINT_BITS = 70  # ten bytes of seven
-_UINT64 = (1 << 64) - 1
+# What wraps an object, an entry of a map, and types for which JSON has a form of its own.
+_KNOWN = MappingProxyType(
+    {
+        "Unknown": "1 type_meta bytes, 2 raw bytes",
+        "TypeMeta": "1 version string, 2 kind string",
+        "Entry": "1 key string, 2 value bytes",
+        "Quantity": "1 text string",
+        "IntOrString": "1 is_text int64, 2 number int32, 3 text string",
+        "Time": "1 seconds int64, 2 nanos int32",
+        "MicroTime": "1 seconds int64, 2 nanos int32",
+        "any": "",
+    }
+)
+_NUMBERS = frozenset({"bool", "int32", "int64"})
 
 # Protobuf carries a Go field that is not a pointer even when it is zero, where JSON leaves it out; so a zero or a false
 # is dropped here, or else every object would seem to set all its fields. The fields below are pointers in Go: protobuf
@@ -83,85 +97,27 @@ def decode(body: bytes) -> Object:
     if not body.startswith(MAGIC):
         raise bad_request("the body is not in the Kubernetes protobuf format: it does not begin with k8s\\x00")
     try:
-        return _unwrap(body[len(MAGIC) :])
-    except (IndexError, struct.error, ValueError, OverflowError, OSError) as error:  # the last three are those of dates
+        return _Reader().object(body[len(MAGIC) :])
+    except (DecodeError, ValueError, OverflowError, OSError) as error:  # the last three are those of texts and dates
         raise bad_request(f"the protobuf body is broken: {error}") from None
 
 
-def _unwrap(wrapped: bytes) -> Object:
-    """Take the object out of its `runtime.Unknown` envelope, which names its type."""
-    version = kind = ""
-    raw = b""
-    for number, value in _fields(wrapped):
-        if number == 1:
-            for inner, text in _fields(_bytes(value)):
-                if inner == 1:
-                    version = _bytes(text).decode()
-                elif inner == 2:
-                    kind = _bytes(text).decode()
-        elif number == 2:
-            raw = _bytes(value)
-    group, _, bare_version = version.rpartition("/")
-    message = messages()["meta/DeleteOptions"] if kind == "DeleteOptions" else message_of(group, bare_version, kind)
-    if message is None or not message.numbers:
-        raise _not_readable(version, kind)
-    return {"apiVersion": version, "kind": kind, **_Reader().message(message, raw)}
+@cache
+def _class_of(name: str) -> Any:
+    """The class that reads a type, or one of those above.
 
-
-def _bytes(value: Any) -> bytes:
-    if not isinstance(value, bytes):
-        raise IndexError("a number stands where a text or a message should")
-    return value
-
-
-def _int(value: Any) -> int:
-    if not isinstance(value, int):
-        raise IndexError("a text or a message stands where a number should")
-    return value
-
-
-def _not_readable(version: str, kind: str) -> StoreError:
-    return unsupported_media_type(
-        f"this API server cannot read {kind or 'this'} ({version or 'no version'}) as protobuf; send JSON "
-        "(kube-scheduler: clientConnection.contentType: application/json)"
-    )
-
-
-def _fields(data: bytes) -> Iterator[tuple[int, Any]]:
-    """The fields of one message: number and raw value."""
-    position = 0
-    while position < len(data):
-        key, position = _varint(data, position)
-        wire_type = key & 7
-        if wire_type == _VARINT:
-            value: Any
-            value, position = _varint(data, position)
-        elif wire_type == _BYTES:
-            size, position = _varint(data, position)
-            if position + size > len(data):
-                raise IndexError("a field is longer than the body")
-            value = data[position : position + size]
-            position += size
-        elif wire_type in (_FIXED64, _FIXED32):
-            size = 8 if wire_type == _FIXED64 else 4
-            value = struct.unpack_from("<d" if wire_type == _FIXED64 else "<f", data, position)[0]
-            position += size
-        else:
-            raise IndexError(f"wire type {wire_type} is not used by Kubernetes")
-        yield key >> 3, value
-
-
-def _varint(data: bytes, position: int) -> tuple[int, int]:
-    result = shift = 0
-    while True:
-        byte = data[position]
-        position += 1
-        result |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return result, position
-        shift += 7
-        if shift >= _VARINT_BITS:
-            raise IndexError("a number is longer than 64 bits")
+    A part that is a message or a text is bytes to it. So one level is read at a time, and what a million empty messages
+    would take in memory, each with room for all fields of its type, is refused before it is taken.
+    """
+    fields = _KNOWN.get(name)
+    if fields is None:
+        fields = ",".join(
+            f"{field.number} field_{field.number} {'[]' if field.is_list or field.is_map else ''}"
+            f"{field.type if field.type in _NUMBERS and not field.is_map else 'bytes'}"
+            for field in messages()[name].numbers.values()
+        )
+    file, _, short_name = name.rpartition("/")
+    return message_classes(f"kubernetes.{file or 'known'}", {short_name: fields})[short_name]
 
 
 class _Reader:
@@ -172,52 +128,71 @@ class _Reader:
     def __init__(self) -> None:
         self._read = 0
 
-    def message(self, message: Message, data: bytes) -> Object:
+    def object(self, wrapped: bytes) -> Object:
+        """Take the object out of its `runtime.Unknown` envelope, which names its type."""
+        envelope = self._parsed("Unknown", wrapped)
+        about = self._parsed("TypeMeta", envelope.type_meta)
+        group, _, version = about.version.rpartition("/")
+        message = message_of(group, version, about.kind)
+        if about.kind == "DeleteOptions":
+            message = messages()["meta/DeleteOptions"]
+        if message is None or not message.numbers:
+            raise unsupported_media_type(
+                f"this API server cannot read {about.kind or 'this'} ({about.version or 'no version'}) as protobuf; "
+                "send JSON (kube-scheduler: clientConnection.contentType: application/json)"
+            )
+        return {"apiVersion": about.version, "kind": about.kind, **self._message(message, envelope.raw)}
+
+    def _parsed(self, name: str, data: bytes) -> Any:
+        kind = _class_of(name)
+        if len(data) > 2 * MAX_VALUES:  # a field takes two bytes or more, and listing a million of them a second
+            self._count(_unknown_bytes(kind.FromString(data)) // 2)
+        message = kind.FromString(data)
+        unknown = UnknownFieldSet(message)  # newer than the schema, unless the number is known and the type is not
+        self._count(len(unknown))
+        if any(field.field_number in kind.DESCRIPTOR.fields_by_number for field in unknown):
+            raise ValueError(f"a field of {kind.DESCRIPTOR.full_name} is of another type")
+        return message
+
+    def _count(self, values: int) -> None:
+        self._read += values
+        if self._read > MAX_VALUES:
+            raise too_large(f"the body has too many values: at most {MAX_VALUES} are taken")
+
+    def _message(self, message: Message, data: bytes) -> Object:
         obj: Object = {}
-        for number, raw in _fields(data):
-            self._read += 1
-            if self._read > MAX_VALUES:
-                raise too_large(f"the body has too many values: at most {MAX_VALUES} are taken")
-            field = message.numbers.get(number)
-            if field is None:
-                continue  # newer than the schema
+        for descriptor, value in self._parsed(message.name, data).ListFields():
+            field = message.numbers[descriptor.number]
+            self._count(len(value) if descriptor.is_repeated else 1)
             if field.name == "inline":
-                obj.update(self.message(messages()[field.type], _bytes(raw)))
+                obj.update(self._message(messages()[field.type], value))
             elif field.is_map:
-                key, value = self._map_entry(field, _bytes(raw))
-                obj.setdefault(field.name, {})[key] = value
+                entries = (self._parsed("Entry", one) for one in value)
+                obj[field.name] = {entry.key: self._value(field, entry.value) for entry in entries}
             elif field.is_list:
-                obj.setdefault(field.name, []).append(self._value(field, raw))
+                obj[field.name] = [self._value(field, one) for one in value]
             else:
-                value = self._value(field, raw)
-                if _means_something(field, value):
-                    obj[field.name] = value
+                read = self._value(field, value)
+                if _means_something(field, read):
+                    obj[field.name] = read
         return obj
 
-    def _map_entry(self, field: Field, raw: bytes) -> tuple[str, Any]:
-        key, value = "", self._value(field, b"") if field.type in ("string", "bytes") or not field.is_scalar else None
-        for number, part in _fields(raw):
-            if number == 1:
-                key = _bytes(part).decode()
-            else:
-                value = self._value(field, part)
-        return key, value
-
-    def _value(self, field: Field, raw: Any) -> Any:
+    def _value(self, field: Field, value: Any) -> Any:
         kind = field.type
         if not field.is_scalar:
-            return self.message(messages()[kind], _bytes(raw))
+            return self._message(messages()[kind], value)
         if kind == "string":
-            return _bytes(raw).decode()
-        if kind in ("int32", "int64"):
-            return _signed(_int(raw))
-        if kind == "bool":
-            return bool(raw)
-        if kind == "double":
-            return raw if isinstance(raw, float) and isfinite(raw) else 0.0
+            return value.decode()
         if kind == "bytes":
-            return base64.b64encode(_bytes(raw)).decode()
-        return _well_known(kind, dict(_fields(_bytes(raw))))
+            return base64.b64encode(value).decode()
+        return value if kind in _NUMBERS else _well_known(kind, self._parsed(kind, value))
+
+
+def _unknown_bytes(message: Any) -> int:
+    size: int = message.ByteSize()
+    message.DiscardUnknownFields()
+    size -= message.ByteSize()
+    return size
 
 
 def _means_something(field: Field, value: Any) -> bool:
@@ -228,23 +203,15 @@ def _means_something(field: Field, value: Any) -> bool:
     return not (field.name == "status" and value == {})
 
 
-def _well_known(kind: str, parts: dict[int, Any]) -> Any:
+def _well_known(kind: str, value: Any) -> Any:
     """Types with a JSON form of their own."""
     if kind == "Quantity":
-        return _bytes(parts.get(1, b"")).decode() or "0"
+        return value.text or "0"
     if kind == "IntOrString":
-        return _bytes(parts.get(3, b"")).decode() if parts.get(1) else _signed(_int(parts.get(2, 0)))
+        return value.text if value.is_text else value.number
     if kind in ("Time", "MicroTime"):
-        seconds, nanos = _signed(_int(parts.get(1, 0))), _int(parts.get(2, 0))
-        return _time(seconds, nanos, with_micros=kind == "MicroTime")
-    if kind == "Duration":
-        return f"{_signed(_int(parts.get(1, 0))) / 1e9:g}s"
+        return _time(value.seconds, value.nanos, with_micros=kind == "MicroTime")
     return None  # raw extensions and managed fields are not kept
-
-
-def _signed(value: int) -> int:
-    value &= _UINT64  # ten bytes of seven bits hold a little more
-    return value - (1 << 64) if value >= 1 << 63 else value
 
 
 def _time(seconds: int, nanos: int, *, with_micros: bool) -> str | None:

@@ -12,6 +12,7 @@ that it wrote; the version before it has been paid for by the change that wrote 
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 
 from berth_cluster.apimachinery.errors import StoreError, expired, too_old
 from berth_cluster.apimachinery.resource_types import ResourceType
@@ -24,31 +25,21 @@ Place = tuple[str, str]
 MAX_HISTORY_BYTES = 32 * 1024 * 1024  # of each resource, counted as JSON
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Collection:
     """The objects of one resource, the changes that led to them, and the watches on them."""
 
-    __slots__ = (
-        "_count",
-        "_history",
-        "_history_bytes",
-        "_max_changes",
-        "_max_history_bytes",
-        "_namespaces",
-        "forgotten",
-        "resource",
-        "watches",
-    )
-
-    def __init__(self, resource: ResourceType, history: int, max_history_bytes: int = MAX_HISTORY_BYTES) -> None:
-        self.resource = resource
-        self.watches: dict[Watch, None] = {}  # in the order in which they were opened
-        self.forgotten = 0  # the newest revision whose change is no longer in the history
-        self._count = 0
-        self._history: deque[StoreChange] = deque()
-        self._history_bytes = 0
-        self._max_changes = history
-        self._max_history_bytes = max_history_bytes
-        self._namespaces: dict[str, _Namespace] = {}
+    resource: ResourceType
+    _max_changes: int
+    _max_history_bytes: int = MAX_HISTORY_BYTES
+    watches: dict[Watch, None] = field(default_factory=dict, init=False)
+    """In the order in which they were opened."""
+    forgotten: int = field(default=0, init=False)
+    """The newest revision whose change is no longer in the history."""
+    _count: int = field(default=0, init=False)
+    _history: deque[StoreChange] = field(default_factory=deque, init=False)
+    _history_bytes: int = field(default=0, init=False)
+    _namespaces: dict[str, "_Namespace"] = field(default_factory=dict, init=False)
 
     def __len__(self) -> int:
         return self._count

@@ -12,6 +12,7 @@ read, as long as the history reaches back so far; upstream's watch cache ends sl
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Literal
 
@@ -127,43 +128,24 @@ class WatchLimits(msgspec.Struct, frozen=True):
     size: int = MAX_WATCH_BYTES  # of the queued objects as JSON
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Watch:
     """The changes that one watcher asked for; `wake` is called when the first one arrives in an empty queue."""
 
-    __slots__ = (
-        "_close",
-        "_initial",
-        "_limits",
-        "_matches",
-        "_namespace",
-        "_queue",
-        "_queued_bytes",
-        "_view",
-        "overflowed",
-        "start_revision",
-        "wake",
-    )
-
-    def __init__(
-        self,
-        namespace: str,
-        matches: Matcher | None,
-        limits: WatchLimits,
-        close: Callable[["Watch"], None],
-        start_revision: int,
-        view: EntryView | None = None,
-    ) -> None:
-        self._namespace = namespace
-        self._matches = matches
-        self._initial: Iterator[WatchEvent] | None = None
-        self._queue: deque[WatchEvent] = deque()
-        self._queued_bytes = 0
-        self._limits = limits
-        self._close = close
-        self._view = view  # shows stored objects in another version of the API
-        self.start_revision = start_revision  # of the store when the watch was opened
-        self.overflowed = False  # the reader was too slow: after what is queued the watch has ended
-        self.wake: Callable[[], None] | None = None
+    _namespace: str
+    _matches: Matcher | None
+    _limits: WatchLimits
+    _close: Callable[["Watch"], None]
+    start_revision: int
+    """Of the store when the watch was opened."""
+    _view: EntryView | None = None
+    """Shows stored objects in another version of the API."""
+    _initial: Iterator[WatchEvent] | None = field(default=None, init=False)
+    _queue: deque[WatchEvent] = field(default_factory=deque, init=False)
+    _queued_bytes: int = field(default=0, init=False)
+    overflowed: bool = field(default=False, init=False)
+    """The reader was too slow: after what is queued the watch has ended."""
+    wake: Callable[[], None] | None = field(default=None, init=False)
 
     def begin_with(self, entries: list[Entry]) -> None:
         """Show these objects first, those of them that match, as ADDED."""

@@ -99,9 +99,12 @@ def read_manifests(manifests: Sequence[str]) -> "list[Document]":
 
 
 def _existing(path: str, option: str) -> Path:
-    if not Path(path).exists():
-        raise click.ClickException(f"{option} {path}: there is no such file or directory")
-    return Path(path)
+    try:
+        if Path(path).exists():
+            return Path(path)
+    except OSError as error:  # a name that is too long
+        raise click.ClickException(f"{option} {path}: {error.strerror}") from None
+    raise click.ClickException(f"{option} {path}: there is no such file or directory")
 
 
 def _take(kubeconfig: str, context: str) -> "Snapshot":

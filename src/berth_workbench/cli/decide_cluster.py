@@ -87,7 +87,7 @@ def _given(manifests: Sequence[str]) -> "Iterator[Pod]":
                 f"{document.where}: {document.kind}: only pods are decided about; `berth whatif` takes workloads"
             )
         try:
-            pod: Pod = admitted(document.manifest)  # type: ignore[assignment]
+            pod: Pod = admitted({**document.manifest, "kind": "Pod"})  # type: ignore[assignment]
         except ObjectError as error:
             raise UnreadableObject(document.where, error) from None
         yield pod

@@ -236,13 +236,13 @@ async def _executed(
 
 def _pods(manifests: Sequence[str]) -> "tuple[Pod, ...]":
     """Return the pods of `-f`."""
-    from berth_workbench.simulation.admission import admitted
+    from berth_workbench.simulation.workloads import decoded
 
     found = []
     for document in read_manifests(manifests):
         if document.kind != "Pod":
             raise click.ClickException(f"{document.where}: a Pod is expected, not a {document.kind}")
-        pod: Any = admitted(document.manifest)
+        pod: Any = decoded(document)
         found.append(pod)
     return tuple(found)
 
@@ -279,18 +279,19 @@ def _name_of(manifest: Any) -> str:
 
 
 def _prices(path: str) -> dict[str, float]:
-    import yaml
-
+    from berth.config.document import parse_document
+    from berth.config.errors import ConfigError
     from berth_workbench.planning.rebalance.request import read_prices
+    from berth_workbench.simulation.prices import PriceError
 
     if not path:
         return {}
     try:
-        return read_prices(yaml.safe_load(Path(path).read_bytes()))
+        return read_prices(parse_document(Path(path).read_bytes(), ""))
     except OSError as error:
         raise click.ClickException(f"--prices {path}: {error.strerror}") from None
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise click.ClickException(f"--prices {path}: {' '.join(str(error).split())}") from None
+    except (PriceError, ConfigError) as error:
+        raise click.ClickException(f"--prices {path}: {error}") from None
 
 
 # -- the table --------------------------------------------------------------------------------------------------------

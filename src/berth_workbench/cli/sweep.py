@@ -28,7 +28,9 @@ FEW = 4
 @click.option(
     "--results", default="", metavar="DIR", help="Where results are kept. [default: FILE without its suffix, -results]"
 )
-@click.option("--jobs", type=click.IntRange(1), default=None, help="How many processes. [default: one for each CPU]")
+@click.option(
+    "--jobs", type=click.IntRange(1, 1024), default=None, help="How many processes. [default: one for each CPU]"
+)
 @click.option("--dask", default="", metavar="ADDRESS", help="Run on this Dask cluster, such as tcp://10.0.0.1:8786.")
 @click.option("--measure", "measures", multiple=True, metavar="NAME", help="Show this measure; may be repeated.")
 @output_option

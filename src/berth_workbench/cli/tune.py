@@ -41,7 +41,9 @@ if TYPE_CHECKING:
 @click.option("--budget", type=click.IntRange(1, 100_000), default=100, show_default=True, help="How many runs.")
 @click.option("--seeds", type=click.IntRange(1, 100), default=3, show_default=True, help="How often each one runs.")
 @click.option("--seed", type=int, default=0, show_default=True, help="The first of the seeds, and of the search.")
-@click.option("--jobs", type=click.IntRange(1), default=None, help="How many processes. [default: one for each CPU]")
+@click.option(
+    "--jobs", type=click.IntRange(1, 1024), default=None, help="How many processes. [default: one for each CPU]"
+)
 @click.option("--dask", default="", metavar="ADDRESS", help="Run on this Dask cluster, such as tcp://10.0.0.1:8786.")
 @click.option("--write", default="", metavar="FILE", help="Write the best configuration into this file.")
 @plugin_option

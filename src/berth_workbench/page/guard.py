@@ -8,23 +8,21 @@ no script that is not part of the page.
 """
 
 import asyncio
-import contextlib
 import html
 import ipaddress
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Collection, Iterable, MutableMapping
-from http.cookies import CookieError, SimpleCookie
-from typing import Any
-from urllib.parse import parse_qs, quote, urlencode, urlsplit
+from collections.abc import Callable, Collection
+from contextlib import aclosing
+from urllib.parse import quote, urlencode, urlsplit
+
+from starlette.datastructures import MutableHeaders, QueryParams
+from starlette.requests import ClientDisconnect, HTTPConnection, Request, cookie_parser
+from starlette.responses import HTMLResponse, PlainTextResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.websockets import WebSocketClose
 
 from berth_workbench.page.access import Access, AccessRefusal, Sessions
-
-Scope = MutableMapping[str, Any]
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 MAX_FORM_BYTES = 64 * 1024
 FORM_S = 15.0
@@ -44,7 +42,7 @@ class PageGuard:
 
     def __init__(
         self,
-        application: Application,
+        application: ASGIApp,
         access: Access,
         *,
         port: int,
@@ -73,50 +71,53 @@ class PageGuard:
         if scope["type"] == "lifespan":
             await self._application(scope, receive, send)
             return
-        headers = _Headers(scope["headers"])
-        answering = _Answering(scope, send, self._script_mark, is_secure=self._is_secure)
-        refusal = self._foreign(scope, headers)
+        asked = HTTPConnection(scope)
+        answering = _Answering(scope, receive, send, self._script_mark, is_secure=self._is_secure)
+        refusal = self._foreign(asked)
         if refusal is not None:
             await answering.refuse(refusal)
             return
         # What a proxy would say of the address is taken from nobody: NiceGUI would put it into the page.
         scope["headers"] = [pair for pair in scope["headers"] if not pair[0].startswith(b"x-forwarded-")]
-        if scope["type"] == "http" and await self._signs_in(scope, headers, receive, answering):
+        if scope["type"] == "http" and await self._signs_in(Request(scope, receive), answering):
             return
-        refusal = await self._refusal(headers)
+        refusal = await self._refusal(asked)
         if refusal is not None:
-            await self._turn_away(scope, headers, answering, refusal)
+            await self._turn_away(asked, answering, refusal)
             return
         if scope["type"] == "websocket":
-            receive = self._while_allowed(headers, receive, answering)
+            receive = self._while_allowed(asked, receive, answering)
         await self._application(scope, receive, answering.send)
 
     # -- where it comes from -----------------------------------------------------------------------------------------
 
-    def _foreign(self, scope: Scope, headers: "_Headers") -> AccessRefusal | None:
-        """Why a request is not for this server, or does not come from its page."""
-        host = headers.get("host")
+    def _foreign(self, asked: HTTPConnection) -> AccessRefusal | None:
+        """Why a request is not for this server, or does not come from its page.
+
+        Starlette's TrustedHostMiddleware knows names only, and this server is asked for by its addresses, too.
+        """
+        host = asked.headers.get("host", "")
         name = _host_name(host)
         if name is None or not (name == "localhost" or name in self._hosts or _is_address(name)):
             return AccessRefusal(
                 403, f"this is not {host!r}: ask for localhost, for an address, or name it with --host-name"
             )
-        origin = headers.get("origin")
-        is_writing = scope["type"] == "websocket" or scope["method"] not in _NO_BODY
+        origin = asked.headers.get("origin")
+        is_writing = asked["type"] == "websocket" or asked["method"] not in _NO_BODY
         if is_writing and origin and origin.lower() != f"{'https' if self._is_secure else 'http'}://{host}".lower():
             return AccessRefusal(403, "this was asked from another page")
-        if scope["type"] == "websocket" and not origin and not headers.get("authorization"):
+        if asked["type"] == "websocket" and not origin and not asked.headers.get("authorization"):
             return AccessRefusal(403, "a browser says from which page it comes")
         return None
 
     # -- who it is ---------------------------------------------------------------------------------------------------
 
-    async def _refusal(self, headers: "_Headers") -> AccessRefusal | None:
+    async def _refusal(self, asked: HTTPConnection) -> AccessRefusal | None:
         """Why the user may not see the page; None for those who may."""
-        scheme, _, bearer = headers.get("authorization").partition(" ")
+        scheme, _, bearer = asked.headers.get("authorization", "").partition(" ")
         if scheme.lower() == "bearer" and bearer.strip():
             return await self._access.refusal(bearer.strip())
-        for name in headers.cookies(self._cookie):
+        for name in self._session_names(asked):
             token = self._sessions.token_of(name)
             if token is None:
                 continue
@@ -126,7 +127,12 @@ class PageGuard:
             return refusal
         return AccessRefusal(401, "sign in first")
 
-    def _while_allowed(self, headers: "_Headers", receive: Receive, answering: "_Answering") -> Receive:
+    def _session_names(self, asked: HTTPConnection) -> list[str]:
+        """What the cookies of the page's name say: another page of this host may have set one beside it."""
+        cookies = (part for header in asked.headers.getlist("cookie") for part in header.split(";"))
+        return [value for part in cookies if (value := cookie_parser(part).get(self._cookie))]
+
+    def _while_allowed(self, asked: HTTPConnection, receive: Receive, answering: "_Answering") -> Receive:
         """Receive from a WebSocket for as long as its owner may see the page; browsers send something all the time."""
         asked_at = self._clock()
 
@@ -135,55 +141,51 @@ class PageGuard:
             message = await receive()
             if message["type"] == "websocket.receive" and self._clock() - asked_at >= ASK_AGAIN_S:
                 asked_at = self._clock()
-                if await self._refusal(headers) is not None:
+                if await self._refusal(asked) is not None:
                     await answering.send({"type": "websocket.close", "code": 1008})
                     return {"type": "websocket.disconnect", "code": 1008}
             return message
 
         return allowed
 
-    async def _signs_in(self, scope: Scope, headers: "_Headers", receive: Receive, answering: "_Answering") -> bool:
+    async def _signs_in(self, request: Request, answering: "_Answering") -> bool:
         """Answer those who come with a token, by a link or the form, or who leave."""
-        if scope["path"] == SIGN_OUT and scope["method"] == "POST":
-            for name in headers.cookies(self._cookie):
+        path, query, target = request["path"], request.query_params, "/"
+        if (path, request.method) == (SIGN_OUT, "POST"):
+            for name in self._session_names(request):
                 self._sessions.end(name)
-            await answering.page(200, self._sign_in_page("You have signed out."), cookie=self._cookie_line("", 0))
+            await answering.answer(self._with_cookie(self._sign_in_page(200, "You have signed out."), "", 0))
             return True
-        if scope["path"] == SIGN_IN and scope["method"] == "POST":
-            form = parse_qs(await _body(receive), keep_blank_values=True)
-            token, target = form.get("token", [""])[0].strip(), "/"
-        else:
-            query = parse_qs(scope["query_string"].decode("latin-1"))
-            if scope["method"] != "GET" or "token" not in query:
-                return False
-            token, target = query.pop("token")[0], scope["path"]
+        if (path, request.method) == (SIGN_IN, "POST"):
+            token = (await _form(request)).get("token", "").strip()
+        elif request.method == "GET" and query.get("token"):
+            token, others = query["token"], [pair for pair in query.multi_items() if pair[0] != "token"]
             # Browsers read a backslash as a slash and pass over tabs and line ends, so that none of them may be left as
             # it is, and there must be one slash at the beginning: two are followed by the name of another server.
-            target = f"/{quote(target.lstrip('/' + chr(92)), errors='replace')}" + (
-                f"?{urlencode(query, doseq=True)}" if query else ""
-            )
+            target = f"/{quote(path.lstrip('/' + chr(92)), errors='replace')}{'?' if others else ''}{urlencode(others)}"
+        else:
+            return False
         refusal = await self._access.refusal(token)
         if refusal is not None:
-            await answering.page(refusal.status, self._sign_in_page(refusal.message))
+            await answering.answer(self._sign_in_page(refusal.status, refusal.message))
             return True
         # A page that goes on by itself, and not a redirect: a cookie that is SameSite=Strict would not be sent along
         # where the link was followed from another site.
-        cookie = self._cookie_line(self._sessions.begin(token), None)
         onward = f'<meta http-equiv="refresh" content="0;url={html.escape(target)}">'
-        await answering.page(200, _page(self._title, "<p>Signed in.</p>", onward), cookie=cookie)
+        signed_in = _page(200, self._title, "<p>Signed in.</p>", onward)
+        await answering.answer(self._with_cookie(signed_in, self._sessions.begin(token), None))
         return True
 
-    async def _turn_away(
-        self, scope: Scope, headers: "_Headers", answering: "_Answering", refusal: AccessRefusal
-    ) -> None:
+    async def _turn_away(self, asked: HTTPConnection, answering: "_Answering", refusal: AccessRefusal) -> None:
         """Show people a form; everything else gets a status."""
-        if scope["type"] == "http" and "text/html" in headers.get("accept") and refusal.status in (401, 403):
-            said = "" if not list(headers.cookies(self._cookie)) else refusal.message
-            await answering.page(refusal.status, self._sign_in_page(said))
-            return
-        await answering.refuse(refusal)
+        is_read = asked["type"] == "http" and "text/html" in asked.headers.get("accept", "")
+        if is_read and refusal.status in (401, 403):
+            said = refusal.message if self._session_names(asked) else ""
+            await answering.answer(self._sign_in_page(refusal.status, said))
+        else:
+            await answering.refuse(refusal)
 
-    def _sign_in_page(self, said: str) -> bytes:
+    def _sign_in_page(self, status: int, said: str) -> Response:
         told = f'<p role="alert">{html.escape(said)}</p>' if said else ""
         form = (
             f'{told}<form method="post" action="{SIGN_IN}"><label for="token">Token</label>'
@@ -192,46 +194,25 @@ class PageGuard:
             "<p>The command that serves this page has printed a link with its token. Where the page asks the cluster, "
             "a token of the cluster is needed: <code>kubectl create token NAME</code>.</p>"
         )
-        return _page(f"Sign in to {self._title}", form)
+        return _page(status, f"Sign in to {self._title}", form)
 
-    def _cookie_line(self, value: str, max_age_s: int | None) -> str:
-        ends = "" if max_age_s is None else f"; Max-Age={max_age_s}"
-        secure = "; Secure" if self._is_secure else ""
-        return f"{self._cookie}={value}; Path=/; HttpOnly; SameSite=Strict{secure}{ends}"
+    def _with_cookie(self, response: Response, value: str, max_age_s: int | None) -> Response:
+        """Keep a session's name in the browser, and nothing else.
 
-
-class _Headers:
-    """A request's headers."""
-
-    __slots__ = ("_pairs",)
-
-    def __init__(self, pairs: Iterable[tuple[bytes, bytes]]) -> None:
-        self._pairs = list(pairs)
-
-    def get(self, name: str) -> str:
-        """The first header of this name; empty where there is none."""
-        wanted = name.encode()
-        return next((value.decode("latin-1") for key, value in self._pairs if key == wanted), "")
-
-    def cookies(self, name: str) -> Iterable[str]:
-        """The cookies of this name."""
-        for key, value in self._pairs:
-            if key == b"cookie":
-                try:
-                    found = SimpleCookie(value.decode("latin-1")).get(name)
-                except CookieError:
-                    continue
-                if found is not None and found.value:
-                    yield found.value
+        Starlette's own sessions keep in the cookie what was signed in with, and nobody can end them before their time.
+        """
+        response.set_cookie(self._cookie, value, max_age_s, secure=self._is_secure, httponly=True, samesite="strict")
+        return response
 
 
 class _Answering:
     """Sends answers with the headers that every answer has."""
 
-    __slots__ = ("_begun", "_is_secure", "_nonce", "_pending", "_scope", "_script_mark", "_send")
+    __slots__ = ("_begun", "_is_secure", "_nonce", "_pending", "_receive", "_scope", "_script_mark", "_send")
 
-    def __init__(self, scope: Scope, send: Send, script_mark: bytes, *, is_secure: bool) -> None:
+    def __init__(self, scope: Scope, receive: Receive, send: Send, script_mark: bytes, *, is_secure: bool) -> None:
         self._scope = scope
+        self._receive = receive
         self._send = send
         self._script_mark = script_mark
         self._is_secure = is_secure
@@ -241,55 +222,39 @@ class _Answering:
 
     async def refuse(self, refusal: AccessRefusal) -> None:
         """Answer with a status and one line."""
-        if self._scope["type"] == "websocket":
-            if "websocket.http.response" not in self._scope.get("extensions", {}):
-                await self._send({"type": "websocket.close", "code": 1008})
-                return
-            prefix = "websocket.http.response"
+        if self._scope["type"] == "websocket" and "websocket.http.response" not in self._scope.get("extensions", {}):
+            await WebSocketClose(1008)(self._scope, self._receive, self._send)
         else:
-            prefix = "http.response"
-        body = f"{refusal.message}\n".encode()
-        await self._answer(prefix, refusal.status, body, b"text/plain; charset=utf-8")
+            await self.answer(PlainTextResponse(f"{refusal.message}\n", refusal.status))
 
-    async def page(self, status: int, body: bytes, *, cookie: str = "") -> None:
-        """Answer with a page of our own, which has no scripts."""
-        extra = [(b"set-cookie", cookie.encode())] if cookie else []
-        await self._answer("http.response", status, body, b"text/html; charset=utf-8", extra)
-
-    async def _answer(
-        self, prefix: str, status: int, body: bytes, kind: bytes, extra: Iterable[tuple[bytes, bytes]] = ()
-    ) -> None:
-        headers = [(b"content-type", kind), (b"content-length", str(len(body)).encode()), *self._guarding(), *extra]
-        headers += [(b"cache-control", b"no-store")]
-        if status == 401:
-            headers += [(b"www-authenticate", b'Bearer realm="berth"')]
-        await self._send({"type": f"{prefix}.start", "status": status, "headers": headers})
-        await self._send({"type": f"{prefix}.body", "body": body})
+    async def answer(self, response: Response) -> None:
+        """Answer in the guard's own name."""
+        response.headers["cache-control"] = "no-store"
+        if response.status_code == 401:
+            response.headers["www-authenticate"] = 'Bearer realm="berth"'
+        await response(self._scope, self._receive, self.send)
 
     async def send(self, message: Message) -> None:
-        """Send what the application answers. A page is held until it is whole, so that its scripts get the nonce."""
-        if message["type"] == "http.response.start":
-            kept = [pair for pair in message["headers"] if pair[0] not in (b"server", b"content-security-policy")]
-            message = {**message, "headers": [*kept, *self._guarding()]}
-            if any(key == b"content-type" and value.startswith(b"text/html") for key, value in kept):
+        """Send what is answered. A page is held until it is whole, so that its scripts get the nonce."""
+        if message["type"] in ("http.response.start", "websocket.http.response.start"):
+            headers = MutableHeaders(scope=message)
+            del headers["server"]
+            headers.update(self._guarding())
+            if message["type"] == "http.response.start" and headers.get("content-type", "").startswith("text/html"):
                 self._begun = message
                 return
         elif message["type"] == "http.response.body" and self._begun is not None:
             self._pending += message.get("body", b"")
             if message.get("more_body"):
                 return
-            begun, body = self._begun, self._with_nonce(self._pending)
+            begun, body = self._begun, self._pending.replace(self._script_mark, self._nonce.encode())
             self._begun, self._pending = None, b""
-            begun["headers"] = [pair for pair in begun["headers"] if pair[0] != b"content-length"]
-            begun["headers"] += [(b"content-length", str(len(body)).encode())]
+            MutableHeaders(scope=begun)["content-length"] = str(len(body))
             await self._send(begun)
             message = {"type": "http.response.body", "body": body}
         await self._send(message)
 
-    def _with_nonce(self, body: bytes) -> bytes:
-        return body.replace(self._script_mark, self._nonce.encode())
-
-    def _guarding(self) -> list[tuple[bytes, bytes]]:
+    def _guarding(self) -> dict[str, str]:
         policy = (
             "default-src 'none'; "
             f"script-src 'self' 'nonce-{self._nonce}'; "
@@ -297,15 +262,15 @@ class _Answering:
             "img-src 'self' data:; font-src 'self'; connect-src 'self'; "
             "base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
         )
-        headers = [
-            (b"content-security-policy", policy.encode()),
-            (b"x-content-type-options", b"nosniff"),
-            (b"x-frame-options", b"DENY"),
-            (b"referrer-policy", b"same-origin"),
-            (b"cross-origin-opener-policy", b"same-origin"),
-            (b"cross-origin-resource-policy", b"same-origin"),
-        ]
-        return [*headers, (b"strict-transport-security", b"max-age=31536000")] if self._is_secure else headers
+        headers = {
+            "content-security-policy": policy,
+            "x-content-type-options": "nosniff",
+            "x-frame-options": "DENY",
+            "referrer-policy": "same-origin",
+            "cross-origin-opener-policy": "same-origin",
+            "cross-origin-resource-policy": "same-origin",
+        }
+        return {**headers, "strict-transport-security": "max-age=31536000"} if self._is_secure else headers
 
 
 def _host_name(host: str) -> str | None:
@@ -326,19 +291,21 @@ def _is_address(name: str) -> bool:
     return True
 
 
-async def _body(receive: Receive) -> str:
-    """A form's body; empty where it is too long to be one, or too long in coming."""
-    body: bytes = b""
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(FORM_S):
-            while len(body) <= MAX_FORM_BYTES:
-                message = await receive()
-                if message["type"] == "http.disconnect":
-                    break
-                body += message.get("body", b"")
-                if not message.get("more_body"):
-                    return body.decode("latin-1")
-    return ""
+async def _form(request: Request) -> QueryParams:
+    """A form's fields; none where it is too long to be one, or too long in coming.
+
+    `Request.form` bounds each field, but neither the whole nor the time.
+    """
+    body = b""
+    try:
+        async with asyncio.timeout(FORM_S), aclosing(request.stream()) as parts:
+            async for part in parts:
+                body += part
+                if len(body) > MAX_FORM_BYTES:
+                    return QueryParams()
+    except (TimeoutError, ClientDisconnect):
+        return QueryParams()
+    return QueryParams(body)
 
 
 _STYLE = """
@@ -356,11 +323,13 @@ p { color: light-dark(#48525e, #aeb7c2); } p[role=alert] { color: light-dark(#a3
 """
 
 
-def _page(title: str, content: str, head: str = "") -> bytes:
+def _page(status: int, title: str, content: str, head: str = "") -> Response:
+    """A page of our own, which has no scripts."""
     told = html.escape(title)
-    return (
+    return HTMLResponse(
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{told}</title>'
         f'<meta name="viewport" content="width=device-width"><style>{_STYLE}</style>'
         f'<link rel="icon" href="data:,">{head}</head>'
-        f"<body><main><h1>{told}</h1>{content}</main></body></html>"
-    ).encode()
+        f"<body><main><h1>{told}</h1>{content}</main></body></html>",
+        status,
+    )

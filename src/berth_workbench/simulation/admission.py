@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from berth.api.codec import KINDS, decode
+from berth.api.codec import KINDS, ObjectError, decode
 from berth.api.meta import Struct
 from berth.api.node import PriorityClass
 from berth.api.pod import Pod
@@ -26,11 +26,11 @@ _TOLERATED = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 def admitted(manifest: Mapping[str, Any], namespace: str = "default") -> Struct:
     """Return a manifest of a kind that the scheduler reads as it would be stored, but for a pod's priority.
 
-    Raises `ObjectError`, and ValueError for a kind that decisions do not depend on.
+    Raises `ObjectError`, also for a kind that decisions do not depend on.
     """
     kind = str(manifest.get("kind") or "")
     if kind not in KINDS:
-        raise ValueError(f"decisions do not depend on objects of kind {kind!r}")
+        raise ObjectError(kind or "object", "", f"decisions do not depend on objects of kind {kind!r}")
     found: Struct = decode(kind, completed(kind, manifest, namespace))
     return found
 

@@ -14,6 +14,7 @@ times, and so on down to the lowest.
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from berth.api.pod import Pod
 
@@ -27,20 +28,18 @@ but who waits.
 AGAIN_AND_AGAIN = "would come back and be evicted again and again by {by}"
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Comebacks:
     """Who comes back when, and which pods would be evicted again and again."""
 
-    __slots__ = ("_due", "_evicted_by", "_staying_away", "circles")
-
-    def __init__(self) -> None:
-        self._evicted_by: dict[str, Counter[str]] = {}
-        """By preemptor that has no node yet, how often it has evicted each pod; all are `namespace/name`."""
-        self._staying_away: dict[str, tuple[Pod, str]] = {}
-        """The pods that do not come back yet, and their preemptors, by `namespace/name` of the pod."""
-        self._due: dict[str, None] = {}
-        """Those of them that may come back."""
-        self.circles: dict[tuple[str, str], None] = {}
-        """The pods that would be evicted again and again, each with its preemptor, as `namespace/name`."""
+    _evicted_by: dict[str, Counter[str]] = field(default_factory=dict, init=False)
+    """By preemptor that has no node yet, how often it has evicted each pod; all are `namespace/name`."""
+    _staying_away: dict[str, tuple[Pod, str]] = field(default_factory=dict, init=False)
+    """The pods that do not come back yet, and their preemptors, by `namespace/name` of the pod."""
+    _due: dict[str, None] = field(default_factory=dict, init=False)
+    """Those of them that may come back."""
+    circles: dict[tuple[str, str], None] = field(default_factory=dict, init=False)
+    """The pods that would be evicted again and again, each with its preemptor, as `namespace/name`."""
 
     def __len__(self) -> int:
         """How many pods stay away."""

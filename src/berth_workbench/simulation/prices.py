@@ -7,9 +7,10 @@ import msgspec
 
 from berth.api.node import Node
 from berth.api.pools import INSTANCE_TYPE
+from berth.api.user_error import UserError
 
 
-class PriceError(ValueError):
+class PriceError(UserError, ValueError):
     """Prices that cannot be used; the message says which."""
 
 

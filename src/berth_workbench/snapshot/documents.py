@@ -139,7 +139,11 @@ def read_given(paths: Sequence[str | Path]) -> FileContents:
         if str(path) == "-":
             _take(unpacked(sys.stdin.buffer, "standard input"), "standard input", given)
             continue
-        for file in _files(Path(path)):
+        try:
+            files = _files(Path(path))
+        except OSError as error:  # a name that is too long
+            raise SnapshotError(f"{path}: {error.strerror}") from None
+        for file in files:
             with opened(file) as stream:
                 _take(stream, str(file), given)
     return given

@@ -141,7 +141,7 @@ def _resolves(text: str) -> bool:
 def _resolved(text: str) -> Any:
     try:
         return yaml.load(text, Loader=PARSER)
-    except yaml.YAMLError:
+    except (yaml.YAMLError, ValueError):
         raise UnusualYAML from None
 
 

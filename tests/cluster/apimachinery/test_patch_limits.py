@@ -18,6 +18,7 @@ from berth_cluster.apimachinery.reason import MAX_DEPTH, MAX_VALUES, refuse_unre
 from berth_cluster.apimachinery.resource_types import BY_KEY
 from berth_cluster.apimachinery.strategic_merge import strategic_merge
 from tests.cluster.objects import CONFIG_MAPS, DEPLOYMENTS, NODES, PODS, config_map, deployment, make_store, pod
+from tests.effort import examples
 
 CLAIMS = BY_KEY["resource.k8s.io", "resourceclaims"]
 MANY = 3000
@@ -232,7 +233,7 @@ def opaque_patch(value):
 def test_any_patch_is_applied_or_refused(kind, content_type, patches):
     store = made(make_store())
 
-    @settings(max_examples=80, deadline=None)
+    @settings(max_examples=examples(80), deadline=None)
     @given(patch=patches, subresource=some.sampled_from(SUBRESOURCES.get(kind, [""])))
     @example(patch={"$retainKeys": 5}, subresource="")
     @example(patch={"metadata": {"$retainKeys": [["name"]]}}, subresource="")

@@ -4,6 +4,7 @@ import pytest
 
 from berth_cluster.apimachinery import protobuf
 from berth_cluster.apimachinery.errors import StoreError
+from berth_cluster.apimachinery.schema import messages
 
 
 def varint(value):
@@ -74,6 +75,23 @@ def test_negative_numbers_and_times():
     assert decoded["value"] == -5
 
 
+@pytest.mark.parametrize("name", sorted(name for name, message in messages().items() if message.numbers))
+def test_every_type_with_numbers_can_be_read(name):
+    sent = b"".join(data(at, b"") if is_bytes(one) else number(at, 1) for at, one in messages()[name].numbers.items())
+    read = protobuf._Reader()._message(messages()[name], sent)
+    assert all(isinstance(key, str) for key in read)
+
+
+def is_bytes(field):
+    return field.is_map or field.type not in ("bool", "int32", "int64")
+
+
+def test_a_quantity_that_says_nothing_is_zero():
+    raw = data(2, data(2, data(8, data(2, data(1, "cpu")))))
+    resources = protobuf.decode(envelope("v1", "Pod", raw))["spec"]["containers"][0]["resources"]
+    assert resources == {"requests": {"cpu": "0"}}
+
+
 def test_fields_newer_than_the_schema_are_skipped():
     raw = data(1, data(1, "a")) + data(999, "future") + number(998, 1)
     assert protobuf.decode(envelope("v1", "ConfigMap", raw))["metadata"] == {"name": "a"}
@@ -89,6 +107,12 @@ def test_delete_options_come_under_any_version():
     [
         (b"not this", 400, "not in the Kubernetes protobuf format"),
         (b"k8s\x00" + data(1, data(1, "v1") + data(2, "Pod")) + b"\x12\x7f", 400, "the protobuf body is broken"),
+        (envelope("v1", "Pod", number(2, 5)), 400, "a field of kubernetes.core.Pod is of another type"),
+        (envelope("v1", "Pod", data(1, data(1, b"\xff"))), 400, "the protobuf body is broken"),
+        (envelope("v1", b"\xff", b""), 400, "the protobuf body is broken"),
+        (envelope("v1", "Pod", data(2, number(900, 0) * 900_000)), 413, "too many values"),
+        (envelope("v1", "Pod", data(2, data(2, b"") * 900_000)), 413, "too many values"),
+        (envelope("v1", "Pod", data(2, data(2, number(900, 0)) * 90_000)), 413, "too many values"),
         (envelope("example.com/v1", "Gadget", b""), 415, "cannot read Gadget"),
         (envelope("scheduling.k8s.io/v1alpha2", "PodGroup", b""), 415, "application/json"),
     ],

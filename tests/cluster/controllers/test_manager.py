@@ -1,6 +1,5 @@
 """Turns of the controllers, the recorder's moderation, and the pump of the live process."""
 
-import asyncio
 from datetime import UTC, datetime
 
 from berth_cluster.apimachinery.resource_types import resource_of
@@ -11,6 +10,7 @@ from berth_cluster.controllers.pump import ControllerPump
 from berth_cluster.controllers.workloads.replicaset import ReplicaSetController
 from berth_cluster.storage.store import Store
 from tests.cluster.controllers.world import START_S, World, deployment, replica_set
+from tests.waiting import pass_time, until, virtually
 
 
 def test_the_same_events_give_the_same_cluster():
@@ -52,6 +52,7 @@ def test_an_object_with_many_events_is_cut_short():
     assert len(store.objects(resource_of("Event"))) == 26
 
 
+@virtually
 async def test_the_pump_works_when_something_changes():
     store = Store(lambda: datetime.now(UTC))
     manager = ControllerManager(store)
@@ -59,12 +60,10 @@ async def test_the_pump_works_when_something_changes():
     pump = ControllerPump(store, manager)
     pump.start()
     store.create(resource_of("ReplicaSet"), "default", replica_set("web", 3))
-    async with asyncio.timeout(5):
-        while len(store.objects(resource_of("Pod"))) < 3:
-            await asyncio.sleep(0.002)
+    await until(lambda: len(store.objects(resource_of("Pod"))) == 3)
     await pump.stop()
     store.create(resource_of("ReplicaSet"), "default", replica_set("db", 3))
-    await asyncio.sleep(0.02)
+    await pass_time(1.0)
     assert len(store.objects(resource_of("Pod"))) == 3
 
 
@@ -82,8 +81,6 @@ async def test_the_pump_outlives_a_bug(caplog):
     pump.start()
     for name in ("bad", "good"):
         store.create(resource_of("ReplicaSet"), "default", replica_set(name, 1))
-    async with asyncio.timeout(5):
-        while not store.objects(resource_of("Pod")):
-            await asyncio.sleep(0.002)
+    await until(lambda: store.objects(resource_of("Pod")))
     await pump.stop()
     assert "a controller failed" in caplog.text

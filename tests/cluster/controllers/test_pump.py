@@ -8,6 +8,7 @@ import pytest
 from berth_cluster.controllers.pump import SHORTEST_REST_S, ControllerPump
 from berth_cluster.storage.store import Store
 from tests.cluster.objects import CONFIG_MAPS
+from tests.waiting import pass_time, settle, virtually
 
 
 class Idle:
@@ -24,15 +25,15 @@ class Idle:
 
 
 @pytest.mark.parametrize("ticks", range(6))
+@virtually
 async def test_a_pump_ends_when_something_changes_at_that_moment(ticks):
     """wait_for of Python 3.11 loses a cancellation that comes with what it waits for: Ctrl-C then ended nothing."""
     store = Store(lambda: datetime.now(UTC))
     pump = ControllerPump(store, Idle(store))
     pump.start()
-    await asyncio.sleep(10 * SHORTEST_REST_S)
+    await pass_time(10 * SHORTEST_REST_S)
     store.create(CONFIG_MAPS, "default", {"metadata": {"name": "settings"}})
-    for _ in range(ticks):
-        await asyncio.sleep(0)
+    await settle(ticks)
     stopping = asyncio.create_task(pump.stop())
     await asyncio.wait({stopping}, timeout=2)
     assert stopping.done()

@@ -17,10 +17,12 @@ from berth_cluster.serving.connections import (
 )
 from berth_cluster.serving.server import ApiServer
 from tests.cluster.objects import CONFIG_MAPS, config_map
+from tests.waiting import settle, until
 
 SHORT = ConnectionLimits(
     total=40, on_trial=8, on_trial_per_peer=8, handshake_s=0.05, head_s=0.05, body_s=0.05, idle_s=0.1, stalled_s=0.05
 )
+
 PATIENT = ConnectionLimits(total=40, on_trial=8, on_trial_per_peer=8)
 HEAD = b"GET /version HTTP/1.1\r\nHost: localhost\r\n"
 MAPS_PATH = "/api/v1/namespaces/default/configmaps"
@@ -93,9 +95,7 @@ def credential(server):
 
 async def gone(server, count=0):
     """Wait until so few connections are left on trial."""
-    async with asyncio.timeout(5):
-        while server._listener.slots.on_trial > count:
-            await asyncio.sleep(0.005)
+    await until(lambda: server._listener.slots.on_trial <= count)
 
 
 class TestDawdling:
@@ -113,7 +113,7 @@ class TestDawdling:
             sent += 1
             assert sent < 100, "bytes now and then must not keep a connection"
             peer.writer.write((HEAD + b"x" * 100)[sent - 1 : sent])
-            await asyncio.sleep(0.01)
+            await asyncio.wait({ended}, timeout=0.01)
         assert await ended == b""
 
     async def test_a_connection_that_says_nothing(self, connect):
@@ -162,11 +162,8 @@ class TestDawdling:
         peer.writer.transport.pause_reading()
         request = f"GET {MAPS_PATH} HTTP/1.1\r\nHost: a\r\n".encode() + credential(server) + b"\r\n"
         await peer.send(request)
-        async with asyncio.timeout(5):
-            while not server._listener.slots.let_in:
-                await asyncio.sleep(0.005)
-            while server._listener.slots.let_in:
-                await asyncio.sleep(0.005)
+        await until(lambda: server._listener.slots.let_in)
+        await until(lambda: not server._listener.slots.let_in)
 
     async def test_a_watch_that_nobody_reads(self, server, connect, store):
         peer = await connect()
@@ -174,14 +171,11 @@ class TestDawdling:
         path = f"{MAPS_PATH}?watch=true&resourceVersion={store.revision}"
         await peer.send(f"GET {path} HTTP/1.1\r\nHost: a\r\n".encode() + credential(server) + b"\r\n")
         collection = store.collection(CONFIG_MAPS)
-        async with asyncio.timeout(5):
-            while not collection.watches:
-                await asyncio.sleep(0.005)
-            for number in range(60):
-                store.create(CONFIG_MAPS, "default", config_map(f"big-{number}", text="x" * 500_000))
-                await asyncio.sleep(0)
-            while collection.watches or server._listener.slots.let_in:
-                await asyncio.sleep(0.005)
+        await until(lambda: collection.watches)
+        for number in range(60):
+            store.create(CONFIG_MAPS, "default", config_map(f"big-{number}", text="x" * 500_000))
+            await asyncio.sleep(0)
+        await until(lambda: not collection.watches and not server._listener.slots.let_in)
 
 
 class TestCrowds:
@@ -290,7 +284,8 @@ class TestNonsense:
             sent += 1
             assert sent < 1000, "4 MB of head were taken"
             peer.writer.write(b"x-a: " + b"b" * 4096 + b"\r\n")
-            await asyncio.sleep(0.001)
+            await peer.writer.drain()
+            await settle()
 
     async def test_a_compressed_body_is_not_unpacked(self, server, client):
         headers = {"Content-Encoding": "gzip"}

@@ -20,11 +20,12 @@ from berth_cluster.serving.access import ClusterAuthenticator
 from berth_cluster.serving.app import Application
 from tests.cluster.apimachinery.test_patch_limits import VALUES, made
 from tests.cluster.objects import make_store
+from tests.effort import examples
 
 EXPECTED_5XX = (501, 504)  # what a hollow node has not got, and a version that is not there yet
 BUDGET_S = 2.0  # for one request, on a machine that others use too
 
-FUZZ = settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+FUZZ = settings(max_examples=examples(50), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 @pytest.fixture(scope="module")

@@ -8,6 +8,7 @@ import pytest
 from berth_cluster.serving import watching
 from berth_cluster.storage.watch import WatchLimits
 from tests.cluster.objects import CONFIG_MAPS, PODS, config_map, make_store, pod
+from tests.waiting import until
 
 MAPS_PATH = "/api/v1/namespaces/default/configmaps"
 TABLE = {"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io"}
@@ -205,9 +206,7 @@ async def test_a_client_that_leaves_is_forgotten(client, store):
     async with watching_maps(client, f"resourceVersion={store.revision}") as response:
         assert len(store.collection(CONFIG_MAPS).watches) == 1
         response.close()
-    async with asyncio.timeout(5):
-        while store.collection(CONFIG_MAPS).watches:
-            await asyncio.sleep(0.005)
+    await until(lambda: not store.collection(CONFIG_MAPS).watches)
 
 
 async def test_a_stopping_server_ends_its_watches(client, store, server):

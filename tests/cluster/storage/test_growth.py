@@ -12,6 +12,7 @@ from berth_cluster.serving import server as serving
 from berth_cluster.serving.server import ApiServer
 from berth_cluster.storage import store as module
 from tests.cluster.objects import EVENTS, NAMESPACES, NODES, PODS, Clock, make_store, names, pod
+from tests.waiting import until
 
 HOUR = 3600
 
@@ -81,8 +82,6 @@ class TestEvents:
         assert store.expire_events() == 0
 
     async def test_a_server_clears_them_away_when_nobody_writes(self, tmp_path, monkeypatch):
-        import asyncio
-
         monkeypatch.setattr(serving, "HOUSEKEEPING_PERIOD_S", 0.01)
         clock = Clock()
         store = make_store(clock)
@@ -92,9 +91,7 @@ class TestEvents:
         await server.start()
         try:
             clock.advance(HOUR)
-            async with asyncio.timeout(5):
-                while store.objects(EVENTS):
-                    await asyncio.sleep(0.005)
+            await until(lambda: not store.objects(EVENTS))
         finally:
             await server.stop()
 

@@ -158,6 +158,6 @@ async def test_questions_without_a_terminal(tmp_path):
 
 async def test_a_plugin_that_hangs_is_ended(tmp_path, monkeypatch):
     monkeypatch.setattr(exec_plugin, "PLUGIN_TIMEOUT_S", 0.05)
-    plugin = Plugin(tmp_path, args=("-c", "import time; time.sleep(60)"))
+    plugin = Plugin(tmp_path, args=("-c", "import signal; signal.pause()"))
     with pytest.raises(CredentialError, match="gave no answer within"):
         await plugin.source.current()

@@ -17,6 +17,7 @@ from berth.kube.http.connections import MAX_CONNECTIONS
 from berth.kube.http.rate_limit import RateLimit
 from berth.kube.reflector import Reflector
 from tests.kube.servers import Certificates, serving
+from tests.waiting import for_ever, until
 
 pytestmark = pytest.mark.usefixtures("each_way")
 
@@ -291,7 +292,7 @@ class TestLostConnections:
 
     async def test_the_answer_never_comes(self):
         async def handler(_request):
-            await asyncio.sleep(5)
+            await for_ever()
 
         async with transport_to(handler, request_timeout_s=0.05) as transport:
             with pytest.raises(ConnectionLost, match="timed out waiting") as caught:
@@ -421,9 +422,7 @@ class TestGuarded:
         async with transport_to(handler) as transport:
             writing = transport.guarded(gate)
             herd = [asyncio.create_task(writing.bind("ns", f"p{n}", b"{}")) for n in range(MAX_CONNECTIONS + 6)]
-            async with asyncio.timeout(5):
-                while len(arrived) < MAX_CONNECTIONS:
-                    await asyncio.sleep(0.001)
+            await until(lambda: len(arrived) == MAX_CONNECTIONS)
             release.set()
             results = await asyncio.gather(*herd, return_exceptions=True)
         assert len(arrived) == MAX_CONNECTIONS
@@ -469,8 +468,8 @@ async def test_open_watches_leave_every_connection_of_the_pool_to_requests():
         release.set()
 
 
-def streaming(*chunks, end="clean", code=200):
-    """A watch that sends chunks and then ends, breaks or falls silent."""
+def streaming(*chunks, end="clean", code=200, once=lambda: True):
+    """A watch that sends chunks and then ends, breaks (once that is so) or falls silent."""
 
     async def handler(request):
         handler.query = dict(request.query)
@@ -479,10 +478,10 @@ def streaming(*chunks, end="clean", code=200):
         for chunk in chunks:
             await response.write(chunk)
         if end == "break":
-            await asyncio.sleep(0.01)
+            await until(once)
             request.transport.abort()
         elif end == "silence":
-            await asyncio.sleep(5)
+            await for_ever()
         return response
 
     return handler
@@ -530,7 +529,8 @@ class TestWatch:
     @pytest.mark.parametrize("end", ["break", "silence"])
     async def test_what_broke_off_is_given_before_the_error(self, end):
         lines = []
-        async with transport_to(streaming(b"one\ntw", end=end), watch_idle_s=0.1) as transport:
+        handler = streaming(b"one\ntw", end=end, once=lambda: lines)
+        async with transport_to(handler, watch_idle_s=0.1) as transport:
             with pytest.raises(ConnectionLost, match="watching pods"):
                 await collect(transport.watch(POD, resource_version="7", timeout_s=300), lines)
         assert lines == [b"one", b"tw"]
@@ -553,7 +553,7 @@ class TestWatch:
             try:
                 while True:
                     await response.write(b"line\n")
-                    await asyncio.sleep(0.005)
+                    await asyncio.sleep(0)
             finally:
                 ended.set()
 
@@ -586,7 +586,7 @@ class TestWatch:
             return response
 
         async def no_wait(_delay_s):
-            await asyncio.sleep(0.001)
+            await asyncio.sleep(0)
 
         async with transport_to(handler) as transport:
             reflector = Reflector(
@@ -598,9 +598,7 @@ class TestWatch:
                 sleep=no_wait,
             )
             task = asyncio.create_task(reflector.run())
-            async with asyncio.timeout(20):
-                while reflector.resource_version != str(100 + total - 1):
-                    await asyncio.sleep(0.005)
+            await until(lambda: reflector.resource_version == str(100 + total - 1))
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
             done.set()
@@ -624,9 +622,8 @@ async def test_watches_leave_the_pool_of_connections_to_requests():
 
     async with transport_to(handler) as transport:
         watches = [asyncio.create_task(read(transport)) for _ in range(MAX_CONNECTIONS + 1)]
+        await until(lambda: len(watching) == len(watches))
         async with asyncio.timeout(5):
-            while len(watching) < len(watches):
-                await asyncio.sleep(0.001)
             await transport.bind("ns", "p", b"{}")
             await transport.update(LEASE, "ns", "l", b"{}")
         end.set()

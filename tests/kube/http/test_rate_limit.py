@@ -5,7 +5,8 @@ import asyncio
 import pytest
 
 from berth.kube.http.rate_limit import RateLimit, TokenBucket
-from tests.kube.fakes import VirtualClock, settle
+from tests.kube.fakes import VirtualClock
+from tests.waiting import settle
 
 
 def make(qps, burst):

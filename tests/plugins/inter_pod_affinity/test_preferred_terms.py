@@ -10,6 +10,7 @@ from berth.config.plugin_args import decode_plugin_args
 from berth.core.builders import make_node, make_pod
 from berth.plugins.inter_pod_affinity import InterPodAffinity, InterPodAffinityArgs
 from berth.plugins.inter_pod_affinity.preferred_terms import normalized
+from tests.effort import examples
 from tests.plugins.topology_support import HOST, SKIPPED, ZONE, cluster, normal_scores, scores, zoned
 
 WEB, DB = {"app": "web"}, {"app": "db"}
@@ -92,7 +93,7 @@ def test_the_best_gets_100_and_the_worst_0():
     assert normal_scores(plugin, avoiding, handle) == {"a1": 0, "a2": 0, "b1": 50, "c1": 100}
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.lists(st.integers(-3000, 3000), min_size=1, max_size=30))
 def test_normalising_scales_to_the_range_and_truncates(raw):
     least, most = min(raw), max(raw)
@@ -100,7 +101,7 @@ def test_normalising_scales_to_the_range_and_truncates(raw):
     assert normalized(np.array(raw, dtype=np.int64)).tolist() == expected
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.data())
 def test_scores_are_the_sum_over_pods_and_terms(data):
     keys, weights = st.sampled_from([ZONE, HOST]), st.integers(1, 100)

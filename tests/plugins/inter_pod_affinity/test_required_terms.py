@@ -9,6 +9,7 @@ from berth.core.virtual_cluster import VirtualCluster
 from berth.framework.status import Code
 from berth.plugins.inter_pod_affinity import InterPodAffinity, InterPodAffinityArgs
 from berth.plugins.inter_pod_affinity.required_terms import REASON_AFFINITY, REASON_ANTI_AFFINITY, REASON_EXISTING
+from tests.effort import examples
 from tests.plugins.topology_support import HOST, SKIPPED, ZONE, cluster, prepared, rejected, verdicts, zoned
 
 WEB, DB = {"app": "web"}, {"app": "db"}
@@ -279,7 +280,7 @@ def built(name, pod):
     return builder
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.lists(LABELS, min_size=1, max_size=6), st.lists(st.tuples(st.integers(0, 5), POD), max_size=7), POD)
 def test_both_forms_say_what_the_documentation_says(labels, placed, pod):
     nodes = {f"n{i}": found for i, found in enumerate(labels)}

@@ -9,6 +9,7 @@ from berth.framework.cycle_state import CycleState
 from berth.framework.status import Code, error
 from berth.plugins.pod_topology_spread import PodTopologySpread, PodTopologySpreadArgs
 from berth.plugins.pod_topology_spread.hard_constraints import REASON_LABEL, REASON_SKEW
+from tests.effort import examples
 from tests.plugins.topology_support import HOST, SKIPPED, ZONE, cluster, prepared, rejected, verdicts, zoned
 
 WEB = {"app": "web"}
@@ -219,7 +220,7 @@ LABELS = st.fixed_dictionaries({}, optional={"zone": st.sampled_from("abc"), "ra
 SKEWS = st.dictionaries(st.sampled_from(["zone", "rack"]), st.integers(1, 3), min_size=1)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(st.data())
 def test_both_forms_say_what_the_documentation_says(data):
     labels = data.draw(st.lists(LABELS, min_size=1, max_size=7))

@@ -15,6 +15,7 @@ from berth.core.builders import expression, make_node, make_pod, make_service
 from berth.plugins.pod_topology_spread import PodTopologySpread, PodTopologySpreadArgs
 from berth.plugins.pod_topology_spread.args import DefaultConstraint
 from berth.plugins.pod_topology_spread.soft_constraints import normalized
+from tests.effort import examples
 from tests.plugins.topology_support import HOST, SKIPPED, ZONE, cluster, normal_scores, scores, zoned
 
 WEB = {"app": "web"}
@@ -132,7 +133,7 @@ def test_own_constraints_leave_the_defaults_out():
     assert scores(plugin_of(handle), make_pod().labels(WEB).spread(ZONE, WEB).info(), handle) == SKIPPED
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.lists(st.integers(0, 5000), min_size=1, max_size=40), st.data())
 def test_normalising_divides_as_integers_do(raw, data):
     ignored = data.draw(st.lists(st.booleans(), min_size=len(raw), max_size=len(raw)))
@@ -146,7 +147,7 @@ def test_normalising_divides_as_integers_do(raw, data):
     assert found == expected
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.data())
 def test_both_forms_agree_on_random_clusters(data):
     zones = data.draw(st.lists(st.sampled_from(["a", "b", None]), min_size=1, max_size=6))

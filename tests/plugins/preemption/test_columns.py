@@ -14,6 +14,7 @@ from berth.plugins.preemption.columns import ColumnDryRun
 from berth.plugins.preemption.dry_run import DryRun
 from berth.plugins.preemption.ranked_pods import RankedPods
 from berth.testing.invariants import decide
+from tests.effort import examples
 from tests.plugins.preemption.support import budget
 
 APPS = ("web", "db", "batch")
@@ -69,7 +70,7 @@ def outcome(cluster, pod, memos, seed):
     return attempt.outcome.fits, attempt.outcome.nominated_node_name, victims, attempt.outcome.message
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(150))
 @given(seed=st.integers(0, 2**32))
 def test_columns_and_plain_forms_agree(seed):
     rng = random.Random(seed)
@@ -80,7 +81,7 @@ def test_columns_and_plain_forms_agree(seed):
         _stir(rng, cluster)
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(150))
 @given(seed=st.integers(0, 2**32))
 def test_row_for_row_both_say_the_same(seed):
     """The search confirms what it chooses, and would hide a difference; here every row is looked at."""

@@ -11,6 +11,7 @@ from berth.framework.status import unschedulable
 from berth.plugins.preemption.choice import Candidate, Cost, cost
 from berth.plugins.preemption.columns import Costs, Tried
 from berth.plugins.preemption.search import search_by_columns, search_plainly
+from tests.effort import examples
 from tests.plugins.preemption.support import running
 
 FULL = unschedulable("Insufficient cpu")
@@ -48,7 +49,7 @@ def known(rng):
     return Known(found)
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(300))
 @given(seed=st.integers(0, 2**32))
 def test_both_ways_find_the_same(seed):
     rng = random.Random(seed)

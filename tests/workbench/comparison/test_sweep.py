@@ -58,6 +58,7 @@ def test_two_processes_come_to_the_same_as_one(whole, tmp_path):
 
 
 @pytest.mark.filterwarnings("default")
+@pytest.mark.long
 def test_two_workers_of_a_dask_cluster_come_to_the_same_as_one_process(whole, tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Dask's own, about event loops and sockets

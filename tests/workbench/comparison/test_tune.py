@@ -84,7 +84,7 @@ def test_the_configuration_that_comes_out_does_what_was_told_of_it(tmp_path):
     assert told["packing.cpu"] == pytest.approx(sum(figures["packing.cpu"] for figures in fresh) / 2)
 
 
-@pytest.mark.parametrize("how", [{}, {"jobs": 2}, {"is_backwards": True}])
+@pytest.mark.parametrize("how", [{}, pytest.param({"jobs": 2}, marks=pytest.mark.long), {"is_backwards": True}])
 def test_the_same_seed_comes_to_the_same_wherever_the_runs_are_carried_out(tmp_path, how):
     objectives = ["cost", "spread.zone.evenness"]
     first, again = (

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.e2e.processes import eventually
+from tests.waiting import eventually
 
 CONTRAST = 4.5
 WAIT_S = 60

@@ -1,11 +1,12 @@
 """The guard in front of the page: who is let in, from where, and what every answer carries."""
 
+import asyncio
 import re
 
 import pytest
 
 from berth_workbench.page.access import AccessRefusal, OwnToken, Sessions
-from berth_workbench.page.guard import PageGuard
+from berth_workbench.page.guard import MAX_FORM_BYTES, PageGuard
 
 TOKEN = "right-token"
 MARK = "what-only-the-template-knows"
@@ -45,7 +46,9 @@ class Page:
         await send({"type": "http.response.body", "body": HTML[:half].encode(), "more_body": True})
         await send({"type": "http.response.body", "body": HTML[half:].encode()})
 
-    async def ask(self, path="/", *, method="GET", kind="http", body=b"", messages=0, **headers):
+    async def ask(
+        self, path="/", *, method="GET", kind="http", body=b"", messages=0, breaks_off=False, stalls=False, **headers
+    ):
         headers = {"host": "127.0.0.1:7600", **headers}
         path, _, query = path.partition("?")
         scope = {
@@ -62,8 +65,15 @@ class Page:
         sent = []
 
         async def receive():
+            nonlocal body
             self.now += 6.0
-            return {"type": "websocket.receive" if kind == "websocket" else "http.request", "body": body}
+            if stalls and not body:
+                await asyncio.Event().wait()
+            if breaks_off and not body:
+                return {"type": "http.disconnect"}
+            part, body = body, b"" if breaks_off or stalls else body
+            kept_open = {"more_body": True} if breaks_off or stalls else {}
+            return {"type": "websocket.receive" if kind == "websocket" else "http.request", "body": part, **kept_open}
 
         async def send(message):
             sent.append(message)
@@ -115,7 +125,7 @@ async def test_a_link_with_the_token_opens_the_page():
     page = Page()
     answer = await page.ask(f"/pods/a/b?token={TOKEN}&find=x%22y")
     cookie = answer.headers["set-cookie"]
-    assert {"HttpOnly", "SameSite=Strict", "Path=/"} <= set(re.split("; ?", cookie))
+    assert {"HttpOnly", "SameSite=strict", "Path=/"} <= set(re.split("; ?", cookie))
     assert TOKEN not in cookie and TOKEN not in answer.body
     assert 'content="0;url=/pods/a/b?find=x%22y"' in answer.body
     name = cookie.partition(";")[0]
@@ -174,6 +184,27 @@ async def test_the_form_signs_in_and_the_button_signs_out():
     assert (await page.ask("/", cookie=cookie)).status == 200
     await page.ask("/sign-out", method="POST", cookie=cookie, origin="http://127.0.0.1:7600")
     assert (await page.ask("/", cookie=cookie)).status == 401
+
+
+@pytest.mark.parametrize("cookie", ["{}; berth-page-7600=set-by-another", "berth-page-7600=set-by-another; x; {}"])
+async def test_a_cookie_of_the_same_name_that_another_page_has_set_locks_nobody_out(cookie):
+    page = Page()
+    cookies = cookie.format(await page.sign_in())
+    assert (await page.ask("/", cookie=cookies)).status == 200
+    await page.ask("/sign-out", method="POST", cookie=cookies, origin="http://127.0.0.1:7600")
+    assert (await page.ask("/", cookie=cookies)).status == 401
+
+
+async def test_a_form_that_is_too_long_or_breaks_off_opens_nothing():
+    page = Page()
+    filled = f"token={TOKEN}&x={'x' * MAX_FORM_BYTES}".encode()
+    assert (await page.ask("/sign-in", method="POST", body=filled)).status == 401
+    assert (await page.ask("/sign-in", method="POST", body=f"token={TOKEN}".encode(), breaks_off=True)).status == 401
+
+
+async def test_a_form_that_is_too_long_in_coming_opens_nothing(monkeypatch):
+    monkeypatch.setattr("berth_workbench.page.guard.FORM_S", 0.0)
+    assert (await Page().ask("/sign-in", method="POST", body=b"token=", stalls=True)).status == 401
 
 
 async def test_programs_send_the_token_in_a_header():

@@ -7,26 +7,33 @@ import pytest
 import uvicorn
 
 from berth_workbench.page.lateness import with_deadline
+from tests.waiting import until
 
 HEAD_S = 0.05
 WAIT_S = 20.0
 
 
-async def slow(scope, receive, send):
-    await asyncio.sleep(4 * HEAD_S)
-    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
-    await send({"type": "http.response.body", "body": b"ok"})
-
-
 @pytest.fixture(params=["h11", "httptools"])
 async def port(request):
+    looks = []
+
+    async def slow(scope, receive, send):
+        await until(lambda: len(looks) > 2)  # the deadline of a head has passed more than once
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
+        await send({"type": "http.response.body", "body": b"ok"})
+
     config = uvicorn.Config(slow, http=request.param, log_config=None, lifespan="off", ws="none")
     config.load()
     server = uvicorn.Server(config)
     server.lifespan = config.lifespan_class(config)
-    made = with_deadline(config.http_protocol_class, HEAD_S)
+
+    class Looking(with_deadline(config.http_protocol_class, HEAD_S)):
+        def _look(self):
+            looks.append(self)
+            super()._look()
+
     listening = await asyncio.get_running_loop().create_server(
-        lambda: made(config=config, server_state=server.server_state, app_state={}), "127.0.0.1", 0
+        lambda: Looking(config=config, server_state=server.server_state, app_state={}), "127.0.0.1", 0
     )
     yield listening.sockets[0].getsockname()[1]
     listening.close()

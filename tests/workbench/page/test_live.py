@@ -8,7 +8,8 @@ from berth_workbench.page.live import LiveSource
 from berth_workbench.page.recorder import HistoryRecorder
 from berth_workbench.page.source import SourceError
 from tests.runtime.test_serving import at_work, is_settled
-from tests.runtime.world import World, until
+from tests.runtime.world import World
+from tests.waiting import until
 
 
 class Reply(msgspec.Struct):

@@ -18,6 +18,8 @@ from berth_workbench.traces.result import Sample, SimulatedTime, TimeLine
 from tests.e2e.processes import Api, Process, free_port
 from tests.workbench.page.browser import browsing, chromium_path
 
+pytestmark = pytest.mark.long
+
 HOSTILE = "<script>alert(1)</script>{{7*7}}${8*8}`\"'><img src=x onerror=alert(2)>"
 
 

@@ -12,10 +12,11 @@ from berth_workbench.simulation.admission import with_priority
 from berth_workbench.simulation.cluster import SimulatedCluster
 from berth_workbench.snapshot.documents import Document
 from berth_workbench.snapshot.snapshot import Snapshot
+from tests.effort import examples
 from tests.workbench.planning import checker
 from tests.workbench.planning.worlds import bound, is_independent, random_pod, random_world
 
-WORLDS = 150
+WORLDS = examples(150)
 
 
 def document(manifest):

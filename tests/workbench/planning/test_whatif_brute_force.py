@@ -12,10 +12,11 @@ from berth_workbench.simulation.cluster import SimulatedCluster
 from berth_workbench.simulation.site import Site
 from berth_workbench.snapshot.documents import Document
 from berth_workbench.snapshot.snapshot import Snapshot
+from tests.effort import examples
 from tests.workbench.planning import checker
 from tests.workbench.planning.worlds import ZONE, bound, random_world
 
-SEEDS = range(120)
+SEEDS = range(examples(120))
 
 
 def plain(obj):

@@ -10,7 +10,8 @@ from berth.recording.file_format import read_segments
 from berth.recording.recorder import Recorder
 from berth.runtime.turns import CoreThread
 from berth_workbench.replay.verification import verify
-from tests.runtime.world import World, configuration, scheduling, until
+from tests.runtime.world import World, configuration, scheduling
+from tests.waiting import until
 from tests.workbench.replay.histories import LIMIT, no_report
 
 

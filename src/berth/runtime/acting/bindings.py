@@ -17,6 +17,7 @@ none, it did not; elsewhere or gone, it never will.
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import msgspec
@@ -49,25 +50,16 @@ class _Outcome(NamedTuple):
     """Whether somebody else has bound the pod, to another node."""
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class BindingClient:
     """Creates Bindings over a transport."""
 
-    __slots__ = ("_report", "_rng", "_sleep", "_transport", "lost_races")
-
-    def __init__(
-        self,
-        transport: Transport,
-        *,
-        report: Callable[[str], None],
-        rng: random.Random,
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-    ) -> None:
-        self._transport = transport
-        self._report = report
-        self._rng = rng
-        self._sleep = sleep
-        self.lost_races = 0
-        """Pods that somebody else had bound to another node."""
+    _transport: Transport
+    _report: Callable[[str], None]
+    _rng: random.Random
+    _sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    lost_races: int = field(default=0, init=False)
+    """Pods that somebody else had bound to another node."""
 
     async def bind(self, bind: Bind) -> str:
         """Bind the pod; the empty string when it is bound, else why not. May take long, but is always known."""

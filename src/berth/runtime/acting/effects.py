@@ -84,7 +84,7 @@ class Effects:
         self._report = report
         self._bug = bug
         self._timer = timer or CallTimer()
-        self._binder = BindingClient(transport, report=report, rng=rng, sleep=sleep)
+        self._binder = BindingClient(transport, report, rng, sleep)
         self.work_queues = WorkQueues()
         """What waits for the API server or for extenders, and what is under way."""
         self._binds: WorkerPool[Request] = WorkerPool(

@@ -81,7 +81,7 @@ class ExtenderServer:
             rng = random.Random()
             report, custom = GroupedReport(_log.warning), self.core.resources
             self._following = WatchedResources(transport, self._take_in, report=report, rng=rng, custom=custom)
-            self._binder = BindingClient(transport, report=_log.warning, rng=rng)
+            self._binder = BindingClient(transport, _log.warning, rng)
         self.is_ready = transport is None
         self.address = ""
         """Where it listens, once started."""

@@ -11,9 +11,10 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from functools import lru_cache
 from types import FrameType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 RATE_HZ = 100
 DEFAULT_S = 30.0
@@ -121,74 +122,50 @@ def thread_stacks() -> str:
 
 
 def as_pprof(found: "Counter[Stack]", duration_s: float, now: float | None = None, rate_hz: int = RATE_HZ) -> bytes:
-    """The profile in pprof's format (github.com/google/pprof, profile.proto), compressed."""
-    return gzip.compress(
-        _Encoder(1_000_000_000 // rate_hz).profile(found, duration_s, time.time() if now is None else now)
+    """The profile in pprof's format, compressed: texts, functions and places stand once, and are named by number."""
+    period_ns = 1_000_000_000 // rate_hz
+    texts: dict[str, int] = {"": 0}
+    functions: dict[tuple[str, str], int] = {}
+    places: dict[CodeLocation, int] = {}
+
+    def text(said: str) -> int:
+        return texts.setdefault(said, len(texts))
+
+    profile = _profile_class()(
+        time_nanos=int((time.time() if now is None else now) * 1e9),
+        duration_nanos=int(duration_s * 1e9),
+        sample_type=[
+            {"type": text("samples"), "unit": text("count")},
+            {"type": text("cpu"), "unit": text("nanoseconds")},
+        ],
+        period_type={"type": text("cpu"), "unit": text("nanoseconds")},
+        period=period_ns,
     )
+    for stack, count in found.items():
+        numbers = [places.setdefault(place, len(places) + 1) for place in stack]
+        profile.sample.add(location_id=numbers, value=[count, count * period_ns])
+    for place, number in places.items():
+        function = functions.setdefault((place.function, place.file), len(functions) + 1)
+        profile.location.add(id=number, line=[{"function_id": function, "line": place.line}])
+    for (name, file), number in functions.items():
+        profile.function.add(id=number, name=text(name), system_name=text(name), filename=text(file))
+    profile.string_table.extend(said.encode("utf-8", "replace") for said in texts)
+    return gzip.compress(profile.SerializeToString())
 
 
-class _Encoder:
-    """Writes profile.proto; texts, functions and places are told once and referred to by number."""
+@lru_cache(maxsize=1)
+def _profile_class() -> Any:
+    """What is used of profile.proto (github.com/google/pprof); the library is loaded when somebody takes a profile."""
+    from berth.api.protobuf_messages import message_classes
 
-    __slots__ = ("_functions", "_period_ns", "_places", "_texts")
-
-    def __init__(self, period_ns: int) -> None:
-        self._period_ns = period_ns
-        self._texts: dict[str, int] = {"": 0}
-        self._functions: dict[tuple[str, str], int] = {}
-        self._places: dict[CodeLocation, int] = {}
-
-    def profile(self, found: "Counter[Stack]", duration_s: float, now: float) -> bytes:
-        """The whole message."""
-        samples, cpu = self._value_type("samples", "count"), self._value_type("cpu", "nanoseconds")
-        parts = [_field(1, samples), _field(1, cpu)]
-        parts += [_field(2, self._sample(stack, count)) for stack, count in found.items()]
-        parts += [_field(4, self._location(place, number)) for place, number in self._places.items()]
-        parts += [_field(5, self._function(*names, number)) for names, number in self._functions.items()]
-        period = _field(11, cpu) + _number(12, self._period_ns)
-        texts = [_field(6, text.encode("utf-8", "replace")) for text in self._texts]
-        times = _number(9, int(now * 1e9)) + _number(10, int(duration_s * 1e9))
-        return b"".join([*parts, *texts, times, period])
-
-    def _value_type(self, kind: str, unit: str) -> bytes:
-        return _number(1, self._text(kind)) + _number(2, self._text(unit))
-
-    def _sample(self, stack: Stack, count: int) -> bytes:
-        return _packed(1, [self._place(place) for place in stack]) + _packed(2, [count, count * self._period_ns])
-
-    def _place(self, place: CodeLocation) -> int:
-        number = self._places.setdefault(place, len(self._places) + 1)
-        self._functions.setdefault((place.function, place.file), len(self._functions) + 1)
-        return number
-
-    def _location(self, place: CodeLocation, number: int) -> bytes:
-        line = _number(1, self._functions[place.function, place.file]) + _number(2, place.line)
-        return _number(1, number) + _field(4, line)
-
-    def _function(self, name: str, file: str, number: int) -> bytes:
-        name_at = self._text(name)
-        return _number(1, number) + _number(2, name_at) + _number(3, name_at) + _number(4, self._text(file))
-
-    def _text(self, text: str) -> int:
-        return self._texts.setdefault(text, len(self._texts))
-
-
-def _varint(value: int) -> bytes:
-    written = bytearray()
-    while value > 0x7F:
-        written.append(value & 0x7F | 0x80)
-        value >>= 7
-    written.append(value)
-    return bytes(written)
-
-
-def _number(field: int, value: int) -> bytes:
-    return _varint(field << 3) + _varint(value)
-
-
-def _field(field: int, content: bytes) -> bytes:
-    return _varint(field << 3 | 2) + _varint(len(content)) + content
-
-
-def _packed(field: int, values: Sequence[int]) -> bytes:
-    return _field(field, b"".join(map(_varint, values)))
+    table = {
+        "ValueType": "1 type int64, 2 unit int64",
+        "Sample": "1 location_id []uint64, 2 value []int64",
+        "Location": "1 id uint64, 4 line []Line",
+        "Line": "1 function_id uint64, 2 line int64",
+        "Function": "1 id uint64, 2 name int64, 3 system_name int64, 4 filename int64",
+        "Profile": "1 sample_type []ValueType, 2 sample []Sample, 4 location []Location, 5 function []Function, "
+        "6 string_table []string, 9 time_nanos int64, 10 duration_nanos int64, 11 period_type ValueType, "
+        "12 period int64",
+    }
+    return message_classes("perftools.profiles", table)["Profile"]

@@ -5,6 +5,7 @@ to the most; nothing becomes a change that the filters have not confirmed here.
 """
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from itertools import combinations
 from typing import TypeVar
 
@@ -15,19 +16,17 @@ from berth_workbench.planning.help.result import Change
 Edit = TypeVar("Edit")
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class HelpFindings:
     """The changes and notes for one pod. They stay when the trials are used up in the middle of a step."""
 
-    __slots__ = ("changes", "is_complete", "needs", "notes", "question", "said")
-
-    def __init__(self, question: Question) -> None:
-        self.question = question
-        self.needs: tuple[Need, ...] = ()
-        self.said: tuple[str, ...] = ()
-        self.changes: list[Change] = []
-        self.notes: list[str] = []
-        self.is_complete = True
-        """Whether all was tried that might help."""
+    question: Question
+    needs: tuple[Need, ...] = ()
+    said: tuple[str, ...] = ()
+    changes: list[Change] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    is_complete: bool = True
+    """Whether all was tried that might help."""
 
     def first(self, proposals: Iterable[Proposal | None]) -> Change | None:
         """Return the first change of several that helps."""

@@ -6,6 +6,7 @@ from typing import Any, Literal
 import msgspec
 
 from berth.api.pod import Pod
+from berth_workbench.simulation.prices import PriceError
 
 GoalName = Literal["empty-nodes", "even-out", "repair-spread", "free-shape"]
 GOALS: tuple[GoalName, ...] = ("empty-nodes", "even-out", "repair-spread", "free-shape")
@@ -50,12 +51,12 @@ def price_of(prices: Mapping[str, float], name: str, labels: Mapping[str, str]) 
 
 
 def read_prices(values: Any) -> dict[str, float]:
-    """Return the prices that a document holds: names of nodes or instance types, and numbers. Raises ValueError."""
+    """Return the prices that a document holds: names of nodes or instance types, and numbers. Raises `PriceError`."""
     if not isinstance(values, Mapping):
-        raise ValueError("a mapping of node names or instance types to prices is expected")
+        raise PriceError("a mapping of node names or instance types to prices is expected")
     found = {}
     for name, price in values.items():
         if isinstance(price, bool) or not isinstance(price, int | float) or not 0 <= price < 1e9:
-            raise ValueError(f"{name}: a price is a number from 0 to 10^9, not {price!r}")
+            raise PriceError(f"{name}: a price is a number from 0 to 10^9, not {price!r}")
         found[str(name)] = float(price)
     return found

@@ -13,9 +13,10 @@ import pytest
 from berth.core.builders import make_node, make_pod
 from berth.core.questions import judge
 from berth_workbench.simulation.cluster import SimulatedCluster
+from tests.effort import examples
 from tests.workbench.planning.help.worlds import World
 
-SEEDS = range(60)
+SEEDS = range(examples(60))
 ZONE, HOST = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
 APPS = ("x", "y")
 IP = "10.0.0.1"

@@ -1,7 +1,6 @@
 """Plans carried out on the embedded cluster, with the live scheduler, its controllers and hollow nodes."""
 
 import asyncio
-import time
 
 import msgspec
 import pytest
@@ -19,6 +18,7 @@ from berth_workbench.planning.rebalance.plan import in_groups
 from berth_workbench.planning.rebalance.rebalance import rebalance
 from berth_workbench.planning.rebalance.request import RebalanceRequest
 from berth_workbench.snapshot.writer import taken_from_cluster
+from tests.waiting import until
 
 QUICKLY = Patience(step_s=20.0, poll_s=0.02)
 
@@ -82,13 +82,6 @@ class Live:
 
     def executor(self, plan, **more):
         return Executor(plan, self.transport, self.look, patience=QUICKLY, **more)
-
-
-async def until(is_so):
-    deadline = time.monotonic() + 20
-    while not is_so():
-        assert time.monotonic() < deadline, "it took too long"
-        await asyncio.sleep(0.02)
 
 
 def live(tmp_path, test, start_delay_s=0.0):

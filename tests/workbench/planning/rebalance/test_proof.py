@@ -150,10 +150,10 @@ def test_commands_say_everything_and_names_cannot_break_out():
 
 
 def test_a_plan_reads_as_its_moves():
-    """Twenty nodes that the scheduler likes equally: for each move all but one are closed, which is one thing to do."""
-    nodes = [node(f"n{i:02}", cpu="8") for i in range(20)]
+    """Eight nodes that the scheduler likes equally: for each move all but one are closed, which is one thing to do."""
+    nodes = [node(f"n{i:02}", cpu="8") for i in range(8)]
     pods = [running(f"w{i}", "1", "n00") for i in range(8)]
-    spread = [running(f"o{i:02}", "2", f"n{i:02}", "other") for i in range(1, 20)]
+    spread = [running(f"o{i:02}", "2", f"n{i:02}", "other") for i in range(1, 8)]
     plan = plan_for("even-out", *nodes, *pods, *spread, max_moves=3)
     assert plan.moves == 3
     groups = in_groups(plan.steps)

@@ -7,6 +7,7 @@ from berth_workbench.planning.rebalance.proof import cordoned, uncordoned
 from berth_workbench.planning.rebalance.rebalance import rebalance
 from berth_workbench.planning.rebalance.request import RebalanceRequest
 from berth_workbench.simulation.cluster import SimulatedCluster, pending_again
+from tests.effort import examples
 from tests.workbench.planning.rebalance.worlds import best_total, follow, random_world, total
 
 GOALS = ("empty-nodes", "even-out", "repair-spread", "free-shape")
@@ -50,7 +51,7 @@ def world_for(goal, seed):
 
 
 @pytest.mark.parametrize("goal", GOALS)
-@pytest.mark.parametrize("seed", range(200, 210))
+@pytest.mark.parametrize("seed", range(200, 200 + examples(10)))
 def test_no_plan_is_better_than_cp_sats_and_the_greedy_one_is_valid(goal, seed):
     world, limit = world_for(goal, seed), 1 + seed % 3 if seed % 2 else None
     limits = {"max_moves": MAX_MOVES, "max_per_workload": limit}

@@ -19,6 +19,7 @@ import random
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from opentelemetry.context import Context
@@ -66,37 +67,24 @@ class PodIds(IdGenerator):
         return self.trace_id
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class PodTrace:
     """The spans of one pod that have not ended."""
 
-    __slots__ = (
-        "attempts",
-        "binding",
-        "cycle",
-        "cycle_ns",
-        "place",
-        "queue",
-        "requests",
-        "root",
-        "spans",
-        "waiting_ns",
-    )
-
-    def __init__(self, root: Span) -> None:
-        self.root = root
-        self.place = set_span_in_context(root, Context())
-        """The context of the root, in which its children begin."""
-        self.queue: Span | None = None
-        self.cycle: Span | None = None
-        self.cycle_ns = 0
-        """When the last thing of the scheduling cycle was over."""
-        self.binding: Span | None = None
-        self.waiting_ns: int | None = None
-        """When the wait for Permit began, if the pod waits."""
-        self.requests: list[tuple[str, int, int, str]] = []
-        """Name, begin, end and error of what the point that is running has waited for."""
-        self.spans = 0
-        self.attempts = 0
+    root: Span
+    place: Context
+    """The context of the root, in which its children begin."""
+    queue: Span | None = None
+    cycle: Span | None = None
+    cycle_ns: int = 0
+    """When the last thing of the scheduling cycle was over."""
+    binding: Span | None = None
+    waiting_ns: int | None = None
+    """When the wait for Permit began, if the pod waits."""
+    requests: list[tuple[str, int, int, str]] = field(default_factory=list)
+    """Name, begin, end and error of what the point that is running has waited for."""
+    spans: int = 0
+    attempts: int = 0
 
 
 class PodTraces(Instrument):
@@ -254,7 +242,7 @@ class PodTraces(Instrument):
         self._ids.trace_id = trace_id
         about = {"k8s.pod.name": pod.name, "k8s.namespace.name": pod.namespace, "k8s.pod.uid": pod.uid}
         root = self._tracer.start_span("Pod", context=Context(), start_time=now, attributes=about)
-        trace = self._open[pod.uid] = PodTrace(root)
+        trace = self._open[pod.uid] = PodTrace(root, set_span_in_context(root, Context()))
         return trace
 
     def _child(

@@ -6,19 +6,15 @@ import signal
 import ssl
 import stat
 import subprocess
-import sys
-import time
 import urllib.request
-from pathlib import Path
 
 import pytest
 import yaml
 from click.testing import CliRunner
 
 from berth.cli import main
-
-BERTH = Path(sys.executable).with_name("berth")
-WAIT_S = 120.0
+from tests.e2e.processes import BERTH, deployment
+from tests.waiting import WAIT_S, eventually
 
 
 class Up:
@@ -78,22 +74,6 @@ def client(cluster):
             return json.load(answer)
 
     return call
-
-
-def deployment(name, replicas, cpu):
-    labels = {"app": name}
-    container = {"name": "c", "image": "nginx", "resources": {"requests": {"cpu": cpu}}}
-    template = {"metadata": {"labels": labels}, "spec": {"containers": [container]}}
-    spec = {"replicas": replicas, "selector": {"matchLabels": labels}, "template": template}
-    return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name}, "spec": spec}
-
-
-def eventually(look, seconds=WAIT_S):
-    deadline = time.monotonic() + seconds
-    while not (found := look()):
-        assert time.monotonic() < deadline, "it did not come about in time"
-        time.sleep(0.02)
-    return found
 
 
 def test_says_when_it_is_ready_and_ends_cleanly(up):

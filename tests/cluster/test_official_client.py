@@ -4,20 +4,16 @@ import threading
 
 import pytest
 
-from tests.e2e.running import running
-
 kubernetes = pytest.importorskip("kubernetes", reason="the official client is not installed")
 
 
 @pytest.fixture(scope="module")
-def api(tmp_path_factory):
-    directory = tmp_path_factory.mktemp("client")
-    with running("apiserver", "--dir", directory):
-        configuration = kubernetes.client.Configuration()
-        kubernetes.config.load_kube_config(str(directory / "kubeconfig"), client_configuration=configuration)
-        with kubernetes.client.ApiClient(configuration) as client:
-            yield client
-            client.rest_client.pool_manager.clear()
+def api(api_server):
+    configuration = kubernetes.client.Configuration()
+    kubernetes.config.load_kube_config(str(api_server), client_configuration=configuration)
+    with kubernetes.client.ApiClient(configuration) as client:
+        yield client
+        client.rest_client.pool_manager.clear()
 
 
 @pytest.fixture

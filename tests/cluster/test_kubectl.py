@@ -3,7 +3,6 @@
 The tests share one cluster and each has a namespace of its own.
 """
 
-import itertools
 import json
 import re
 import subprocess
@@ -14,26 +13,20 @@ from berth.api.pod import Pod
 from berth_workbench.snapshot.documents import read_documents
 from berth_workbench.snapshot.snapshot import read_cluster
 from tests.e2e.kubectl import Kubectl, eventually
-from tests.e2e.running import running
 
 
 @pytest.fixture(scope="module")
-def admin(tmp_path_factory):
-    """kubectl on a fresh cluster of three nodes."""
-    directory = tmp_path_factory.mktemp("kubectl")
-    with running("up", "--nodes", "3", "--dir", directory):
-        yield Kubectl(directory / "kubeconfig", directory / "cache")
-
-
-_numbers = itertools.count(1)
+def admin(scheduled_cluster, tmp_path_factory):
+    """kubectl on a cluster of three nodes."""
+    return Kubectl(scheduled_cluster, tmp_path_factory.mktemp("kubectl") / "cache")
 
 
 @pytest.fixture
-def kubectl(admin):
+def kubectl(admin, namespace_name):
     """kubectl in a namespace of its own."""
-    name = f"day-{next(_numbers)}"
-    admin("create", "namespace", name)
-    return admin.in_namespace(name)
+    admin("create", "namespace", namespace_name)
+    yield admin.in_namespace(namespace_name)
+    admin("delete", "namespace", namespace_name, "--wait=false")
 
 
 def manifest(name="web", image="nginx:1.27", replicas=2):

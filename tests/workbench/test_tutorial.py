@@ -17,8 +17,9 @@ import pytest
 from berth.api.quantity import milli_value
 from berth_workbench.snapshot.snapshot import read_cluster
 from tests.e2e.kubectl import KUBECTL
-from tests.e2e.processes import BERTH, Process, eventually
+from tests.e2e.processes import BERTH, Process
 from tests.paths import ROOT
+from tests.waiting import eventually
 
 TUTORIAL = (ROOT / "docs/tutorial.md").read_text()
 NODES, CPUS = 12, 8
@@ -446,11 +447,13 @@ def test_every_sentence_of_the_page_is_accounted_for():
     assert (CLAIMS.keys() | NO_CLAIMS) - said == set(), "these are not on the page any more"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("claim", CLAIMS)
 def test_the_claim_holds(claim, typed):
     CLAIMS[claim](typed)
 
 
+@pytest.mark.long
 def test_the_conclusion_follows_from_the_claims(typed):
     """Two moves today; packing from now on, which places what the default does not; a node for another zone's loss."""
     two_moves_are_enough(typed)
@@ -459,6 +462,7 @@ def test_the_conclusion_follows_from_the_claims(typed):
     with_a_node_more_all_survive_zone_b(typed)
 
 
+@pytest.mark.long
 def test_what_the_page_shows_is_what_is_printed(typed):
     """Lines below a command are its output; names of nodes that differ from run to run are left out."""
     shown, command = 0, ""
@@ -473,6 +477,7 @@ def test_what_the_page_shows_is_what_is_printed(typed):
     assert shown == 6
 
 
+@pytest.mark.long
 def test_every_picture_is_drawn(typed):
     pictures = re.findall(r"!\[[^\]]+\]\(pictures/([\w.]+)\)", TUTORIAL)
     assert pictures == re.findall(r"--plot ([\w.]+)", TUTORIAL)
