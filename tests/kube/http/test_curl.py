@@ -817,6 +817,12 @@ async def test_without_a_libcurl_that_can_do_it_aiohttp_does_everything(monkeypa
             assert await transport.bind("ns", "p", b"{}") == b"{}"
 
 
+def test_whoever_is_on_call_can_switch_it_off(monkeypatch):
+    monkeypatch.setattr(curl, "pycurl", Library())
+    monkeypatch.setenv("BERTH_LIBCURL", "off")
+    assert not curl.is_available()
+
+
 def test_without_epoll(monkeypatch):
     monkeypatch.delattr(curl.select, "epoll")
     assert not curl.is_available()

@@ -41,6 +41,7 @@ _NO_CONNECTION = frozenset({6, 7, 35}) | _TLS_SETTINGS
 OLDEST_LIBCURL = (8, 23, 0)
 NEEDED = ("CAINFO_BLOB", "SSLCERT_BLOB", "SSLKEY_BLOB", "MAXAGE_CONN", "PATH_AS_IS", "SSLOPT_NO_PARTIALCHAIN")
 KEEP_IDLE_S = 90
+SWITCH = "BERTH_LIBCURL"
 DNS_CACHE_S = 10
 # RFC 9110. aiohttp repeats these once where a connection breaks, and no others; libcurl would repeat all.
 IDEMPOTENT = frozenset({"GET", "PUT", "DELETE"})
@@ -90,8 +91,12 @@ class NotBegunError(Exception):
 
 
 def is_available() -> bool:
-    """Whether there is a libcurl here that can do what is needed, and the epoll that it is driven by."""
-    if pycurl is None or not hasattr(select, "epoll"):
+    """Whether there is a libcurl here that can do what is needed, and the epoll that it is driven by.
+
+    `BERTH_LIBCURL=off` in the environment leaves everything to aiohttp: should the two ever differ somewhere, whoever is
+    on call can tell by that, and goes on.
+    """
+    if os.environ.get(SWITCH) == "off" or pycurl is None or not hasattr(select, "epoll"):
         return False
     version = pycurl.version_info()
     found = tuple(int(part) for part in version[1].split("-")[0].split("."))
