@@ -93,8 +93,8 @@ class NotBegunError(Exception):
 def is_available() -> bool:
     """Whether there is a libcurl here that can do what is needed, and the epoll that it is driven by.
 
-    `BERTH_LIBCURL=off` in the environment leaves everything to aiohttp: should the two ever differ somewhere, it is seen
-    by that, and life goes on.
+    `BERTH_LIBCURL=off` in the environment leaves everything to aiohttp: should the two ever differ, it is seen by
+    that, and life goes on.
     """
     if os.environ.get(SWITCH) == "off" or pycurl is None or not hasattr(select, "epoll"):
         return False
