@@ -47,6 +47,12 @@ async def for_ever():
     await asyncio.get_running_loop().create_future()
 
 
+async def slowly(seconds):
+    """What a slow peer does behind a real socket, so short that nobody notices; never to wait until something is so."""
+    assert seconds <= 1.0, "a peer as slow as that belongs into virtual time"
+    await asyncio.sleep(seconds)
+
+
 async def pass_time(seconds):
     """Let time pass that is virtual; of the other kind there is too little for tests to sleep in."""
     assert isinstance(asyncio.get_running_loop(), VirtualLoop), (
