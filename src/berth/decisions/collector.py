@@ -1,9 +1,10 @@
 """Notes what befalls pods, on the scheduler's main path, for the decision log to be written from later.
 
-`DecisionCollector` is an observer of the core. What it does there has to cost next to nothing: it appends a tuple to a
-queue, with whatever object is at hand, and works nothing out. `take` hands over what was noted; `step_of` makes a step
-of it. A decision's details can be read only while the core is between two cycles (`berth.cycle.decision`), and holding
-a decision holds columns, so that only so many wait for that; the others are noted in short.
+`DecisionCollector` is an observer of the core. What it does there has to cost little: it appends a tuple to a queue,
+with whatever object is at hand. `take` hands over what was noted; `step_of` makes a step of it. Of a pod that gets a
+node the details are read at once, while the search's columns are at hand, and no column is held. Of the others they are
+read later, between two cycles (`berth.cycle.decision`), since most are told again what they were told before. Such a
+decision holds columns until then, so only so many wait; the rest are noted in short.
 """
 
 import time

@@ -159,7 +159,7 @@ def explain(
 class _Fresh:
     """The best nodes of a decision that was made just now, read off what the search has found.
 
-    The same as `_Scored` says of it at any time, for a tenth of the work: the totals are there already, and only the
+    The same as `_Scored` says of it at any time, for a fraction of the work: the totals are there already, and only the
     nodes that are shown need their scores plugin by plugin.
     """
 

@@ -1,8 +1,8 @@
 """Keeps the decision log of a live scheduler: takes over what was noted between cycles, and has a thread write it.
 
-Runs on the event loop beside the scheduler. Reading a decision's details takes some tens of microseconds, which is too
-much for the main path: it is done here, for a few milliseconds at a time, and at most for `SHARE` of the time while
-pods keep coming. What is left over waits, or is written without details once too much waits.
+Runs on the event loop beside the scheduler. What a decision about a pod without a node says in detail is read here,
+for a few milliseconds in each period while pods keep coming. What is left over waits, or is written without details
+once too much waits.
 """
 
 import asyncio

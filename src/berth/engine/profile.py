@@ -448,8 +448,6 @@ class Profile:
 
     def run_reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
         """Run Reserve; return the first failure. The caller undoes with `run_unreserve`."""
-        if not self._is_told:
-            return self._reserved(state, pod, node_name)
         return self.runner.run("Reserve", self._reserved, state, pod, node_name)
 
     def _reserved(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
@@ -486,8 +484,6 @@ class Profile:
 
     def run_permit(self, state: CycleState, pod: PodInfo, node_name: str) -> Permitted:
         """Run Permit: a rejection at once, else Wait if any plugin waits."""
-        if not self._is_told:
-            return self._permitted(state, pod, node_name)
         return self.runner.run("Permit", self._permitted, state, pod, node_name)
 
     def _permitted(self, state: CycleState, pod: PodInfo, node_name: str) -> Permitted:
