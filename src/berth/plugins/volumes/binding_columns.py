@@ -114,11 +114,11 @@ class BindingColumns:
                 needs.append((claim, self._free_rows.without(offer.asked, offer, self._nodes, self._table.capacity)))
             else:
                 needs.append((claim, given.serve(offer, self._nodes)))
-        codes: Codes = np.where(elsewhere, BIND_CONFLICT, 0).astype(np.int32)
+        codes: Codes = elsewhere.astype(np.int32) * np.int32(BIND_CONFLICT)
         for claim, needed in needs:
             open_rows = needed & (codes == 0)
             if open_rows.any():
-                codes[open_rows] = self._provision_codes(claim)[open_rows]
+                np.copyto(codes, self._provision_codes(claim), where=open_rows)
         return codes
 
     def _provision_codes(self, claim: PersistentVolumeClaim) -> Codes:
@@ -127,8 +127,12 @@ class BindingColumns:
         storage_class: StorageClass | None = self._objects.get(CLASS, class_name_of(claim))
         if storage_class is None or storage_class.provisioner in ("", NO_PROVISIONER):
             return codes
+        is_told = tells_capacity(self._objects, storage_class, claim)
+        if not (is_told or storage_class.allowed_topologies):
+            codes.fill(0)
+            return codes
         allowed = self._nodes.by_topologies(storage_class.allowed_topologies)
-        if not tells_capacity(self._objects, storage_class, claim):
+        if not is_told:
             codes[allowed] = 0
             return codes
         codes[allowed] = NOT_ENOUGH_SPACE
