@@ -42,7 +42,7 @@ class Panel(NamedTuple):
 PANELS = (
     Panel("nodes", "nodes", (500, 1000, 2000, 5000, 10_000, 20_000, 50_000), ("basic", "mixed", "unique", "affinity")),
     Panel("running", "pods that run, on 5,000 nodes", (0, 10_000, 30_000, 100_000), ("basic", "unique", "affinity")),
-    Panel("pods", "pods that are to be scheduled, on 5,000 nodes", (500, 2000, 10_000, 50_000),
+    Panel("pods", "pods that are to be scheduled, on 5,000 nodes", (500, 2000, 10_000),
           ("basic", "unique", "affinity")),
 )  # fmt: skip
 
