@@ -7,8 +7,10 @@ for a KubeSchedulerConfiguration that names it and lets the client send as fast 
 second, and then nothing else is measured). Without a command it is `berth run --config {config}`. The API server is an
 embedded one of its own process, or that of --kubeconfig, whose nodes and pods are deleted before and after each run.
 
-A workload is a name of gen_workload.py with numbers (`basic/5000/3000`: nodes, pods), a file of JSON lines as that
-writes them, or a file in the vocabulary of kube-scheduler's scheduler_perf (.yaml, with --test and --case).
+A workload is a name of scenarios.py with numbers (`basic/5000/3000`: nodes, pods), a file of JSON lines as that
+writes them, or a file in the vocabulary of kube-scheduler's scheduler_perf (.yaml, with --test and --case). The
+embedded API server has no controllers, so that scenarios with volumes need a cluster of yours that binds them; without
+a command, the feature gates that a scenario needs are switched on.
 
     python benchmarks/live.py --workload basic/5000/3000 --workload mixed/5000/3000
     python benchmarks/live.py --workload basic/5000/3000 --rate 200          # arrivals a second, not a burst
@@ -41,6 +43,7 @@ HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent))
 
 from benchmarks.processes import Watched, cpu_s, listening_on  # noqa: E402 - runs from any directory
+from benchmarks.scenarios import FEATURE_GATES, write  # noqa: E402
 from benchmarks.scheduler_perf import Step, read_case  # noqa: E402
 from berth.api.errors import ApiError  # noqa: E402
 from berth.api.resources import RESOURCES, Resource  # noqa: E402
@@ -204,6 +207,8 @@ class Run:
         self._log = log
         self._seen = Bindings()
         self._waits: list[float] = []
+        self._left_behind: list[Mapping[str, Any]] = []
+        """What was created beside pods and nodes."""
 
     async def measure(self) -> dict[str, Any]:
         """Carry the run out; return its figures."""
@@ -215,6 +220,9 @@ class Run:
             finally:
                 if self._kubeconfig:
                     await cluster.clear()
+                    for document in self._left_behind:
+                        meta = document["metadata"]
+                        await cluster.delete(resource_of(document), meta.get("namespace", ""), meta["name"])
                 await transport.close()
 
     async def _measured(self, cluster: Cluster, kubeconfig: str, server_pid: int | None) -> dict[str, Any]:
@@ -300,6 +308,7 @@ class Run:
                 now = time.monotonic()
                 self._seen.made |= {key_of(document): now for document in documents}
             await cluster.create_all(documents)
+            self._left_behind += [one for one in documents if one["kind"] not in ("Pod", "Node", "Namespace")]
         if step.awaited:
             await self._until_bound(None, step.awaited)
 
@@ -365,10 +374,11 @@ def workload(name: str, test: str, case: str, rate: float, directory: Path) -> l
                 f"--workload {name}: neither a file nor NAME/NODES/PODS, such as basic/5000/3000"
             ) from None
         path = directory / "workload.jsonl"
-        with path.open("w") as out:
-            generated = subprocess.run([sys.executable, HERE / "gen_workload.py", scenario, nodes, pods], stdout=out)
-        if generated.returncode:
-            raise SystemExit(f"--workload {name}: gen_workload.py cannot make that")
+        try:
+            with path.open("w") as out:
+                write(scenario, int(nodes), int(pods), out)
+        except (ValueError, subprocess.CalledProcessError):
+            raise SystemExit(f"--workload {name}: scenarios.py cannot make that") from None
     with path.open() as lines:
         documents = [json.loads(line) for line in lines if line.strip()]
     pending = [one for one in documents if one["kind"] == "Pod" and not one["spec"].get("nodeName")]
@@ -422,7 +432,9 @@ def main() -> None:
     for name in asked.workload or DEFAULT_WORKLOADS:
         found: list[list[dict[str, Any]]] = [[] for _ in commands]
         for _ in range(asked.runs):
-            for number, command in enumerate(commands):
+            for number, given in enumerate(commands):
+                gates = FEATURE_GATES.get(name.partition("/")[0], "") if given == list(DEFAULT_COMMAND) else ""
+                command = [*given, "--feature-gates", gates] if gates else given
                 with tempfile.TemporaryDirectory() as directory:
                     steps = workload(name, asked.test, asked.case, asked.rate, Path(directory))
                     run = Run(command, steps, asked.rate, asked.kubeconfig, asked.log, Path(directory))

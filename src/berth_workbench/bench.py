@@ -1,8 +1,10 @@
 """Measures how fast the core is: a workload goes through the scheduling cycle in process, without API calls.
 
-A workload is JSON lines: nodes, running pods, pending pods. Loading is not timed; the clock runs from the first Pop
-to the last Reserve, one pod at a time, through the same `Core` that `berth run` drives. Bindings are not answered;
-pods that are evicted leave at once, and the pod that preempted them is tried again.
+A workload is JSON lines: nodes, what pods refer to (claims, classes, pod groups), running pods, pending pods. Loading
+is not timed; the clock runs from the first Pop to the last Reserve, one pod at a time, through the same `Core` that
+`berth run` drives. Bindings are not answered; pods that are evicted leave at once, and the pod that preempted them is
+tried again. What PreBind writes is answered at once, and claims get their volumes: the time that the core takes to hear
+of that counts, that of the API server and the controllers who are played here does not.
 """
 
 import contextlib
@@ -10,7 +12,7 @@ import gc
 import random
 import resource
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 from typing import Any
 
 import msgspec
@@ -26,12 +28,19 @@ from berth.core.intake import ObjectEvent
 from berth.core.questions import decide, search_beside
 from berth.cycle.attempt import Attempt
 from berth.extender.in_process import AnswerCall, answered, nobody
-from berth.framework.effects import Answer, CallExtenders, Effect, EvictPod, Request
+from berth.framework.effects import Answer, ApiCall, CallExtenders, Effect, EvictPod, Request
 from berth.framework.registry import Registry
+from berth.state.objects import key_of
+from berth.state.pod_groups import group_of
+from berth.state.queued_pod import QueuedPod
+from berth_workbench.simulation.api_calls import ApiCalls
 
 
 class Figures(msgspec.Struct, frozen=True):
-    """What a run measured. `seconds` is wall-clock time, `rss_mb` the highest resident memory of the whole process."""
+    """What a run measured. `seconds` is wall-clock time, `rss_mb` the highest resident memory of the whole process.
+
+    `cpu_s` is the CPU time of the process meanwhile, with what is played and checked: for machines that others use.
+    """
 
     nodes: int
     pods: int
@@ -42,6 +51,10 @@ class Figures(msgspec.Struct, frozen=True):
     nodes_used: int
     rss_mb: float
     checked: int = 0
+    cpu_s: float = 0.0
+
+
+NOT_COMPLETED = "nobody has completed what the pod waits for"
 
 
 class CheckError(AssertionError):
@@ -52,12 +65,16 @@ class WorkloadError(ValueError):
     """A line of a workload that cannot be used; the message says which, and what is wrong with it."""
 
 
-def load(core: Core, lines: Iterable[bytes]) -> int:
-    """Take a workload in; return how many pods are pending. Raises `WorkloadError`."""
+def load(core: Core, lines: Iterable[bytes]) -> dict[tuple[str, str], Any]:
+    """Take a workload in; return its objects but pods, by kind and key. Raises `WorkloadError`."""
+    objects: dict[tuple[str, str], Any] = {}
     for number, line in enumerate(lines, 1):
         if not line.isspace():
-            core.handle(_event(number, line), 0.0)
-    return len(core.queue)
+            event = _event(number, line)
+            core.handle(event, 0.0)
+            if event.kind != "Pod":
+                objects[event.kind, key_of(event.obj)] = event.obj
+    return objects
 
 
 def _event(number: int, line: bytes) -> ObjectEvent:
@@ -86,10 +103,15 @@ def run(
     """
     rng = random.Random(seed)
     core = build_core(config or default_config(), registry, rng=rng, memos=memos)
-    pods = load(core, lines)
+    player = Player(core, load(core, lines), answer_call)
+    pods = len(core.queue)
     checks = set(random.Random(seed).sample(range(pods), min(check, pods)))
     with long_lived():
-        seconds = _drive(core, checks, rng, answer_call)
+        began = time.process_time()
+        checked = _drive(player, checks, rng)
+        cpu_s = time.process_time() - began
+    seconds = player.seconds
+    core.call_off(NOT_COMPLETED, 0.0)  # what still waits for its claims has failed, too
     used = {state.row for state in core.cache.states().values() if state.assumed}
     failed = len(core.queue)
     return Figures(
@@ -101,7 +123,8 @@ def run(
         pods_per_s=round(pods / seconds, 1) if seconds else 0.0,
         nodes_used=len(used),
         rss_mb=round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1),
-        checked=len(checks),
+        checked=checked,
+        cpu_s=round(cpu_s, 4),
     )
 
 
@@ -116,44 +139,91 @@ def long_lived() -> Iterator[None]:
         gc.unfreeze()
 
 
-def _drive(core: Core, checks: set[int], rng: random.Random, answer_call: AnswerCall) -> float:
-    seconds, number = 0.0, 0
-    while core.has_work:
-        expected = _without_memos(core, rng, answer_call) if number in checks else None
+class Player:
+    """Answers the core as extenders, API server and controllers would, and keeps how long the core has worked."""
+
+    def __init__(self, core: Core, objects: dict[tuple[str, str], Any], answer_call: AnswerCall) -> None:
+        """`objects` are all that the core knows but pods, by kind and key."""
+        self.core = core
+        self.objects = objects
+        self.answer_call = answer_call
+        self.seconds = 0.0
+        self._api_calls = ApiCalls(self)
+        self._effects: list[Effect] = []
+
+    def step(self) -> list[str]:
+        """Have one cycle run and all that it asks for done; return the keys of the pods that had to leave, sorted.
+
+        The last victim is asked once the others have gone.
+        """
         started = time.perf_counter()
-        victims = _let_go(core, _with_extenders(core, core.step(0.0), answer_call))
-        seconds += time.perf_counter() - started
+        self._effects = self.core.step(0.0)
+        self.seconds += time.perf_counter() - started
+        evicted = []
+        for effect in self._effects:  # the list grows in the loop
+            if not isinstance(effect, Request):
+                continue
+            asked = effect.effect
+            if isinstance(asked, CallExtenders):
+                started = time.perf_counter()
+                answer = answered(effect.ticket, asked, self.answer_call)
+                self.seconds += time.perf_counter() - started
+                self._tell(answer)
+            elif isinstance(asked, ApiCall):
+                self._tell(msgspec.structs.replace(self._api_calls(asked), ticket=effect.ticket))
+            elif isinstance(asked, EvictPod):
+                evicted.append(asked.pod.key)
+                state = self.core.cache.state_of(asked.pod.uid)
+                if state is not None:
+                    self._tell(ObjectEvent("DELETED", "Pod", state.pod.pod))
+                self._tell(Answer(effect.ticket))
+        return sorted(evicted)
+
+    def put(self, obj: Any) -> None:
+        """Create an object, or put a newer state in its place."""
+        kind, key = self.core.resources.name_of(obj), key_of(obj)
+        known = (kind, key) in self.objects
+        self.objects[kind, key] = obj
+        self._tell(ObjectEvent("MODIFIED" if known else "ADDED", kind, obj))
+
+    def delete(self, kind: str, key: str) -> None:
+        """Delete an object by `namespace/name` or name."""
+        self._tell(ObjectEvent("DELETED", kind, self.objects.pop((kind, key))))
+
+    def _tell(self, event: ObjectEvent | Answer) -> None:
+        """Give the core an event, and note what it asks for in turn."""
+        started = time.perf_counter()
+        self._effects += self.core.handle(event, 0.0)
+        self.seconds += time.perf_counter() - started
+
+
+def _drive(player: Player, checks: Set[int], rng: random.Random) -> int:
+    """Run cycles until there is nothing left to do; return how many decisions were checked.
+
+    `checks` are the numbers of the cycles to check. A group's cycle is not: it decides about all of its pods.
+    """
+    core, number, checked = player.core, 0, 0
+    while core.has_work:
+        expected = None
+        if number in checks and not (core.schedules_groups and group_of(_next(core).pod) is not None):
+            expected = _without_memos(core, rng, player.answer_call)
+        victims = player.step()
         if expected is not None:
             _compare(core, expected, victims)
+            checked += 1
         number += 1
-    return seconds
+    return checked
 
 
-def _with_extenders(core: Core, effects: list[Effect], answer_call: AnswerCall) -> list[Effect]:
-    """Have extenders answer until the core asks them nothing more; return everything it asks for."""
-    for effect in effects:  # the list grows in the loop
-        if isinstance(effect, Request) and isinstance(effect.effect, CallExtenders):
-            effects += core.handle(answered(effect.ticket, effect.effect, answer_call), 0.0)
-    return effects
-
-
-def _let_go(core: Core, effects: list[Effect]) -> list[str]:
-    """Let evicted pods leave at once; return their keys, sorted. The last victim is asked once the others have gone."""
-    evicted = []
-    for effect in effects:  # the list grows in the loop
-        if isinstance(effect, Request) and isinstance(effect.effect, EvictPod):
-            evicted.append(effect.effect.pod.key)
-            state = core.cache.state_of(effect.effect.pod.uid)
-            if state is not None:
-                effects += core.handle(ObjectEvent("DELETED", "Pod", state.pod.pod), 0.0)
-            effects += core.handle(Answer(effect.ticket), 0.0)
-    return sorted(evicted)
+def _next(core: Core) -> QueuedPod:
+    queued = core.queue.active.peek() or core.queue.backoff.peek()
+    assert queued is not None, "asked only while there is work"
+    return queued
 
 
 def _without_memos(core: Core, rng: random.Random, answer_call: AnswerCall) -> Attempt:
     """Decide about the next pod without memos, and leave everything as it was."""
-    queued = core.queue.active.peek() or core.queue.backoff.peek()
-    assert queued is not None
+    queued = _next(core)
     lots = rng.getstate()
     key = queued.pod.key
 

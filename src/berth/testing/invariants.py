@@ -121,7 +121,8 @@ def rebuilt_profiles(core: Core, config: SchedulerConfiguration, registry: Regis
                 new._ledger._pending, new._ledger._written = dict(old._ledger._pending), dict(old._ledger._written)
                 for claim in old._ledger._pending.values():
                     new._ledger._allocated.add(claim, new._ledger._consumable)
-                new._ledger._stored = set(old._ledger._stored)
+                new._ledger._uid_of = dict(old._ledger._uid_of)
+                new._ledger._outdated = set(old._ledger._written)
     return profiles
 
 

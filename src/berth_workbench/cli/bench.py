@@ -6,7 +6,7 @@ from typing import BinaryIO
 import click
 import msgspec
 
-from berth.cli.setup import BadConfigurationError, config_option, plugin_option, read_setup
+from berth.cli.setup import BadConfigurationError, config_option, gates_option, plugin_option, read_setup
 from berth.config.errors import ConfigError
 from berth_workbench.bench import CheckError, Figures, WorkloadError, run
 
@@ -21,15 +21,23 @@ from berth_workbench.bench import CheckError, Figures, WorkloadError, run
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of ties and of what is checked.")
 @config_option
 @plugin_option
+@gates_option
 def command(
-    file: BinaryIO, as_json: bool, check: int, no_memos: bool, seed: int, config_file: str, plugins: tuple[str, ...]
+    file: BinaryIO,
+    as_json: bool,
+    check: int,
+    no_memos: bool,
+    seed: int,
+    config_file: str,
+    plugins: tuple[str, ...],
+    feature_gates: str,
 ) -> None:
     """Schedule a workload in process and print the figures.
 
-    FILE holds JSON lines (standard input by default), as benchmarks/gen_workload.py writes them: nodes, running pods,
-    pending pods. The clock runs from the first Pop to the last Reserve; every node is scored.
+    FILE holds JSON lines (standard input by default), as benchmarks/scenarios.py writes them: nodes, claims and the
+    like, running pods, pending pods. The clock runs from the first Pop to the last Reserve; every node is scored.
     """
-    config, registry = read_setup(config_file, plugins)
+    config, registry = read_setup(config_file, plugins, feature_gates)
     try:
         figures = run(file, registry, config=config, check=check, seed=seed, memos=not no_memos)
     except ConfigError as error:

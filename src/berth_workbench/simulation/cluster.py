@@ -257,8 +257,10 @@ class SimulatedCluster(VirtualCluster):
                 progress(1)
             if steps > STEPS_A_POD * (pods + len(returned)):
                 raise StuckError(self._what_is_stuck(steps, self.evictions[seen:]))
+            if self.core.has_work:
+                continue
             deadline = self.core.next_deadline()
-            if self.core.has_work or (deadline is not None and deadline <= self.now):
+            if deadline is not None and deadline <= self.now:
                 continue
             if has_let_back or not len(self._comebacks):
                 return

@@ -1,6 +1,9 @@
 """Which devices count as taken, from Reserve until the watch has brought what was written."""
 
+import random
+
 import msgspec
+import pytest
 
 from berth.plugins.dra.devices import DeviceId
 from berth.plugins.dra.ledger import Ledger
@@ -118,3 +121,29 @@ def test_a_claim_that_was_just_made_counts_before_it_is_seen():
     ledger.forget("uid-made")
     objects.remove("ResourceClaim", claim("made"))
     assert taken(ledger) == []
+
+
+def test_a_write_whose_event_comes_before_its_answer_does_not_hide_what_came_after():
+    objects, ledger = ledger_of(claim("c1", resourceVersion="1"))
+    assert taken(ledger) == []
+    objects.put("ResourceClaim", held("c1", "d0", version="3"))
+    objects.put("ResourceClaim", claim("c1", resourceVersion="4"))
+    assert taken(ledger) == []
+    ledger.written("uid-c1", held("c1", "d0", version="3"))
+    assert taken(ledger) == []
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_claims_followed_one_by_one_are_those_counted_all_at_once(seed):
+    rng = random.Random(seed)
+    objects, ledger = ledger_of()
+    for version in range(1, 200):
+        name, what = f"c{rng.randrange(5)}", rng.random()
+        if what < 0.5:
+            devices = rng.sample(["d0", "d1", "d2", "d3"], rng.randint(0, 2))
+            objects.put("ResourceClaim", held(name, *devices, version=str(version), uid=f"{name}-{rng.randrange(2)}"))
+        elif what < 0.8:
+            objects.remove("ResourceClaim", claim(name))
+        if rng.random() < 0.5:
+            _, afresh = ledger_of(*objects.list("ResourceClaim"))
+            assert ledger.allocated().devices == afresh.allocated().devices

@@ -1,6 +1,9 @@
 """Both forms of the volume plugins agree on random small clusters, while these change under them."""
 
+import random
+
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -210,3 +213,30 @@ def test_claims_of_one_pod_get_a_volume_each(cluster, count, first):
     assert agree(plugin, pod.info(), handle)
     reserve(plugin, other.volume("v", persistentVolumeClaim={"claimName": first}).info(), handle)
     assert agree(plugin, pod.info(), handle)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_forms_agree_for_one_kind_of_claim_while_volumes_come_and_go(seed):
+    rng = random.Random(seed)
+    handle = world(storage_class("static", "kubernetes.io/no-provisioner"))
+    plugin = VolumeBinding(VolumeBindingArgs(), handle)
+    places = [None, on(ZONE, "x"), on("host", "a"), on("host", "b", "c"), on("host", "d")]
+    for name in NAMES:
+        take_in(handle, make_node(name).labels({"host": name, ZONE: "y"}).build())
+    for number in range(60):
+        name, what = rng.choice(VOLUMES), rng.random()
+        if what < 0.5:
+            ref = {"ref": "somebody's"} if rng.random() < 0.3 else {}
+            affinity = rng.choice(places)
+            take_in(handle, volume(name, rng.choice(SIZES), klass="static", affinity=affinity, **ref))
+        elif what < 0.75:
+            handle.objects.remove("PersistentVolume", volume(name))
+        elif what < 0.85:
+            node = rng.choice(NAMES)
+            take_in(handle, make_node(node).labels({"host": node, ZONE: rng.choice("xy")}).build())
+        pod = make_pod(f"p{number}", "default")
+        take_in(handle, claim(f"c{number}", rng.choice(SIZES), klass="static"))
+        pod.volume("v", persistentVolumeClaim={"claimName": f"c{number}"})
+        assert agree(plugin, pod.info(), handle)
+        if rng.random() < 0.2:
+            reserve(plugin, pod.info(), handle)

@@ -1,5 +1,7 @@
 """PreBind of VolumeBinding: what it writes, what it waits for, and what ends the wait; sentences are upstream's."""
 
+import random
+
 import pytest
 
 from berth.core.builders import make_node, make_pod
@@ -8,8 +10,10 @@ from berth.framework.cycle_state import CycleState
 from berth.framework.effects import Answer, ApiCall, WaitUntil
 from berth.framework.observations import VolumeStageFailed
 from berth.framework.status import Code, error
+from berth.plugins.volumes.assumed import give_back
+from berth.plugins.volumes.pre_bind import Waiting
 from berth.plugins.volumes.volume_binding import VolumeBinding, VolumeBindingArgs
-from tests.plugins.volumes.world import BOUND, SELECTED, ZONE, claim, on, storage_class, volume, world
+from tests.plugins.volumes.world import BOUND, SELECTED, ZONE, claim, csi_node, on, storage_class, volume, world
 
 STATIC_CLAIM = claim("c", klass="static", version="7")
 STATIC_VOLUME = volume("v", klass="static", version="3", affinity=on(ZONE, "a"))
@@ -256,3 +260,40 @@ def test_a_pod_that_gives_up_leaves_alone_what_another_has_taken():
     taken = first.handle.objects.latest("PersistentVolumeClaim", "d", "default")
     assert taken.metadata.annotations[SELECTED] == "a"
     assert BOUND not in taken.metadata.annotations
+
+
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("kind", ["static", "dynamic"])
+def test_asked_after_every_event_the_wait_knows_what_one_asked_for_the_first_time_knows(kind, seed):
+    rng = random.Random(seed)
+    binding = static() if kind == "static" else dynamic()
+    prepared = binding.state.read("VolumeBinding")
+    waiting = Waiting(binding.handle, binding.pod, "a", prepared.taken)
+    objects, cache = binding.handle.objects, binding.handle.cache
+    elsewhere, here = on(ZONE, "b"), on(ZONE, "a")
+    zoned = {"affinity": here, "labels": {ZONE: "a"}, "gcePersistentDisk": {"pdName": "x"}, "klass": "static"}
+    events = [
+        lambda: binding.see(STATIC_CLAIM if kind == "static" else DYNAMIC_CLAIM),
+        lambda: binding.see(CLAIM_BOUND, ORDERED),
+        lambda: binding.see(PROVISIONED),
+        lambda: binding.see(PROMISED),
+        lambda: binding.see(volume("v", klass="static", version="5", affinity=elsewhere, ref="c")),
+        lambda: binding.see(volume("new", affinity=here, ref="d")),
+        lambda: binding.see(volume("new", affinity=elsewhere, ref="d")),
+        lambda: binding.see(volume("v", version="6", ref="c", **zoned)),
+        lambda: binding.see(csi_node("a", "kubernetes.io/gce-pd")),
+        lambda: objects.remove("PersistentVolume", volume(rng.choice(["v", "new"]))),
+        lambda: objects.remove("PersistentVolumeClaim", claim("c" if kind == "static" else "d")),
+        lambda: objects.remove("CSINode", csi_node("a")),
+        lambda: give_back(objects, prepared.taken),
+        lambda: cache.put_node(make_node("a").label(ZONE, rng.choice("ab")).build()),
+        lambda: cache.state_of(binding.pod.uid) and cache.forget(binding.pod.uid),
+        lambda: cache.state_of(binding.pod.uid) or cache.assume(binding.pod, "a"),
+    ]
+    known = set()
+    for _ in range(150):
+        rng.choice(events)()
+        afresh = Waiting(binding.handle, binding.pod, "a", prepared.taken)
+        assert waiting.verdict() == afresh.verdict()
+        known.add(afresh.verdict())
+    assert len(known) > 3

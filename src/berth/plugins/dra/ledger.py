@@ -12,6 +12,7 @@ from berth.api.dra import DeviceRequestAllocationResult, ResourceClaim
 from berth.api.quantity import nano_value
 from berth.framework.readers import ObjectReader
 from berth.plugins.dra.devices import DeviceId, PoolId
+from berth.state.objects import key_of
 
 CLAIM = "ResourceClaim"
 
@@ -77,15 +78,28 @@ def _count(counts: dict[Any, int], key: Any, by: int) -> None:
 class Ledger:
     """All claims and reservations of the cluster, added up."""
 
-    __slots__ = ("_allocated", "_consumable", "_counted", "_objects", "_pending", "_stored", "_version", "_written")
+    __slots__ = (
+        "_allocated",
+        "_consumable",
+        "_counted",
+        "_objects",
+        "_outdated",
+        "_pending",
+        "_uid_of",
+        "_version",
+        "_written",
+    )
 
     def __init__(self, objects: ObjectReader, consumable: bool) -> None:
         self._objects = objects
         self._consumable = consumable
         self._allocated = Allocated()
         self._version = -1
+        self._outdated: set[str] = set()
+        """By uid, the claims that were written or forgotten since everything was counted."""
         self._counted: dict[str, ResourceClaim] = {}
-        self._stored: set[str] = set()
+        self._uid_of: dict[str, str] = {}
+        """The uid of each stored claim, by its key."""
         self._pending: dict[str, ResourceClaim] = {}
         self._written: dict[str, ResourceClaim] = {}
 
@@ -131,50 +145,59 @@ class Ledger:
         self._sync()  # first, to know whether the claim existed before
         self._written[claim.metadata.uid] = claim
         self.release(reserved_uid)
-        self._version = -1
+        self._outdated.add(claim.metadata.uid)
 
     def forget(self, uid: str) -> None:
         """Stop counting a claim that was written: it has been deleted."""
         if self._written.pop(uid, None) is not None:
-            self._version = -1
+            self._outdated.add(uid)
 
     def _sync(self) -> None:
         """Count what has changed since the last time, stored or written."""
         version = self._objects.version(CLAIM)
-        if version == self._version:
+        if version == self._version and not self._outdated:
             return
+        changed = self._objects.changed_since(CLAIM, self._version) if self._version >= 0 else None
+        if changed is None:
+            changed = [*self._uid_of, *(key_of(claim) for claim in self._objects.list(CLAIM))]
         self._version = version
-        now = self._effective()
-        for uid, claim in now.items():
-            known = self._counted.get(uid)
-            if known is not claim:
-                if known is not None:
-                    self._allocated.add(known, self._consumable, -1)
-                self._allocated.add(claim, self._consumable)
-        for uid in self._counted.keys() - now.keys():
-            self._allocated.add(self._counted[uid], self._consumable, -1)
-        self._counted = now
-
-    def _effective(self) -> dict[str, ResourceClaim]:
-        """Return all claims by uid: as they were written, where the watch has not caught up yet."""
-        now: dict[str, ResourceClaim] = {}
-        for claim in self._objects.list(CLAIM):
-            uid = claim.metadata.uid or f"{claim.metadata.namespace}/{claim.metadata.name}"
-            written = self._written.get(uid)
-            if written is not None and _has_come(claim, written):
-                del self._written[uid]
-                written = None
-            now[uid] = claim if written is None else written
-        stored = set(now)
-        for uid, written in list(self._written.items()):
-            if uid in now:
-                continue
-            if uid in self._stored:
-                del self._written[uid]  # it was there, and has been deleted
+        for key in dict.fromkeys(changed):
+            self._follow(key)
+        for uid in self._outdated:
+            known = self._written.get(uid) or self._counted.get(uid)
+            if known is not None and self._uid_of.get(key_of(known)) == uid:
+                self._follow(key_of(known))
             else:
-                now[uid] = written  # it was made a moment ago
-        self._stored = stored
-        return now
+                self._count(uid, self._written.get(uid))  # the watch has yet to bring it, or it is gone
+        self._outdated.clear()
+
+    def _follow(self, key: str) -> None:
+        """Count a claim that has come, changed or gone: as it was written, where the watch has not caught up yet."""
+        stored: ResourceClaim | None = self._objects.get(CLAIM, key)
+        before, uid = self._uid_of.pop(key, None), "" if stored is None else stored.metadata.uid or key
+        if before is not None and before != uid:
+            self._written.pop(before, None)  # it was there, and has been deleted
+            self._count(before, None)
+        if stored is None:
+            return
+        self._uid_of[key] = uid
+        written = self._written.get(uid)
+        if written is not None and _has_come(stored, written):
+            del self._written[uid]
+            written = None
+        self._count(uid, stored if written is None else written)
+
+    def _count(self, uid: str, claim: ResourceClaim | None) -> None:
+        """Count a claim as it is now, or not at all."""
+        known = self._counted.get(uid)
+        if known is claim:
+            return
+        if known is not None:
+            self._allocated.add(known, self._consumable, -1)
+            del self._counted[uid]
+        if claim is not None:
+            self._allocated.add(claim, self._consumable)
+            self._counted[uid] = claim
 
 
 def _has_come(stored: ResourceClaim, written: ResourceClaim) -> bool:

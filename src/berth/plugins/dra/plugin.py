@@ -29,8 +29,10 @@ from berth.framework.effects import Steps
 from berth.framework.events import ClusterEventWithHint
 from berth.framework.handle import Handle
 from berth.framework.interface import (
+    ColumnFilterPlugin,
     ColumnScorePlugin,
     EventsPlugin,
+    FilterColumn,
     FilterPlugin,
     NormalizeScorePlugin,
     PostFilterAnswer,
@@ -48,7 +50,7 @@ from berth.framework.interface import (
 )
 from berth.framework.promises import Promises
 from berth.framework.status import SKIP, Status, error, unresolvable, unschedulable
-from berth.framework.work_budget import STEPS_PER_SECOND, WorkBudget
+from berth.framework.work_budget import STEPS_PER_NODE, STEPS_PER_SECOND, WorkBudget
 from berth.plugins.dra.allocator import AllocationGivenUpError, AllocationTimeoutError, Allocator, InvalidPoolsError
 from berth.plugins.dra.cel import Selectors
 from berth.plugins.dra.claim_writes import ClaimBinder
@@ -66,18 +68,19 @@ from berth.plugins.dra.extended import (
 )
 from berth.plugins.dra.hints import ClaimHints
 from berth.plugins.dra.ledger import Ledger
-from berth.plugins.dra.outcomes import NodeOutcome, Outcomes
+from berth.plugins.dra.outcomes import KeptOutcomes, NodeAllocation, NodeOutcome, Outcomes
 from berth.plugins.dra.readiness import has_failed, has_timed_out, is_ready
 from berth.plugins.dra.requests import AllocationError, Gates, claim_key
 from berth.plugins.dra.results import allocation_of
 from berth.plugins.dra.scores import allocation_score, has_alternatives
-from berth.plugins.dra.state import NodeAllocation, StateData
+from berth.plugins.dra.state import StateData
 from berth.plugins.normalize import default_normalize
 from berth.plugins.resources.devices import KIND as DEVICE_CLASS
 from berth.state.node_view import NodeView
 from berth.state.pod_info import PodInfo
 from berth.state.table import NodeTable
 
+EVERY_ROW = slice(None)
 SLICE = "ResourceSlice"
 RULE = "DeviceTaintRule"
 
@@ -147,6 +150,7 @@ class DynamicResources(
     PreEnqueuePlugin,
     PreFilterPlugin,
     FilterPlugin,
+    ColumnFilterPlugin,
     PostFilterPlugin,
     ScorePlugin,
     ColumnScorePlugin,
@@ -242,8 +246,8 @@ class DynamicResources(
             pod_state.outcomes = self._known(to_allocate, containers)
         return None
 
-    def _known(self, claims: list[ResourceClaim], containers: Sequence[Container]) -> dict[str, NodeOutcome]:
-        """Return what earlier searches for the same have found, by node."""
+    def _known(self, claims: list[ResourceClaim], containers: Sequence[Container]) -> KeptOutcomes:
+        """Return what earlier searches for the same have found."""
         versions = self._slices_version, self._handle.objects.version(DEVICE_CLASS)
         return self._outcomes.of(claims, containers, versions, self._ledger.allocated(), self._inventory)
 
@@ -316,6 +320,30 @@ class DynamicResources(
             return unresolvable(NOT_AVAILABLE)
         return None
 
+    def filter_columns(self, state: CycleState, pod: PodInfo, table: NodeTable, rows: Rows) -> FilterColumn:
+        """Return codes, int32 (len(rows),). Costs as many steps of work as asking about each node."""
+        nodes = int(np.count_nonzero(table.valid[rows]))
+        state.work.spend(self.name, STEPS_PER_NODE * nodes, lambda: "which filters node by node")
+        pod_state: StateData | None = state.get(self.name)
+        outcomes = None if pod_state is None else pod_state.shared_outcomes
+        if pod_state is None or outcomes is None or not (isinstance(rows, slice) and rows == EVERY_ROW):
+            return self._node_by_node(state, pod, table, rows)
+
+        def search(row: int) -> tuple[NodeAllocation | None, Status | None]:
+            found, status = self._found_on(pod_state, table.node(row), None)
+            return (NodeAllocation(found, None), None) if status is None else (None, status)
+
+        codes, statuses, pod_state.by_node = outcomes.column(table, search)
+        return FilterColumn(codes, lambda code: statuses[code - 1])
+
+    def _node_by_node(self, state: CycleState, pod: PodInfo, table: NodeTable, rows: Rows) -> FilterColumn:
+        asked = np.arange(table.capacity)[rows].tolist()
+        said = [self.filter(state, pod, table.view(row)) if table.valid[row] else None for row in asked]
+        statuses = list(dict.fromkeys(status for status in said if status is not None))
+        code_of: dict[Status | None, int] = {status: code for code, status in enumerate(statuses, start=1)}
+        codes = np.array([code_of.get(status, 0) for status in said], dtype=np.int32)
+        return FilterColumn(codes, lambda code: statuses[code - 1])
+
     def _extended_on(
         self, pod_state: StateData, pod: PodInfo, node: NodeView
     ) -> tuple[NodeClaim | None, Status | None]:
@@ -354,7 +382,7 @@ class DynamicResources(
     def _found_on(
         self, pod_state: StateData, node: Node, extended: NodeClaim | None
     ) -> tuple[tuple[Any, ...], Status | None]:
-        known = pod_state.outcomes.get(node.metadata.name) if pod_state.outcomes is not None else None
+        known = pod_state.outcomes.by_node.get(node.metadata.name) if pod_state.outcomes is not None else None
         if known is not None and known.node is node:
             return _told(known)
         claims = [
@@ -375,7 +403,7 @@ class DynamicResources(
             return (), error(str(fault))
         outcome = NodeOutcome(node, found, problem)
         if pod_state.outcomes is not None:
-            pod_state.outcomes[node.metadata.name] = outcome
+            pod_state.outcomes.by_node[node.metadata.name] = outcome
         return _told(outcome)
 
     def post_filter(

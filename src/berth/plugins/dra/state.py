@@ -1,20 +1,11 @@
 """What one attempt knows of a pod's claims, from PreFilter to PreBind."""
 
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
 
 from berth.api.dra import AllocationResult, ResourceClaim
-from berth.plugins.dra.allocator import Allocator, ClaimDevices
+from berth.plugins.dra.allocator import Allocator
 from berth.plugins.dra.extended import NodeClaim
-from berth.plugins.dra.outcomes import NodeOutcome
-
-
-class NodeAllocation(NamedTuple):
-    """What to take on one node, in the order of the claims to allocate."""
-
-    found: tuple[ClaimDevices, ...]
-    node_claim: NodeClaim | None
-    """The claim for extended resources as it is for this node, if it needs devices for them."""
+from berth.plugins.dra.outcomes import KeptOutcomes, NodeAllocation
 
 
 class StateData:
@@ -45,7 +36,7 @@ class StateData:
         """The extended resources that the pod requests."""
         self.allocator: Allocator | None = None
         self.by_node: dict[str, NodeAllocation] = {}
-        self.outcomes: dict[str, NodeOutcome] | None = None
+        self.outcomes: KeptOutcomes | None = None
         """What searches for the same have found on nodes; None where no outcomes are shared."""
         self.node_claims: dict[tuple[tuple[str, str], ...], NodeClaim] = {}
         """The claim for extended resources by what of them a node has not itself."""
@@ -70,6 +61,16 @@ class StateData:
     def has_user_claims(self) -> bool:
         """Say whether the pod names claims itself."""
         return len(self.claims) > (0 if self.extended is None else 1)
+
+    @property
+    def shared_outcomes(self) -> KeptOutcomes | None:
+        """What is known of nodes, where that alone decides: nothing is allocated yet, or depends on a node's resources.
+
+        None where each node has to be asked.
+        """
+        if self.extended is not None or any(claim.status.allocation is not None for claim in self.claims):
+            return None
+        return self.outcomes
 
     def to_allocate(self) -> Iterator[tuple[int, ResourceClaim]]:
         """Yield the claims that have no allocation."""

@@ -27,6 +27,7 @@ from berth.plugins.volumes.binder import (
     volume_limit_bytes,
 )
 from berth.plugins.volumes.claims import CLASS, NO_PROVISIONER, SELECTED_NODE, VOLUME, class_name_of, requested
+from berth.plugins.volumes.free_rows import FreeRows
 from berth.plugins.volumes.migration import is_migrated_on, migrated_affinity, plugin_of
 from berth.plugins.volumes.node_rows import NodeRows, RowArray
 from berth.plugins.volumes.volume_index import Offer, affinity_as_stored
@@ -56,12 +57,13 @@ def describe(code: int) -> Status:
 class BindingColumns:
     """Codes of all rows, from the store and the table as they are."""
 
-    __slots__ = ("_nodes", "_objects", "_table")
+    __slots__ = ("_free_rows", "_nodes", "_objects", "_table")
 
     def __init__(self, objects: ObjectReader, table: NodeTable) -> None:
         self._objects = objects
         self._table = table
         self._nodes = NodeRows(table)
+        self._free_rows = FreeRows()
 
     def codes(self, claims: PodClaims) -> Codes:
         """Return int32 of shape (capacity,): the reasons against each row. Rows without a node hold no meaning."""
@@ -107,13 +109,16 @@ class BindingColumns:
                 place = self._table.row_of.get(claim.metadata.annotations[SELECTED_NODE], -1)
                 elsewhere |= np.arange(len(elsewhere)) != place
                 needs.append((claim, np.ones(len(elsewhere), dtype=np.bool_)))
+            elif len(claims) == 1 and offer.asked is not None and not offer.promised:
+                # Which volume it would be does not matter where no other claim of the pod could want the same.
+                needs.append((claim, self._free_rows.without(offer.asked, offer, self._nodes, self._table.capacity)))
             else:
                 needs.append((claim, given.serve(offer, self._nodes)))
-        codes: Codes = np.where(elsewhere, BIND_CONFLICT, 0).astype(np.int32)
+        codes: Codes = elsewhere.astype(np.int32) * np.int32(BIND_CONFLICT)
         for claim, needed in needs:
             open_rows = needed & (codes == 0)
             if open_rows.any():
-                codes[open_rows] = self._provision_codes(claim)[open_rows]
+                np.copyto(codes, self._provision_codes(claim), where=open_rows)
         return codes
 
     def _provision_codes(self, claim: PersistentVolumeClaim) -> Codes:
@@ -122,8 +127,12 @@ class BindingColumns:
         storage_class: StorageClass | None = self._objects.get(CLASS, class_name_of(claim))
         if storage_class is None or storage_class.provisioner in ("", NO_PROVISIONER):
             return codes
+        is_told = tells_capacity(self._objects, storage_class, claim)
+        if not (is_told or storage_class.allowed_topologies):
+            codes.fill(0)
+            return codes
         allowed = self._nodes.by_topologies(storage_class.allowed_topologies)
-        if not tells_capacity(self._objects, storage_class, claim):
+        if not is_told:
             codes[allowed] = 0
             return codes
         codes[allowed] = NOT_ENOUGH_SPACE

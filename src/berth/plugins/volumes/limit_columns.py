@@ -29,6 +29,7 @@ class LimitColumns:
         "_by_driver",
         "_by_node",
         "_follower",
+        "_least",
         "_limits_of",
         "_node_of",
         "_nodes_with",
@@ -36,6 +37,7 @@ class LimitColumns:
         "_table",
         "_versions",
         "attached",
+        "attached_at_most",
     )
 
     def __init__(self, objects: ObjectReader, table: NodeTable) -> None:
@@ -51,6 +53,9 @@ class LimitColumns:
         self._node_of: dict[str, str] = {}
         self.attached: Int64 = np.zeros(table.capacity, dtype=np.int64)
         """By row, how many attachments there are to its node."""
+        self.attached_at_most = 0
+        """No row has more attachments than this; it may be that none has had so many for a while."""
+        self._least: dict[str, int] = {}
 
     def sync(self) -> None:
         """Follow store and table; to be called before the others."""
@@ -67,6 +72,10 @@ class LimitColumns:
     def limit(self, driver: str) -> Int64 | None:
         """Return by row how many volumes of a driver the node takes, or None where no node says."""
         return self._by_driver.get(driver)
+
+    def limit_at_least(self, driver: str) -> int:
+        """Return a number that no node's limit for a driver is below; it may be that none has had it for a while."""
+        return self._least.get(driver, NO_LIMIT)
 
     def attached_to(self, node_name: str) -> Iterable[VolumeAttachment]:
         """Return the attachments to a node."""
@@ -110,13 +119,15 @@ class LimitColumns:
 
     def _look_at(self, row: int) -> None:
         name = self._table.names[row]
-        self.attached[row] = len(self._by_node.get(name, ()))
+        self.attached[row] = attached = len(self._by_node.get(name, ()))
+        self.attached_at_most = max(self.attached_at_most, attached)
         limits = limits_of(self._objects.get(CSI_NODE, name)) if name else {}
         before = self._limits_of.pop(row, {})
         for driver, limit in limits.items():
             if driver not in self._by_driver:
                 self._by_driver[driver] = np.full(self._table.capacity, NO_LIMIT, dtype=np.int64)
             self._by_driver[driver][row] = limit
+            self._least[driver] = min(limit, self._least.get(driver, limit))
             self._nodes_with[driver] += 1
         if limits:
             self._limits_of[row] = limits
@@ -125,4 +136,4 @@ class LimitColumns:
                 self._by_driver[driver][row] = NO_LIMIT
             self._nodes_with[driver] -= 1
             if not self._nodes_with[driver]:
-                del self._nodes_with[driver], self._by_driver[driver]
+                del self._nodes_with[driver], self._by_driver[driver], self._least[driver]

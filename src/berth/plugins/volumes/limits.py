@@ -120,9 +120,13 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin, ColumnFilterPlugin, PodWha
         """Return the rows with a limit that all volumes there and those of the pod together exceed."""
         self._columns.sync()
         self._uses.sync()
+        counts = Counter(volume.driver for volume in wanted)
+        most = self._uses.at_most + self._columns.attached_at_most
+        if all(most + count <= self._columns.limit_at_least(driver) for driver, count in counts.items()):
+            return np.zeros(0, dtype=np.intp)
         there = self._uses.attachable + self._columns.attached
         doubtful = np.zeros(table.capacity, dtype=np.bool_)
-        for driver, count in Counter(volume.driver for volume in wanted).items():
+        for driver, count in counts.items():
             limit = self._columns.limit(driver)
             if limit is not None:
                 doubtful |= there + count > limit

@@ -48,6 +48,11 @@ class NodeRows:
             self._labels = [self._labels_of(row) for row in range(table.capacity)]
             self._all = table.rows()
 
+    @property
+    def epoch(self) -> int:
+        """Grows whenever some node's labels have changed, or a node has come or gone."""
+        return self._epoch
+
     def by_affinity(self, affinity: NodeSelector | None) -> RowArray:
         """Return the rows that can use a volume of this affinity."""
         return self._all if affinity is None else self._remembered(affinity, lambda: self._affinity_mask(affinity))

@@ -5,8 +5,9 @@ made from, so that a conflict is an error and nothing is lost. What another pod 
 is only waited for. Sentences are those of upstream's `VolumeBinding`, v1.36.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from itertools import chain
+from operator import is_
 from typing import Any
 
 import msgspec
@@ -113,16 +114,48 @@ def _metadata(obj: PersistentVolume | PersistentVolumeClaim) -> dict[str, Any]:
 class Waiting:
     """Checks after each event whether the volume controller has finished, or never will."""
 
-    __slots__ = ("_handle", "_node_name", "_pod", "_taken")
+    __slots__ = ("_facts", "_handle", "_node_name", "_pod", "_taken", "_verdict")
 
     def __init__(self, handle: Handle, pod: PodInfo, node_name: str, taken: AssumedVolumes) -> None:
         self._handle = handle
         self._pod = pod
         self._node_name = node_name
         self._taken = taken
+        self._facts: tuple[Any, ...] = ()
+        self._verdict: Verdict = False
 
     def verdict(self) -> Verdict:
-        """Return whether all is bound, or why it cannot be any more; from the objects as the watch brought them."""
+        """Return whether all is bound, or why it cannot be any more; from the objects as the watch brought them.
+
+        Hundreds of pods may wait at a time, each of them asked after every event. Objects are never changed in place,
+        so that where all that is read is what it was, the verdict is, too.
+        """
+        facts = tuple(self._read())
+        if len(facts) != len(self._facts) or not all(map(is_, facts, self._facts)):
+            self._facts, self._verdict = facts, self._found()
+        return self._verdict
+
+    def _read(self) -> Iterator[Any]:
+        """Yield each object that the verdict is made from, and None for one that is not there."""
+        cache, objects = self._handle.cache, self._handle.objects
+        row = cache.table.row_of.get(self._node_name)
+        yield None if row is None else cache.table.nodes[row]
+        yield objects.get("CSINode", self._node_name)
+        yield cache.state_of(self._pod.uid) is None
+        for promise in self._taken.promises:
+            key = promise.after.metadata.name
+            volume = objects.get(VOLUME, key)
+            yield volume
+            yield objects.assumed.over(VOLUME, key, volume)
+            yield objects.get(CLAIM, promise.claim.metadata.name, promise.claim.metadata.namespace)
+        for order in self._taken.orders:
+            claim = objects.get(CLAIM, order.after.metadata.name, order.after.metadata.namespace)
+            yield claim
+            if claim is not None:
+                yield objects.assumed.over(CLAIM, key_of(claim), claim)
+                yield objects.get(VOLUME, claim.spec.volume_name) if claim.spec.volume_name else None
+
+    def _found(self) -> Verdict:
         table = self._handle.cache.table
         row = table.row_of.get(self._node_name)
         if row is None or not table.valid[row]:

@@ -62,7 +62,7 @@ def use_of(pod: PodInfo) -> PodUse:
 class VolumeUses:
     """Rows by what their pods use."""
 
-    __slots__ = ("_follower", "_rows", "_table", "attachable")
+    __slots__ = ("_follower", "_rows", "_table", "at_most", "attachable")
 
     def __init__(self, table: NodeTable) -> None:
         self._table = table
@@ -70,6 +70,8 @@ class VolumeUses:
         self._rows: RowsByKey[Key] = RowsByKey()
         self.attachable: NDArray[np.int64] = np.zeros(table.capacity, dtype=np.int64)
         """By row, how many volumes of its pods may be attached, each counted for each pod."""
+        self.at_most = 0
+        """No row has more attachable volumes than this; it may be that none has had so many for a while."""
 
     def sync(self) -> None:
         """Follow the node table; to be called before the others."""
@@ -78,7 +80,9 @@ class VolumeUses:
             self.attachable = np.pad(self.attachable, (0, table.capacity - len(self.attachable)))
         for row in self._follower.rows_to_look_at():
             uses = [use_of(pod) for pod in table.pods[row].values() if pod.spec.volumes]
-            self.attachable[row] = sum(use.attachable for use in uses)
+            attachable = sum(use.attachable for use in uses)
+            self.attachable[row] = attachable
+            self.at_most = max(self.at_most, attachable)
             self._rows.put(row, frozenset().union(*(use.keys for use in uses)))
 
     def rows(self, key: Key) -> Set[int]:
