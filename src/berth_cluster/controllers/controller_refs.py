@@ -1,0 +1,84 @@
+"""Whose an object is: workloads adopt what they select and nobody controls, and release what they no longer select.
+
+Used by the controllers of workloads; each asks for `claim` before it counts what it has. Upstream: ControllerRefManager
+in pkg/controller.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+
+from berth_cluster.apimachinery.meta import (
+    Object,
+    controller_reference,
+    is_being_deleted,
+    key_of,
+    labels_of,
+    new_controller_reference,
+    owner_references,
+    uid_of,
+    with_metadata,
+    without_finalizer,
+)
+from berth_cluster.apimachinery.selection import selector_of
+from berth_cluster.controllers.client import Client
+from berth_cluster.controllers.index import ObjectChange
+
+
+class ControllerRefManager:
+    """Adopts and releases for all owners of one kind; what is adopted also gets `finalizer`, if there is one."""
+
+    __slots__ = ("_adopters", "_api_version", "_child", "_client", "_finalizer", "_index", "_kind")
+
+    def __init__(self, client: Client, api_version: str, kind: str, child: str = "Pod", finalizer: str = "") -> None:
+        self._client = client
+        self._index = client.index
+        self._api_version = api_version
+        self._kind = kind
+        self._child = child
+        self._finalizer = finalizer
+        self._adopters: set[str] = set()  # keys of owners for which there may be orphans
+
+    def note(self, change: ObjectChange) -> Iterator[str]:
+        """Keep in mind a change of an owner or of an orphan; yields the keys of owners that may adopt the orphan."""
+        if change.type == "DELETED":
+            self._adopters.discard(key_of(change.obj) if change.kind == self._kind else "")
+        elif change.kind == self._kind:
+            if change.old is None or change.old["metadata"].get("generation") != change.obj["metadata"].get(
+                "generation"
+            ):
+                self._adopters.add(key_of(change.obj))
+        elif change.kind == self._child and may_be_adopted_now(change):
+            for owner in self._index.in_namespace(self._kind, change.obj["metadata"]["namespace"]):
+                if selector_of(owner).matches(labels_of(change.obj)):
+                    self._adopters.add(key_of(owner))
+                    yield key_of(owner)
+
+    def claim(
+        self, owner: Object, owned: Iterable[Object], fits: Callable[[Object], bool] = lambda _child: True
+    ) -> None:
+        """Release those of `owned` that the selector no longer matches, and adopt the orphans that it does.
+
+        Only an orphan that `fits` is adopted, and none by an owner that is being deleted.
+        """
+        selector = selector_of(owner)
+        for child in owned:
+            if not selector.matches(labels_of(child)):
+                kept = [one for one in owner_references(child) if one["uid"] != uid_of(owner)]
+                self._client.update(
+                    self._child, without_finalizer(with_metadata(child, ownerReferences=kept), self._finalizer)
+                )
+        if key_of(owner) not in self._adopters or is_being_deleted(owner):
+            return
+        self._adopters.discard(key_of(owner))
+        for child in self._index.orphans(self._child, owner["metadata"]["namespace"]):
+            if selector.matches(labels_of(child)) and not is_being_deleted(child) and fits(child):
+                owners = [*owner_references(child), new_controller_reference(owner, self._api_version, self._kind)]
+                held = [*(child["metadata"].get("finalizers") or []), *filter(None, [self._finalizer])]
+                self._client.update(self._child, with_metadata(child, ownerReferences=owners, finalizers=held))
+
+
+def may_be_adopted_now(change: ObjectChange) -> bool:
+    """An object without a controller came up, or lost its controller, or got other labels."""
+    if controller_reference(change.obj) is not None or not labels_of(change.obj):
+        return False
+    old = change.old
+    return old is None or controller_reference(old) is not None or labels_of(old) != labels_of(change.obj)
