@@ -9,9 +9,10 @@ from typing import Any
 
 import msgspec
 
-from berth_cluster.apimachinery.meta import Object, format_time
+from berth_cluster.apimachinery.meta import Object, annotations_of, format_time
 
 HOLLOW_ANNOTATION = "berth.dev/hollow"
+DOWN_SINCE = "berth.dev/down-since"
 FIRST_HOST_IP = ipaddress.IPv4Address("172.16.0.1")
 POD_NETWORK = ipaddress.IPv4Address("10.0.0.0")
 _CONDITIONS = (
@@ -39,6 +40,16 @@ class NodeTemplate(msgspec.Struct, frozen=True):
     taints: tuple[dict[str, str], ...] = ()
     images: tuple[dict[str, Any], ...] = ()
     kubelet_version: str = "v1.36.0"
+
+
+def is_hollow(node: Object) -> bool:
+    """Whether the hollow kubelet and its companions look after the node."""
+    return annotations_of(node).get(HOLLOW_ANNOTATION) == "true"
+
+
+def is_down(node: Object) -> bool:
+    """Whether a hollow node plays dead."""
+    return is_hollow(node) and DOWN_SINCE in annotations_of(node)
 
 
 def node_object(template: NodeTemplate, index: int, now_s: float) -> Object:

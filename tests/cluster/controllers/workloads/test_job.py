@@ -81,7 +81,9 @@ def test_on_failure_restarts_in_place():
     world.run(3)
     (restarted,) = world.pods()
     assert restarted["status"]["containerStatuses"][0]["restartCount"] == 1
-    world.run(5)
+    world.run(5)  # it has failed again, and is started anew after 10 s
+    assert condition(world.get("Job", "bad"), "Failed") is None
+    world.run(10)
     assert condition(world.get("Job", "bad"), "Failed")[1] == "BackoffLimitExceeded"
 
 
