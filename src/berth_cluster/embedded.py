@@ -22,6 +22,7 @@ from berth_cluster.controllers.controller import Controller
 from berth_cluster.controllers.devices.device_taint_eviction import DeviceTaintEviction
 from berth_cluster.controllers.devices.resource_claims import ResourceClaimController
 from berth_cluster.controllers.disruption.budgets import DisruptionController
+from berth_cluster.controllers.disruption.node_lifecycle import NodeLifecycleController
 from berth_cluster.controllers.disruption.taint_eviction import TaintEviction
 from berth_cluster.controllers.manager import ControllerManager
 from berth_cluster.controllers.pump import ControllerPump
@@ -129,6 +130,7 @@ def make_controllers(client: Client, settings: ClusterSettings, elsewhere: Conta
         HollowProvisioner(client),
         NodeDrivers(client, settings.devices_per_node),
         HollowKubelet(client, settings.kubelet),
+        NodeLifecycleController(client),
         TaintEviction(client),  # after the kubelet, which rejects pods that are bound to a node with such a taint
         GarbageCollector(client, elsewhere),
         PodGarbageCollector(client),

@@ -200,7 +200,7 @@ def test_on_failure_a_pod_is_restarted():
     job["spec"]["backoffLimit"] = 6  # restarts count too
     job["spec"]["template"]["spec"]["restartPolicy"] = "OnFailure"
     apply(world, [job])
-    world.run(5)
+    world.run(15)
     [pod] = world.pods()
     assert pod["status"]["phase"] == "Running"
     assert pod["status"]["containerStatuses"][0]["restartCount"] == 2

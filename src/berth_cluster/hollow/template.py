@@ -10,9 +10,9 @@ from typing import Any
 import msgspec
 
 from berth_cluster.apimachinery.meta import Object, annotations_of, format_time
+from berth_workloads.node_lifecycle import DOWN_SINCE
 
 HOLLOW_ANNOTATION = "berth.dev/hollow"
-DOWN_SINCE = "berth.dev/down-since"
 FIRST_HOST_IP = ipaddress.IPv4Address("172.16.0.1")
 POD_NETWORK = ipaddress.IPv4Address("10.0.0.0")
 _CONDITIONS = (
