@@ -269,7 +269,7 @@ def _told_its_index(container: Object) -> Object:
     given = container.get("env") or []
     if any(one.get("name") == INDEX_VARIABLE for one in given):
         return container
-    source = {"fieldRef": {"apiVersion": "v1", "fieldPath": f"metadata.annotations['{COMPLETION_INDEX}']"}}
+    source = {"fieldRef": {"apiVersion": "v1", "fieldPath": f"metadata.labels['{COMPLETION_INDEX}']"}}
     return {**container, "env": [*given, {"name": INDEX_VARIABLE, "valueFrom": source}]}
 
 

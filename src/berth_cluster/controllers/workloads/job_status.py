@@ -293,8 +293,7 @@ def job_status(job: Object, counted: JobPods, end: JobEnd | None, now_s: float) 
     if end is None and is_suspended != was_suspended:
         why = ("JobSuspended", "Job suspended") if is_suspended else ("JobResumed", "Job resumed")
         conditions = _with(conditions, "Suspended", str(is_suspended), why, now)
-        if was_suspended:
-            status["startTime"] = now
+        status.pop("startTime", None)
     if not is_suspended:
         status.setdefault("startTime", now)
     if end is not None:

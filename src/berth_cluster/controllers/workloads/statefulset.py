@@ -194,7 +194,7 @@ class StatefulSetController(KeyedController):
                 self._say_made(stateful_set, CLAIM, claim, f"Claim {claim['metadata']['name']} Pod {pod_name}", now_s)
 
     def _say_made(self, stateful_set: Object, kind: str, obj: Object, what: str, now_s: float) -> None:
-        what = f"create {what} in StatefulSet {stateful_set['metadata']['name']}"
+        what = f"Create {what} in StatefulSet {stateful_set['metadata']['name']}"
         try:
             self._client.create(kind, obj)
         except StoreError as error:
@@ -207,7 +207,7 @@ class StatefulSetController(KeyedController):
     def _delete(self, stateful_set: Object, pod: Object, now_s: float) -> None:
         self._client.delete("Pod", pod)
         name = stateful_set["metadata"]["name"]
-        message = f"delete Pod {pod['metadata']['name']} in StatefulSet {name} successful"
+        message = f"Delete Pod {pod['metadata']['name']} in StatefulSet {name} successful"
         self._client.events.normal(COMPONENT, KIND, stateful_set, "SuccessfulDelete", message, now_s)
 
     def _replace(self, stateful_set: Object, pod: Object, now_s: float) -> None:
