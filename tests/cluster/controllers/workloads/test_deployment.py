@@ -228,3 +228,25 @@ def test_a_taken_name_is_avoided():
     made = [one for one in world.all("ReplicaSet") if one["metadata"].get("ownerReferences")]
     assert len(made) == 1
     assert made[0]["metadata"]["name"] != taken["metadata"]["name"]
+
+
+def test_deployment_test_deployment_replicaset_orphaning_and_adoption_regarding_controllerref():
+    """[sig-apps] Deployment test Deployment ReplicaSet orphaning and adoption regarding controllerRef"""
+    world = World()
+    world.create(deployment("web", 2))
+    world.run()
+    [before] = world.all("ReplicaSet")
+    world.delete("Deployment", "web", propagationPolicy="Orphan")
+    world.run()
+    [orphan] = world.all("ReplicaSet")
+    assert "ownerReferences" not in orphan["metadata"]
+    world.create(deployment("web", 2))
+    world.run()
+    [adopted] = world.all("ReplicaSet")
+    assert adopted["metadata"]["uid"] == before["metadata"]["uid"]
+    assert adopted["metadata"]["ownerReferences"][0]["uid"] == world.get("Deployment", "web")["metadata"]["uid"]
+    world.patch("ReplicaSet", adopted["metadata"]["name"], {"metadata": {"labels": {"app": "other"}}})
+    world.run()
+    released, made = sorted(world.all("ReplicaSet"), key=lambda one: "ownerReferences" in one["metadata"])
+    assert "ownerReferences" not in released["metadata"]
+    assert made["metadata"]["ownerReferences"][0]["name"] == "web"
