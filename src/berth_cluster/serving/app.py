@@ -70,12 +70,12 @@ class Application:
         authenticator: access.ClusterAuthenticator,
         release: Release,
         let_in: Callable[[web.BaseRequest], bool],
-        delay: ApiDelay,
+        delay: ApiDelay | None = None,
     ) -> None:
         """`let_in` is told of each request with a credential, and may refuse it for want of room."""
         self._store = store
         self._let_in = let_in
-        self._delay = delay
+        self._delay = delay or ApiDelay(store)
         self._in_flight = 0
         self._authenticator = authenticator
         self._authorizer = RbacAuthorizer(store)
