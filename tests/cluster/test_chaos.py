@@ -54,6 +54,11 @@ def test_a_zone_goes_down(chaos, unscheduled_cluster):
     assert (taints(api, "node-0"), chaos("zone-up", "zone-c")) == ([], "node-2 up")
 
 
+@pytest.mark.parametrize("milliseconds", ["soon", "-1", "99999999"])
+def test_a_time_that_is_none_is_explained(chaos, milliseconds):
+    assert "slow-api takes one number of milliseconds" in chaos("slow-api", "--", milliseconds, code=2)
+
+
 def test_what_is_not_there_is_explained_and_nothing_is_done(chaos, unscheduled_cluster):
     assert 'nodes "nobody" not found' in chaos("node-down", "node-0", "nobody", code=1)
     assert chaos("zone-down", "nowhere", code=1) == "Error: no node is in zone nowhere"

@@ -6,105 +6,68 @@ says how slow the API server is.
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 if TYPE_CHECKING:
+    from berth.kube.credentials.sources import ClusterAccess
     from berth.kube.http.client import HttpTransport
 
-Json = dict[str, Any]
 USUAL_KUBECONFIG = Path(".berth/kubeconfig")
+LONGEST_MS = 60_000
 MERGE_PATCH = "application/merge-patch+json"
 
 
-@click.group("chaos", short_help="Let something go wrong in a cluster of `berth up`, and take it back.")
+@click.command("chaos", short_help="Let something go wrong in a cluster of `berth up`, and take it back.")
+@click.argument("what", type=click.Choice(("node-down", "node-up", "zone-down", "zone-up", "slow-api")))
+@click.argument("targets", metavar="NAME... | MS", nargs=-1, required=True)
+@click.option("--at-once", is_flag=True, help="As if nodes had been down for so long that they are given up now.")
 @click.option(
     "--kubeconfig",
     default="",
     metavar="FILE",
-    help=f"The cluster; by default {USUAL_KUBECONFIG}, or the one that kubectl would use.",
+    help=f"The cluster; by default that of {USUAL_KUBECONFIG}, or the one that kubectl would use.",
 )
-@click.pass_context
-def command(ctx: click.Context, kubeconfig: str) -> None:
-    """Let something go wrong in a running embedded cluster, and take it back."""
-    ctx.obj = kubeconfig or (str(USUAL_KUBECONFIG) if USUAL_KUBECONFIG.exists() else "")
+def command(what: str, targets: tuple[str, ...], at_once: bool, kubeconfig: str) -> None:
+    """Let something go wrong in a running embedded cluster, and take it back.
 
-
-at_once = click.option("--at-once", is_flag=True, help="As if it had been down for so long that it is given up now.")
-
-
-@command.command("node-down")
-@click.argument("names", metavar="NAME...", nargs=-1, required=True)
-@at_once
-@click.pass_obj
-def node_down(kubeconfig: str, names: Sequence[str], at_once: bool) -> None:
-    """Stop the heartbeats of hollow nodes: nothing happens on them any more, and after 50 s they are given up."""
-    _carry_out(kubeconfig, lambda transport: _mark(transport, names, _down_since(at_once)))
-
-
-@command.command("node-up")
-@click.argument("names", metavar="NAME...", nargs=-1, required=True)
-@click.pass_obj
-def node_up(kubeconfig: str, names: Sequence[str]) -> None:
-    """Let nodes that are down come back."""
-    _carry_out(kubeconfig, lambda transport: _mark(transport, names, None))
-
-
-@command.command("zone-down")
-@click.argument("zone")
-@at_once
-@click.pass_obj
-def zone_down(kubeconfig: str, zone: str, at_once: bool) -> None:
-    """Stop the heartbeats of all hollow nodes of a zone."""
-    _carry_out(kubeconfig, lambda transport: _mark_zone(transport, zone, _down_since(at_once)))
-
-
-@command.command("zone-up")
-@click.argument("zone")
-@click.pass_obj
-def zone_up(kubeconfig: str, zone: str) -> None:
-    """Let all nodes of a zone come back."""
-    _carry_out(kubeconfig, lambda transport: _mark_zone(transport, zone, None))
-
-
-@command.command("slow-api")
-@click.argument("milliseconds", type=click.IntRange(0, 60_000))
-@click.pass_obj
-def slow_api(kubeconfig: str, milliseconds: int) -> None:
-    """Have each request to the API server wait before it is answered; 0 takes it back.
-
-    The scheduler inside `berth up` waits, too; controllers and hollow nodes do not.
+    \b
+    node-down NAME...  stop the nodes' heartbeats: nothing happens on them any more, and they are given up after 50 s
+    node-up NAME...    let them come back
+    zone-down ZONE...  the same for all nodes of zones
+    zone-up ZONE...
+    slow-api MS        have each request to the API server wait before it is answered; 0 takes it back
     """
-    _carry_out(kubeconfig, lambda transport: _slow_down(transport, milliseconds))
-
-
-def _down_since(at_once: bool) -> str:
-    from berth_cluster.apimachinery.meta import format_time
-    from berth_workloads.node_lifecycle import GRACE_S
-
-    return format_time(time.time() - (GRACE_S if at_once else 0))
-
-
-def _carry_out(kubeconfig: str, act: "Callable[[HttpTransport], Awaitable[str]]") -> None:
     from berth.api.errors import TransportError
     from berth.kube.credentials.access import load_access
     from berth.kube.credentials.kubeconfig import KubeconfigError
-    from berth.kube.http.client import HttpTransport
 
-    async def carried_out() -> str:
-        transport = HttpTransport(load_access(kubeconfig))
-        try:
-            return await act(transport)
-        finally:
-            await transport.close()
-
+    if what == "slow-api" and not (len(targets) == 1 and targets[0].isdecimal() and int(targets[0]) <= LONGEST_MS):
+        raise click.UsageError(f"slow-api takes one number of milliseconds, up to {LONGEST_MS}")
+    found = kubeconfig or (str(USUAL_KUBECONFIG) if USUAL_KUBECONFIG.exists() else "")
     try:
-        click.echo(asyncio.run(carried_out()))
+        click.echo(asyncio.run(_carry_out(load_access(found), what, targets, at_once=at_once)))
     except (KubeconfigError, TransportError) as error:
         raise click.ClickException(str(error)) from None
+
+
+async def _carry_out(access: "ClusterAccess", what: str, targets: Sequence[str], *, at_once: bool) -> str:
+    from berth.kube.http.client import HttpTransport
+    from berth_cluster.apimachinery.meta import format_time
+    from berth_workloads.node_lifecycle import GRACE_S
+
+    transport = HttpTransport(access)
+    try:
+        if what == "slow-api":
+            return await _slow_down(transport, int(targets[0]))
+        names = await _nodes_of(transport, targets) if what.startswith("zone") else targets
+        since = format_time(time.time() - (GRACE_S if at_once else 0))
+        return await _mark(transport, names, since if what.endswith("down") else None)
+    finally:
+        await transport.close()
 
 
 async def _mark(transport: "HttpTransport", names: Sequence[str], since: str | None) -> str:
@@ -124,16 +87,16 @@ async def _mark(transport: "HttpTransport", names: Sequence[str], since: str | N
     return f"{', '.join(names)} {'up' if since is None else 'down'}"
 
 
-async def _mark_zone(transport: "HttpTransport", zone: str, since: str | None) -> str:
+async def _nodes_of(transport: "HttpTransport", zones: Sequence[str]) -> list[str]:
     import msgspec
 
     from berth.api.resources import RESOURCES
 
-    body = await transport.list(RESOURCES["Node"], label_selector=f"topology.kubernetes.io/zone={zone}")
-    names = [node["metadata"]["name"] for node in msgspec.json.decode(body)["items"]]
-    if not names:
-        raise click.ClickException(f"no node is in zone {zone}")
-    return await _mark(transport, names, since)
+    selector = f"topology.kubernetes.io/zone in ({','.join(zones)})"
+    nodes = msgspec.json.decode(await transport.list(RESOURCES["Node"], label_selector=selector))["items"]
+    if not nodes:
+        raise click.ClickException(f"no node is in zone {' or '.join(zones)}")
+    return [node["metadata"]["name"] for node in nodes]
 
 
 async def _slow_down(transport: "HttpTransport", milliseconds: int) -> str:
@@ -143,13 +106,12 @@ async def _slow_down(transport: "HttpTransport", milliseconds: int) -> str:
     from berth.api.resources import RESOURCES
     from berth_cluster.serving.delay import KEY, NAME, NAMESPACE
 
-    config_maps = RESOURCES["ConfigMap"]
-    config_map = {"metadata": {"name": NAME, "namespace": NAMESPACE}, "data": {KEY: str(milliseconds)}}
-    body = msgspec.json.encode(config_map)
+    metadata = {"name": NAME, "namespace": NAMESPACE}
+    body = msgspec.json.encode({"metadata": metadata, "data": {KEY: str(milliseconds)}})
     try:
-        await transport.patch(config_maps, NAMESPACE, NAME, body, MERGE_PATCH)
+        await transport.patch(RESOURCES["ConfigMap"], NAMESPACE, NAME, body, MERGE_PATCH)
     except ApiError as error:
         if error.status != 404:
             raise
-        await transport.create(config_maps, NAMESPACE, body)
+        await transport.create(RESOURCES["ConfigMap"], NAMESPACE, body)
     return f"each request waits {milliseconds} ms" if milliseconds else "requests do not wait"

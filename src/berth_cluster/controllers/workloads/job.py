@@ -9,7 +9,6 @@ ttlafterfinished.
 
 from collections.abc import Iterable
 
-from berth_cluster.apimachinery.errors import StoreError
 from berth_cluster.apimachinery.meta import (
     Object,
     controller_reference,
@@ -25,6 +24,7 @@ from berth_cluster.controllers.client import Client
 from berth_cluster.controllers.controller import KeyedController
 from berth_cluster.controllers.controller_refs import ControllerRefManager
 from berth_cluster.controllers.index import ObjectChange
+from berth_cluster.controllers.pod_control import PodControl
 from berth_cluster.controllers.pods import first_to_go, pod_from_template
 from berth_cluster.controllers.workloads.job_status import (
     FAILURE_COUNT,
@@ -57,7 +57,7 @@ INDEX_VARIABLE = "JOB_COMPLETION_INDEX"
 class JobController(KeyedController):
     """Pods for Jobs."""
 
-    __slots__ = ("_client", "_index", "_last_failure", "_refs")
+    __slots__ = ("_client", "_index", "_last_failure", "_pods", "_refs")
 
     name = COMPONENT
 
@@ -66,6 +66,7 @@ class JobController(KeyedController):
         self._client = client
         self._index = client.index
         self._refs = ControllerRefManager(client, "batch/v1", KIND, finalizer=TRACKING_FINALIZER)
+        self._pods = PodControl(client, COMPONENT, KIND)
         self._last_failure: dict[str, tuple[int, float]] = {}  # job uid -> failures in a row, time of the last
 
     # --- changes ---------------------------------------------------------------------------------------------
@@ -135,9 +136,7 @@ class JobController(KeyedController):
         """Delete pods that are no longer wanted; without the finalizer they do not count as failed."""
         for pod in pods:
             self._untrack(pod)
-            self._client.delete("Pod", pod)
-            message = f"Deleted pod: {pod['metadata']['name']}"
-            self._client.events.normal(COMPONENT, KIND, job, "SuccessfulDelete", message, now_s)
+        self._pods.delete(job, pods, now_s)
 
     def _wind_up(self, job: Object, pods: list[Object], now_s: float) -> None:
         """Release the pods of a Job that has finished, and delete the Job when its time to live is over."""
@@ -186,20 +185,11 @@ class JobController(KeyedController):
             busy = [*counted.active, *(counted.terminating if replaces_failed_only(job) else ())]
             taken = counted.done_indexes | {*map(pod_index, busy)} | (counted.failed_indexes or set())
             indexes = list(missing_indexes(range(int_of(job["spec"], "completions")), taken, count))
-        ready_s = {index: self._ready_at(job, counted.held.get(-1 if index is None else index)) for index in indexes}
+        ready_s = {index: self._ready_at(job, counted.held.get(index)) for index in indexes}
         due = [index for index in indexes if ready_s[index] <= now_s]
         if not due and ready_s:
             self.queue.add_at(key_of(job), min(ready_s.values()))
-        for index in due:
-            held = counted.held.get(-1 if index is None else index)
-            try:
-                created = self._client.create("Pod", _new_pod(job, index, held))
-            except StoreError as error:
-                message = f"Error creating: {error}"
-                self._client.events.warning(COMPONENT, KIND, job, "FailedCreate", message, now_s)
-                raise
-            message = f"Created pod: {created['metadata']['name']}"
-            self._client.events.normal(COMPONENT, KIND, job, "SuccessfulCreate", message, now_s)
+        self._pods.create(job, (_new_pod(job, index, counted.held.get(index)) for index in due), now_s)
 
     def _ready_at(self, job: Object, held: Object | None) -> float:
         """When a pod may be made after those that have failed: of the same index, or of the whole Job."""

@@ -64,7 +64,7 @@ class JobPods(NamedTuple):
     """None without backoffLimitPerIndex."""
     newly: list[Object]
     """Those whose end is counted here for the first time, and which need not be kept for that any more."""
-    held: dict[int, Object]
+    held: dict[int | None, Object]
     """By index, the failed pod that is kept until it is replaced, since it knows how often the index has failed."""
     verdict: FailureVerdict
     """FailJob and why, if the podFailurePolicy says so of a pod."""
@@ -145,7 +145,7 @@ def count_pods(job: Object, pods: Sequence[Object]) -> JobPods:
     active = [pod for pod in pods if is_active(pod)]
     done: set[int] = set()
     failed: set[int] | None = None
-    held: dict[int, Object] = {}
+    held: dict[int | None, Object] = {}
     if is_indexed(job):
         known = parse_indexes(status.get("completedIndexes") or "") | set(map(pod_index, good))
         done = {index for index in known if index is not None and index < int_of(spec, "completions")}
@@ -180,8 +180,8 @@ def _failed_indexes(spec: Object, bad: Iterable[tuple[Object, FailureVerdict]]) 
     return found
 
 
-def _held(bad: Iterable[tuple[Object, FailureVerdict]], settled: set[int]) -> dict[int, Object]:
-    held: dict[int, Object] = {}
+def _held(bad: Iterable[tuple[Object, FailureVerdict]], settled: set[int]) -> dict[int | None, Object]:
+    held: dict[int | None, Object] = {}
     for pod, _ in sorted(bad, key=lambda one: (_all_failures(one[0]), finished_at(one[0]))):
         index = pod_index(pod)
         if index is not None and index not in settled:

@@ -5,6 +5,7 @@ the selector, and releases those that no longer match it. Upstream: pkg/controll
 since the index is never behind the store (see `controllers.index`).
 """
 
+import itertools
 from typing import NamedTuple
 
 from berth.api.selectors import Selector
@@ -24,6 +25,7 @@ from berth_cluster.controllers.client import Client
 from berth_cluster.controllers.controller import KeyedController
 from berth_cluster.controllers.controller_refs import ControllerRefManager
 from berth_cluster.controllers.index import ObjectChange
+from berth_cluster.controllers.pod_control import PodControl
 from berth_cluster.controllers.pods import first_to_go, is_active, is_terminating, pod_from_template, ready_since
 from berth_workloads.replica_sets import missing_pods
 
@@ -99,7 +101,7 @@ class ReplicaCounts:
 class ReplicaSetController(KeyedController):
     """Pods for ReplicaSets."""
 
-    __slots__ = ("_client", "_counts", "_index", "_refs")
+    __slots__ = ("_client", "_counts", "_index", "_pods", "_refs")
 
     name = COMPONENT
 
@@ -109,6 +111,7 @@ class ReplicaSetController(KeyedController):
         self._index = client.index
         self._counts: dict[str, ReplicaCounts] = {}  # by uid of the ReplicaSet
         self._refs = ControllerRefManager(client, "apps/v1", KIND)
+        self._pods = PodControl(client, COMPONENT, KIND)
 
     # --- changes ---------------------------------------------------------------------------------------------
 
@@ -176,7 +179,8 @@ class ReplicaSetController(KeyedController):
         wanted, active = int_of(replica_set["spec"], "replicas", 1), counts.active
         missing = missing_pods(wanted, active)
         if missing > 0:
-            self._create_pods(replica_set, missing, now_s)
+            pod = pod_from_template(replica_set, "apps/v1", KIND, replica_set["spec"]["template"])
+            self._pods.create(replica_set, itertools.repeat(pod, missing), now_s)
         elif missing < 0:
             self._delete_pods(replica_set, -missing, now_s)
         if active + missing != wanted:
@@ -184,22 +188,7 @@ class ReplicaSetController(KeyedController):
 
     def _delete_pods(self, replica_set: Object, count: int, now_s: float) -> None:
         active = [pod for pod in self._index.controlled(uid_of(replica_set), "Pod") if is_active(pod)]
-        for pod in first_to_go(active, self._related_pods(replica_set), count):
-            self._client.delete("Pod", pod)
-            message = f"Deleted pod: {pod['metadata']['name']}"
-            self._client.events.normal(COMPONENT, KIND, replica_set, "SuccessfulDelete", message, now_s)
-
-    def _create_pods(self, replica_set: Object, count: int, now_s: float) -> None:
-        pod = pod_from_template(replica_set, "apps/v1", KIND, replica_set["spec"]["template"])
-        for _ in range(count):
-            try:
-                created = self._client.create("Pod", pod)
-            except StoreError as error:
-                message = f"Error creating: {error}"
-                self._client.events.warning(COMPONENT, KIND, replica_set, "FailedCreate", message, now_s)
-                raise
-            message = f"Created pod: {created['metadata']['name']}"
-            self._client.events.normal(COMPONENT, KIND, replica_set, "SuccessfulCreate", message, now_s)
+        self._pods.delete(replica_set, first_to_go(active, self._related_pods(replica_set), count), now_s)
 
     def _related_pods(self, replica_set: Object) -> list[Object]:
         """Pods of all ReplicaSets with the same owner (a Deployment's old and new ones)."""
