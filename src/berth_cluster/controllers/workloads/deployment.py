@@ -36,6 +36,7 @@ from berth_cluster.controllers.workloads.rollout import (
     REVISION,
     bounds_of,
     is_rolling,
+    oldest_first,
     replicas_of,
     revision_of,
     sized,
@@ -285,7 +286,9 @@ class DeploymentController(KeyedController):
         elif replica_sets.new is not None and _is_saturated(deployment, replica_sets.new):
             self._empty_old_sets(deployment, now_s)
         elif is_rolling(deployment):
-            before, facts = status_count(deployment, "replicas"), [sized(one) for one in active]
+            active = oldest_first(active)
+            before = status_count(deployment, "replicas")
+            facts = [sized(one)._replace(age=age) for age, one in enumerate(active)]
             for one, size in zip(active, proportional_sizes(bounds_of(deployment), before, facts), strict=True):
                 self._replica_sets.resize(deployment, one, size, now_s)
 
@@ -309,7 +312,7 @@ class DeploymentController(KeyedController):
         budget = removable_old_pods(bounds_of(deployment), total_replicas(replica_sets.all), sized(new))
         if budget <= 0:
             return
-        old = sorted(filter(replicas_of, replica_sets.old), key=lambda one: sized(one).age)
+        old = oldest_first(filter(replicas_of, replica_sets.old))
         for one, size in zip(old, without_unavailable(map(sized, old), budget), strict=True):
             self._replica_sets.resize(deployment, one, size, now_s)
         self._shrink_available(deployment, now_s)
@@ -318,7 +321,7 @@ class DeploymentController(KeyedController):
         """Take away available old pods as long as enough pods stay available."""
         replica_sets = self._replica_sets.find(deployment)
         available = total_status(replica_sets.all, "availableReplicas")
-        old = sorted(replica_sets.old, key=lambda one: one["metadata"].get("creationTimestamp", ""))
+        old = oldest_first(replica_sets.old)
         sizes = without_surplus(map(replicas_of, old), available, bounds_of(deployment))
         for one, size in zip(old, sizes, strict=True):
             if size < replicas_of(one):

@@ -27,6 +27,7 @@ from berth_cluster.controllers.workloads.rollout import (
     REVISION_HISTORY,
     bounds_of,
     is_rolling,
+    oldest_first,
     replicas_of,
     revision_of,
     same_template,
@@ -71,7 +72,7 @@ class ReplicaSetManager:
         """The Deployment's ReplicaSets as they are now."""
         owned = self._index.controlled(uid_of(deployment), KIND)
         matching = [one for one in owned if same_template(one["spec"]["template"], deployment["spec"]["template"])]
-        new = min(matching, key=lambda one: one["metadata"].get("creationTimestamp", ""), default=None)
+        new = next(iter(oldest_first(matching)), None)
         return DeploymentReplicaSets(new, [one for one in owned if one is not new])
 
     def ensure_new(self, deployment: Object, now_s: float) -> bool:

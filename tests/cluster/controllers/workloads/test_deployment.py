@@ -250,3 +250,18 @@ def test_deployment_test_deployment_replicaset_orphaning_and_adoption_regarding_
     released, made = sorted(world.all("ReplicaSet"), key=lambda one: "ownerReferences" in one["metadata"])
     assert "ownerReferences" not in released["metadata"]
     assert made["metadata"]["ownerReferences"][0]["name"] == "web"
+
+
+def test_of_replica_sets_of_one_size_the_newest_grows_most():
+    """Recorded of kube-controller-manager v1.36: 4 pods with maxSurge 50 %, paused in mid-rollout, scaled to 11."""
+    world = up(strategy={"type": "RollingUpdate", "rollingUpdate": {"maxSurge": "50%", "maxUnavailable": 1}})
+    world.run(1)
+    annotations = {"berth.dev/ready-seconds": "inf"}
+    world.patch("Deployment", "web", {"spec": {"template": {"metadata": {"annotations": annotations}}}})
+    set_image(world, "web", "nginx:2")
+    world.run(5)
+    assert sizes(world) == {"nginx": 3, "nginx:2": 3}
+    world.patch("Deployment", "web", {"spec": {"paused": True}})
+    world.scale("Deployment", "web", 11)
+    world.run()
+    assert sizes(world) == {"nginx": 8, "nginx:2": 9}
