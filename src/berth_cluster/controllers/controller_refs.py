@@ -76,6 +76,16 @@ class ControllerRefManager:
                 self._client.update(self._child, with_metadata(child, ownerReferences=owners, finalizers=held))
 
 
+def controllers_of(change: ObjectChange, kind: str) -> Iterator[tuple[str, str]]:
+    """Key and uid of the owners of that kind that control what has changed, or did so before."""
+    for obj in (change.obj, change.old):
+        reference = controller_reference(obj) if obj is not None else None
+        if reference is not None and reference["kind"] == kind:
+            yield f"{change.obj['metadata']['namespace']}/{reference['name']}", reference["uid"]
+        if change.old is None or owner_references(change.old) == owner_references(change.obj):
+            return
+
+
 def may_be_adopted_now(change: ObjectChange) -> bool:
     """An object without a controller came up, or lost its controller, or got other labels."""
     if controller_reference(change.obj) is not None or not labels_of(change.obj):

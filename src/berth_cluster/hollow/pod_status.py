@@ -231,6 +231,7 @@ def _with_conditions(pod: Object, status: Object, now_s: float) -> Object:
     if ready[0] == "True":
         ready = _state_of(_closed_gates(spec, status), "ReadinessGatesNotReady", "{}", ", ")
     conditions: Sequence[Object] = status.get("conditions") or []
+    now = format_time(now_s)
     has_sandbox = phase == "Running" or (phase == "Pending" and bool(status.get("podIP")))
     for condition_type, (state, reason, message) in (
         ("PodReadyToStartContainers", (str(has_sandbox), "", "")),
@@ -238,7 +239,7 @@ def _with_conditions(pod: Object, status: Object, now_s: float) -> Object:
         ("ContainersReady", containers_ready),
         ("Ready", ready),
     ):
-        new = {"type": condition_type, "status": state, "lastProbeTime": None, "lastTransitionTime": format_time(now_s)}
+        new = {"type": condition_type, "status": state, "lastProbeTime": None, "lastTransitionTime": now}
         why = {name: text for name, text in (("reason", reason), ("message", message)) if text}
         conditions = set_condition(conditions, new | why)
     return {**status, "conditions": list(conditions)}

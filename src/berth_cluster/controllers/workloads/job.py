@@ -11,7 +11,6 @@ from collections.abc import Iterable
 
 from berth_cluster.apimachinery.meta import (
     Object,
-    controller_reference,
     find_condition,
     int_of,
     is_being_deleted,
@@ -22,7 +21,7 @@ from berth_cluster.apimachinery.meta import (
 )
 from berth_cluster.controllers.client import Client
 from berth_cluster.controllers.controller import KeyedController
-from berth_cluster.controllers.controller_refs import ControllerRefManager
+from berth_cluster.controllers.controller_refs import ControllerRefManager, controllers_of
 from berth_cluster.controllers.index import ObjectChange
 from berth_cluster.controllers.pod_control import PodControl
 from berth_cluster.controllers.pods import first_to_go, pod_from_template
@@ -83,17 +82,8 @@ class JobController(KeyedController):
             else:
                 self.queue.add(key_of(change.obj))
         elif change.kind == "Pod":
-            for pod in filter(None, (change.old, change.obj)):
-                self._handle_pod(pod)
-
-    def _handle_pod(self, pod: Object) -> None:
-        reference = controller_reference(pod)
-        if reference is None or reference["kind"] != KIND:
-            return
-        if self._index.holds_uid(reference["uid"]):
-            self.queue.add(f"{pod['metadata']['namespace']}/{reference['name']}")
-        else:
-            self.queue.add(f"pod {key_of(pod)}")
+            for key, uid in controllers_of(change, KIND):
+                self.queue.add(key if self._index.holds_uid(uid) else f"pod {key_of(change.obj)}")
 
     # --- one Job ---------------------------------------------------------------------------------------------
 

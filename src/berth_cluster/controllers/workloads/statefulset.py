@@ -12,7 +12,6 @@ from typing import NamedTuple
 from berth_cluster.apimachinery.errors import StoreError
 from berth_cluster.apimachinery.meta import (
     Object,
-    controller_reference,
     is_being_deleted,
     key_of,
     owner_references,
@@ -21,7 +20,7 @@ from berth_cluster.apimachinery.meta import (
 )
 from berth_cluster.controllers.client import Client
 from berth_cluster.controllers.controller import KeyedController
-from berth_cluster.controllers.controller_refs import ControllerRefManager
+from berth_cluster.controllers.controller_refs import ControllerRefManager, controllers_of
 from berth_cluster.controllers.index import ObjectChange
 from berth_cluster.controllers.pods import phase_of
 from berth_cluster.controllers.workloads.controller_revisions import RevisionHistory, template_of
@@ -84,10 +83,8 @@ class StatefulSetController(KeyedController):
         if change.kind == KIND and change.type != "DELETED":
             self.queue.add(key_of(change.obj))
         elif change.kind == "Pod":
-            for pod in filter(None, (change.old, change.obj)):
-                owner = controller_reference(pod)
-                if owner is not None and owner["kind"] == KIND:
-                    self.queue.add(f"{pod['metadata']['namespace']}/{owner['name']}")
+            for key, _uid in controllers_of(change, KIND):
+                self.queue.add(key)
 
     # --- one StatefulSet -------------------------------------------------------------------------------------
 

@@ -400,3 +400,17 @@ def test_a_job_that_somebody_else_manages_is_left_alone():
     """[sig-apps] Job should allow to delegate reconciliation to external controller"""
     world = running(job("j", managedBy="example.com/custom-job-controller"))
     assert (world.pods(), world.status("Job", "j")) == ([], {})
+
+
+def test_pods_of_a_job_that_is_gone_do_not_wait_for_one_of_its_name():
+    world = running(job("j"))
+    [before] = (one["metadata"]["name"] for one in world.pods())
+    world.delete("Job", "j", propagationPolicy="Orphan")
+    world.run()
+    world.patch("Pod", before, {"metadata": {"finalizers": ["batch.kubernetes.io/job-tracking"]}})
+    gone = {"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "gone", "controller": True}
+    world.create(job("j"))
+    world.patch("Pod", before, {"metadata": {"ownerReferences": [gone]}})
+    world.run()
+    found = world.get("Pod", before)
+    assert found is None or not found["metadata"].get("finalizers")
