@@ -57,7 +57,7 @@ class ControllerRefManager:
     ) -> None:
         """Release those of `owned` that the selector no longer matches, and adopt the orphans that it does.
 
-        Only an orphan that `fits` is adopted, and none by an owner that is being deleted.
+        Only an orphan that `fits` is adopted. An owner that is being deleted claims nothing.
         """
         selector = selector_of(owner)
         for child in owned:
@@ -66,7 +66,7 @@ class ControllerRefManager:
                 self._client.update(
                     self._child, without_finalizer(with_metadata(child, ownerReferences=kept), self._finalizer)
                 )
-        if key_of(owner) not in self._adopters or is_being_deleted(owner):
+        if key_of(owner) not in self._adopters:
             return
         self._adopters.discard(key_of(owner))
         for child in self._index.orphans(self._child, owner["metadata"]["namespace"]):

@@ -250,3 +250,10 @@ def test_pods_should_be_submitted_and_removed():
     [status] = ended["status"]["containerStatuses"]
     assert (ended["status"]["phase"], status["state"]["terminated"]["exitCode"]) == ("Failed", 137)
     assert world.get("Pod", "web") is None
+
+
+def test_an_init_container_that_has_succeeded_is_not_run_again():
+    world = started(pod(inits=[container("setup", "sleep 1")], policy="Always", main=""))
+    world.run(100)
+    assert (phase(world), states(world)) == ("Running", {"setup": "0 Completed", "main": "running"})
+    assert restarts(world, "initContainerStatuses") == [0]

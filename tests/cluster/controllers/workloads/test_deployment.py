@@ -2,6 +2,7 @@
 
 import pytest
 
+from berth_cluster.controllers.workloads.rollout import oldest_first
 from tests.cluster.controllers.world import World, condition, deployment, replica_set
 
 REVISION = "deployment.kubernetes.io/revision"
@@ -265,3 +266,10 @@ def test_of_replica_sets_of_one_size_the_newest_grows_most():
     world.scale("Deployment", "web", 11)
     world.run()
     assert sizes(world) == {"nginx": 8, "nginx:2": 9}
+
+
+def test_age_is_the_time_of_creation_and_then_the_name():
+    """pkg/controller, ReplicaSetsByCreationTimestamp."""
+    created = {"b": "2027-01-15T08:00:00Z", "c": "2027-01-15T08:00:01Z", "a": "2027-01-15T08:00:01Z"}
+    found = [{"metadata": {"name": name, "creationTimestamp": time}} for name, time in created.items()]
+    assert [one["metadata"]["name"] for one in oldest_first(reversed(found))] == ["b", "a", "c"]

@@ -198,3 +198,18 @@ def test_pods_that_are_being_ended_are_counted_apart():
         assert (status["replicas"], status["terminatingReplicas"]) == (2, 1)
     world.run(5)
     assert world.status("Deployment", "web")["terminatingReplicas"] == 0
+
+
+def test_nothing_is_adopted_by_one_that_is_being_deleted():
+    """Upstream: ControllerRefManager, canAdopt."""
+    world = World()
+    held = replica_set("web", 1)
+    held["metadata"]["finalizers"] = ["example.com/hold"]
+    world.create(held)
+    world.run()
+    world.delete("ReplicaSet", "web")
+    loose = pod("loose")
+    loose["metadata"]["labels"] = {"app": "web"}
+    world.create(loose)
+    world.run(5)
+    assert "ownerReferences" not in world.get("Pod", "loose")["metadata"]

@@ -293,3 +293,27 @@ def test_a_pod_whose_labels_change_is_released_and_made_anew():
     world.patch("Pod", "db-0", {"metadata": {"labels": {"app": "other"}}})
     world.run()
     assert "ownerReferences" not in world.get("Pod", "db-0")["metadata"]
+
+
+def test_a_pod_that_is_going_anyway_counts_once_against_an_update():
+    strategy = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 2}}
+    world = started(4, updateStrategy=strategy, podManagementPolicy="Parallel")
+    world.delete("Pod", "db-3")
+    new_image(world)
+    world.run()
+    assert [one["metadata"]["name"] for one in world.pods() if "deletionTimestamp" in one["metadata"]] == [
+        "db-2",
+        "db-3",
+    ]
+
+
+def test_a_pod_that_is_being_deleted_is_not_adopted():
+    """Upstream: ControllerRefManager, canAdopt."""
+    world = World()
+    loose = pod("db-0")
+    loose["metadata"] |= {"labels": {"app": "db"}, "finalizers": ["example.com/hold"]}
+    world.create(loose)
+    world.delete("Pod", "db-0")
+    world.create(stateful_set("db", 1))
+    world.run(5)
+    assert "ownerReferences" not in world.get("Pod", "db-0")["metadata"]
