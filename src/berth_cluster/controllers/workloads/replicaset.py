@@ -20,6 +20,7 @@ from berth_cluster.apimachinery.meta import (
     labels_of,
     uid_of,
 )
+from berth_cluster.apimachinery.resource_types import resource_of
 from berth_cluster.apimachinery.selection import selector_of
 from berth_cluster.controllers.client import Client
 from berth_cluster.controllers.controller import KeyedController
@@ -28,9 +29,6 @@ from berth_cluster.controllers.index import ObjectChange
 from berth_cluster.controllers.pod_control import PodControl
 from berth_cluster.controllers.pods import first_to_go, is_active, is_terminating, pod_from_template, ready_since
 from berth_workloads.replica_sets import missing_pods
-
-COMPONENT = "replicaset-controller"
-KIND = "ReplicaSet"
 
 
 class _Facts(NamedTuple):
@@ -103,15 +101,16 @@ class ReplicaSetController(KeyedController):
 
     __slots__ = ("_client", "_counts", "_index", "_pods", "_refs")
 
-    name = COMPONENT
+    name = "replicaset-controller"
+    kind = "ReplicaSet"
 
     def __init__(self, client: Client) -> None:
         super().__init__()
         self._client = client
         self._index = client.index
         self._counts: dict[str, ReplicaCounts] = {}  # by uid of the ReplicaSet
-        self._refs = ControllerRefManager(client, "apps/v1", KIND)
-        self._pods = PodControl(client, COMPONENT, KIND)
+        self._refs = ControllerRefManager(client, resource_of(self.kind).api_version, self.kind)
+        self._pods = PodControl(client, self.name, self.kind)
 
     # --- changes ---------------------------------------------------------------------------------------------
 
@@ -119,7 +118,7 @@ class ReplicaSetController(KeyedController):
         """Look at changed ReplicaSets, at the owners of changed pods, and at those that might adopt an orphaned pod."""
         for key in self._refs.note(change):
             self.queue.add(key)
-        if change.kind == KIND:
+        if change.kind == self.kind:
             if change.type == "DELETED":
                 self._counts.pop(uid_of(change.obj), None)
             else:
@@ -136,7 +135,7 @@ class ReplicaSetController(KeyedController):
             self._tell_owner(owner, change.obj, gone=change.type == "DELETED")
 
     def _tell_owner(self, owner: Object, pod: Object, *, gone: bool) -> None:
-        if owner["kind"] != KIND:
+        if owner["kind"] != self.kind:
             return
         counts = self._counts.get(owner["uid"])
         if counts is not None and gone:
@@ -149,7 +148,7 @@ class ReplicaSetController(KeyedController):
 
     def sync(self, key: str, now_s: float) -> None:
         """Bring one ReplicaSet's pods and status up to date."""
-        replica_set = self._index.get(KIND, key)
+        replica_set = self._index.get(self.kind, key)
         if replica_set is None:
             return
         failure: StoreError | None = None
@@ -179,7 +178,9 @@ class ReplicaSetController(KeyedController):
         wanted, active = int_of(replica_set["spec"], "replicas", 1), counts.active
         missing = missing_pods(wanted, active)
         if missing > 0:
-            pod = pod_from_template(replica_set, "apps/v1", KIND, replica_set["spec"]["template"])
+            pod = pod_from_template(
+                replica_set, resource_of(self.kind).api_version, self.kind, replica_set["spec"]["template"]
+            )
             self._pods.create(replica_set, itertools.repeat(pod, missing), now_s)
         elif missing < 0:
             self._delete_pods(replica_set, -missing, now_s)
@@ -195,7 +196,7 @@ class ReplicaSetController(KeyedController):
         reference = controller_reference(replica_set)
         if reference is None:
             return self._index.controlled(uid_of(replica_set), "Pod")
-        siblings = self._index.controlled(reference["uid"], KIND)
+        siblings = self._index.controlled(reference["uid"], self.kind)
         return [pod for sibling in siblings for pod in self._index.controlled(uid_of(sibling), "Pod")]
 
     def _write_status(
@@ -206,7 +207,7 @@ class ReplicaSetController(KeyedController):
             available = self._count_available(replica_set, now_s)
         status = replica_set_status(replica_set, counts, available, failure, now_s)
         if status != replica_set.get("status"):
-            self._client.update_status(KIND, {**replica_set, "status": status})
+            self._client.update_status(self.kind, {**replica_set, "status": status})
 
     def _count_available(self, replica_set: Object, now_s: float) -> int:
         """Pods that have been ready for `minReadySeconds`; comes back when the next one will have been."""
