@@ -6,9 +6,11 @@ in pkg/controller.
 
 from collections.abc import Callable, Iterable, Iterator
 
+from berth.api.selectors import Selector
 from berth_cluster.apimachinery.meta import (
     Object,
     controller_reference,
+    int_of,
     is_being_deleted,
     key_of,
     labels_of,
@@ -26,7 +28,7 @@ from berth_cluster.controllers.index import ObjectChange
 class ControllerRefManager:
     """Adopts and releases for all owners of one kind; what is adopted also gets `finalizer`, if there is one."""
 
-    __slots__ = ("_adopters", "_api_version", "_child", "_client", "_finalizer", "_index", "_kind")
+    __slots__ = ("_adopters", "_api_version", "_child", "_client", "_finalizer", "_index", "_kind", "_selectors")
 
     def __init__(self, client: Client, api_version: str, kind: str, child: str = "Pod", finalizer: str = "") -> None:
         self._client = client
@@ -36,21 +38,29 @@ class ControllerRefManager:
         self._child = child
         self._finalizer = finalizer
         self._adopters: set[str] = set()  # keys of owners for which there may be orphans
+        self._selectors: dict[str, dict[str, Selector]] = {}  # of all owners, by namespace and key
 
     def note(self, change: ObjectChange) -> Iterator[str]:
         """Keep in mind a change of an owner or of an orphan; yields the keys of owners that may adopt the orphan."""
+        namespace = change.obj["metadata"].get("namespace", "")
+        if change.kind == self._kind:
+            self._note_owner(change, namespace)
+        elif change.kind == self._child and change.type != "DELETED" and may_be_adopted_now(change):
+            for owner, selector in self._selectors.get(namespace, {}).items():
+                if selector.matches(labels_of(change.obj)):
+                    self._adopters.add(owner)
+                    yield owner
+
+    def _note_owner(self, change: ObjectChange, namespace: str) -> None:
+        key, selectors = key_of(change.obj), self._selectors.setdefault(namespace, {})
         if change.type == "DELETED":
-            self._adopters.discard(key_of(change.obj) if change.kind == self._kind else "")
-        elif change.kind == self._kind:
-            if change.old is None or change.old["metadata"].get("generation") != change.obj["metadata"].get(
-                "generation"
-            ):
-                self._adopters.add(key_of(change.obj))
-        elif change.kind == self._child and may_be_adopted_now(change):
-            for owner in self._index.in_namespace(self._kind, change.obj["metadata"]["namespace"]):
-                if selector_of(owner).matches(labels_of(change.obj)):
-                    self._adopters.add(key_of(owner))
-                    yield key_of(owner)
+            self._adopters.discard(key)
+            selectors.pop(key, None)
+            if not selectors:
+                del self._selectors[namespace]
+        elif change.old is None or _generation(change.old) != _generation(change.obj):
+            self._adopters.add(key)
+            selectors[key] = selector_of(change.obj)
 
     def claim(
         self, owner: Object, owned: Iterable[Object], fits: Callable[[Object], bool] = lambda _child: True
@@ -74,6 +84,10 @@ class ControllerRefManager:
                 owners = [*owner_references(child), new_controller_reference(owner, self._api_version, self._kind)]
                 held = [*(child["metadata"].get("finalizers") or []), *filter(None, [self._finalizer])]
                 self._client.update(self._child, with_metadata(child, ownerReferences=owners, finalizers=held))
+
+
+def _generation(obj: Object) -> int:
+    return int_of(obj["metadata"], "generation")
 
 
 def controllers_of(change: ObjectChange, kind: str) -> Iterator[tuple[str, str]]:
