@@ -35,11 +35,13 @@ def command(what: str, targets: tuple[str, ...], at_once: bool, kubeconfig: str)
     """Let something go wrong in a running embedded cluster, and take it back.
 
     \b
-    node-down NAME...  stop the nodes' heartbeats: nothing happens on them any more, and they are given up after 50 s
+    node-down NAME...  stop the nodes' heartbeats: nothing happens on them any
+                       more, and after 50 seconds they are given up
     node-up NAME...    let them come back
     zone-down ZONE...  the same for all nodes of zones
     zone-up ZONE...
-    slow-api MS        have each request to the API server wait before it is answered; 0 takes it back
+    slow-api MS        have each request to the API server wait before it is
+                       answered; 0 takes it back
     """
     from berth.api.errors import TransportError
     from berth.kube.credentials.access import load_access
