@@ -22,6 +22,7 @@ from berth_cluster.controllers.controller import Controller
 from berth_cluster.controllers.devices.device_taint_eviction import DeviceTaintEviction
 from berth_cluster.controllers.devices.resource_claims import ResourceClaimController
 from berth_cluster.controllers.disruption.budgets import DisruptionController
+from berth_cluster.controllers.disruption.node_lifecycle import NodeLifecycleController
 from berth_cluster.controllers.disruption.taint_eviction import TaintEviction
 from berth_cluster.controllers.manager import ControllerManager
 from berth_cluster.controllers.pump import ControllerPump
@@ -34,9 +35,11 @@ from berth_cluster.controllers.workloads.statefulset import StatefulSetControlle
 from berth_cluster.hollow.drivers import NodeDrivers, create_driver_objects
 from berth_cluster.hollow.heartbeat import NodeHeartbeat
 from berth_cluster.hollow.kubelet import HollowKubelet, KubeletSettings
+from berth_cluster.hollow.pools import NodePool, side_by_side
 from berth_cluster.hollow.provisioner import HollowProvisioner
 from berth_cluster.hollow.template import NodeTemplate, node_object
 from berth_cluster.restored import Restored, restore
+from berth_cluster.serving.delay import ApiDelay
 from berth_cluster.serving.server import ApiServer
 from berth_cluster.storage.store import Store
 
@@ -46,6 +49,7 @@ class ClusterSettings(msgspec.Struct, frozen=True):
 
     nodes: int = 3
     template: NodeTemplate = NodeTemplate()
+    pools: tuple[NodePool, ...] = ()  # nodes beside these
     kubelet: KubeletSettings = KubeletSettings()
     heartbeat_s: float = 600.0  # between renewals of a node's lease; 0 for never
     devices_per_node: int = 0  # published by a driver of the hollow nodes
@@ -83,6 +87,11 @@ class EmbeddedCluster:
         return self._server.url
 
     @property
+    def delay(self) -> ApiDelay:
+        """How slow the API server has been made."""
+        return self._server.delay
+
+    @property
     def kubeconfig(self) -> Path:
         """The kubeconfig that clients use."""
         return self._server.kubeconfig
@@ -96,7 +105,8 @@ class EmbeddedCluster:
         if self._settings.devices_per_node or not self.store.objects(resource_of("StorageClass")):
             create_driver_objects(self.store, self._settings.devices_per_node)  # else a second default class
         gone = self.restored.missing_nodes if self.restored is not None else ()
-        create_nodes(self.store, self._settings.template, self._settings.nodes, avoid=gone)
+        for pool in side_by_side([NodePool(self._settings.nodes, self._settings.template), *self._settings.pools]):
+            create_nodes(self.store, pool.template, pool.nodes, avoid=gone)
         await self._server.start()
         self._pump = ControllerPump(self.store, self.manager)
         self._pump.start()
@@ -129,6 +139,7 @@ def make_controllers(client: Client, settings: ClusterSettings, elsewhere: Conta
         HollowProvisioner(client),
         NodeDrivers(client, settings.devices_per_node),
         HollowKubelet(client, settings.kubelet),
+        NodeLifecycleController(client),
         TaintEviction(client),  # after the kubelet, which rejects pods that are bound to a node with such a taint
         GarbageCollector(client, elsewhere),
         PodGarbageCollector(client),

@@ -22,7 +22,7 @@ from berth_cluster.apimachinery.meta import (
 )
 from berth_cluster.apimachinery.resource_types import PODS, RESOURCE_TYPES, ResourceType, resource_of
 from berth_cluster.hollow import pod_status
-from berth_cluster.hollow.kubelet import RUN_SECONDS
+from berth_cluster.hollow.container_runs import ENDLESS, RUN_SECONDS, ContainerRun
 from berth_cluster.hollow.template import HOLLOW_ANNOTATION
 from berth_cluster.storage import bootstrap
 from berth_cluster.storage.store import Store, own
@@ -202,7 +202,8 @@ def _fill_in(store: Store, pod: Object) -> None:
     if spec.get("restartPolicy", "Always") != "Always":
         pod["metadata"]["annotations"] = {RUN_SECONDS: "inf", **annotations_of(pod)}
     now_s = store.clock().timestamp()
-    made = pod_status.running(pod, "", "", now_s)
+    blank = {**pod, "status": {name: value for name, value in status.items() if not name.endswith("Statuses")}}
+    made = pod_status.PodLife(blank, _goes_on, now_s).status
     is_ready = not status.get("conditions") or is_condition_true(pod, "Ready")
     for field in ("containerStatuses", "initContainerStatuses"):
         known = {each.get("name"): each for each in status.get(field) or []}
@@ -212,6 +213,10 @@ def _fill_in(store: Store, pod: Object) -> None:
     status.setdefault("startTime", made["startTime"])
     if not status.get("conditions"):
         status["conditions"] = made["conditions"]
+
+
+def _goes_on(container: Object, _restarts: int, is_init: bool) -> ContainerRun:
+    return ContainerRun(0.0 if is_init and container.get("restartPolicy") != "Always" else ENDLESS)
 
 
 def _with_readiness(status: Object, is_ready: bool) -> Object:

@@ -5,6 +5,8 @@ Source: pkg/controller/statefulset, v1.36.
 
 from collections.abc import Mapping
 
+from berth_workloads.int_or_percent import IntOrPercent, scaled
+
 POD_NAME_LABEL = "statefulset.kubernetes.io/pod-name"
 POD_INDEX_LABEL = "apps.kubernetes.io/pod-index"
 REVISION_LABEL = "controller-revision-hash"
@@ -31,6 +33,11 @@ def rollout_order(first: int, replicas: int, partition: int) -> list[int]:
     """Return the ordinals whose pods a rolling update replaces one after the other, the highest first."""
     ordinals = reversed(wanted_ordinals(first, replicas))
     return [ordinal for ordinal in ordinals if is_rolled_out(ordinal, first, partition)]
+
+
+def max_unavailable(given: IntOrPercent | None, replicas: int) -> int | None:
+    """Return how many pods an update may make unavailable: at least 1, a share rounded down; None if not given."""
+    return None if given is None else max(1, scaled(given, replicas, round_up=False))
 
 
 def identity_labels(pod_name: str, ordinal: int, revision: str) -> Mapping[str, str]:

@@ -101,11 +101,12 @@ def test_every_example_is_run_by_a_test_here():
 
 def test_the_commands_take_these_options():
     lines = [line.removeprefix("$ berth ") for block in blocks("console") for line in block.splitlines()]
-    assert len(lines) == 4
+    assert len(lines) == 5
     for line in lines:
         name, *arguments = shlex.split(line)
         _command(name).make_context(name, arguments)
-    options = {option for name in ("up", "apiserver") for one in _command(name).params for option in one.opts}
+    commands = map(_command, ("up", "apiserver", "chaos"))
+    options = {option for command in commands for one in command.params for option in one.opts}
     assert set(re.findall(r"`(--[a-z-]+)", TEXT)) <= options
 
 
@@ -200,7 +201,7 @@ def test_on_failure_a_pod_is_restarted():
     job["spec"]["backoffLimit"] = 6  # restarts count too
     job["spec"]["template"]["spec"]["restartPolicy"] = "OnFailure"
     apply(world, [job])
-    world.run(5)
+    world.run(15)
     [pod] = world.pods()
     assert pod["status"]["phase"] == "Running"
     assert pod["status"]["containerStatuses"][0]["restartCount"] == 2

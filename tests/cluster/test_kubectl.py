@@ -177,10 +177,18 @@ def test_a_pod_is_resized_and_the_room_is_used(admin, kubectl):
 def test_what_needs_containers_is_refused_in_words(kubectl):
     kubectl("run", "web", "--image=nginx:1.27")
     kubectl("wait", "--for=condition=Ready", "pod/web", "--timeout=60s")
-    for command in (("logs", "web"), ("exec", "web", "--", "ls")):
-        refused = kubectl.run(*command)
-        assert refused.returncode == 1
-        assert "hollow nodes run no containers" in refused.stderr
+    refused = kubectl.run("exec", "web", "--", "ls")
+    assert refused.returncode == 1
+    assert "hollow nodes run no containers" in refused.stderr
+
+
+def test_the_log_of_a_pod_says_what_it_is(kubectl):
+    """[sig-cli] Kubectl logs, but that there is no output: no container has run."""
+    kubectl("run", "web", "--image=nginx:1.27")
+    kubectl("wait", "--for=condition=Ready", "pod/web", "--timeout=60s")
+    for more in ((), ("-f",), ("--tail=1",)):
+        [line] = kubectl("logs", "web", *more).splitlines()
+        assert "no container has run" in line and "nginx:1.27" in line
 
 
 def test_a_job_runs_to_its_end(kubectl):

@@ -37,7 +37,7 @@ class Up:
     def end(self, number=signal.SIGTERM):
         self.process.send_signal(number)
         rest, _ = self.process.communicate(timeout=WAIT_S)
-        return self.process.returncode, rest
+        return self.process.returncode, "".join(each for each in rest.splitlines(True) if not each.startswith("pods: "))
 
     def close(self):
         if self.process.poll() is None:
@@ -103,6 +103,23 @@ def test_pods_run_once_bound_and_the_deployment_knows(up):
     assert cluster.end() == (0, "")
 
 
+def test_pools_are_nodes_of_their_own(up, tmp_path):
+    """What `docs/embedded-cluster.md` says of `--pool` and `--pools`, and the line of pods."""
+    file = tmp_path / "pools.yaml"
+    file.write_text("big: {nodes: 2, cpu: 64, zone: [a, b]}\n")
+    cluster = up("--pools", file, "--pool", "gpu:1,nvidia.com/gpu=8,taint=dedicated=gpu:NoSchedule", "--no-scheduler")
+    assert "3 hollow nodes" in cluster.wait_until_ready()
+    call = client(cluster)
+    nodes = {node["metadata"]["name"]: node for node in call("GET", "/api/v1/nodes")["items"]}
+    assert sorted(nodes) == ["big-0", "big-1", "gpu-0"]
+    assert nodes["big-1"]["metadata"]["labels"]["topology.kubernetes.io/zone"] == "b"
+    assert nodes["gpu-0"]["status"]["allocatable"]["nvidia.com/gpu"] == "8"
+    pod = {"metadata": {"name": "web"}, "spec": {"containers": [{"name": "c", "image": "nginx"}]}}
+    call("POST", "/api/v1/namespaces/default/pods", pod)
+    assert cluster.process.stdout.readline() == "pods: 1 pending (1: not looked at yet)\n"
+    assert cluster.end() == (0, "")
+
+
 def test_with_the_scheduler_a_deployment_comes_up_by_itself(up):
     cluster = up("--nodes", "3")
     assert "scheduler running" in cluster.wait_until_ready()
@@ -123,6 +140,9 @@ def test_with_the_scheduler_a_deployment_comes_up_by_itself(up):
         (("--node-cpu", "lots"), "--node-cpu"),
         (("--node-memory", "0"), "--node-memory"),
         (("--nodes", "-1"), "--nodes"),
+        (("--pool", "gpu:4,gpus=8"), "--pool: pool gpu: gpus=8 says nothing"),
+        (("--pool", "gpu", "--pool", "gpu:2"), "there are two pools gpu"),
+        (("--pools", "/nowhere/pools.yaml"), "--pools"),
         (("--from", "/nowhere/cluster.yaml"), "--from /nowhere/cluster.yaml: there is no such file"),
     ],
 )

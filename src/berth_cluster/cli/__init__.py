@@ -9,6 +9,7 @@ COMMANDS = CommandTable(
             "berth_cluster.cli.demo", "See it work: a cluster, some workloads, where each pod went and why."
         ),
         "up": CommandEntry("berth_cluster.cli.up", "An embedded cluster with hollow nodes and the scheduler."),
+        "chaos": CommandEntry("berth_cluster.cli.chaos", "Let something go wrong in such a cluster, and take it back."),
         "apiserver": CommandEntry("berth_cluster.cli.apiserver", "The embedded API server alone."),
     },
 )

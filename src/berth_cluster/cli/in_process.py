@@ -7,6 +7,7 @@ it needs no leader election: no other process can reach this store from inside.
 import asyncio
 import socket
 from collections.abc import Mapping
+from typing import Any, cast
 
 import msgspec
 
@@ -19,6 +20,7 @@ from berth.runtime.observing.metrics_v1_20 import metrics_for
 from berth.runtime.observing.several import Instruments
 from berth.runtime.scheduler import LiveScheduler
 from berth.runtime.serving.server import HealthServer
+from berth_cluster.serving.delay import ApiDelay
 from berth_cluster.serving.transport import StoreTransport
 from berth_cluster.storage.store import Store
 
@@ -41,20 +43,22 @@ class InProcessScheduler:
         kept: Kept | None = None,
         api_server: str = "",
         build: Build = build_core,
+        delay: ApiDelay | None = None,
     ) -> None:
         """`setup` is the configuration and the plugins, by default the default ones. Raises `ConfigError`.
 
         `kept` is the decision log, if there is one; `api_server` the address under which the store is served;
-        `build` makes the core.
+        `build` makes the core. `delay` is how slow the API server is.
         """
         config, registry = setup or read_setup()
         config = msgspec.structs.replace(
             config, leader_election=msgspec.structs.replace(config.leader_election, leader_elect=False)
         )
         self._transport = StoreTransport(store)
+        slowed = self._transport if delay is None else _slowed(self._transport, delay)
         metrics = metrics_for(config)
         observer = metrics if kept is None else Instruments(metrics, kept.collector)
-        self._live = LiveScheduler(config, self._transport, registry=registry, instrument=observer, build=build)
+        self._live = LiveScheduler(config, slowed, registry=registry, instrument=observer, build=build)
         self._keeper = None if kept is None else kept.keeper
         self._keeping: asyncio.Task[None] | None = None
         metrics.observe(self._live)
@@ -102,6 +106,24 @@ class InProcessScheduler:
                     self._keeping.cancel()
                 await self._keeper.stop(self._live)
             await self._transport.close()
+
+
+def _slowed(transport: StoreTransport, delay: ApiDelay) -> StoreTransport:
+    """The transport, each of whose requests waits as one to the API server's port does."""
+
+    class Slowed:
+        def __getattr__(self, name: str) -> Any:
+            act = getattr(transport, name)
+            if name in ("watch", "close"):
+                return act
+
+            async def waits(*args: Any, **options: Any) -> Any:
+                await delay.wait()
+                return await act(*args, **options)
+
+            return waits
+
+    return cast("StoreTransport", Slowed())
 
 
 def _usual_or_free_port() -> int:

@@ -25,6 +25,8 @@ from berth_cluster.cli.apiserver import kubernetes_version_option
 if TYPE_CHECKING:
     from berth.cli.setup import Setup
     from berth_cluster.embedded import EmbeddedCluster
+    from berth_cluster.hollow.pools import NodePool
+    from berth_cluster.hollow.template import NodeTemplate
     from berth_cluster.restored import Restored
     from berth_workbench.snapshot.documents import Document
 
@@ -62,6 +64,21 @@ MAX_DEVICES = 128  # what one ResourceSlice holds
 @click.option("--node-cpu", default="8", show_default=True, metavar="QUANTITY", help="CPUs of each node.")
 @click.option("--node-memory", default="32Gi", show_default=True, metavar="QUANTITY", help="Memory of each node.")
 @click.option("--node-pods", default=110, show_default=True, type=click.IntRange(1), help="Pods that a node holds.")
+@click.option(
+    "--pool",
+    "pool_texts",
+    multiple=True,
+    metavar="NAME:COUNT,KEY=VALUE…",
+    help="Nodes that are alike: cpu, memory, pods, zone, label, taint, and resources like nvidia.com/gpu; may be "
+    "repeated. --nodes then counts nodes beside these, by default none.",
+)
+@click.option(
+    "--pools",
+    "pools_files",
+    multiple=True,
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="A YAML file of such pools; may be repeated.",
+)
 @click.option("--zones", default=3, show_default=True, type=click.IntRange(0), help="Zones the nodes are dealt out to.")
 @click.option(
     "--devices-per-node",
@@ -103,6 +120,8 @@ def command(
     node_cpu: str,
     node_memory: str,
     node_pods: int,
+    pool_texts: tuple[str, ...],
+    pools_files: tuple[Path, ...],
     zones: int,
     devices_per_node: int,
     host: str,
@@ -140,12 +159,16 @@ def command(
     setup = None if no_scheduler else read_setup(config_file, plugins, feature_gates)
     documents = _documents_of(from_files)
     objects = [document.manifest for document in documents]
-    if from_files and ctx.get_parameter_source("nodes") is ParameterSource.DEFAULT:
+    if (from_files or pool_texts or pools_files) and ctx.get_parameter_source("nodes") is ParameterSource.DEFAULT:
         nodes = 0
     _check_quantity("--node-cpu", node_cpu)
     _check_quantity("--node-memory", node_memory)
     template = NodeTemplate(cpu=node_cpu, memory=node_memory, pods=node_pods, zones=zone_names(zones))
-    settings = ClusterSettings(nodes, template, devices_per_node=devices_per_node, kubernetes_minor=kubernetes_minor)
+    pools = _pools(pool_texts, pools_files, template)
+    settings = ClusterSettings(
+        nodes, template, pools, devices_per_node=devices_per_node, kubernetes_minor=kubernetes_minor
+    )
+    nodes += sum(pool.nodes for pool in pools)
     cluster = EmbeddedCluster(settings, directory, host=host, port=port, token=token, objects=objects)
     try:
         with recording_to(recording) as build:
@@ -165,6 +188,30 @@ def command(
             f"cannot serve on {host}:{port} with files in {directory}: {error.strerror or error}; "
             "choose another --host, --port or --dir"
         ) from None
+
+
+def _pools(texts: Sequence[str], files: Sequence[Path], usual: "NodeTemplate") -> "tuple[NodePool, ...]":
+    """The pools of `--pool` and `--pools`."""
+    from berth_cluster.hollow.pools import PoolError, parse_pool, read_pools
+
+    found: list[NodePool] = []
+    source = ""
+    try:
+        for text in texts:
+            source = "--pool"
+            found.append(parse_pool(text, usual))
+        for file in files:
+            source = f"--pools {file}"
+            found += read_pools(file.read_text(encoding="utf-8"), usual)
+    except (PoolError, UnicodeDecodeError) as error:
+        raise click.UsageError(f"{source}: {error}") from None
+    names = [pool.template.name_prefix for pool in found]
+    for name in names:
+        if names.count(name) > 1 or name == usual.name_prefix:
+            raise click.UsageError(
+                f"there are two pools {name.removesuffix('-')}, whose nodes would have the same names"
+            )
+    return tuple(found)
 
 
 def _documents_of(files: Sequence[str]) -> "Sequence[Document]":
@@ -226,6 +273,7 @@ async def _run(
     from berth.cli.signals import stop_on_signals
     from berth.runtime.observing.logs import LegibleFormatter
     from berth_cluster.cli.in_process import InProcessScheduler
+    from berth_cluster.cli.pod_census import PodCensus, tell
     from berth_workbench.cli.ui import LocalPage
 
     handler = logging.StreamHandler()
@@ -234,6 +282,7 @@ async def _run(
     stopped = asyncio.create_task(stop_on_signals().wait())
     scheduler: InProcessScheduler | None = None
     page: LocalPage | None = None
+    telling: asyncio.Task[None] | None = None
     served = ""
     told = contextlib.ExitStack()
     try:
@@ -245,7 +294,13 @@ async def _run(
         if setup is not None:
             kept = open_log(*logs, anew=True)
             scheduler = InProcessScheduler(
-                cluster.store, scheduler_port, setup, kept=kept, api_server=cluster.url, build=build
+                cluster.store,
+                scheduler_port,
+                setup,
+                kept=kept,
+                api_server=cluster.url,
+                build=build,
+                delay=cluster.delay,
             )
             served = await scheduler.serve()
             if served:
@@ -256,9 +311,13 @@ async def _run(
             page = LocalPage(served, str(cluster.kubeconfig), page_port)
             click.echo(await page.open())
         click.echo(ready_text(cluster, nodes, with_scheduler=scheduler is not None, served=served))
+        telling = asyncio.create_task(tell(PodCensus(cluster.store)), name="telling")
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
     finally:
         told.close()
+        if telling is not None:
+            telling.cancel()
+            await asyncio.gather(telling, return_exceptions=True)
         stopped.cancel()
         if page is not None:
             await page.close()

@@ -41,6 +41,11 @@ def is_active(pod: Object) -> bool:
     return not is_terminal(pod) and not is_being_deleted(pod)
 
 
+def is_terminating(pod: Object) -> bool:
+    """The pod is being deleted, and has not ended yet."""
+    return is_being_deleted(pod) and not is_terminal(pod)
+
+
 def ready_since(pod: Object) -> float | None:
     """When the pod became ready, or None while it is not."""
     condition = find_condition(pod, "Ready")

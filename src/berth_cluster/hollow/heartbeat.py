@@ -1,16 +1,18 @@
-"""Leases of hollow nodes: one per node in `kube-node-lease`, renewed now and then.
+"""Leases of hollow nodes: one per node in `kube-node-lease`, renewed now and then; and their word that they live.
 
-Nothing in the embedded cluster declares nodes dead, so renewals are rare. An interval of 0 means none at all, so that a
-simulation in virtual time comes to an end. Driven by changes of nodes and by time.
+Renewals are rare, since the node lifecycle controller takes a hollow node to be alive unless it says otherwise. An
+interval of 0 means none at all, so that a simulation in virtual time comes to an end. Nodes that are down are left
+alone; one that comes back is reported ready again. Driven by changes of nodes and by time.
 """
 
 from berth_cluster.apimachinery.errors import StoreError
-from berth_cluster.apimachinery.meta import Object, annotations_of, format_micro_time, uid_of
+from berth_cluster.apimachinery.meta import Object, find_condition, format_micro_time, uid_of
 from berth_cluster.apimachinery.resource_types import resource_of
 from berth_cluster.controllers.client import Client
 from berth_cluster.controllers.controller import KeyedController
 from berth_cluster.controllers.index import ObjectChange
-from berth_cluster.hollow.template import HOLLOW_ANNOTATION
+from berth_cluster.hollow.template import is_down, is_hollow, ready_conditions
+from berth_workloads.node_lifecycle import LOST
 
 NAMESPACE = "kube-node-lease"
 DURATION_S = 40
@@ -29,16 +31,20 @@ class NodeHeartbeat(KeyedController):
         self._interval_s = interval_s
 
     def handle(self, change: ObjectChange) -> None:
-        """Give a new hollow node its lease."""
-        is_new_node = change.kind == "Node" and change.type == "ADDED"
-        if is_new_node and annotations_of(change.obj).get(HOLLOW_ANNOTATION) == "true":
+        """Look at a hollow node that is new, or comes back."""
+        if change.kind != "Node" or change.type == "DELETED" or not is_hollow(change.obj):
+            return
+        if change.old is None or is_down(change.old):
             self.queue.add(change.obj["metadata"]["name"])
 
     def sync(self, key: str, now_s: float) -> None:
         """Create or renew one node's lease."""
         node = self._client.index.get("Node", key)
-        if node is None:
+        if node is None or is_down(node):
             return
+        if (find_condition(node, "Ready") or {}).get("reason") == LOST:
+            status = {**node["status"], "conditions": ready_conditions(now_s)}
+            node = self._client.update_status("Node", {**node, "status": status})
         store = self._client.store
         lease = store.find(resource_of("Lease"), NAMESPACE, key)
         if lease is None:

@@ -16,6 +16,7 @@ from berth.api.quantity import milli_value, value
 from berth_cluster.apimachinery.meta import Object
 from berth_cluster.hollow.admission import HostPort, NodeLoad, Rejection, admit, host_ports
 from berth_cluster.hollow.resize import ContainerResources
+from berth_cluster.hollow.template import is_down
 
 DEFAULT_POD_NETWORK = "10.0.0.0/24"
 
@@ -33,7 +34,8 @@ class HollowNode:
     """One hollow node and the pods that its kubelet has admitted."""
 
     __slots__ = (
-        "_addresses", "_host", "_ports", "_range", "_used", "allocatable", "deferred", "host_ip", "node", "pods",
+        "_addresses", "_host", "_ports", "_range", "_used", "allocatable", "deferred", "host_ip", "is_down", "node",
+        "pods",
     )  # fmt: skip
 
     def __init__(self, node: Node, raw: Object) -> None:
@@ -49,6 +51,7 @@ class HollowNode:
     def refresh(self, node: Node, raw: Object) -> None:
         """Adopt what a changed Node object says; pods that are admitted already stay."""
         self.node = node
+        self.is_down = is_down(raw)
         self.allocatable = {
             name: milli_value(amount) if name == CPU else value(amount)
             for name, amount in node.status.allocatable.items()

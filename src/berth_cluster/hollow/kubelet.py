@@ -3,14 +3,14 @@
 Driven by changes of pods and nodes, and by time; writes pod statuses. Each `sync` looks at one pod and takes the next
 step:
 
-    bound ──admit──▶ Running ──run time over──▶ Succeeded / Failed      (restartPolicy Never or OnFailure)
-      │                 │
+    bound ──admit──▶ Pending ──▶ Running ──▶ Succeeded / Failed      (see `pod_status`)
+      │
       └─rejected──▶ Failed (OutOfcpu, NodeAffinity, …)
-    being deleted ──grace over──▶ gone
+    being deleted ──grace over──▶ ended ──▶ gone
     Running, resources changed ──room──▶ Running with them, else PodResizePending   (see `resize`)
 
-A node is hollow when it carries the annotation `berth.dev/hollow: "true"`. Pods say how long they run with the
-annotation `berth.dev/run-seconds`, and how they end with `berth.dev/exit-code`.
+A node is hollow when it carries the annotation `berth.dev/hollow: "true"`. While it also says `berth.dev/down-since`,
+nothing happens to the pods on it.
 """
 
 import logging
@@ -35,21 +35,20 @@ from berth_cluster.controllers.controller import KeyedController
 from berth_cluster.controllers.index import ObjectChange
 from berth_cluster.controllers.pods import is_terminal, node_of, phase_of
 from berth_cluster.hollow import pod_status, resize
+from berth_cluster.hollow.container_runs import ANNOTATIONS, ContainerRun, run_of
 from berth_cluster.hollow.hollow_node import HollowNode
-from berth_cluster.hollow.template import HOLLOW_ANNOTATION
+from berth_cluster.hollow.pod_status import PodLife, Runs
+from berth_cluster.hollow.template import is_hollow
 
 logger = logging.getLogger(__name__)
 
 COMPONENT = "kubelet"
-RUN_SECONDS = "berth.dev/run-seconds"
-EXIT_CODE = "berth.dev/exit-code"
-KILLED = 137
 
 
 class KubeletSettings(msgspec.Struct, frozen=True):
     """How quickly things happen on hollow nodes."""
 
-    run_s: float = 2.0  # how long a pod of restartPolicy Never or OnFailure runs unless it says so itself
+    run_s: float = 2.0  # how long a container that is to end runs unless its pod says so itself
     max_grace_s: float = 1.0  # a pod being deleted is gone after its grace period, or this if shorter
     start_delay_s: float = 0.0  # from the binding to Running
 
@@ -57,7 +56,7 @@ class KubeletSettings(msgspec.Struct, frozen=True):
 class HollowKubelet(KeyedController):
     """The kubelet of all hollow nodes; it reports pods as running, but runs none. A queue key is a pod's."""
 
-    __slots__ = ("_bound_s", "_client", "_index", "_nodes", "_settings")
+    __slots__ = ("_bound_s", "_client", "_index", "_nodes", "_revived", "_settings")
 
     name = COMPONENT
 
@@ -68,6 +67,7 @@ class HollowKubelet(KeyedController):
         self._settings = settings or KubeletSettings()
         self._nodes: dict[str, HollowNode] = {}
         self._bound_s: dict[str, float] = {}
+        self._revived: set[str] = set()  # keys of pods whose node was down, and which others have marked meanwhile
 
     # --- changes ---------------------------------------------------------------------------------------------
 
@@ -82,6 +82,7 @@ class HollowKubelet(KeyedController):
         node_name = node_of(change.obj)
         if change.type == "DELETED":
             self._bound_s.pop(uid_of(change.obj), None)  # even if its node went before it
+            self._revived.discard(key_of(change.obj))
         if not node_name or node_name not in self._nodes:
             return
         if change.type == "DELETED":
@@ -91,7 +92,7 @@ class HollowKubelet(KeyedController):
 
     def _handle_node(self, change: ObjectChange) -> None:
         name = change.obj["metadata"]["name"]
-        if change.type == "DELETED" or annotations_of(change.obj).get(HOLLOW_ANNOTATION) != "true":
+        if change.type == "DELETED" or not is_hollow(change.obj):
             self._nodes.pop(name, None)
             return
         try:
@@ -101,10 +102,14 @@ class HollowKubelet(KeyedController):
             return
         hollow_node = self._nodes.get(name)
         if hollow_node is not None:
+            was_down = hollow_node.is_down
             hollow_node.refresh(node, change.obj)
             self._retry_deferred(hollow_node)
-            return
-        self._nodes[name] = HollowNode(node, change.obj)
+            if was_down <= hollow_node.is_down:
+                return
+            self._revived.update(map(key_of, self._index.on_node(name)))
+        else:
+            self._nodes[name] = HollowNode(node, change.obj)
         for pod in self._index.on_node(name):
             self.queue.add(key_of(pod))
 
@@ -121,7 +126,7 @@ class HollowKubelet(KeyedController):
         """Do what is next for one pod."""
         pod = self._index.get("Pod", key)
         hollow_node = self._nodes.get(node_of(pod)) if pod is not None else None
-        if pod is None or hollow_node is None:
+        if pod is None or hollow_node is None or hollow_node.is_down:
             return
         if is_being_deleted(pod):
             self._terminate(pod, hollow_node, now_s)
@@ -132,13 +137,15 @@ class HollowKubelet(KeyedController):
         else:
             has_resized = self._resize(pod, hollow_node, now_s)
             if not has_resized:  # else the status just written has the pod looked at again
-                self._watch_over(pod, now_s)
+                self._watch_over(pod, hollow_node, now_s)
 
     def _start(self, pod: Object, hollow_node: HollowNode, now_s: float) -> None:
         """Admit a pod that is new here, once the delay is over that starting takes."""
         start_s = self._bound_s.setdefault(uid_of(pod), now_s) + self._settings.start_delay_s
         if now_s < start_s:
             self.queue.add_at(key_of(pod), start_s)
+            if not (pod.get("status") or {}).get("containerStatuses"):
+                self._write(pod, pod_status.waiting(pod, hollow_node.host_ip, now_s))
             return
         try:
             decoded: Pod = codec.decode("Pod", pod)
@@ -148,7 +155,7 @@ class HollowKubelet(KeyedController):
         if phase_of(pod) == "Running":  # it ran before this kubelet began to watch
             pod_ip = (pod.get("status") or {}).get("podIP", "")
             hollow_node.add(decoded, pod_requests(decoded), resize.container_resources(pod["spec"]), pod_ip)
-            self._watch_over(pod, now_s)
+            self._watch_over(pod, hollow_node, now_s)
         else:
             self._admit(pod, decoded, hollow_node, now_s)
 
@@ -158,9 +165,9 @@ class HollowKubelet(KeyedController):
         if rejection is not None:
             self._reject(pod, rejection.reason, rejection.message, now_s)
             return
-        pod_ip = hollow_node.add(decoded, requests, resize.container_resources(pod["spec"])).pod_ip
+        hollow_node.add(decoded, requests, resize.container_resources(pod["spec"]))
         try:
-            self._write(pod, pod_status.running(pod, pod_ip, hollow_node.host_ip, now_s))
+            self._watch_over(pod, hollow_node, now_s)
         except StoreError:
             hollow_node.remove(uid_of(pod))  # the status says nothing of it yet, so the next try begins anew
             raise
@@ -196,37 +203,30 @@ class HollowKubelet(KeyedController):
         self._client.events.warning(COMPONENT, "Pod", pod, reason, message, now_s)
         self._write(pod, pod_status.rejected(pod, reason, message, now_s))
 
-    def _watch_over(self, pod: Object, now_s: float) -> None:
-        """End a running pod whose time is over, or come back when it will be."""
+    def _watch_over(self, pod: Object, hollow_node: HollowNode, now_s: float) -> None:
+        """Take a pod's containers as far as they have come, and come back when they will have come further."""
         deadline_s = self._deadline(pod)
-        end_s = self._end_of_run(pod)
-        due_s = min(deadline_s, end_s)
-        if due_s == float("inf"):
-            return
-        if now_s < due_s:
-            self.queue.add_at(key_of(pod), due_s)
-        elif deadline_s <= end_s:
+        if now_s >= deadline_s:
             message = "Pod was active on the node longer than the specified deadline"
-            self._write(pod, pod_status.finished(pod, KILLED, now_s, "DeadlineExceeded", message))
-        else:
-            self._end_run(pod, now_s)
+            self._write(pod, pod_status.killed(pod, now_s, "DeadlineExceeded", message))
+            return
+        due_s = deadline_s
+        if not _stays_as_it_is(pod) or key_of(pod) in self._revived:
+            self._revived.discard(key_of(pod))
+            pod_ip = hollow_node.pods[uid_of(pod)].pod_ip
+            life = PodLife(pod, self._runs_of(pod), now_s, pod_ip, hollow_node.host_ip)
+            if life.status != pod.get("status"):
+                self._write(pod, life.status)  # which has the pod looked at again
+                return
+            due_s = min(deadline_s, life.due_s)
+        if due_s < float("inf"):
+            self.queue.add_at(key_of(pod), due_s)
 
-    def _end_run(self, pod: Object, now_s: float) -> None:
-        exit_code = _number(pod, EXIT_CODE, 0)
-        if exit_code and pod["spec"].get("restartPolicy") == "OnFailure":
-            status = pod["status"]
-            restarts = pod_status.total_restarts(pod) + 1
-            self._write(pod, pod_status.running(pod, status["podIP"], status["hostIP"], now_s, restarts))
-        else:
-            self._write(pod, pod_status.finished(pod, int(exit_code), now_s))
+    def _runs_of(self, pod: Object) -> Runs:
+        def runs(container: Object, restarts: int, is_init: bool) -> ContainerRun:
+            return run_of(pod, container, restarts, is_init=is_init, default_s=self._settings.run_s)
 
-    def _end_of_run(self, pod: Object) -> float:
-        """When the pod's containers end by themselves; never, for pods that always restart."""
-        if pod["spec"].get("restartPolicy", "Always") == "Always":
-            return float("inf")
-        statuses = (pod.get("status") or {}).get("containerStatuses") or [{}]
-        started = ((statuses[0].get("state") or {}).get("running") or {}).get("startedAt")
-        return parse_time(started) + _number(pod, RUN_SECONDS, self._settings.run_s)
+        return runs
 
     def _deadline(self, pod: Object) -> float:
         limit_s = pod["spec"].get("activeDeadlineSeconds")
@@ -234,14 +234,13 @@ class HollowKubelet(KeyedController):
         return parse_time(started) + float(limit_s) if limit_s is not None and started else float("inf")
 
     def _terminate(self, pod: Object, hollow_node: HollowNode, now_s: float) -> None:
-        """Let go of a pod that is being deleted once its grace period, or `max_grace_s`, is over."""
+        """End a pod that is being deleted once its grace period, or `max_grace_s`, is over; then let go of it."""
         if uid_of(pod) in hollow_node.pods and not is_terminal(pod):
             gone_s = self._gone_at(pod)
             if now_s < gone_s:
                 self.queue.add_at(key_of(pod), gone_s)
                 return
-            if pod["metadata"].get("finalizers"):  # somebody waits to read how it ended
-                self._write(pod, pod_status.finished(pod, KILLED, now_s))
+            self._write(pod, pod_status.killed(pod, now_s))
         self._release(node_of(pod), uid_of(pod))
         if not _is_confirmed_gone(pod):
             self._client.pod_removed(pod)
@@ -260,12 +259,16 @@ def _is_confirmed_gone(pod: Object) -> bool:
     return int_of(pod["metadata"], "deletionGracePeriodSeconds", 1) == 0
 
 
-def _number(pod: Object, annotation: str, default: float) -> float:
-    text = annotations_of(pod).get(annotation)
-    if text is None:
-        return default
-    try:
-        return float(text)
-    except ValueError:
-        logger.warning("pod %s: annotation %s: %r is not a number; using %s", key_of(pod), annotation, text, default)
-        return default
+def _stays_as_it_is(pod: Object) -> bool:
+    """A running pod of which nothing is said that could change it by and by; most are, and cost no closer look.
+
+    What others write into the status of such a pod stays: so one can be made to look as if it were not ready.
+    """
+    spec = pod["spec"]
+    return (
+        spec.get("restartPolicy", "Always") == "Always"
+        and phase_of(pod) == "Running"
+        and not any(spec.get(name) for name in ("initContainers", "readinessGates"))
+        and not any(each.get(name) for each in spec["containers"] for name in ("command", "args", "restartPolicy"))
+        and not any(name in ANNOTATIONS for name in annotations_of(pod))
+    )

@@ -9,7 +9,8 @@ from typing import Any
 
 import msgspec
 
-from berth_cluster.apimachinery.meta import Object, format_time
+from berth_cluster.apimachinery.meta import Object, annotations_of, format_time
+from berth_workloads.node_lifecycle import DOWN_SINCE
 
 HOLLOW_ANNOTATION = "berth.dev/hollow"
 FIRST_HOST_IP = ipaddress.IPv4Address("172.16.0.1")
@@ -39,12 +40,25 @@ class NodeTemplate(msgspec.Struct, frozen=True):
     taints: tuple[dict[str, str], ...] = ()
     images: tuple[dict[str, Any], ...] = ()
     kubelet_version: str = "v1.36.0"
+    first_address: int = 0  # how many nodes of other templates come before these, which have the addresses before
+    pod_network_bits: int = 0  # that the ranges of all nodes' pods have at least, so that none overlap
+
+
+def is_hollow(node: Object) -> bool:
+    """Whether the hollow kubelet and its companions look after the node."""
+    return annotations_of(node).get(HOLLOW_ANNOTATION) == "true"
+
+
+def is_down(node: Object) -> bool:
+    """Whether a hollow node plays dead."""
+    return is_hollow(node) and DOWN_SINCE in annotations_of(node)
 
 
 def node_object(template: NodeTemplate, index: int, now_s: float) -> Object:
     """The node of that number (from 0) as JSON."""
     name = f"{template.name_prefix}{index}"
-    spec: Object = {"podCIDR": pod_network(template.pods, index), "providerID": f"hollow://{name}"}
+    network = pod_network(template.pods, template.first_address + index, template.pod_network_bits)
+    spec: Object = {"podCIDR": network, "providerID": f"hollow://{name}"}
     spec["podCIDRs"] = [spec["podCIDR"]]
     if template.taints:
         spec["taints"] = [dict(taint) for taint in template.taints]
@@ -61,9 +75,14 @@ def node_object(template: NodeTemplate, index: int, now_s: float) -> Object:
     }
 
 
-def pod_network(pods: int, index: int) -> str:
+def network_bits(pods: int) -> int:
+    """How many bits tell apart the addresses of a node's pods."""
+    return max(8, (pods + 2).bit_length())
+
+
+def pod_network(pods: int, index: int, least_bits: int = 0) -> str:
     """The range of pod addresses of a node: a slice of 10.0.0.0/8 with room for its pods."""
-    host_bits = max(8, (pods + 2).bit_length())
+    host_bits = max(network_bits(pods), least_bits)
     offset = (index << host_bits) % (1 << 24)
     return f"{POD_NETWORK + offset}/{32 - host_bits}"
 
@@ -92,16 +111,17 @@ def _status(template: NodeTemplate, name: str, index: int, now_s: float) -> Obje
         "pods": str(template.pods),
         "ephemeral-storage": template.ephemeral_storage,
     } | template.extra_resources
+    number = template.first_address + index
     return {
         "capacity": capacity,
         "allocatable": dict(capacity),
         "conditions": ready_conditions(now_s),
-        "addresses": [{"type": "InternalIP", "address": host_ip(index)}, {"type": "Hostname", "address": name}],
+        "addresses": [{"type": "InternalIP", "address": host_ip(number)}, {"type": "Hostname", "address": name}],
         "daemonEndpoints": {"kubeletEndpoint": {"Port": 10250}},
         "nodeInfo": {
-            "machineID": f"{index:032x}",
-            "systemUUID": f"{index:032x}",
-            "bootID": f"{index:032x}",
+            "machineID": f"{number:032x}",
+            "systemUUID": f"{number:032x}",
+            "bootID": f"{number:032x}",
             "kernelVersion": "0.0.0-hollow",
             "osImage": "Hollow Linux",
             "containerRuntimeVersion": "hollow://1.0.0",

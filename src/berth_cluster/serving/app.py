@@ -25,6 +25,7 @@ from berth_cluster.apimachinery.errors import (
 from berth_cluster.apimachinery.releases import Release
 from berth_cluster.serving import access
 from berth_cluster.serving.bodies import read_object, read_typed
+from berth_cluster.serving.delay import ApiDelay
 from berth_cluster.serving.discovery import AGGREGATED, Discovery
 from berth_cluster.serving.handlers import Handlers
 from berth_cluster.serving.openapi import OpenApiDocuments
@@ -49,6 +50,7 @@ class Application:
     __slots__ = (
         "_authenticator",
         "_authorizer",
+        "_delay",
         "_discovery",
         "_documents",
         "_handlers",
@@ -68,10 +70,12 @@ class Application:
         authenticator: access.ClusterAuthenticator,
         release: Release,
         let_in: Callable[[web.BaseRequest], bool],
+        delay: ApiDelay | None = None,
     ) -> None:
         """`let_in` is told of each request with a credential, and may refuse it for want of room."""
         self._store = store
         self._let_in = let_in
+        self._delay = delay or ApiDelay(store)
         self._in_flight = 0
         self._authenticator = authenticator
         self._authorizer = RbacAuthorizer(store)
@@ -115,6 +119,7 @@ class Application:
         user = self._authenticator.admit(request.headers.get("Authorization", ""), _certificate(request))
         if not self._let_in(request) or self._in_flight - self._handlers.watches > MAX_IN_FLIGHT:
             raise too_many_requests()
+        await self._delay.wait()
         if path.startswith(("/api/v1/", "/apis/")):
             resource = _resource_path(path)
             if resource is not None:

@@ -21,6 +21,7 @@ from berth_cluster.apimachinery.patches import STRATEGIC_MERGE_PATCH
 from berth_cluster.apimachinery.resource_types import PODS, ResourceType
 from berth_cluster.serving.bodies import delete_options, read_body, read_patch, read_typed
 from berth_cluster.serving.forms import FORMS, ResponseForm
+from berth_cluster.serving.hollow_log import hollow_log
 from berth_cluster.serving.listing import Listing, Page, refuse_future
 from berth_cluster.serving.negotiation import wanted_form
 from berth_cluster.serving.requests import (
@@ -51,7 +52,7 @@ _RETURNED_WHEN_DELETED = frozenset(
 _DELETED_AT_ONCE = 50  # objects of a collection, before others have their turn
 NOT_FOUND = 404
 # Subresources of pods that a kubelet serves from containers.
-_NEED_CONTAINERS = frozenset({"attach", "exec", "log", "portforward", "proxy"})
+_NEED_CONTAINERS = frozenset({"attach", "exec", "portforward", "proxy"})
 
 
 class Handlers:
@@ -76,6 +77,9 @@ class Handlers:
 
     async def handle(self, kind: ResourceType, target: Target, request: web.BaseRequest) -> web.StreamResponse:
         """Carry out one request."""
+        if kind is PODS and target.subresource == "log" and request.method == "GET":
+            pod = self._store.entry(kind, target.namespace, target.name).obj
+            return web.Response(text=hollow_log(pod, request.query.get("container", "")))
         if target.subresource and target.subresource not in kind.subresources:
             raise self._no_subresource(kind, target)
         if not target.name:
@@ -110,7 +114,7 @@ class Handlers:
         )
 
     def _no_subresource(self, kind: ResourceType, target: Target) -> StoreError:
-        """404, but for what people try on running pods (logs, exec, …) an answer that says why it is not there."""
+        """404, but for what people try on running pods (exec, attach, …) an answer that says why it is not there."""
         if kind is not PODS or target.subresource not in _NEED_CONTAINERS:
             return no_such_path()
         self._store.entry(kind, target.namespace, target.name)

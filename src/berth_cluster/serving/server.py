@@ -25,6 +25,7 @@ from berth_cluster.serving.bodies import MAX_BODY_BYTES
 from berth_cluster.serving.bootstrap_access import create_access_objects
 from berth_cluster.serving.certificates import ClusterAuthority
 from berth_cluster.serving.connections import ConnectionLimits, GuardedProtocol, TlsListener
+from berth_cluster.serving.delay import ApiDelay
 from berth_cluster.serving.directory_lock import DirectoryLock
 from berth_cluster.serving.kubeconfig_file import read_remembered, write_kubeconfig
 from berth_cluster.serving.rbac import ClusterUser
@@ -38,7 +39,7 @@ class ApiServer:
     """Serves a store; with `port` 0 it takes its former one or any free one, which is in `url` after `start`."""
 
     __slots__ = ("_app", "_host", "_housekeeping", "_http", "_limits", "_listener", "_lock", "_port", "_release",
-                 "_users", "authority", "directory", "store", "token")  # fmt: skip
+                 "_users", "authority", "delay", "directory", "store", "token")  # fmt: skip
 
     def __init__(
         self,
@@ -57,6 +58,7 @@ class ApiServer:
         The API of Kubernetes 1.`kubernetes_minor` is served.
         """
         self.store = store
+        self.delay = ApiDelay(store)
         self.directory = directory
         self.token = token
         self.authority: ClusterAuthority | None = None
@@ -99,7 +101,7 @@ class ApiServer:
         self.authority = ClusterAuthority.kept_in(self.directory / "pki")
         create_access_objects(self.store, self.authority.certificate_pem)
         authenticator = ClusterAuthenticator(self.token, self._users)
-        self._app = Application(self.store, authenticator, self._release, _let_in)
+        self._app = Application(self.store, authenticator, self._release, _let_in, self.delay)
         # Cancel the handler of a client that disconnects; else its watches would live on until the next event.
         self._http = web.Server(self._handle, request_factory=_make_request, handler_cancellation=True)
         self._listener = TlsListener(self._http, self.authority.server_context(self._host), self._limits)

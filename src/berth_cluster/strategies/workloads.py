@@ -308,10 +308,10 @@ def default_job_spec(spec: Object) -> None:
         spec["completions"] = 1
     if spec.get("parallelism") is None:
         spec["parallelism"] = 1
-    spec.setdefault("backoffLimit", 6)
+    spec.setdefault("backoffLimit", 6 if spec.get("backoffLimitPerIndex") is None else 2**31 - 1)
     spec.setdefault("completionMode", "NonIndexed")
     spec.setdefault("suspend", False)
-    spec.setdefault("podReplacementPolicy", "TerminatingOrFailed")
+    spec.setdefault("podReplacementPolicy", "Failed" if spec.get("podFailurePolicy") else "TerminatingOrFailed")
     default_template(spec)
 
 

@@ -179,7 +179,7 @@ async def test_lists_that_are_refused(client, query, status, reason):
         ("POST", f"{PODS_PATH}/web", {"json": pod()}, 405, "does not allow this method"),
         ("PATCH", f"{PODS_PATH}/web", {"data": b"{}"}, 415, "accepted media types include"),
         ("GET", f"{PODS_PATH}/web/nonsense", {}, 404, "could not find the requested resource"),
-        ("GET", f"{PODS_PATH}/web/log", {}, 501, "hollow nodes run no containers"),
+        ("GET", f"{PODS_PATH}/web/log?container=other", {}, 400, "container other is not valid for pod web"),
         ("POST", f"{PODS_PATH}/web/exec", {}, 501, "hollow nodes run no containers"),
         ("GET", f"{PODS_PATH}/nobody/log", {}, 404, 'pods "nobody" not found'),
         ("GET", "/apis/apps/v1/gadgets", {}, 404, "could not find the requested resource"),

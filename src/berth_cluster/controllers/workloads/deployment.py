@@ -17,14 +17,13 @@ from berth_cluster.apimachinery.meta import (
     int_of,
     is_being_deleted,
     key_of,
-    labels_of,
     parse_time,
     uid_of,
     with_metadata,
 )
-from berth_cluster.apimachinery.selection import selector_of
 from berth_cluster.controllers.client import Client
 from berth_cluster.controllers.controller import KeyedController
+from berth_cluster.controllers.controller_refs import ControllerRefManager
 from berth_cluster.controllers.index import ObjectChange
 from berth_cluster.controllers.pods import is_terminal
 from berth_cluster.controllers.workloads.deployment_replica_sets import (
@@ -37,6 +36,7 @@ from berth_cluster.controllers.workloads.rollout import (
     REVISION,
     bounds_of,
     is_rolling,
+    oldest_first,
     replicas_of,
     revision_of,
     sized,
@@ -122,6 +122,7 @@ def _counts(deployment: Object, replica_sets: Sequence[Object], new: Object | No
     }
     status: Object = {"observedGeneration": int_of(deployment["metadata"], "generation")}
     status |= {name: count for name, count in counts.items() if count}
+    status["terminatingReplicas"] = total_status(replica_sets, "terminatingReplicas")
     collisions = (deployment.get("status") or {}).get("collisionCount")
     if collisions:
         status["collisionCount"] = collisions
@@ -202,7 +203,7 @@ def _merged(known: Object | None, condition_type: str, news: Progress, now_s: fl
 class DeploymentController(KeyedController):
     """ReplicaSets for Deployments."""
 
-    __slots__ = ("_client", "_index", "_replica_sets")
+    __slots__ = ("_client", "_index", "_refs", "_replica_sets")
 
     name = COMPONENT
 
@@ -210,12 +211,15 @@ class DeploymentController(KeyedController):
         super().__init__()
         self._client = client
         self._index = client.index
+        self._refs = ControllerRefManager(client, "apps/v1", KIND, "ReplicaSet")
         self._replica_sets = ReplicaSetManager(client)
 
     # --- changes ---------------------------------------------------------------------------------------------
 
     def handle(self, change: ObjectChange) -> None:
         """Look at changed Deployments and at the owners of changed ReplicaSets and ended pods."""
+        for key in self._refs.note(change):
+            self.queue.add(key)
         if change.kind == KIND:
             if change.type != "DELETED":
                 self.queue.add(key_of(change.obj))
@@ -228,10 +232,6 @@ class DeploymentController(KeyedController):
         reference = controller_reference(change.obj)
         if reference is not None and reference["kind"] == KIND:
             self.queue.add(f"{change.obj['metadata']['namespace']}/{reference['name']}")
-        elif reference is None and change.type != "DELETED":
-            for deployment in self._index.in_namespace(KIND, change.obj["metadata"]["namespace"]):
-                if selector_of(deployment).matches(labels_of(change.obj)):
-                    self.queue.add(key_of(deployment))
 
     def _handle_pod_gone(self, pod: Object) -> None:
         reference = controller_reference(pod)
@@ -254,7 +254,7 @@ class DeploymentController(KeyedController):
         if is_being_deleted(deployment):
             self._write_status(deployment, None, now_s)
             return
-        self._replica_sets.adopt(deployment)
+        self._refs.claim(deployment, self._index.controlled(uid_of(deployment), "ReplicaSet"))
         if deployment["spec"].get("paused"):
             self._scale(deployment, now_s)
             self._write_status(deployment, _pause_news(deployment), now_s)
@@ -286,7 +286,9 @@ class DeploymentController(KeyedController):
         elif replica_sets.new is not None and _is_saturated(deployment, replica_sets.new):
             self._empty_old_sets(deployment, now_s)
         elif is_rolling(deployment):
-            before, facts = status_count(deployment, "replicas"), [sized(one) for one in active]
+            active = oldest_first(active)
+            before = status_count(deployment, "replicas")
+            facts = [sized(one)._replace(age=age) for age, one in enumerate(active)]
             for one, size in zip(active, proportional_sizes(bounds_of(deployment), before, facts), strict=True):
                 self._replica_sets.resize(deployment, one, size, now_s)
 
@@ -310,7 +312,7 @@ class DeploymentController(KeyedController):
         budget = removable_old_pods(bounds_of(deployment), total_replicas(replica_sets.all), sized(new))
         if budget <= 0:
             return
-        old = sorted(filter(replicas_of, replica_sets.old), key=lambda one: sized(one).age)
+        old = oldest_first(filter(replicas_of, replica_sets.old))
         for one, size in zip(old, without_unavailable(map(sized, old), budget), strict=True):
             self._replica_sets.resize(deployment, one, size, now_s)
         self._shrink_available(deployment, now_s)
@@ -319,7 +321,7 @@ class DeploymentController(KeyedController):
         """Take away available old pods as long as enough pods stay available."""
         replica_sets = self._replica_sets.find(deployment)
         available = total_status(replica_sets.all, "availableReplicas")
-        old = sorted(replica_sets.old, key=lambda one: one["metadata"].get("creationTimestamp", ""))
+        old = oldest_first(replica_sets.old)
         sizes = without_surplus(map(replicas_of, old), available, bounds_of(deployment))
         for one, size in zip(old, sizes, strict=True):
             if size < replicas_of(one):

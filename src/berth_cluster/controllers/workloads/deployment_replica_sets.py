@@ -13,13 +13,10 @@ from berth_cluster.apimachinery.meta import (
     int_of,
     is_being_deleted,
     key_of,
-    labels_of,
     new_controller_reference,
-    owner_references,
     uid_of,
     with_metadata,
 )
-from berth_cluster.apimachinery.selection import selector_of
 from berth_cluster.controllers.client import Client
 from berth_cluster.controllers.workloads.rollout import (
     DESIRED_REPLICAS,
@@ -30,6 +27,7 @@ from berth_cluster.controllers.workloads.rollout import (
     REVISION_HISTORY,
     bounds_of,
     is_rolling,
+    oldest_first,
     replicas_of,
     revision_of,
     same_template,
@@ -74,16 +72,8 @@ class ReplicaSetManager:
         """The Deployment's ReplicaSets as they are now."""
         owned = self._index.controlled(uid_of(deployment), KIND)
         matching = [one for one in owned if same_template(one["spec"]["template"], deployment["spec"]["template"])]
-        new = min(matching, key=lambda one: one["metadata"].get("creationTimestamp", ""), default=None)
+        new = next(iter(oldest_first(matching)), None)
         return DeploymentReplicaSets(new, [one for one in owned if one is not new])
-
-    def adopt(self, deployment: Object) -> None:
-        """Adopt ReplicaSets that match the selector and have no controller."""
-        selector = selector_of(deployment)
-        for one in self._index.orphans(KIND, deployment["metadata"]["namespace"]):
-            if selector.matches(labels_of(one)) and not is_being_deleted(one):
-                owners = [*owner_references(one), new_controller_reference(deployment, "apps/v1", "Deployment")]
-                self._client.update(KIND, with_metadata(one, ownerReferences=owners))
 
     def ensure_new(self, deployment: Object, now_s: float) -> bool:
         """Make the ReplicaSet of the present template, or bring its annotations up to date; True if it was made."""

@@ -5,6 +5,7 @@ the selector, and releases those that no longer match it. Upstream: pkg/controll
 since the index is never behind the store (see `controllers.index`).
 """
 
+import itertools
 from typing import NamedTuple
 
 from berth.api.selectors import Selector
@@ -17,20 +18,17 @@ from berth_cluster.apimachinery.meta import (
     is_being_deleted,
     key_of,
     labels_of,
-    new_controller_reference,
-    owner_references,
     uid_of,
-    with_metadata,
 )
+from berth_cluster.apimachinery.resource_types import resource_of
 from berth_cluster.apimachinery.selection import selector_of
 from berth_cluster.controllers.client import Client
 from berth_cluster.controllers.controller import KeyedController
+from berth_cluster.controllers.controller_refs import ControllerRefManager
 from berth_cluster.controllers.index import ObjectChange
-from berth_cluster.controllers.pods import first_to_go, is_active, pod_from_template, ready_since
+from berth_cluster.controllers.pod_control import PodControl
+from berth_cluster.controllers.pods import first_to_go, is_active, is_terminating, pod_from_template, ready_since
 from berth_workloads.replica_sets import missing_pods
-
-COMPONENT = "replicaset-controller"
-KIND = "ReplicaSet"
 
 
 class _Facts(NamedTuple):
@@ -39,9 +37,10 @@ class _Facts(NamedTuple):
     active: bool
     ready: bool
     labelled: bool
+    terminating: bool
 
 
-_NOTHING = _Facts(False, False, False)
+_NOTHING = _Facts(False, False, False, False)
 
 
 class ReplicaCounts:
@@ -51,13 +50,17 @@ class ReplicaCounts:
     pod that starts, and to count them all each time would take quadratic time.
     """
 
-    __slots__ = ("_facts", "_selector", "_template_labels", "active", "generation", "labelled", "mismatched", "ready")
+    __slots__ = (
+        "_facts", "_selector", "_template_labels", "active", "generation", "labelled", "mismatched", "ready",
+        "terminating",
+    )  # fmt: skip
 
     def __init__(self, replica_set: Object) -> None:
         self.generation = int_of(replica_set["metadata"], "generation")
         self.active = 0
         self.ready = 0
         self.labelled = 0
+        self.terminating = 0
         self.mismatched: dict[str, None] = {}
         """Keys of own pods that the selector no longer matches."""
         self._facts: dict[str, _Facts] = {}
@@ -72,7 +75,8 @@ class ReplicaCounts:
             self.mismatched.pop(key, None)
             active = is_active(pod)
             ready = active and ready_since(pod) is not None
-            self._count(key, _Facts(active, ready, active and self._template_labels.items() <= labels.items()))
+            labelled = active and self._template_labels.items() <= labels.items()
+            self._count(key, _Facts(active, ready, labelled, is_terminating(pod)))
         else:
             self.mismatched[key] = None
             self._count(key, _NOTHING)
@@ -88,28 +92,33 @@ class ReplicaCounts:
         self.active += facts.active - before.active
         self.ready += facts.ready - before.ready
         self.labelled += facts.labelled - before.labelled
+        self.terminating += facts.terminating - before.terminating
         self._facts[key] = facts
 
 
 class ReplicaSetController(KeyedController):
     """Pods for ReplicaSets."""
 
-    __slots__ = ("_adopters", "_client", "_counts", "_index")
+    __slots__ = ("_client", "_counts", "_index", "_pods", "_refs")
 
-    name = COMPONENT
+    name = "replicaset-controller"
+    kind = "ReplicaSet"
 
     def __init__(self, client: Client) -> None:
         super().__init__()
         self._client = client
         self._index = client.index
         self._counts: dict[str, ReplicaCounts] = {}  # by uid of the ReplicaSet
-        self._adopters: set[str] = set()  # keys of ReplicaSets for which there may be orphaned pods
+        self._refs = ControllerRefManager(client, resource_of(self.kind).api_version, self.kind)
+        self._pods = PodControl(client, self.name, self.kind)
 
     # --- changes ---------------------------------------------------------------------------------------------
 
     def handle(self, change: ObjectChange) -> None:
         """Look at changed ReplicaSets, at the owners of changed pods, and at those that might adopt an orphaned pod."""
-        if change.kind == KIND:
+        for key in self._refs.note(change):
+            self.queue.add(key)
+        if change.kind == self.kind:
             if change.type == "DELETED":
                 self._counts.pop(uid_of(change.obj), None)
             else:
@@ -124,11 +133,9 @@ class ReplicaSetController(KeyedController):
             self._tell_owner(before, change.obj, gone=True)
         if owner is not None:
             self._tell_owner(owner, change.obj, gone=change.type == "DELETED")
-        elif change.type != "DELETED" and may_be_adopted_now(change):
-            self._wake_adopters(change.obj)
 
     def _tell_owner(self, owner: Object, pod: Object, *, gone: bool) -> None:
-        if owner["kind"] != KIND:
+        if owner["kind"] != self.kind:
             return
         counts = self._counts.get(owner["uid"])
         if counts is not None and gone:
@@ -137,24 +144,18 @@ class ReplicaSetController(KeyedController):
             counts.put(key_of(pod), pod)
         self.queue.add(f"{pod['metadata']['namespace']}/{owner['name']}")
 
-    def _wake_adopters(self, pod: Object) -> None:
-        namespace = pod["metadata"]["namespace"]
-        for replica_set in self._index.in_namespace(KIND, namespace):
-            if selector_of(replica_set).matches(labels_of(pod)):
-                self._adopters.add(key_of(replica_set))
-                self.queue.add(key_of(replica_set))
-
     # --- one ReplicaSet --------------------------------------------------------------------------------------
 
     def sync(self, key: str, now_s: float) -> None:
         """Bring one ReplicaSet's pods and status up to date."""
-        replica_set = self._index.get(KIND, key)
+        replica_set = self._index.get(self.kind, key)
         if replica_set is None:
             return
         failure: StoreError | None = None
         counts = self._counts_of(replica_set)
         if not is_being_deleted(replica_set):
-            self._claim_pods(replica_set, counts)
+            mismatched = (self._index.get("Pod", pod_key) for pod_key in list(counts.mismatched))
+            self._refs.claim(replica_set, filter(None, mismatched), is_active)
             try:
                 self._scale(replica_set, counts, now_s)
             except StoreError as error:
@@ -171,33 +172,16 @@ class ReplicaSetController(KeyedController):
             counts = self._counts[uid] = ReplicaCounts(replica_set)
             for pod in self._index.controlled(uid, "Pod"):
                 counts.put(key_of(pod), pod)
-            self._adopters.add(key_of(replica_set))
         return counts
-
-    def _claim_pods(self, replica_set: Object, counts: ReplicaCounts) -> None:
-        """Release own pods that the selector no longer matches, and adopt orphaned ones that it matches."""
-        for pod_key in list(counts.mismatched):
-            pod = self._index.get("Pod", pod_key)
-            if pod is not None:
-                kept = [ref for ref in owner_references(pod) if ref["uid"] != uid_of(replica_set)]
-                self._client.update("Pod", with_metadata(pod, ownerReferences=kept))
-        if key_of(replica_set) in self._adopters:
-            self._adopters.discard(key_of(replica_set))
-            self._adopt(replica_set)
-
-    def _adopt(self, replica_set: Object) -> None:
-        selector = selector_of(replica_set)
-        reference = new_controller_reference(replica_set, "apps/v1", KIND)
-        for pod in self._index.orphans("Pod", replica_set["metadata"]["namespace"]):
-            if is_active(pod) and selector.matches(labels_of(pod)):
-                owners = [*owner_references(pod), reference]
-                self._client.update("Pod", with_metadata(pod, ownerReferences=owners))
 
     def _scale(self, replica_set: Object, counts: ReplicaCounts, now_s: float) -> None:
         wanted, active = int_of(replica_set["spec"], "replicas", 1), counts.active
         missing = missing_pods(wanted, active)
         if missing > 0:
-            self._create_pods(replica_set, missing, now_s)
+            pod = pod_from_template(
+                replica_set, resource_of(self.kind).api_version, self.kind, replica_set["spec"]["template"]
+            )
+            self._pods.create(replica_set, itertools.repeat(pod, missing), now_s)
         elif missing < 0:
             self._delete_pods(replica_set, -missing, now_s)
         if active + missing != wanted:
@@ -205,29 +189,14 @@ class ReplicaSetController(KeyedController):
 
     def _delete_pods(self, replica_set: Object, count: int, now_s: float) -> None:
         active = [pod for pod in self._index.controlled(uid_of(replica_set), "Pod") if is_active(pod)]
-        for pod in first_to_go(active, self._related_pods(replica_set), count):
-            self._client.delete("Pod", pod)
-            message = f"Deleted pod: {pod['metadata']['name']}"
-            self._client.events.normal(COMPONENT, KIND, replica_set, "SuccessfulDelete", message, now_s)
-
-    def _create_pods(self, replica_set: Object, count: int, now_s: float) -> None:
-        pod = pod_from_template(replica_set, "apps/v1", KIND, replica_set["spec"]["template"])
-        for _ in range(count):
-            try:
-                created = self._client.create("Pod", pod)
-            except StoreError as error:
-                message = f"Error creating: {error}"
-                self._client.events.warning(COMPONENT, KIND, replica_set, "FailedCreate", message, now_s)
-                raise
-            message = f"Created pod: {created['metadata']['name']}"
-            self._client.events.normal(COMPONENT, KIND, replica_set, "SuccessfulCreate", message, now_s)
+        self._pods.delete(replica_set, first_to_go(active, self._related_pods(replica_set), count), now_s)
 
     def _related_pods(self, replica_set: Object) -> list[Object]:
         """Pods of all ReplicaSets with the same owner (a Deployment's old and new ones)."""
         reference = controller_reference(replica_set)
         if reference is None:
             return self._index.controlled(uid_of(replica_set), "Pod")
-        siblings = self._index.controlled(reference["uid"], KIND)
+        siblings = self._index.controlled(reference["uid"], self.kind)
         return [pod for sibling in siblings for pod in self._index.controlled(uid_of(sibling), "Pod")]
 
     def _write_status(
@@ -238,7 +207,7 @@ class ReplicaSetController(KeyedController):
             available = self._count_available(replica_set, now_s)
         status = replica_set_status(replica_set, counts, available, failure, now_s)
         if status != replica_set.get("status"):
-            self._client.update_status(KIND, {**replica_set, "status": status})
+            self._client.update_status(self.kind, {**replica_set, "status": status})
 
     def _count_available(self, replica_set: Object, now_s: float) -> int:
         """Pods that have been ready for `minReadySeconds`; comes back when the next one will have been."""
@@ -251,14 +220,6 @@ class ReplicaSetController(KeyedController):
         return len(since) - len(waiting)
 
 
-def may_be_adopted_now(change: ObjectChange) -> bool:
-    """A pod without a controller came up, or lost its controller, or got other labels."""
-    if controller_reference(change.obj) is not None or not labels_of(change.obj):
-        return False
-    old = change.old
-    return old is None or controller_reference(old) is not None or labels_of(old) != labels_of(change.obj)
-
-
 def replica_set_status(
     replica_set: Object, counts: ReplicaCounts, available: int, failure: StoreError | None, now_s: float
 ) -> Object:
@@ -268,7 +229,8 @@ def replica_set_status(
         "readyReplicas": counts.ready,
         "availableReplicas": available,
     }
-    status: Object = {"replicas": counts.active} | {name: count for name, count in optional.items() if count}
+    status: Object = {"replicas": counts.active, "terminatingReplicas": counts.terminating}
+    status |= {name: count for name, count in optional.items() if count}
     status["observedGeneration"] = int_of(replica_set["metadata"], "generation")
     conditions = _failure_conditions(replica_set, failure, now_s)
     if conditions:

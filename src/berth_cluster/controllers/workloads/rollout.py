@@ -90,8 +90,12 @@ def sized(replica_set: Object) -> SizedSet:
         replicas=replicas_of(replica_set),
         available=status_count(replica_set, "availableReplicas"),
         most=int_of(annotations_of(replica_set), MAX_REPLICAS),
-        age=int_of(replica_set["metadata"], "resourceVersion"),
     )
+
+
+def oldest_first(replica_sets: Iterable[Object]) -> list[Object]:
+    """The ReplicaSets in the order of their creation; of the same second, in that of their names."""
+    return sorted(replica_sets, key=lambda one: (one["metadata"].get("creationTimestamp", ""), one["metadata"]["name"]))
 
 
 def revision_of(obj: Object) -> int:

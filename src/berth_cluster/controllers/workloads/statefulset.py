@@ -3,8 +3,8 @@
 Driven by changes of StatefulSets, their pods and claims. Each `sync` does the next step: missing pods are created from
 the lowest ordinal up, each once those before it are healthy; surplus pods are deleted from the highest down; then a
 rolling update replaces pods from the highest down, by deleting them. With `podManagementPolicy: Parallel` pods do not
-wait for one another when the set is scaled. Upstream: pkg/controller/statefulset, v1.36, without its gate
-MaxUnavailableStatefulSet.
+wait for one another when the set is scaled. Upstream: pkg/controller/statefulset, v1.36; a set that names
+`maxUnavailable` is updated as with the gate MaxUnavailableStatefulSet, which is off in v1.36, any other as without it.
 """
 
 from typing import NamedTuple
@@ -12,19 +12,15 @@ from typing import NamedTuple
 from berth_cluster.apimachinery.errors import StoreError
 from berth_cluster.apimachinery.meta import (
     Object,
-    controller_reference,
-    int_of,
     is_being_deleted,
     key_of,
-    labels_of,
-    new_controller_reference,
     owner_references,
     uid_of,
     with_metadata,
 )
-from berth_cluster.apimachinery.selection import selector_of
 from berth_cluster.controllers.client import Client
 from berth_cluster.controllers.controller import KeyedController
+from berth_cluster.controllers.controller_refs import ControllerRefManager, controllers_of
 from berth_cluster.controllers.index import ObjectChange
 from berth_cluster.controllers.pods import phase_of
 from berth_cluster.controllers.workloads.controller_revisions import RevisionHistory, template_of
@@ -46,7 +42,7 @@ from berth_cluster.controllers.workloads.stateful_pods import (
     sort_out,
     stateful_set_status,
 )
-from berth_workloads.stateful_sets import is_rolled_out, ordinal_of, rollout_order
+from berth_workloads.stateful_sets import is_rolled_out, max_unavailable, ordinal_of, rollout_order
 
 COMPONENT = "statefulset-controller"
 CLAIM = "PersistentVolumeClaim"
@@ -67,7 +63,7 @@ class Revisions(NamedTuple):
 class StatefulSetController(KeyedController):
     """Pods and claims for StatefulSets."""
 
-    __slots__ = ("_adopters", "_client", "_index", "_revisions")
+    __slots__ = ("_client", "_index", "_refs", "_revisions")
 
     name = COMPONENT
 
@@ -76,25 +72,19 @@ class StatefulSetController(KeyedController):
         self._client = client
         self._index = client.index
         self._revisions = RevisionHistory(client)
-        self._adopters: set[str] = set()  # keys of sets for which there may be orphaned pods
+        self._refs = ControllerRefManager(client, API_VERSION, KIND)
 
     # --- changes ---------------------------------------------------------------------------------------------
 
     def handle(self, change: ObjectChange) -> None:
         """Look at changed StatefulSets, at the owners of changed pods, and at sets that might adopt an orphaned pod."""
+        for key in self._refs.note(change):
+            self.queue.add(key)
         if change.kind == KIND and change.type != "DELETED":
-            if change.old is None or _generation(change.old) != _generation(change.obj):
-                self._adopters.add(key_of(change.obj))
             self.queue.add(key_of(change.obj))
         elif change.kind == "Pod":
-            namespace, name = change.obj["metadata"]["namespace"], change.obj["metadata"]["name"]
-            for pod in filter(None, (change.old, change.obj)):
-                owner = controller_reference(pod)
-                if owner is not None and owner["kind"] == KIND:
-                    self.queue.add(f"{namespace}/{owner['name']}")
-            if controller_reference(change.obj) is None and change.type != "DELETED":
-                self._adopters.add(f"{namespace}/{name.rpartition('-')[0]}")
-                self.queue.add(f"{namespace}/{name.rpartition('-')[0]}")
+            for key, _uid in controllers_of(change, KIND):
+                self.queue.add(key)
 
     # --- one StatefulSet -------------------------------------------------------------------------------------
 
@@ -102,11 +92,11 @@ class StatefulSetController(KeyedController):
         """Do the next step for one set, and bring its status up to date."""
         stateful_set = self._index.get(KIND, key)
         if stateful_set is None:
-            self._adopters.discard(key)
             return
         revisions = self._find_revisions(stateful_set)
         if not is_being_deleted(stateful_set):
-            self._claim_pods(stateful_set)
+            name, owned = stateful_set["metadata"]["name"], self._index.controlled(uid_of(stateful_set), "Pod")
+            self._refs.claim(stateful_set, owned, lambda pod: ordinal_of(pod["metadata"]["name"], name) is not None)
             self._manage(stateful_set, revisions, now_s)
         self._write_status(key, revisions, now_s)
 
@@ -115,23 +105,6 @@ class StatefulSetController(KeyedController):
         name = (stateful_set.get("status") or {}).get("currentRevision")
         known = {one["metadata"]["name"]: one for one in self._revisions.of(stateful_set)}
         return Revisions(known.get(name, update), update)
-
-    def _claim_pods(self, stateful_set: Object) -> None:
-        """Release pods that the selector no longer matches, and adopt orphaned ones that it matches."""
-        selector = selector_of(stateful_set)
-        for pod in self._index.controlled(uid_of(stateful_set), "Pod"):
-            if not selector.matches(labels_of(pod)):
-                kept = [one for one in owner_references(pod) if one["uid"] != uid_of(stateful_set)]
-                self._client.update("Pod", with_metadata(pod, ownerReferences=kept))
-        if key_of(stateful_set) not in self._adopters:
-            return
-        self._adopters.discard(key_of(stateful_set))
-        for pod in self._index.orphans("Pod", stateful_set["metadata"]["namespace"]):
-            ordinal = ordinal_of(pod["metadata"]["name"], stateful_set["metadata"]["name"])
-            is_own = ordinal is not None and selector.matches(labels_of(pod))
-            if is_own and not is_being_deleted(pod):
-                owners = [*owner_references(pod), new_controller_reference(stateful_set, API_VERSION, KIND)]
-                self._client.update("Pod", with_metadata(pod, ownerReferences=owners))
 
     def _replicas(self, stateful_set: Object) -> Replicas:
         return sort_out(stateful_set, self._index.controlled(uid_of(stateful_set), "Pod"))
@@ -177,18 +150,26 @@ class StatefulSetController(KeyedController):
         return True
 
     def _roll(self, stateful_set: Object, revisions: Revisions, now_s: float) -> None:
-        """Delete the highest pod of another revision, if all above it are healthy."""
+        """Delete the highest pods of another revision, as many as may be unavailable.
+
+        Without `maxUnavailable`, the highest one goes if all above it are healthy, be it healthy itself or not.
+        """
         strategy = stateful_set["spec"].get("updateStrategy") or {}
         if strategy.get("type") == "OnDelete":
             return
         wanted = self._replicas(stateful_set).wanted
+        allowed = max_unavailable((strategy.get("rollingUpdate") or {}).get("maxUnavailable"), len(wanted))
+        unhealthy = sum(pod is None or not is_healthy(stateful_set, pod, now_s) for pod in wanted.values())
+        budget = 1 if allowed is None else allowed - unhealthy
         for ordinal in rollout_order(first_ordinal(stateful_set), len(wanted), partition_of(stateful_set)):
             pod = wanted[ordinal]
+            if budget <= 0:
+                return
             if pod is not None and revision_of(pod) != revisions.update["metadata"]["name"]:
                 if not is_being_deleted(pod):
                     self._delete(stateful_set, pod, now_s)
-                return
-            if pod is None or not is_healthy(stateful_set, pod, now_s):
+                budget -= allowed is None or not is_being_deleted(pod)
+            elif allowed is None and (pod is None or not is_healthy(stateful_set, pod, now_s)):
                 return
 
     def _come_back(self, stateful_set: Object, pod: Object | None, now_s: float) -> None:
@@ -210,7 +191,7 @@ class StatefulSetController(KeyedController):
                 self._say_made(stateful_set, CLAIM, claim, f"Claim {claim['metadata']['name']} Pod {pod_name}", now_s)
 
     def _say_made(self, stateful_set: Object, kind: str, obj: Object, what: str, now_s: float) -> None:
-        what = f"create {what} in StatefulSet {stateful_set['metadata']['name']}"
+        what = f"Create {what} in StatefulSet {stateful_set['metadata']['name']}"
         try:
             self._client.create(kind, obj)
         except StoreError as error:
@@ -223,7 +204,7 @@ class StatefulSetController(KeyedController):
     def _delete(self, stateful_set: Object, pod: Object, now_s: float) -> None:
         self._client.delete("Pod", pod)
         name = stateful_set["metadata"]["name"]
-        message = f"delete Pod {pod['metadata']['name']} in StatefulSet {name} successful"
+        message = f"Delete Pod {pod['metadata']['name']} in StatefulSet {name} successful"
         self._client.events.normal(COMPONENT, KIND, stateful_set, "SuccessfulDelete", message, now_s)
 
     def _replace(self, stateful_set: Object, pod: Object, now_s: float) -> None:
@@ -268,7 +249,3 @@ class StatefulSetController(KeyedController):
             self._come_back(stateful_set, pod, now_s)
         in_use = {revision_of(pod) for pod in pods} | {status["currentRevision"], status["updateRevision"]}
         self._revisions.truncate(stateful_set, in_use)
-
-
-def _generation(stateful_set: Object) -> int:
-    return int_of(stateful_set["metadata"], "generation")

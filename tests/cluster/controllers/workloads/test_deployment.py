@@ -2,6 +2,7 @@
 
 import pytest
 
+from berth_cluster.controllers.workloads.rollout import oldest_first
 from tests.cluster.controllers.world import World, condition, deployment, replica_set
 
 REVISION = "deployment.kubernetes.io/revision"
@@ -228,3 +229,47 @@ def test_a_taken_name_is_avoided():
     made = [one for one in world.all("ReplicaSet") if one["metadata"].get("ownerReferences")]
     assert len(made) == 1
     assert made[0]["metadata"]["name"] != taken["metadata"]["name"]
+
+
+def test_deployment_test_deployment_replicaset_orphaning_and_adoption_regarding_controllerref():
+    """[sig-apps] Deployment test Deployment ReplicaSet orphaning and adoption regarding controllerRef"""
+    world = World()
+    world.create(deployment("web", 2))
+    world.run()
+    [before] = world.all("ReplicaSet")
+    world.delete("Deployment", "web", propagationPolicy="Orphan")
+    world.run()
+    [orphan] = world.all("ReplicaSet")
+    assert "ownerReferences" not in orphan["metadata"]
+    world.create(deployment("web", 2))
+    world.run()
+    [adopted] = world.all("ReplicaSet")
+    assert adopted["metadata"]["uid"] == before["metadata"]["uid"]
+    assert adopted["metadata"]["ownerReferences"][0]["uid"] == world.get("Deployment", "web")["metadata"]["uid"]
+    world.patch("ReplicaSet", adopted["metadata"]["name"], {"metadata": {"labels": {"app": "other"}}})
+    world.run()
+    released, made = sorted(world.all("ReplicaSet"), key=lambda one: "ownerReferences" in one["metadata"])
+    assert "ownerReferences" not in released["metadata"]
+    assert made["metadata"]["ownerReferences"][0]["name"] == "web"
+
+
+def test_of_replica_sets_of_one_size_the_newest_grows_most():
+    """Recorded of kube-controller-manager v1.36: 4 pods with maxSurge 50 %, paused in mid-rollout, scaled to 11."""
+    world = up(strategy={"type": "RollingUpdate", "rollingUpdate": {"maxSurge": "50%", "maxUnavailable": 1}})
+    world.run(1)
+    annotations = {"berth.dev/ready-seconds": "inf"}
+    world.patch("Deployment", "web", {"spec": {"template": {"metadata": {"annotations": annotations}}}})
+    set_image(world, "web", "nginx:2")
+    world.run(5)
+    assert sizes(world) == {"nginx": 3, "nginx:2": 3}
+    world.patch("Deployment", "web", {"spec": {"paused": True}})
+    world.scale("Deployment", "web", 11)
+    world.run()
+    assert sizes(world) == {"nginx": 8, "nginx:2": 9}
+
+
+def test_age_is_the_time_of_creation_and_then_the_name():
+    """pkg/controller, ReplicaSetsByCreationTimestamp."""
+    created = {"b": "2027-01-15T08:00:00Z", "c": "2027-01-15T08:00:01Z", "a": "2027-01-15T08:00:01Z"}
+    found = [{"metadata": {"name": name, "creationTimestamp": time}} for name, time in created.items()]
+    assert [one["metadata"]["name"] for one in oldest_first(reversed(found))] == ["b", "a", "c"]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from berth_cluster.controllers.workloads.job import format_indexes, parse_indexes
+from berth_workloads.jobs import format_indexes, parse_indexes
 
 
 @pytest.mark.parametrize(

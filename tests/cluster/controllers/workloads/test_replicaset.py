@@ -184,3 +184,32 @@ def test_other_namespaces_are_left_alone():
     world.create({**replica_set("web", 1), "metadata": meta("web")})
     world.run()
     assert not world.get("Pod", "loose", "other")["metadata"].get("ownerReferences")
+
+
+def test_pods_that_are_being_ended_are_counted_apart():
+    """KEP-3973: terminatingReplicas, also in the Deployment's status."""
+    world = World()
+    world.create({**replica_set("web", 2), "kind": "Deployment"})
+    world.run()
+    world.delete("Pod", world.pods()[0]["metadata"]["name"])
+    world.run()
+    [found] = world.all("ReplicaSet")
+    for status in (found["status"], world.status("Deployment", "web")):
+        assert (status["replicas"], status["terminatingReplicas"]) == (2, 1)
+    world.run(5)
+    assert world.status("Deployment", "web")["terminatingReplicas"] == 0
+
+
+def test_nothing_is_adopted_by_one_that_is_being_deleted():
+    """Upstream: ControllerRefManager, canAdopt."""
+    world = World()
+    held = replica_set("web", 1)
+    held["metadata"]["finalizers"] = ["example.com/hold"]
+    world.create(held)
+    world.run()
+    world.delete("ReplicaSet", "web")
+    loose = pod("loose")
+    loose["metadata"]["labels"] = {"app": "web"}
+    world.create(loose)
+    world.run(5)
+    assert "ownerReferences" not in world.get("Pod", "loose")["metadata"]

@@ -52,7 +52,7 @@ def test_pods_come_one_after_the_other():
     world.run(30)
     assert names(world) == ["db-0", "db-1", "db-2"]
     assert world.events("StatefulSet", "SuccessfulCreate") == [
-        f"create Pod db-{ordinal} in StatefulSet db successful" for ordinal in range(3)
+        f"Create Pod db-{ordinal} in StatefulSet db successful" for ordinal in range(3)
     ]
 
 
@@ -75,7 +75,7 @@ def test_a_pod_has_its_name_everywhere_and_its_claim():
     claim = world.get("PersistentVolumeClaim", "data-db-1")
     assert claim["metadata"]["labels"] == {"app": "db"}
     assert "ownerReferences" not in claim["metadata"]
-    said = "create Claim data-db-0 Pod db-0 in StatefulSet db success"
+    said = "Create Claim data-db-0 Pod db-0 in StatefulSet db success"
     assert said in world.events("StatefulSet", "SuccessfulCreate")
 
 
@@ -250,3 +250,70 @@ def test_pods_left_behind_are_taken_on_again():
     }
     assert owners == {"db-0": [owner], "db-1": [owner], "db-x": []}
     assert uids <= {one["metadata"]["uid"] for one in world.pods()}
+
+
+@pytest.mark.parametrize(
+    ("given", "policy", "at_once"),
+    [
+        (None, "OrderedReady", ["db-4"]),
+        (2, "OrderedReady", ["db-3", "db-4"]),
+        ("50%", "Parallel", ["db-3", "db-4"]),
+        ("10%", "Parallel", ["db-4"]),
+        (9, "Parallel", ["db-1", "db-2", "db-3", "db-4"]),
+    ],
+)
+def test_so_many_pods_of_an_update_may_be_unavailable(given, policy, at_once):
+    """KEP-961, and the partition goes before: the pod below it keeps its revision."""
+    rolling = {"partition": 1} | ({} if given is None else {"maxUnavailable": given})
+    strategy = {"type": "RollingUpdate", "rollingUpdate": rolling}
+    world = started(5, updateStrategy=strategy, podManagementPolicy=policy)
+    world.run(5)
+    new_image(world)
+    world.run()
+    assert [one["metadata"]["name"] for one in world.pods() if "deletionTimestamp" in one["metadata"]] == at_once
+    world.run(30)
+    assert images(world) == {"db-0": "nginx"} | {f"db-{number}": "nginx:2" for number in range(1, 5)}
+
+
+def test_pods_that_are_not_available_count_against_an_update_that_names_a_bound():
+    strategy = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 2}}
+    world = started(4, updateStrategy=strategy, podManagementPolicy="Parallel")
+    world.patch("Pod", "db-1", {"status": {"conditions": [{"type": "Ready", "status": "False"}]}}, subresource="status")
+    new_image(world)
+    world.run()
+    assert [one["metadata"]["name"] for one in world.pods() if "deletionTimestamp" in one["metadata"]] == ["db-3"]
+
+
+def test_a_pod_whose_labels_change_is_released_and_made_anew():
+    """[sig-apps] StatefulSet Basic StatefulSet functionality should adopt matching orphans and release non-matching…"""
+    world = started(1)
+    world.patch("Pod", "db-0", {"metadata": {"ownerReferences": None}})
+    world.run()
+    assert [one["name"] for one in world.get("Pod", "db-0")["metadata"]["ownerReferences"]] == ["db"]
+    world.patch("Pod", "db-0", {"metadata": {"labels": {"app": "other"}}})
+    world.run()
+    assert "ownerReferences" not in world.get("Pod", "db-0")["metadata"]
+
+
+def test_a_pod_that_is_going_anyway_counts_once_against_an_update():
+    strategy = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 2}}
+    world = started(4, updateStrategy=strategy, podManagementPolicy="Parallel")
+    world.delete("Pod", "db-3")
+    new_image(world)
+    world.run()
+    assert [one["metadata"]["name"] for one in world.pods() if "deletionTimestamp" in one["metadata"]] == [
+        "db-2",
+        "db-3",
+    ]
+
+
+def test_a_pod_that_is_being_deleted_is_not_adopted():
+    """Upstream: ControllerRefManager, canAdopt."""
+    world = World()
+    loose = pod("db-0")
+    loose["metadata"] |= {"labels": {"app": "db"}, "finalizers": ["example.com/hold"]}
+    world.create(loose)
+    world.delete("Pod", "db-0")
+    world.create(stateful_set("db", 1))
+    world.run(5)
+    assert "ownerReferences" not in world.get("Pod", "db-0")["metadata"]
