@@ -188,8 +188,12 @@ class WritableNodeTable(NodeTable):
         self._free_if_unused(row)
 
     def replace_pod(self, row: int, pod: PodInfo) -> None:
-        """Put a newer object of a pod in place of the one counted; nothing that is counted may differ."""
+        """Put a newer object of a pod in place of the one counted; nothing that is counted may differ.
+
+        So nothing is logged, but the row has another version: it may say now when the pod has started, for example.
+        """
         self.pods[row][pod.uid] = pod
+        self._renew_version(row)
 
     def column_of(self, resource: str) -> int:
         """Return the index of a resource's columns, new ones where no node or pod names it yet.
@@ -224,9 +228,12 @@ class WritableNodeTable(NodeTable):
         self._touch(row, self.pod_log)
 
     def _touch(self, row: int, log: ChangeLog[int]) -> None:
+        self._renew_version(row)
+        log.append(row)
+
+    def _renew_version(self, row: int) -> None:
         self._next_version += 1
         self.version[row] = self._next_version
-        log.append(row)
 
     def _free_if_unused(self, row: int) -> None:
         if self.valid[row] or self.pods[row]:
