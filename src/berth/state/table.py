@@ -55,6 +55,8 @@ class NodeTable:
         self.version: Int64 = np.zeros(capacity, dtype=np.int64)
         self.node_log: ChangeLog[int] = ChangeLog()
         self.pod_log: ChangeLog[int] = ChangeLog()
+        self.pods_by_priority: dict[int, int] = {}
+        """How many of the pods that are counted have a priority, for each priority that any has."""
         self.tree = NodeTree()
         self.labels = LabelIndex(self._labels_of, self.node_log)
         self.images = ImageIndex(capacity)
@@ -225,6 +227,10 @@ class WritableNodeTable(NodeTable):
         self.scoring_requested[0, row] += sign * cpu_milli
         self.scoring_requested[1, row] += sign * memory_bytes
         self.pod_count[row] += sign
+        by_priority, priority = self.pods_by_priority, pod.priority
+        left = by_priority[priority] = by_priority.get(priority, 0) + sign
+        if not left:
+            del by_priority[priority]
         self._touch(row, self.pod_log)
 
     def _touch(self, row: int, log: ChangeLog[int]) -> None:
