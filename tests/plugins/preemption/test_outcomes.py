@@ -14,7 +14,7 @@ from berth.plugins.preemption.budgets import Budgets
 from berth.plugins.preemption.choice import Candidate, cost
 from berth.plugins.preemption.columns import ColumnDryRun
 from berth.plugins.preemption.dry_run import DryRun
-from berth.plugins.preemption.outcomes import Basis, KeptDryRun, Outcomes
+from berth.plugins.preemption.outcomes import MAX_BUDGETS, KeptDryRun, Outcomes
 from berth.plugins.preemption.ranked_pods import RankedPods
 from berth.plugins.preemption.refused import LowestPriorities
 from berth.testing.invariants import decide
@@ -40,8 +40,8 @@ class Kept:
         self.cluster, self.pod, self.tried = cluster, pod, []
         self.profile, self.table = cluster.core.profiles["default-scheduler"], cluster.core.cache.table
         self.budgets = Budgets(cluster.core.objects)
-        self.outcomes = Outcomes(self.table, cluster.core.nominator)
         self.lowest, self.ranked = LowestPriorities(self.table), RankedPods(self.table)
+        self.outcomes = Outcomes(self.table, cluster.core.nominator, self.ranked, self.budgets)
 
     def on_all_rows(self):
         """What is said of all rows, and the plain dry run; None where PreFilter rejects the pod or nothing is kept."""
@@ -52,7 +52,7 @@ class Kept:
         plain, what_if = DryRun(self.profile, state, self.pod, budgets), self.profile.what_if(state, self.pod)
         if basis is None or not what_if.is_possible:
             return None
-        self.outcomes.catch_up(Basis(basis, budgets))
+        self.outcomes.catch_up(basis, self.pod.priority)
         self.tried = [self.table.names[row] for row in self.outcomes.unknown(self.table.rows()).tolist()]
         kept = KeptDryRun(
             self.outcomes,
@@ -121,15 +121,39 @@ def test_only_rows_that_have_changed_are_tried_again():
     assert kept.tried == []
 
 
-@pytest.mark.parametrize("change", ["a budget", "another basis", "a larger table"])
+def test_a_budget_concerns_the_rows_where_it_may_be_broken():
+    cluster = full_cluster()
+    cluster.put(running("front", "n2", cpu="0", app="web"))
+    cluster.put(running("important", "n3", cpu="0", priority=9, app="web"))
+    kept = Kept(cluster, make_pod("new").priority(9).request(cpu="4").info())
+
+    def tried_after(*budgets):
+        for one in budgets:
+            cluster.put(one)
+        kept.on_all_rows()
+        return kept.tried
+
+    assert tried_after() == list(FULL)
+    assert tried_after(budget("all", {"app": "web"}, 0)) == list(FULL)
+    assert tried_after(budget("all", {"app": "web"}, 1)) == list(FULL), "it was broken, and is not any more"
+    assert tried_after(budget("all", {"app": "web"}, 2)) == ["n2"]
+    assert tried_after(budget("all", {"app": "web"}, 3)) == []
+    assert tried_after(budget("all", {"app": "db"}, 0), budget("else", {"app": "web"}, 0, namespace="else")) == []
+    cluster.put(budget("all", {"app": "web"}, 1))
+    kept.on_all_rows()
+    cluster.delete("PodDisruptionBudget", "default/all")
+    assert tried_after() == ["n2"]
+    many = [budget(f"many-{number}", {"app": "none"}, 0) for number in range(MAX_BUDGETS + 1)]
+    assert tried_after(*many) == list(FULL)
+
+
+@pytest.mark.parametrize("change", ["another basis", "a larger table"])
 def test_nothing_is_known_once_what_all_rows_depend_on_has_changed(change):
     cluster = full_cluster()
     kept = Kept(cluster, make_pod("new").priority(9).request(cpu="4").info())
     kept.on_all_rows()
-    if change == "a budget":
-        cluster.put(budget("all", {"app": "web"}, 0))
-    elif change == "another basis":
-        kept.outcomes.catch_up(Basis("another", kept.budgets.all()))
+    if change == "another basis":
+        kept.outcomes.catch_up("another", kept.pod.priority)
     else:
         for index in range(kept.table.capacity):
             cluster.put(make_node(f"more-{index}").capacity(cpu="1", memory="1Gi", pods="10"))
@@ -138,10 +162,9 @@ def test_nothing_is_known_once_what_all_rows_depend_on_has_changed(change):
 
 
 def test_errors_are_not_kept():
-    cluster = full_cluster()
-    outcomes = Outcomes(cluster.core.cache.table, cluster.core.nominator)
-    rows = cluster.core.cache.table.rows()
-    outcomes.catch_up(Basis("basis", ()))
+    kept = Kept(full_cluster(), make_pod("new").priority(9).info())
+    outcomes, rows = kept.outcomes, kept.table.rows()
+    outcomes.catch_up("basis", 9)
     outcomes.refuse(rows)
     outcomes.learn_row(rows.item(0), error("broken"))
     assert outcomes.unknown(rows).tolist() == [rows.item(0)]

@@ -10,32 +10,28 @@ has confirmed the row, as for every row that is chosen.
 """
 
 from collections.abc import Callable, Hashable, Sequence
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from berth.framework.readers import NominationReader
 from berth.framework.status import Code, Status
-from berth.plugins.preemption.budgets import Budget
+from berth.plugins.preemption.budgets import Budget, Budgets
 from berth.plugins.preemption.choice import Candidate, cost
 from berth.plugins.preemption.columns import ColumnDryRun, Mask, Tried, no_costs
 from berth.plugins.preemption.dry_run import DryRun
 from berth.plugins.preemption.eligibility import RowArray
+from berth.plugins.preemption.ranked_pods import RankedPods
 from berth.state.table import Int64, NodeTable
 
 UNTRIED = -1
 """The version of a row of which nothing is known; rows have versions from 0 on."""
 
+MAX_BUDGETS = 64
+"""When more budgets than this have changed, all rows are tried again."""
+
 FEW_ROWS = 2
 """Up to this many rows are tried one by one, since columns have a fixed cost."""
-
-
-class Basis(NamedTuple):
-    """What outcomes depend on beside rows and nominations; what was found on another basis means nothing."""
-
-    filters: Hashable
-    budgets: Sequence[Budget]
 
 
 class Outcomes:
@@ -46,21 +42,35 @@ class Outcomes:
     """
 
     __slots__ = (
-        "_basis", "_costs", "_freed", "_nominations", "_nominator", "_steps", "_steps_for", "_table", "_versions",
+        "_basis", "_budgets", "_budgets_seen", "_costs", "_freed", "_nominations", "_nominator", "_ranked_pods",
+        "_steps", "_steps_for", "_table", "_versions",
     )  # fmt: skip
 
-    def __init__(self, table: NodeTable, nominator: NominationReader) -> None:
+    def __init__(
+        self, table: NodeTable, nominator: NominationReader, ranked_pods: RankedPods, budgets: Budgets
+    ) -> None:
         self._table = table
         self._nominator = nominator
-        self._basis: Basis | None = None
+        self._ranked_pods = ranked_pods
+        self._budgets = budgets
+        self._budgets_seen = 0
+        """The position up to which changes of budgets have been followed."""
+        self._basis: Hashable = None
         self._nominations = -1
         self._begin_anew()
 
-    def catch_up(self, basis: Basis) -> None:
-        """Forget what does not hold any more, but for rows whose version says so."""
+    def catch_up(self, basis: Hashable, priority: int) -> None:
+        """Forget what does not hold any more, but for rows whose version says so.
+
+        `basis` is what the filters look at beside rows, `priority` that of the pods of this shape.
+        """
         named = self._nominator.changes.since(self._nominations)
         self._nominations = self._nominator.changes.position
-        if named is None or basis != self._basis or len(self._versions) != self._table.capacity:
+        self._budgets.all()
+        changed = self._budgets.changed_since(self._budgets_seen)
+        self._budgets_seen = self._budgets.position
+        is_other = basis != self._basis or len(self._versions) != self._table.capacity
+        if named is None or changed is None or len(changed) > MAX_BUDGETS or is_other:
             self._basis = basis
             self._begin_anew()
             return
@@ -69,6 +79,16 @@ class Outcomes:
             row = row_of.get(name)
             if row is not None:
                 self._versions[row] = UNTRIED
+        if changed:
+            self._follow(changed, priority)
+
+    def _follow(self, changed: Sequence[Budget], priority: int) -> None:
+        """Forget the rows where one of these budgets, as it was or as it is now, may be broken."""
+        # A budget that allows all of its pods on a row to be evicted says nothing of the row, whatever else it says.
+        known = np.flatnonzero(self._versions == self._table.version)
+        self._ranked_pods.update(known)
+        for budget, kinds in self._ranked_pods.selected_by(changed):
+            self._versions[known[self._ranked_pods.count(kinds, known, priority) > budget.allowed]] = UNTRIED
 
     def unknown(self, rows: RowArray) -> RowArray:
         """Return those of these rows of which nothing is known."""

@@ -33,7 +33,7 @@ from berth.plugins.preemption.dry_run import PLUGIN, DryRun
 from berth.plugins.preemption.eligibility import RowArray, ineligibility, rows_to_try
 from berth.plugins.preemption.extenders import narrow
 from berth.plugins.preemption.groups import GroupPreemption
-from berth.plugins.preemption.outcomes import Basis, Outcomes
+from berth.plugins.preemption.outcomes import Outcomes
 from berth.plugins.preemption.ranked_pods import RankedPods
 from berth.plugins.preemption.refused import LowestPriorities, RefusedRows
 from berth.plugins.preemption.search import CandidateSearch, Refusals, candidates_plainly
@@ -208,9 +208,9 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPl
         """Return what is known of rows for pods like this one, up to date; only where `_refused_for` may be asked."""
         known = self._outcomes.get(pod.shape)
         if known is None:
-            known = Outcomes(self._table, self._handle.nominator)
+            known = Outcomes(self._table, self._handle.nominator, self._ranked_pods, self._budgets)
             self._outcomes.put(pod.shape, known, pod.shape.size)
-        known.catch_up(Basis(basis, self._budgets.all()))
+        known.catch_up(basis, pod.priority)
         return known
 
     def _search_with(
