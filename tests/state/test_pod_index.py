@@ -47,6 +47,21 @@ def test_a_group_counts_the_pods_of_its_namespaces_that_all_selectors_select():
     assert cache.index.group(both).counts.tolist() == [0, 0]
 
 
+def test_a_group_counts_pods_on_many_nodes_whether_it_was_asked_for_before_they_came_or_after():
+    pods = [
+        web(f"{tier}-{number}", node=f"n{number % 20}").label("tier", tier)
+        for tier in ("front", "back")
+        for number in range(20 if tier == "front" else 50)
+    ]
+    before, after = cache_of(), cache_of(*pods)
+    before.index.group(group())
+    for pod in pods:
+        before.add_pod(pod.info())
+    counts = after.index.group(group()).counts
+    assert counts[counts > 0].tolist() == [1 + 50 // 20 + (number < 50 % 20) for number in range(20)]
+    assert before.index.group(group()).counts.tolist() == counts.tolist()
+
+
 def test_pods_being_deleted_count_where_the_group_says_so():
     cache = cache_of(web("a"), web("b").terminating())
     assert cache.index.group(group()).counts.tolist() == [2, 0]

@@ -90,6 +90,11 @@ def test_a_view_is_made_once_for_each_state_of_a_row():
     assert (first.requested["cpu"], second.requested["cpu"]) == (0, 1000)
     assert second.with_pod(make_pod("b").request(cpu="500m").info()).requested["cpu"] == 1500
     assert second.without_pod(pod).requested["cpu"] == 0
+    started = make_pod("a").request(cpu="1").set_status(startTime="2026-01-01T00:00:00Z").info()
+    logged = table.pod_log.position
+    table.replace_pod(row, started)
+    assert table.view(row).pods[pod.uid] is started
+    assert table.pod_log.position == logged, "nothing that is counted has changed"
 
 
 def test_a_log_says_which_rows_changed_and_when_it_does_not_know_any_more():

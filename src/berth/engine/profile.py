@@ -10,9 +10,11 @@ from typing import Generic, NamedTuple, TypeVar, cast
 
 import numpy as np
 
+from berth.api.recent import Recent
 from berth.config.types import ExtensionPoint as Point
 from berth.engine.memo import MemoKey, Memos
 from berth.engine.nominated_load import NominatedLoad, RivalLoad
+from berth.engine.overlays import MAX_OVERLAYS, KeptOverlay
 from berth.engine.point_runner import PointRunner
 from berth.engine.preparation import Answer, Preparation, Promised
 from berth.engine.rejections import Rejections
@@ -146,6 +148,7 @@ class Profile:
         self.nominated = NominatedLoad(memos.table, nominator)
         self.sums = Sums(memos)
         self.rejections = Rejections(memos)
+        self._overlays: Recent[FilterPlan, KeptOverlay] = Recent(MAX_OVERLAYS)
 
         def at(point: Point) -> list[LoadedPlugin]:
             return [plugin for plugin, _ in points.get(point, ())]
@@ -276,19 +279,46 @@ class Profile:
 
     def _overlay_of(
         self, searched: Mask, rivals: RivalLoad, state: CycleState, pod: PodInfo, table: NodeTable
-    ) -> list[RejectedNodes]:
+    ) -> Sequence[RejectedNodes]:
         """Return what rejects the pod beside the nominated pods that it must make way for; a row is there once at most.
 
         A pod must fit on a node twice: as the node is (the verdicts), and as it will be once the pods nominated to it
         have come (the overlay). The second cannot be read off the first, in either direction: a nominated pod may take
         the last CPU, or be the one that the pod wants to run beside. `rejected_rows` reads the overlay first.
 
-        Only searched rows with rivals are looked at. An overlay is made for one pod at one time and never kept, since
-        nominations change without any node.
+        Only searched rows with rivals are looked at, and of these only the ones that have changed since a pod of this
+        shape was tried (`overlays.py`).
         """
-        found: list[RejectedNodes] = []
         rows = rivals.rows()
         rows = rows[searched[rows]]
+        kept = self._kept_overlay(state, pod) if len(rows) > FEW_ROWS else None
+        if kept is None:
+            return self._rejected_beside(rivals, rows, state, pod, table)
+        unknown = kept.unknown(rows)
+        if len(unknown):
+            kept.learn(unknown, self._rejected_beside(rivals, unknown, state, pod, table))
+        return kept.rejected(rows)
+
+    def _kept_overlay(self, state: CycleState, pod: PodInfo) -> KeptOverlay | None:
+        """Return what is known of rows with nominated pods for pods like this one; None where nothing may be kept."""
+        if pod.shape.is_large or self.nominator.node_of(pod.uid) is not None:
+            return None
+        basis = self.basis(state, pod)
+        if basis is None:
+            return None
+        plan = self._filter_plan(state, pod)
+        kept = self._overlays.get(plan)
+        if kept is None:
+            kept = KeptOverlay(self.table, self.nominator)
+            self._overlays.put(plan, kept, pod.shape.size)
+        kept.catch_up(basis)
+        return kept
+
+    def _rejected_beside(
+        self, rivals: RivalLoad, rows: RowArray, state: CycleState, pod: PodInfo, table: NodeTable
+    ) -> list[RejectedNodes]:
+        """Ask about some rows with the pods nominated to them counted in."""
+        found: list[RejectedNodes] = []
         # By column where there are many rows and the filters allow it; the rows that are left go node by node.
         if len(rows) > FEW_ROWS and self.memos.enabled and not self.checks_all_filters:
             what_if = self.what_if(state, pod)

@@ -27,9 +27,9 @@ class SelectorIndex(Generic[T]):
 
     def add(self, thing: T, selectors: Iterable[Selector]) -> None:
         """File something that selects only pods that each of `selectors` matches."""
-        demanded = [label for selector in selectors for label in _demanded(selector)]
+        labels = [label for selector in selectors for label in demanded(selector)]
         # Any demanded label would be right; the one with the fewest things under it leaves the fewest to be tried.
-        label = min(demanded, key=lambda label: len(self._by_label.get(label, ())), default=None)
+        label = min(labels, key=lambda label: len(self._by_label.get(label, ())), default=None)
         self._by_label.setdefault(label, {})[thing] = None
         self._label_of[thing] = label
 
@@ -49,7 +49,8 @@ class SelectorIndex(Generic[T]):
             yield from self._by_label.get(label, ())
 
 
-def _demanded(selector: Selector) -> Iterator[_Label]:
+def demanded(selector: Selector) -> Iterator[_Label]:
+    """Yield each label that whatever the selector selects has, with its value."""
     for requirement in selector.requirements:
         if requirement.operator == "In" and len(requirement.values) == 1:
             yield requirement.key, requirement.values[0]

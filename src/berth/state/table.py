@@ -55,6 +55,8 @@ class NodeTable:
         self.version: Int64 = np.zeros(capacity, dtype=np.int64)
         self.node_log: ChangeLog[int] = ChangeLog()
         self.pod_log: ChangeLog[int] = ChangeLog()
+        self.pods_by_priority: dict[int, int] = {}
+        """How many of the pods that are counted have a priority, for each priority that any has."""
         self.tree = NodeTree()
         self.labels = LabelIndex(self._labels_of, self.node_log)
         self.images = ImageIndex(capacity)
@@ -188,8 +190,12 @@ class WritableNodeTable(NodeTable):
         self._free_if_unused(row)
 
     def replace_pod(self, row: int, pod: PodInfo) -> None:
-        """Put a newer object of a pod in place of the one counted; nothing that is counted may differ."""
+        """Put a newer object of a pod in place of the one counted; nothing that is counted may differ.
+
+        So nothing is logged, but the row has another version: it may say now when the pod has started, for example.
+        """
         self.pods[row][pod.uid] = pod
+        self._renew_version(row)
 
     def column_of(self, resource: str) -> int:
         """Return the index of a resource's columns, new ones where no node or pod names it yet.
@@ -221,12 +227,19 @@ class WritableNodeTable(NodeTable):
         self.scoring_requested[0, row] += sign * cpu_milli
         self.scoring_requested[1, row] += sign * memory_bytes
         self.pod_count[row] += sign
+        by_priority, priority = self.pods_by_priority, pod.priority
+        left = by_priority[priority] = by_priority.get(priority, 0) + sign
+        if not left:
+            del by_priority[priority]
         self._touch(row, self.pod_log)
 
     def _touch(self, row: int, log: ChangeLog[int]) -> None:
+        self._renew_version(row)
+        log.append(row)
+
+    def _renew_version(self, row: int) -> None:
         self._next_version += 1
         self.version[row] = self._next_version
-        log.append(row)
 
     def _free_if_unused(self, row: int) -> None:
         if self.valid[row] or self.pods[row]:

@@ -6,7 +6,7 @@ over the topologies it was asked for, pod by pod, so that a cycle needs one gath
 """
 
 import weakref
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Protocol, TypeVar
 
 import numpy as np
@@ -29,6 +29,8 @@ EVERY_ROW = slice(None)
 MAX_TOPOLOGIES = 256
 TOPOLOGIES_BYTES = 2 << 20
 """How much the names of the sets of rows may say, in bytes of JSON, that topologies are kept for."""
+MANY_ROWS = 8
+"""From this many rows on an array is made of what is added to them, which has a fixed cost."""
 MAX_SUMS = 32
 """How many topologies the sums of one column are kept for."""
 
@@ -203,6 +205,15 @@ class RowCounts:
         self.counts[row] += amount
         for sums in self._sums.values():
             sums.add(row, amount)
+
+    def add_all(self, amounts: Mapping[int, int]) -> None:
+        """Change the numbers of many rows."""
+        if self._sums or len(amounts) < MANY_ROWS:
+            for row, amount in amounts.items():
+                self.add(row, amount)
+        else:
+            rows = np.fromiter(amounts.keys(), dtype=np.intp, count=len(amounts))
+            self.counts[rows] += np.fromiter(amounts.values(), dtype=np.int64, count=len(amounts))
 
     def by_domain(self, topology: Topology) -> "DomainSums":
         """Return the sums by domain, up to date; do not keep them past the cycle."""

@@ -52,6 +52,8 @@ def check_cache(cache: Cache) -> None:
     free = sorted(table._free)
     assert free == [row for row, name in enumerate(table.names) if not name], "free rows are lost or used"
     _check_resources(table)
+    priorities = Counter(state.pod.priority for state in cache.states().values())
+    assert table.pods_by_priority == priorities, "pods are counted under other priorities"
     cache.index.validate()
 
 

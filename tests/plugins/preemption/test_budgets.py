@@ -3,7 +3,8 @@
 import pytest
 
 from berth.api.codec import decode
-from berth.plugins.preemption.budgets import Budgets, split_by_violation
+from berth.plugins.preemption.budgets import CHANGES_KEPT, Budgets, split_by_violation
+from berth.state import objects as store_limits
 from berth.state.objects import ObjectStore
 from tests.plugins.preemption.support import budget, running
 
@@ -63,3 +64,41 @@ def test_a_changed_budget_is_seen():
     assert [found.allowed for found in budgets.all()] == [2]
     store.remove("PodDisruptionBudget", budget("b", {"app": "web"}, 2))
     assert budgets.all() == ()
+    changes = budgets.changed_since(0)
+    assert changes is not None
+    assert [found.allowed for found in changes] == [0, 0, 2, 2]
+    assert budgets.changed_since(budgets.position) == []
+
+
+def test_a_budget_that_has_not_changed_is_not_made_anew():
+    store = ObjectStore()
+    budgets = Budgets(store)
+    store.put("PodDisruptionBudget", budget("a", {"app": "web"}, 0))
+    store.put("PodDisruptionBudget", budget("b", {"app": "db"}, 0))
+    first, second = budgets.all()
+    store.put("PodDisruptionBudget", budget("b", {"app": "db"}, 1))
+    store.put("PodDisruptionBudget", budget("c", {}, 1))
+    again, changed = budgets.all()
+    assert again is first
+    assert (second.allowed, changed.allowed) == (0, 1)
+
+
+def test_of_many_changes_the_last_ones_are_known():
+    store = ObjectStore()
+    budgets = Budgets(store)
+    for number in range(3 * CHANGES_KEPT):
+        store.put("PodDisruptionBudget", budget("b", {"app": "web"}, number))
+        budgets.all()
+    assert budgets.changed_since(0) is None
+    assert [found.allowed for found in budgets.changed_since(budgets.position - 1) or ()] == [3 * CHANGES_KEPT - 1]
+
+
+def test_more_changes_than_the_store_remembers_are_all_seen():
+    store = ObjectStore()
+    budgets = Budgets(store)
+    store.put("PodDisruptionBudget", budget("gone", {"app": "web"}, 0))
+    assert len(budgets.all()) == 1
+    store.remove("PodDisruptionBudget", budget("gone", {"app": "web"}, 0))
+    for number in range(3 * store_limits.CHANGES_KEPT):
+        store.put("PodDisruptionBudget", budget("b", {"app": "web"}, number))
+    assert [found.allowed for found in budgets.all()] == [3 * store_limits.CHANGES_KEPT - 1]

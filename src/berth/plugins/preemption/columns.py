@@ -53,6 +53,20 @@ class Costs(NamedTuple):
             positions = positions[values == values.min()]
         return int(positions[0])
 
+    def of(self, rows: RowArray) -> "Costs":
+        """Return a copy of some rows."""
+        return Costs(
+            self.violations[rows],
+            self.highest_priority[rows],
+            self.priority_sum[rows],
+            self.victims[rows],
+            self.running_since[rows],
+        )
+
+    def at(self, position: int) -> tuple[float, ...]:
+        """Return what freeing one row costs."""
+        return tuple([column.item(position) for column in self])
+
 
 class Tried(NamedTuple):
     """The result for some rows: which can be freed and at what cost, and why the others cannot."""
@@ -185,9 +199,9 @@ def reprieve(filters: FiltersOverRows, potential: PotentialVictims, load: RowLoa
 
 
 def no_costs(rows: int) -> Costs:
-    """Return the costs of rows of which none can be freed; the values mean nothing."""
-    nothing = np.zeros(rows, dtype=np.int64)
-    return Costs(nothing, nothing, nothing, nothing, np.zeros(rows))
+    """Return arrays for what it costs to free rows, in which nothing means anything yet."""
+    violations, highest_priority, priority_sum, victims = np.zeros((4, rows), dtype=np.int64)
+    return Costs(violations, highest_priority, priority_sum, victims, np.zeros(rows))
 
 
 def costs_of(potential: PotentialVictims, victims: Mask, violating: Mask) -> Costs:

@@ -1,6 +1,6 @@
 """The DefaultPreemption plugin; see the package's docstring."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from typing import ClassVar, final
 
 import msgspec
@@ -33,6 +33,7 @@ from berth.plugins.preemption.dry_run import PLUGIN, DryRun
 from berth.plugins.preemption.eligibility import RowArray, ineligibility, rows_to_try
 from berth.plugins.preemption.extenders import narrow
 from berth.plugins.preemption.groups import GroupPreemption
+from berth.plugins.preemption.outcomes import Outcomes
 from berth.plugins.preemption.ranked_pods import RankedPods
 from berth.plugins.preemption.refused import LowestPriorities, RefusedRows
 from berth.plugins.preemption.search import CandidateSearch, Refusals, candidates_plainly
@@ -67,6 +68,9 @@ class DefaultPreemptionArgs(msgspec.Struct, frozen=True, rename="camel", forbid_
 MAX_REFUSED = 192
 """For how many shapes of pods it is kept which rows cannot be freed; each costs 2 bytes a node."""
 
+MAX_OUTCOMES = 16
+"""For how many shapes of pods it is kept which rows can be freed; each costs 49 bytes a node."""
+
 NOT_HELPFUL = "Preemption is not helpful for scheduling"
 NO_NODES = "no nodes available"
 NO_CANDIDATE = "no candidate node for preemption"
@@ -97,6 +101,7 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPl
         self._ranked_pods = RankedPods(self._table)
         self._lowest = LowestPriorities(self._table)
         self._refused: Recent[PodShape, RefusedRows] = Recent(MAX_REFUSED)
+        self._outcomes: Recent[PodShape, Outcomes] = Recent(MAX_OUTCOMES)
         self._gates = handle.features.enabled("SchedulerAsyncPreemption")
         self._places_groups = handle.features.enabled("TopologyAwareWorkloadScheduling")
         self._preempts_for_groups = handle.features.enabled("WorkloadAwarePreemption")
@@ -163,9 +168,9 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPl
         start, refused = self._handle.rng.randrange(len(rows)), self._refused_for(pod)
         basis = self._handle.profile().basis(state, pod) if refused is not None else None
 
-        def search() -> CandidateSearch:
+        def search(outcomes: Outcomes | None = None) -> CandidateSearch:
             return CandidateSearch(
-                state, pod, self._handle.profile(), self._budgets.all(), self._ranked_pods, self._lowest
+                state, pod, self._handle.profile(), self._budgets.all(), self._ranked_pods, self._lowest, outcomes
             )
 
         def refusals(rows: RowArray) -> Refusals | None:
@@ -175,7 +180,9 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPl
             state.work.spend(PLUGIN, refused.steps)
         else:
             before = state.work.spent
-            found = search().best(np.roll(rows, -start), self._args.wanted_candidates(len(rows)))
+            outcomes = None if basis is None else self._outcomes_for(pod, basis)
+            in_order = np.concatenate((rows[start:], rows[:start]))
+            found = search(outcomes).best(in_order, self._args.wanted_candidates(len(rows)))
             if found.best is not None:
                 return PostFilterResult(self._table.names[found.best.row], found.best.victims), None
             if refused is None or basis is None:
@@ -195,6 +202,15 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPl
         if known is None:
             known = RefusedRows(self._table, self._handle.nominator)
             self._refused.put(pod.shape, known, pod.shape.size)
+        return known
+
+    def _outcomes_for(self, pod: PodInfo, basis: Hashable) -> Outcomes:
+        """Return what is known of rows for pods like this one, up to date; only where `_refused_for` may be asked."""
+        known = self._outcomes.get(pod.shape)
+        if known is None:
+            known = Outcomes(self._table, self._handle.nominator, self._ranked_pods, self._budgets)
+            self._outcomes.put(pod.shape, known, pod.shape.size)
+        known.catch_up(basis, pod.priority)
         return known
 
     def _search_with(

@@ -8,7 +8,7 @@ A row is ranked again only when it is asked for and its version in the table has
 comes to a node or leaves it, or changes there, raises the version.
 """
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,8 +39,8 @@ class RankedPods:
     """The pods of all rows, most important first; `pods[row]` lists those of a row by place."""
 
     __slots__ = (
-        "_capacity", "_counts", "_free_kinds", "_keys", "_kind_of", "_requests", "_table", "_versions", "kinds",
-        "kinds_of", "pods", "priorities", "started",
+        "_capacity", "_counts", "_free_kinds", "_keys", "_kind_of", "_kinds_in", "_requests", "_table", "_versions",
+        "kinds", "kinds_of", "pods", "priorities", "started",
     )  # fmt: skip
 
     def __init__(self, table: NodeTable) -> None:
@@ -53,6 +53,8 @@ class RankedPods:
         self.kinds: list[PodInfo | None] = []
         """One pod of each kind (`_kind`), by the kind's number; None where no pod that is ranked has that number."""
         self._kind_of: dict[Hashable, int] = {}
+        self._kinds_in: dict[str, set[int]] = {}
+        """The kinds of ranked pods by namespace."""
         self._keys: list[Hashable] = []
         self._counts: list[int] = []
         """How many ranked pods are of a kind, by its number."""
@@ -87,6 +89,22 @@ class RankedPods:
                     found[place, row] = pod.requests.get(resource, 0)
         return found
 
+    def selected_by(self, budgets: Iterable[Budget]) -> Iterator[tuple[Budget, list[int]]]:
+        """Yield those of some budgets that select any ranked pod, with the kinds of pods that they select."""
+        for budget in budgets:
+            kinds = [kind for kind in self._kinds_in.get(budget.namespace, ()) if budget.selects(self.pod_of(kind))]
+            if kinds:
+                yield budget, kinds
+
+    def count(self, kinds: Sequence[int], rows: RowArray, below: int) -> Int64:
+        """Return how many pods of some kinds, and of a priority below this, are on some rows that are up to date."""
+        counted: Mask = np.zeros(len(self.kinds), dtype=np.bool_)
+        counted[kinds] = True
+        # Also false in empty places, whose priority is above all others.
+        there = counted[self.kinds_of[:, rows]] & (self.priorities[:, rows] < below)
+        found: Int64 = np.count_nonzero(there, axis=0)
+        return found
+
     def _rank(self, row: int) -> None:
         """Rank the pods of a row of which nothing is known."""
         pods = self.pods[row] = by_importance(self._table.pods[row].values())
@@ -107,6 +125,10 @@ class RankedPods:
         for kind in self.kinds_of[: len(self.pods[row]), row].tolist():
             self._counts[kind] -= 1
             if not self._counts[kind]:
+                namespace = self.pod_of(kind).namespace
+                self._kinds_in[namespace].discard(kind)
+                if not self._kinds_in[namespace]:
+                    del self._kinds_in[namespace]
                 del self._kind_of[self._keys[kind]]
                 self.kinds[kind] = self._keys[kind] = None
                 self._free_kinds.append(kind)
@@ -129,6 +151,7 @@ class RankedPods:
         if found is None:
             found = self._kind_of[key] = self._new_kind()
             self.kinds[found], self._keys[found] = pod, key
+            self._kinds_in.setdefault(pod.namespace, set()).add(found)
         self._counts[found] += 1
         return found
 
@@ -158,7 +181,7 @@ class RankedPods:
         self.started = np.zeros((places, capacity))
         self.kinds_of = np.zeros((places, capacity), dtype=np.intp)
         self.pods = [[] for _ in range(capacity)]
-        self.kinds, self._kind_of, self._requests = [], {}, {}
+        self.kinds, self._kind_of, self._kinds_in, self._requests = [], {}, {}, {}
         self._keys, self._counts, self._free_kinds = [], [], []
         self._versions = np.full(capacity, UNRANKED, dtype=np.int64)
 

@@ -44,6 +44,9 @@ class LowestPriorities:
 
     def are_below(self, priority: int, rows: RowArray) -> NDArray[np.bool_]:
         """Return, bool of shape (rows,), where a pod of lower priority runs."""
+        # Where all pods have the same priority, as they have in most clusters, no row needs to be looked at.
+        if not any(known < priority for known in self._table.pods_by_priority):
+            return np.zeros(len(rows), dtype=np.bool_)
         changed = self._follower.rows_to_look_at()
         if len(self._lowest) != self._table.capacity:
             self._lowest = np.full(self._table.capacity, NOBODY, dtype=np.int64)

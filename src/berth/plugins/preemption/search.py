@@ -5,18 +5,20 @@ one by one. Both ways give the same node and the same victims.
 """
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from berth.framework.cycle_state import CycleState
 from berth.framework.status import Status
-from berth.framework.what_if import ProfileView
+from berth.framework.what_if import ColumnWhatIf, ProfileView
 from berth.plugins.preemption.budgets import Budget
 from berth.plugins.preemption.choice import Candidate, Shortlist, cheapest, cost
-from berth.plugins.preemption.columns import ColumnDryRun, Costs, Tried
-from berth.plugins.preemption.dry_run import NO_VICTIMS_FOUND, DryRun
+from berth.plugins.preemption.columns import ColumnDryRun, Tried
+from berth.plugins.preemption.dry_run import NO_VICTIMS_FOUND, PLUGIN, DryRun
 from berth.plugins.preemption.eligibility import RowArray
+from berth.plugins.preemption.outcomes import FEW_ROWS, KeptDryRun, Outcomes
 from berth.plugins.preemption.ranked_pods import RankedPods
 from berth.plugins.preemption.refused import LowestPriorities
 from berth.state.pod_info import PodInfo
@@ -28,8 +30,11 @@ MIN_STEP = 64
 Refusals = Iterable[tuple[Status, RowArray]]
 
 
-FEW_ROWS = 2
-"""Up to this many rows are tried one by one, since columns have a fixed cost."""
+class RowsDryRun(Protocol):
+    """What tries many rows at once."""
+
+    def on(self, rows: RowArray) -> Tried:
+        """Try these rows."""
 
 
 class BestCandidate(NamedTuple):
@@ -42,7 +47,7 @@ class BestCandidate(NamedTuple):
 class CandidateSearch:
     """The search for one pod, over whichever rows are asked for."""
 
-    __slots__ = ("_budgets", "_lowest", "_pod", "_profile", "_ranked_pods", "_state", "_table")
+    __slots__ = ("_budgets", "_lowest", "_outcomes", "_pod", "_profile", "_ranked_pods", "_state", "_table")
 
     def __init__(
         self,
@@ -52,7 +57,9 @@ class CandidateSearch:
         budgets: Sequence[Budget],
         ranked_pods: RankedPods,
         lowest: LowestPriorities,
+        outcomes: Outcomes | None = None,
     ) -> None:
+        """`outcomes`, if given, has what is known of rows for this pod's shape, and is up to date."""
         self._state = state
         self._profile = profile
         self._table: NodeTable = profile.table
@@ -60,10 +67,15 @@ class CandidateSearch:
         self._budgets = budgets
         self._ranked_pods = ranked_pods
         self._lowest = lowest
+        self._outcomes = outcomes
 
     def best(self, rows: RowArray, wanted: int) -> BestCandidate:
         """Try the rows in their order until there are enough candidates; those with nobody to evict are left out."""
-        has_victims = self._lowest.are_below(self._pod.priority, rows)
+        if self._outcomes is not None and len(rows) > FEW_ROWS:
+            known = self._best_of_known(self._outcomes, rows, wanted)
+            if known is not None:
+                return BestCandidate(known, ())
+        has_victims = self._has_victims(rows)
         if not has_victims.any():
             return BestCandidate(None, [(NO_VICTIMS_FOUND, rows)])
         found = self._tried(rows[has_victims], wanted)
@@ -76,15 +88,33 @@ class CandidateSearch:
         found = self.best(rows, 1)
         return found.refusals if found.best is None else None
 
+    def _best_of_known(self, outcomes: Outcomes, rows: RowArray, wanted: int) -> Candidate | None:
+        """Do what `best` does, but try only rows of which nothing is known; None where no row can be freed."""
+        plain, what_if = self._plain(), self._profile.what_if(self._state, self._pod)
+        if not what_if.is_possible:
+            return None
+        kept = KeptDryRun(outcomes, self._has_victims, lambda: self._columns(what_if, plain), plain, self._table)
+        found = search_by_columns(rows, wanted, kept, plain, self._table).best
+        if found is not None:
+            self._state.work.spend(PLUGIN, kept.owed)
+        return found
+
     def _tried(self, rows: RowArray, wanted: int) -> BestCandidate:
-        profile, state, pod, table = self._profile, self._state, self._pod, self._table
-        plain = DryRun(profile, state, pod, self._budgets)
+        plain = self._plain()
         if len(rows) > FEW_ROWS:
-            what_if = profile.what_if(state, pod)
+            what_if = self._profile.what_if(self._state, self._pod)
             if what_if.is_possible:
-                columns = ColumnDryRun(profile, what_if, self._ranked_pods, pod, self._budgets, plain)
-                return search_by_columns(rows, wanted, columns, plain, table)
-        return search_plainly(rows, wanted, plain, table)
+                return search_by_columns(rows, wanted, self._columns(what_if, plain), plain, self._table)
+        return search_plainly(rows, wanted, plain, self._table)
+
+    def _has_victims(self, rows: RowArray) -> NDArray[np.bool_]:
+        return self._lowest.are_below(self._pod.priority, rows)
+
+    def _plain(self) -> DryRun:
+        return DryRun(self._profile, self._state, self._pod, self._budgets)
+
+    def _columns(self, what_if: ColumnWhatIf, plain: DryRun) -> ColumnDryRun:
+        return ColumnDryRun(self._profile, what_if, self._ranked_pods, self._pod, self._budgets, plain)
 
 
 def search_plainly(rows: RowArray, wanted: int, dry_run: DryRun, table: NodeTable) -> BestCandidate:
@@ -112,7 +142,7 @@ def candidates_plainly(
 
 
 def search_by_columns(
-    rows: RowArray, wanted: int, columns: ColumnDryRun, plain: DryRun, table: NodeTable
+    rows: RowArray, wanted: int, columns: RowsDryRun, plain: DryRun, table: NodeTable
 ) -> BestCandidate:
     """Try the rows in steps, each a little larger than the number of candidates that are still wanted."""
     parts: list[Tried] = []
@@ -161,11 +191,8 @@ def _confirmed(parts: list[Tried], plain: DryRun, table: NodeTable) -> Candidate
 
     They should not. But a victim is a running pod, so no pod is evicted because of the columns' result alone.
     """
-    costs = Costs(*(np.concatenate(columns) for columns in zip(*(tried.costs for tried in parts), strict=True)))
-    freed = np.flatnonzero(np.concatenate([tried.freed for tried in parts]))
-    position = costs.cheapest(freed)
-    row = int(np.concatenate([tried.rows for tried in parts])[position])
-    found = plain.on(table.view(row))
-    if isinstance(found, Status) or tuple(cost(found)) != tuple(column.item(position) for column in costs):
-        return None
-    return found
+    # The cheapest of each part first, then of these, so that the first of equals is found as if they were one.
+    bests = [(tried, tried.costs.cheapest(freed)) for tried in parts if len(freed := tried.freed.nonzero()[0])]
+    tried, position = min(bests, key=lambda best: best[0].costs.at(best[1]))
+    found = plain.on(table.view(tried.rows.item(position)))
+    return None if isinstance(found, Status) or cost(found) != tried.costs.at(position) else found
