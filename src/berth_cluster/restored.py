@@ -88,8 +88,11 @@ def restore(store: Store, objects: Iterable[Object]) -> Restored:
     _add_system_objects(store, given)
     kinds = sorted(given, key=lambda kind: (kind is PODS, kind.kind not in _FIRST))
     for kind in kinds:
+        if kind is PODS:
+            _add_accounts(store, given)
         for obj in given[kind]:
             _restore(store, kind, obj)
+    _add_accounts(store, given)
     _restore_revisions(store)
     uids = {uid_of(obj) for kind in kinds for obj in store.objects(kind)}
     owners = {ref.get("uid", "") for kind in kinds for obj in store.objects(kind) for ref in owner_references(obj)}
@@ -119,6 +122,18 @@ def _add_system_objects(store: Store, given: dict[ResourceType, list[Object]]) -
     used = {_namespace(obj) for kind, found in given.items() if kind.namespaced for obj in found}
     for name in sorted(used - there):
         store.create(resource_of("Namespace"), "", {"metadata": {"name": name}})
+
+
+def _add_accounts(store: Store, given: dict[ResourceType, list[Object]]) -> None:
+    """Add the ServiceAccounts that pods name, without which there would be no more such pods; snapshots have none."""
+    accounts = resource_of("ServiceAccount")
+    for obj in (obj for kind, found in given.items() if kind.namespaced for obj in found):
+        spec = obj.get("spec") or {}
+        template = ((spec.get("jobTemplate") or {}).get("spec") or spec).get("template") or {}
+        for pod_spec in (spec, template.get("spec") or {}):
+            name = pod_spec.get("serviceAccountName")
+            if name and store.find(accounts, _namespace(obj), name) is None:
+                store.create(accounts, _namespace(obj), {"metadata": {"name": name}})
 
 
 def _namespace(obj: Object) -> str:

@@ -192,7 +192,9 @@ def test_a_job_runs_to_its_end(kubectl):
 
 def test_watching_prints_each_change(kubectl):
     watching = subprocess.Popen(
-        kubectl.command("get", "configmaps", "--watch", "--output-watch-events"), stdout=subprocess.PIPE, text=True
+        kubectl.command("get", "configmaps", "--watch", "--output-watch-events", "--field-selector=metadata.name=seen"),
+        stdout=subprocess.PIPE,
+        text=True,
     )
     try:
         kubectl("create", "configmap", "seen", "--from-literal=a=1")

@@ -97,7 +97,7 @@ def _core() -> Iterable[ResourceType]:
     )
     yield ResourceType("", "v1", "resourcequotas", "ResourceQuota", True, ("quota",), STATUS)
     yield ResourceType("", "v1", "secrets", "Secret")
-    yield ResourceType("", "v1", "serviceaccounts", "ServiceAccount", short_names=("sa",))
+    yield ResourceType("", "v1", "serviceaccounts", "ServiceAccount", True, ("sa",), ("token",))
     yield ResourceType("", "v1", "services", "Service", True, ("svc",), STATUS, ("all",))
 
 
@@ -156,6 +156,8 @@ BY_KEY = MappingProxyType({kind.key: kind for kind in RESOURCE_TYPES})
 PODS = BY_KEY["", "pods"]
 NODES = BY_KEY["", "nodes"]
 NAMESPACES = BY_KEY["", "namespaces"]
+CONFIG_MAPS = BY_KEY["", "configmaps"]
+SERVICE_ACCOUNTS = BY_KEY["", "serviceaccounts"]
 EVENTS = BY_KEY["", "events"]
 NEW_EVENTS = BY_KEY["events.k8s.io", "events"]
 PRIORITY_CLASSES = BY_KEY["scheduling.k8s.io", "priorityclasses"]

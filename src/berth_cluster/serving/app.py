@@ -6,6 +6,7 @@ regular, and a request that binds a pod should take little longer than the bindi
 
 import logging
 from collections.abc import Callable, Mapping
+from functools import partial
 from http import HTTPStatus
 from types import MappingProxyType
 from typing import Any
@@ -113,6 +114,7 @@ class Application:
         if path.startswith(HEALTH_PATHS) and path.split("/")[1] in HEALTH_NAMES:
             return web.Response(text="ok")
         user = self._authenticator.admit(request.headers.get("Authorization", ""), _certificate(request))
+        user = access.impersonated(user, request, partial(self._authorize, user))
         if not self._let_in(request) or self._in_flight - self._handlers.watches > MAX_IN_FLIGHT:
             raise too_many_requests()
         if path.startswith(("/api/v1/", "/apis/")):
@@ -135,6 +137,8 @@ class Application:
             body = await read_object(request, access.REVIEWS[target.group][target.plural])
             answer = access.review(self._authenticator, self._authorizer, user, target.group, target.plural, body)
             return json_response(answer, 201)
+        if (target.plural, target.subresource, request.method) == ("serviceaccounts", "token", "POST"):
+            return await self._issue_token(target, request)
         if (target.group, target.plural) == ("", "bindings") and request.method == "POST":
             bound = await self._post_binding(target, request)
             self._count(target, request)
@@ -153,6 +157,13 @@ class Application:
         verb = _asked(target, request).verb
         verb = verb.upper() if verb in ("list", "watch") else request.method
         self._requests.labels(verb, target.group, target.version, target.plural, target.subresource).inc()
+
+    async def _issue_token(self, target: Target, request: web.BaseRequest) -> web.Response:
+        asked = await read_typed(request, "authentication/TokenRequest")
+        tokens = self._authenticator.account_tokens
+        if tokens is None:
+            raise no_such_path()
+        return json_response(tokens.issue(target.namespace, target.name, asked), 201)
 
     async def _post_binding(self, target: Target, request: web.BaseRequest) -> web.Response:
         body = await read_typed(request, "core/Binding")

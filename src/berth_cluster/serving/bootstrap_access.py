@@ -8,12 +8,13 @@ there already stays as it is, but for the ConfigMap.
 from collections.abc import Iterator, Sequence
 
 from berth_cluster.apimachinery.meta import Object
-from berth_cluster.apimachinery.resource_types import BY_KEY, ResourceType
+from berth_cluster.apimachinery.resource_types import CONFIG_MAPS, ResourceType, resource_of
 from berth_cluster.serving.rbac import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, GROUP, ROLE_BINDINGS, ROLES
+from berth_cluster.storage.namespace_contents import AUTHENTICATION_CONFIG
 from berth_cluster.storage.store import Store
 
-AUTHENTICATION_CONFIG = "extension-apiserver-authentication"
-_CONFIG_MAPS = BY_KEY["", "configmaps"]
+_ADDRESS_NAME = "kubernetes"
+_ADDRESS = "10.96.0.1"
 _READ = ("get", "list", "watch")
 _HEALTH = ("/healthz", "/livez", "/readyz", "/version", "/version/")
 _LABELS = {"kubernetes.io/bootstrapping": "rbac-defaults"}
@@ -25,10 +26,32 @@ def create_access_objects(store: Store, client_ca_pem: bytes) -> None:
         if store.find(kind, namespace, obj["metadata"]["name"]) is None:
             store.create(kind, namespace, obj)
     published = {"metadata": {"name": AUTHENTICATION_CONFIG}, "data": {"client-ca-file": client_ca_pem.decode()}}
-    if store.find(_CONFIG_MAPS, "kube-system", AUTHENTICATION_CONFIG) is None:
-        store.create(_CONFIG_MAPS, "kube-system", published)
+    _put(store, CONFIG_MAPS, "kube-system", published)
+
+
+def publish_address(store: Store, host: str, port: int) -> None:
+    """Tell where the server is: the Service `kubernetes` in `default`, with its Endpoints and EndpointSlice."""
+    meta: Object = {"name": _ADDRESS_NAME, "labels": {"component": "apiserver", "provider": _ADDRESS_NAME}}
+    if store.find(resource_of("Service"), "default", _ADDRESS_NAME) is None:
+        ports = [{"name": "https", "port": 443, "protocol": "TCP", "targetPort": port}]
+        spec = {"clusterIP": _ADDRESS, "clusterIPs": [_ADDRESS], "ports": ports}
+        store.create(resource_of("Service"), "default", {"metadata": meta, "spec": spec})
+    ports = [{"name": "https", "port": port, "protocol": "TCP"}]
+    mirrored = {"name": _ADDRESS_NAME, "labels": {"endpointslice.kubernetes.io/skip-mirror": "true"}}
+    subsets = [{"addresses": [{"ip": host}], "ports": ports}]
+    _put(store, resource_of("Endpoints"), "default", {"metadata": mirrored, "subsets": subsets})
+    endpoint = {"addresses": [host], "conditions": {"ready": True}}
+    kind = "IPv6" if ":" in host else "IPv4"
+    labelled = {"name": _ADDRESS_NAME, "labels": {"kubernetes.io/service-name": _ADDRESS_NAME}}
+    sliced = {"metadata": labelled, "addressType": kind, "endpoints": [endpoint], "ports": ports}
+    _put(store, resource_of("EndpointSlice"), "default", sliced)
+
+
+def _put(store: Store, kind: ResourceType, namespace: str, obj: Object) -> None:
+    if store.find(kind, namespace, obj["metadata"]["name"]) is None:
+        store.create(kind, namespace, obj)
     else:
-        store.update(_CONFIG_MAPS, "kube-system", AUTHENTICATION_CONFIG, published)
+        store.update(kind, namespace, obj["metadata"]["name"], obj)
 
 
 def _objects() -> Iterator[tuple[ResourceType, str, Object]]:

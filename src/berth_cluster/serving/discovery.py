@@ -18,6 +18,7 @@ _SUBRESOURCE_KINDS = {
     "binding": ("", "v1", "Binding", ["create"]),
     "eviction": ("policy", "v1", "Eviction", ["create"]),
     "scale": ("autoscaling", "v1", "Scale", ["get", "patch", "update"]),
+    "token": ("authentication.k8s.io", "v1", "TokenRequest", ["create"]),
     "status": ("", "", "", ["get", "patch", "update"]),
     "finalize": ("", "", "", ["update"]),
     "resize": ("", "", "", ["get", "patch", "update"]),

@@ -51,6 +51,7 @@ from berth_cluster.storage import binding, bootstrap, deletion, eviction, metada
 from berth_cluster.storage.api_versions import ApiView, view_of
 from berth_cluster.storage.collection import MAX_HISTORY_BYTES, Collection, Place
 from berth_cluster.storage.event_expiry import EVENT_TTL_S, MAX_EVENTS, EventExpiry
+from berth_cluster.storage.namespace_contents import NamespaceContents
 from berth_cluster.storage.watch import ChangeType, Entry, StoreChange, Watch, WatchLimits
 from berth_cluster.strategies.registry import strategy_of
 
@@ -112,6 +113,7 @@ class Store:
         self._subscribers: list[Subscriber] = []
         self._undelivered: deque[StoreChange] = deque()
         self._dispatching = False
+        NamespaceContents(self)
         if system_objects:
             for kind, obj in bootstrap.system_objects():
                 self.create(kind, "", obj)

@@ -35,8 +35,7 @@ class PodStrategy(RESTStrategy):
             obj["spec"] = spec = {}
         default_pod_spec(spec)
         spec.setdefault("enableServiceLinks", True)
-        account = spec.setdefault("serviceAccountName", "default")
-        spec.setdefault("serviceAccount", account)
+        pod_admission.set_service_account(obj, view)
         pod_admission.set_priority(obj, view)
         pod_admission.add_default_tolerations(obj)
         pod_admission.merge_label_keys(obj)

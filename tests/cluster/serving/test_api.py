@@ -8,6 +8,7 @@ import pytest
 from tests.cluster.objects import CONFIG_MAPS, PODS, config_map, pod
 
 PODS_PATH = "/api/v1/namespaces/default/pods"
+pytestmark = pytest.mark.usefixtures("without_root_ca")
 MAPS_PATH = "/api/v1/namespaces/default/configmaps"
 
 
