@@ -27,9 +27,10 @@ from berth_cluster.controllers.manager import ControllerManager
 from berth_cluster.controllers.pump import ControllerPump
 from berth_cluster.controllers.volumes.persistent_volumes import VolumeController
 from berth_cluster.controllers.volumes.volume_protection import VolumeProtection
+from berth_cluster.controllers.workloads.daemonset import DaemonSetController
 from berth_cluster.controllers.workloads.deployment import DeploymentController
 from berth_cluster.controllers.workloads.job import JobController
-from berth_cluster.controllers.workloads.replicaset import ReplicaSetController
+from berth_cluster.controllers.workloads.replicaset import ReplicaSetController, ReplicationControllerController
 from berth_cluster.controllers.workloads.statefulset import StatefulSetController
 from berth_cluster.hollow.drivers import NodeDrivers, create_driver_objects
 from berth_cluster.hollow.heartbeat import NodeHeartbeat
@@ -113,12 +114,12 @@ def make_controllers(client: Client, settings: ClusterSettings, elsewhere: Conta
     """All controllers of an embedded cluster, including the kubelet and drivers of the hollow nodes.
 
     `elsewhere` are uids of owners that are not in the cluster, and whose dependents stay.
-
-    There are none for DaemonSets, CronJobs and ReplicationControllers.
     """
     return [
         DeploymentController(client),
         ReplicaSetController(client),
+        ReplicationControllerController(client),
+        DaemonSetController(client),
         JobController(client),
         StatefulSetController(client),
         DisruptionController(client),

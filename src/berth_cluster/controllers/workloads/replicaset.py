@@ -1,4 +1,6 @@
-"""The ReplicaSet controller: keeps as many pods as asked for, and says in the status how many there are.
+"""The controllers of ReplicaSets and ReplicationControllers: as many pods as asked for, and a status that counts them.
+
+The two kinds differ in nothing but their selectors, which `selector_of` reads.
 
 Driven by changes of ReplicaSets and their pods. Creates and deletes pods, adopts those without a controller that match
 the selector, and releases those that no longer match it. Upstream: pkg/controller/replicaset. No expectations are kept,
@@ -22,15 +24,13 @@ from berth_cluster.apimachinery.meta import (
     uid_of,
     with_metadata,
 )
+from berth_cluster.apimachinery.resource_types import resource_of
 from berth_cluster.apimachinery.selection import selector_of
 from berth_cluster.controllers.client import Client
 from berth_cluster.controllers.controller import KeyedController
 from berth_cluster.controllers.index import ObjectChange
 from berth_cluster.controllers.pods import first_to_go, is_active, pod_from_template, ready_since
 from berth_workloads.replica_sets import missing_pods
-
-COMPONENT = "replicaset-controller"
-KIND = "ReplicaSet"
 
 
 class _Facts(NamedTuple):
@@ -96,7 +96,8 @@ class ReplicaSetController(KeyedController):
 
     __slots__ = ("_adopters", "_client", "_counts", "_index")
 
-    name = COMPONENT
+    name = "replicaset-controller"
+    kind = "ReplicaSet"
 
     def __init__(self, client: Client) -> None:
         super().__init__()
@@ -109,7 +110,7 @@ class ReplicaSetController(KeyedController):
 
     def handle(self, change: ObjectChange) -> None:
         """Look at changed ReplicaSets, at the owners of changed pods, and at those that might adopt an orphaned pod."""
-        if change.kind == KIND:
+        if change.kind == self.kind:
             if change.type == "DELETED":
                 self._counts.pop(uid_of(change.obj), None)
             else:
@@ -128,7 +129,7 @@ class ReplicaSetController(KeyedController):
             self._wake_adopters(change.obj)
 
     def _tell_owner(self, owner: Object, pod: Object, *, gone: bool) -> None:
-        if owner["kind"] != KIND:
+        if owner["kind"] != self.kind:
             return
         counts = self._counts.get(owner["uid"])
         if counts is not None and gone:
@@ -139,7 +140,7 @@ class ReplicaSetController(KeyedController):
 
     def _wake_adopters(self, pod: Object) -> None:
         namespace = pod["metadata"]["namespace"]
-        for replica_set in self._index.in_namespace(KIND, namespace):
+        for replica_set in self._index.in_namespace(self.kind, namespace):
             if selector_of(replica_set).matches(labels_of(pod)):
                 self._adopters.add(key_of(replica_set))
                 self.queue.add(key_of(replica_set))
@@ -148,7 +149,7 @@ class ReplicaSetController(KeyedController):
 
     def sync(self, key: str, now_s: float) -> None:
         """Bring one ReplicaSet's pods and status up to date."""
-        replica_set = self._index.get(KIND, key)
+        replica_set = self._index.get(self.kind, key)
         if replica_set is None:
             return
         failure: StoreError | None = None
@@ -187,7 +188,7 @@ class ReplicaSetController(KeyedController):
 
     def _adopt(self, replica_set: Object) -> None:
         selector = selector_of(replica_set)
-        reference = new_controller_reference(replica_set, "apps/v1", KIND)
+        reference = new_controller_reference(replica_set, resource_of(self.kind).api_version, self.kind)
         for pod in self._index.orphans("Pod", replica_set["metadata"]["namespace"]):
             if is_active(pod) and selector.matches(labels_of(pod)):
                 owners = [*owner_references(pod), reference]
@@ -208,26 +209,28 @@ class ReplicaSetController(KeyedController):
         for pod in first_to_go(active, self._related_pods(replica_set), count):
             self._client.delete("Pod", pod)
             message = f"Deleted pod: {pod['metadata']['name']}"
-            self._client.events.normal(COMPONENT, KIND, replica_set, "SuccessfulDelete", message, now_s)
+            self._client.events.normal(self.name, self.kind, replica_set, "SuccessfulDelete", message, now_s)
 
     def _create_pods(self, replica_set: Object, count: int, now_s: float) -> None:
-        pod = pod_from_template(replica_set, "apps/v1", KIND, replica_set["spec"]["template"])
+        pod = pod_from_template(
+            replica_set, resource_of(self.kind).api_version, self.kind, replica_set["spec"]["template"]
+        )
         for _ in range(count):
             try:
                 created = self._client.create("Pod", pod)
             except StoreError as error:
                 message = f"Error creating: {error}"
-                self._client.events.warning(COMPONENT, KIND, replica_set, "FailedCreate", message, now_s)
+                self._client.events.warning(self.name, self.kind, replica_set, "FailedCreate", message, now_s)
                 raise
             message = f"Created pod: {created['metadata']['name']}"
-            self._client.events.normal(COMPONENT, KIND, replica_set, "SuccessfulCreate", message, now_s)
+            self._client.events.normal(self.name, self.kind, replica_set, "SuccessfulCreate", message, now_s)
 
     def _related_pods(self, replica_set: Object) -> list[Object]:
         """Pods of all ReplicaSets with the same owner (a Deployment's old and new ones)."""
         reference = controller_reference(replica_set)
         if reference is None:
             return self._index.controlled(uid_of(replica_set), "Pod")
-        siblings = self._index.controlled(reference["uid"], KIND)
+        siblings = self._index.controlled(reference["uid"], self.kind)
         return [pod for sibling in siblings for pod in self._index.controlled(uid_of(sibling), "Pod")]
 
     def _write_status(
@@ -238,7 +241,7 @@ class ReplicaSetController(KeyedController):
             available = self._count_available(replica_set, now_s)
         status = replica_set_status(replica_set, counts, available, failure, now_s)
         if status != replica_set.get("status"):
-            self._client.update_status(KIND, {**replica_set, "status": status})
+            self._client.update_status(self.kind, {**replica_set, "status": status})
 
     def _count_available(self, replica_set: Object, now_s: float) -> int:
         """Pods that have been ready for `minReadySeconds`; comes back when the next one will have been."""
@@ -249,6 +252,15 @@ class ReplicaSetController(KeyedController):
         if waiting:
             self.queue.add_at(key_of(replica_set), min(waiting))
         return len(since) - len(waiting)
+
+
+class ReplicationControllerController(ReplicaSetController):
+    """Pods for ReplicationControllers."""
+
+    __slots__ = ()
+
+    name = "replicationcontroller-controller"
+    kind = "ReplicationController"
 
 
 def may_be_adopted_now(change: ObjectChange) -> bool:
