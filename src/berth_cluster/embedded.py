@@ -27,6 +27,7 @@ from berth_cluster.controllers.manager import ControllerManager
 from berth_cluster.controllers.pump import ControllerPump
 from berth_cluster.controllers.volumes.persistent_volumes import VolumeController
 from berth_cluster.controllers.volumes.volume_protection import VolumeProtection
+from berth_cluster.controllers.workloads.cronjob import CronJobController
 from berth_cluster.controllers.workloads.daemonset import DaemonSetController
 from berth_cluster.controllers.workloads.deployment import DeploymentController
 from berth_cluster.controllers.workloads.job import JobController
@@ -121,6 +122,7 @@ def make_controllers(client: Client, settings: ClusterSettings, elsewhere: Conta
         ReplicationControllerController(client),
         DaemonSetController(client),
         JobController(client),
+        CronJobController(client),
         StatefulSetController(client),
         DisruptionController(client),
         ResourceClaimController(client),

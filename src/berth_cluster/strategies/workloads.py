@@ -4,6 +4,7 @@ Their pod templates get a pod's defaults; their selectors must match the templat
 """
 
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import msgspec
 
@@ -15,11 +16,13 @@ from berth_cluster.strategies import names
 from berth_cluster.strategies.base import ClusterView, RESTStrategy
 from berth_cluster.strategies.pod_checks import check_pod_spec
 from berth_cluster.strategies.pod_defaults import default_pod_spec
+from berth_workloads.cron_jobs import ScheduleError, read_schedule
 
 CONTROLLER_UID = "batch.kubernetes.io/controller-uid"
 JOB_NAME = "batch.kubernetes.io/job-name"
 _OLD_CONTROLLER_UID = "controller-uid"
 _OLD_JOB_NAME = "job-name"
+CONCURRENCY_POLICIES = ("Allow", "Forbid", "Replace")
 STATEFUL_CHANGEABLE = frozenset(
     {
         "replicas",
@@ -252,7 +255,7 @@ class JobStrategy(PodTemplateStrategy):
 
 
 class CronJobStrategy(RESTStrategy):
-    """CronJobs; nothing runs them here, but they can be kept."""
+    """CronJobs."""
 
     __slots__ = ()
 
@@ -277,12 +280,35 @@ class CronJobStrategy(RESTStrategy):
             default_template(job_spec)
 
     def check(self, obj: Object, errors: FieldErrors) -> None:
-        """A schedule and a template."""
-        if not obj["spec"].get("schedule"):
+        """A schedule that can be read, and a template."""
+        spec = obj["spec"]
+        if spec.get("schedule"):
+            check_schedule(spec, errors)
+        else:
             errors.required("spec.schedule")
+        if spec["concurrencyPolicy"] not in CONCURRENCY_POLICIES:
+            errors.unsupported("spec.concurrencyPolicy", spec["concurrencyPolicy"], CONCURRENCY_POLICIES)
         job_spec = (obj["spec"].get("jobTemplate") or {}).get("spec")
         where = "spec.jobTemplate.spec.template"
         check_template(job_spec if isinstance(job_spec, dict) else {}, where, ("OnFailure", "Never"), errors)
+
+
+def check_schedule(spec: Object, errors: FieldErrors) -> None:
+    """The schedule and the time zone of a CronJob."""
+    schedule, zone = spec["schedule"], spec.get("timeZone")
+    if "TZ" in schedule:
+        why = "cannot use TZ or CRON_TZ in schedule, use timeZone field instead"
+        errors.invalid("spec.schedule", schedule, why)
+        return
+    try:
+        read_schedule(schedule)
+    except ScheduleError as error:
+        errors.invalid("spec.schedule", schedule, str(error))
+    try:
+        if zone is not None:
+            ZoneInfo(zone)
+    except (ValueError, OSError, KeyError):
+        errors.invalid("spec.timeZone", zone, f"unknown time zone {zone}")
 
 
 def _spec(obj: Object) -> Object:

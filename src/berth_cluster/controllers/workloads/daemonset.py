@@ -47,7 +47,7 @@ NAME_FIELD = "metadata.name"
 FIRST_BACKOFF_S, LONGEST_BACKOFF_S = 1.0, 900.0
 
 
-class Verdict(NamedTuple):
+class NodeVerdict(NamedTuple):
     """What a DaemonSet has to do with a node."""
 
     runs: bool
@@ -68,7 +68,7 @@ class DaemonSetController(KeyedController):
         self._revisions = RevisionHistory(client)
         self._nodes: dict[str, Node] = {}
         # By uid of the DaemonSet: the generation of which the verdicts are, and those by node.
-        self._verdicts: dict[str, tuple[int, dict[str, Verdict]]] = {}
+        self._verdicts: dict[str, tuple[int, dict[str, NodeVerdict]]] = {}
         self._backoff: dict[tuple[str, str], tuple[float, float]] = {}  # (uid, node) -> delay, and when it is over
 
     # --- changes ---------------------------------------------------------------------------------------------
@@ -135,7 +135,7 @@ class DaemonSetController(KeyedController):
                 owners = [*owner_references(pod), new_controller_reference(daemon_set, "apps/v1", KIND)]
                 self._client.update("Pod", with_metadata(pod, ownerReferences=owners))
 
-    def _verdicts_of(self, daemon_set: Object) -> dict[str, Verdict]:
+    def _verdicts_of(self, daemon_set: Object) -> dict[str, NodeVerdict]:
         """What the DaemonSet has to do with each node; kept until it or the node changes."""
         uid, generation = uid_of(daemon_set), int_of(daemon_set["metadata"], "generation")
         known = self._verdicts.get(uid)
@@ -153,7 +153,7 @@ class DaemonSetController(KeyedController):
             node = self._nodes[name]
             matches, taints = pod.spec.node_name in ("", name) and node_matches(pod, node), node.spec.taints
             runs = should_run(taints, tolerations, matches=matches)
-            verdicts[name] = Verdict(runs, should_continue(taints, tolerations, matches=matches))
+            verdicts[name] = NodeVerdict(runs, should_continue(taints, tolerations, matches=matches))
         return verdicts
 
     def _by_node(self, daemon_set: Object, digest: str, now_s: float) -> dict[str, list[DaemonPod]]:
@@ -179,11 +179,11 @@ class DaemonSetController(KeyedController):
             has_ended=is_terminal(pod),
         )
 
-    def _manage(self, daemon_set: Object, verdicts: dict[str, Verdict], digest: str, now_s: float) -> None:
+    def _manage(self, daemon_set: Object, verdicts: dict[str, NodeVerdict], digest: str, now_s: float) -> None:
         """A pod on each node that should have one, and no others."""
         by_node, surge = self._by_node(daemon_set, digest, now_s), _share(daemon_set, "maxSurge", len(verdicts)) > 0
         for node in sorted(set(by_node) | set(verdicts)):
-            pods, verdict = by_node.get(node, []), verdicts.get(node, Verdict(False, False))
+            pods, verdict = by_node.get(node, []), verdicts.get(node, NodeVerdict(False, False))
             if not verdict.continues:
                 self._delete(daemon_set, [pod for pod in pods if not pod.is_going], now_s)
                 continue
@@ -194,7 +194,7 @@ class DaemonSetController(KeyedController):
             if verdict.runs and (not pods or (surge and all(pod.is_going for pod in pods))):
                 self._create(daemon_set, node, digest, now_s)
 
-    def _roll(self, daemon_set: Object, verdicts: dict[str, Verdict], digest: str, now_s: float) -> None:
+    def _roll(self, daemon_set: Object, verdicts: dict[str, NodeVerdict], digest: str, now_s: float) -> None:
         """Take the next step of a rolling update: delete old pods, or with a surge create new ones beside them."""
         by_node = self._by_node(daemon_set, digest, now_s)
         nodes = {name: by_node.get(name, []) for name in sorted(verdicts) if verdicts[name].runs}
@@ -251,7 +251,7 @@ class DaemonSetController(KeyedController):
 
     # --- status ----------------------------------------------------------------------------------------------
 
-    def _write_status(self, daemon_set: Object, verdicts: dict[str, Verdict], digest: str, now_s: float) -> None:
+    def _write_status(self, daemon_set: Object, verdicts: dict[str, NodeVerdict], digest: str, now_s: float) -> None:
         by_node = self._by_node(daemon_set, digest, now_s)
         wanted = [name for name, verdict in verdicts.items() if verdict.runs]
         oldest = [min(by_node[name], key=lambda pod: pod.created_s) for name in wanted if by_node.get(name)]
