@@ -25,6 +25,7 @@ from berth_cluster.controllers.disruption.budgets import DisruptionController
 from berth_cluster.controllers.disruption.taint_eviction import TaintEviction
 from berth_cluster.controllers.manager import ControllerManager
 from berth_cluster.controllers.pump import ControllerPump
+from berth_cluster.controllers.quotas import QuotaController
 from berth_cluster.controllers.volumes.persistent_volumes import VolumeController
 from berth_cluster.controllers.volumes.volume_protection import VolumeProtection
 from berth_cluster.controllers.workloads.cronjob import CronJobController
@@ -136,6 +137,7 @@ def make_controllers(client: Client, settings: ClusterSettings, elsewhere: Conta
         GarbageCollector(client, elsewhere),
         PodGarbageCollector(client),
         NamespaceController(client),
+        QuotaController(client),
         NodeHeartbeat(client, settings.heartbeat_s),
     ]
 

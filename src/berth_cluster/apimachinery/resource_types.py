@@ -143,6 +143,7 @@ def _others() -> Iterable[ResourceType]:
     yield ResourceType("coordination.k8s.io", "v1", "leases", "Lease")
     yield ResourceType("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice", has_generation=True)
     yield ResourceType("events.k8s.io", "v1", "events", "Event", short_names=("ev",))
+    yield ResourceType("node.k8s.io", "v1", "runtimeclasses", "RuntimeClass", False)
     group = "rbac.authorization.k8s.io"
     yield ResourceType(group, "v1", "clusterrolebindings", "ClusterRoleBinding", False)
     yield ResourceType(group, "v1", "clusterroles", "ClusterRole", False)

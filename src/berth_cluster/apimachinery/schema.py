@@ -48,6 +48,7 @@ FILES: MappingProxyType[str, tuple[str, str]] = MappingProxyType(
         "discovery": ("discovery.k8s.io", "v1"),
         "events": ("events.k8s.io", "v1"),
         "meta": ("meta.k8s.io", "v1"),
+        "node": ("node.k8s.io", "v1"),
         "policy": ("policy", "v1"),
         "rbac": ("rbac.authorization.k8s.io", "v1"),
         "resource": ("resource.k8s.io", "v1"),

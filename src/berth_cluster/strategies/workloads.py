@@ -304,8 +304,14 @@ def check_schedule(spec: Object, errors: FieldErrors) -> None:
         read_schedule(schedule)
     except ScheduleError as error:
         errors.invalid("spec.schedule", schedule, str(error))
+    if zone == "":
+        errors.invalid("spec.timeZone", zone, "timeZone must be nil or non-empty string")
+    if zone and zone.lower() == "local":
+        why = "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones"
+        errors.invalid("spec.timeZone", zone, why)
+        return
     try:
-        if zone is not None:
+        if zone:
             ZoneInfo(zone)
     except (ValueError, OSError, KeyError):
         errors.invalid("spec.timeZone", zone, f"unknown time zone {zone}")

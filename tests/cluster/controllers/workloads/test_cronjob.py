@@ -116,6 +116,8 @@ def test_should_support_timezone(world):
         ({"schedule": "* * *"}, 'spec.schedule: Invalid value: "* * *": expected exactly 5 fields, found 3: [* * *]'),
         ({"timeZone": "Mars/Base"}, 'spec.timeZone: Invalid value: "Mars/Base": unknown time zone Mars/Base'),
         ({"schedule": "TZ=UTC 0 * * * *"}, "cannot use TZ or CRON_TZ in schedule, use timeZone field instead"),
+        ({"timeZone": "Local"}, "timeZone must be an explicit time zone as defined in"),
+        ({"timeZone": ""}, "timeZone must be nil or non-empty string"),
         ({"concurrencyPolicy": "Maybe"}, 'Unsupported value: "Maybe": supported values: "Allow", "Forbid", "Replace"'),
     ],
 )
