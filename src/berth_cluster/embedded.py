@@ -23,6 +23,7 @@ from berth_cluster.controllers.devices.device_taint_eviction import DeviceTaintE
 from berth_cluster.controllers.devices.resource_claims import ResourceClaimController
 from berth_cluster.controllers.disruption.budgets import DisruptionController
 from berth_cluster.controllers.disruption.taint_eviction import TaintEviction
+from berth_cluster.controllers.endpoints import EndpointsController
 from berth_cluster.controllers.manager import ControllerManager
 from berth_cluster.controllers.pump import ControllerPump
 from berth_cluster.controllers.quotas import QuotaController
@@ -138,6 +139,7 @@ def make_controllers(client: Client, settings: ClusterSettings, elsewhere: Conta
         PodGarbageCollector(client),
         NamespaceController(client),
         QuotaController(client),
+        EndpointsController(client),
         NodeHeartbeat(client, settings.heartbeat_s),
     ]
 
