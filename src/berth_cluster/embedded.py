@@ -29,6 +29,7 @@ from berth_cluster.controllers.pump import ControllerPump
 from berth_cluster.controllers.quotas import QuotaController
 from berth_cluster.controllers.volumes.persistent_volumes import VolumeController
 from berth_cluster.controllers.volumes.volume_protection import VolumeProtection
+from berth_cluster.controllers.workloads.autoscaler import AutoscalerController
 from berth_cluster.controllers.workloads.cronjob import CronJobController
 from berth_cluster.controllers.workloads.daemonset import DaemonSetController
 from berth_cluster.controllers.workloads.deployment import DeploymentController
@@ -140,6 +141,7 @@ def make_controllers(client: Client, settings: ClusterSettings, elsewhere: Conta
         NamespaceController(client),
         QuotaController(client),
         EndpointsController(client),
+        AutoscalerController(client),
         NodeHeartbeat(client, settings.heartbeat_s),
     ]
 

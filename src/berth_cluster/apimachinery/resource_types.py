@@ -110,6 +110,10 @@ def _workloads() -> Iterable[ResourceType]:
         ("statefulsets", "StatefulSet", "sts", STATUS_SCALE),
     ):
         yield ResourceType("apps", "v1", plural, kind, True, (short,), subresources, ("all",), has_generation=True)
+    yield ResourceType(
+        "autoscaling", "v2", "horizontalpodautoscalers", "HorizontalPodAutoscaler", True, ("hpa",), STATUS, ("all",),
+        has_generation=True,
+    )  # fmt: skip
     yield ResourceType("batch", "v1", "cronjobs", "CronJob", True, ("cj",), STATUS, ("all",), has_generation=True)
     yield ResourceType("batch", "v1", "jobs", "Job", True, (), STATUS, ("all",), has_generation=True)
     yield ResourceType(
@@ -151,6 +155,11 @@ def _others() -> Iterable[ResourceType]:
     yield ResourceType(group, "v1", "roles", "Role")
 
 
+METRICS_GROUP = "metrics.k8s.io"
+METRICS_TYPES = (  # which are worked out when somebody asks, and never stored
+    ResourceType(METRICS_GROUP, "v1beta1", "nodes", "NodeMetrics", False, verbs=("get", "list")),
+    ResourceType(METRICS_GROUP, "v1beta1", "pods", "PodMetrics", verbs=("get", "list")),
+)
 RESOURCE_TYPES: tuple[ResourceType, ...] = (*_core(), *_workloads(), *_scheduling(), *_storage(), *_others())
 BY_KEY = MappingProxyType({kind.key: kind for kind in RESOURCE_TYPES})
 

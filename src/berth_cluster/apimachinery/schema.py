@@ -42,6 +42,7 @@ FILES: MappingProxyType[str, tuple[str, str]] = MappingProxyType(
         "authentication": ("authentication.k8s.io", "v1"),
         "authorization": ("authorization.k8s.io", "v1"),
         "autoscaling": ("autoscaling", "v1"),
+        "autoscaling_v2": ("autoscaling", "v2"),
         "batch": ("batch", "v1"),
         "coordination": ("coordination.k8s.io", "v1"),
         "core": ("", "v1"),

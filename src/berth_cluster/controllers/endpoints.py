@@ -163,7 +163,7 @@ def _subset(ports: Ports, found: Iterable[Object]) -> Object:
         if one["conditions"]["terminating"] and not one["conditions"]["ready"]:
             continue
         field = "addresses" if one["conditions"]["ready"] else "notReadyAddresses"
-        kept = {name: one[name] for name in ("hostname", "nodeName", "targetRef") if name in one}
+        kept: Object = {name: one[name] for name in ("hostname", "nodeName", "targetRef") if name in one}
         subset.setdefault(field, []).append({"ip": one["addresses"][0], **kept})
     if subset and ports:
         shown: list[Object] = [{"name": name, "port": port, "protocol": protocol} for name, protocol, port in ports]

@@ -20,10 +20,12 @@ from berth_cluster.apimachinery.errors import (
     forbidden,
     method_not_allowed,
     no_such_path,
+    not_found,
     qualified,
     too_many_requests,
 )
 from berth_cluster.apimachinery.releases import Release
+from berth_cluster.apimachinery.resource_types import METRICS_GROUP, ResourceType
 from berth_cluster.serving import access
 from berth_cluster.serving.bodies import read_object, read_typed
 from berth_cluster.serving.discovery import AGGREGATED, Discovery
@@ -33,6 +35,7 @@ from berth_cluster.serving.rbac import ClusterUser, RbacAttributes, RbacAuthoriz
 from berth_cluster.serving.requests import Target, flag, is_dry_run, parse_path
 from berth_cluster.serving.responses import error_response, json_response, success
 from berth_cluster.storage.store import Store
+from berth_cluster.storage.usage import measured
 
 _log = logging.getLogger(__name__)
 
@@ -148,6 +151,8 @@ class Application:
             raise no_such_path()
         if kind.plural == "namespaces" and not kind.group and target.namespace:
             raise no_such_path()
+        if target.group == METRICS_GROUP:
+            return self._measured(kind, target, request)
         response = await self._handlers.handle(kind, target, request)
         self._count(target, request)
         return response
@@ -157,6 +162,19 @@ class Application:
         verb = _asked(target, request).verb
         verb = verb.upper() if verb in ("list", "watch") else request.method
         self._requests.labels(verb, target.group, target.version, target.plural, target.subresource).inc()
+
+    def _measured(self, kind: ResourceType, target: Target, request: web.BaseRequest) -> web.Response:
+        """What pods or nodes use."""
+        if request.method != "GET" or flag(request.query, "watch"):
+            raise method_not_allowed()
+        found = measured(self._store, kind.plural, target.namespace, request.query.get("labelSelector", ""))
+        if target.name:
+            named = [one for one in found if one["metadata"]["name"] == target.name]
+            if not named:
+                raise not_found(kind.plural, kind.group, target.name)
+            return json_response(named[0])
+        listed = {"kind": f"{kind.kind}List", "apiVersion": kind.api_version, "metadata": {}, "items": found}
+        return json_response(listed)
 
     async def _issue_token(self, target: Target, request: web.BaseRequest) -> web.Response:
         asked = await read_typed(request, "authentication/TokenRequest")

@@ -27,6 +27,7 @@ _STRATEGIES: MappingProxyType[ResourceKey, RESTStrategy] = MappingProxyType(
         ("apps", "replicasets"): workloads.ReplicaSetStrategy(),
         ("apps", "statefulsets"): workloads.StatefulSetStrategy(),
         ("apps", "daemonsets"): workloads.DaemonSetStrategy(),
+        ("autoscaling", "horizontalpodautoscalers"): workloads.AutoscalerStrategy(),
         ("batch", "jobs"): workloads.JobStrategy(),
         ("batch", "cronjobs"): workloads.CronJobStrategy(),
         ("policy", "poddisruptionbudgets"): policy.PodDisruptionBudgetStrategy(),

@@ -293,6 +293,51 @@ class CronJobStrategy(RESTStrategy):
         check_template(job_spec if isinstance(job_spec, dict) else {}, where, ("OnFailure", "Never"), errors)
 
 
+class AutoscalerStrategy(RESTStrategy):
+    """HorizontalPodAutoscalers."""
+
+    __slots__ = ()
+
+    def prepare_create(self, obj: Object, view: ClusterView) -> None:
+        """One replica at least, and 80 percent of the requested cpu."""
+        self.prepare_update(obj, obj, "", view)
+        obj["status"] = {"currentMetrics": None, "desiredReplicas": 0}
+
+    def prepare_update(self, new: Object, _old: Object, subresource: str, _view: ClusterView) -> None:
+        """The defaults again."""
+        if subresource != "status":
+            spec = _spec(new)
+            spec.setdefault("minReplicas", 1)
+            if not spec.get("metrics"):
+                target = {"type": "Utilization", "averageUtilization": 80}
+                spec["metrics"] = [{"type": "Resource", "resource": {"name": "cpu", "target": target}}]
+
+    def check(self, obj: Object, errors: FieldErrors) -> None:
+        """The target and the bounds."""
+        spec = obj["spec"]
+        most, least = spec.get("maxReplicas") or 0, spec["minReplicas"]
+        for field in ("kind", "name"):
+            if not (spec.get("scaleTargetRef") or {}).get(field):
+                errors.required(f"spec.scaleTargetRef.{field}")
+        if least < 1:
+            errors.invalid("spec.minReplicas", least, "must be greater than or equal to 1")
+        if most < 1:
+            errors.invalid("spec.maxReplicas", most, "must be greater than 0")
+        elif most < least:
+            errors.invalid("spec.maxReplicas", most, "must be greater than or equal to `minReplicas`")
+        for number, metric in enumerate(spec["metrics"]):
+            field, target = _target_of(metric)
+            if not any(target.get(name) for name in ("value", "averageValue", "averageUtilization")):
+                why = "must set either a target raw value or a target utilization"
+                errors.required(f"spec.metrics[{number}].{field}.target.averageUtilization", why)
+
+
+def _target_of(metric: Object) -> tuple[str, Object]:
+    kind = str(metric.get("type") or " ")
+    field = kind[0].lower() + kind[1:]
+    return field, (metric.get(field) or {}).get("target") or {}
+
+
 def check_schedule(spec: Object, errors: FieldErrors) -> None:
     """The schedule and the time zone of a CronJob."""
     schedule, zone = spec["schedule"], spec.get("timeZone")
