@@ -18,6 +18,7 @@ from berth_cluster.controllers.cleanup.garbage_collector import GarbageCollector
 from berth_cluster.controllers.cleanup.namespaces import NamespaceController
 from berth_cluster.controllers.cleanup.pod_gc import PodGarbageCollector
 from berth_cluster.controllers.client import Client
+from berth_cluster.controllers.cluster_roles import RoleAggregation
 from berth_cluster.controllers.controller import Controller
 from berth_cluster.controllers.devices.device_taint_eviction import DeviceTaintEviction
 from berth_cluster.controllers.devices.resource_claims import ResourceClaimController
@@ -139,6 +140,7 @@ def make_controllers(client: Client, settings: ClusterSettings, elsewhere: Conta
         GarbageCollector(client, elsewhere),
         PodGarbageCollector(client),
         NamespaceController(client),
+        RoleAggregation(client),
         QuotaController(client),
         EndpointsController(client),
         AutoscalerController(client),

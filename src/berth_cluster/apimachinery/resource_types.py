@@ -143,6 +143,30 @@ def _storage() -> Iterable[ResourceType]:
     yield ResourceType(group, "v1", "volumeattachments", "VolumeAttachment", False, (), STATUS)
 
 
+def _idle() -> Iterable[ResourceType]:
+    """Kinds that are stored, and on which nothing in the cluster acts."""
+    yield ResourceType("", "v1", "podtemplates", "PodTemplate", has_generation=True)
+    yield ResourceType("certificates.k8s.io", "v1", "certificatesigningrequests", "CertificateSigningRequest", False,
+                       ("csr",), STATUS)  # fmt: skip
+    group = "admissionregistration.k8s.io"
+    yield ResourceType(
+        group, "v1", "mutatingwebhookconfigurations", "MutatingWebhookConfiguration", False, has_generation=True
+    )
+    yield ResourceType(
+        group, "v1", "validatingadmissionpolicies", "ValidatingAdmissionPolicy", False, (), STATUS, has_generation=True
+    )
+    yield ResourceType(
+        group, "v1", "validatingadmissionpolicybindings", "ValidatingAdmissionPolicyBinding", False, has_generation=True
+    )
+    yield ResourceType(
+        group, "v1", "validatingwebhookconfigurations", "ValidatingWebhookConfiguration", False, has_generation=True
+    )
+    group = "networking.k8s.io"
+    yield ResourceType(group, "v1", "ingressclasses", "IngressClass", False, has_generation=True)
+    yield ResourceType(group, "v1", "ingresses", "Ingress", True, ("ing",), STATUS, has_generation=True)
+    yield ResourceType(group, "v1", "networkpolicies", "NetworkPolicy", True, ("netpol",), has_generation=True)
+
+
 def _others() -> Iterable[ResourceType]:
     yield ResourceType("coordination.k8s.io", "v1", "leases", "Lease")
     yield ResourceType("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice", has_generation=True)
@@ -160,7 +184,10 @@ METRICS_TYPES = (  # which are worked out when somebody asks, and never stored
     ResourceType(METRICS_GROUP, "v1beta1", "nodes", "NodeMetrics", False, verbs=("get", "list")),
     ResourceType(METRICS_GROUP, "v1beta1", "pods", "PodMetrics", verbs=("get", "list")),
 )
-RESOURCE_TYPES: tuple[ResourceType, ...] = (*_core(), *_workloads(), *_scheduling(), *_storage(), *_others())
+RESOURCE_TYPES: tuple[ResourceType, ...] = (
+    *_core(), *_workloads(), *_scheduling(), *_storage(), *_others(), *_idle()
+)  # fmt: skip
+IDLE_KINDS = frozenset({kind.kind for kind in _idle()} | {"VolumeAttachment"})
 BY_KEY = MappingProxyType({kind.key: kind for kind in RESOURCE_TYPES})
 
 PODS = BY_KEY["", "pods"]

@@ -37,6 +37,7 @@ class EndpointsController(KeyedController):
     __slots__ = ("_client", "_index", "_selectors")
 
     name = "endpoints-controller"
+    kinds = frozenset({KIND, "Pod"})
 
     def __init__(self, client: Client) -> None:
         super().__init__()
@@ -53,8 +54,10 @@ class EndpointsController(KeyedController):
             if selector and change.type != "DELETED":
                 known[change.obj["metadata"]["name"]] = selector
             self.queue.add(key_of(change.obj))
-        elif change.kind == "Pod" and (change.type == "DELETED" or _shown(change.old) != _shown(change.obj)):
-            for name, selector in self._selectors.get(namespace, {}).items():
+        elif (selectors := self._selectors.get(namespace)) and (
+            change.type == "DELETED" or _shown(change.old) != _shown(change.obj)
+        ):
+            for name, selector in selectors.items():
                 if any(selector.items() <= labels_of(pod).items() for pod in (change.old, change.obj) if pod):
                     self.queue.add(f"{namespace}/{name}")
 

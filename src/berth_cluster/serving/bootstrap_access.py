@@ -1,4 +1,4 @@
-"""The access objects that a cluster has from the start, as far as a scheduler and those who ask about it need them.
+"""The access objects that a cluster has from the start: what a scheduler, users and those who ask about access need.
 
 Besides the roles and bindings (plugin/pkg/auth/authorizer/rbac/bootstrappolicy) there is the ConfigMap in which
 components that delegate authentication find the CA of client certificates. Made by the server when it starts; what is
@@ -73,6 +73,7 @@ def _objects() -> Iterator[tuple[ResourceType, str, Object]]:
     yield _bound("system:monitoring", "Group", "system:monitoring")
     yield _cluster_role("system:kube-scheduler", list(_scheduling()))
     yield _bound("system:kube-scheduler", "User", "system:kube-scheduler")
+    yield from _for_users()
     reader = f"{AUTHENTICATION_CONFIG}-reader"
     rule = {**_rule("", ["configmaps"], _READ), "resourceNames": [AUTHENTICATION_CONFIG]}
     yield ROLES, "kube-system", {"metadata": _meta(reader), "rules": [rule]}
@@ -85,6 +86,61 @@ def _objects() -> Iterator[tuple[ResourceType, str, Object]]:
             "subjects": [_subject("User", "system:kube-scheduler"), _subject("User", "system:kube-controller-manager")],
         },
     )
+
+
+_AGGREGATE = "rbac.authorization.k8s.io/aggregate-to-"
+_WRITE = ("create", "delete", "deletecollection", "patch", "update")
+# group -> what users of a namespace work with; "+" stands for the status beside it, "*" for scale and status
+_WORKED_WITH = (
+    ("", ("configmaps", "endpoints", "persistentvolumeclaims+", "pods+", "replicationcontrollers*", "serviceaccounts")),
+    ("", ("services+", "events")),
+    ("events.k8s.io", ("events",)),
+    ("apps", ("controllerrevisions", "daemonsets+", "deployments*", "replicasets*", "statefulsets*")),
+    ("autoscaling", ("horizontalpodautoscalers+",)),
+    ("batch", ("cronjobs+", "jobs+")),
+    ("policy", ("poddisruptionbudgets+",)),
+    ("networking.k8s.io", ("ingresses+", "networkpolicies")),
+    ("resource.k8s.io", ("resourceclaims+", "resourceclaimtemplates")),
+)
+_READ_ONLY = ("endpoints", "controllerrevisions")
+
+
+def _for_users() -> Iterator[tuple[ResourceType, str, Object]]:
+    """The roles `view`, `edit` and `admin` of a namespace's users: each has the rules of those that are labelled so."""
+    reading = [
+        _rule(group, [part for name in names for part in _with_parts(name)], _READ) for group, names in _WORKED_WITH
+    ]
+    reading.append(
+        _rule("", ["bindings", "limitranges", "namespaces", "resourcequotas", "resourcequotas/status"], _READ)
+    )
+    reading.append(_rule("discovery.k8s.io", ["endpointslices"], _READ))
+    writing = [
+        _rule("", ["secrets"], _READ),
+        _rule("", ["secrets"], _WRITE),
+        _rule("", ["serviceaccounts"], ["impersonate"]),
+    ]
+    writing += [_rule("", ["pods/eviction", "serviceaccounts/token"], ["create"])]
+    writing.append(_rule("coordination.k8s.io", ["leases"], [*_WRITE, *_READ]))
+    for group, names in _WORKED_WITH:
+        plain = [name.rstrip("+*") for name in names if name not in _READ_ONLY]
+        scales = [f"{name.rstrip('*')}/scale" for name in names if name.endswith("*")]
+        writing.append(_rule(group, plain + scales, _WRITE))
+    ruling = [
+        _rule("authorization.k8s.io", ["localsubjectaccessreviews"], ["create"]),
+        _rule(GROUP, ["rolebindings", "roles"], [*_WRITE, *_READ]),
+    ]
+    for name, rules, above in (("view", reading, "edit"), ("edit", writing, "admin"), ("admin", ruling, "")):
+        label = {f"{_AGGREGATE}{name}": "true"}
+        meta = {"name": f"system:aggregate-to-{name}", "labels": {**_LABELS, **label}}
+        yield CLUSTER_ROLES, "", {"metadata": meta, "rules": rules}
+        labels = {**_LABELS, **({f"{_AGGREGATE}{above}": "true"} if above else {})}
+        rule = {"clusterRoleSelectors": [{"matchLabels": label}]}
+        yield CLUSTER_ROLES, "", {"metadata": {"name": name, "labels": labels}, "aggregationRule": rule, "rules": []}
+
+
+def _with_parts(name: str) -> list[str]:
+    plain = name.rstrip("+*")
+    return [plain, *([f"{plain}/scale"] if "*" in name else []), *([f"{plain}/status"] if plain != name else [])]
 
 
 def _delegating() -> Iterator[Object]:

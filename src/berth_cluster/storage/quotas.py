@@ -139,9 +139,10 @@ def kind_of_resource(name: str) -> ResourceType | None:
 def charge(store: "Store", kind: ResourceType, new: Object, old: Object | None, *, dry_run: bool) -> None:
     """Note what an object uses from now on in the quotas of its namespace; refused with 403 where it exceeds one."""
     namespace = new["metadata"].get("namespace", "")
-    quotas = sorted(store.objects(QUOTAS, namespace), key=lambda one: str(one["metadata"]["name"])) if namespace else []
+    quotas = store.objects(QUOTAS, namespace) if namespace else []
     if not quotas:
         return
+    quotas.sort(key=lambda one: str(one["metadata"]["name"]))
     usage, before = usage_of(kind, new), usage_of(kind, old) if old is not None else {}
     wanted = {name: Amount(each.value - before.get(name, _ZERO).value, each.is_binary) for name, each in usage.items()}
     written = []

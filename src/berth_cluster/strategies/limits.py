@@ -97,9 +97,9 @@ def _check_order(item: Object, field: str, errors: FieldErrors) -> None:
 def apply_to_pod(pod: Object, view: ClusterView) -> None:
     """Give containers the default amounts of the namespace's LimitRanges; refuse what is outside their bounds."""
     ranges = view.objects(LIMIT_RANGES, pod["metadata"]["namespace"])
-    items = [item for each in ranges for item in objects_in(each.get("spec") or {}, "limits")]
-    if not items:
+    if not ranges:
         return
+    items = [item for each in ranges for item in objects_in(each.get("spec") or {}, "limits")]
     for item in items:
         if item.get("type") == "Container":
             _set_defaults(pod, item)
@@ -199,6 +199,8 @@ def apply_runtime_class(pod: Object, view: ClusterView) -> None:
     """Give the pod the overhead, the node selector and the tolerations of its RuntimeClass."""
     spec, name = pod["spec"], pod["metadata"]["name"]
     runtime = spec.get("runtimeClassName")
+    if not runtime and not spec.get("overhead"):
+        return
     found = view.find(RUNTIME_CLASSES, "", runtime) if runtime else {}
     if found is None:
         raise forbidden("pods", "", name, f'pod rejected: RuntimeClass "{runtime}" not found')

@@ -119,6 +119,7 @@ class AutoscalerController(KeyedController):
     __slots__ = ("_changes", "_client", "_recommended")
 
     name = "horizontal-pod-autoscaler"
+    kinds = frozenset({KIND})
 
     def __init__(self, client: Client) -> None:
         super().__init__()
@@ -128,8 +129,6 @@ class AutoscalerController(KeyedController):
 
     def handle(self, change: ObjectChange) -> None:
         """Look at new and changed autoscalers, and forget those that are gone."""
-        if change.kind != KIND:
-            return
         key = key_of(change.obj)
         if change.type == "DELETED":
             self._recommended.pop(key, None)

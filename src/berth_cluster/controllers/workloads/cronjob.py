@@ -38,6 +38,7 @@ class CronJobController(KeyedController):
     __slots__ = ("_client", "_index")
 
     name = "cronjob-controller"
+    kinds = frozenset({KIND, "Job"})
 
     def __init__(self, client: Client) -> None:
         super().__init__()

@@ -60,6 +60,7 @@ class DaemonSetController(KeyedController):
     __slots__ = ("_backoff", "_client", "_index", "_nodes", "_revisions", "_verdicts")
 
     name = "daemonset-controller"
+    kinds = frozenset({KIND, "Pod", "Node"})
 
     def __init__(self, client: Client) -> None:
         super().__init__()
@@ -82,7 +83,7 @@ class DaemonSetController(KeyedController):
                 self._backoff = {key: known for key, known in self._backoff.items() if key[0] != uid}
             else:
                 self.queue.add(key_of(change.obj))
-        elif change.kind == "Pod":
+        elif change.kind == "Pod" and self._index.all_of(KIND):
             owners = [controller_reference(pod) for pod in (change.old, change.obj) if pod is not None]
             for owner in owners:
                 if owner is not None and owner["kind"] == KIND:

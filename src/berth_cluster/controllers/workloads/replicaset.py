@@ -98,6 +98,7 @@ class ReplicaSetController(KeyedController):
 
     name = "replicaset-controller"
     kind = "ReplicaSet"
+    kinds = frozenset({kind, "Pod"})
 
     def __init__(self, client: Client) -> None:
         super().__init__()
@@ -115,7 +116,7 @@ class ReplicaSetController(KeyedController):
                 self._counts.pop(uid_of(change.obj), None)
             else:
                 self.queue.add(key_of(change.obj))
-        elif change.kind == "Pod":
+        elif self._index.all_of(self.kind):
             self._handle_pod(change)
 
     def _handle_pod(self, change: ObjectChange) -> None:
@@ -261,6 +262,7 @@ class ReplicationControllerController(ReplicaSetController):
 
     name = "replicationcontroller-controller"
     kind = "ReplicationController"
+    kinds = frozenset({kind, "Pod"})
 
 
 def may_be_adopted_now(change: ObjectChange) -> bool:
