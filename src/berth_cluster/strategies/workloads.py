@@ -22,6 +22,7 @@ CONTROLLER_UID = "batch.kubernetes.io/controller-uid"
 JOB_NAME = "batch.kubernetes.io/job-name"
 _OLD_CONTROLLER_UID = "controller-uid"
 _OLD_JOB_NAME = "job-name"
+TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"
 CONCURRENCY_POLICIES = ("Allow", "Forbid", "Replace")
 STATEFUL_CHANGEABLE = frozenset(
     {
@@ -176,9 +177,23 @@ class StatefulSetStrategy(PodTemplateStrategy):
 
 
 class DaemonSetStrategy(PodTemplateStrategy):
-    """DaemonSets."""
+    """DaemonSets, which count the generations of their template in an annotation."""
 
     __slots__ = ()
+
+    def prepare_create(self, obj: Object, view: ClusterView) -> None:
+        """The first generation."""
+        super().prepare_create(obj, view)
+        obj["metadata"].setdefault("annotations", {})[TEMPLATE_GENERATION] = "1"
+
+    def prepare_update(self, new: Object, old: Object, subresource: str, view: ClusterView) -> None:
+        """One more where the template changes."""
+        super().prepare_update(new, old, subresource, view)
+        if not subresource:
+            known = (old["metadata"].get("annotations") or {}).get(TEMPLATE_GENERATION, "0")
+            changed = new["spec"].get("template") != (old.get("spec") or {}).get("template")
+            number = int(known) + changed if known.isdecimal() else 1
+            new["metadata"].setdefault("annotations", {})[TEMPLATE_GENERATION] = str(number)
 
     def default_spec(self, _obj: Object, spec: Object) -> None:
         """A DaemonSet's spec has no number of replicas."""

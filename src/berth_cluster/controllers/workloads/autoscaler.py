@@ -46,37 +46,20 @@ from berth_workloads.autoscaling import (
 KIND = "HorizontalPodAutoscaler"
 PERIOD_S = 15.0
 MOST_EVENTS = 1000
+_CONDITIONS = """
+FailedGetScale AbleToScale False the HPA controller was unable to get the target's current scale: {}
+SucceededGetScale AbleToScale True the HPA controller was able to get the target's current scale
+SucceededRescale AbleToScale True the HPA controller was able to update the target scale to {}
+ReadyForNewScale AbleToScale True recommended size matches current size
+ScalingDisabled ScalingActive False scaling is disabled since the replica count of the target is zero
+ValidMetricFound ScalingActive True the HPA was able to successfully calculate a replica count from {}
+DesiredWithinRange ScalingLimited False the desired count is within the acceptable range
+TooManyReplicas ScalingLimited True the desired replica count is more than the maximum replica count
+TooFewReplicas ScalingLimited True the desired replica count is less than the minimum replica count
+"""
 # reason of a condition -> its type, its status and its message
-_CONDITIONS = MappingProxyType(
-    {
-        "FailedGetScale": (
-            "AbleToScale",
-            "False",
-            "the HPA controller was unable to get the target's current scale: {}",
-        ),
-        "SucceededGetScale": ("AbleToScale", "True", "the HPA controller was able to get the target's current scale"),
-        "SucceededRescale": ("AbleToScale", "True", "the HPA controller was able to update the target scale to {}"),
-        "ReadyForNewScale": ("AbleToScale", "True", "recommended size matches current size"),
-        "ScalingDisabled": (
-            *("ScalingActive", "False"),
-            "scaling is disabled since the replica count of the target is zero",
-        ),
-        "ValidMetricFound": (
-            *("ScalingActive", "True"),
-            "the HPA was able to successfully calculate a replica count from {}",
-        ),
-        "DesiredWithinRange": ("ScalingLimited", "False", "the desired count is within the acceptable range"),
-        "TooManyReplicas": (
-            *("ScalingLimited", "True"),
-            "the desired replica count is more than the maximum replica count",
-        ),
-        "TooFewReplicas": (
-            *("ScalingLimited", "True"),
-            "the desired replica count is less than the minimum replica count",
-        ),
-    }
-)
-_UNMEASURABLE = ("ScalingActive", "False", "the HPA was unable to compute the replica count: {}")
+_SAID = MappingProxyType({line.split()[0]: line.split(maxsplit=3)[1:] for line in _CONDITIONS.strip().splitlines()})
+_UNMEASURABLE = ["ScalingActive", "False", "the HPA was unable to compute the replica count: {}"]
 
 
 class UnmeasurableError(Exception):
@@ -107,7 +90,7 @@ class ScalerStatus:
 
     def tell(self, reason: str, *about: object) -> None:
         """Set the condition that a reason belongs to."""
-        kind, value, message = _CONDITIONS.get(reason, _UNMEASURABLE)
+        kind, value, message = _SAID.get(reason, _UNMEASURABLE)
         condition = {"type": kind, "status": value, "lastTransitionTime": format_time(self._now_s)}
         condition |= {"reason": reason, "message": message.format(*about)}
         self.fields["conditions"] = set_condition(self.fields.get("conditions") or [], condition)

@@ -13,6 +13,7 @@ from berth.api.pod import Pod
 from berth_cluster.apimachinery.errors import StoreError
 from berth_cluster.apimachinery.meta import (
     Object,
+    annotations_of,
     controller_reference,
     int_of,
     is_being_deleted,
@@ -30,6 +31,7 @@ from berth_cluster.controllers.controller import KeyedController
 from berth_cluster.controllers.index import ObjectChange
 from berth_cluster.controllers.pods import is_terminal, node_of, phase_of, pod_from_template, ready_since
 from berth_cluster.controllers.workloads.controller_revisions import RevisionHistory
+from berth_cluster.strategies.workloads import TEMPLATE_GENERATION
 from berth_workloads.daemon_sets import (
     DaemonPod,
     nodes_to_surge,
@@ -44,6 +46,7 @@ from berth_workloads.stateful_sets import REVISION_LABEL
 
 KIND = "DaemonSet"
 NAME_FIELD = "metadata.name"
+GENERATION_LABEL = "pod-template-generation"
 FIRST_BACKOFF_S, LONGEST_BACKOFF_S = 1.0, 900.0
 
 
@@ -303,7 +306,9 @@ def new_pod(daemon_set: Object, node: str, digest: str) -> Object:
     term = {"matchFields": [{"key": NAME_FIELD, "operator": "In", "values": [node]}]}
     required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
     affinity = {**affinity, "nodeAffinity": {**(affinity.get("nodeAffinity") or {}), **required}}
-    made["metadata"]["labels"] = {**made["metadata"].get("labels", {}), REVISION_LABEL: digest}
+    generation = annotations_of(daemon_set).get(TEMPLATE_GENERATION, "")
+    own_labels = {REVISION_LABEL: digest, **({GENERATION_LABEL: generation} if generation else {})}
+    made["metadata"]["labels"] = {**made["metadata"].get("labels", {}), **own_labels}
     made["spec"] = {**made["spec"], "affinity": affinity, "tolerations": kept + added}
     return made
 

@@ -160,6 +160,9 @@ def test_should_not_update_pod_when_spec_was_updated_and_update_strategy_is_on_d
     change_image(world)
     world.run(60)
     assert images(world) == ["nginx"] * 3
+    assert {pod["metadata"]["labels"]["pod-template-generation"] for pod in world.pods()} == {"1"}
+    annotations = world.get("DaemonSet", "agent")["metadata"]["annotations"]
+    assert annotations["deprecated.daemonset.template.generation"] == "2"
     world.delete("Pod", world.pods()[0]["metadata"]["name"])
     world.run(5)
     assert images(world) == ["nginx", "nginx", "redis"]
