@@ -41,7 +41,7 @@ def test_a_role_has_the_rules_of_those_that_it_selects(world):
     selectors = [{"matchLabels": {"to": "monitoring"}}, {"matchExpressions": [{"key": "also", "operator": "Exists"}]}]
     made = {
         "kind": "ClusterRole",
-        "metadata": {"name": "monitoring"},
+        "metadata": {"name": "monitoring", "labels": {"also": "y"}},  # which it selects, too
         "aggregationRule": {"clusterRoleSelectors": selectors},
     }
     world.create({**made, "rules": [{"apiGroups": [""], "resources": ["*"], "verbs": ["*"]}]})

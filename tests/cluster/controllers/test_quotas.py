@@ -67,6 +67,7 @@ def test_should_create_a_resource_quota_and_capture_the_life_of_a_pod(world):
     found = refusal(world, pod("c", {"cpu": "100m"}, {"memory": "200Mi"}))
     assert found == "exceeded quota: one, requested: pods=1, used: pods=2, limited: pods=2"
     assert {"pods": "2", "requests.cpu": "600m", "limits.memory": "400Mi"}.items() <= used(world).items()
+    world.run(5)
     world.delete("Pod", "a")
     world.run(5)
     assert {"pods": "1", "requests.cpu": "300m", "limits.memory": "200Mi"}.items() <= used(world).items()
@@ -102,6 +103,23 @@ def test_should_create_a_resource_quota_and_capture_the_life_of_services_config_
     world.create(claim("p", "3Gi"))
     world.run()
     assert {"services": "1", "configmaps": "2", "requests.storage": "3Gi"}.items() <= used(world).items()
+    world.delete("ConfigMap", "c1")
+    world.delete("Service", "s")
+    world.run()
+    assert {"services": "0", "configmaps": "1", "count/configmaps": "1"}.items() <= used(world).items()
+
+
+def test_a_service_that_becomes_another_type_is_counted_anew(world):
+    world.create(quota(hard={"services.nodeports": "2"}))
+    ports = [{"name": "a", "port": 80}, {"name": "b", "port": 81}]
+    world.create({"kind": "Service", "metadata": meta("s"), "spec": {"type": "NodePort", "ports": ports}})
+    world.run()
+    assert used(world) == {"services.nodeports": "2"}
+    world.patch("Service", "s", {"spec": {"type": "ClusterIP"}})
+    world.run()
+    assert used(world) == {"services.nodeports": "0"}
+    world.patch("Service", "s", {"spec": {"type": "NodePort"}})
+    assert used(world) == {"services.nodeports": "2"}
 
 
 def test_should_create_a_resource_quota_and_capture_the_life_of_a_replica_set(world):

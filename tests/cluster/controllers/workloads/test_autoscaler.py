@@ -63,6 +63,16 @@ def test_should_scale_from_1_pod_to_3_pods_and_then_from_3_pods_to_5_pods_and_ba
     assert news[-1] == "New size: 1; reason: All metrics below target"
 
 
+def test_it_doubles_at_most_but_may_always_have_four(world):
+    world.create(scaler(most=50, metrics=[cpu(averageUtilization=1)]))
+    sizes = []
+    for seconds in (0, 15, 15):
+        use(world, 100)
+        world.run(seconds)
+        sizes.append(replicas(world))
+    assert sizes == [4, 8, 16]
+
+
 def test_the_status_says_why(world):
     made = world.create(scaler(most=2))
     assert made["spec"]["metrics"] == [cpu(averageUtilization=80)]
