@@ -1,35 +1,21 @@
-"""LimitRanges, RuntimeClasses, ResourceQuotas: what is checked of them, and what the first two do to pods and claims.
+"""LimitRanges: what is checked of them, and what admission does to pods and claims because of them.
 
-The rules of LimitRanges are those of `berth_workloads.limit_ranges`. Upstream: plugin/pkg/admission/limitranger and
-plugin/pkg/admission/runtimeclass.
+The rules are those of `berth_workloads.limit_ranges`. Upstream: plugin/pkg/admission/limitranger.
 """
 
 from collections.abc import Iterator
 
-import msgspec
-
-from berth_cluster.apimachinery.errors import FieldErrors, Raw, forbidden
+from berth_cluster.apimachinery.errors import FieldErrors, forbidden
 from berth_cluster.apimachinery.meta import Object
 from berth_cluster.apimachinery.resource_types import BY_KEY
-from berth_cluster.strategies import names
 from berth_cluster.strategies.base import ClusterView, RESTStrategy
 from berth_cluster.strategies.pod_defaults import objects_in
-from berth_workloads.amounts import Amounts, amount, amounts, largest, total
+from berth_workloads.amounts import Amounts, amounts, largest, total
 from berth_workloads.limit_ranges import Limited, violations, with_defaults
-from berth_workloads.quotas import MUST_BE_GIVEN
 
 LIMIT_RANGES = BY_KEY["", "limitranges"]
-RUNTIME_CLASSES = BY_KEY["node.k8s.io", "runtimeclasses"]
 ANNOTATION = "kubernetes.io/limit-ranger"
 _BOUNDS = ("min", "max", "maxLimitRequestRatio")
-_COMPUTING = ("cpu", "memory", "ephemeral-storage")
-_COUNTED = frozenset(
-    {
-        *("pods", "services", "replicationcontrollers", "resourcequotas", "secrets", "configmaps"),
-        *("persistentvolumeclaims", "services.nodeports", "services.loadbalancers"),
-    }
-)
-_SCOPES = ("Terminating", "NotTerminating", "BestEffort", "NotBestEffort", "PriorityClass", "CrossNamespacePodAffinity")
 _TYPES = ("Container", "Pod", "PersistentVolumeClaim")
 
 
@@ -175,103 +161,3 @@ def pod_total(spec: Object, part: str) -> Amounts:
     found = {**largest(total([*running, *sidecars]), peak), **amounts((spec.get("resources") or {}).get(part))}
     overhead = amounts(spec.get("overhead"))
     return total([found, {name: more for name, more in overhead.items() if part == "requests" or name in found}])
-
-
-class RuntimeClassStrategy(RESTStrategy):
-    """RuntimeClasses."""
-
-    __slots__ = ()
-
-    def check(self, obj: Object, errors: FieldErrors) -> None:
-        """The handler, which is part of file names."""
-        if obj.get("handler"):
-            names.check_label_name(obj["handler"], "handler", errors)
-        else:
-            errors.required("handler")
-
-    def check_change(self, new: Object, old: Object, errors: FieldErrors) -> None:
-        """A class stays what it is, since pods have been admitted by it."""
-        if new.get("handler") != old.get("handler"):
-            errors.invalid("handler", new.get("handler"), "field is immutable")
-
-
-def apply_runtime_class(pod: Object, view: ClusterView) -> None:
-    """Give the pod the overhead, the node selector and the tolerations of its RuntimeClass."""
-    spec, name = pod["spec"], pod["metadata"]["name"]
-    runtime = spec.get("runtimeClassName")
-    if not runtime and not spec.get("overhead"):
-        return
-    found = view.find(RUNTIME_CLASSES, "", runtime) if runtime else {}
-    if found is None:
-        raise forbidden("pods", "", name, f'pod rejected: RuntimeClass "{runtime}" not found')
-    overhead = (found.get("overhead") or {}).get("podFixed") or {}
-    given = spec.get("overhead") or {}
-    if given and not overhead:
-        why = "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead"
-        raise forbidden("pods", "", name, why)
-    if given and {key: amount(one).value for key, one in given.items()} != {
-        key: amount(one).value for key, one in overhead.items()
-    }:
-        why = "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead"
-        raise forbidden("pods", "", name, why)
-    if overhead:
-        spec["overhead"] = dict(overhead)
-    scheduling, selector = found.get("scheduling") or {}, spec.get("nodeSelector") or {}
-    for key, value in (scheduling.get("nodeSelector") or {}).items():
-        if selector.get(key, value) != value:
-            why = (
-                f"conflict: runtimeClass.scheduling.nodeSelector[{key}] = {value}; "
-                f"pod.spec.nodeSelector[{key}] = {selector[key]}"
-            )
-            raise forbidden("pods", "", name, why)
-    if scheduling.get("nodeSelector"):
-        spec["nodeSelector"] = {**selector, **scheduling["nodeSelector"]}
-    tolerations = spec.get("tolerations") or []
-    added = [one for one in scheduling.get("tolerations") or [] if one not in tolerations]
-    if added:
-        spec["tolerations"] = [*tolerations, *added]
-
-
-class ResourceQuotaStrategy(RESTStrategy):
-    """ResourceQuotas."""
-
-    __slots__ = ()
-
-    def prepare_create(self, obj: Object, _view: ClusterView) -> None:
-        """Nobody has counted yet."""
-        obj["status"] = {}
-
-    def check(self, obj: Object, errors: FieldErrors) -> None:
-        """Known resources, whole numbers of objects, and scopes that suit them and one another."""
-        spec = obj.get("spec") or {}
-        hard = amounts(spec.get("hard"))
-        for name, limit in hard.items():
-            field = f"spec.hard[{name}]"
-            computing = name.removeprefix("requests.").removeprefix("limits.") in _COMPUTING or "hugepages-" in name
-            known = computing or name in _COUNTED or name == "requests.storage"
-            if not known and "/" not in name:
-                errors.invalid(field, name, "must be a standard resource type or fully qualified")
-                errors.invalid(field, name, "must be a standard resource for quota")
-            if limit.value < 0:
-                errors.invalid(field, str(limit), "must be greater than or equal to 0")
-            if name in _COUNTED and limit.value.denominator != 1:
-                errors.invalid(field, str(limit), "must be an integer")
-        scopes = spec.get("scopes") or []
-        shown = Raw(msgspec.json.encode(scopes).decode())
-        fitting = {"pods"} if "BestEffort" in scopes else {"pods", *MUST_BE_GIVEN}
-        if any(scope not in _SCOPES for scope in scopes):
-            errors.invalid("spec.scopes", shown, "unsupported scope")
-        elif scopes and set(hard) - fitting:
-            errors.invalid("spec.scopes", shown, "unsupported scope applied to resource")
-        if any({scope, f"Not{scope}"} <= set(scopes) for scope in _SCOPES):
-            errors.invalid("spec.scopes", shown, "conflicting scopes")
-        for each in objects_in(spec.get("scopeSelector") or {}, "matchExpressions"):
-            if each.get("operator") in ("In", "NotIn") and not each.get("values"):
-                why = "must be at least one value when `operator` is 'In' or 'NotIn' for scope selector"
-                errors.required("spec.scopeSelector.matchExpressions.values", why)
-
-    def check_change(self, new: Object, old: Object, errors: FieldErrors) -> None:
-        """What a quota counts stays the same."""
-        before, after = ((one.get("spec") or {}).get("scopes") or [] for one in (old, new))
-        if sorted(before) != sorted(after):
-            errors.invalid("spec.scopes", Raw(msgspec.json.encode(after).decode()), "field is immutable")

@@ -6,7 +6,7 @@ from berth_cluster.apimachinery.errors import FieldErrors
 from berth_cluster.apimachinery.meta import Object, timestamp
 from berth_cluster.apimachinery.resource_types import ResourceType
 from berth_cluster.apimachinery.strategic_merge import identity
-from berth_cluster.strategies import limits, pod_admission
+from berth_cluster.strategies import limits, pod_admission, runtime_classes
 from berth_cluster.strategies.base import ClusterView, RESTStrategy
 from berth_cluster.strategies.pod_checks import check_pod_spec
 from berth_cluster.strategies.pod_defaults import default_pod_spec, objects_in
@@ -39,7 +39,7 @@ class PodStrategy(RESTStrategy):
         pod_admission.set_service_account(obj, view)
         pod_admission.set_priority(obj, view)
         pod_admission.add_default_tolerations(obj)
-        limits.apply_runtime_class(obj, view)
+        runtime_classes.apply_runtime_class(obj, view)
         pod_admission.merge_label_keys(obj)
         obj["status"] = {"phase": "Pending", "qosClass": pod_admission.qos_class(spec)}
         if spec.get("schedulingGates"):

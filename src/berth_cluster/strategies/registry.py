@@ -3,7 +3,17 @@
 from types import MappingProxyType
 
 from berth_cluster.apimachinery.resource_types import ResourceKey, ResourceType
-from berth_cluster.strategies import core, limits, policy, rbac, resource, scheduling, workloads
+from berth_cluster.strategies import (
+    core,
+    limits,
+    policy,
+    quotas,
+    rbac,
+    resource,
+    runtime_classes,
+    scheduling,
+    workloads,
+)
 from berth_cluster.strategies.base import DefaultsStrategy, RESTStrategy
 from berth_cluster.strategies.pods import PodStrategy
 
@@ -16,9 +26,9 @@ _STRATEGIES: MappingProxyType[ResourceKey, RESTStrategy] = MappingProxyType(
         ("", "services"): core.ServiceStrategy(),
         ("", "secrets"): core.SecretStrategy(),
         ("", "replicationcontrollers"): workloads.ReplicationControllerStrategy(),
-        ("", "resourcequotas"): limits.ResourceQuotaStrategy(),
+        ("", "resourcequotas"): quotas.ResourceQuotaStrategy(),
         ("", "limitranges"): limits.LimitRangeStrategy(),
-        ("node.k8s.io", "runtimeclasses"): limits.RuntimeClassStrategy(),
+        ("node.k8s.io", "runtimeclasses"): runtime_classes.RuntimeClassStrategy(),
         ("", "persistentvolumes"): DefaultsStrategy(
             {}, {"persistentVolumeReclaimPolicy": "Retain", "volumeMode": "Filesystem"}, {"phase": "Pending"}
         ),
