@@ -14,6 +14,7 @@ from berth_cluster.apimachinery.meta import (
     new_controller_reference,
     uid_of,
 )
+from berth_cluster.apimachinery.resource_types import PODS
 from berth_cluster.controllers.client import Client
 from berth_cluster.controllers.controller import KeyedController
 from berth_cluster.controllers.index import ObjectChange
@@ -72,7 +73,7 @@ class EndpointsController(KeyedController):
         if not selector or service["spec"].get("type") == "ExternalName":
             return
         by_ports: dict[Ports, list[Object]] = {}
-        for pod in self._index.in_namespace("Pod", service["metadata"]["namespace"]):
+        for pod in self._client.store.objects(PODS, service["metadata"]["namespace"]):
             has_address = (pod.get("status") or {}).get("podIP") and not is_terminal(pod)
             if has_address and selector.items() <= labels_of(pod).items():
                 by_ports.setdefault(tuple(_ports(service, pod)), []).append(self._endpoint(service, pod))

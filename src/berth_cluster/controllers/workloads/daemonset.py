@@ -5,6 +5,7 @@ affinity by `metadata.name` leaves one node. The rules are those of `berth_workl
 pkg/controller/daemon.
 """
 
+import logging
 from typing import NamedTuple
 
 from berth.api import codec
@@ -44,6 +45,8 @@ from berth_workloads.daemon_sets import (
 from berth_workloads.int_or_percent import scaled
 from berth_workloads.stateful_sets import REVISION_LABEL
 
+logger = logging.getLogger(__name__)
+
 KIND = "DaemonSet"
 NAME_FIELD = "metadata.name"
 GENERATION_LABEL = "pod-template-generation"
@@ -55,6 +58,33 @@ class NodeVerdict(NamedTuple):
 
     runs: bool
     continues: bool
+
+
+Verdicts = dict[str, NodeVerdict]
+PodsByNode = dict[str, list[DaemonPod]]
+NOTHING = NodeVerdict(False, False)
+
+
+class NodeVerdicts:
+    """What one DaemonSet has to do with each node, as long as its spec stays the same."""
+
+    __slots__ = ("_pod", "_tolerations", "generation", "of")
+
+    def __init__(self, daemon_set: Object) -> None:
+        self.generation = int_of(daemon_set["metadata"], "generation")
+        self._pod: Pod = codec.decode("Pod", _pod_of(daemon_set))
+        spec = self._pod.spec
+        self._tolerations = with_daemon_tolerations(spec.tolerations, host_network=spec.host_network)
+        self.of: Verdicts = {}
+
+    def judge(self, node: Node) -> bool:
+        """Judge a node that is new or has changed; whether the verdict is another one now."""
+        name, taints = node.metadata.name, node.spec.taints
+        matches = self._pod.spec.node_name in ("", name) and node_matches(self._pod, node)
+        runs = should_run(taints, self._tolerations, matches=matches)
+        before = self.of.get(name)
+        self.of[name] = NodeVerdict(runs, should_continue(taints, self._tolerations, matches=matches))
+        return before != self.of[name]
 
 
 class DaemonSetController(KeyedController):
@@ -71,8 +101,7 @@ class DaemonSetController(KeyedController):
         self._index = client.index
         self._revisions = RevisionHistory(client)
         self._nodes: dict[str, Node] = {}
-        # By uid of the DaemonSet: the generation of which the verdicts are, and those by node.
-        self._verdicts: dict[str, tuple[int, dict[str, NodeVerdict]]] = {}
+        self._verdicts: dict[str, NodeVerdicts] = {}  # by uid of the DaemonSet
         self._backoff: dict[tuple[str, str], tuple[float, float]] = {}  # (uid, node) -> delay, and when it is over
 
     # --- changes ---------------------------------------------------------------------------------------------
@@ -96,12 +125,23 @@ class DaemonSetController(KeyedController):
                     if selector_of(daemon_set).matches(labels_of(change.obj)):
                         self.queue.add(key_of(daemon_set))
         elif change.kind == "Node" and (change.type == "DELETED" or change.old is None or _differs(change)):
-            name = change.obj["metadata"]["name"]
-            self._nodes.pop(name, None)
-            for _, verdicts in self._verdicts.values():
-                verdicts.pop(name, None)
-            for daemon_set in self._index.all_of(KIND):
+            self._handle_node(change)
+
+    def _handle_node(self, change: ObjectChange) -> None:
+        """Look at the DaemonSets that want something else of a node than before."""
+        name = change.obj["metadata"]["name"]
+        self._nodes.pop(name, None)
+        if change.type != "DELETED":
+            try:
+                self._nodes[name] = codec.decode("Node", change.obj)
+            except codec.ObjectError as error:
+                logger.warning("node set aside: %s", error)
+        for daemon_set in self._index.all_of(KIND):
+            verdicts = self._verdicts.get(uid_of(daemon_set))
+            if verdicts is None or name not in self._nodes or verdicts.judge(self._nodes[name]):
                 self.queue.add(key_of(daemon_set))
+            if verdicts is not None and name not in self._nodes:
+                verdicts.of.pop(name, None)
 
     # --- one DaemonSet ---------------------------------------------------------------------------------------
 
@@ -112,13 +152,23 @@ class DaemonSetController(KeyedController):
             return
         revision = self._revisions.ensure(daemon_set)
         digest = labels_of(revision)[REVISION_LABEL]
+        try:
+            verdicts = self._verdicts_of(daemon_set)
+        except codec.ObjectError as error:
+            logger.warning("%s: its template cannot be read: %s", key, error)
+            return
         if not is_being_deleted(daemon_set):
             self._claim_pods(daemon_set)
-            verdicts = self._verdicts_of(daemon_set)
-            self._manage(daemon_set, verdicts, digest, now_s)
+            by_node = self._by_node(daemon_set, digest, now_s)
+            steps = [self._manage]
             if (daemon_set["spec"].get("updateStrategy") or {}).get("type") != "OnDelete":
-                self._roll(daemon_set, verdicts, digest, now_s)
-            self._write_status(daemon_set, verdicts, digest, now_s)
+                steps.append(self._roll)
+            for step in steps:
+                version = self._client.store.revision
+                step(daemon_set, verdicts, by_node, digest, now_s)
+                if self._client.store.revision != version:
+                    by_node = self._by_node(daemon_set, digest, now_s)
+            self._write_status(daemon_set, verdicts, by_node)
         kept = {
             f"{daemon_set['metadata']['name']}-{labels_of(pod).get(REVISION_LABEL)}" for pod in self._pods(daemon_set)
         }
@@ -139,28 +189,16 @@ class DaemonSetController(KeyedController):
                 owners = [*owner_references(pod), new_controller_reference(daemon_set, "apps/v1", KIND)]
                 self._client.update("Pod", with_metadata(pod, ownerReferences=owners))
 
-    def _verdicts_of(self, daemon_set: Object) -> dict[str, NodeVerdict]:
+    def _verdicts_of(self, daemon_set: Object) -> Verdicts:
         """What the DaemonSet has to do with each node; kept until it or the node changes."""
-        uid, generation = uid_of(daemon_set), int_of(daemon_set["metadata"], "generation")
-        known = self._verdicts.get(uid)
-        if known is None or known[0] != generation:
-            known = self._verdicts[uid] = (generation, {})
-        verdicts = known[1]
-        missing = [one for one in self._index.all_of("Node") if one["metadata"]["name"] not in verdicts]
-        if missing:
-            pod: Pod = codec.decode("Pod", _pod_of(daemon_set))
-            tolerations = with_daemon_tolerations(pod.spec.tolerations, host_network=pod.spec.host_network)
-        for obj in missing:
-            name = obj["metadata"]["name"]
-            if name not in self._nodes:
-                self._nodes[name] = codec.decode("Node", obj)
-            node = self._nodes[name]
-            matches, taints = pod.spec.node_name in ("", name) and node_matches(pod, node), node.spec.taints
-            runs = should_run(taints, tolerations, matches=matches)
-            verdicts[name] = NodeVerdict(runs, should_continue(taints, tolerations, matches=matches))
-        return verdicts
+        verdicts = self._verdicts.get(uid_of(daemon_set))
+        if verdicts is None or verdicts.generation != int_of(daemon_set["metadata"], "generation"):
+            verdicts = self._verdicts[uid_of(daemon_set)] = NodeVerdicts(daemon_set)
+            for node in self._nodes.values():
+                verdicts.judge(node)
+        return verdicts.of
 
-    def _by_node(self, daemon_set: Object, digest: str, now_s: float) -> dict[str, list[DaemonPod]]:
+    def _by_node(self, daemon_set: Object, digest: str, now_s: float) -> PodsByNode:
         """The DaemonSet's pods by the node that they are on, or are made for."""
         found: dict[str, list[DaemonPod]] = {}
         for pod in self._pods(daemon_set):
@@ -183,11 +221,11 @@ class DaemonSetController(KeyedController):
             has_ended=is_terminal(pod),
         )
 
-    def _manage(self, daemon_set: Object, verdicts: dict[str, NodeVerdict], digest: str, now_s: float) -> None:
+    def _manage(self, daemon_set: Object, verdicts: Verdicts, by_node: PodsByNode, digest: str, now_s: float) -> None:
         """A pod on each node that should have one, and no others."""
-        by_node, surge = self._by_node(daemon_set, digest, now_s), _share(daemon_set, "maxSurge", len(verdicts)) > 0
+        surge = _share(daemon_set, "maxSurge", len(verdicts)) > 0
         for node in sorted(set(by_node) | set(verdicts)):
-            pods, verdict = by_node.get(node, []), verdicts.get(node, NodeVerdict(False, False))
+            pods, verdict = by_node.get(node, []), verdicts.get(node, NOTHING)
             if not verdict.continues:
                 self._delete(daemon_set, [pod for pod in pods if not pod.is_going], now_s)
                 continue
@@ -198,9 +236,8 @@ class DaemonSetController(KeyedController):
             if verdict.runs and (not pods or (surge and all(pod.is_going for pod in pods))):
                 self._create(daemon_set, node, digest, now_s)
 
-    def _roll(self, daemon_set: Object, verdicts: dict[str, NodeVerdict], digest: str, now_s: float) -> None:
+    def _roll(self, daemon_set: Object, verdicts: Verdicts, by_node: PodsByNode, digest: str, now_s: float) -> None:
         """Take the next step of a rolling update: delete old pods, or with a surge create new ones beside them."""
-        by_node = self._by_node(daemon_set, digest, now_s)
         nodes = {name: by_node.get(name, []) for name in sorted(verdicts) if verdicts[name].runs}
         surge = _share(daemon_set, "maxSurge", len(nodes))
         if surge > 0:
@@ -255,8 +292,7 @@ class DaemonSetController(KeyedController):
 
     # --- status ----------------------------------------------------------------------------------------------
 
-    def _write_status(self, daemon_set: Object, verdicts: dict[str, NodeVerdict], digest: str, now_s: float) -> None:
-        by_node = self._by_node(daemon_set, digest, now_s)
+    def _write_status(self, daemon_set: Object, verdicts: Verdicts, by_node: PodsByNode) -> None:
         wanted = [name for name, verdict in verdicts.items() if verdict.runs]
         oldest = [min(by_node[name], key=lambda pod: pod.created_s) for name in wanted if by_node.get(name)]
         available = sum(pod.is_available for pod in oldest)
