@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from berth_cluster.apimachinery.errors import forbidden
 from berth_cluster.apimachinery.meta import Object
 from berth_cluster.apimachinery.resource_types import BY_KEY, PODS, RESOURCE_TYPES, ResourceType
-from berth_cluster.strategies.limits import pod_total
+from berth_cluster.strategies.limit_ranges import pod_total
 from berth_cluster.strategies.pod_admission import qos_class
 from berth_cluster.strategies.pod_defaults import containers_of, objects_in
 from berth_workloads.amounts import ONE, Amount, Amounts, amounts, total

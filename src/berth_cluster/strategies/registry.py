@@ -5,7 +5,7 @@ from types import MappingProxyType
 from berth_cluster.apimachinery.resource_types import ResourceKey, ResourceType
 from berth_cluster.strategies import (
     core,
-    limits,
+    limit_ranges,
     policy,
     quotas,
     rbac,
@@ -27,7 +27,7 @@ _STRATEGIES: MappingProxyType[ResourceKey, RESTStrategy] = MappingProxyType(
         ("", "secrets"): core.SecretStrategy(),
         ("", "replicationcontrollers"): workloads.ReplicationControllerStrategy(),
         ("", "resourcequotas"): quotas.ResourceQuotaStrategy(),
-        ("", "limitranges"): limits.LimitRangeStrategy(),
+        ("", "limitranges"): limit_ranges.LimitRangeStrategy(),
         ("node.k8s.io", "runtimeclasses"): runtime_classes.RuntimeClassStrategy(),
         ("", "persistentvolumes"): DefaultsStrategy(
             {}, {"persistentVolumeReclaimPolicy": "Retain", "volumeMode": "Filesystem"}, {"phase": "Pending"}
