@@ -19,7 +19,7 @@ from berth_cluster.apimachinery.errors import StoreError
 from berth_cluster.embedded import create_nodes
 from berth_cluster.hollow.kubelet import KubeletSettings
 from berth_cluster.hollow.template import NodeTemplate
-from berth_workbench.simulation.changes import Cordon, Drain, Scale, Uncordon
+from berth_workbench.simulation.changes import AddTaint, Cordon, Drain, Scale, Uncordon
 from berth_workbench.simulation.cluster import SimulatedCluster
 from berth_workbench.simulation.operations import carry_out
 from berth_workbench.simulation.rollouts import apply
@@ -32,7 +32,7 @@ CHANGES = 10
 NODES = 3
 SCARCE, AMPLE = "4", "32"
 """CPUs of a node, of which each pod takes one. Where pods have an identity, there is room for all on one node."""
-KINDS = ("Deployment", "ReplicaSet", "StatefulSet", "Job")
+KINDS = ("Deployment", "ReplicaSet", "StatefulSet", "Job", "DaemonSet")
 COMPLETION_INDEX = "batch.kubernetes.io/job-completion-index"
 BUDGETS = ({"minAvailable": 2}, {"minAvailable": "50%"}, {"maxUnavailable": 1}, {"maxUnavailable": "30%"}, None)
 SCHEDULED = ("Node", "Pod", "PersistentVolume", "PersistentVolumeClaim", "StorageClass", "CSINode")
@@ -95,14 +95,25 @@ class Embedded(manifests.World):
         self.settle()
 
     def cordon(self, node, unschedulable=True):
-        taints = [{"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}] if unschedulable else []
+        key = "node.kubernetes.io/unschedulable"
+        others = [one for one in self.get("Node", node, "")["spec"].get("taints", []) if one["key"] != key]
+        taints = [*others, *([{"key": key, "effect": "NoSchedule"}] if unschedulable else [])]
         self.patch("Node", node, {"spec": {"unschedulable": unschedulable, "taints": taints}}, namespace="")
+        self.settle()
+
+    def taint(self, node, execute):
+        effect = "NoExecute" if execute else "NoSchedule"
+        taints = self.get("Node", node, "")["spec"].get("taints", [])
+        self.patch("Node", node, {"spec": {"taints": [*taints, {"key": "own", "effect": effect}]}}, namespace="")
         self.settle()
 
     def drain(self, node):
         """As `kubectl drain`: pods are listed once, and those that a budget protects are tried again."""
         self.cordon(node)
-        leaving = {one["metadata"]["uid"]: one for one in self.pods() if one["spec"].get("nodeName") == node}
+        there = [one for one in self.pods() if one["spec"].get("nodeName") == node]
+        leaving = {
+            one["metadata"]["uid"]: one for one in there if "daemonset" not in one["metadata"]["labels"].values()
+        }
         while leaving:
             refused = {}
             for uid, pod in leaving.items():
@@ -177,6 +188,9 @@ class Simulated:
     def cordon(self, node, unschedulable=True):
         carry_out(self.site, Cordon(node) if unschedulable else Uncordon(node))
 
+    def taint(self, node, execute):
+        carry_out(self.site, AddTaint(node, f"own:{'NoExecute' if execute else 'NoSchedule'}"))
+
     def drain(self, node):
         before = len(self.site.broken)
         carry_out(self.site, Drain(node))
@@ -225,6 +239,8 @@ def workload(rng, kind):
         for each in made["spec"].get("volumeClaimTemplates", []):
             each["spec"]["storageClassName"] = ""
         return made | {"spec": {**made["spec"], "ordinals": {"start": rng.choice([0, 3])}}}
+    if kind == "DaemonSet":
+        return manifests.daemon_set(name, template=template)
     return {**manifests.replica_set(name, replicas, template=template), "kind": kind}
 
 
@@ -254,7 +270,7 @@ def both(rng):
         bounds = rng.choice(BUDGETS)
         for side in (embedded, simulated):
             side.apply(manifest)
-            if bounds is not None and kind != "Job":
+            if bounds is not None and kind not in ("Job", "DaemonSet"):
                 side.apply(budget(kind.lower(), bounds))
     return embedded, simulated
 
@@ -278,7 +294,9 @@ def change(rng, sides):
     outcomes = []
     for side in sides:
         node, count = ranked_nodes(side, name)[at], len(pods_of(side, name))
-        if what == "more":
+        if what in ("more", "fewer") and kind == "DaemonSet":
+            side.taint(node, what == "more")
+        elif what == "more":
             side.scale_to(kind, name, min(count + more, 16))
         elif what == "fewer" and count and kind != "Job":
             for each in ranked_nodes(side, name):  # so that the node which loses a pod is the same as any other

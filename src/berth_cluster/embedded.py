@@ -18,19 +18,25 @@ from berth_cluster.controllers.cleanup.garbage_collector import GarbageCollector
 from berth_cluster.controllers.cleanup.namespaces import NamespaceController
 from berth_cluster.controllers.cleanup.pod_gc import PodGarbageCollector
 from berth_cluster.controllers.client import Client
+from berth_cluster.controllers.cluster_roles import RoleAggregation
 from berth_cluster.controllers.controller import Controller
 from berth_cluster.controllers.devices.device_taint_eviction import DeviceTaintEviction
 from berth_cluster.controllers.devices.resource_claims import ResourceClaimController
 from berth_cluster.controllers.disruption.budgets import DisruptionController
 from berth_cluster.controllers.disruption.node_lifecycle import NodeLifecycleController
 from berth_cluster.controllers.disruption.taint_eviction import TaintEviction
+from berth_cluster.controllers.endpoints import EndpointsController
 from berth_cluster.controllers.manager import ControllerManager
 from berth_cluster.controllers.pump import ControllerPump
+from berth_cluster.controllers.quotas import QuotaController
 from berth_cluster.controllers.volumes.persistent_volumes import VolumeController
 from berth_cluster.controllers.volumes.volume_protection import VolumeProtection
+from berth_cluster.controllers.workloads.autoscaler import AutoscalerController
+from berth_cluster.controllers.workloads.cronjob import CronJobController
+from berth_cluster.controllers.workloads.daemonset import DaemonSetController
 from berth_cluster.controllers.workloads.deployment import DeploymentController
 from berth_cluster.controllers.workloads.job import JobController
-from berth_cluster.controllers.workloads.replicaset import ReplicaSetController
+from berth_cluster.controllers.workloads.replicaset import ReplicaSetController, ReplicationControllerController
 from berth_cluster.controllers.workloads.statefulset import StatefulSetController
 from berth_cluster.hollow.drivers import NodeDrivers, create_driver_objects
 from berth_cluster.hollow.heartbeat import NodeHeartbeat
@@ -123,13 +129,14 @@ def make_controllers(client: Client, settings: ClusterSettings, elsewhere: Conta
     """All controllers of an embedded cluster, including the kubelet and drivers of the hollow nodes.
 
     `elsewhere` are uids of owners that are not in the cluster, and whose dependents stay.
-
-    There are none for DaemonSets, CronJobs and ReplicationControllers.
     """
     return [
         DeploymentController(client),
         ReplicaSetController(client),
+        ReplicationControllerController(client),
+        DaemonSetController(client),
         JobController(client),
+        CronJobController(client),
         StatefulSetController(client),
         DisruptionController(client),
         ResourceClaimController(client),
@@ -144,6 +151,10 @@ def make_controllers(client: Client, settings: ClusterSettings, elsewhere: Conta
         GarbageCollector(client, elsewhere),
         PodGarbageCollector(client),
         NamespaceController(client),
+        RoleAggregation(client),
+        QuotaController(client),
+        EndpointsController(client),
+        AutoscalerController(client),
         NodeHeartbeat(client, settings.heartbeat_s),
     ]
 

@@ -17,10 +17,12 @@ from berth_cluster.apimachinery.meta import (
     annotations_of,
     is_condition_true,
     labels_of,
+    new_controller_reference,
     owner_references,
     uid_of,
 )
 from berth_cluster.apimachinery.resource_types import PODS, RESOURCE_TYPES, ResourceType, resource_of
+from berth_cluster.controllers.workloads.controller_revisions import HASH_LABELS
 from berth_cluster.hollow import pod_status
 from berth_cluster.hollow.container_runs import ENDLESS, RUN_SECONDS, ContainerRun
 from berth_cluster.hollow.template import HOLLOW_ANNOTATION
@@ -33,7 +35,7 @@ from berth_workloads.stateful_sets import REVISION_LABEL
 _NOT_PREPARED = frozenset({"Service"})
 """A service would be given an address, in time that grows with the number of services."""
 _FIRST = ("Namespace", "PriorityClass", "Node")
-_SELECTING = frozenset({"Deployment", "ReplicaSet", "StatefulSet"})
+_SELECTING = frozenset({"DaemonSet", "Deployment", "ReplicaSet", "StatefulSet"})
 _BY_KIND = {(each.group, each.kind): each for each in RESOURCE_TYPES}
 
 
@@ -88,8 +90,11 @@ def restore(store: Store, objects: Iterable[Object]) -> Restored:
     _add_system_objects(store, given)
     kinds = sorted(given, key=lambda kind: (kind is PODS, kind.kind not in _FIRST))
     for kind in kinds:
+        if kind is PODS:
+            _add_accounts(store, given)
         for obj in given[kind]:
             _restore(store, kind, obj)
+    _add_accounts(store, given)
     _restore_revisions(store)
     uids = {uid_of(obj) for kind in kinds for obj in store.objects(kind)}
     owners = {ref.get("uid", "") for kind in kinds for obj in store.objects(kind) for ref in owner_references(obj)}
@@ -119,6 +124,18 @@ def _add_system_objects(store: Store, given: dict[ResourceType, list[Object]]) -
     used = {_namespace(obj) for kind, found in given.items() if kind.namespaced for obj in found}
     for name in sorted(used - there):
         store.create(resource_of("Namespace"), "", {"metadata": {"name": name}})
+
+
+def _add_accounts(store: Store, given: dict[ResourceType, list[Object]]) -> None:
+    """Add the ServiceAccounts that pods name, without which there would be no more such pods; snapshots have none."""
+    accounts = resource_of("ServiceAccount")
+    for obj in (obj for kind, found in given.items() if kind.namespaced for obj in found):
+        spec = obj.get("spec") or {}
+        template = ((spec.get("jobTemplate") or {}).get("spec") or spec).get("template") or {}
+        for pod_spec in (spec, template.get("spec") or {}):
+            name = pod_spec.get("serviceAccountName")
+            if name and store.find(accounts, _namespace(obj), name) is None:
+                store.create(accounts, _namespace(obj), {"metadata": {"name": name}})
 
 
 def _namespace(obj: Object) -> str:
@@ -224,24 +241,28 @@ def _with_readiness(status: Object, is_ready: bool) -> Object:
 
 
 def _restore_revisions(store: Store) -> None:
-    """Keep the template of each StatefulSet as the revision that its pods have, under the name that they know."""
-    sets, revisions = resource_of("StatefulSet"), resource_of("ControllerRevision")
+    """Keep the template of each workload with revisions as the one that its pods have, under the name that they know.
+
+    Pods of a StatefulSet carry the name of the revision, those of a DaemonSet what it ends in.
+    """
+    revisions = resource_of("ControllerRevision")
     known = {ref.get("uid") for each in store.objects(revisions) for ref in owner_references(each)}
     of_pods: dict[str, str] = {}
     for pod in store.objects(PODS):
         for ref in owner_references(pod):
-            if ref.get("kind") == "StatefulSet" and REVISION_LABEL in labels_of(pod):
+            if REVISION_LABEL in labels_of(pod):
                 of_pods[str(ref.get("uid"))] = labels_of(pod)[REVISION_LABEL]
-    for each in store.objects(sets):
+    for each in (*store.objects(resource_of("StatefulSet")), *store.objects(resource_of("DaemonSet"))):
         uid, meta, template = uid_of(each), each["metadata"], (each.get("spec") or {}).get("template")
-        name = (each.get("status") or {}).get("updateRevision") or of_pods.get(uid)
+        name = label = (each.get("status") or {}).get("updateRevision") or of_pods.get(uid)
         if uid in known or not name or not isinstance(template, dict):
             continue
-        owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": meta["name"], "uid": uid, "controller": True,
-                 "blockOwnerDeletion": True}  # fmt: skip
+        if each["kind"] == "DaemonSet":
+            name = f"{meta['name']}-{label}"
+        labels = {**((template.get("metadata") or {}).get("labels") or {}), HASH_LABELS[each["kind"]]: label}
+        owners = [new_controller_reference(each, "apps/v1", each["kind"])]
         _restore(store, revisions, {
-            "metadata": {"name": name, "namespace": meta["namespace"], "ownerReferences": [owner],
-                         "labels": (template.get("metadata") or {}).get("labels") or {}},
+            "metadata": {"name": name, "namespace": meta["namespace"], "ownerReferences": owners, "labels": labels},
             "data": {"spec": {"template": {**own(template), "$patch": "replace"}}},
             "revision": 1,
         })  # fmt: skip

@@ -306,15 +306,6 @@ def test_the_controllers():
     assert sorted(told) == sorted(found)
 
 
-def test_controllers_that_are_not_there():
-    world = World()
-    template = {"metadata": {"labels": {"app": "agent"}}, "spec": _plain_pod("agent")["spec"]}
-    spec = {"selector": {"matchLabels": {"app": "agent"}}, "template": template}
-    world.create({"kind": "DaemonSet", "metadata": {"name": "agent", "namespace": "default"}, "spec": spec})
-    world.run(60)
-    assert world.pods() == []
-
-
 def test_what_cannot_be_deleted():
     store = Store(lambda: datetime.now(UTC))
     for kind, name in (

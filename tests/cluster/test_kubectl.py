@@ -109,6 +109,28 @@ def test_the_server_checks_the_fields(kubectl):
     assert "a lowercase RFC 1123 subdomain must consist of" in said
 
 
+def test_load_is_shown_and_scaled_by(kubectl):
+    kubectl("create", "-f", "-", text=manifest(replicas=1))
+    kubectl("rollout", "status", "deployment/web", "--timeout=60s")
+    kubectl("annotate", "pods", "--selector=app=web", "berth.dev/cpu-usage=250m", "berth.dev/memory-usage=64Mi")
+    (top,) = kubectl("top", "pods", "--no-headers").splitlines()
+    assert top.split()[1:] == ["250m", "64Mi"]
+    assert len(kubectl("top", "nodes", "--no-headers").splitlines()) == 3
+    kubectl("autoscale", "deployment", "web", "--cpu-percent=50", "--max=4")
+    (row,) = kubectl.rows("hpa")
+    assert (row["REFERENCE"], row["MINPODS"], row["MAXPODS"]) == ("Deployment/web", "1", "4")
+    assert (
+        kubectl.value("horizontalpodautoscalers.v1.autoscaling", "web", path=".spec.targetCPUUtilizationPercentage")
+        == "50"
+    )
+    assert (
+        kubectl.value(
+            "horizontalpodautoscalers.v2.autoscaling", "web", path=".spec.metrics[0].resource.target.averageUtilization"
+        )
+        == "50"
+    )
+
+
 def test_a_pod_is_run_described_and_deleted(kubectl):
     kubectl("run", "one", "--image=nginx:1.27", "--labels=team=a", "--annotations=note=hello")
     kubectl("wait", "--for=condition=Ready", "pod/one", "--timeout=60s")
@@ -200,7 +222,9 @@ def test_a_job_runs_to_its_end(kubectl):
 
 def test_watching_prints_each_change(kubectl):
     watching = subprocess.Popen(
-        kubectl.command("get", "configmaps", "--watch", "--output-watch-events"), stdout=subprocess.PIPE, text=True
+        kubectl.command("get", "configmaps", "--watch", "--output-watch-events", "--field-selector=metadata.name=seen"),
+        stdout=subprocess.PIPE,
+        text=True,
     )
     try:
         kubectl("create", "configmap", "seen", "--from-literal=a=1")

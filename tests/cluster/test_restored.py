@@ -12,6 +12,7 @@ import pytest
 from berth_cluster.apimachinery.meta import labels_of
 from berth_cluster.apimachinery.resource_types import PODS, RESOURCE_TYPES, resource_of
 from berth_cluster.controllers.manager import ControllerManager
+from berth_cluster.controllers.workloads.daemonset import made_for
 from berth_cluster.embedded import ClusterSettings, EmbeddedCluster, create_nodes, make_controllers
 from berth_cluster.hollow.template import NodeTemplate
 from berth_cluster.restored import Restored, UnrestorableError, restore
@@ -24,7 +25,7 @@ LATER_S = START.timestamp() + 3600
 
 
 class Cluster:
-    """A store with its controllers, in virtual time; whatever is pending is bound to the first node."""
+    """A store with its controllers, in virtual time; what is pending is bound to its node, or the first one."""
 
     def __init__(self, *objects: dict[str, Any]) -> None:
         self.store = Store(clock=lambda: START, system_objects=not objects)
@@ -39,9 +40,8 @@ class Cluster:
             self.manager.run_until_quiet(now_s)
             for pod in self.store.objects(PODS):
                 if not pod["spec"].get("nodeName"):
-                    self.store.bind(
-                        pod["metadata"]["namespace"], pod["metadata"]["name"], {"target": {"name": "node-0"}}
-                    )
+                    target = {"target": {"name": made_for(pod) or "node-0"}}
+                    self.store.bind(pod["metadata"]["namespace"], pod["metadata"]["name"], target)
         self.manager.run_until_quiet(now_s)
 
     def create(self, kind: str, name: str, **fields: Any) -> None:
@@ -119,6 +119,22 @@ def test_controllers_go_on() -> None:
         labels_of(made["db-2"])["controller-revision-hash"]
         == labels_of(found.of("Pod")["db-0"])["controller-revision-hash"]
     )
+
+
+def test_daemons_stay_and_accounts_that_snapshots_leave_out_are_there() -> None:
+    before = Cluster()
+    create_nodes(before.store, NodeTemplate(), 2)
+    before.create("ServiceAccount", "agent")
+    template = {"metadata": {"labels": {"app": "a"}}, "spec": {**TEMPLATE["spec"], "serviceAccountName": "agent"}}
+    before.create("DaemonSet", "agent", spec={"selector": {"matchLabels": {"app": "a"}}, "template": template})
+    before.settle()
+    objects = [each for kind in ("Node", "DaemonSet", "Pod") for each in before.store.objects(resource_of(kind))]
+    after = Cluster(*objects)
+    assert set(after.of("Pod")) == set(before.of("Pod"))
+    create_nodes(after.store, NodeTemplate(), 1, first=2)
+    after.settle()
+    assert len(set(after.of("Pod")) - set(before.of("Pod"))) == 1
+    assert len({labels_of(pod)["controller-revision-hash"] for pod in after.of("Pod").values()}) == 1
 
 
 def test_pods_without_their_owners_are_not_collected_and_others_still_are() -> None:

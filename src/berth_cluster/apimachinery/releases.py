@@ -13,7 +13,7 @@ from types import MappingProxyType
 
 import msgspec
 
-from berth_cluster.apimachinery.resource_types import RESOURCE_TYPES, ResourceType
+from berth_cluster.apimachinery.resource_types import METRICS_TYPES, RESOURCE_TYPES, ResourceType
 
 DEFAULT_MINOR = 36
 OLDEST_MINOR = 30
@@ -35,6 +35,7 @@ _SERVED: MappingProxyType[tuple[str, tuple[str, ...]], dict[int, tuple[str, ...]
             34: ("v1",),
         },
         (_DRA, _RULES): {30: (), 33: ("v1alpha3",), 36: ("v1beta2",), 37: ("v1",)},
+        ("autoscaling", ("horizontalpodautoscalers",)): {30: ("v2", "v1")},
         (_SCHEDULING, ("podgroups",)): {30: (), 36: ("v1alpha2",), 37: ("v1beta1",)},
         (_SCHEDULING, ("workloads",)): {30: (), 35: ("v1alpha1",), 36: ("v1alpha2",), 37: ("v1beta1",)},
     }
@@ -74,7 +75,7 @@ def release(minor: int = DEFAULT_MINOR) -> Release:
 
 @lru_cache(maxsize=16)
 def _by_place(minor: int) -> dict[tuple[str, str, str], ResourceType]:
-    return {(kind.group, kind.version, kind.plural): kind for kind in release(minor).types}
+    return {(kind.group, kind.version, kind.plural): kind for kind in (*release(minor).types, *METRICS_TYPES)}
 
 
 def _types(minor: int) -> Iterable[ResourceType]:

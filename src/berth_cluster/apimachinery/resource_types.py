@@ -97,7 +97,7 @@ def _core() -> Iterable[ResourceType]:
     )
     yield ResourceType("", "v1", "resourcequotas", "ResourceQuota", True, ("quota",), STATUS)
     yield ResourceType("", "v1", "secrets", "Secret")
-    yield ResourceType("", "v1", "serviceaccounts", "ServiceAccount", short_names=("sa",))
+    yield ResourceType("", "v1", "serviceaccounts", "ServiceAccount", True, ("sa",), ("token",))
     yield ResourceType("", "v1", "services", "Service", True, ("svc",), STATUS, ("all",))
 
 
@@ -110,6 +110,10 @@ def _workloads() -> Iterable[ResourceType]:
         ("statefulsets", "StatefulSet", "sts", STATUS_SCALE),
     ):
         yield ResourceType("apps", "v1", plural, kind, True, (short,), subresources, ("all",), has_generation=True)
+    yield ResourceType(
+        "autoscaling", "v2", "horizontalpodautoscalers", "HorizontalPodAutoscaler", True, ("hpa",), STATUS, ("all",),
+        has_generation=True,
+    )  # fmt: skip
     yield ResourceType("batch", "v1", "cronjobs", "CronJob", True, ("cj",), STATUS, ("all",), has_generation=True)
     yield ResourceType("batch", "v1", "jobs", "Job", True, (), STATUS, ("all",), has_generation=True)
     yield ResourceType(
@@ -139,10 +143,35 @@ def _storage() -> Iterable[ResourceType]:
     yield ResourceType(group, "v1", "volumeattachments", "VolumeAttachment", False, (), STATUS)
 
 
+def _idle() -> Iterable[ResourceType]:
+    """Kinds that are stored, and on which nothing in the cluster acts."""
+    yield ResourceType("", "v1", "podtemplates", "PodTemplate", has_generation=True)
+    yield ResourceType("certificates.k8s.io", "v1", "certificatesigningrequests", "CertificateSigningRequest", False,
+                       ("csr",), STATUS)  # fmt: skip
+    group = "admissionregistration.k8s.io"
+    yield ResourceType(
+        group, "v1", "mutatingwebhookconfigurations", "MutatingWebhookConfiguration", False, has_generation=True
+    )
+    yield ResourceType(
+        group, "v1", "validatingadmissionpolicies", "ValidatingAdmissionPolicy", False, (), STATUS, has_generation=True
+    )
+    yield ResourceType(
+        group, "v1", "validatingadmissionpolicybindings", "ValidatingAdmissionPolicyBinding", False, has_generation=True
+    )
+    yield ResourceType(
+        group, "v1", "validatingwebhookconfigurations", "ValidatingWebhookConfiguration", False, has_generation=True
+    )
+    group = "networking.k8s.io"
+    yield ResourceType(group, "v1", "ingressclasses", "IngressClass", False, has_generation=True)
+    yield ResourceType(group, "v1", "ingresses", "Ingress", True, ("ing",), STATUS, has_generation=True)
+    yield ResourceType(group, "v1", "networkpolicies", "NetworkPolicy", True, ("netpol",), has_generation=True)
+
+
 def _others() -> Iterable[ResourceType]:
     yield ResourceType("coordination.k8s.io", "v1", "leases", "Lease")
     yield ResourceType("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice", has_generation=True)
     yield ResourceType("events.k8s.io", "v1", "events", "Event", short_names=("ev",))
+    yield ResourceType("node.k8s.io", "v1", "runtimeclasses", "RuntimeClass", False)
     group = "rbac.authorization.k8s.io"
     yield ResourceType(group, "v1", "clusterrolebindings", "ClusterRoleBinding", False)
     yield ResourceType(group, "v1", "clusterroles", "ClusterRole", False)
@@ -150,12 +179,22 @@ def _others() -> Iterable[ResourceType]:
     yield ResourceType(group, "v1", "roles", "Role")
 
 
-RESOURCE_TYPES: tuple[ResourceType, ...] = (*_core(), *_workloads(), *_scheduling(), *_storage(), *_others())
+METRICS_GROUP = "metrics.k8s.io"
+METRICS_TYPES = (  # which are worked out when somebody asks, and never stored
+    ResourceType(METRICS_GROUP, "v1beta1", "nodes", "NodeMetrics", False, verbs=("get", "list")),
+    ResourceType(METRICS_GROUP, "v1beta1", "pods", "PodMetrics", verbs=("get", "list")),
+)
+RESOURCE_TYPES: tuple[ResourceType, ...] = (
+    *_core(), *_workloads(), *_scheduling(), *_storage(), *_others(), *_idle()
+)  # fmt: skip
+IDLE_KINDS = frozenset({kind.kind for kind in _idle()} | {"VolumeAttachment"})
 BY_KEY = MappingProxyType({kind.key: kind for kind in RESOURCE_TYPES})
 
 PODS = BY_KEY["", "pods"]
 NODES = BY_KEY["", "nodes"]
 NAMESPACES = BY_KEY["", "namespaces"]
+CONFIG_MAPS = BY_KEY["", "configmaps"]
+SERVICE_ACCOUNTS = BY_KEY["", "serviceaccounts"]
 EVENTS = BY_KEY["", "events"]
 NEW_EVENTS = BY_KEY["events.k8s.io", "events"]
 PRIORITY_CLASSES = BY_KEY["scheduling.k8s.io", "priorityclasses"]

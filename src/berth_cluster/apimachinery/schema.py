@@ -38,16 +38,21 @@ SCALARS = frozenset(
 # schema file -> (API group, version) of the kinds in it
 FILES: MappingProxyType[str, tuple[str, str]] = MappingProxyType(
     {
+        "admissionregistration": ("admissionregistration.k8s.io", "v1"),
         "apps": ("apps", "v1"),
         "authentication": ("authentication.k8s.io", "v1"),
         "authorization": ("authorization.k8s.io", "v1"),
         "autoscaling": ("autoscaling", "v1"),
+        "autoscaling_v2": ("autoscaling", "v2"),
         "batch": ("batch", "v1"),
+        "certificates": ("certificates.k8s.io", "v1"),
         "coordination": ("coordination.k8s.io", "v1"),
         "core": ("", "v1"),
         "discovery": ("discovery.k8s.io", "v1"),
         "events": ("events.k8s.io", "v1"),
         "meta": ("meta.k8s.io", "v1"),
+        "networking": ("networking.k8s.io", "v1"),
+        "node": ("node.k8s.io", "v1"),
         "policy": ("policy", "v1"),
         "rbac": ("rbac.authorization.k8s.io", "v1"),
         "resource": ("resource.k8s.io", "v1"),

@@ -13,6 +13,8 @@ from typing import Any
 import msgspec
 
 from berth.api.meta import LabelSelector
+from berth.api.node import Node
+from berth.api.pod import Pod
 from berth.api.selectors import (
     NOTHING,
     Selector,
@@ -20,6 +22,7 @@ from berth.api.selectors import (
     compile_selector,
     parse_field_selector,
     parse_label_selector,
+    selector_from_map,
 )
 from berth_cluster.apimachinery.errors import bad_request
 from berth_cluster.apimachinery.meta import Object
@@ -137,8 +140,20 @@ def _compare(getter: Getter, value: str, *, wanted: bool) -> Matcher:
     return lambda obj: (getter(obj) == value) is wanted
 
 
+def node_matches(pod: Pod, node: Node) -> bool:
+    """Whether a pod's node selector and required node affinity admit a node."""
+    labels = node.metadata.labels
+    affinity = pod.spec.affinity.node_affinity if pod.spec.affinity is not None else None
+    required = affinity.required if affinity is not None else None
+    selected = all(labels.get(key) == value for key, value in pod.spec.node_selector.items())
+    return selected and (required is None or required.matches(labels, node.metadata.name))
+
+
 def selector_of(workload: Object) -> Selector:
-    """The compiled `spec.selector` of a Deployment, ReplicaSet or Job."""
+    """The compiled `spec.selector` of a workload; that of a ReplicationController or a Service is a plain map."""
+    if workload["kind"] in ("ReplicationController", "Service"):
+        labels = workload["spec"].get("selector")
+        return selector_from_map(labels) if labels else NOTHING
     return compile_json(workload["spec"].get("selector") or None, workload["metadata"]["name"])
 
 

@@ -40,6 +40,8 @@ class KeyedController:
     __slots__ = ("queue",)
 
     name = "controller"
+    kinds: frozenset[str] | None = None
+    """The kinds of whose changes `handle` wants to hear; None for all."""
 
     def __init__(self) -> None:
         self.queue = WorkQueue()

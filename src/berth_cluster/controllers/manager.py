@@ -20,12 +20,13 @@ MAX_STEPS = 10_000_000
 class ControllerManager:
     """The controllers of one cluster and the index they share."""
 
-    __slots__ = ("_controllers", "_left", "_turn", "client", "index")
+    __slots__ = ("_controllers", "_hearing", "_left", "_turn", "client", "index")
 
     def __init__(self, store: Store) -> None:
         self.index = ObjectIndex()
         self.client = Client(store, self.index)
         self._controllers: list[Controller] = []
+        self._hearing: dict[str, list[Controller]] = {}  # by kind, filled as kinds come up
         self._turn = -1
         self._left = 0
         for resource in RESOURCE_TYPES:
@@ -36,9 +37,11 @@ class ControllerManager:
     def add(self, controllers: Sequence[Controller]) -> None:
         """Add controllers, and show them everything that is there already."""
         self._controllers.extend(controllers)
+        self._hearing.clear()
         for change in self.index.everything():
             for controller in controllers:
-                controller.handle(change)
+                if _hears_of(controller, change.kind):
+                    controller.handle(change)
 
     def step(self, now_s: float) -> bool:
         """Do one piece of work; False when nobody has any.
@@ -72,5 +75,14 @@ class ControllerManager:
     def _on_change(self, change_type: str, resource: ResourceType, obj: Object, old: Object | None) -> None:
         change = ObjectChange(change_type, resource.kind, obj, old)
         self.index.apply(change)
-        for controller in self._controllers:
+        hearing = self._hearing.get(change.kind)
+        if hearing is None:
+            hearing = [one for one in self._controllers if _hears_of(one, change.kind)]
+            self._hearing[change.kind] = hearing
+        for controller in hearing:
             controller.handle(change)
+
+
+def _hears_of(controller: Controller, kind: str) -> bool:
+    kinds: frozenset[str] | None = getattr(controller, "kinds", None)
+    return kinds is None or kind in kinds

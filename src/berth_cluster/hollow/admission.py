@@ -11,6 +11,7 @@ from typing import NamedTuple
 from berth.api.node import Node
 from berth.api.pod import Pod
 from berth.api.taints import NO_EXECUTE, untolerated_taint
+from berth_cluster.apimachinery.selection import node_matches
 
 OS_LABEL = "kubernetes.io/os"
 AFFINITY_MESSAGE = "node(s) didn't match Pod's node affinity/selector"
@@ -106,12 +107,7 @@ def _insufficient(name: str, requested: int, used: int, capacity: int) -> Reject
 
 
 def _check_affinity(pod: Pod, node: Node) -> Rejection | None:
-    labels = node.metadata.labels
-    selected = all(labels.get(key) == value for key, value in pod.spec.node_selector.items())
-    affinity = pod.spec.affinity.node_affinity if pod.spec.affinity is not None else None
-    if selected and affinity is not None and affinity.required is not None:
-        selected = affinity.required.matches(labels, node.metadata.name)
-    return None if selected else _failed("NodeAffinity", AFFINITY_MESSAGE)
+    return None if node_matches(pod, node) else _failed("NodeAffinity", AFFINITY_MESSAGE)
 
 
 def _check_name(pod: Pod, node: Node) -> Rejection | None:

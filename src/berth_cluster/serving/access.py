@@ -1,25 +1,30 @@
 """Authentication, and the review resources by which clients ask who somebody is and what they may do.
 
 The holder of the server's own token is the administrator, who may do everything. Further identities come from client
-certificates that the server's CA has signed (common name and organizations, as kubeadm's are) and from tokens that
-the operator of the server names; what these may do, the stored RBAC objects say (`rbac`). Nobody is anonymous: a
-request without a credential is 401, health checks apart, and in reviews `system:anonymous` has what RBAC gives it.
+certificates that the server's CA has signed (common name and organizations, as kubeadm's are), from tokens that the
+operator of the server names, and from those of ServiceAccounts (`account_tokens`). What these may do, the stored RBAC
+objects say (`rbac`), and also as whom else they may act. Nobody is anonymous: a request without a credential is 401,
+health checks apart, and in reviews `system:anonymous` has what RBAC gives it.
 """
 
 import hashlib
 import hmac
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
+from urllib.parse import unquote
 
 import msgspec
+from aiohttp import web
 
 from berth_cluster.apimachinery.errors import FieldErrors, StoreError, bad_request
 from berth_cluster.apimachinery.meta import Object
+from berth_cluster.serving.account_tokens import ISSUER, AccountTokens, account_user
 from berth_cluster.serving.rbac import ClusterUser, RbacAttributes, RbacAuthorizer
 
 AUTHENTICATED = "system:authenticated"
 MASTERS = "system:masters"
 ADMINISTRATOR = ClusterUser("berth-admin", (MASTERS, AUTHENTICATED), "berth-admin")
+ACCOUNT_PREFIX = "system:serviceaccount:"
 MAX_TOKEN_CHARACTERS = 16 * 1024
 
 # Kinds that can only be posted and are never stored: group -> plural -> kind.
@@ -40,10 +45,13 @@ REVIEWS = {
 class ClusterAuthenticator:
     """Says whose a request is, by its bearer token or its client certificate."""
 
-    __slots__ = ("_known", "token")
+    __slots__ = ("_known", "account_tokens", "token")
 
-    def __init__(self, token: str, others: Mapping[str, ClusterUser] | None = None) -> None:
+    def __init__(
+        self, token: str, others: Mapping[str, ClusterUser] | None = None, account_tokens: AccountTokens | None = None
+    ) -> None:
         self.token = token
+        self.account_tokens = account_tokens
         # Tokens are kept and compared as digests of one length, so that the time a comparison takes says nothing.
         known = {**(others or {}), token: ADMINISTRATOR}
         self._known = [(_digest(text), _authenticated(user)) for text, user in known.items()]
@@ -59,14 +67,16 @@ class ClusterAuthenticator:
             raise StoreError(401, "Unauthorized", "Unauthorized")
         return found
 
-    def user_of(self, token: str) -> ClusterUser | None:
-        """Whose a token is; None for one that nobody has."""
+    def user_of(self, token: str, audiences: Sequence[str] = (ISSUER,)) -> ClusterUser | None:
+        """Whose a token is; None for one that nobody has, or an account's that is not for these audiences."""
         if not token or len(token) > MAX_TOKEN_CHARACTERS:
             return None
         given, found = _digest(token), None
         for digest, user in self._known:
             if hmac.compare_digest(digest, given):
                 found = user
+        if found is None and self.account_tokens is not None:
+            return self.account_tokens.user_of(token, audiences)
         return found
 
 
@@ -79,7 +89,39 @@ def _authenticated(user: ClusterUser) -> ClusterUser:
     """The user with the group of all who have been authenticated."""
     if AUTHENTICATED in user.groups:
         return user
-    return ClusterUser(user.name, (*user.groups, AUTHENTICATED), user.uid)
+    return msgspec.structs.replace(user, groups=(*user.groups, AUTHENTICATED))
+
+
+def impersonated(
+    user: ClusterUser, request: web.BaseRequest, authorize: Callable[[RbacAttributes], None]
+) -> ClusterUser:
+    """Whom a request acts as (`kubectl --as`): its user, or the one that it names, which `authorize` has to allow."""
+    headers = request.headers
+    name, uid = headers.get("Impersonate-User", ""), headers.get("Impersonate-Uid", "")
+    groups = headers.getall("Impersonate-Group", [])
+    extra: dict[str, list[str]] = {}
+    for header, value in headers.items():
+        if header.lower().startswith("impersonate-extra-"):
+            extra.setdefault(unquote(header.lower().removeprefix("impersonate-extra-")), []).append(value)
+    if not (name or groups or uid or extra):
+        return user
+    if not name:
+        raise bad_request("requested to impersonate groups, a uid or extra fields without impersonating a user")
+    account = name.split(":") if name.startswith(ACCOUNT_PREFIX) else []
+    if len(account) == len(("system", "serviceaccount", "namespace", "name")):
+        authorize(RbacAttributes("impersonate", "", "serviceaccounts", namespace=account[2], name=account[3]))
+        groups = groups or list(account_user(account[2], account[3]).groups)
+    else:
+        authorize(RbacAttributes("impersonate", "", "users", name=name))
+    for group in groups:
+        authorize(RbacAttributes("impersonate", "", "groups", name=group))
+    if uid:
+        authorize(RbacAttributes("impersonate", "authentication.k8s.io", "uids", name=uid))
+    for key, values in extra.items():
+        for value in values:
+            authorize(RbacAttributes("impersonate", "authentication.k8s.io", "userextras", key, name=value))
+    acting = ClusterUser(name, tuple(groups), uid, extra)
+    return acting if name == "system:anonymous" else _authenticated(acting)
 
 
 def certified_user(certificate: Mapping[str, Any]) -> ClusterUser | None:
@@ -123,9 +165,14 @@ def review(
     if kind == "SelfSubjectReview":
         answer["status"] = {"userInfo": user.to_info()}
     elif kind == "TokenReview":
-        known = authenticator.user_of(str(spec.get("token", "")))
+        audiences = [str(each) for each in spec.get("audiences") or [ISSUER]]
+        token = str(spec.get("token", ""))
+        known = authenticator.user_of(token, audiences)
+        good_for = [each for each in audiences if authenticator.user_of(token, [each])]
         answer["status"] = (
-            {"authenticated": True, "user": known.to_info()} if known else {"user": {}, "error": "invalid bearer token"}
+            {"authenticated": True, "user": known.to_info(), "audiences": good_for}
+            if known
+            else {"user": {}, "error": "invalid bearer token"}
         )
     elif kind == "SelfSubjectRulesReview":
         answer["status"] = authorizer.rules(user, str(spec.get("namespace", "")))

@@ -6,6 +6,7 @@ regular, and a request that binds a pod should take little longer than the bindi
 
 import logging
 from collections.abc import Callable, Mapping
+from functools import partial
 from http import HTTPStatus
 from types import MappingProxyType
 from typing import Any
@@ -19,10 +20,12 @@ from berth_cluster.apimachinery.errors import (
     forbidden,
     method_not_allowed,
     no_such_path,
+    not_found,
     qualified,
     too_many_requests,
 )
 from berth_cluster.apimachinery.releases import Release
+from berth_cluster.apimachinery.resource_types import METRICS_GROUP, ResourceType
 from berth_cluster.serving import access
 from berth_cluster.serving.bodies import read_object, read_typed
 from berth_cluster.serving.delay import ApiDelay
@@ -33,6 +36,7 @@ from berth_cluster.serving.rbac import ClusterUser, RbacAttributes, RbacAuthoriz
 from berth_cluster.serving.requests import Target, flag, is_dry_run, parse_path
 from berth_cluster.serving.responses import error_response, json_response, success
 from berth_cluster.storage.store import Store
+from berth_cluster.storage.usage import measured
 
 _log = logging.getLogger(__name__)
 
@@ -117,6 +121,7 @@ class Application:
         if path.startswith(HEALTH_PATHS) and path.split("/")[1] in HEALTH_NAMES:
             return web.Response(text="ok")
         user = self._authenticator.admit(request.headers.get("Authorization", ""), _certificate(request))
+        user = access.impersonated(user, request, partial(self._authorize, user))
         if not self._let_in(request) or self._in_flight - self._handlers.watches > MAX_IN_FLIGHT:
             raise too_many_requests()
         await self._delay.wait()
@@ -140,6 +145,8 @@ class Application:
             body = await read_object(request, access.REVIEWS[target.group][target.plural])
             answer = access.review(self._authenticator, self._authorizer, user, target.group, target.plural, body)
             return json_response(answer, 201)
+        if (target.plural, target.subresource, request.method) == ("serviceaccounts", "token", "POST"):
+            return await self._issue_token(target, request)
         if (target.group, target.plural) == ("", "bindings") and request.method == "POST":
             bound = await self._post_binding(target, request)
             self._count(target, request)
@@ -149,6 +156,8 @@ class Application:
             raise no_such_path()
         if kind.plural == "namespaces" and not kind.group and target.namespace:
             raise no_such_path()
+        if target.group == METRICS_GROUP:
+            return self._measured(kind, target, request)
         response = await self._handlers.handle(kind, target, request)
         self._count(target, request)
         return response
@@ -158,6 +167,26 @@ class Application:
         verb = _asked(target, request).verb
         verb = verb.upper() if verb in ("list", "watch") else request.method
         self._requests.labels(verb, target.group, target.version, target.plural, target.subresource).inc()
+
+    def _measured(self, kind: ResourceType, target: Target, request: web.BaseRequest) -> web.Response:
+        """What pods or nodes use."""
+        if request.method != "GET" or flag(request.query, "watch"):
+            raise method_not_allowed()
+        found = measured(self._store, kind.plural, target.namespace, request.query.get("labelSelector", ""))
+        if target.name:
+            named = [one for one in found if one["metadata"]["name"] == target.name]
+            if not named:
+                raise not_found(kind.plural, kind.group, target.name)
+            return json_response(named[0])
+        listed = {"kind": f"{kind.kind}List", "apiVersion": kind.api_version, "metadata": {}, "items": found}
+        return json_response(listed)
+
+    async def _issue_token(self, target: Target, request: web.BaseRequest) -> web.Response:
+        asked = await read_typed(request, "authentication/TokenRequest")
+        tokens = self._authenticator.account_tokens
+        if tokens is None:
+            raise no_such_path()
+        return json_response(tokens.issue(target.namespace, target.name, asked), 201)
 
     async def _post_binding(self, target: Target, request: web.BaseRequest) -> web.Response:
         body = await read_typed(request, "core/Binding")

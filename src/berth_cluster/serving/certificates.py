@@ -92,6 +92,11 @@ class ClusterAuthority:
         return cls(key, builder.add_extension(subject, critical=False).sign(key, hashes.SHA256()))
 
     @property
+    def signing_key(self) -> ec.EllipticCurvePrivateKey:
+        """What also signs the tokens of ServiceAccounts."""
+        return self._key
+
+    @property
     def certificate_pem(self) -> bytes:
         """The authority's certificate, by which clients know the server and servers know clients."""
         return self._certificate.public_bytes(serialization.Encoding.PEM)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from berth_cluster.apimachinery.releases import Release
-from berth_cluster.apimachinery.resource_types import ResourceType
+from berth_cluster.apimachinery.resource_types import METRICS_TYPES, ResourceType
 from berth_cluster.serving.access import REVIEWS
 
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
@@ -18,6 +18,7 @@ _SUBRESOURCE_KINDS = {
     "binding": ("", "v1", "Binding", ["create"]),
     "eviction": ("policy", "v1", "Eviction", ["create"]),
     "scale": ("autoscaling", "v1", "Scale", ["get", "patch", "update"]),
+    "token": ("authentication.k8s.io", "v1", "TokenRequest", ["create"]),
     "status": ("", "", "", ["get", "patch", "update"]),
     "finalize": ("", "", "", ["update"]),
     "resize": ("", "", "", ["get", "patch", "update"]),
@@ -30,10 +31,11 @@ _NUMBERS = re.compile(r"\d+")
 class Discovery:
     """The answers of one server."""
 
-    __slots__ = ("_release",)
+    __slots__ = ("_release", "_types")
 
     def __init__(self, release: Release) -> None:
         self._release = release
+        self._types = (*release.types, *METRICS_TYPES)
 
     def version_info(self) -> Json:
         """The answer of `/version`."""
@@ -51,11 +53,11 @@ class Discovery:
 
     def groups(self) -> list[str]:
         """The names of all API groups; the core group is the empty name."""
-        return sorted({kind.group for kind in self._release.types} | set(REVIEWS))
+        return sorted({kind.group for kind in self._types} | set(REVIEWS))
 
     def versions_of(self, group: str) -> list[str]:
         """The versions of a group, the preferred one first."""
-        versions = {kind.version for kind in self._release.types if kind.group == group}
+        versions = {kind.version for kind in self._types if kind.group == group}
         if group in REVIEWS:
             versions.add("v1")
         return sorted(versions, key=_preference)
@@ -107,7 +109,7 @@ class Discovery:
         }
 
     def _kinds(self, group: str, version: str) -> list[ResourceType]:
-        found = [kind for kind in self._release.types if kind.group == group and kind.version == version]
+        found = [kind for kind in self._types if kind.group == group and kind.version == version]
         return sorted(found, key=lambda kind: kind.plural)
 
     def _aggregated_group(self, group: str) -> Json:

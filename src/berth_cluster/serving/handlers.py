@@ -18,7 +18,7 @@ from berth_cluster.apimachinery.errors import (
 )
 from berth_cluster.apimachinery.meta import Object
 from berth_cluster.apimachinery.patches import STRATEGIC_MERGE_PATCH
-from berth_cluster.apimachinery.resource_types import PODS, ResourceType
+from berth_cluster.apimachinery.resource_types import IDLE_KINDS, PODS, ResourceType
 from berth_cluster.serving.bodies import delete_options, read_body, read_patch, read_typed
 from berth_cluster.serving.forms import FORMS, ResponseForm
 from berth_cluster.serving.hollow_log import hollow_log
@@ -177,6 +177,8 @@ class Handlers:
     async def _create(self, kind: ResourceType, target: Target, request: web.BaseRequest) -> web.Response:
         body, warnings = await read_body(kind, request)
         made = self._store.create(kind, target.namespace, body, dry_run=is_dry_run(request.query))
+        if kind.kind in IDLE_KINDS:
+            warnings = [*warnings, f"{kind.kind} is stored, and nothing in this cluster acts on it"]
         return self._answer(kind, made, request, 201, warnings)
 
     async def _update(self, kind: ResourceType, target: Target, request: web.BaseRequest) -> web.Response:

@@ -5,7 +5,7 @@ a RoleBinding in its namespace, and neither roles that are not there nor aggrega
 at every binding once.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -28,6 +28,7 @@ class ClusterUser(msgspec.Struct, frozen=True):
     name: str
     groups: tuple[str, ...] = ()
     uid: str = ""
+    extra: Mapping[str, Sequence[str]] = {}
 
     def to_info(self) -> Object:
         """The user as an `authentication.k8s.io/v1` UserInfo."""
@@ -36,6 +37,8 @@ class ClusterUser(msgspec.Struct, frozen=True):
             info["uid"] = self.uid
         if self.groups:
             info["groups"] = list(self.groups)
+        if self.extra:
+            info["extra"] = dict(self.extra)
         return info
 
 

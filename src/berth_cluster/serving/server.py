@@ -20,9 +20,10 @@ from aiohttp.web_protocol import RequestHandler
 
 from berth_cluster.apimachinery.releases import DEFAULT_MINOR, release
 from berth_cluster.serving.access import ClusterAuthenticator
+from berth_cluster.serving.account_tokens import AccountTokens
 from berth_cluster.serving.app import Application
 from berth_cluster.serving.bodies import MAX_BODY_BYTES
-from berth_cluster.serving.bootstrap_access import create_access_objects
+from berth_cluster.serving.bootstrap_access import create_access_objects, publish_address
 from berth_cluster.serving.certificates import ClusterAuthority
 from berth_cluster.serving.connections import ConnectionLimits, GuardedProtocol, TlsListener
 from berth_cluster.serving.delay import ApiDelay
@@ -100,7 +101,8 @@ class ApiServer:
         self.token = self.token or remembered.token or secrets.token_urlsafe(32)
         self.authority = ClusterAuthority.kept_in(self.directory / "pki")
         create_access_objects(self.store, self.authority.certificate_pem)
-        authenticator = ClusterAuthenticator(self.token, self._users)
+        tokens = AccountTokens(self.store, self.authority.signing_key)
+        authenticator = ClusterAuthenticator(self.token, self._users, tokens)
         self._app = Application(self.store, authenticator, self._release, _let_in, self.delay)
         # Cancel the handler of a client that disconnects; else its watches would live on until the next event.
         self._http = web.Server(self._handle, request_factory=_make_request, handler_cancellation=True)
@@ -108,6 +110,7 @@ class ApiServer:
         await self._open(self._listener, remembered.port)
         self._port = self._listener.port
         self._app.address = _authority(self._host, self._port)
+        publish_address(self.store, self._host, self._port)
         self._housekeeping = asyncio.create_task(self._keep_house(), name="event expiry")
         write_kubeconfig(self.kubeconfig, self.url, self.authority.certificate_pem, self.token)
 

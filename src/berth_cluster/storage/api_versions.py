@@ -5,7 +5,8 @@ as it is; only what has another shape is converted. Stored objects are shared an
 the parts that differ. Objects that come from outside may have any shape, so that nothing is taken for granted here.
 
 Events live in two API groups at once (`event_views`). The others are kinds whose shape changed from version to version:
-devices and claims between v1alpha3, v1beta1 and v1, and pod groups between v1alpha1 and v1beta1.
+devices and claims between v1alpha3, v1beta1 and v1, pod groups between v1alpha1 and v1beta1, and autoscalers, of which
+v1 shows less.
 """
 
 from collections.abc import Callable
@@ -198,6 +199,38 @@ _FROM_V1ALPHA1 = _both(
     _renamed(_V1ALPHA1_GROUPS, _TEMPLATES), _inside(_TEMPLATES, _each(_renamed("policy", "schedulingPolicy")))
 )
 
+# --- autoscalers ------------------------------------------------------------------------------------------------------
+
+
+def _cpu_percentage(spec: Any) -> Any:
+    """v2 to v1, which knows but one metric."""
+    if not isinstance(spec, dict):
+        return spec
+    shown = {key: value for key, value in spec.items() if key not in ("metrics", "behavior")}
+    for metric in spec.get("metrics") or ():
+        source = metric.get("resource") if isinstance(metric, dict) else None
+        target = source.get("target") if isinstance(source, dict) and source.get("name") == "cpu" else None
+        if isinstance(target, dict) and target.get("averageUtilization"):
+            shown["targetCPUUtilizationPercentage"] = target["averageUtilization"]
+    return shown
+
+
+def _cpu_metric(spec: Any) -> Any:
+    """v1 to v2."""
+    if not isinstance(spec, dict) or "targetCPUUtilizationPercentage" not in spec:
+        return spec
+    rest = {key: value for key, value in spec.items() if key != "targetCPUUtilizationPercentage"}
+    target = {"type": "Utilization", "averageUtilization": spec["targetCPUUtilizationPercentage"]}
+    return {**rest, "metrics": [{"type": "Resource", "resource": {"name": "cpu", "target": target}}]}
+
+
+_V1_STATUS = ("observedGeneration", "lastScaleTime", "currentReplicas", "desiredReplicas")
+
+
+def _v1_status(status: Any) -> Any:
+    return {key: status[key] for key in _V1_STATUS if key in status} if isinstance(status, dict) else status
+
+
 # --- all of them ------------------------------------------------------------------------------------------------------
 
 _SAME_SHAPE = ApiView(_unchanged, _unchanged)
@@ -216,6 +249,9 @@ _SHAPES: MappingProxyType[tuple[str, str], ApiView] = MappingProxyType(
         ("resourceslices", "v1beta1"): ApiView(_at(_BASIC, _SPEC, "devices"), _at(_PLAIN, _SPEC, "devices")),
         ("resourceslices", "v1alpha3"): ApiView(
             _at(_TO_ALPHA_DEVICE, _SPEC, "devices"), _at(_FROM_ALPHA_DEVICE, _SPEC, "devices")
+        ),
+        ("horizontalpodautoscalers", "v1"): ApiView(
+            _both(_at(_cpu_percentage, _SPEC), _at(_v1_status, "status")), _at(_cpu_metric, _SPEC)
         ),
         ("podgroups", "v1beta1"): ApiView(
             _at(_both(_workload_reference, _TO_UNION), _SPEC), _at(_both(_template_reference, _TO_WORD), _SPEC)

@@ -65,10 +65,12 @@ def _mark(kind: ResourceType, new: Object, grace_s: int, now: datetime) -> None:
     known = meta.get("deletionGracePeriodSeconds")
     if meta.get("deletionTimestamp") and (known or 0) <= grace_s:
         return
+    if meta.get("deletionTimestamp"):  # of an earlier request, from whose moment on the shorter period counts
+        now = datetime.fromisoformat(meta["deletionTimestamp"]) - timedelta(seconds=known or 0)
+    elif kind.has_generation:
+        meta["generation"] = meta.get("generation", 0) + 1
     meta["deletionTimestamp"] = timestamp(now + timedelta(seconds=grace_s))
     meta["deletionGracePeriodSeconds"] = grace_s
-    if kind.has_generation:
-        meta["generation"] = meta.get("generation", 0) + 1
     if kind is NAMESPACES:
         new["status"] = {**(new.get("status") or {}), "phase": "Terminating"}
 

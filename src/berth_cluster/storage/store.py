@@ -47,10 +47,11 @@ from berth_cluster.apimachinery.resource_types import (
     resource_type,
 )
 from berth_cluster.apimachinery.selection import Matcher, make_matcher
-from berth_cluster.storage import binding, bootstrap, deletion, eviction, metadata, scale
+from berth_cluster.storage import binding, bootstrap, deletion, eviction, metadata, quotas, scale
 from berth_cluster.storage.api_versions import ApiView, view_of
 from berth_cluster.storage.collection import MAX_HISTORY_BYTES, Collection, Place
 from berth_cluster.storage.event_expiry import EVENT_TTL_S, MAX_EVENTS, EventExpiry
+from berth_cluster.storage.namespace_contents import NamespaceContents
 from berth_cluster.storage.watch import ChangeType, Entry, StoreChange, Watch, WatchLimits
 from berth_cluster.strategies.registry import strategy_of
 
@@ -112,6 +113,7 @@ class Store:
         self._subscribers: list[Subscriber] = []
         self._undelivered: deque[StoreChange] = deque()
         self._dispatching = False
+        NamespaceContents(self)
         if system_objects:
             for kind, obj in bootstrap.system_objects():
                 self.create(kind, "", obj)
@@ -217,6 +219,7 @@ class Store:
         strategy.validate_create(kind, new)
         if not metadata.has_free_name(new, partial(collection.holds, namespace), self.new_suffix):
             raise already_exists(kind.plural, kind.group, new["metadata"]["name"])
+        quotas.charge(self, kind, new, None, dry_run=dry_run)
         return _shown(kind, self.commit(kind, "ADDED", new, None, dry_run=dry_run))
 
     def update(
@@ -386,6 +389,8 @@ class Store:
         new["metadata"]["resourceVersion"] = entry.obj["metadata"]["resourceVersion"]
         if new == entry.obj:
             return entry.obj
+        if subresource != "status":
+            quotas.charge(self, kind, new, entry.obj, dry_run=dry_run)
         metadata.count_generation(kind, entry, new)
         if deletion.is_finished(kind, new):
             return self.commit(kind, "DELETED", new, entry, dry_run=dry_run)

@@ -8,7 +8,7 @@ from typing import Any
 from berth_cluster.apimachinery.errors import FieldErrors, Raw
 from berth_cluster.apimachinery.meta import Object
 from berth_cluster.apimachinery.resource_types import BY_KEY
-from berth_cluster.strategies import names
+from berth_cluster.strategies import limit_ranges, names
 from berth_cluster.strategies.base import ClusterView, DefaultsStrategy, RESTStrategy
 from berth_cluster.strategies.pod_checks import quantity
 from berth_cluster.strategies.storage_classes import default_class, says_no_class
@@ -178,3 +178,4 @@ class PersistentVolumeClaimStrategy(DefaultsStrategy):
             chosen = default_class(view.objects(BY_KEY["storage.k8s.io", "storageclasses"]))
             if chosen is not None:
                 obj["spec"]["storageClassName"] = chosen["metadata"]["name"]
+        limit_ranges.check_claim(obj, view)

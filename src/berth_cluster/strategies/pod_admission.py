@@ -8,14 +8,27 @@ from typing import Any
 from berth.api.quantity import QuantityError, parse
 from berth_cluster.apimachinery.errors import forbidden
 from berth_cluster.apimachinery.meta import Object
-from berth_cluster.apimachinery.resource_types import PRIORITY_CLASSES
+from berth_cluster.apimachinery.resource_types import PRIORITY_CLASSES, SERVICE_ACCOUNTS
 from berth_cluster.strategies.base import ClusterView
 from berth_cluster.strategies.pod_defaults import objects_in
 
 NOT_READY = "node.kubernetes.io/not-ready"
 UNREACHABLE = "node.kubernetes.io/unreachable"
+MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
 TOLERATION_S = 300
 DEFAULT_PREEMPTION_POLICY = "PreemptLowerPriority"
+
+
+def set_service_account(pod: Object, view: ClusterView) -> None:
+    """Give the pod its namespace's default account where it names none; refuse one that is not there."""
+    spec, meta = pod["spec"], pod["metadata"]
+    if MIRROR_ANNOTATION in (meta.get("annotations") or {}):
+        return
+    name = spec.get("serviceAccountName") or spec.get("serviceAccount") or "default"
+    spec["serviceAccountName"] = spec["serviceAccount"] = name
+    if view.find(SERVICE_ACCOUNTS, meta["namespace"], name) is None:
+        why = f'error looking up service account {meta["namespace"]}/{name}: serviceaccount "{name}" not found'
+        raise forbidden("pods", "", meta["name"], why)
 
 
 def set_priority(pod: Object, view: ClusterView) -> None:

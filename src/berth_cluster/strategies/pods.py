@@ -6,7 +6,7 @@ from berth_cluster.apimachinery.errors import FieldErrors
 from berth_cluster.apimachinery.meta import Object, timestamp
 from berth_cluster.apimachinery.resource_types import ResourceType
 from berth_cluster.apimachinery.strategic_merge import identity
-from berth_cluster.strategies import pod_admission
+from berth_cluster.strategies import limit_ranges, pod_admission, runtime_classes
 from berth_cluster.strategies.base import ClusterView, RESTStrategy
 from berth_cluster.strategies.pod_checks import check_pod_spec
 from berth_cluster.strategies.pod_defaults import default_pod_spec, objects_in
@@ -35,10 +35,11 @@ class PodStrategy(RESTStrategy):
             obj["spec"] = spec = {}
         default_pod_spec(spec)
         spec.setdefault("enableServiceLinks", True)
-        account = spec.setdefault("serviceAccountName", "default")
-        spec.setdefault("serviceAccount", account)
+        limit_ranges.apply_to_pod(obj, view)
+        pod_admission.set_service_account(obj, view)
         pod_admission.set_priority(obj, view)
         pod_admission.add_default_tolerations(obj)
+        runtime_classes.apply_runtime_class(obj, view)
         pod_admission.merge_label_keys(obj)
         obj["status"] = {"phase": "Pending", "qosClass": pod_admission.qos_class(spec)}
         if spec.get("schedulingGates"):

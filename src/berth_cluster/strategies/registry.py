@@ -3,7 +3,17 @@
 from types import MappingProxyType
 
 from berth_cluster.apimachinery.resource_types import ResourceKey, ResourceType
-from berth_cluster.strategies import core, policy, rbac, resource, scheduling, workloads
+from berth_cluster.strategies import (
+    core,
+    limit_ranges,
+    policy,
+    quotas,
+    rbac,
+    resource,
+    runtime_classes,
+    scheduling,
+    workloads,
+)
 from berth_cluster.strategies.base import DefaultsStrategy, RESTStrategy
 from berth_cluster.strategies.pods import PodStrategy
 
@@ -16,6 +26,9 @@ _STRATEGIES: MappingProxyType[ResourceKey, RESTStrategy] = MappingProxyType(
         ("", "services"): core.ServiceStrategy(),
         ("", "secrets"): core.SecretStrategy(),
         ("", "replicationcontrollers"): workloads.ReplicationControllerStrategy(),
+        ("", "resourcequotas"): quotas.ResourceQuotaStrategy(),
+        ("", "limitranges"): limit_ranges.LimitRangeStrategy(),
+        ("node.k8s.io", "runtimeclasses"): runtime_classes.RuntimeClassStrategy(),
         ("", "persistentvolumes"): DefaultsStrategy(
             {}, {"persistentVolumeReclaimPolicy": "Retain", "volumeMode": "Filesystem"}, {"phase": "Pending"}
         ),
@@ -24,6 +37,7 @@ _STRATEGIES: MappingProxyType[ResourceKey, RESTStrategy] = MappingProxyType(
         ("apps", "replicasets"): workloads.ReplicaSetStrategy(),
         ("apps", "statefulsets"): workloads.StatefulSetStrategy(),
         ("apps", "daemonsets"): workloads.DaemonSetStrategy(),
+        ("autoscaling", "horizontalpodautoscalers"): workloads.AutoscalerStrategy(),
         ("batch", "jobs"): workloads.JobStrategy(),
         ("batch", "cronjobs"): workloads.CronJobStrategy(),
         ("policy", "poddisruptionbudgets"): policy.PodDisruptionBudgetStrategy(),

@@ -4,6 +4,7 @@ Their pod templates get a pod's defaults; their selectors must match the templat
 """
 
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import msgspec
 
@@ -15,11 +16,14 @@ from berth_cluster.strategies import names
 from berth_cluster.strategies.base import ClusterView, RESTStrategy
 from berth_cluster.strategies.pod_checks import check_pod_spec
 from berth_cluster.strategies.pod_defaults import default_pod_spec
+from berth_workloads.cron_jobs import ScheduleError, read_schedule
 
 CONTROLLER_UID = "batch.kubernetes.io/controller-uid"
 JOB_NAME = "batch.kubernetes.io/job-name"
 _OLD_CONTROLLER_UID = "controller-uid"
 _OLD_JOB_NAME = "job-name"
+TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"
+CONCURRENCY_POLICIES = ("Allow", "Forbid", "Replace")
 STATEFUL_CHANGEABLE = frozenset(
     {
         "replicas",
@@ -173,9 +177,23 @@ class StatefulSetStrategy(PodTemplateStrategy):
 
 
 class DaemonSetStrategy(PodTemplateStrategy):
-    """DaemonSets."""
+    """DaemonSets, which count the generations of their template in an annotation."""
 
     __slots__ = ()
+
+    def prepare_create(self, obj: Object, view: ClusterView) -> None:
+        """The first generation."""
+        super().prepare_create(obj, view)
+        obj["metadata"].setdefault("annotations", {})[TEMPLATE_GENERATION] = "1"
+
+    def prepare_update(self, new: Object, old: Object, subresource: str, view: ClusterView) -> None:
+        """One more where the template changes."""
+        super().prepare_update(new, old, subresource, view)
+        if not subresource:
+            known = (old["metadata"].get("annotations") or {}).get(TEMPLATE_GENERATION, "0")
+            changed = new["spec"].get("template") != (old.get("spec") or {}).get("template")
+            number = int(known) + changed if known.isdecimal() else 1
+            new["metadata"].setdefault("annotations", {})[TEMPLATE_GENERATION] = str(number)
 
     def default_spec(self, _obj: Object, spec: Object) -> None:
         """A DaemonSet's spec has no number of replicas."""
@@ -252,7 +270,7 @@ class JobStrategy(PodTemplateStrategy):
 
 
 class CronJobStrategy(RESTStrategy):
-    """CronJobs; nothing runs them here, but they can be kept."""
+    """CronJobs."""
 
     __slots__ = ()
 
@@ -277,12 +295,86 @@ class CronJobStrategy(RESTStrategy):
             default_template(job_spec)
 
     def check(self, obj: Object, errors: FieldErrors) -> None:
-        """A schedule and a template."""
-        if not obj["spec"].get("schedule"):
+        """A schedule that can be read, and a template."""
+        spec = obj["spec"]
+        if spec.get("schedule"):
+            check_schedule(spec, errors)
+        else:
             errors.required("spec.schedule")
+        if spec["concurrencyPolicy"] not in CONCURRENCY_POLICIES:
+            errors.unsupported("spec.concurrencyPolicy", spec["concurrencyPolicy"], CONCURRENCY_POLICIES)
         job_spec = (obj["spec"].get("jobTemplate") or {}).get("spec")
         where = "spec.jobTemplate.spec.template"
         check_template(job_spec if isinstance(job_spec, dict) else {}, where, ("OnFailure", "Never"), errors)
+
+
+class AutoscalerStrategy(RESTStrategy):
+    """HorizontalPodAutoscalers."""
+
+    __slots__ = ()
+
+    def prepare_create(self, obj: Object, view: ClusterView) -> None:
+        """One replica at least, and 80 percent of the requested cpu."""
+        self.prepare_update(obj, obj, "", view)
+        obj["status"] = {"currentMetrics": None, "desiredReplicas": 0}
+
+    def prepare_update(self, new: Object, _old: Object, subresource: str, _view: ClusterView) -> None:
+        """The defaults again."""
+        if subresource != "status":
+            spec = _spec(new)
+            spec.setdefault("minReplicas", 1)
+            if not spec.get("metrics"):
+                target = {"type": "Utilization", "averageUtilization": 80}
+                spec["metrics"] = [{"type": "Resource", "resource": {"name": "cpu", "target": target}}]
+
+    def check(self, obj: Object, errors: FieldErrors) -> None:
+        """The target and the bounds."""
+        spec = obj["spec"]
+        most, least = spec.get("maxReplicas") or 0, spec["minReplicas"]
+        for field in ("kind", "name"):
+            if not (spec.get("scaleTargetRef") or {}).get(field):
+                errors.required(f"spec.scaleTargetRef.{field}")
+        if least < 1:
+            errors.invalid("spec.minReplicas", least, "must be greater than or equal to 1")
+        if most < 1:
+            errors.invalid("spec.maxReplicas", most, "must be greater than 0")
+        elif most < least:
+            errors.invalid("spec.maxReplicas", most, "must be greater than or equal to `minReplicas`")
+        for number, metric in enumerate(spec["metrics"]):
+            field, target = _target_of(metric)
+            if not any(target.get(name) for name in ("value", "averageValue", "averageUtilization")):
+                why = "must set either a target raw value or a target utilization"
+                errors.required(f"spec.metrics[{number}].{field}.target.averageUtilization", why)
+
+
+def _target_of(metric: Object) -> tuple[str, Object]:
+    kind = str(metric.get("type") or " ")
+    field = kind[0].lower() + kind[1:]
+    return field, (metric.get(field) or {}).get("target") or {}
+
+
+def check_schedule(spec: Object, errors: FieldErrors) -> None:
+    """The schedule and the time zone of a CronJob."""
+    schedule, zone = spec["schedule"], spec.get("timeZone")
+    if "TZ" in schedule:
+        why = "cannot use TZ or CRON_TZ in schedule, use timeZone field instead"
+        errors.invalid("spec.schedule", schedule, why)
+        return
+    try:
+        read_schedule(schedule)
+    except ScheduleError as error:
+        errors.invalid("spec.schedule", schedule, str(error))
+    if zone == "":
+        errors.invalid("spec.timeZone", zone, "timeZone must be nil or non-empty string")
+    if zone and zone.lower() == "local":
+        why = "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones"
+        errors.invalid("spec.timeZone", zone, why)
+        return
+    try:
+        if zone:
+            ZoneInfo(zone)
+    except (ValueError, OSError, KeyError):
+        errors.invalid("spec.timeZone", zone, f"unknown time zone {zone}")
 
 
 def _spec(obj: Object) -> Object:

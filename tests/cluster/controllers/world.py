@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 
 from berth_cluster.apimachinery.resource_types import resource_of
 from berth_cluster.controllers.manager import ControllerManager
+from berth_cluster.controllers.workloads.daemonset import made_for
 from berth_cluster.embedded import ClusterSettings, create_nodes, make_controllers
 from berth_cluster.hollow.drivers import create_driver_objects
 from berth_cluster.hollow.kubelet import KubeletSettings
@@ -76,7 +77,7 @@ class World:
             return 0
         pending = [pod for pod in self.pods() if not pod["spec"].get("nodeName") and not _going(pod)]
         for pod in pending:
-            self.bind(pod, self.node_names[next(self._turn) % len(self.node_names)])
+            self.bind(pod, made_for(pod) or self.node_names[next(self._turn) % len(self.node_names)])
         return len(pending)
 
     # --- looking -------------------------------------------------------------------------------------------------
@@ -142,6 +143,12 @@ def replica_set(name, replicas, **spec):
 
 def deployment(name, replicas, **spec):
     return {**replica_set(name, replicas, **spec), "kind": "Deployment"}
+
+
+def daemon_set(name, **spec):
+    made = replica_set(name, 0, **spec)
+    del made["spec"]["replicas"]
+    return {**made, "kind": "DaemonSet"}
 
 
 def stateful_set(name, replicas, claims=(), **spec):

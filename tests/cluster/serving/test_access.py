@@ -8,7 +8,7 @@ import pytest
 
 from berth_cluster.apimachinery.resource_types import BY_KEY
 from berth_cluster.serving import access
-from berth_cluster.serving.access import ClusterAuthenticator, ClusterUser
+from berth_cluster.serving.access import ISSUER, ClusterAuthenticator, ClusterUser
 from berth_cluster.serving.server import ApiServer
 from tests.cluster.objects import CONFIG_MAPS, PODS, pod
 from tests.cluster.serving.conftest import Client
@@ -65,7 +65,7 @@ class TestTokens:
             assert body["status"]["user"] == {}
         _, body = await client.post("/apis/authentication.k8s.io/v1/tokenreviews", {"spec": {"token": "token-of-jane"}})
         user = {"username": "jane", "groups": ["developers", "system:authenticated"]}
-        assert body["status"] == {"authenticated": True, "user": user}
+        assert body["status"] == {"authenticated": True, "user": user, "audiences": [ISSUER]}
 
     def test_comparisons_take_the_same_time_wherever_tokens_differ(self, monkeypatch):
         compared = []

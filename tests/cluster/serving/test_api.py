@@ -8,6 +8,7 @@ import pytest
 from tests.cluster.objects import CONFIG_MAPS, PODS, config_map, pod
 
 PODS_PATH = "/api/v1/namespaces/default/pods"
+pytestmark = pytest.mark.usefixtures("without_root_ca")
 MAPS_PATH = "/api/v1/namespaces/default/configmaps"
 
 
@@ -288,3 +289,14 @@ async def test_a_bug_is_a_status_and_is_logged(client, store, caplog, monkeypatc
     status, body = await client.post(MAPS_PATH, config_map())
     assert (status, body["reason"]) == (500, "InternalError")
     assert "because of a bug" in caplog.text
+
+
+async def test_what_nothing_acts_on_is_stored_with_a_warning(client):
+    path = "/apis/networking.k8s.io/v1/namespaces/default/networkpolicies"
+    policy = {"metadata": {"name": "deny"}, "spec": {"podSelector": {}}}
+    async with client.session.post(client.url + path, json=policy) as response:
+        assert response.status == 201
+        assert response.headers["Warning"] == (
+            '299 - "NetworkPolicy is stored, and nothing in this cluster acts on it"'
+        )
+    assert (await client.get(f"{path}/deny"))[1]["spec"] == {"podSelector": {}}

@@ -4,11 +4,12 @@ import json
 
 import pytest
 
+from berth_cluster.apimachinery.releases import release
 from berth_cluster.apimachinery.resource_types import RESOURCE_TYPES
 from berth_cluster.serving.openapi_protobuf import ASKED_TYPE, MEDIA_TYPE
 
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
-GROUP_VERSIONS = sorted({(kind.group, kind.version) for kind in RESOURCE_TYPES})
+GROUP_VERSIONS = sorted({(kind.group, kind.version) for kind in release().types})
 
 
 def root(group, version):

@@ -15,6 +15,7 @@ from berth_cluster.serving.negotiation import load_yaml
 from tests.cluster.objects import CONFIG_MAPS, DEPLOYMENTS, PODS, config_map, deployment, pod
 
 PODS_PATH = "/api/v1/namespaces/default/pods"
+pytestmark = pytest.mark.usefixtures("without_root_ca")
 MAPS_PATH = "/api/v1/namespaces/default/configmaps"
 REVIEW_PATH = "/apis/authentication.k8s.io/v1/tokenreviews"
 SCALE_PATH = "/apis/apps/v1/namespaces/default/deployments/web/scale"

@@ -47,13 +47,16 @@ def test_a_pod_on_a_node_gets_its_grace_period():
 
 
 def test_a_grace_period_can_be_shortened_but_not_lengthened():
-    store = make_store(Clock())
+    clock = Clock()
+    store = make_store(clock)
     bound_pod(store)
     store.delete(PODS, "default", "web", {"gracePeriodSeconds": 30})
     longer = store.delete(PODS, "default", "web", {"gracePeriodSeconds": 60})
     assert longer["metadata"]["deletionGracePeriodSeconds"] == 30
+    clock.advance(3)
     shorter = store.delete(PODS, "default", "web", {"gracePeriodSeconds": 5})
-    assert shorter["metadata"]["deletionTimestamp"] == "2025-03-01T12:00:05Z"
+    assert shorter["metadata"]["deletionTimestamp"] == "2025-03-01T12:00:05Z"  # from the first request on
+    assert shorter["metadata"]["generation"] == longer["metadata"]["generation"] == 2
 
 
 def test_a_pod_that_has_ended_goes_at_once():

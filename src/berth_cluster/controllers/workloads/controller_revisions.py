@@ -1,6 +1,6 @@
-"""The revisions of a StatefulSet's template, kept as ControllerRevisions, which `kubectl rollout` shows and restores.
+"""The revisions of a workload's template, kept as ControllerRevisions, which `kubectl rollout` shows and restores.
 
-Used by the StatefulSet controller. Upstream: pkg/controller/history.
+Used by the controllers of StatefulSets and DaemonSets. Upstream: pkg/controller/history.
 """
 
 from berth_cluster.apimachinery.meta import (
@@ -14,9 +14,10 @@ from berth_cluster.apimachinery.meta import (
 )
 from berth_cluster.controllers.client import Client
 from berth_cluster.controllers.workloads.rollout import same_template, template_hash
+from berth_workloads.stateful_sets import REVISION_LABEL
 
 KIND = "ControllerRevision"
-HASH_LABEL = "controller.kubernetes.io/hash"
+HASH_LABELS = {"StatefulSet": "controller.kubernetes.io/hash", "DaemonSet": REVISION_LABEL}
 
 
 class RevisionHistory:
@@ -28,37 +29,37 @@ class RevisionHistory:
         self._client = client
         self._index = client.index
 
-    def of(self, stateful_set: Object) -> list[Object]:
-        """All revisions of a set, the oldest first."""
-        found = self._index.controlled(uid_of(stateful_set), KIND)
+    def of(self, workload: Object) -> list[Object]:
+        """All revisions of a workload, the oldest first."""
+        found = self._index.controlled(uid_of(workload), KIND)
         return sorted(found, key=lambda one: (int_of(one, "revision"), str(one["metadata"]["name"])))
 
-    def ensure(self, stateful_set: Object) -> Object:
+    def ensure(self, workload: Object) -> Object:
         """The revision of the present template: created, or an earlier one made the newest again."""
-        known = self.of(stateful_set)
+        known = self.of(workload)
         newest = int_of(known[-1], "revision") if known else 0
-        template = stateful_set["spec"]["template"]
+        template = workload["spec"]["template"]
         same = [one for one in known if same_template(template_of(one), template)]
         if not same:
-            return self._create(stateful_set, newest + 1)
+            return self._create(workload, newest + 1)
         if int_of(same[-1], "revision") == newest:
             return same[-1]
         return self._client.update(KIND, {**same[-1], "revision": newest + 1})
 
-    def truncate(self, stateful_set: Object, in_use: set[str]) -> None:
+    def truncate(self, workload: Object, in_use: set[str]) -> None:
         """Delete the oldest revisions that no pod has, beyond `revisionHistoryLimit`."""
-        idle = [one for one in self.of(stateful_set) if one["metadata"]["name"] not in in_use]
-        surplus = len(idle) - int_of(stateful_set["spec"], "revisionHistoryLimit", 10)
+        idle = [one for one in self.of(workload) if one["metadata"]["name"] not in in_use]
+        surplus = len(idle) - int_of(workload["spec"], "revisionHistoryLimit", 10)
         for one in idle[: max(0, surplus)]:
             self._client.delete(KIND, one)
 
-    def _create(self, stateful_set: Object, number: int) -> Object:
-        template = stateful_set["spec"]["template"]
-        collisions = int_of(stateful_set.get("status") or {}, "collisionCount")
+    def _create(self, workload: Object, number: int) -> Object:
+        template = workload["spec"]["template"]
+        collisions = int_of(workload.get("status") or {}, "collisionCount")
         digest = template_hash(template, collisions)
-        name = f"{stateful_set['metadata']['name']}-{digest}"
-        namespace = stateful_set["metadata"]["namespace"]
-        owner = new_controller_reference(stateful_set, "apps/v1", "StatefulSet")
+        name = f"{workload['metadata']['name']}-{digest}"
+        namespace = workload["metadata"]["namespace"]
+        owner = new_controller_reference(workload, "apps/v1", workload["kind"])
         known = self._index.get(KIND, f"{namespace}/{name}")
         if known is not None and controller_reference(known) is None:  # an earlier set's, of the same name
             owners = [*owner_references(known), owner]
@@ -72,7 +73,7 @@ class RevisionHistory:
                 "metadata": {
                     "name": name,
                     "namespace": namespace,
-                    "labels": {**labels, HASH_LABEL: digest},
+                    "labels": {**labels, HASH_LABELS[workload["kind"]]: digest},
                     "ownerReferences": [owner],
                 },
                 "data": {"spec": {"template": {**template, "$patch": "replace"}}},

@@ -1,4 +1,6 @@
-"""The ReplicaSet controller: keeps as many pods as asked for, and says in the status how many there are.
+"""The controllers of ReplicaSets and ReplicationControllers: as many pods as asked for, and a status that counts them.
+
+The two kinds differ in nothing but their selectors, which `selector_of` reads.
 
 Driven by changes of ReplicaSets and their pods. Creates and deletes pods, adopts those without a controller that match
 the selector, and releases those that no longer match it. Upstream: pkg/controller/replicaset. No expectations are kept,
@@ -103,6 +105,7 @@ class ReplicaSetController(KeyedController):
 
     name = "replicaset-controller"
     kind = "ReplicaSet"
+    kinds = frozenset({kind, "Pod"})
 
     def __init__(self, client: Client) -> None:
         super().__init__()
@@ -123,7 +126,7 @@ class ReplicaSetController(KeyedController):
                 self._counts.pop(uid_of(change.obj), None)
             else:
                 self.queue.add(key_of(change.obj))
-        elif change.kind == "Pod":
+        elif self._index.all_of(self.kind):
             self._handle_pod(change)
 
     def _handle_pod(self, change: ObjectChange) -> None:
@@ -218,6 +221,16 @@ class ReplicaSetController(KeyedController):
         if waiting:
             self.queue.add_at(key_of(replica_set), min(waiting))
         return len(since) - len(waiting)
+
+
+class ReplicationControllerController(ReplicaSetController):
+    """Pods for ReplicationControllers."""
+
+    __slots__ = ()
+
+    name = "replicationcontroller-controller"
+    kind = "ReplicationController"
+    kinds = frozenset({kind, "Pod"})
 
 
 def replica_set_status(

@@ -38,6 +38,7 @@ _COLUMNS: MappingProxyType[ResourceKey, Callable[[], Columns]] = MappingProxyTyp
         ("apps", "deployments"): workloads.deployment_columns,
         ("apps", "replicasets"): workloads.replica_set_columns,
         ("apps", "statefulsets"): workloads.stateful_set_columns,
+        ("autoscaling", "horizontalpodautoscalers"): workloads.autoscaler_columns,
         ("batch", "cronjobs"): workloads.cron_job_columns,
         ("batch", "jobs"): workloads.job_columns,
         ("coordination.k8s.io", "leases"): others.lease_columns,

@@ -1,6 +1,7 @@
 """The tables of workloads."""
 
 from datetime import datetime
+from itertools import zip_longest
 
 from berth_cluster.apimachinery.meta import Object
 from berth_cluster.serving.tables import humanize
@@ -103,6 +104,33 @@ def cron_job_columns() -> list[Column]:
         *containers_of("spec.jobTemplate.spec.template.spec"),
         selector_at("spec.jobTemplate.spec.selector"),
     ]
+
+
+def autoscaler_columns() -> list[Column]:
+    """HorizontalPodAutoscalers."""
+    kind, name = at("spec.scaleTargetRef.kind"), at("spec.scaleTargetRef.name")
+    return [
+        NAME,
+        Column("Reference", lambda obj, now: f"{kind(obj, now)}/{name(obj, now)}"),
+        shown("Targets", _metrics),
+        number("MinPods", "spec.minReplicas"),
+        number("MaxPods", "spec.maxReplicas"),
+        number("Replicas", "status.currentReplicas"),
+        AGE,
+    ]
+
+
+def _metrics(scaler: Object) -> str:
+    """`cpu: 40%/50%` for each metric on a resource."""
+    found, spec, status = [], scaler.get("spec") or {}, scaler.get("status") or {}
+    for metric, known in zip_longest(spec.get("metrics") or (), status.get("currentMetrics") or ()):
+        source = (metric or {}).get("resource") or (metric or {}).get("containerResource") or {}
+        current = (((known or {}).get("resource") or (known or {}).get("containerResource")) or {}).get("current") or {}
+        wanted = source.get("target") or {}
+        unit, field = ("%", "averageUtilization") if "averageUtilization" in wanted else ("", "averageValue")
+        now = f"{current[field]}{unit}" if field in current else humanize.UNKNOWN
+        found.append(f"{source.get('name', '')}: {now}/{wanted.get(field, '')}{unit}")
+    return ", ".join(found) or humanize.NONE
 
 
 def _unless_unknown(cell: str) -> str:

@@ -1,0 +1,61 @@
+"""The ResourceQuota controller: counts what is used again when something goes, or when a quota changes.
+
+What comes is charged by the store itself (`storage.quotas`). Upstream: pkg/controller/resourcequota.
+"""
+
+from berth_cluster.apimachinery.meta import key_of
+from berth_cluster.apimachinery.resource_types import RESOURCE_TYPES
+from berth_cluster.controllers.client import Client
+from berth_cluster.controllers.controller import KeyedController
+from berth_cluster.controllers.index import ObjectChange
+from berth_cluster.controllers.pods import is_terminal
+from berth_cluster.storage.quotas import used_of
+
+KIND = "ResourceQuota"
+
+
+class QuotaController(KeyedController):
+    """The status of ResourceQuotas."""
+
+    __slots__ = ("_client",)
+
+    name = "resourcequota-controller"
+
+    def __init__(self, client: Client) -> None:
+        super().__init__()
+        self._client = client
+
+    def handle(self, change: ObjectChange) -> None:
+        """Look at new and changed quotas, and at those of a namespace in which something is gone or has ended."""
+        if change.kind == KIND and change.type != "DELETED":
+            status = change.obj.get("status") or {}
+            if change.old is None or status.get("hard") != (change.obj.get("spec") or {}).get("hard"):
+                self.queue.add(key_of(change.obj))
+        elif change.type == "DELETED" or (change.kind == "Pod" and _has_ended(change)) or _may_shrink(change):
+            namespace = change.obj["metadata"].get("namespace")
+            for quota in self._client.index.in_namespace(KIND, namespace) if namespace else ():
+                self.queue.add(key_of(quota))
+
+    def sync(self, key: str, now_s: float) -> None:
+        """Count what a quota limits."""
+        quota = self._client.index.get(KIND, key)
+        if quota is None:
+            return
+        store, namespace = self._client.store, quota["metadata"]["namespace"]
+        objects = {kind.kind: store.objects(kind, namespace) for kind in RESOURCE_TYPES if kind.namespaced}
+        status = used_of(quota, objects)
+        if status != quota.get("status"):
+            self._client.update_status(KIND, {**quota, "status": status})
+
+
+def _has_ended(change: ObjectChange) -> bool:
+    return is_terminal(change.obj) and change.old is not None and not is_terminal(change.old)
+
+
+def _may_shrink(change: ObjectChange) -> bool:
+    """A pod is resized, or a service is of another type: an update that may free something."""
+    if change.kind not in ("Pod", "Service") or change.old is None:
+        return False
+    before, after = change.old.get("spec") or {}, change.obj.get("spec") or {}
+    fields = ("containers", "resources") if change.kind == "Pod" else ("type", "ports")
+    return any(before.get(field) != after.get(field) for field in fields)

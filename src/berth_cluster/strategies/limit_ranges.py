@@ -1,0 +1,163 @@
+"""LimitRanges: what is checked of them, and what admission does to pods and claims because of them.
+
+The rules are those of `berth_workloads.limit_ranges`. Upstream: plugin/pkg/admission/limitranger.
+"""
+
+from collections.abc import Iterator
+
+from berth_cluster.apimachinery.errors import FieldErrors, forbidden
+from berth_cluster.apimachinery.meta import Object
+from berth_cluster.apimachinery.resource_types import BY_KEY
+from berth_cluster.strategies.base import ClusterView, RESTStrategy
+from berth_cluster.strategies.pod_defaults import objects_in
+from berth_workloads.amounts import Amounts, amounts, largest, total
+from berth_workloads.limit_ranges import Limited, violations, with_defaults
+
+LIMIT_RANGES = BY_KEY["", "limitranges"]
+ANNOTATION = "kubernetes.io/limit-ranger"
+_BOUNDS = ("min", "max", "maxLimitRequestRatio")
+_TYPES = ("Container", "Pod", "PersistentVolumeClaim")
+
+
+class LimitRangeStrategy(RESTStrategy):
+    """LimitRanges."""
+
+    __slots__ = ()
+
+    def prepare_create(self, obj: Object, _view: ClusterView) -> None:
+        """Defaults for containers follow from one another."""
+        for item in objects_in(obj.get("spec") or {}, "limits"):
+            if item.get("type") == "Container":
+                parts = [item.get(name) or {} for name in ("default", "defaultRequest", "min", "max")]
+                limits, requests = with_defaults(*parts)
+                item.update({name: part for name, part in (("default", limits), ("defaultRequest", requests)) if part})
+
+    def prepare_update(self, new: Object, old: Object, subresource: str, view: ClusterView) -> None:
+        """As on creation."""
+        self.prepare_create(new, view)
+
+    def check(self, obj: Object, errors: FieldErrors) -> None:
+        """Types, and bounds and defaults that contradict one another."""
+        seen = set()
+        for number, item in enumerate(objects_in(obj.get("spec") or {}, "limits")):
+            field, kind = f"spec.limits[{number}]", item.get("type", "")
+            if kind not in _TYPES and "/" not in kind:
+                errors.invalid(f"{field}.type", kind, "must be a standard limit type or fully qualified")
+            if kind in seen:
+                errors.duplicate(f"{field}.type", kind)
+            seen.add(kind)
+            if kind == "Pod":
+                for name in ("default", "defaultRequest"):
+                    if item.get(name):
+                        errors.forbidden(f"{field}.{name}", "may not be specified when `type` is 'Pod'")
+            if kind == "PersistentVolumeClaim" and not any("storage" in (item.get(name) or {}) for name in _BOUNDS):
+                why = "either minimum or maximum storage value is required, but neither was provided"
+                errors.required(f"{field}.limits", why)
+            _check_order(item, field, errors)
+            for name, ratio in amounts(item.get("maxLimitRequestRatio")).items():
+                if ratio.value < 1:
+                    errors.invalid(f"{field}.maxLimitRequestRatio[{name}]", str(ratio), f"ratio {ratio} is less than 1")
+
+
+_ORDER = (
+    # (smaller, larger, the field and the part whose value the error names, what the error calls them)
+    ("min", "max", "min", "min", "min value", "max value"),
+    ("min", "defaultRequest", "defaultRequest", "defaultRequest", "min value", "default request value"),
+    ("defaultRequest", "max", "defaultRequest", "defaultRequest", "default request value", "max value"),
+    ("defaultRequest", "default", "defaultRequest", "defaultRequest", "default request value", "default limit value"),
+    ("min", "default", "default", "min", "min value", "default value"),
+    ("default", "max", "default", "max", "default value", "max value"),
+)
+
+
+def _check_order(item: Object, field: str, errors: FieldErrors) -> None:
+    parts = {name: amounts(item.get(name)) for name in ("min", "max", "default", "defaultRequest")}
+    for name in sorted({name for part in parts.values() for name in part}):
+        for low, high, place, shown, low_words, high_words in _ORDER:
+            smaller, larger = parts[low].get(name), parts[high].get(name)
+            if smaller is not None and larger is not None and smaller.value > larger.value:
+                why = f"{low_words} {smaller} is greater than {high_words} {larger}"
+                errors.invalid(f"{field}.{place}[{name}]", str(parts[shown][name]), why)
+
+
+def apply_to_pod(pod: Object, view: ClusterView) -> None:
+    """Give containers the default amounts of the namespace's LimitRanges; refuse what is outside their bounds."""
+    ranges = view.objects(LIMIT_RANGES, pod["metadata"]["namespace"])
+    if not ranges:
+        return
+    items = [item for each in ranges for item in objects_in(each.get("spec") or {}, "limits")]
+    for item in items:
+        if item.get("type") == "Container":
+            _set_defaults(pod, item)
+    _refuse(pod, "pods", (found for item in items for found in _of_pod(pod["spec"], item)))
+
+
+def check_claim(claim: Object, view: ClusterView) -> None:
+    """Refuse a claim for more or less storage than the namespace's LimitRanges let it have."""
+    found: list[str] = []
+    for each in view.objects(LIMIT_RANGES, claim["metadata"]["namespace"]):
+        for item in objects_in(each.get("spec") or {}, "limits"):
+            if item.get("type") == "PersistentVolumeClaim":
+                least, most = amounts(item.get("min")), amounts(item.get("max"))
+                limited = limited_by((claim.get("spec") or {}).get("resources") or {})
+                found += violations("PersistentVolumeClaim", limited, least, most, {}, requests_only=True)
+    _refuse(claim, "persistentvolumeclaims", iter(found))
+
+
+def _refuse(obj: Object, plural: str, found: Iterator[str]) -> None:
+    why = list(dict.fromkeys(found))
+    if why:
+        raise forbidden(plural, "", obj["metadata"]["name"], why[0] if len(why) == 1 else f"[{', '.join(why)}]")
+
+
+def _set_defaults(pod: Object, item: Object) -> None:
+    told = []
+    for section, words in (("containers", "container"), ("initContainers", "init container")):
+        for container in objects_in(pod["spec"], section):
+            resources = container.setdefault("resources", {})
+            for part, default in (("requests", "defaultRequest"), ("limits", "default")):
+                missing = {
+                    name: given
+                    for name, given in (item.get(default) or {}).items()
+                    if name not in (resources.get(part) or {})
+                }
+                if missing:
+                    resources[part] = {**(resources.get(part) or {}), **missing}
+                    told.append(f"{', '.join(sorted(missing))} {part[:-1]} for {words} {container.get('name')}")
+    if told:
+        annotations = pod["metadata"].setdefault("annotations", {})
+        annotations[ANNOTATION] = f"LimitRanger plugin set: {'; '.join(told)}"
+
+
+def _of_pod(spec: Object, item: Object) -> Iterator[str]:
+    kind, bounds = item.get("type", ""), [amounts(item.get(name)) for name in _BOUNDS]
+    if kind == "Container":
+        for section in ("containers", "initContainers"):
+            for container in objects_in(spec, section):
+                yield from violations(kind, limited_by(container.get("resources") or {}), *bounds)
+    elif kind == "Pod":
+        yield from violations(kind, Limited(pod_total(spec, "requests"), pod_total(spec, "limits")), *bounds)
+
+
+def limited_by(resources: Object) -> Limited:
+    """The amounts of a container."""
+    return Limited(amounts(resources.get("requests")), amounts(resources.get("limits")))
+
+
+def pod_total(spec: Object, part: str) -> Amounts:
+    """What a pod requests, or what limits it, all in all; `part` says which.
+
+    Init containers run one after the other beside the sidecars that came before them. What the pod itself says counts
+    more, and its overhead comes on top: of limits, where there is one.
+    """
+    running = [amounts((each.get("resources") or {}).get(part)) for each in objects_in(spec, "containers")]
+    sidecars: list[Amounts] = []
+    peak: Amounts = {}
+    for each in objects_in(spec, "initContainers"):
+        own = amounts((each.get("resources") or {}).get(part))
+        peak = largest(peak, total([*sidecars, own]))
+        if each.get("restartPolicy") == "Always":
+            sidecars.append(own)
+    found = {**largest(total([*running, *sidecars]), peak), **amounts((spec.get("resources") or {}).get(part))}
+    overhead = amounts(spec.get("overhead"))
+    return total([found, {name: more for name, more in overhead.items() if part == "requests" or name in found}])

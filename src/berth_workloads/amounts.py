@@ -1,0 +1,71 @@
+"""Amounts of resources: exact, added up, and written as Kubernetes writes them."""
+
+import re
+from collections.abc import Iterable, Mapping
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+from berth.api.quantity import parse
+
+_BINARY = re.compile(r"[KMGTPE]i$")
+_SMALL = (("", 0), ("m", 3), ("u", 6), ("n", 9))
+
+
+class Amount(NamedTuple):
+    """How much of a resource, and whether it was given in powers of two, as `1Gi` is."""
+
+    value: Fraction
+    is_binary: bool = False
+
+    def __str__(self) -> str:
+        """The shortest text that is exact, as upstream's canonical form."""
+        if self.value.denominator != 1:
+            suffix, power = next((each for each in _SMALL if (self.value * 10 ** each[1]).denominator == 1), _SMALL[-1])
+            return f"{int(self.value * 10**power)}{suffix}"
+        number, base = int(self.value), 1024 if self.is_binary else 1000
+        for suffix in ("", "K" if self.is_binary else "k", "M", "G", "T", "P", "E"):
+            if number == 0 or number % base or suffix == "E":
+                return f"{number}{suffix}{'i' if suffix and self.is_binary else ''}"
+            number //= base
+        raise AssertionError("E is the last suffix")
+
+
+Amounts = Mapping[str, Amount]
+ONE = Amount(Fraction(1))
+
+
+def amount(quantity: str | float) -> Amount:
+    """Read a quantity. Raises `QuantityError`."""
+    return Amount(parse(quantity), bool(_BINARY.search(str(quantity))))
+
+
+def amounts(quantities: Mapping[str, Any] | None) -> dict[str, Amount]:
+    """Read the quantities of a map. Raises `QuantityError`."""
+    return {name: amount(quantity) for name, quantity in (quantities or {}).items()}
+
+
+def total(parts: Iterable[Amounts]) -> dict[str, Amount]:
+    """Add amounts up, resource by resource; a sum is written as its first part that is not zero."""
+    result: dict[str, Amount] = {}
+    for part in parts:
+        for name, more in part.items():
+            known = result.get(name)
+            if known is None or not known.value:
+                result[name] = more
+            else:
+                result[name] = Amount(known.value + more.value, known.is_binary)
+    return result
+
+
+def largest(one: Amounts, other: Amounts) -> dict[str, Amount]:
+    """Return the larger amount of each resource."""
+    result = dict(one)
+    for name, each in other.items():
+        if name not in result or result[name].value < each.value:
+            result[name] = each
+    return result
+
+
+def listed(found: Mapping[str, Any]) -> str:
+    """Return `cpu=1,memory=2Gi`, by name."""
+    return ",".join(f"{name}={found[name]}" for name in sorted(found))
