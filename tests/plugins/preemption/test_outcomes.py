@@ -14,7 +14,7 @@ from berth.plugins.preemption.budgets import Budgets
 from berth.plugins.preemption.choice import Candidate, cost
 from berth.plugins.preemption.columns import ColumnDryRun
 from berth.plugins.preemption.dry_run import DryRun
-from berth.plugins.preemption.outcomes import MAX_BUDGETS, KeptDryRun, Outcomes
+from berth.plugins.preemption.outcomes import MAX_BUDGETS, KeptDryRun, DryRunOutcomes
 from berth.plugins.preemption.ranked_pods import RankedPods
 from berth.plugins.preemption.refused import LowestPriorities
 from berth.testing.invariants import decide
@@ -41,7 +41,7 @@ class Kept:
         self.profile, self.table = cluster.core.profiles["default-scheduler"], cluster.core.cache.table
         self.budgets = Budgets(cluster.core.objects)
         self.lowest, self.ranked = LowestPriorities(self.table), RankedPods(self.table)
-        self.outcomes = Outcomes(self.table, cluster.core.nominator, self.ranked, self.budgets)
+        self.outcomes = DryRunOutcomes(self.table, cluster.core.nominator, self.ranked, self.budgets)
 
     def on_all_rows(self):
         """What is said of all rows, and the plain dry run; None where PreFilter rejects the pod or nothing is kept."""

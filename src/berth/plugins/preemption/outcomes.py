@@ -34,7 +34,7 @@ FEW_ROWS = 2
 """Up to this many rows are tried one by one, since columns have a fixed cost."""
 
 
-class Outcomes:
+class DryRunOutcomes:
     """What was found on each row for pods of one shape.
 
     The invariant after `catch_up`: where a row has the version that it has in the table, a dry run now would find on it
@@ -151,7 +151,7 @@ class KeptDryRun:
 
     def __init__(
         self,
-        outcomes: Outcomes,
+        outcomes: DryRunOutcomes,
         has_victims: Callable[[RowArray], NDArray[np.bool_]],
         columns: Callable[[], ColumnDryRun],
         plain: DryRun,

@@ -33,7 +33,7 @@ from berth.plugins.preemption.dry_run import PLUGIN, DryRun
 from berth.plugins.preemption.eligibility import RowArray, ineligibility, rows_to_try
 from berth.plugins.preemption.extenders import narrow
 from berth.plugins.preemption.groups import GroupPreemption
-from berth.plugins.preemption.outcomes import Outcomes
+from berth.plugins.preemption.outcomes import DryRunOutcomes
 from berth.plugins.preemption.ranked_pods import RankedPods
 from berth.plugins.preemption.refused import LowestPriorities, RefusedRows
 from berth.plugins.preemption.search import CandidateSearch, Refusals, candidates_plainly
@@ -101,7 +101,7 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPl
         self._ranked_pods = RankedPods(self._table)
         self._lowest = LowestPriorities(self._table)
         self._refused: Recent[PodShape, RefusedRows] = Recent(MAX_REFUSED)
-        self._outcomes: Recent[PodShape, Outcomes] = Recent(MAX_OUTCOMES)
+        self._outcomes: Recent[PodShape, DryRunOutcomes] = Recent(MAX_OUTCOMES)
         self._gates = handle.features.enabled("SchedulerAsyncPreemption")
         self._places_groups = handle.features.enabled("TopologyAwareWorkloadScheduling")
         self._preempts_for_groups = handle.features.enabled("WorkloadAwarePreemption")
@@ -168,7 +168,7 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPl
         start, refused = self._handle.rng.randrange(len(rows)), self._refused_for(pod)
         basis = self._handle.profile().basis(state, pod) if refused is not None else None
 
-        def search(outcomes: Outcomes | None = None) -> CandidateSearch:
+        def search(outcomes: DryRunOutcomes | None = None) -> CandidateSearch:
             return CandidateSearch(
                 state, pod, self._handle.profile(), self._budgets.all(), self._ranked_pods, self._lowest, outcomes
             )
@@ -204,11 +204,11 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPl
             self._refused.put(pod.shape, known, pod.shape.size)
         return known
 
-    def _outcomes_for(self, pod: PodInfo, basis: Hashable) -> Outcomes:
+    def _outcomes_for(self, pod: PodInfo, basis: Hashable) -> DryRunOutcomes:
         """Return what is known of rows for pods like this one, up to date; only where `_refused_for` may be asked."""
         known = self._outcomes.get(pod.shape)
         if known is None:
-            known = Outcomes(self._table, self._handle.nominator, self._ranked_pods, self._budgets)
+            known = DryRunOutcomes(self._table, self._handle.nominator, self._ranked_pods, self._budgets)
             self._outcomes.put(pod.shape, known, pod.shape.size)
         known.catch_up(basis, pod.priority)
         return known

@@ -18,7 +18,7 @@ from berth.plugins.preemption.choice import Candidate, Shortlist, cheapest, cost
 from berth.plugins.preemption.columns import ColumnDryRun, Tried
 from berth.plugins.preemption.dry_run import NO_VICTIMS_FOUND, PLUGIN, DryRun
 from berth.plugins.preemption.eligibility import RowArray
-from berth.plugins.preemption.outcomes import FEW_ROWS, KeptDryRun, Outcomes
+from berth.plugins.preemption.outcomes import FEW_ROWS, KeptDryRun, DryRunOutcomes
 from berth.plugins.preemption.ranked_pods import RankedPods
 from berth.plugins.preemption.refused import LowestPriorities
 from berth.state.pod_info import PodInfo
@@ -57,7 +57,7 @@ class CandidateSearch:
         budgets: Sequence[Budget],
         ranked_pods: RankedPods,
         lowest: LowestPriorities,
-        outcomes: Outcomes | None = None,
+        outcomes: DryRunOutcomes | None = None,
     ) -> None:
         """`outcomes`, if given, has what is known of rows for this pod's shape, and is up to date."""
         self._state = state
@@ -88,7 +88,7 @@ class CandidateSearch:
         found = self.best(rows, 1)
         return found.refusals if found.best is None else None
 
-    def _best_of_known(self, outcomes: Outcomes, rows: RowArray, wanted: int) -> Candidate | None:
+    def _best_of_known(self, outcomes: DryRunOutcomes, rows: RowArray, wanted: int) -> Candidate | None:
         """Do what `best` does, but try only rows of which nothing is known; None where no row can be freed."""
         plain, what_if = self._plain(), self._profile.what_if(self._state, self._pod)
         if not what_if.is_possible:
