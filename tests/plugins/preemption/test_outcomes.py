@@ -14,7 +14,7 @@ from berth.plugins.preemption.budgets import Budgets
 from berth.plugins.preemption.choice import Candidate, cost
 from berth.plugins.preemption.columns import ColumnDryRun
 from berth.plugins.preemption.dry_run import DryRun
-from berth.plugins.preemption.outcomes import MAX_BUDGETS, KeptDryRun, DryRunOutcomes
+from berth.plugins.preemption.outcomes import MAX_BUDGETS, DryRunOutcomes, KeptDryRun
 from berth.plugins.preemption.ranked_pods import RankedPods
 from berth.plugins.preemption.refused import LowestPriorities
 from berth.testing.invariants import decide

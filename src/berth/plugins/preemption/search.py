@@ -18,7 +18,7 @@ from berth.plugins.preemption.choice import Candidate, Shortlist, cheapest, cost
 from berth.plugins.preemption.columns import ColumnDryRun, Tried
 from berth.plugins.preemption.dry_run import NO_VICTIMS_FOUND, PLUGIN, DryRun
 from berth.plugins.preemption.eligibility import RowArray
-from berth.plugins.preemption.outcomes import FEW_ROWS, KeptDryRun, DryRunOutcomes
+from berth.plugins.preemption.outcomes import FEW_ROWS, DryRunOutcomes, KeptDryRun
 from berth.plugins.preemption.ranked_pods import RankedPods
 from berth.plugins.preemption.refused import LowestPriorities
 from berth.state.pod_info import PodInfo
