@@ -285,7 +285,9 @@ class Run:
         filled = {"{kubeconfig}": kubeconfig, "{config}": str(config)}
         command = [filled.get(part, part) for part in self._command]
         out = self._log.open("ab") if self._log else subprocess.DEVNULL
-        return subprocess.Popen(command, stdout=out, stderr=out, env={**os.environ, "KUBECONFIG": kubeconfig})
+        # Python may keep compiled modules, which an installation has: to compile them anew takes half a start.
+        environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+        return subprocess.Popen(command, stdout=out, stderr=out, env={**environment, "KUBECONFIG": kubeconfig})
 
     async def _first(self, process: Watched, scheduler: "subprocess.Popen[bytes]") -> float:
         """The CPU that the command has used when the first measured pod is bound."""

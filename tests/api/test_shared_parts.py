@@ -5,6 +5,7 @@ import pytest
 
 from berth.api.codec import decode
 from berth.api.quantity import QuantityError
+from berth.api.read_only import EMPTY
 from berth.api.recent import LARGE_BYTES
 from berth.api.shared_parts import NodeSharing, PodSharing, RecentParts, sharing_of
 from berth.core.builders import make_node, make_pod
@@ -52,6 +53,27 @@ def test_replicas_share_all_but_what_is_theirs():
     assert second.metadata.owner_references is third.metadata.owner_references
     assert second.metadata.annotations is third.metadata.annotations
     assert (second.spec.node_name, third.spec.node_name, first.spec.node_name) == ("n1", "n2", "")
+
+
+def test_pods_without_annotations_hold_no_map_for_them():
+    share = PodSharing()
+    for name in ("a", "b"):
+        pod = decode("Pod", {"metadata": {"name": name, "labels": {"app": name}, "annotations": {}}})
+        share(pod)
+        assert pod.metadata.annotations is EMPTY
+
+
+@pytest.mark.parametrize("differs", ["labels", "annotations", "owner_references", "namespace"])
+def test_a_pod_that_differs_from_the_one_before_shares_what_is_equal(differs):
+    share, first, second = PodSharing(), replica("a"), replica("b")
+    other = {"namespace": "elsewhere", "owner_references": ()}.get(differs, {"x": "y"})
+    second = msgspec.structs.replace(second, metadata=msgspec.structs.replace(second.metadata, **{differs: other}))
+    share(first)
+    share(second)
+    assert getattr(second.metadata, differs) == other
+    for field in {"labels", "annotations", "owner_references"} - {differs}:
+        assert getattr(second.metadata, field) is getattr(first.metadata, field)
+    assert second.spec is first.spec
 
 
 def test_what_is_remembered_is_written_to_no_more():

@@ -84,3 +84,25 @@ def test_help_imports_no_scheduler():
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+NOT_AT_THE_START = (
+    "berth.testing", "berth_cluster", "berth_workbench", "berth_workloads", "concurrent.futures.process", "distributed",
+    "google.protobuf", "grpc", "matplotlib", "multiprocessing", "nicegui", "numpy.f2py", "numpy.random",
+    "numpy.testing", "opentelemetry", "ortools", "pandas", "pyarrow", "rich", "scipy", "setuptools", "sqlite3",
+    "statistics", "textual", "unittest",
+)  # fmt: skip
+"""What only other commands need, or what a scheduler needs that is asked for it."""
+
+
+def test_the_scheduler_starts_without_what_it_may_never_need():
+    parts = ("cli.run", "kube.http.client", "plugins.registry", "runtime.observing.metrics_v1_20", "runtime.scheduler",
+             "runtime.serving.secure", "runtime.serving.server")  # fmt: skip
+    script = (
+        "import importlib, sys\n"
+        f"for part in {parts!r}: importlib.import_module(f'berth.{{part}}')\n"
+        f"found = [name for name in {NOT_AT_THE_START!r} if name in sys.modules]\n"
+        "sys.exit(f'imported: {found}' if found else 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

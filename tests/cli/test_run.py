@@ -1,11 +1,14 @@
 """`berth run`: what is wrong is said in words and with an exit code, before anything is connected to."""
 
+import asyncio
+import gc
 import sys
 
 import pytest
 import yaml
 from click.testing import CliRunner
 
+from berth.cli import run
 from berth.cli.run import command
 from berth.config.load import load_config
 from tests.config.documents import v1_document
@@ -222,3 +225,38 @@ def test_headers_for_the_collector_are_not_sent_in_the_clear(invoke, tmp_path, m
     result = invoke(*arguments, "--kubeconfig", write(tmp_path / "kubeconfig", KUBECONFIG))
     assert result.exit_code == 2
     assert "in the clear" in result.output and "secret" not in result.output
+
+
+class Reading:
+    """A scheduler that reads the cluster."""
+
+    def __init__(self):
+        self.synced = asyncio.Event()
+
+
+def test_no_garbage_is_looked_for_while_the_cluster_is_read():
+    async def read():
+        scheduler = Reading()
+        settling = asyncio.create_task(run._settle(scheduler))
+        await asyncio.sleep(0)
+        meanwhile = gc.isenabled()
+        scheduler.synced.set()
+        await settling
+        return meanwhile, gc.isenabled(), gc.get_freeze_count() > 0
+
+    try:
+        assert asyncio.run(read()) == (False, True, True)
+    finally:
+        gc.unfreeze()
+
+
+def test_a_scheduler_that_is_ended_while_it_reads_leaves_collections_on():
+    async def ended():
+        settling = asyncio.create_task(run._settle(Reading()))
+        await asyncio.sleep(0)
+        settling.cancel()
+        await asyncio.gather(settling, return_exceptions=True)
+
+    asyncio.run(ended())
+    assert gc.isenabled()
+    assert not gc.get_freeze_count()

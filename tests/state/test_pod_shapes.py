@@ -1,9 +1,12 @@
 """Which pods share a shape, and what lies around it."""
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
 from berth.api.codec import decode
+from berth.api.read_only import ReadOnlyDict
+from berth.api.shared_parts import PodSharing
 from berth.state.pod_info import LABELS, REQUESTS, PodInfo, PodShapes
 from tests.growth.held import reached_from
 
@@ -53,6 +56,61 @@ def test_a_pod_that_runs_shares_the_shape_of_one_that_waits_unless_its_status_co
     reported = pod("c", containerStatuses=[held("1")]), pod("d", containerStatuses=[held("1")])
     assert same(*reported)
     assert not same(waiting, pod("e", containerStatuses=[held("3")]))
+
+
+PLACES = ("n1", "n2", "")
+
+
+def made(number, **changed):
+    """A replica: its pods differ in name, node and start, and in what is `changed`."""
+    meta = {"name": f"p{number}", "namespace": "default", "labels": {"app": "web"}}
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "u", "controller": True}
+    spec = {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}], "nodeName": PLACES[number % 3]}
+    status = {"phase": "Running", "startTime": f"2026-01-0{number + 1}T00:00:00Z"}
+    meta |= {"ownerReferences": [owner]} | changed.pop("metadata", {})
+    return decode("Pod", {"metadata": meta, "spec": spec | changed.pop("spec", {}), "status": status | changed})
+
+
+OTHERS = (
+    {"containerStatuses": [held("3")]},
+    {"metadata": {"namespace": "elsewhere"}},
+    {"metadata": {"labels": {"app": "db"}}},
+    {"metadata": {"ownerReferences": []}},
+    {"spec": {"priority": 7}},
+    {"spec": {"nodeSelector": {"disk": "ssd"}}},
+    {"spec": {"tolerations": [{"key": "k"}]}},
+    {"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "2"}}}]}},
+)
+
+
+@pytest.mark.parametrize("shares", [True, False], ids=["shared by informers", "each by itself"])
+def test_whether_informers_share_their_parts_changes_nothing_about_shapes(shares):
+    """The shape of pods with shared parts is found by these; it must be the one that their JSON leads to."""
+    pods = [made(number, **other) for other in ({}, *OTHERS, {}) for number in range(4)]
+    shapes, share, known, before = PodShapes(), PodSharing(), {}, []
+    for each in pods:
+        before.append(msgspec.json.encode(each))
+        if shares:
+            share(each)
+        shape = shapes.of(each, is_placed=bool(each.spec.node_name))
+        bare = replace(each.spec, node_name="")
+        meta, counted = each.metadata, bool(each.status.container_statuses)
+        key = msgspec.json.encode((meta.namespace, meta.labels, meta.owner_references, bare, counted))
+        assert known.setdefault(key, shape) is shape
+        assert type(each.metadata.labels) is type(each.spec.node_selector) is ReadOnlyDict
+    assert len(known) == len(set(known.values())) == 1 + len(OTHERS)
+    assert [msgspec.json.encode(each) for each in pods] == before
+
+
+def test_nothing_is_looked_for_by_parts_of_a_shape_that_was_dropped():
+    shapes, share = PodShapes(max_shapes=2), PodSharing()
+    for round_ in range(3):
+        for name in "abcd":
+            each = made(round_, metadata={"labels": {"app": name}})
+            share(each)
+            shape = shapes.of(each, is_placed=True)
+            assert shape.label_key == ("default", frozenset({("app", name)}))
+    assert len(shapes._by_parts) == 2
 
 
 def test_each_resize_counts_as_it_stands():

@@ -9,7 +9,6 @@ shared no more with what comes later. A part that was seen before needs no check
 """
 
 from collections.abc import Callable, Hashable, Mapping
-from copy import copy
 from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
@@ -20,7 +19,7 @@ from berth.api.codec import check_quantities
 from berth.api.meta import ObjectMeta, Struct
 from berth.api.node import Node
 from berth.api.pod import Pod, PodSpec, PodStatus
-from berth.api.read_only import ReadOnlyDict
+from berth.api.read_only import EMPTY, ReadOnlyDict
 from berth.api.recent import BYTES_AT_MOST, LARGE_BYTES, json_size
 
 RECENT = 8192
@@ -28,6 +27,8 @@ RECENT = 8192
 
 Part = TypeVar("Part")
 Share = Callable[[Any], None]
+
+_copy: Callable[[Any], Any] = msgspec.Struct.__copy__  # type: ignore[attr-defined] # all that `copy.copy` would call
 
 
 class RecentParts(Generic[Part]):
@@ -85,8 +86,8 @@ class _Metadata:
     def share(self, meta: ObjectMeta) -> None:
         if meta.labels:
             force_setattr(meta, "labels", self.mapping(meta.labels))
-        if meta.annotations:
-            force_setattr(meta, "annotations", self.mapping(meta.annotations))
+        # An empty map of its own would be kept for each.
+        force_setattr(meta, "annotations", self.mapping(meta.annotations) if meta.annotations else EMPTY)
         if meta.owner_references:
             force_setattr(meta, "owner_references", self._values.same(meta.owner_references))
         if meta.namespace:
@@ -95,13 +96,17 @@ class _Metadata:
     def mapping(self, mapping: Mapping[str, str]) -> Mapping[str, str]:
         key = tuple(mapping.items())  # servers write maps in the order of their keys
         found = self._mappings.find(key)
-        return self._mappings.put(key, mapping) if found is None else found
+        return self._mappings.put(key, ReadOnlyDict(mapping)) if found is None else found
 
 
 class PodSharing:
-    """Shares the parts of pods: the spec but for the node, and the status but for the time of its start."""
+    """Shares the parts of pods: the spec but for the node, and the status but for the time of its start.
 
-    __slots__ = ("_encode", "_metadata", "_nodes", "_specs", "_statuses")
+    Lists are sorted by name, so that a pod mostly comes after another of its workload. To be compared with that one is
+    a fraction of the work of being looked up.
+    """
+
+    __slots__ = ("_encode", "_last_meta", "_last_spec", "_last_status", "_metadata", "_nodes", "_specs", "_statuses")
 
     def __init__(self) -> None:
         self._encode = msgspec.json.Encoder().encode
@@ -109,6 +114,10 @@ class PodSharing:
         self._nodes: RecentParts[str] = RecentParts()
         self._specs: RecentParts[PodSpec] = RecentParts()
         self._statuses: RecentParts[PodStatus] = RecentParts()
+        self._last_meta = ObjectMeta()
+        self._last_spec = PodSpec()
+        self._last_status = PodStatus()
+        """The parts of the pod that came last, as they are shared."""
 
     def __call__(self, pod: Pod) -> None:
         """Share the parts of a pod that was just decoded; raises `QuantityError`."""
@@ -118,22 +127,46 @@ class PodSharing:
             force_setattr(spec, "node_name", "")
         if start_time is not None:
             force_setattr(status, "start_time", None)
+        same_spec, same_status = self._last_spec, self._last_status
+        if spec != same_spec or status != same_status:
+            same_spec, same_status = self._looked_up(pod, spec, status)
+        # What is remembered stays without node and time. A pod that has one gets a shallow copy with shared parts.
+        if node_name:
+            same_spec = _copy(same_spec)
+            force_setattr(same_spec, "node_name", self._nodes.same(node_name))
+        if start_time is not None:
+            same_status = _copy(same_status)
+            force_setattr(same_status, "start_time", start_time)
+        force_setattr(pod, "spec", same_spec)
+        force_setattr(pod, "status", same_status)
+        self._share_metadata(pod.metadata)
+
+    def _looked_up(self, pod: Pod, spec: PodSpec, status: PodStatus) -> tuple[PodSpec, PodStatus]:
+        """Return the parts that came before and equal these; raises `QuantityError`."""
         spec_key, status_key = self._encode(spec), self._encode(status)
         same_spec, same_status = self._specs.find(spec_key), self._statuses.find(status_key)
         if same_spec is None or same_status is None:
             check_quantities(pod)
             same_spec = self._specs.put(spec_key, spec) if same_spec is None else same_spec
             same_status = self._statuses.put(status_key, status) if same_status is None else same_status
-        # What is remembered stays without node and time. A pod that has one gets a shallow copy with shared parts.
-        if node_name:
-            same_spec = copy(same_spec)
-            force_setattr(same_spec, "node_name", self._nodes.same(node_name))
-        if start_time is not None:
-            same_status = copy(same_status)
-            force_setattr(same_status, "start_time", start_time)
-        force_setattr(pod, "spec", same_spec)
-        force_setattr(pod, "status", same_status)
-        self._metadata.share(pod.metadata)
+        self._last_spec, self._last_status = same_spec, same_status
+        return same_spec, same_status
+
+    def _share_metadata(self, meta: ObjectMeta) -> None:
+        last = self._last_meta
+        if (
+            meta.labels == last.labels
+            and meta.annotations == last.annotations
+            and meta.owner_references == last.owner_references
+            and meta.namespace == last.namespace
+        ):
+            force_setattr(meta, "labels", last.labels)
+            force_setattr(meta, "annotations", last.annotations)
+            force_setattr(meta, "owner_references", last.owner_references)
+            force_setattr(meta, "namespace", last.namespace)
+        else:
+            self._metadata.share(meta)
+            self._last_meta = meta
 
 
 class NodeSharing:

@@ -54,6 +54,7 @@ class _LazyGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """The command that was typed; a wrong one is answered with the names there are."""
+        gc.set_threshold(YOUNG_OBJECTS)  # before the command's modules are imported: they make many that stay
         name = args[0] if args else ""
         if name and not name.startswith("-") and name not in self._found.names:
             ctx.fail(f"there is no command {name!r}; the commands are {', '.join(self._found.names)}")
@@ -82,4 +83,3 @@ def print_version(ctx: click.Context, _param: click.Parameter, wanted: bool) -> 
 )
 def main() -> None:
     """A Kubernetes scheduler: kube-scheduler's decisions, every node scored, every decision explained."""
-    gc.set_threshold(YOUNG_OBJECTS)

@@ -48,6 +48,9 @@ EXIT_FAILURE = 1
 MOST_SHARDS = 64
 """Each scheduler looks at every shard's lease once a second or so."""
 
+LONGEST_WITHOUT_COLLECTION_S = 60.0
+"""A scheduler that cannot read the cluster for so long has more failures behind it than objects."""
+
 REVIEW_QPS, REVIEW_BURST = 50.0, 100
 """The rate at which strangers can have us ask the API server who they are; the scheduler's requests have their own."""
 
@@ -390,9 +393,18 @@ def _secure_serving(secure: Secure) -> "SecureServing":
 
 
 async def _settle(scheduler: "LiveScheduler") -> None:
-    """Leave what was read at the start out of garbage collections, which would pause the scheduler to walk it all."""
+    """Leave what is read at the start out of garbage collections, which would pause the scheduler to walk it all.
+
+    While it is read, no collection is made either: nearly all that is new stays, and hardly any of it is a cycle.
+    """
+    gc.disable()
+    try:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LONGEST_WITHOUT_COLLECTION_S):
+                await scheduler.synced.wait()
+    finally:
+        gc.enable()
     await scheduler.synced.wait()
-    gc.collect()
     gc.freeze()
 
 

@@ -198,7 +198,9 @@ class Intake:
             self._meant.append(ASSIGNED_POD_ADD.label)
             if old is not None and self._is_ours(old):
                 self._meant.append(UNSCHEDULED_POD_DELETE.label)
-        self._queue.delete(pod.uid)
+        # One that was not known before, or had a node already, is not in the queue, nor nominated.
+        if old is not None and not old.node_name:
+            self._queue.delete(pod.uid)
         self._cache.add_pod(pod)
         self._tell_plugins(old, pod)
         if not was_bound:

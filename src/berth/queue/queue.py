@@ -251,6 +251,9 @@ class SchedulingQueue:
 
         An event that no plugin registered for is neither kept nor held against any pod.
         """
+        # So it is while the cluster is read at the start: there is nobody to wake, and nobody who could miss the event.
+        if not len(self.unschedulable) and not len(self.in_flight):
+            return
         if not is_of_interest(event, self.tables):
             return
         happened = InFlightEvent(event, old, new)

@@ -68,11 +68,15 @@ class Nominator:
 
         Their node has gone, or what they were nominated for was taken back; those nominated again since are left out.
         """
+        if not self._without_node:
+            return []
         pods, self._without_node = self._without_node, []
         return [pod for pod in pods if pod.uid not in self._node_of]
 
     def take_released(self) -> list[tuple[PodInfo, str]]:
         """Return, once, which pods gave up which nodes, leaving out those that were promised the same node again."""
+        if not self._released:
+            return []
         released, self._released = self._released, []
         return [(pod, node_name) for pod, node_name in released if self._node_of.get(pod.uid) != node_name]
 

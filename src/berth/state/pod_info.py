@@ -5,7 +5,7 @@ A `PodInfo` is made for each pod object that arrives; plugins receive it as "the
 `PodShape`: the replicas of a workload.
 """
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
@@ -96,12 +96,17 @@ class PodFamily:
     Families are nested: the pods of a `wider` one may differ in more.
     """
 
-    __slots__ = ("ignored", "plans", "wider")
+    __slots__ = ("_wider", "ignored", "plans")
 
     def __init__(self, ignored: frozenset[str] = frozenset(), wider: "PodFamily | None" = None) -> None:
         self.ignored = ignored
         self.plans: dict[object, Any] = {}
-        self.wider = wider
+        self._wider = wider
+
+    @property
+    def wider(self) -> "PodFamily | None":
+        """The family in which this one is nested; None for the widest."""
+        return self._wider
 
 
 class PodShape(PodFamily):
@@ -111,18 +116,41 @@ class PodShape(PodFamily):
     """
 
     def __init__(
-        self, pod: Pod, counting: Counting = ALL_COUNTS, wider: PodFamily | None = None, size: int | None = None
+        self, pod: Pod, counting: Counting = ALL_COUNTS, family: "_Family | None" = None, size: int | None = None
     ) -> None:
-        """`size` is how many bytes of JSON all this is made of, where that is known."""
-        super().__init__(wider=wider)
+        """`family` finds the family, if it has one; `size` is how many bytes of JSON all this is made of, if known."""
+        super().__init__()
         make_read_only(pod)
         self._pod = pod
         self._known_size = size
+        self._family = family
         self.counting = counting
         """Which requests count, as the feature gates say."""
         self._spec = pod.spec
         self.fragments: dict[object, Hashable] = {}
         """What plugins read of the pod (`signature`), by plugin."""
+
+    @property
+    def wider(self) -> PodFamily | None:
+        """The family, looked up when it is first asked for: pods that run already are never prepared for."""
+        if self._family is not None:
+            self._wider, self._family = self._family(self._pod), None
+        return self._wider
+
+    @property
+    def spec(self) -> PodSpec:
+        """The spec; without the node where the pod was placed."""
+        return self._spec
+
+    @property
+    def parts(self) -> tuple[str, int, int]:
+        """Where the shape is looked for by the identity of its parts."""
+        return self._pod.metadata.namespace, id(self._spec.containers), id(self._pod.metadata.labels)
+
+    def is_made_of(self, meta: ObjectMeta, spec: PodSpec) -> bool:
+        """Say whether this is the shape of a pod of the same namespace with such a spec, and no status that counts."""
+        own = self._pod.metadata
+        return own.labels is meta.labels and own.owner_references == meta.owner_references and self._spec == spec
 
     def share_parts(self, pod: Pod, spec: PodSpec) -> None:
         """Have a pod of this shape share its labels and owners, and a spec that is equal but perhaps for the node."""
@@ -222,11 +250,13 @@ class PodShapes:
     A large pod has a shape of its own, and nothing is kept under what it says.
     """
 
-    __slots__ = ("_counting", "_families", "_shapes", "_specs")
+    __slots__ = ("_by_parts", "_counting", "_families", "_shapes", "_specs")
 
     def __init__(self, counting: Counting = ALL_COUNTS, max_shapes: int = MAX_SHAPES) -> None:
         self._counting = counting
-        self._shapes: Recent[tuple[bytes, bytes], PodShape] = Recent(max_shapes)
+        self._shapes: Recent[_Key, PodShape] = Recent(max_shapes)
+        self._by_parts: dict[tuple[str, int, int], _Key] = {}
+        """The keys of `_shapes`, by the parts that a pod of the shape has if informers share them with it."""
         self._specs: Recent[bytes, PodSpec] = Recent(max_shapes)
         self._families: Recent[bytes, PodFamily] = Recent(max_shapes)
 
@@ -234,11 +264,14 @@ class PodShapes:
         """Return the shape of a pod: one of its own where its name matters too."""
         if not _is_shareable(pod):
             return PodShape(pod, self._counting)
-        meta = pod.metadata
+        meta, counted = pod.metadata, _counted_status(pod)
         # A placed pod shares the shape of its pending replicas; otherwise `nodeName` would count as part of the shape.
         spec = msgspec.structs.replace(pod.spec, node_name="") if is_placed else pod.spec
+        if not counted and (shape := self._known_by_parts(meta, spec)) is not None:
+            shape.share_parts(pod, shape.spec)
+            return shape
         spec_key = _ENCODER.encode(spec)
-        rest_key = _ENCODER.encode((meta.namespace, meta.labels, meta.owner_references, _counted_status(pod)))
+        rest_key = _ENCODER.encode((meta.namespace, meta.labels, meta.owner_references, counted))
         size = len(spec_key) + len(rest_key)
         if size > LARGE_BYTES:
             return PodShape(pod, self._counting, size=size)
@@ -253,14 +286,27 @@ class PodShapes:
         key = spec_key, rest_key
         shape = self._shapes.get(key)
         if shape is None:
-            shape = PodShape(_shared_part(pod, spec), self._counting, self._family(pod, spec), size)
-            self._shapes.put(key, shape, size)
+            shape = PodShape(_shared_part(pod, spec), self._counting, self._family, size)
+            for dropped in self._shapes.put(key, shape, size):
+                self._by_parts.pop(dropped.parts, None)
+            if not counted:
+                self._by_parts[shape.parts] = key
         shape.share_parts(pod, spec)
         return shape
 
-    def _family(self, pod: Pod, spec: PodSpec) -> PodFamily:
+    def _known_by_parts(self, meta: ObjectMeta, spec: PodSpec) -> PodShape | None:
+        """Return the shape of a pod whose parts are the very objects of the shape, as informers share them.
+
+        Nothing has to be encoded then: what is equal because it is the same is compared in no time. A key stands in
+        `_by_parts` only as long as its shape is kept, and that holds the parts, so that no other object has their ids.
+        """
+        key = self._by_parts.get((meta.namespace, id(spec.containers), id(meta.labels)))
+        shape = None if key is None else self._shapes.get(key)
+        return shape if shape is not None and shape.is_made_of(meta, spec) else None
+
+    def _family(self, pod: Pod) -> PodFamily:
         """Return the family of pods that differ in requests only, nested in that of pods that differ in labels too."""
-        meta, bare = pod.metadata, _without_requests(spec)
+        meta, bare = pod.metadata, _without_requests(pod.spec)
         key = _ENCODER.encode((meta.namespace, meta.labels, meta.owner_references, bare))
 
         family = self._families.get(key)
@@ -308,6 +354,8 @@ def _counted_status(pod: Pod) -> tuple[object, ...]:
     return containers, init_containers, status.resources, status.allocated_resources, resize_is_infeasible(pod)
 
 
+_Key = tuple[bytes, bytes]
+_Family = Callable[[Pod], PodFamily]
 _ENCODER = msgspec.json.Encoder()
 _NEW = PodStatus(phase="Pending")
 """What most pods say of their state when they come: nothing that would have to be counted."""
