@@ -88,7 +88,7 @@ def test_help_imports_no_scheduler():
 
 NOT_AT_THE_START = (
     "berth.testing", "berth_cluster", "berth_workbench", "berth_workloads", "concurrent.futures.process", "distributed",
-    "google.protobuf", "grpc", "matplotlib", "multiprocessing", "nicegui", "numpy.f2py", "numpy.random",
+    "grpc", "matplotlib", "multiprocessing", "nicegui", "numpy.f2py", "numpy.random",
     "numpy.testing", "opentelemetry", "ortools", "pandas", "pyarrow", "rich", "scipy", "setuptools", "sqlite3",
     "statistics", "textual", "unittest",
 )  # fmt: skip
