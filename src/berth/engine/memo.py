@@ -59,10 +59,12 @@ class DependencySet:
 
     __slots__ = (
         "all_nodes",
+        "goes_by_world",
         "is_by_row",
         "is_kept",
         "is_lasting",
         "kinds",
+        "moves",
         "owner",
         "pods_anywhere",
         "pods_on_node",
@@ -81,6 +83,10 @@ class DependencySet:
         """Whether a row's answer depends on that row alone (and on the pod)."""
         self.is_lasting = self.is_kept and not self.pods_anywhere
         """Whether a column usually outlives the placing of one pod."""
+        self.moves = not self.is_by_row or self.pods_on_node
+        """Whether an answer may change although no node object does."""
+        self.goes_by_world = self.is_kept and not (self.pods_anywhere or self.all_nodes or self.reservations)
+        """Whether it depends, beside rows, on objects alone."""
 
 
 class MemoKey:
@@ -128,6 +134,29 @@ class Slot:
         self.key = key
         self.dependencies = dependencies
         self.entry: MemoEntry | None = None
+
+
+class SlotSet:
+    """The slots of a plan, in order, and the entries that they last had.
+
+    Most plugins look at node objects alone, and these seldom change. The invariant: while `settled_at` is where `Memos`
+    stands, the entries of all slots but those of `moving` are kept and up to date, and all that is kept here was made
+    of them as they are.
+    """
+
+    __slots__ = ("deciding", "entries", "is_kept", "made", "moving", "settled_at", "slots")
+
+    def __init__(self, slots: Sequence[Slot]) -> None:
+        self.slots = slots
+        self.moving = [(place, slot) for place, slot in enumerate(slots) if slot.dependencies.moves or not slot.key]
+        self.entries: list[MemoEntry] = []
+        self.settled_at: tuple[int, int, int] | None = None
+        self.is_kept = True
+        """Whether every entry that has a key is kept, as of the last refresh."""
+        self.deciding: list[int] = []
+        """The places of all entries that have a key but those that are known to hold nothing but zeros."""
+        self.made: list[Any] = []
+        """What was derived from each entry by the caller of `Memos.refresh_set`; stale at the places of `moving`."""
 
 
 class Slots:
@@ -178,6 +207,8 @@ class Memos:
         self._refreshes = 0
         self.epochs = 0
         """Grows whenever a column is kept for the first time or computed as a whole."""
+        self.drops = 0
+        """Grows whenever columns are given up."""
         self._last_changed: tuple[tuple[int, ...], list[int] | None] = ((), None)
 
     @contextmanager
@@ -202,51 +233,111 @@ class Memos:
 
         Where nothing has happened that its plugin looks at, that is the slot's last entry, untouched.
         """
+        self._refreshes += 1
+        entries = [self._refreshed(slot, state, pod) for slot in slots]
+        return entries, all([entry.is_kept for entry in entries])  # noqa: C419 (a list is faster)
+
+    def refresh_set(self, slots: SlotSet, state: CycleState, pod: PodInfo) -> list[MemoEntry]:
+        """Return an up-to-date entry for each slot of a plan; what is known of all of them is noted in the set."""
         table = self._cache.table
-        nodes, pods = table.node_log.position, table.pod_log.position
+        if slots.settled_at != (table.node_log.position, table.capacity, self.drops) or not self.enabled:
+            return self._settled(slots, state, pod)
         self._refreshes = now = self._refreshes + 1
-        entries: list[MemoEntry] = []
-        all_kept = True
-        for slot in slots:
-            entry, needs = slot.entry, slot.dependencies
-            if entry is None or not entry.is_kept or not self.enabled:
-                # The store may have the column although this slot does not (its plan was made anew). A repair replaces
-                # what is known of the whole column, so it has to start from what was known before.
-                extra = self.facts(slot.key) if self.enabled and slot.key is not None else None
-                entry = self.entry(slot.key, needs, slot.runner.compute(extra, state, pod, table))
-                # Nobody repairs an entry that is not kept, so the next pod must not find it here.
-                slot.entry = entry if entry.is_kept else None
-            # The whole price of a column that is still good, paid by each pod for each plugin. So the positions come
-            # first, which are single numbers; the counters are compared only for plugins that look at more than rows.
-            elif (
-                entry.node_position != nodes
-                or (entry.pod_position != pods and needs.pods_on_node)
-                or len(entry.column) != table.capacity
-                or not (needs.is_by_row or entry.versions == self.versions(needs))
-            ):
-                self._refresh_kept(slot, entry, state, pod)
+        entries = slots.entries
+        # Before any of the others is kept anew, which may have the oldest entries dropped.
+        for entry in entries:
             entry.used = now
-            all_kept = all_kept and entry.is_kept
-            entries.append(entry)
-        return entries, all_kept
+        is_kept = True
+        nodes, pods, world = table.node_log.position, table.pod_log.position, self._objects.changes
+        for place, slot in slots.moving:
+            entry, form = entries[place], slot.runner.row_form
+            # By far the most frequent: a pod was placed since, which changed one row and nothing else. The invariant is
+            # that of `_refresh_kept`, and everything that may be otherwise is left to it.
+            if form is not None and entry.is_kept and entry.node_position == nodes:
+                needs = slot.dependencies
+                if needs.is_by_row or (needs.goes_by_world and entry.world == world):
+                    rows = self.changed_rows(nodes, entry.pod_position, with_pods=True)
+                    if rows is not None and len(rows) <= FEW_ROWS:
+                        self._repair_rows(slot.runner, entry, rows, state, pod)
+                        entry.pod_position = pods
+                        continue
+            entry = entries[place] = self._refreshed(slot, state, pod)
+            is_kept = is_kept and (entry.is_kept or slot.key is None)
+        slots.is_kept = is_kept
+        return entries
+
+    def _repair_rows(
+        self, runner: Runner, entry: MemoEntry, rows: Sequence[int], state: CycleState, pod: PodInfo
+    ) -> None:
+        """Ask about some rows one by one, and note the answers; the caller moves the entry's positions afterwards.
+
+        If the plugin raises, the entry stays stale, and the same rows are asked about again.
+        """
+        table, form = self._cache.table, runner.row_form
+        assert form is not None, "only plugins with a row form are asked about single rows"
+        for row in rows:
+            try:
+                value = form(state, pod, table, row)
+            except BaseException as raised:
+                bug = contained(raised)
+                raise runner.broke(bug) from bug
+            entry.repair_row(row, value)
+            runner.note(entry.extra, value)
+
+    def _settled(self, slots: SlotSet, state: CycleState, pod: PodInfo) -> list[MemoEntry]:
+        """Look at every slot of a set."""
+        entries, _ = self.refresh(slots.slots, state, pod)
+        keyed = [(place, entries[place]) for place, slot in enumerate(slots.slots) if slot.key is not None]
+        slots.entries, slots.made = entries, []
+        slots.is_kept = all([entry.is_kept for _, entry in keyed])  # noqa: C419
+        moving = {place for place, _ in slots.moving}
+        slots.deciding = [place for place, entry in keyed if place in moving or entry.has_nonzero()]
+        table = self._cache.table
+        is_settled = self.enabled and slots.is_kept
+        slots.settled_at = (table.node_log.position, table.capacity, self.drops) if is_settled else None
+        return entries
+
+    def _refreshed(self, slot: Slot, state: CycleState, pod: PodInfo) -> MemoEntry:
+        """Return an up-to-date entry for a slot: its last one, repaired, or another."""
+        entry, needs, table = slot.entry, slot.dependencies, self._cache.table
+        if entry is None or not entry.is_kept or not self.enabled:
+            # The store may have the column although this slot does not (its plan was made anew). A repair replaces
+            # what is known of the whole column, so it has to start from what was known before.
+            extra = self.facts(slot.key) if self.enabled and slot.key is not None else None
+            entry = self.entry(slot.key, needs, slot.runner.compute(extra, state, pod, table))
+            # Nobody repairs an entry that is not kept, so the next pod must not find it here.
+            slot.entry = entry if entry.is_kept else None
+        # The whole price of a column that is still good. So the positions come first, which are single numbers.
+        elif (
+            entry.node_position != table.node_log.position
+            or (needs.pods_on_node and entry.pod_position != table.pod_log.position)
+            or not self._depends_on_rows_alone(entry, needs)
+        ):
+            self._refresh_kept(slot, entry, state, pod)
+        entry.used = self._refreshes
+        return entry
+
+    def _depends_on_rows_alone(self, entry: MemoEntry, needs: DependencySet) -> bool:
+        """Say whether nothing but rows that the logs name can have changed since the entry was brought up to date."""
+        if len(entry.column) != self._cache.table.capacity:
+            return False
+        if needs.is_by_row or (needs.goes_by_world and entry.world == self._objects.changes):
+            return True
+        # The number of all changes is read first: counters that have not moved by then have not moved now.
+        world = self._objects.changes
+        if entry.versions != self.versions(needs):
+            return False
+        entry.world = world
+        return True
 
     def _refresh_kept(self, slot: Slot, entry: MemoEntry, state: CycleState, pod: PodInfo) -> None:
         """Bring a kept entry up to date, row by row where few have changed and the plugin can be asked like that."""
         table, needs, runner = self._cache.table, slot.dependencies, slot.runner
-        current = len(entry.column) == table.capacity and (needs.is_by_row or entry.versions == self.versions(needs))
-        # Single rows may be asked about only where nothing but rows can have changed. The positions move after the last
-        # row, so if the plugin raises, the entry stays stale and the same rows are asked about again.
-        if current and runner.row_form is not None:
+        # Single rows may be asked about only where nothing but rows can have changed.
+        if runner.row_form is not None and self._depends_on_rows_alone(entry, needs):
             rows = self.changed_rows(entry.node_position, entry.pod_position, needs.pods_on_node)
             if rows is not None and len(rows) <= FEW_ROWS:
-                for row in rows:
-                    try:
-                        value = runner.row_form(state, pod, table, row)
-                    except BaseException as raised:
-                        bug = contained(raised)
-                        raise runner.broke(bug) from bug
-                    entry.repair_row(row, value)
-                    runner.note(entry.extra, value)
+                self._repair_rows(runner, entry, rows, state, pod)
                 entry.node_position, entry.pod_position = table.node_log.position, table.pod_log.position
                 return
         self._update(entry, needs, runner.compute(entry.extra, state, pod, table))
@@ -298,6 +389,7 @@ class Memos:
 
     def clear(self) -> None:
         """Forget everything; plans that still hold an entry see that it is not kept any more."""
+        self.drops += 1
         for entry in self._entries.values():
             entry.drop()
         self._entries.clear()
@@ -313,6 +405,7 @@ class Memos:
 
     def _drop_oldest(self, but: MemoEntry) -> None:
         """Drop the entries that were asked for least recently."""
+        self.drops += 1
         for key, entry in sorted(self._entries.items(), key=lambda item: item[1].used):
             # A quarter more goes than must, since finding the oldest means sorting all entries.
             if self._bytes <= self._max_bytes * 3 // 4:
@@ -327,7 +420,7 @@ class Memos:
         table = self._cache.table
         before = entry.column.nbytes
         entry.set(*compute(slice(None)))
-        entry.versions = versions
+        entry.versions, entry.world = versions, -1
         if entry.is_kept:
             self.epochs += 1
             entry.epoch = self.epochs

@@ -62,6 +62,7 @@ class MemoEntry:
         "pod_position",
         "used",
         "versions",
+        "world",
     )
 
     def __init__(self) -> None:
@@ -69,6 +70,8 @@ class MemoEntry:
         self.used = 0
         """When it was last asked for, in refreshes of `Memos`."""
         self.versions: tuple[int, ...] = ()
+        self.world = -1
+        """How many objects had changed when `versions` were last found to be as they are; -1 where nobody looked."""
         self.node_position = self.pod_position = -1
         self.epoch = 0
         self.column: Column = NOTHING
@@ -124,7 +127,11 @@ class MemoEntry:
             self.column, self._journal, self._journaled = self.column.copy(), [], 1
         self._journal.append((row, self.column[row]))
         self.column[row] = value
-        self._changed()
+        self._snapshot = self.made = None  # as `_changed` has it, without its frame
+        if value:
+            self._has_nonzero = True
+        elif self._has_nonzero:  # it may have been the last one
+            self._has_nonzero = None
 
     def _changed(self) -> None:
         # Each write forgets all that was derived from the column, so nobody has to ask whether `made` is still true.

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from berth.engine.memo import Compute, DependencySet, MemoKey, Memos, RowForm, Slots
+from berth.engine.memo import Compute, DependencySet, MemoKey, Memos, RowForm, Slots, SlotSet
 from berth.engine.memo_entry import ColumnSnapshot, MemoEntry
 from berth.engine.sums import UNRANKED, BestRows, Ranking, Sums
 from berth.framework.blame import PluginBrokenError, ask, contained, described
@@ -282,7 +282,8 @@ class ScoreRunner:
 
     def note(self, extra: ScoreFacts, value: int) -> None:
         """Take into account that a row has a new raw score."""
-        extra.note_largest(value)
+        if value and (not extra.any_nonzero or not MIN_NODE_SCORE <= value <= MAX_NODE_SCORE):
+            extra.note_largest(value)
 
     def broke(self, bug: Exception) -> PluginBrokenError:
         """Return the error that names the plugin as the origin of a bug."""
@@ -383,7 +384,7 @@ class ScorePlan:
         self.without_parts = 0 if runners else 1
         """The total where no plugin scores: upstream's `prioritizeNodes` gives 1 only where none is configured."""
         self.slots = [runner.slots.of(profile, pod) for runner in runners if runner.name not in skipped]
-        self.lasting = [slot for slot in self.slots if slot.key is not None]
+        self.lasting = SlotSet([slot for slot in self.slots if slot.key is not None])
         self.constant = [
             _Part(runner.name, runner.weight, None, runner.weight * runner.when_skipped)
             for runner in runners
@@ -418,8 +419,8 @@ def run_score(
     `passing_key` names the kept mask (`Sums.passing`) that the feasible nodes are, where they are one.
     """
 
-    refreshed, all_kept = memos.refresh(plan.lasting, state, pod)
-    entries = iter(refreshed)
+    entries = iter(memos.refresh_set(plan.lasting, state, pod))
+    all_kept = plan.lasting.is_kept
     parts: list[_Part] = [*plan.constant]
     summed: list[MemoEntry] = []
     weights: list[int] = []

@@ -124,12 +124,18 @@ class Sums:
         self._table = memos.table
         self._sums: Recent[MemoKey, _Sum] = Recent(MAX_SUMS)
 
-    def passing(self, key: MemoKey | None, entries: Sequence[MemoEntry]) -> Mask:
-        """Return the mask of valid rows whose code is 0 in every entry."""
+    def passing(
+        self, key: MemoKey | None, entries: Sequence[MemoEntry], deciding: Sequence[MemoEntry] | None = None
+    ) -> Mask:
+        """Return the mask of valid rows whose code is 0 in every entry.
+
+        Where `deciding` is given, all entries but these are known to hold nothing but zeros.
+        """
+        deciding = entries if deciding is None else deciding
         found, rows = self._stale_rows(key, entries)
         if rows is None:
             mask = self._table.valid.copy()
-            for entry in entries:
+            for entry in deciding:
                 # Most filters reject nothing; the entry remembers that, which saves a comparison of all rows.
                 if entry.has_nonzero():
                     mask &= entry.column == 0
@@ -137,10 +143,12 @@ class Sums:
         elif len(rows) > FEW_ROWS:
             # In place, though the verdicts of the last cycle hold this array: a mask is read within its cycle only, and
             # what outlives the cycle is made of snapshots.
-            found.column[rows] = self._pass(entries, np.array(rows, dtype=np.intp))
+            found.column[rows] = self._pass(deciding, np.array(rows, dtype=np.intp))
             return found.column  # type: ignore[return-value]
         for row in rows or ():
-            found.column[row] = self._table.valid.item(row) and not any(e.column.item(row) for e in entries)
+            found.column[row] = self._table.valid.item(row) and not any(
+                [e.column.item(row) for e in deciding]  # noqa: C419 (a list is faster)
+            )
         return found.column  # type: ignore[return-value]
 
     def _pass(self, entries: Sequence[MemoEntry], rows: NDArray[np.intp]) -> Mask:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from berth.engine.memo import Compute, DependencySet, MemoKey, Memos, RowForm, Slot, Slots
+from berth.engine.memo import Compute, DependencySet, MemoKey, Memos, RowForm, Slots, SlotSet
 from berth.engine.memo_entry import ColumnSnapshot, MemoEntry
 from berth.engine.rejections import Rejections
 from berth.engine.sums import Sums
@@ -244,11 +244,12 @@ def call_filter(plugin: FilterPlugin, state: CycleState, pod: PodInfo, node: Nod
 class FilterPlan:
     """Which plugins have something to say of pods of one shape, and where their answers are kept."""
 
-    __slots__ = ("_profile", "_sum_key", "all_lasting", "beside_rows", "slots")
+    __slots__ = ("_profile", "_sum_key", "all_lasting", "beside_rows", "set", "slots")
 
     def __init__(self, runners: Sequence[FilterRunner], profile: str, skipped: Set[str], pod: PodInfo) -> None:
         """Make the plan for pods of this pod's shape where these plugins skip."""
         self.slots = [runner.slots.of(profile, pod) for runner in runners if runner.name not in skipped]
+        self.set = SlotSet(self.slots)
         self.all_lasting = all(slot.key is not None for slot in self.slots)
         """Whether the columns of all plugins may be kept."""
         self.beside_rows = tuple(slot.dependencies for slot in self.slots if not slot.dependencies.is_by_row)
@@ -264,12 +265,17 @@ class FilterPlan:
             self._sum_key = MemoKey("passing", self._profile, *keys, size=sum(key.size for key in keys))
         return self._sum_key
 
-    def ask(
-        self, memos: Memos, state: CycleState, pod: PodInfo, slots: Sequence[Slot] | None = None
-    ) -> list[MemoEntry]:
-        """Return an entry for each plugin of the plan (or of some slots of it) with its codes over all nodes."""
-        wanted = self.slots if slots is None else slots
-        return memos.refresh(wanted, state, pod)[0]
+    def verdicts(self, entries: Sequence[MemoEntry]) -> "list[Verdict]":
+        """Return what each plugin says, given the entries that its set of slots has just been refreshed to."""
+        made, slots = self.set.made, self.slots
+        if not made:
+            made = self.set.made = [slot.runner.verdict(entry) for slot, entry in zip(slots, entries, strict=True)]
+            return made.copy()
+        verdicts = made.copy()
+        for place, slot in self.set.moving:
+            entry = entries[place]
+            verdicts[place] = entry.made or slot.runner.verdict(entry)
+        return verdicts
 
 
 def run_filters(
@@ -285,13 +291,13 @@ def run_filters(
     merges: bool = False,
 ) -> "Verdicts":
     """Ask every plugin of the plan about all nodes; `merges` is the profile's `checks_all_filters`."""
-    entries = lasting = plan.ask(memos, state, pod)
+    entries = lasting = memos.refresh_set(plan.set, state, pod)
     if not plan.all_lasting:
         # Columns without a key are this pod's alone; the kept mask, which its replicas share, is made of the others.
         lasting = [entry for slot, entry in zip(plan.slots, entries, strict=True) if slot.key is not None]
     # An entry may not be kept yet, or not any more. Nobody repairs it, so a sum that it is part of must not be kept.
-    sum_key = plan.sum_key if all([entry.is_kept for entry in lasting]) else None  # noqa: C419 (a list is faster)
-    kept_mask = mask = sums.passing(sum_key, lasting)
+    sum_key = plan.sum_key if plan.set.is_kept else None
+    kept_mask = mask = sums.passing(sum_key, lasting, [entries[place] for place in plan.set.deciding])
     if lasting is not entries:
         for slot, entry in zip(plan.slots, entries, strict=True):
             if slot.key is None and entry.has_nonzero():
@@ -299,7 +305,7 @@ def run_filters(
                 mask = mask & (entry.column == 0)
     if searched is not table.valid:
         mask = mask & searched
-    verdicts = [entry.made or slot.runner.verdict(entry) for slot, entry in zip(plan.slots, entries, strict=True)]
+    verdicts = plan.verdicts(entries)
     # Only the kept mask as it stands goes by its key: totals that are ranked under the key are repaired by the logs,
     # which do not name the rows that this pod alone is kept from.
     found = Verdicts(verdicts, searched, mask, sum_key if mask is kept_mask else None, merges=merges)

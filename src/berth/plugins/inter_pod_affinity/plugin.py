@@ -1,7 +1,7 @@
 """The InterPodAffinity plugin; see the package's docstring."""
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import msgspec
 
@@ -76,6 +76,24 @@ UNFILTERED = 'reading "PreFilterInterPodAffinity" from cycleState: not found'
 """Filter's error in a profile that enables the plugin there and not at PreFilter."""
 
 
+class CarriedBy(NamedTuple):
+    """The terms of running pods that select the pods of one set of labels.
+
+    They are those of one `terms_version`: with another, terms may have come or gone, while the weights by row that each
+    holds follow the pods that carry it.
+    """
+
+    forbidding: tuple[Weighted, ...]
+    """Required anti-affinity."""
+    weighing: tuple[Weighted, ...]
+    """What counts in scores."""
+    speaking: bool
+    """Whether any term counts in scores, or would with another weight of required ones."""
+
+
+MAX_CARRIED = 1024
+"""For how many kinds of pods the terms that select them are remembered."""
+
 _TERMS_AND_DOMAINS: Dependencies = frozenset({Dependency.NODE, Dependency.PODS_ANYWHERE, Dependency.ALL_NODES})
 
 
@@ -118,6 +136,9 @@ class InterPodAffinity(
         self._topologies = Topologies(handle.cache.table)
         self._hard_weight = args.hard_pod_affinity_weight
         self._ignores_existing = args.ignore_preferred_terms_of_existing_pods
+        self._carried: dict[Hashable, CarriedBy] = {}
+        """By what selectors see of a pod; all as of `_carried_version`."""
+        self._carried_version = -1
 
     def signature(self, pod: PodInfo) -> Hashable | None:
         """Labels, which running pods' terms look at, and the pod's own terms."""
@@ -130,7 +151,8 @@ class InterPodAffinity(
 
     def pre_filter(self, state: CycleState, pod: PodInfo) -> PreFilterResult | Status | None:
         """Sum the pods that matter by domain. Skip if the pod has no required terms and no running pod's match it."""
-        existing = self._carried(REQUIRED_ANTI_AFFINITY, pod)
+        forbidding = self._carried_for(pod).forbidding
+        existing = summed(self._topologies, forbidding) if forbidding else {}
         if not pod.has_pod_affinity:
             if not existing:
                 return SKIP
@@ -154,7 +176,8 @@ class InterPodAffinity(
 
     def pre_filter_version(self, pod: PodInfo) -> int | None:
         """Skip pods without terms of their own that no running pod's term matches, until running pods' terms change."""
-        return self._silence(pod, (REQUIRED_ANTI_AFFINITY,))
+        silent = not pod.has_pod_affinity and not self._carried_for(pod).forbidding
+        return self._index.terms_version if silent else None
 
     def add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, node: NodeView) -> Status | None:
         """Count a pod in a what-if."""
@@ -195,7 +218,7 @@ class InterPodAffinity(
             return error(f"parsing pod: {unreadable}")
         if not own and self._ignores_existing:
             return SKIP
-        weighted = [*own, *self._existing_preferences(pod)]
+        weighted = [*own, *self._carried_for(pod).weighing]
         weights = summed(self._topologies, weighted) if weighted else None
         if not weights:
             return SKIP
@@ -204,7 +227,8 @@ class InterPodAffinity(
 
     def pre_score_version(self, pod: PodInfo) -> int | None:
         """Skip pods that no term which counts in scores matches, until running pods' terms change."""
-        return self._silence(pod, (REQUIRED_AFFINITY, PREFERRED_AFFINITY, PREFERRED_ANTI_AFFINITY))
+        silent = not pod.has_pod_affinity and not self._carried_for(pod).speaking
+        return self._index.terms_version if silent else None
 
     def score(self, state: CycleState, pod: PodInfo, node: NodeView) -> int:
         """Return the sum of the weights in the node's domains; may be negative."""
@@ -235,9 +259,25 @@ class InterPodAffinity(
             self._topologies, [Weighted(term.topology_key, self._index.group(TermGroup((term,)))) for term in terms]
         )
 
-    def _carried(self, kind: TermKind, pod: PodInfo, weight: int = 1) -> ByKey:
-        carried = self._matching(kind, pod, weight)
-        return summed(self._topologies, carried) if carried else {}
+    def _carried_for(self, pod: PodInfo) -> "CarriedBy":
+        """Return the terms of running pods that select `pod`; the next pod alike is answered from memory."""
+        version = self._index.terms_version
+        if self._carried_version != version or len(self._carried) >= MAX_CARRIED:
+            self._carried.clear()
+            self._carried_version = version
+        found = self._carried.get(pod.label_key)
+        if found is None:
+            found = self._carried[pod.label_key] = self._find_carried(pod)
+        return found
+
+    def _find_carried(self, pod: PodInfo) -> "CarriedBy":
+        required = self._matching(REQUIRED_AFFINITY, pod, self._hard_weight)
+        preferred = self._matching(PREFERRED_AFFINITY, pod, 1) + self._matching(PREFERRED_ANTI_AFFINITY, pod, -1)
+        return CarriedBy(
+            forbidding=tuple(self._matching(REQUIRED_ANTI_AFFINITY, pod, 1)),
+            weighing=(*(required if self._hard_weight else ()), *preferred),
+            speaking=bool(required or preferred),
+        )
 
     def _matching(self, kind: TermKind, pod: PodInfo, weight: int) -> list[Weighted]:
         carried = self._index.matching_terms(kind, pod)
@@ -248,19 +288,6 @@ class InterPodAffinity(
         for terms, sign in ((pod.preferred_affinity_terms, 1), (pod.preferred_anti_affinity_terms, -1)):
             for term, weight in terms:
                 yield Weighted(term.topology_key, self._index.group(TermGroup((term,))), sign * weight)
-
-    def _existing_preferences(self, pod: PodInfo) -> Iterator[Weighted]:
-        """Yield running pods' terms that match `pod`, weighted."""
-        if self._hard_weight:
-            yield from self._matching(REQUIRED_AFFINITY, pod, self._hard_weight)
-        yield from self._matching(PREFERRED_AFFINITY, pod, 1)
-        yield from self._matching(PREFERRED_ANTI_AFFINITY, pod, -1)
-
-    def _silence(self, pod: PodInfo, kinds: Iterable[TermKind]) -> int | None:
-        """Return the version at which no term selects the pod; None if one does, even on nodes without the label."""
-        if pod.has_pod_affinity or any(self._index.matching_terms(kind, pod) for kind in kinds):
-            return None
-        return self._index.terms_version
 
     def _change(self, state: CycleState, other: PodInfo, node: NodeView, amount: int) -> Status | None:
         try:

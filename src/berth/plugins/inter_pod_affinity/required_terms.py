@@ -183,12 +183,10 @@ class AffinityFilterState:
 
     def codes(self, rows: Rows) -> Codes:
         """Return int32 codes of shape (len(rows),)."""
-        by_key: dict[str, ByDomain] = {}
+        by_key = dict(self._affinity_codes())
         for code, sums in ((EXISTING_CODE, self._existing), (ANTI_AFFINITY_CODE, self._anti_affinity)):
             for key, domains in sums.by_key(self._topologies).items():
                 _raise_to(by_key, key, avoided(domains, code))
-        for key, needed in self._affinity_codes().items():
-            _raise_to(by_key, key, needed)
         found: Codes | None = None
         for key, by_domain in by_key.items():
             codes = self._topologies.get(key).gather_codes(by_domain, rows)

@@ -43,8 +43,8 @@ class Spread(NamedTuple):
         topology = self.topology
         if topology.domain_count < self.constraint.min_domains or not topology.domain_count:
             return 0
-        by_domain = pods[:-1]
-        return int((by_domain if topology.all_exist else by_domain[topology.exists]).min())
+        by_domain = pods[:-1] if topology.all_exist else pods[:-1][topology.exists]
+        return by_domain.item(by_domain.argmin())  # faster than min()
 
     def with_changes(self, changes: Changes) -> Int64:
         """Return the matching pods by domain, a what-if's changes counted in."""
