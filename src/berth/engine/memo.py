@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from berth.api.recent import Recent
-from berth.engine.memo_entry import Column, MemoEntry
+from berth.engine.memo_entry import NOTHING, Column, MemoEntry
 from berth.framework.blame import contained
 from berth.framework.cycle_state import CycleState
 from berth.framework.interface import Rows, SignaturePlugin
@@ -32,6 +32,9 @@ Compute = Callable[[Rows], tuple[Column, Any]]
 
 RowForm = Callable[[CycleState, PodInfo, NodeTable, int], int]
 """Computes the value of one row."""
+
+DomainForm = Callable[[CycleState, PodInfo], MemoEntry | None]
+"""Computes an entry that is not kept from what is said of whole domains; None where nothing is."""
 
 NEVER_KEPT = frozenset({Dependency.UNKNOWN, Dependency.FEASIBLE_SET})
 
@@ -127,10 +130,18 @@ class Slot:
     The entry may have been dropped or be out of date: `Memos.refresh` sees to that.
     """
 
-    __slots__ = ("dependencies", "entry", "key", "runner")
+    __slots__ = ("dependencies", "domain_entry", "entry", "key", "runner")
 
-    def __init__(self, runner: Runner, key: MemoKey | None, dependencies: DependencySet) -> None:
+    def __init__(
+        self,
+        runner: Runner,
+        key: MemoKey | None,
+        dependencies: DependencySet,
+        domain_entry: DomainForm | None = None,
+    ) -> None:
         self.runner: Any = runner
+        self.domain_entry = domain_entry
+        """Asks for whole domains, where the plugin may answer so."""
         self.key = key
         self.dependencies = dependencies
         self.entry: MemoEntry | None = None
@@ -165,7 +176,12 @@ class Slots:
     __slots__ = ("_by_fragment", "_dependencies", "_name", "_runner", "_signature", "_unkept")
 
     def __init__(
-        self, runner: Runner, name: tuple[str, str], plugin: SignaturePlugin | None, dependencies: DependencySet
+        self,
+        runner: Runner,
+        name: tuple[str, str],
+        plugin: SignaturePlugin | None,
+        dependencies: DependencySet,
+        domain_entry: DomainForm | None = None,
     ) -> None:
         """`name` is the plugin's, and the point's; `plugin` is None where it has no signature."""
         self._runner = runner
@@ -175,7 +191,7 @@ class Slots:
         # makes stale as a whole would be kept for nothing, so it gets no key either.
         self._signature = plugin.signature if plugin is not None and dependencies.is_lasting else None
         self._by_fragment: Recent[Hashable, Slot] = Recent(SLOTS_AT_MOST)
-        self._unkept = Slot(runner, None, dependencies)
+        self._unkept = Slot(runner, None, dependencies, domain_entry)
 
     def of(self, profile: str, pod: PodInfo) -> Slot:
         """Return the slot for pods of this pod's shape; one without a key where the column is not to be kept."""
@@ -263,6 +279,9 @@ class Memos:
                         continue
             entry = entries[place] = self._refreshed(slot, state, pod)
             is_kept = is_kept and (entry.is_kept or slot.key is None)
+        # What was kept anew may have had others of the set dropped.
+        if slots.settled_at[2] != self.drops:
+            return self._settled(slots, state, pod)
         slots.is_kept = is_kept
         return entries
 
@@ -287,6 +306,11 @@ class Memos:
     def _settled(self, slots: SlotSet, state: CycleState, pod: PodInfo) -> list[MemoEntry]:
         """Look at every slot of a set."""
         entries, _ = self.refresh(slots.slots, state, pod)
+        for place, slot in enumerate(slots.slots):
+            # It was dropped again, for one that came after it, and has no column any more.
+            if slot.key is not None and entries[place].column is NOTHING:
+                compute = slot.runner.compute(None, state, pod, self._cache.table)
+                entries[place] = self._computed(MemoEntry(), (), compute)
         keyed = [(place, entries[place]) for place, slot in enumerate(slots.slots) if slot.key is not None]
         slots.entries, slots.made = entries, []
         slots.is_kept = all([entry.is_kept for _, entry in keyed])  # noqa: C419
@@ -300,6 +324,10 @@ class Memos:
     def _refreshed(self, slot: Slot, state: CycleState, pod: PodInfo) -> MemoEntry:
         """Return an up-to-date entry for a slot: its last one, repaired, or another."""
         entry, needs, table = slot.entry, slot.dependencies, self._cache.table
+        if slot.domain_entry is not None and slot.key is None and self.enabled:
+            by_domain = slot.domain_entry(state, pod)
+            if by_domain is not None:
+                return by_domain
         if entry is None or not entry.is_kept or not self.enabled:
             # The store may have the column although this slot does not (its plan was made anew). A repair replaces
             # what is known of the whole column, so it has to start from what was known before.

@@ -90,7 +90,7 @@ class WhatIf:
                 steady.append(None)
                 continue
             entry = next(entries)
-            steady.append(_Steady(slot.runner.name, FilterColumn(entry.column[rows], entry.extra)))
+            steady.append(_Steady(slot.runner.name, FilterColumn(entry.snapshot().values()[rows], entry.extra)))
         return WhatIfRows(self, rows, steady)
 
     def limits(self, rows: RowArray) -> list[RowLoad]:

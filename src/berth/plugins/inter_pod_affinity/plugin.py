@@ -13,11 +13,15 @@ from berth.framework.handle import Handle
 from berth.framework.interface import (
     ColumnFilterPlugin,
     ColumnScorePlugin,
+    DomainCodes,
+    DomainFilterPlugin,
+    DomainScorePlugin,
     EventsPlugin,
     FeasibleNodes,
     FilterColumn,
     FilterPlugin,
     NormalizeScorePlugin,
+    OverDomains,
     PodWhatIfPlugin,
     PreFilterExtensions,
     PreFilterPlugin,
@@ -103,11 +107,13 @@ class InterPodAffinity(
     PreFilterExtensions,
     FilterPlugin,
     ColumnFilterPlugin,
+    DomainFilterPlugin,
     PodWhatIfPlugin,
     PreScorePlugin,
     VersionedPreScorePlugin,
     ScorePlugin,
     ColumnScorePlugin,
+    DomainScorePlugin,
     NormalizeScorePlugin,
     SignaturePlugin,
     EventsPlugin,
@@ -120,6 +126,8 @@ class InterPodAffinity(
         filter_depends_on=_TERMS_AND_DOMAINS,
         score_depends_on=_TERMS_AND_DOMAINS,
         filters_by_affecting_pods=True,
+        filters_by_domain=True,
+        scores_by_domain=True,
         ignores=frozenset({REQUESTS}),
         pre_filter_has_version=True,
         pre_score_has_version=True,
@@ -133,7 +141,7 @@ class InterPodAffinity(
 
     def __init__(self, args: InterPodAffinityArgs, handle: Handle) -> None:
         self._index = handle.cache.index
-        self._topologies = Topologies(handle.cache.table)
+        self._topologies = Topologies.shared(handle.cache.table)
         self._hard_weight = args.hard_pod_affinity_weight
         self._ignores_existing = args.ignore_preferred_terms_of_existing_pods
         self._carried: dict[Hashable, CarriedBy] = {}
@@ -202,6 +210,12 @@ class InterPodAffinity(
             return same_for_all(error(UNFILTERED), table, rows)
         return FilterColumn(prepared.codes(rows), self.status_by_code.__getitem__)
 
+    def filter_domains(self, state: CycleState, pod: PodInfo) -> DomainCodes | None:
+        """Return the same by domain, where all terms name one key with a few domains."""
+        prepared: AffinityFilterState | None = state.get(self._FILTER_KEY)
+        found = None if prepared is None else prepared.domains()
+        return None if found is None else DomainCodes(found, self.status_by_code.__getitem__)
+
     def is_affected_by(self, state: CycleState, pod: PodInfo, other: PodInfo) -> bool:
         """Say whether the required terms of either pod match the other."""
         prepared: AffinityFilterState | None = state.get(self._FILTER_KEY)
@@ -238,6 +252,11 @@ class InterPodAffinity(
         """Return int64 of shape (len(rows),): the weights in the node's domains, summed; an error without PreScore."""
         prepared: AffinityScoreState | None = state.get(self._SCORE_KEY)
         return error(NOT_PREPARED) if prepared is None else prepared.column(rows)
+
+    def score_domains(self, state: CycleState, pod: PodInfo) -> OverDomains | None:
+        """Return the same by domain, where all terms name one key with a few domains."""
+        prepared: AffinityScoreState | None = state.get(self._SCORE_KEY)
+        return None if prepared is None else prepared.domains()
 
     def normalize_score(self, state: CycleState, pod: PodInfo, scores: Scores) -> Scores:
         """Give 0 to the worst and 100 to the best node."""

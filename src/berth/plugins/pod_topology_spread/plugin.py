@@ -12,11 +12,15 @@ from berth.framework.handle import Handle
 from berth.framework.interface import (
     ColumnFilterPlugin,
     ColumnScorePlugin,
+    DomainCodes,
+    DomainFilterPlugin,
+    DomainScorePlugin,
     EventsPlugin,
     FeasibleNodes,
     FilterColumn,
     FilterPlugin,
     NormalizeScorePlugin,
+    OverDomains,
     PodWhatIfPlugin,
     PreFilterExtensions,
     PreFilterPlugin,
@@ -81,11 +85,13 @@ class PodTopologySpread(
     PreFilterExtensions,
     FilterPlugin,
     ColumnFilterPlugin,
+    DomainFilterPlugin,
     PodWhatIfPlugin,
     PreScorePlugin,
     VersionedPreScorePlugin,
     ScorePlugin,
     ColumnScorePlugin,
+    DomainScorePlugin,
     NormalizeScorePlugin,
     SignaturePlugin,
     EventsPlugin,
@@ -98,6 +104,8 @@ class PodTopologySpread(
         filter_depends_on=frozenset({Dependency.NODE, Dependency.PODS_ANYWHERE, Dependency.ALL_NODES, Objects(KINDS)}),
         score_depends_on=frozenset({Dependency.FEASIBLE_SET}),
         filters_by_affecting_pods=True,
+        filters_by_domain=True,
+        scores_by_domain=True,
         ignores=frozenset({REQUESTS}),
         pre_filter_has_version=True,
         pre_score_has_version=True,
@@ -111,7 +119,7 @@ class PodTopologySpread(
 
     def __init__(self, args: PodTopologySpreadArgs, handle: Handle) -> None:
         self._index = handle.cache.index
-        self._topologies = Topologies(handle.cache.table)
+        self._topologies = Topologies.shared(handle.cache.table)
         self._selectors = DefaultSelectors(handle.objects)
         self._defaults = args.constraints()
         self._actions = frozenset(constraint.when_unsatisfiable for constraint in self._defaults)
@@ -177,6 +185,12 @@ class PodTopologySpread(
             return same_for_all(error(UNFILTERED), table, rows)
         return FilterColumn(prepared.codes(rows), STATUS_BY_CODE.__getitem__)
 
+    def filter_domains(self, state: CycleState, pod: PodInfo) -> DomainCodes | None:
+        """Return the same by domain, where there is one constraint over a few domains."""
+        prepared: SpreadFilterState | None = state.get(self._FILTER_KEY)
+        found = None if prepared is None else prepared.domains()
+        return None if found is None else DomainCodes(found, STATUS_BY_CODE.__getitem__)
+
     def is_affected_by(self, state: CycleState, pod: PodInfo, other: PodInfo) -> bool:
         """Say whether `other` is one of the pods that are spread."""
         prepared: SpreadFilterState | None = state.get(self._FILTER_KEY)
@@ -205,6 +219,11 @@ class PodTopologySpread(
         """Return int64 of shape (len(rows),): the weighted count of matching pods; an error where PreScore is off."""
         prepared: SpreadScoreState | None = state.get(self._SCORE_KEY)
         return error(NOT_PREPARED) if prepared is None else prepared.column(rows)
+
+    def score_domains(self, state: CycleState, pod: PodInfo) -> OverDomains | None:
+        """Return the same by domain, where there is one constraint over a few domains."""
+        prepared: SpreadScoreState | None = state.get(self._SCORE_KEY)
+        return None if prepared is None else prepared.domains()
 
     def normalize_score(self, state: CycleState, pod: PodInfo, scores: Scores) -> Scores:
         """Reverse the scale, so that fewer pods score higher; nodes that lack a label get 0."""
