@@ -155,17 +155,21 @@ class SlotSet:
     of them as they are.
     """
 
-    __slots__ = ("deciding", "entries", "is_kept", "made", "moving", "settled_at", "slots")
+    __slots__ = ("deciding", "entries", "is_kept", "is_known", "made", "moving", "settled_at", "slots")
 
     def __init__(self, slots: Sequence[Slot]) -> None:
         self.slots = slots
-        self.moving = [(place, slot) for place, slot in enumerate(slots) if slot.dependencies.moves or not slot.key]
-        self.entries: list[MemoEntry] = []
+        self.is_known = False
+        """Whether it was asked for before: most plans of pods that are all different are asked for once, and then what
+        is worked out for the next time is worked out for nothing."""
         self.settled_at: tuple[int, int, int] | None = None
+        self.moving: list[tuple[int, Slot]] = []
+        """The slots whose answers may change although no node object does, and those without a key."""
+        self.entries: list[MemoEntry] = []
         self.is_kept = True
         """Whether every entry that has a key is kept, as of the last refresh."""
-        self.deciding: list[int] = []
-        """The places of all entries that have a key but those that are known to hold nothing but zeros."""
+        self.deciding: list[int] | None = None
+        """The places of the entries that have a key, but for those known to hold nothing but zeros; None for all."""
         self.made: list[Any] = []
         """What was derived from each entry by the caller of `Memos.refresh_set`; stale at the places of `moving`."""
 
@@ -306,20 +310,32 @@ class Memos:
     def _settled(self, slots: SlotSet, state: CycleState, pod: PodInfo) -> list[MemoEntry]:
         """Look at every slot of a set."""
         entries, _ = self.refresh(slots.slots, state, pod)
+        slots.is_kept = True
         for place, slot in enumerate(slots.slots):
+            entry = entries[place]
+            if slot.key is None or entry.is_kept:
+                continue
+            slots.is_kept = False
             # It was dropped again, for one that came after it, and has no column any more.
-            if slot.key is not None and entries[place].column is NOTHING:
+            if entry.column is NOTHING:
                 compute = slot.runner.compute(None, state, pod, self._cache.table)
                 entries[place] = self._computed(MemoEntry(), (), compute)
-        keyed = [(place, entries[place]) for place, slot in enumerate(slots.slots) if slot.key is not None]
-        slots.entries, slots.made = entries, []
-        slots.is_kept = all([entry.is_kept for _, entry in keyed])  # noqa: C419
-        moving = {place for place, _ in slots.moving}
-        slots.deciding = [place for place, entry in keyed if place in moving or entry.has_nonzero()]
-        table = self._cache.table
-        is_settled = self.enabled and slots.is_kept
-        slots.settled_at = (table.node_log.position, table.capacity, self.drops) if is_settled else None
+        slots.settled_at, slots.deciding = None, None
+        if slots.is_known and slots.is_kept and self.enabled:
+            self._settle(slots, entries)
+        slots.is_known = True
         return entries
+
+    def _settle(self, slots: SlotSet, entries: list[MemoEntry]) -> None:
+        """Note what holds of the set while no node changes."""
+        slots.moving = [
+            (place, slot) for place, slot in enumerate(slots.slots) if slot.dependencies.moves or not slot.key
+        ]
+        moving = {place for place, _ in slots.moving}
+        keyed = [place for place, slot in enumerate(slots.slots) if slot.key is not None]
+        slots.deciding = [place for place in keyed if place in moving or entries[place].has_nonzero()]
+        slots.entries, slots.made = entries, []
+        slots.settled_at = (self._cache.table.node_log.position, self._cache.table.capacity, self.drops)
 
     def _refreshed(self, slot: Slot, state: CycleState, pod: PodInfo) -> MemoEntry:
         """Return an up-to-date entry for a slot: its last one, repaired, or another."""
@@ -339,7 +355,8 @@ class Memos:
         elif (
             entry.node_position != table.node_log.position
             or (needs.pods_on_node and entry.pod_position != table.pod_log.position)
-            or not self._depends_on_rows_alone(entry, needs)
+            or len(entry.column) != table.capacity
+            or not (needs.is_by_row or self._depends_on_rows_alone(entry, needs))
         ):
             self._refresh_kept(slot, entry, state, pod)
         entry.used = self._refreshes

@@ -281,9 +281,10 @@ class FilterPlan:
 
     def verdicts(self, entries: Sequence[MemoEntry]) -> "list[Verdict]":
         """Return what each plugin says, given the entries that its set of slots has just been refreshed to."""
-        made, slots = self.set.made, self.slots
-        if not made:
-            made = self.set.made = [slot.runner.verdict(entry) for slot, entry in zip(slots, entries, strict=True)]
+        made = self.set.made
+        if self.set.settled_at is None or not made:
+            pairs = zip(self.slots, entries, strict=True)
+            self.set.made = made = [entry.made or slot.runner.verdict(entry) for slot, entry in pairs]
             return made.copy()
         verdicts = made.copy()
         for place, slot in self.set.moving:
@@ -311,7 +312,9 @@ def run_filters(
         lasting = [entry for slot, entry in zip(plan.slots, entries, strict=True) if slot.key is not None]
     # An entry may not be kept yet, or not any more. Nobody repairs it, so a sum that it is part of must not be kept.
     sum_key = plan.sum_key if plan.set.is_kept else None
-    kept_mask = mask = sums.passing(sum_key, lasting, [entries[place] for place in plan.set.deciding])
+    places = plan.set.deciding
+    deciding = None if places is None else [entries[place] for place in places]
+    kept_mask = mask = sums.passing(sum_key, lasting, deciding)
     narrowed: list[MemoEntry] = []
     if lasting is not entries:
         for slot, entry in zip(plan.slots, entries, strict=True):

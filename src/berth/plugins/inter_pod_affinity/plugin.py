@@ -5,6 +5,7 @@ from typing import ClassVar, NamedTuple
 
 import msgspec
 
+from berth.api.recent import Recent
 from berth.api.selectors import SelectorError
 from berth.config.errors import invalid
 from berth.framework.cycle_state import CycleState
@@ -144,7 +145,7 @@ class InterPodAffinity(
         self._topologies = Topologies.shared(handle.cache.table)
         self._hard_weight = args.hard_pod_affinity_weight
         self._ignores_existing = args.ignore_preferred_terms_of_existing_pods
-        self._carried: dict[Hashable, CarriedBy] = {}
+        self._carried: Recent[Hashable, CarriedBy] = Recent(MAX_CARRIED)
         """By what selectors see of a pod; all as of `_carried_version`."""
         self._carried_version = -1
 
@@ -281,12 +282,14 @@ class InterPodAffinity(
     def _carried_for(self, pod: PodInfo) -> "CarriedBy":
         """Return the terms of running pods that select `pod`; the next pod alike is answered from memory."""
         version = self._index.terms_version
-        if self._carried_version != version or len(self._carried) >= MAX_CARRIED:
+        if self._carried_version != version:
             self._carried.clear()
             self._carried_version = version
         found = self._carried.get(pod.label_key)
         if found is None:
-            found = self._carried[pod.label_key] = self._find_carried(pod)
+            found = self._find_carried(pod)
+            if not pod.shape.is_large:
+                self._carried.put(pod.label_key, found, pod.shape.size)
         return found
 
     def _find_carried(self, pod: PodInfo) -> "CarriedBy":
