@@ -165,7 +165,7 @@ class OverDomains(NamedTuple):
 
     @classmethod
     def of(cls, topology: Topology, values: NDArray[np.signedinteger]) -> "OverDomains":
-        """Return the values of a topology's domains as they are now; they are not written to afterwards."""
+        """Return the values of a topology's domains as they are now."""
         return cls(topology.token, topology.ids, values)
 
 
@@ -254,7 +254,7 @@ class PodWhatIfPlugin(Plugin, Protocol):
 class DomainFilterPlugin(Plugin, Protocol):
     """Answers for whole topology domains where all nodes of one get the same code; None where that is not so.
 
-    The codes are those of `filter_columns`, by domain.
+    The codes are those of `filter_columns`, by domain, in an array that is not written to afterwards.
     """
 
     __slots__ = ()
@@ -367,8 +367,9 @@ class RowScorePlugin(Plugin, Protocol):
 class DomainScorePlugin(Plugin, Protocol):
     """Ranks whole topology domains where all nodes of one get the same score; None where that is not so.
 
-    Normalizing is then given the score of each domain that has feasible nodes, once: what it makes of a score may
-    depend on which scores there are, but not on how many nodes have them.
+    The scores are read at once, so they may be an array that the plugin goes on with. Normalizing is then given the
+    score of each domain that has feasible nodes, once: what it makes of a score may depend on which scores there are,
+    but not on how many nodes have them.
     """
 
     __slots__ = ()

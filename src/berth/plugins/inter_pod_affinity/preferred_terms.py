@@ -25,8 +25,7 @@ class AffinityScoreState:
         if len(self._weights) != 1:
             return None
         (only,) = self._weights.values()
-        # A copy, since the sums go on with the pods that come; decisions are read later.
-        return OverDomains.of(only.topology, only.sums.copy()) if only.topology.is_coarse else None
+        return OverDomains.of(only.topology, only.sums) if only.topology.is_coarse else None
 
     def column(self, rows: Rows) -> Scores:
         """Return raw scores, int64 of shape (len(rows),)."""
