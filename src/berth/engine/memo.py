@@ -166,12 +166,14 @@ class SlotSet:
         self.moving: list[tuple[int, Slot]] = []
         """The slots whose answers may change although no node object does, and those without a key."""
         self.entries: list[MemoEntry] = []
+        """Those of the last refresh that are kept. Columns that are one pod's alone are not held here: a plan lives as
+        long as its shape, of which there are thousands."""
         self.is_kept = True
         """Whether every entry that has a key is kept, as of the last refresh."""
         self.deciding: list[int] | None = None
         """The places of the entries that have a key, but for those known to hold nothing but zeros; None for all."""
         self.made: list[Any] = []
-        """What was derived from each entry by the caller of `Memos.refresh_set`; stale at the places of `moving`."""
+        """What the caller of `Memos.refresh_set` has derived from each entry, but for those of `moving`."""
 
 
 class Slots:
@@ -263,7 +265,7 @@ class Memos:
         if slots.settled_at != (table.node_log.position, table.capacity, self.drops) or not self.enabled:
             return self._settled(slots, state, pod)
         self._refreshes = now = self._refreshes + 1
-        entries = slots.entries
+        entries = slots.entries.copy()
         # Before any of the others is kept anew, which may have the oldest entries dropped.
         for entry in entries:
             entry.used = now
@@ -282,7 +284,10 @@ class Memos:
                         entry.pod_position = pods
                         continue
             entry = entries[place] = self._refreshed(slot, state, pod)
-            is_kept = is_kept and (entry.is_kept or slot.key is None)
+            if entry.is_kept:
+                slots.entries[place] = entry
+            else:
+                is_kept = is_kept and slot.key is None
         # What was kept anew may have had others of the set dropped.
         if slots.settled_at[2] != self.drops:
             return self._settled(slots, state, pod)
@@ -334,7 +339,10 @@ class Memos:
         moving = {place for place, _ in slots.moving}
         keyed = [place for place, slot in enumerate(slots.slots) if slot.key is not None]
         slots.deciding = [place for place in keyed if place in moving or entries[place].has_nonzero()]
-        slots.entries, slots.made = entries, []
+        slots.entries = [
+            MemoEntry() if slot.key is None else entry for slot, entry in zip(slots.slots, entries, strict=True)
+        ]
+        slots.made = []
         slots.settled_at = (self._cache.table.node_log.position, self._cache.table.capacity, self.drops)
 
     def _refreshed(self, slot: Slot, state: CycleState, pod: PodInfo) -> MemoEntry:

@@ -282,10 +282,14 @@ class FilterPlan:
     def verdicts(self, entries: Sequence[MemoEntry]) -> "list[Verdict]":
         """Return what each plugin says, given the entries that its set of slots has just been refreshed to."""
         made = self.set.made
-        if self.set.settled_at is None or not made:
+        if not made or self.set.settled_at is None:
             pairs = zip(self.slots, entries, strict=True)
-            self.set.made = made = [entry.made or slot.runner.verdict(entry) for slot, entry in pairs]
-            return made.copy()
+            verdicts = [entry.made or slot.runner.verdict(entry) for slot, entry in pairs]
+            if self.set.settled_at is not None:
+                self.set.made = verdicts.copy()
+                for place, _ in self.set.moving:
+                    self.set.made[place] = None
+            return verdicts
         verdicts = made.copy()
         for place, slot in self.set.moving:
             entry = entries[place]

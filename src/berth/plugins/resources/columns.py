@@ -241,8 +241,7 @@ def room(computed: Rows, rows: Rows, table: NodeTable, kind: type[Number]) -> tu
     if computed is rows or size == table.capacity:
         values = np.empty(size, dtype=kind)
         return values, values
-    column = np.empty(table.capacity, dtype=kind)
-    column[size:] = 0  # the others are about to be written
+    column = np.zeros(table.capacity, dtype=kind)
     return column[:size], column
 
 
