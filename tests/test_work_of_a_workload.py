@@ -2,9 +2,9 @@
 requests.
 
 The same workload is scheduled on few nodes and on many. Where nothing but the last pod's node has changed since the pod
-before, nothing may be asked about all nodes again; where a pod's own placement changes what holds for a whole zone, the
-rows that are asked about may grow with the nodes, but only so many times. A change that makes any of this dearer fails
-here, on every machine alike.
+before, nothing may be asked about all nodes again, nor where a pod's own placement changes what holds for a whole zone.
+Where terms go by host, the rows that are asked about may grow with the nodes, but only so many times. A change that
+makes any of this dearer fails here, on every machine alike.
 """
 
 from collections import Counter
@@ -53,9 +53,9 @@ def preempting(_number):
 
 ONCE = 6
 """Rows that a pod may have plugins asked about whatever the cluster's size: the last pod's node, by each that looks."""
-ALL = {basic: 0, anti: 1, affinity: 2, spread: 1, mixed: 2.25, preempting: 0}
+ALL = {basic: 0, anti: 1, affinity: 0, spread: 0, mixed: 2, preempting: 0}
 """By workload, how often a pod may have all nodes asked about: once by each Filter and Score whose answer for one node
-depends on the pods of others. Of the mixed pods affinity is asked twice about each, spread about one in four."""
+depends on the pods of others, unless it answers zone by zone. Of the mixed pods all are shunned by some host."""
 INSTRUCTIONS = {basic: 20_000, anti: 25_000, affinity: 26_000, spread: 24_000, mixed: 27_000, preempting: 45_000}
 """How many bytecode instructions a pod may take, watch event to binding: a quarter more than it did when this was
 written (Python 3.11). Raise one only for something that is worth that much of every pod."""

@@ -10,7 +10,15 @@ from berth.core.builders import make_node
 from berth.framework.effects import WaitUntil
 from berth.framework.events import Action, ClusterEvent, ClusterEventWithHint, QueueingHint
 from berth.framework.guard import WrongAnswer, guarded
-from berth.framework.interface import FilterColumn, FilterPlugin, PostFilterResult, PreFilterResult, ScorePlugin
+from berth.framework.interface import (
+    DomainCodes,
+    FilterColumn,
+    FilterPlugin,
+    OverDomains,
+    PostFilterResult,
+    PreFilterResult,
+    ScorePlugin,
+)
 from berth.framework.promises import Dependency, Promises, promises_of
 from berth.framework.registry import fills
 from berth.framework.status import SKIP, Code, Status, error, unschedulable
@@ -37,6 +45,7 @@ def column(codes, describe=lambda code: unschedulable("odd")):
 
 CODES = np.array([0, 1, 0], dtype=np.int32)
 SCORES = np.array([1, 2, 3], dtype=np.int64)
+ZONES = OverDomains(object(), np.array([0, 1, -1, 1]), SCORES)
 STATE, POD, NODE = object(), object(), object()
 
 ANY = object()
@@ -48,10 +57,12 @@ ARGUMENTS = {
     "filter": (STATE, POD, NODE),
     "filter_columns": (STATE, POD, TABLE, ROWS),
     "filter_row": (STATE, POD, TABLE, 1),
+    "filter_domains": (STATE, POD),
     "post_filter": (STATE, POD, None),
     "pre_score": (STATE, POD, None),
     "score": (STATE, POD, NODE),
     "score_columns": (STATE, POD, TABLE, ROWS),
+    "score_domains": (STATE, POD),
     "normalize_score": (STATE, POD, SCORES),
     "signature": (POD,),
     "reserve": (STATE, POD, "n0"),
@@ -83,6 +94,9 @@ def asked(method, answer):
         ("pre_filter", PreFilterResult()),
         ("filter", error("x")),
         ("filter_row", np.int32(3)),
+        ("filter_domains", None),
+        ("filter_domains", DomainCodes(ZONES, str)),
+        ("score_domains", ZONES),
         ("score", 3),
         ("score", np.int64(3)),
         ("score", error("x")),
@@ -153,6 +167,12 @@ def test_what_the_contract_allows_passes_as_it_is(method, answer):
         ("score_columns", [1, 2, 3], "but scores as a NumPy array of int64 and shape (3,) are expected"),
         ("normalize_score", SCORES[1:], "it has dtype int64 and shape (2,)"),
         ("filter_row", True, "but an int is expected"),
+        ("filter_domains", ZONES, "but a DomainCodes or None is expected"),
+        ("filter_domains", DomainCodes(ZONES, "odd"), "but its describe is a function"),
+        ("filter_domains", DomainCodes(SCORES, str), "but an OverDomains or None is expected"),
+        ("score_domains", SCORES, "but an OverDomains or None is expected"),
+        ("score_domains", ZONES._replace(values=SCORES / 2), "but its ids and values are arrays of integers"),
+        ("score_domains", ZONES._replace(values=SCORES[:1]), "but its ids are places in its values, or -1"),
         ("signature", ["a"], "but something hashable is expected"),
         ("signature", (["a"],), "but something hashable is expected, all the way down"),
         ("placement_generate", ["n1"], "but a sequence of Placement or a Status is expected"),

@@ -41,7 +41,7 @@ def prepared(plugin, pod, state=None):
 
 
 def verdicts(plugin, pod, handle):
-    """What Filter says of each node: None, or its message. Asks by node, by column and by parts of the column."""
+    """What Filter says of each node: None, or its message. Asks by node, by domain, by column and by parts of it."""
     state = prepared(plugin, pod)
     if not isinstance(state, CycleState):
         return state
@@ -57,6 +57,10 @@ def verdicts(plugin, pod, handle):
         assert {row: answers[row] for row in asked if row in expected} == {
             row: expected[row] for row in asked if row in expected
         }
+    by_domain = plugin.filter_domains(state, pod)
+    if by_domain is not None:
+        codes = by_domain.codes.values[by_domain.codes.ids][rows].tolist()
+        assert [by_domain.describe(code) if code else None for code in codes] == by_node
     return {
         table.names[row]: None if status is None else status.message
         for row, status in zip(rows.tolist(), by_node, strict=True)
@@ -70,7 +74,7 @@ def rejected(plugin, pod, handle):
 
 
 def scores(plugin, pod, handle, feasible=None):
-    """Raw and normalised scores by node, or SKIPPED; asks by node and by column."""
+    """Raw and normalised scores by node, or SKIPPED; asks by node, by column and by domain."""
     table = handle.cache.table
     mask = table.valid.copy()
     if feasible is not None:
@@ -86,6 +90,12 @@ def scores(plugin, pod, handle, feasible=None):
     assert raw.tolist() == [plugin.score(state, pod, table.view(row)) for row in rows.tolist()]
     assert raw.tolist() == plugin.score_columns(state, pod, table, slice(None))[rows].tolist()
     normal = plugin.normalize_score(state, pod, raw)
+    by_domain = plugin.score_domains(state, pod)
+    if by_domain is not None and len(rows):
+        assert by_domain.values[by_domain.ids][rows].tolist() == raw.tolist()
+        domains, of_row = np.unique(by_domain.ids[rows], return_inverse=True)
+        once = plugin.normalize_score(state, pod, by_domain.values[domains].astype(np.int64))
+        assert once[of_row.ravel()].tolist() == normal.tolist()
     names = [table.names[row] for row in rows.tolist()]
     return dict(zip(names, zip(raw.tolist(), normal.tolist(), strict=True), strict=True))
 

@@ -277,6 +277,9 @@ class _TimedFilter(FilterRunner):
         ask = super().compute(*args)
         return lambda rows: self._runner.time_plugin(self.name, "Filter", ask, (rows,))
 
+    def domain_entry(self, *args: Any) -> Any:
+        return self._runner.time_plugin(self.name, "Filter", super().domain_entry, args)
+
 
 class _TimedScore(ScoreRunner):
     """One Score plugin, timed where it computes its raw scores."""
@@ -291,6 +294,11 @@ class _TimedScore(ScoreRunner):
     def compute(self, *args: Any) -> Compute:
         ask = super().compute(*args)
         return lambda rows: self._runner.time_plugin(self.name, "Score", ask, (rows,))
+
+    def over_domains(self, *args: Any) -> Any:
+        if self.domain_form is None:
+            return None
+        return self._runner.time_plugin(self.name, "Score", super().over_domains, args)
 
     def _raw(self, *args: Any) -> Any:
         return self._runner.time_plugin(self.name, "Score", super()._raw, args)

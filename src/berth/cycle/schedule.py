@@ -153,8 +153,8 @@ def score_nodes(search: Search, attempt: Attempt, nodes: FeasibleNodes) -> Score
         return error(f'running PreScore plugin "{status.plugin}": {status.message}')
     verdicts = attempt.found.verdicts
     # The kept sums cover the rows that pass all filters, so they hold only where nothing has narrowed those rows since.
-    as_it_stands = verdicts is not None and verdicts.feasible() is nodes.mask and verdicts.sum_key is not None
-    return profile.run_score(state, pod, nodes, verdicts.sum_key if verdicts and as_it_stands else None)
+    as_it_stands = verdicts is not None and verdicts.feasible() is nodes.mask
+    return profile.run_score(state, pod, nodes, verdicts.standing if verdicts and as_it_stands else None)
 
 
 def select_node(search: Search, attempt: Attempt, nodes: FeasibleNodes, scored: Scored | None) -> int:

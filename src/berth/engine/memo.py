@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from berth.api.recent import Recent
-from berth.engine.memo_entry import Column, MemoEntry
+from berth.engine.memo_entry import NOTHING, Column, MemoEntry
 from berth.framework.blame import contained
 from berth.framework.cycle_state import CycleState
 from berth.framework.interface import Rows, SignaturePlugin
@@ -32,6 +32,9 @@ Compute = Callable[[Rows], tuple[Column, Any]]
 
 RowForm = Callable[[CycleState, PodInfo, NodeTable, int], int]
 """Computes the value of one row."""
+
+DomainForm = Callable[[CycleState, PodInfo], MemoEntry | None]
+"""Computes an entry that is not kept from what is said of whole domains; None where nothing is."""
 
 NEVER_KEPT = frozenset({Dependency.UNKNOWN, Dependency.FEASIBLE_SET})
 
@@ -59,10 +62,12 @@ class DependencySet:
 
     __slots__ = (
         "all_nodes",
+        "goes_by_world",
         "is_by_row",
         "is_kept",
         "is_lasting",
         "kinds",
+        "moves",
         "owner",
         "pods_anywhere",
         "pods_on_node",
@@ -81,6 +86,10 @@ class DependencySet:
         """Whether a row's answer depends on that row alone (and on the pod)."""
         self.is_lasting = self.is_kept and not self.pods_anywhere
         """Whether a column usually outlives the placing of one pod."""
+        self.moves = not self.is_by_row or self.pods_on_node
+        """Whether an answer may change although no node object does."""
+        self.goes_by_world = self.is_kept and not (self.pods_anywhere or self.all_nodes or self.reservations)
+        """Whether it depends, beside rows, on objects alone."""
 
 
 class MemoKey:
@@ -121,13 +130,50 @@ class Slot:
     The entry may have been dropped or be out of date: `Memos.refresh` sees to that.
     """
 
-    __slots__ = ("dependencies", "entry", "key", "runner")
+    __slots__ = ("dependencies", "domain_entry", "entry", "key", "runner")
 
-    def __init__(self, runner: Runner, key: MemoKey | None, dependencies: DependencySet) -> None:
+    def __init__(
+        self,
+        runner: Runner,
+        key: MemoKey | None,
+        dependencies: DependencySet,
+        domain_entry: DomainForm | None = None,
+    ) -> None:
         self.runner: Any = runner
+        self.domain_entry = domain_entry
+        """Asks for whole domains, where the plugin may answer so."""
         self.key = key
         self.dependencies = dependencies
         self.entry: MemoEntry | None = None
+
+
+class SlotSet:
+    """The slots of a plan, in order, and the entries that they last had.
+
+    Most plugins look at node objects alone, and these seldom change. The invariant: while `settled_at` is where `Memos`
+    stands, the entries of all slots but those of `moving` are kept and up to date, and all that is kept here was made
+    of them as they are.
+    """
+
+    __slots__ = ("deciding", "entries", "is_kept", "is_known", "made", "moving", "settled_at", "slots")
+
+    def __init__(self, slots: Sequence[Slot]) -> None:
+        self.slots = slots
+        self.is_known = False
+        """Whether it was asked for before: most plans of pods that are all different are asked for once, and then what
+        is worked out for the next time is worked out for nothing."""
+        self.settled_at: tuple[int, int, int] | None = None
+        self.moving: list[tuple[int, Slot]] = []
+        """The slots whose answers may change although no node object does, and those without a key."""
+        self.entries: list[MemoEntry] = []
+        """Those of the last refresh that are kept. Columns that are one pod's alone are not held here: a plan lives as
+        long as its shape, of which there are thousands."""
+        self.is_kept = True
+        """Whether every entry that has a key is kept, as of the last refresh."""
+        self.deciding: list[int] | None = None
+        """The places of the entries that have a key, but for those known to hold nothing but zeros; None for all."""
+        self.made: list[Any] = []
+        """What the caller of `Memos.refresh_set` has derived from each entry, but for those of `moving`."""
 
 
 class Slots:
@@ -136,7 +182,12 @@ class Slots:
     __slots__ = ("_by_fragment", "_dependencies", "_name", "_runner", "_signature", "_unkept")
 
     def __init__(
-        self, runner: Runner, name: tuple[str, str], plugin: SignaturePlugin | None, dependencies: DependencySet
+        self,
+        runner: Runner,
+        name: tuple[str, str],
+        plugin: SignaturePlugin | None,
+        dependencies: DependencySet,
+        domain_entry: DomainForm | None = None,
     ) -> None:
         """`name` is the plugin's, and the point's; `plugin` is None where it has no signature."""
         self._runner = runner
@@ -146,7 +197,7 @@ class Slots:
         # makes stale as a whole would be kept for nothing, so it gets no key either.
         self._signature = plugin.signature if plugin is not None and dependencies.is_lasting else None
         self._by_fragment: Recent[Hashable, Slot] = Recent(SLOTS_AT_MOST)
-        self._unkept = Slot(runner, None, dependencies)
+        self._unkept = Slot(runner, None, dependencies, domain_entry)
 
     def of(self, profile: str, pod: PodInfo) -> Slot:
         """Return the slot for pods of this pod's shape; one without a key where the column is not to be kept."""
@@ -178,6 +229,8 @@ class Memos:
         self._refreshes = 0
         self.epochs = 0
         """Grows whenever a column is kept for the first time or computed as a whole."""
+        self.drops = 0
+        """Grows whenever columns are given up."""
         self._last_changed: tuple[tuple[int, ...], list[int] | None] = ((), None)
 
     @contextmanager
@@ -202,51 +255,142 @@ class Memos:
 
         Where nothing has happened that its plugin looks at, that is the slot's last entry, untouched.
         """
+        self._refreshes += 1
+        entries = [self._refreshed(slot, state, pod) for slot in slots]
+        return entries, all([entry.is_kept for entry in entries])  # noqa: C419 (a list is faster)
+
+    def refresh_set(self, slots: SlotSet, state: CycleState, pod: PodInfo) -> list[MemoEntry]:
+        """Return an up-to-date entry for each slot of a plan; what is known of all of them is noted in the set."""
         table = self._cache.table
-        nodes, pods = table.node_log.position, table.pod_log.position
+        if slots.settled_at != (table.node_log.position, table.capacity, self.drops) or not self.enabled:
+            return self._settled(slots, state, pod)
         self._refreshes = now = self._refreshes + 1
-        entries: list[MemoEntry] = []
-        all_kept = True
-        for slot in slots:
-            entry, needs = slot.entry, slot.dependencies
-            if entry is None or not entry.is_kept or not self.enabled:
-                # The store may have the column although this slot does not (its plan was made anew). A repair replaces
-                # what is known of the whole column, so it has to start from what was known before.
-                extra = self.facts(slot.key) if self.enabled and slot.key is not None else None
-                entry = self.entry(slot.key, needs, slot.runner.compute(extra, state, pod, table))
-                # Nobody repairs an entry that is not kept, so the next pod must not find it here.
-                slot.entry = entry if entry.is_kept else None
-            # The whole price of a column that is still good, paid by each pod for each plugin. So the positions come
-            # first, which are single numbers; the counters are compared only for plugins that look at more than rows.
-            elif (
-                entry.node_position != nodes
-                or (entry.pod_position != pods and needs.pods_on_node)
-                or len(entry.column) != table.capacity
-                or not (needs.is_by_row or entry.versions == self.versions(needs))
-            ):
-                self._refresh_kept(slot, entry, state, pod)
+        entries = slots.entries.copy()
+        # Before any of the others is kept anew, which may have the oldest entries dropped.
+        for entry in entries:
             entry.used = now
-            all_kept = all_kept and entry.is_kept
-            entries.append(entry)
-        return entries, all_kept
+        is_kept = True
+        nodes, pods, world = table.node_log.position, table.pod_log.position, self._objects.changes
+        for place, slot in slots.moving:
+            entry, form = entries[place], slot.runner.row_form
+            # By far the most frequent: a pod was placed since, which changed one row and nothing else. The invariant is
+            # that of `_refresh_kept`, and everything that may be otherwise is left to it.
+            if form is not None and entry.is_kept and entry.node_position == nodes:
+                needs = slot.dependencies
+                if needs.is_by_row or (needs.goes_by_world and entry.world == world):
+                    rows = self.changed_rows(nodes, entry.pod_position, with_pods=True)
+                    if rows is not None and len(rows) <= FEW_ROWS:
+                        self._repair_rows(slot.runner, entry, rows, state, pod)
+                        entry.pod_position = pods
+                        continue
+            entry = entries[place] = self._refreshed(slot, state, pod)
+            if entry.is_kept:
+                slots.entries[place] = entry
+            else:
+                is_kept = is_kept and slot.key is None
+        # What was kept anew may have had others of the set dropped.
+        if slots.settled_at[2] != self.drops:
+            return self._settled(slots, state, pod)
+        slots.is_kept = is_kept
+        return entries
+
+    def _repair_rows(
+        self, runner: Runner, entry: MemoEntry, rows: Sequence[int], state: CycleState, pod: PodInfo
+    ) -> None:
+        """Ask about some rows one by one, and note the answers; the caller moves the entry's positions afterwards.
+
+        If the plugin raises, the entry stays stale, and the same rows are asked about again.
+        """
+        table, form = self._cache.table, runner.row_form
+        assert form is not None, "only plugins with a row form are asked about single rows"
+        for row in rows:
+            try:
+                value = form(state, pod, table, row)
+            except BaseException as raised:
+                bug = contained(raised)
+                raise runner.broke(bug) from bug
+            entry.repair_row(row, value)
+            runner.note(entry.extra, value)
+
+    def _settled(self, slots: SlotSet, state: CycleState, pod: PodInfo) -> list[MemoEntry]:
+        """Look at every slot of a set."""
+        entries, _ = self.refresh(slots.slots, state, pod)
+        slots.is_kept = True
+        for place, slot in enumerate(slots.slots):
+            entry = entries[place]
+            if slot.key is None or entry.is_kept:
+                continue
+            slots.is_kept = False
+            # It was dropped again, for one that came after it, and has no column any more.
+            if entry.column is NOTHING:
+                compute = slot.runner.compute(None, state, pod, self._cache.table)
+                entries[place] = self._computed(MemoEntry(), (), compute)
+        slots.settled_at, slots.deciding = None, None
+        if slots.is_known and slots.is_kept and self.enabled:
+            self._settle(slots, entries)
+        slots.is_known = True
+        return entries
+
+    def _settle(self, slots: SlotSet, entries: list[MemoEntry]) -> None:
+        """Note what holds of the set while no node changes."""
+        slots.moving = [
+            (place, slot) for place, slot in enumerate(slots.slots) if slot.dependencies.moves or not slot.key
+        ]
+        moving = {place for place, _ in slots.moving}
+        keyed = [place for place, slot in enumerate(slots.slots) if slot.key is not None]
+        slots.deciding = [place for place in keyed if place in moving or entries[place].has_nonzero()]
+        slots.entries = [
+            MemoEntry() if slot.key is None else entry for slot, entry in zip(slots.slots, entries, strict=True)
+        ]
+        slots.made = []
+        slots.settled_at = (self._cache.table.node_log.position, self._cache.table.capacity, self.drops)
+
+    def _refreshed(self, slot: Slot, state: CycleState, pod: PodInfo) -> MemoEntry:
+        """Return an up-to-date entry for a slot: its last one, repaired, or another."""
+        entry, needs, table = slot.entry, slot.dependencies, self._cache.table
+        if slot.domain_entry is not None and slot.key is None and self.enabled:
+            by_domain = slot.domain_entry(state, pod)
+            if by_domain is not None:
+                return by_domain
+        if entry is None or not entry.is_kept or not self.enabled:
+            # The store may have the column although this slot does not (its plan was made anew). A repair replaces
+            # what is known of the whole column, so it has to start from what was known before.
+            extra = self.facts(slot.key) if self.enabled and slot.key is not None else None
+            entry = self.entry(slot.key, needs, slot.runner.compute(extra, state, pod, table))
+            # Nobody repairs an entry that is not kept, so the next pod must not find it here.
+            slot.entry = entry if entry.is_kept else None
+        # The whole price of a column that is still good. So the positions come first, which are single numbers.
+        elif (
+            entry.node_position != table.node_log.position
+            or (needs.pods_on_node and entry.pod_position != table.pod_log.position)
+            or len(entry.column) != table.capacity
+            or not (needs.is_by_row or self._depends_on_rows_alone(entry, needs))
+        ):
+            self._refresh_kept(slot, entry, state, pod)
+        entry.used = self._refreshes
+        return entry
+
+    def _depends_on_rows_alone(self, entry: MemoEntry, needs: DependencySet) -> bool:
+        """Say whether nothing but rows that the logs name can have changed since the entry was brought up to date."""
+        if len(entry.column) != self._cache.table.capacity:
+            return False
+        if needs.is_by_row or (needs.goes_by_world and entry.world == self._objects.changes):
+            return True
+        # The number of all changes is read first: counters that have not moved by then have not moved now.
+        world = self._objects.changes
+        if entry.versions != self.versions(needs):
+            return False
+        entry.world = world
+        return True
 
     def _refresh_kept(self, slot: Slot, entry: MemoEntry, state: CycleState, pod: PodInfo) -> None:
         """Bring a kept entry up to date, row by row where few have changed and the plugin can be asked like that."""
         table, needs, runner = self._cache.table, slot.dependencies, slot.runner
-        current = len(entry.column) == table.capacity and (needs.is_by_row or entry.versions == self.versions(needs))
-        # Single rows may be asked about only where nothing but rows can have changed. The positions move after the last
-        # row, so if the plugin raises, the entry stays stale and the same rows are asked about again.
-        if current and runner.row_form is not None:
+        # Single rows may be asked about only where nothing but rows can have changed.
+        if runner.row_form is not None and self._depends_on_rows_alone(entry, needs):
             rows = self.changed_rows(entry.node_position, entry.pod_position, needs.pods_on_node)
             if rows is not None and len(rows) <= FEW_ROWS:
-                for row in rows:
-                    try:
-                        value = runner.row_form(state, pod, table, row)
-                    except BaseException as raised:
-                        bug = contained(raised)
-                        raise runner.broke(bug) from bug
-                    entry.repair_row(row, value)
-                    runner.note(entry.extra, value)
+                self._repair_rows(runner, entry, rows, state, pod)
                 entry.node_position, entry.pod_position = table.node_log.position, table.pod_log.position
                 return
         self._update(entry, needs, runner.compute(entry.extra, state, pod, table))
@@ -298,6 +442,7 @@ class Memos:
 
     def clear(self) -> None:
         """Forget everything; plans that still hold an entry see that it is not kept any more."""
+        self.drops += 1
         for entry in self._entries.values():
             entry.drop()
         self._entries.clear()
@@ -313,6 +458,7 @@ class Memos:
 
     def _drop_oldest(self, but: MemoEntry) -> None:
         """Drop the entries that were asked for least recently."""
+        self.drops += 1
         for key, entry in sorted(self._entries.items(), key=lambda item: item[1].used):
             # A quarter more goes than must, since finding the oldest means sorting all entries.
             if self._bytes <= self._max_bytes * 3 // 4:
@@ -327,7 +473,7 @@ class Memos:
         table = self._cache.table
         before = entry.column.nbytes
         entry.set(*compute(slice(None)))
-        entry.versions = versions
+        entry.versions, entry.world = versions, -1
         if entry.is_kept:
             self.epochs += 1
             entry.epoch = self.epochs

@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from berth.framework.interface import OverDomains
+
 Column = NDArray[Any]
 
 JOURNAL_AT_MOST = 64
@@ -45,6 +47,17 @@ class ColumnSnapshot(NamedTuple):
         return column
 
 
+class DomainSnapshot(NamedTuple):
+    """A column by domain; it is spread over the rows when it is read."""
+
+    over: OverDomains
+
+    def values(self) -> Column:
+        """Return the column."""
+        # "wrap" takes -1 for the last as well, and is twice as fast as checking every index.
+        return self.over.values.take(self.over.ids, mode="wrap")
+
+
 class MemoEntry:
     """One column and what it is valid for. `epoch` differs each time the whole column was computed."""
 
@@ -62,6 +75,7 @@ class MemoEntry:
         "pod_position",
         "used",
         "versions",
+        "world",
     )
 
     def __init__(self) -> None:
@@ -69,6 +83,8 @@ class MemoEntry:
         self.used = 0
         """When it was last asked for, in refreshes of `Memos`."""
         self.versions: tuple[int, ...] = ()
+        self.world = -1
+        """How many objects had changed when `versions` were last found to be as they are; -1 where nobody looked."""
         self.node_position = self.pod_position = -1
         self.epoch = 0
         self.column: Column = NOTHING
@@ -124,8 +140,49 @@ class MemoEntry:
             self.column, self._journal, self._journaled = self.column.copy(), [], 1
         self._journal.append((row, self.column[row]))
         self.column[row] = value
-        self._changed()
+        self._snapshot = self.made = None  # as `_changed` has it, without its frame
+        if value:
+            self._has_nonzero = True
+        elif self._has_nonzero:  # it may have been the last one
+            self._has_nonzero = None
 
     def _changed(self) -> None:
         # Each write forgets all that was derived from the column, so nobody has to ask whether `made` is still true.
         self._snapshot = self.made = self._has_nonzero = None
+
+
+class DomainEntry(MemoEntry):
+    """The column of a filter that answered by domain, for one pod; never kept."""
+
+    __slots__ = ("_spread", "over")
+
+    def __init__(self, over: OverDomains, extra: Any) -> None:
+        self._spread: Column = NOTHING
+        super().__init__()
+        self.over = over
+        self.extra = extra
+
+    @property
+    def column(self) -> Column:
+        """The values by row, worked out for those who need them."""
+        if self._spread is NOTHING:
+            self._spread = DomainSnapshot(self.over).values()
+        return self._spread
+
+    @column.setter
+    def column(self, column: Column) -> None:
+        self._spread = column
+
+    def snapshot(self) -> Any:
+        """Return the column as it is."""
+        return DomainSnapshot(self.over)
+
+    def has_nonzero(self) -> bool:
+        """Say whether any domain has another value than 0; it may be one without nodes."""
+        codes = self.over.values[:-1]
+        return bool(np.count_nonzero(codes))
+
+    def fits(self) -> NDArray[np.bool_]:
+        """Return by row, bool of shape (rows of the table,), whether its domain has the value 0."""
+        found: NDArray[np.bool_] = (self.over.values == 0).take(self.over.ids, mode="wrap")
+        return found

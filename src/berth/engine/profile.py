@@ -12,14 +12,14 @@ import numpy as np
 
 from berth.api.recent import Recent
 from berth.config.types import ExtensionPoint as Point
-from berth.engine.memo import MemoKey, Memos
+from berth.engine.memo import Memos
 from berth.engine.nominated_load import NominatedLoad, RivalLoad
 from berth.engine.overlays import MAX_OVERLAYS, KeptOverlay
 from berth.engine.point_runner import PointRunner
 from berth.engine.preparation import Answer, Preparation, Promised
 from berth.engine.rejections import Rejections
 from berth.engine.scores import Scored, ScorePlan, run_score
-from berth.engine.sums import Sums
+from berth.engine.sums import Standing, Sums
 from berth.engine.verdicts import FilterPlan, Mask, Verdicts, call_filter, run_filters
 from berth.engine.what_if import RowArray, WhatIf
 from berth.framework.blame import PluginBrokenError, ask, blamed, contained, described
@@ -461,20 +461,20 @@ class Profile:
         return None
 
     def run_score(
-        self, state: CycleState, pod: PodInfo, nodes: FeasibleNodes, passing_key: MemoKey | None = None
+        self, state: CycleState, pod: PodInfo, nodes: FeasibleNodes, standing: Standing | None = None
     ) -> Scored | Status:
-        """Score the feasible nodes; `passing_key` is `Verdicts.sum_key` where they are that mask as it stands."""
+        """Score the feasible nodes; `standing` is that of the verdicts where they are what these left."""
         if not self._is_told:
-            return self._scored(state, pod, nodes, passing_key)
-        found = self.runner.run("Score", self._scored, state, pod, nodes, passing_key)
+            return self._scored(state, pod, nodes, standing)
+        found = self.runner.run("Score", self._scored, state, pod, nodes, standing)
         self.runner.asked("Score", self.scorers, state.skip_score, times=nodes.count)
         return found
 
     def _scored(
-        self, state: CycleState, pod: PodInfo, nodes: FeasibleNodes, passing_key: MemoKey | None
+        self, state: CycleState, pod: PodInfo, nodes: FeasibleNodes, standing: Standing | None
     ) -> Scored | Status:
         plan = self._score_plan(state, pod)
-        return run_score(plan, self.memos, self.sums, state, pod, nodes, passing_key)
+        return run_score(plan, self.memos, self.sums, state, pod, nodes, standing)
 
     def run_reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
         """Run Reserve; return the first failure. The caller undoes with `run_unreserve`."""

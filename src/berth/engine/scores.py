@@ -10,12 +10,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from berth.engine.memo import Compute, DependencySet, MemoKey, Memos, RowForm, Slots
+from berth.engine.memo import Compute, DependencySet, MemoKey, Memos, RowForm, Slots, SlotSet
 from berth.engine.memo_entry import ColumnSnapshot, MemoEntry
-from berth.engine.sums import UNRANKED, BestRows, Ranking, Sums
+from berth.engine.sums import UNRANKED, BestRows, Blocks, InDomains, Ranking, Standing, Sums
 from berth.framework.blame import PluginBrokenError, ask, contained, described
 from berth.framework.cycle_state import CycleState
-from berth.framework.interface import MAX_NODE_SCORE, MIN_NODE_SCORE, FeasibleNodes, Rows, Scores
+from berth.framework.interface import MAX_NODE_SCORE, MIN_NODE_SCORE, FeasibleNodes, OverDomains, Rows, Scores
 from berth.framework.loaded import LoadedPlugin
 from berth.framework.promises import UNKNOWN
 from berth.framework.status import Status, error
@@ -25,6 +25,10 @@ from berth.state.table import NodeTable
 
 MAX_SMALL_WEIGHT = np.iinfo(np.int16).max // MAX_NODE_SCORE
 """With a weight up to this a weighted score fits into two bytes."""
+
+
+MAX_SUM_KEYS = 16
+"""How many names of sums a plan keeps."""
 
 
 class ScoreFacts:
@@ -74,11 +78,19 @@ class _Part(NamedTuple):
     weight: int
     column: ColumnSnapshot | None
     weighted: Scores | int
+    over: OverDomains | None = None
+    """The weighted scores by domain, where the plugin scored whole domains; for domains with feasible rows."""
 
     def scores(self, rows: Rows) -> PluginScores:
+        if self.over is not None:
+            return PluginScores(self.plugin, self.weight, self.over.values.take(self.over.ids[rows], mode="wrap"))
         if self.column is None:
             return PluginScores(self.plugin, self.weight, self.weighted)
         return PluginScores(self.plugin, self.weight, self.column.values()[rows] * self.weight)
+
+
+NO_PART = _Part("", 0, None, 0)
+"""Stands where a part is still to be filled in."""
 
 
 class Leader(NamedTuple):
@@ -131,7 +143,7 @@ class Scored(ScoreParts):
         nodes: FeasibleNodes,
         parts: list[_Part],
         kept_total: NDArray[np.int64] | None,
-        ranking: Ranking | None = None,
+        ranking: Ranking | InDomains | None = None,
         *,
         without_parts: int = 0,
     ) -> None:
@@ -176,6 +188,8 @@ class Scored(ScoreParts):
 
     def _share(self, part: _Part, row: int) -> int:
         """Return what a plugin gives one of the feasible rows."""
+        if part.over is not None:
+            return part.over.values.item(part.over.ids.item(row))
         if part.column is not None:
             return int(part.column.values()[row]) * part.weight
         if isinstance(part.weighted, int):
@@ -241,6 +255,7 @@ class ScoreRunner:
         "_columns",
         "_normalize",
         "_plain",
+        "domain_form",
         "name",
         "plugin",
         "row_form",
@@ -260,6 +275,7 @@ class ScoreRunner:
         declared = UNKNOWN if self._columns is None else plugin.promises.score_depends_on
         self._normalize = None if plugin.normalize_score is None else plugin.normalize_score.normalize_score
         self.row_form: RowForm | None = None if plugin.score_row is None else plugin.score_row.score_row
+        self.domain_form = None if plugin.score_domains is None else plugin.score_domains.score_domains
         self.slots = Slots(self, (self.name, "score"), plugin.signature, DependencySet(declared, self.name))
 
     def compute(self, extra: ScoreFacts | None, state: CycleState, pod: PodInfo, table: NodeTable) -> Compute:
@@ -282,7 +298,8 @@ class ScoreRunner:
 
     def note(self, extra: ScoreFacts, value: int) -> None:
         """Take into account that a row has a new raw score."""
-        extra.note_largest(value)
+        if value and (not extra.any_nonzero or not MIN_NODE_SCORE <= value <= MAX_NODE_SCORE):
+            extra.note_largest(value)
 
     def broke(self, bug: Exception) -> PluginBrokenError:
         """Return the error that names the plugin as the origin of a bug."""
@@ -355,6 +372,31 @@ class ScoreRunner:
             scores.append(score)
         return np.array(scores, dtype=np.int64)
 
+    def over_domains(self, state: CycleState, pod: PodInfo) -> OverDomains | None:
+        """Return the plugin's raw scores of whole domains; None where it does not answer so."""
+        if self.domain_form is None:
+            return None
+        return ask("Score", self.plugin, self.domain_form, state, pod)
+
+    def domain_share(
+        self, state: CycleState, pod: PodInfo, raw: OverDomains, domains: Sequence[int]
+    ) -> _Part | Status | None:
+        """Return the share where the plugin scored whole domains, of which these have feasible rows.
+
+        None where a score is out of range: an error names a node, so that is left to the other form.
+        """
+        scores = raw.values[domains].astype(np.int64, copy=False)
+        if self._normalize is not None:
+            normalized = ask("NormalizeScore", self.plugin, self._normalize, state, pod, scores)
+            if isinstance(normalized, Status):
+                return self._failed("running Normalize on Score plugins", normalized)
+            scores = normalized
+        if any([not MIN_NODE_SCORE <= score <= MAX_NODE_SCORE for score in scores.tolist()]):  # noqa: C419 (faster)
+            return None
+        weighted = np.zeros(len(raw.values), dtype=np.int64)
+        weighted[domains] = scores * self.weight
+        return _Part(self.name, self.weight, None, 0, raw._replace(values=weighted))
+
     def _failed(self, doing: str, status: Status) -> Status:
         return error(f'{doing}: plugin "{self.name}" failed with: {status.message}').by(self.name)
 
@@ -383,7 +425,7 @@ class ScorePlan:
         self.without_parts = 0 if runners else 1
         """The total where no plugin scores: upstream's `prioritizeNodes` gives 1 only where none is configured."""
         self.slots = [runner.slots.of(profile, pod) for runner in runners if runner.name not in skipped]
-        self.lasting = [slot for slot in self.slots if slot.key is not None]
+        self.lasting = SlotSet([slot for slot in self.slots if slot.key is not None])
         self.constant = [
             _Part(runner.name, runner.weight, None, runner.weight * runner.when_skipped)
             for runner in runners
@@ -392,14 +434,79 @@ class ScorePlan:
         """The shares of plugins that skip but still give every node the same score (`score_when_skipped`)."""
         self._sum_keys: dict[Hashable, MemoKey] = {}
 
-    def sum_key(self, summed: int, passing: MemoKey | None) -> MemoKey:
-        """Return the name of the sum of some columns, a bit for each slot, over all rows or over those that pass."""
-        found = self._sum_keys.get((summed, passing))
+    def sum_key(self, summed: int, passing: MemoKey | None, topology: object = None) -> MemoKey:
+        """Return the name of the sum of some columns, a bit for each slot, over all rows or over those that pass.
+
+        `topology` stands for the one by whose domains the rows are ranked, if they are.
+        """
+        found = self._sum_keys.get((summed, passing, topology))
         if found is None:
+            if len(self._sum_keys) >= MAX_SUM_KEYS:  # topologies that are forgotten leave theirs behind
+                self._sum_keys.clear()
             keys = [(slot.key, slot.runner.weight) for bit, slot in enumerate(self.slots) if summed >> bit & 1]
             size = sum(key.size for key, _ in keys if key is not None) + (0 if passing is None else passing.size)
-            found = self._sum_keys[summed, passing] = MemoKey("total", passing, *keys, size=size)
+            found = MemoKey("total", passing, topology, *keys, size=size)
+            self._sum_keys[summed, passing, topology] = found
         return found
+
+
+class _DomainScores:
+    """What plugins say of whole domains of one topology, the same for all of them, while a pod is scored.
+
+    Then the best rows are looked for among the domains' best ones, and no row is looked at that has not changed.
+    """
+
+    __slots__ = ("asked", "over", "standing")
+
+    def __init__(self, standing: Standing | None) -> None:
+        """`standing` says what the feasible rows are made of; without it nothing can be found by domain."""
+        self.standing = standing
+        self.over = None if standing is None else standing.domains
+        """Some values over the domains, which name the topology; None as long as there are none."""
+        self.asked: list[tuple[int, ScoreRunner, OverDomains]] = []
+        """The places of the plugins' parts, and their raw scores."""
+
+    def take(self, runner: ScoreRunner, state: CycleState, pod: PodInfo, place: int) -> bool:
+        """Ask a plugin for the scores of whole domains; say whether it has given them, for the same topology."""
+        raw = None if self.standing is None else runner.over_domains(state, pod)
+        if raw is None or (self.over is not None and raw.ids is not self.over.ids):
+            return False
+        self.over = raw
+        self.asked.append((place, runner, raw))
+        return True
+
+    def fill(
+        self, parts: list[_Part], blocks: Blocks | None, state: CycleState, pod: PodInfo, nodes: FeasibleNodes
+    ) -> InDomains | Status | None:
+        """Fill in the parts of the plugins that were asked; return what is best, or None where that takes all rows."""
+        if blocks is not None and self.standing is not None:
+            codes = self.standing.domains
+            domains = [domain for domain, count in enumerate(blocks.counts) if count]
+            if codes is not None:
+                domains = [domain for domain in domains if not codes.values.item(domain)]
+            found = self._by_domain(parts, domains, state, pod)
+            if found is not None:
+                return found if isinstance(found, Status) else InDomains(blocks, domains, found)
+        for place, runner, _ in self.asked:
+            part = runner.share(None, state, pod, nodes)
+            if isinstance(part, Status):
+                return part
+            parts[place] = part
+        return None
+
+    def _by_domain(
+        self, parts: list[_Part], domains: list[int], state: CycleState, pod: PodInfo
+    ) -> list[int] | Status | None:
+        """Fill in the parts by domain; return what they give each of the domains."""
+        total = [0] * len(domains)
+        for place, runner, raw in self.asked:
+            part = runner.domain_share(state, pod, raw, domains)
+            if part is None or isinstance(part, Status):
+                return part
+            assert part.over is not None, "it was scored by domain"
+            parts[place] = part
+            total = [before + share for before, share in zip(total, part.over.values[domains].tolist(), strict=True)]
+        return total
 
 
 def run_score(
@@ -409,23 +516,27 @@ def run_score(
     state: CycleState,
     pod: PodInfo,
     nodes: FeasibleNodes,
-    passing_key: MemoKey | None,
+    standing: Standing | None,
 ) -> Scored | Status:
     """Score the feasible nodes with every plugin of the plan.
 
     Where the profile has none, every node gets 1; where all that it has skip the pod, 0.
 
-    `passing_key` names the kept mask (`Sums.passing`) that the feasible nodes are, where they are one.
+    `standing` says which kept mask (`Sums.passing`) the feasible nodes are made of, where they are made of one.
     """
 
-    refreshed, all_kept = memos.refresh(plan.lasting, state, pod)
-    entries = iter(refreshed)
+    entries = iter(memos.refresh_set(plan.lasting, state, pod))
+    all_kept = plan.lasting.is_kept
     parts: list[_Part] = [*plan.constant]
     summed: list[MemoEntry] = []
     weights: list[int] = []
     bits, worked_out = 0, False
+    in_domains = _DomainScores(standing if all_kept and memos.enabled else None)
     for bit, slot in enumerate(plan.slots):
         entry = None if slot.key is None else next(entries)
+        if entry is None and in_domains.take(slot.runner, state, pod, len(parts)):
+            parts.append(NO_PART)
+            continue
         # What an entry has derived goes when its column changes, so what is found here is still true.
         part = entry.made if entry is not None else None
         if part is None:
@@ -438,12 +549,23 @@ def run_score(
             summed.append(entry)
             weights.append(part.weight)
             bits |= 1 << bit
+    if in_domains.over is not None:
+        blocks = None
+        if standing is not None and summed and not worked_out:
+            key = plan.sum_key(bits, standing.key, in_domains.over.token)
+            blocks = sums.blocks(key, standing.mask, summed, weights, in_domains.over)
+        ranking = in_domains.fill(parts, blocks, state, pod, nodes)
+        if isinstance(ranking, Status):
+            return ranking
+        if ranking is not None:
+            return Scored(nodes, parts, None, ranking)
+        worked_out = worked_out or bool(in_domains.asked)
     if not summed:
         return Scored(nodes, parts, None, without_parts=plan.without_parts)
     # The feasible nodes are a kept mask, and every share is a kept column or one number. So the ranking is kept as
     # well, and a replica costs the rows that have changed.
-    if all_kept and passing_key is not None and not worked_out:
-        key = plan.sum_key(bits, passing_key)
+    if all_kept and standing is not None and standing.domains is None and not worked_out:
+        key = plan.sum_key(bits, standing.key)
         return Scored(nodes, parts, None, sums.ranked(key, nodes.mask, summed, weights))
     totals = sums.total(plan.sum_key(bits, None) if all_kept else None, summed, weights)
     if all_kept or worked_out:

@@ -6,8 +6,11 @@ changes no row that the logs do not name. An entry that was computed as a whole 
 is part of are computed as a whole too.
 """
 
-from bisect import bisect_left, insort
-from collections.abc import Sequence
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Iterator, Sequence
+from heapq import merge
+from itertools import islice
+from typing import NamedTuple, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,10 +18,11 @@ from numpy.typing import NDArray
 from berth.api.recent import Recent
 from berth.engine.memo import FEW_ROWS, MemoKey, Memos
 from berth.engine.memo_entry import MemoEntry
+from berth.framework.interface import OverDomains
 
 Mask = NDArray[np.bool_]
 Int64 = NDArray[np.int64]
-BestRows = NDArray[np.intp] | list[int]
+BestRows = NDArray[np.intp] | Sequence[int]
 
 MAX_SUMS = 192
 """How many sets are kept; each costs up to 8 bytes a node."""
@@ -34,18 +38,21 @@ class Ranking:
     list is either absent or holds exactly the rows whose total is `_highest`, and no row has more.
     """
 
-    __slots__ = ("_best", "_has_changed", "_highest", "totals")
+    __slots__ = ("_best", "_has_changed", "_highest", "_rows", "totals")
 
-    def __init__(self, totals: Int64) -> None:
+    def __init__(self, totals: Int64, rows: NDArray[np.intp] | None = None) -> None:
+        """`rows` are those that the totals are of, ascending, where these are not all rows."""
         self.totals = totals
+        self._rows = rows
         self._highest = 0
         self._best: list[int] | None = None
-        self._has_changed = False
+        self._has_changed = rows is not None
 
     def put(self, row: int, total: int) -> None:
-        """Set the total of a row."""
+        """Set the total of a row; where the totals are of some rows only, by its place among these."""
         before, highest, best = self.totals.item(row), self._highest, self._best
         self.totals[row] = total
+        row = row if self._rows is None else self._rows.item(row)
         self._has_changed = True
         # Without a list there is none to keep right: `best_rows` will search all totals.
         if best is None or before == total:
@@ -60,6 +67,12 @@ class Ranking:
             del best[bisect_left(best, row)]
             self._best = best or None
 
+    def highest(self) -> int:
+        """Return the highest total."""
+        if self._best is None:
+            self.best_rows()
+        return self._highest
+
     def best_rows(self) -> BestRows:
         """Return the rows with the highest total, ascending; not to be written to, and good until the next `put`."""
         if self._best is not None:
@@ -67,9 +80,121 @@ class Ranking:
         totals = self.totals
         self._highest = highest = totals.item(totals.argmax())
         best: NDArray[np.intp] = (totals == highest).nonzero()[0]
+        best = best if self._rows is None else self._rows[best]
         if self._has_changed:  # repairs come row by row, so keeping the list will pay
             self._best = best.tolist()
         return best
+
+
+class Standing(NamedTuple):
+    """What the feasible rows are made of, where that is a kept mask, and whole domains taken off it at most."""
+
+    key: MemoKey
+    mask: Mask
+    domains: OverDomains | None
+    """The codes by domain: rows of domains whose code is not 0 are not feasible. None where all domains are."""
+
+
+class MergedRows(Sequence[int]):
+    """Several ascending lists of rows as one, without one being made: of thousands of equals one is drawn."""
+
+    __slots__ = ("_length", "_lists")
+
+    def __init__(self, lists: Sequence["BestRows"]) -> None:
+        self._lists = lists
+        self._length = sum(map(len, lists))
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __iter__(self) -> Iterator[int]:
+        return merge(*self._lists)
+
+    @overload
+    def __getitem__(self, place: int) -> int: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> list[int]: ...
+
+    def __getitem__(self, place: int | slice) -> int | list[int]:
+        """Return the row in this place, or the rows of a slice."""
+        if isinstance(place, slice):
+            return list(islice(self, *place.indices(self._length)))
+        if not 0 <= place < self._length:
+            raise IndexError(place)
+        # The first row below which, itself included, more rows lie than `place`.
+        low, high = min(rows[0] for rows in self._lists), max(rows[-1] for rows in self._lists)
+        while low < high:
+            middle = (low + high) // 2
+            if sum([bisect_right(rows, middle) for rows in self._lists]) > place:
+                high = middle
+            else:
+                low = middle + 1
+        return low
+
+
+class Blocks:
+    """The totals of all rows, `UNRANKED` where a row is not feasible, ranked within each topology domain.
+
+    The invariant: `ranking[domain]` ranks the rows `members[domain]`, in their order, and `counts[domain]` is how many
+    of these are not `UNRANKED`. It holds while the domains of rows stay as they are (`ids`).
+    """
+
+    __slots__ = ("_place", "counts", "ids", "members", "ranking", "totals")
+
+    def __init__(self, totals: Int64, over: OverDomains) -> None:
+        self.totals = totals
+        self.ids = over.ids
+        domains = len(over.values) - 1
+        self.members = [np.flatnonzero(self.ids == domain) for domain in range(domains)]
+        self.ranking = [Ranking(totals[rows], rows) for rows in self.members]
+        self.counts = [int(np.count_nonzero(ranking.totals != UNRANKED)) for ranking in self.ranking]
+        self._place = np.zeros(len(totals), dtype=np.intp)
+        for rows in self.members:
+            self._place[rows] = np.arange(len(rows))
+
+    def put(self, row: int, total: int) -> None:
+        """Set the total of a row."""
+        domain, before = self.ids.item(row), self.totals.item(row)
+        if before == total:
+            return
+        self.totals[row] = total
+        self.ranking[domain].put(self._place.item(row), total)
+        self.counts[domain] += (total != UNRANKED) - (before != UNRANKED)
+
+    def best_of(self, domains: Sequence[int]) -> BestRows:
+        """Return the best rows of some domains together, ascending."""
+        lists = [self.ranking[domain].best_rows() for domain in domains]
+        return lists[0] if len(lists) == 1 else MergedRows(lists)
+
+
+class InDomains:
+    """The best of the rows of some domains, where each domain has a share of its own to add to the totals."""
+
+    __slots__ = ("_blocks", "_domains", "_shares")
+
+    def __init__(self, blocks: Blocks, domains: Sequence[int], shares: Sequence[int]) -> None:
+        """`shares` are those of the `domains`, each of which has a feasible row, in this order."""
+        self._blocks = blocks
+        self._domains = domains
+        self._shares = shares
+
+    def best_rows(self) -> BestRows:
+        """Return the rows with the highest total, ascending; good until the next change."""
+        ranking = self._blocks.ranking
+        totals = [ranking[domain].highest() + share for domain, share in zip(self._domains, self._shares, strict=True)]
+        highest = max(totals)
+        return self._blocks.best_of([d for d, total in zip(self._domains, totals, strict=True) if total == highest])
+
+    @property
+    def totals(self) -> Int64:
+        """The totals of all rows, `UNRANKED` where a row is not feasible or in none of the domains."""
+        shares = np.zeros(len(self._blocks.members) + 1, dtype=np.int64)
+        left = np.zeros(len(shares), dtype=np.bool_)
+        shares[self._domains], left[self._domains] = self._shares, True
+        ids, totals = self._blocks.ids, self._blocks.totals
+        feasible = left.take(ids, mode="wrap") & (totals != UNRANKED)
+        return np.where(feasible, totals + shares.take(ids, mode="wrap"), UNRANKED)
 
 
 class Derived:
@@ -104,7 +229,7 @@ class Derived:
 class _Sum(Derived):
     __slots__ = ("column", "mask", "ranking")
 
-    ranking: Ranking
+    ranking: Ranking | Blocks
 
     def __init__(self) -> None:
         super().__init__()
@@ -124,12 +249,18 @@ class Sums:
         self._table = memos.table
         self._sums: Recent[MemoKey, _Sum] = Recent(MAX_SUMS)
 
-    def passing(self, key: MemoKey | None, entries: Sequence[MemoEntry]) -> Mask:
-        """Return the mask of valid rows whose code is 0 in every entry."""
+    def passing(
+        self, key: MemoKey | None, entries: Sequence[MemoEntry], deciding: Sequence[MemoEntry] | None = None
+    ) -> Mask:
+        """Return the mask of valid rows whose code is 0 in every entry.
+
+        Where `deciding` is given, all entries but these are known to hold nothing but zeros.
+        """
+        deciding = entries if deciding is None else deciding
         found, rows = self._stale_rows(key, entries)
         if rows is None:
             mask = self._table.valid.copy()
-            for entry in entries:
+            for entry in deciding:
                 # Most filters reject nothing; the entry remembers that, which saves a comparison of all rows.
                 if entry.has_nonzero():
                     mask &= entry.column == 0
@@ -137,10 +268,12 @@ class Sums:
         elif len(rows) > FEW_ROWS:
             # In place, though the verdicts of the last cycle hold this array: a mask is read within its cycle only, and
             # what outlives the cycle is made of snapshots.
-            found.column[rows] = self._pass(entries, np.array(rows, dtype=np.intp))
+            found.column[rows] = self._pass(deciding, np.array(rows, dtype=np.intp))
             return found.column  # type: ignore[return-value]
         for row in rows or ():
-            found.column[row] = self._table.valid.item(row) and not any(e.column.item(row) for e in entries)
+            found.column[row] = self._table.valid.item(row) and not any(
+                [e.column.item(row) for e in deciding]  # noqa: C419 (a list is faster)
+            )
         return found.column  # type: ignore[return-value]
 
     def _pass(self, entries: Sequence[MemoEntry], rows: NDArray[np.intp]) -> Mask:
@@ -168,12 +301,25 @@ class Sums:
         if rows is None or found.mask is not mask:
             found.ranking, found.mask, rows = Ranking(np.where(mask, _summed(entries, weights), UNRANKED)), mask, None
             found.column = found.ranking.totals
-        for row in rows or ():
-            total = UNRANKED
-            if mask.item(row):
-                total = sum([e.column.item(row) * w for e, w in zip(entries, weights, strict=True)])
-            found.ranking.put(row, total)
-        return found.ranking
+        _put_all(found.ranking, rows or (), mask, entries, weights)
+        return found.ranking  # type: ignore[return-value]
+
+    def blocks(
+        self,
+        key: MemoKey,
+        mask: Mask,
+        entries: Sequence[MemoEntry],
+        weights: Sequence[int],
+        over: OverDomains,
+    ) -> Blocks:
+        """Return the same ranked within each domain of a topology, which `key` names as well."""
+        found, rows = self._stale_rows(key, entries)
+        # The domains of rows are part of what was made, and where one of them changes there is another array of ids.
+        if rows is None or found.mask is not mask or found.ranking.ids is not over.ids:  # type: ignore[union-attr]
+            found.ranking, found.mask = Blocks(np.where(mask, _summed(entries, weights), UNRANKED), over), mask
+            found.column, rows = found.ranking.totals, None
+        _put_all(found.ranking, rows or (), mask, entries, weights)
+        return found.ranking  # type: ignore[return-value]
 
     def _stale_rows(self, key: MemoKey | None, entries: Sequence[MemoEntry]) -> tuple[_Sum, list[int] | None]:
         """Return the kept sum and the rows of it that are out of date, all to be brought up to date; None for all."""
@@ -184,6 +330,17 @@ class Sums:
             found = _Sum()
             self._sums.put(key, found, key.size)
         return found, found.stale_rows(self._memos, entries, len(found.column))
+
+
+def _put_all(
+    ranking: Ranking | Blocks, rows: Sequence[int], mask: Mask, entries: Sequence[MemoEntry], weights: Sequence[int]
+) -> None:
+    """Bring the totals of some rows up to date."""
+    for row in rows:
+        total = UNRANKED
+        if mask.item(row):
+            total = sum([e.column.item(row) * w for e, w in zip(entries, weights, strict=True)])
+        ranking.put(row, total)
 
 
 def _summed(entries: Sequence[MemoEntry], weights: Sequence[int]) -> Int64:

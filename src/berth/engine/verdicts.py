@@ -15,10 +15,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from berth.engine.memo import Compute, DependencySet, MemoKey, Memos, RowForm, Slot, Slots
-from berth.engine.memo_entry import ColumnSnapshot, MemoEntry
+from berth.engine.memo import Compute, DependencySet, MemoKey, Memos, RowForm, Slots, SlotSet
+from berth.engine.memo_entry import ColumnSnapshot, DomainEntry, DomainSnapshot, MemoEntry
 from berth.engine.rejections import Rejections
-from berth.engine.sums import Sums
+from berth.engine.sums import Standing, Sums
 from berth.framework.blame import PluginBrokenError, contained, described, origin_of
 from berth.framework.cycle_state import CycleState
 from berth.framework.diagnosis import CountedRejections, RejectedNodes
@@ -42,7 +42,7 @@ class Verdict(NamedTuple):
     """
 
     plugin: str
-    column: ColumnSnapshot
+    column: ColumnSnapshot | DomainSnapshot
     describe: Callable[[int], Status]
 
     @property
@@ -131,7 +131,7 @@ def _by_all(left: Mask, said: Sequence[tuple[str, FilterColumn]]) -> Iterator[Re
 class FilterRunner:
     """A Filter plugin in column form, whichever form it was written in."""
 
-    __slots__ = ("_compute", "name", "plain", "plugin", "row_form", "slots")
+    __slots__ = ("_compute", "domain_form", "name", "plain", "plugin", "row_form", "slots")
 
     def __init__(self, plugin: LoadedPlugin) -> None:
         assert plugin.filter is not None, f"{plugin.name} is not run at Filter: it has no plain form"
@@ -142,7 +142,10 @@ class FilterRunner:
         self._compute = PerNodeFilter(plugin.filter).filter_columns if columns is None else columns.filter_columns
         declared = UNKNOWN if columns is None else plugin.promises.filter_depends_on
         self.row_form: RowForm | None = None if plugin.filter_row is None else plugin.filter_row.filter_row
-        self.slots = Slots(self, (self.name, "filter"), plugin.signature, DependencySet(declared, self.name))
+        self.domain_form = None if plugin.filter_domains is None else plugin.filter_domains.filter_domains
+        domain_entry = None if self.domain_form is None else self.domain_entry
+        needs = DependencySet(declared, self.name)
+        self.slots = Slots(self, (self.name, "filter"), plugin.signature, needs, domain_entry)
 
     def compute(self, extra: Any, state: CycleState, pod: PodInfo, table: NodeTable) -> Compute:
         """Return what asks the plugin about some rows: for codes, and what they mean."""
@@ -155,6 +158,17 @@ class FilterRunner:
                 raise self.broke(bug) from bug
 
         return compute
+
+    def domain_entry(self, state: CycleState, pod: PodInfo) -> DomainEntry | None:
+        """Return what the plugin says of whole domains; None where it does not answer so."""
+        if self.domain_form is None:
+            return None
+        try:
+            found = self.domain_form(state, pod)
+        except BaseException as raised:
+            bug = contained(raised)
+            raise self.broke(bug) from bug
+        return None if found is None else DomainEntry(*found)
 
     def note(self, extra: Any, value: int) -> None:
         """Do nothing: unlike for scores, nothing is recorded about the column as a whole."""
@@ -244,11 +258,12 @@ def call_filter(plugin: FilterPlugin, state: CycleState, pod: PodInfo, node: Nod
 class FilterPlan:
     """Which plugins have something to say of pods of one shape, and where their answers are kept."""
 
-    __slots__ = ("_profile", "_sum_key", "all_lasting", "beside_rows", "slots")
+    __slots__ = ("_profile", "_sum_key", "all_lasting", "beside_rows", "set", "slots")
 
     def __init__(self, runners: Sequence[FilterRunner], profile: str, skipped: Set[str], pod: PodInfo) -> None:
         """Make the plan for pods of this pod's shape where these plugins skip."""
         self.slots = [runner.slots.of(profile, pod) for runner in runners if runner.name not in skipped]
+        self.set = SlotSet(self.slots)
         self.all_lasting = all(slot.key is not None for slot in self.slots)
         """Whether the columns of all plugins may be kept."""
         self.beside_rows = tuple(slot.dependencies for slot in self.slots if not slot.dependencies.is_by_row)
@@ -264,12 +279,22 @@ class FilterPlan:
             self._sum_key = MemoKey("passing", self._profile, *keys, size=sum(key.size for key in keys))
         return self._sum_key
 
-    def ask(
-        self, memos: Memos, state: CycleState, pod: PodInfo, slots: Sequence[Slot] | None = None
-    ) -> list[MemoEntry]:
-        """Return an entry for each plugin of the plan (or of some slots of it) with its codes over all nodes."""
-        wanted = self.slots if slots is None else slots
-        return memos.refresh(wanted, state, pod)[0]
+    def verdicts(self, entries: Sequence[MemoEntry]) -> "list[Verdict]":
+        """Return what each plugin says, given the entries that its set of slots has just been refreshed to."""
+        made = self.set.made
+        if not made or self.set.settled_at is None:
+            pairs = zip(self.slots, entries, strict=True)
+            verdicts = [entry.made or slot.runner.verdict(entry) for slot, entry in pairs]
+            if self.set.settled_at is not None:
+                self.set.made = verdicts.copy()
+                for place, _ in self.set.moving:
+                    self.set.made[place] = None
+            return verdicts
+        verdicts = made.copy()
+        for place, slot in self.set.moving:
+            entry = entries[place]
+            verdicts[place] = entry.made or slot.runner.verdict(entry)
+        return verdicts
 
 
 def run_filters(
@@ -285,24 +310,33 @@ def run_filters(
     merges: bool = False,
 ) -> "Verdicts":
     """Ask every plugin of the plan about all nodes; `merges` is the profile's `checks_all_filters`."""
-    entries = lasting = plan.ask(memos, state, pod)
+    entries = lasting = memos.refresh_set(plan.set, state, pod)
     if not plan.all_lasting:
         # Columns without a key are this pod's alone; the kept mask, which its replicas share, is made of the others.
         lasting = [entry for slot, entry in zip(plan.slots, entries, strict=True) if slot.key is not None]
     # An entry may not be kept yet, or not any more. Nobody repairs it, so a sum that it is part of must not be kept.
-    sum_key = plan.sum_key if all([entry.is_kept for entry in lasting]) else None  # noqa: C419 (a list is faster)
-    kept_mask = mask = sums.passing(sum_key, lasting)
+    sum_key = plan.sum_key if plan.set.is_kept else None
+    places = plan.set.deciding
+    deciding = None if places is None else [entries[place] for place in places]
+    kept_mask = mask = sums.passing(sum_key, lasting, deciding)
+    narrowed: list[MemoEntry] = []
     if lasting is not entries:
         for slot, entry in zip(plan.slots, entries, strict=True):
             if slot.key is None and entry.has_nonzero():
+                narrowed.append(entry)
                 # Not `&=`, here and below: `mask` may be the kept one, with which the next replica goes on.
-                mask = mask & (entry.column == 0)
+                mask = mask & (entry.fits() if isinstance(entry, DomainEntry) else entry.column == 0)
     if searched is not table.valid:
         mask = mask & searched
-    verdicts = [entry.made or slot.runner.verdict(entry) for slot, entry in zip(plan.slots, entries, strict=True)]
+    verdicts = plan.verdicts(entries)
     # Only the kept mask as it stands goes by its key: totals that are ranked under the key are repaired by the logs,
     # which do not name the rows that this pod alone is kept from.
     found = Verdicts(verdicts, searched, mask, sum_key if mask is kept_mask else None, merges=merges)
+    if sum_key is not None and searched is table.valid:
+        if mask is kept_mask:
+            found.standing = Standing(sum_key, kept_mask, None)
+        elif len(narrowed) == 1 and isinstance(narrowed[0], DomainEntry):
+            found.standing = Standing(sum_key, kept_mask, narrowed[0].over)
     if memos.enabled and found.sum_key is not None and not merges:
         found.kept = KeptRejections(rejections, found.sum_key, entries)
     return found
@@ -356,7 +390,7 @@ class Findings(NamedTuple):
 class Verdicts:
     """What all Filter plugins say of all rows, for use within the cycle: its masks are the live ones."""
 
-    __slots__ = ("_merges", "by_plugin", "kept", "overlay", "passing", "searched", "sum_key")
+    __slots__ = ("_merges", "by_plugin", "kept", "overlay", "passing", "searched", "standing", "sum_key")
 
     def __init__(
         self,
@@ -374,6 +408,8 @@ class Verdicts:
         """What rejects rows with nominated pods counted in. Filled in by the profile where there are such pods."""
         self.sum_key = sum_key
         """The key of the kept mask (`Sums.passing`) that `passing` is; None where it is not a kept one."""
+        self.standing: Standing | None = None
+        """How `passing` came about, where it is a kept mask, or one with whole domains taken off."""
         self.kept: KeptRejections | None = None
         """Where what is said of all nodes is kept as a whole; None where it is not."""
         self._merges = merges

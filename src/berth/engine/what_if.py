@@ -82,7 +82,7 @@ class WhatIf:
     def on(self, rows: RowArray) -> "WhatIfRows":
         """Return the filters over some rows that hold nodes, for any load."""
         slots = [slot for slot in self._plan.slots if slot.runner.plugin.filter_under_load is None]
-        entries = iter(self._plan.ask(self._memos, self._state, self._pod, slots))
+        entries = iter(self._memos.refresh(slots, self._state, self._pod)[0])
         steady: list[_Steady | None] = []
         for slot in self._plan.slots:
             if slot.runner.plugin.filter_under_load is not None:
@@ -90,7 +90,7 @@ class WhatIf:
                 steady.append(None)
                 continue
             entry = next(entries)
-            steady.append(_Steady(slot.runner.name, FilterColumn(entry.column[rows], entry.extra)))
+            steady.append(_Steady(slot.runner.name, FilterColumn(entry.snapshot().values()[rows], entry.extra)))
         return WhatIfRows(self, rows, steady)
 
     def limits(self, rows: RowArray) -> list[RowLoad]:

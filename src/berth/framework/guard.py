@@ -19,7 +19,9 @@ from berth.framework.answers import shown
 from berth.framework.blame import contained, origin_of, place_of, raise_again
 from berth.framework.events import ClusterEventWithHint, HintFunction, QueueingHint
 from berth.framework.interface import (
+    DomainCodes,
     FilterColumn,
+    OverDomains,
     Placement,
     PostFilterResult,
     PreBindPreFlightResult,
@@ -350,6 +352,29 @@ def _placement_scores(answer: Any, arguments: tuple[Any, ...]) -> Fault:
     return f"{len(arguments[1])} ints or a Status are expected"
 
 
+def _filter_domains(answer: Any, _arguments: tuple[Any, ...]) -> Fault:
+    if answer is None:
+        return None
+    if not isinstance(answer, DomainCodes):
+        return "a DomainCodes or None is expected"
+    if not callable(answer.describe):
+        return "its describe is a function"
+    return _score_domains(answer.codes, _arguments)
+
+
+def _score_domains(answer: Any, _arguments: tuple[Any, ...]) -> Fault:
+    if answer is None:
+        return None
+    if not isinstance(answer, OverDomains):
+        return "an OverDomains or None is expected"
+    for array in (answer.ids, answer.values):
+        if not isinstance(array, np.ndarray) or array.ndim != 1 or array.dtype.kind != "i":
+            return "its ids and values are arrays of integers with one dimension"
+    if len(answer.values) <= int(answer.ids.max(initial=-1)) or int(answer.ids.min(initial=-1)) < -1:
+        return "its ids are places in its values, or -1"
+    return None
+
+
 _CHECKS: Mapping[str, Check] = MappingProxyType(
     {
         **dict.fromkeys(_HANDLERS, lambda _answer, _arguments: None),
@@ -362,12 +387,14 @@ _CHECKS: Mapping[str, Check] = MappingProxyType(
         "filter_columns": _filter_column,
         "filter_loaded_columns": _filter_column,
         "filter_row": _row_answer,
+        "filter_domains": _filter_domains,
         "is_affected_by": _true_or_false,
         "post_filter": _post_filter,
         "pre_score": _status(Code.SKIP),
         "score": _score,
         "score_columns": _score_column,
         "score_row": _row_answer,
+        "score_domains": _score_domains,
         "normalize_score": _normalized,
         "signature": _signature,
         "reserve": _status(),

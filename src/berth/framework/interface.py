@@ -29,6 +29,7 @@ from berth.state.pod_groups import GroupKey
 from berth.state.pod_info import PodInfo
 from berth.state.queued_pod import QueuedPod
 from berth.state.table import NodeTable
+from berth.state.topology import Topology
 
 Rows = slice | NDArray[np.intp]
 RowArray = NDArray[np.intp]
@@ -152,6 +153,29 @@ class FilterPlugin(Plugin, Protocol):
     def filter(self, state: CycleState, pod: PodInfo, node: NodeView) -> Status | None: ...
 
 
+class OverDomains(NamedTuple):
+    """Values by topology domain, `values[ids[row]]` being a row's; every node is in one of the domains."""
+
+    token: object
+    """Stands for the topology."""
+    ids: NDArray[np.intp]
+    """By row of the table. It is not written to: where the domain of any row changes, there is a new array."""
+    values: NDArray[np.signedinteger]
+    """By domain, with one element more for rows that hold no node, whose id is -1."""
+
+    @classmethod
+    def of(cls, topology: Topology, values: NDArray[np.signedinteger]) -> "OverDomains":
+        """Return the values of a topology's domains as they are now."""
+        return cls(topology.token, topology.ids, values)
+
+
+class DomainCodes(NamedTuple):
+    """Verdicts for whole domains, as `FilterColumn` has them for rows."""
+
+    codes: OverDomains
+    describe: Callable[[int], Status]
+
+
 class FilterColumn(NamedTuple):
     """Verdicts for some rows: 0 fits, any other code is explained by `describe(code)`.
 
@@ -225,6 +249,17 @@ class PodWhatIfPlugin(Plugin, Protocol):
     __slots__ = ()
 
     def is_affected_by(self, state: CycleState, pod: PodInfo, other: PodInfo) -> bool: ...
+
+
+class DomainFilterPlugin(Plugin, Protocol):
+    """Answers for whole topology domains where all nodes of one get the same code; None where that is not so.
+
+    The codes are those of `filter_columns`, by domain, in an array that is not written to afterwards.
+    """
+
+    __slots__ = ()
+
+    def filter_domains(self, state: CycleState, pod: PodInfo) -> DomainCodes | None: ...
 
 
 class PostFilterResult(NamedTuple):
@@ -327,6 +362,19 @@ class RowScorePlugin(Plugin, Protocol):
     __slots__ = ()
 
     def score_row(self, state: CycleState, pod: PodInfo, table: NodeTable, row: int) -> int: ...
+
+
+class DomainScorePlugin(Plugin, Protocol):
+    """Ranks whole topology domains where all nodes of one get the same score; None where that is not so.
+
+    The scores are read at once, so they may be an array that the plugin goes on with. Normalizing is then given the
+    score of each domain that has feasible nodes, once: what it makes of a score may depend on which scores there are,
+    but not on how many nodes have them.
+    """
+
+    __slots__ = ()
+
+    def score_domains(self, state: CycleState, pod: PodInfo) -> OverDomains | None: ...
 
 
 class NormalizeScorePlugin(Plugin, Protocol):

@@ -36,6 +36,7 @@ class LoadedPlugin(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     filter: interface.FilterPlugin | None = None
     filter_columns: interface.ColumnFilterPlugin | None = None
     filter_row: interface.RowFilterPlugin | None = None
+    filter_domains: interface.DomainFilterPlugin | None = None
     filter_under_load: interface.LoadWhatIfPlugin | None = None
     filter_by_pods: interface.PodWhatIfPlugin | None = None
     post_filter: interface.PostFilterPlugin | None = None
@@ -45,6 +46,7 @@ class LoadedPlugin(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     score: interface.ScorePlugin | None = None
     score_columns: interface.ColumnScorePlugin | None = None
     score_row: interface.RowScorePlugin | None = None
+    score_domains: interface.DomainScorePlugin | None = None
     normalize_score: interface.NormalizeScorePlugin | None = None
     reserve: interface.ReservePlugin | None = None
     permit: interface.PermitPlugin | None = None
@@ -99,6 +101,9 @@ FORMS: Mapping[str, PluginForm] = MappingProxyType(
         "filter_row": _form(
             interface.RowFilterPlugin, Point.FILTER, "filters_by_row", ("filter_columns",), "filter_columns"
         ),
+        "filter_domains": _form(
+            interface.DomainFilterPlugin, Point.FILTER, "filters_by_domain", ("filter_columns",), "filter_columns"
+        ),
         "filter_under_load": _form(
             interface.LoadWhatIfPlugin, Point.FILTER, "filters_under_load", ("filter_columns",), "filter_columns"
         ),
@@ -114,6 +119,9 @@ FORMS: Mapping[str, PluginForm] = MappingProxyType(
         "score": _form(interface.ScorePlugin, Point.SCORE),
         "score_columns": _form(interface.ColumnScorePlugin, Point.SCORE, answers_as="score"),
         "score_row": _form(interface.RowScorePlugin, Point.SCORE, "scores_by_row", ("score_columns",), "score_columns"),
+        "score_domains": _form(
+            interface.DomainScorePlugin, Point.SCORE, "scores_by_domain", ("score_columns",), "score_columns"
+        ),
         "normalize_score": _form(interface.NormalizeScorePlugin, Point.SCORE, beside=("score", "score_columns")),
         "reserve": _form(interface.ReservePlugin, Point.RESERVE),
         "permit": _form(interface.PermitPlugin, Point.PERMIT),

@@ -60,6 +60,13 @@ class Promises(msgspec.Struct, frozen=True, kw_only=True):
     scores_by_row: bool = False
     """`score_row` gives a row the score that `score_columns` gives it."""
 
+    filters_by_domain: bool = False
+    """`filter_domains` gives a domain the code that `filter_columns` gives each of its rows."""
+
+    scores_by_domain: bool = False
+    """`score_domains` gives a domain the score that `score_columns` gives each of its rows, and normalizing depends on
+    which scores there are, not on how many nodes have them."""
+
     filters_under_load: bool = False
     """What the filter says of a row depends on the pods there only by how much all of them take together, and it can be
     asked under any such load (`resources_read`, `load_limits`, `filter_loaded_columns`)."""

@@ -25,7 +25,7 @@ class PodIndexReader(Protocol):
 
     @property
     def terms_version(self) -> int:
-        """How often pods with affinity terms, or the labels of namespaces, have changed."""
+        """How often the set of terms that running pods carry, or the labels of namespaces, have changed."""
 
     @property
     def namespaces(self) -> Namespaces:

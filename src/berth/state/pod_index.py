@@ -212,8 +212,10 @@ class _Terms:
         """How much the terms of the log say, and those of `live`."""
         self._matches: Recent[Hashable, tuple[int, list[CarriedTerm]]] = Recent(MAX_MATCHES)
 
-    def carry(self, term: AffinityTerm, row: int, sign: int, weight: int, capacity: int) -> None:
+    def carry(self, term: AffinityTerm, row: int, sign: int, weight: int, capacity: int) -> bool:
+        """Count a pod that carries a term, or take it off; say whether it is the first that does, or was the last."""
         carried = self.live.get(term)
+        is_first = carried is None
         if carried is None:
             carried = self.live[term] = CarriedTerm(term, capacity)
             self._log.append(carried)
@@ -233,6 +235,8 @@ class _Terms:
                 self._log = list(self.live.values())
                 self._bytes = self._live_bytes
                 self.forget_matches()
+            return True
+        return is_first
 
     def matching(self, pod: PodInfo, namespace_labels: Mapping[str, str]) -> Sequence[CarriedTerm]:
         if not self.live:
@@ -263,7 +267,8 @@ class PodIndex:
         self.version = 0
         """Grows with every pod counted or taken off, and with namespaces' labels."""
         self.terms_version = 0
-        """Grows with every pod with affinity terms that is counted or taken off, and with namespaces' labels."""
+        """Grows whenever running pods begin or cease to carry a term, and with namespaces' labels: while it stays, the
+        same terms select the same pods. How many pods carry each is not part of it."""
         self._pods = pods
         self._kinds: dict[str, dict[Hashable, PodKind]] = {}
         self._groups: Recent[SelectorGroup | TermGroup, _Group] = Recent(MAX_GROUPS, GROUPED_BYTES)
@@ -375,14 +380,15 @@ class PodIndex:
         return kind
 
     def _carry_terms(self, row: int, pod: PodInfo, sign: int) -> None:
-        self.terms_version += 1
         for term_kind in TERM_KINDS:
             try:
                 carried = list(term_kind.of(pod))
             except SelectorError:
                 continue  # the API server refuses such pods; the terms of one that got through select nothing
+            terms = self._terms[term_kind.name]
             for term, weight in carried:
-                self._terms[term_kind.name].carry(term, row, sign, weight, self.capacity)
+                if terms.carry(term, row, sign, weight, self.capacity):
+                    self.terms_version += 1
 
     def _candidates(self, group: SelectorGroup | TermGroup) -> Iterable[PodKind]:
         """Return the kinds of pods that may be in a group: all that are, and some that are not."""

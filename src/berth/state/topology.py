@@ -31,6 +31,8 @@ TOPOLOGIES_BYTES = 2 << 20
 """How much the names of the sets of rows may say, in bytes of JSON, that topologies are kept for."""
 MANY_ROWS = 8
 """From this many rows on an array is made of what is added to them, which has a fixed cost."""
+MAX_FEW = 64
+"""Up to so many domains are few enough to be looked at one by one for each pod."""
 MAX_SUMS = 32
 """How many topologies the sums of one column are kept for."""
 
@@ -111,6 +113,11 @@ class Topology:
         """Whether every node has the label."""
         return self._labelled == len(self._table)
 
+    @property
+    def is_coarse(self) -> bool:
+        """Whether every node is in one of a few domains, as with zones."""
+        return self.size <= MAX_FEW + 1 and self._labelled == len(self._table)
+
     def sync(self) -> None:
         """Follow the node table; costs next to nothing while no node has changed its domain."""
         rows = self._follower.changed_rows()
@@ -170,6 +177,14 @@ class Topologies:
         self.table = table
         self._known: Recent[tuple[str, RowSet | None], Topology] = Recent(MAX_TOPOLOGIES, TOPOLOGIES_BYTES)
         self._eligible: Recent[RowSet, EligibleRows] = Recent(MAX_TOPOLOGIES, TOPOLOGIES_BYTES)
+
+    @classmethod
+    def shared(cls, table: NodeTable) -> "Topologies":
+        """Return those of a table: plugins that name one label key find the same domains, under the same numbers."""
+        found: Topologies | None = table.derived.get(cls)
+        if found is None:
+            found = table.derived[cls] = cls(table)
+        return found
 
     def get(self, key: str, which: RowSet | None = None, eligible: Eligible | None = None) -> Topology:
         """Return a label key's topology, up to date; `which` names the set of rows that `eligible` describes."""

@@ -47,6 +47,7 @@ from berth.framework.interface import (
     ScorePlugin,
     Scores,
     SignaturePlugin,
+    VersionedPreFilterPlugin,
 )
 from berth.framework.promises import Promises
 from berth.framework.status import SKIP, Status, error, unresolvable, unschedulable
@@ -77,7 +78,7 @@ from berth.plugins.dra.state import StateData
 from berth.plugins.normalize import default_normalize
 from berth.plugins.resources.devices import KIND as DEVICE_CLASS
 from berth.state.node_view import NodeView
-from berth.state.pod_info import PodInfo
+from berth.state.pod_info import LABELS, PodInfo
 from berth.state.table import NodeTable
 
 EVERY_ROW = slice(None)
@@ -149,6 +150,7 @@ class DynamicResourcesArgs(msgspec.Struct, frozen=True, rename="camel", forbid_u
 class DynamicResources(
     PreEnqueuePlugin,
     PreFilterPlugin,
+    VersionedPreFilterPlugin,
     FilterPlugin,
     ColumnFilterPlugin,
     PostFilterPlugin,
@@ -167,6 +169,8 @@ class DynamicResources(
     promises: ClassVar[Promises] = Promises(
         score_depends_on=frozenset(),
         idle_after_skip=True,
+        ignores=frozenset({LABELS}),
+        pre_filter_has_version=True,
     )
     args_type: ClassVar[type[msgspec.Struct]] = DynamicResourcesArgs
 
@@ -245,6 +249,10 @@ class DynamicResources(
             containers = (*pod.spec.init_containers, *pod.spec.containers) if extended is not None else ()
             pod_state.outcomes = self._known(to_allocate, containers)
         return None
+
+    def pre_filter_version(self, pod: PodInfo) -> int | None:
+        """Skip pods without claims until a device class may offer what they request."""
+        return None if pod.spec.resource_claims else self._handle.objects.version(DEVICE_CLASS)
 
     def _known(self, claims: list[ResourceClaim], containers: Sequence[Container]) -> KeptOutcomes:
         """Return what earlier searches for the same have found."""
@@ -411,10 +419,10 @@ class DynamicResources(
     ) -> PostFilterAnswer | Steps[PostFilterAnswer]:
         """Give back an allocation that only this pod uses and that keeps it from running."""
         pod_state: StateData | None = state.get(self.name)
+        if self.name in state.skip_filter or (pod_state is not None and pod_state.is_empty):
+            return None, unschedulable(NO_CLAIMS)
         if pod_state is None:
             return None, error(NOT_FOUND)
-        if pod_state.is_empty:
-            return None, unschedulable(NO_CLAIMS)
         for index in self._in_the_way(pod_state, diagnosis):
             claim = pod_state.claims[index]
             if index != pod_state.extended and not is_used_by_others(pod, claim):

@@ -1,10 +1,11 @@
 """The InterPodAffinity plugin; see the package's docstring."""
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import msgspec
 
+from berth.api.recent import Recent
 from berth.api.selectors import SelectorError
 from berth.config.errors import invalid
 from berth.framework.cycle_state import CycleState
@@ -13,11 +14,15 @@ from berth.framework.handle import Handle
 from berth.framework.interface import (
     ColumnFilterPlugin,
     ColumnScorePlugin,
+    DomainCodes,
+    DomainFilterPlugin,
+    DomainScorePlugin,
     EventsPlugin,
     FeasibleNodes,
     FilterColumn,
     FilterPlugin,
     NormalizeScorePlugin,
+    OverDomains,
     PodWhatIfPlugin,
     PreFilterExtensions,
     PreFilterPlugin,
@@ -76,6 +81,24 @@ UNFILTERED = 'reading "PreFilterInterPodAffinity" from cycleState: not found'
 """Filter's error in a profile that enables the plugin there and not at PreFilter."""
 
 
+class CarriedBy(NamedTuple):
+    """The terms of running pods that select the pods of one set of labels.
+
+    They are those of one `terms_version`: with another, terms may have come or gone, while the weights by row that each
+    holds follow the pods that carry it.
+    """
+
+    forbidding: tuple[Weighted, ...]
+    """Required anti-affinity."""
+    weighing: tuple[Weighted, ...]
+    """What counts in scores."""
+    speaking: bool
+    """Whether any term counts in scores, or would with another weight of required ones."""
+
+
+MAX_CARRIED = 1024
+"""For how many kinds of pods the terms that select them are remembered."""
+
 _TERMS_AND_DOMAINS: Dependencies = frozenset({Dependency.NODE, Dependency.PODS_ANYWHERE, Dependency.ALL_NODES})
 
 
@@ -85,11 +108,13 @@ class InterPodAffinity(
     PreFilterExtensions,
     FilterPlugin,
     ColumnFilterPlugin,
+    DomainFilterPlugin,
     PodWhatIfPlugin,
     PreScorePlugin,
     VersionedPreScorePlugin,
     ScorePlugin,
     ColumnScorePlugin,
+    DomainScorePlugin,
     NormalizeScorePlugin,
     SignaturePlugin,
     EventsPlugin,
@@ -102,6 +127,8 @@ class InterPodAffinity(
         filter_depends_on=_TERMS_AND_DOMAINS,
         score_depends_on=_TERMS_AND_DOMAINS,
         filters_by_affecting_pods=True,
+        filters_by_domain=True,
+        scores_by_domain=True,
         ignores=frozenset({REQUESTS}),
         pre_filter_has_version=True,
         pre_score_has_version=True,
@@ -115,9 +142,12 @@ class InterPodAffinity(
 
     def __init__(self, args: InterPodAffinityArgs, handle: Handle) -> None:
         self._index = handle.cache.index
-        self._topologies = Topologies(handle.cache.table)
+        self._topologies = Topologies.shared(handle.cache.table)
         self._hard_weight = args.hard_pod_affinity_weight
         self._ignores_existing = args.ignore_preferred_terms_of_existing_pods
+        self._carried: Recent[Hashable, CarriedBy] = Recent(MAX_CARRIED)
+        """By what selectors see of a pod; all as of `_carried_version`."""
+        self._carried_version = -1
 
     def signature(self, pod: PodInfo) -> Hashable | None:
         """Labels, which running pods' terms look at, and the pod's own terms."""
@@ -130,7 +160,8 @@ class InterPodAffinity(
 
     def pre_filter(self, state: CycleState, pod: PodInfo) -> PreFilterResult | Status | None:
         """Sum the pods that matter by domain. Skip if the pod has no required terms and no running pod's match it."""
-        existing = self._carried(REQUIRED_ANTI_AFFINITY, pod)
+        forbidding = self._carried_for(pod).forbidding
+        existing = summed(self._topologies, forbidding) if forbidding else {}
         if not pod.has_pod_affinity:
             if not existing:
                 return SKIP
@@ -154,7 +185,8 @@ class InterPodAffinity(
 
     def pre_filter_version(self, pod: PodInfo) -> int | None:
         """Skip pods without terms of their own that no running pod's term matches, until running pods' terms change."""
-        return self._silence(pod, (REQUIRED_ANTI_AFFINITY,))
+        silent = not pod.has_pod_affinity and not self._carried_for(pod).forbidding
+        return self._index.terms_version if silent else None
 
     def add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, node: NodeView) -> Status | None:
         """Count a pod in a what-if."""
@@ -179,6 +211,12 @@ class InterPodAffinity(
             return same_for_all(error(UNFILTERED), table, rows)
         return FilterColumn(prepared.codes(rows), self.status_by_code.__getitem__)
 
+    def filter_domains(self, state: CycleState, pod: PodInfo) -> DomainCodes | None:
+        """Return the same by domain, where all terms name one key with a few domains."""
+        prepared: AffinityFilterState | None = state.get(self._FILTER_KEY)
+        found = None if prepared is None else prepared.domains()
+        return None if found is None else DomainCodes(found, self.status_by_code.__getitem__)
+
     def is_affected_by(self, state: CycleState, pod: PodInfo, other: PodInfo) -> bool:
         """Say whether the required terms of either pod match the other."""
         prepared: AffinityFilterState | None = state.get(self._FILTER_KEY)
@@ -195,7 +233,7 @@ class InterPodAffinity(
             return error(f"parsing pod: {unreadable}")
         if not own and self._ignores_existing:
             return SKIP
-        weighted = [*own, *self._existing_preferences(pod)]
+        weighted = [*own, *self._carried_for(pod).weighing]
         weights = summed(self._topologies, weighted) if weighted else None
         if not weights:
             return SKIP
@@ -204,7 +242,8 @@ class InterPodAffinity(
 
     def pre_score_version(self, pod: PodInfo) -> int | None:
         """Skip pods that no term which counts in scores matches, until running pods' terms change."""
-        return self._silence(pod, (REQUIRED_AFFINITY, PREFERRED_AFFINITY, PREFERRED_ANTI_AFFINITY))
+        silent = not pod.has_pod_affinity and not self._carried_for(pod).speaking
+        return self._index.terms_version if silent else None
 
     def score(self, state: CycleState, pod: PodInfo, node: NodeView) -> int:
         """Return the sum of the weights in the node's domains; may be negative."""
@@ -214,6 +253,11 @@ class InterPodAffinity(
         """Return int64 of shape (len(rows),): the weights in the node's domains, summed; an error without PreScore."""
         prepared: AffinityScoreState | None = state.get(self._SCORE_KEY)
         return error(NOT_PREPARED) if prepared is None else prepared.column(rows)
+
+    def score_domains(self, state: CycleState, pod: PodInfo) -> OverDomains | None:
+        """Return the same by domain, where all terms name one key with a few domains."""
+        prepared: AffinityScoreState | None = state.get(self._SCORE_KEY)
+        return None if prepared is None else prepared.domains()
 
     def normalize_score(self, state: CycleState, pod: PodInfo, scores: Scores) -> Scores:
         """Give 0 to the worst and 100 to the best node."""
@@ -235,9 +279,27 @@ class InterPodAffinity(
             self._topologies, [Weighted(term.topology_key, self._index.group(TermGroup((term,)))) for term in terms]
         )
 
-    def _carried(self, kind: TermKind, pod: PodInfo, weight: int = 1) -> ByKey:
-        carried = self._matching(kind, pod, weight)
-        return summed(self._topologies, carried) if carried else {}
+    def _carried_for(self, pod: PodInfo) -> "CarriedBy":
+        """Return the terms of running pods that select `pod`; the next pod alike is answered from memory."""
+        version = self._index.terms_version
+        if self._carried_version != version:
+            self._carried.clear()
+            self._carried_version = version
+        found = self._carried.get(pod.label_key)
+        if found is None:
+            found = self._find_carried(pod)
+            if not pod.shape.is_large:
+                self._carried.put(pod.label_key, found, pod.shape.size)
+        return found
+
+    def _find_carried(self, pod: PodInfo) -> "CarriedBy":
+        required = self._matching(REQUIRED_AFFINITY, pod, self._hard_weight)
+        preferred = self._matching(PREFERRED_AFFINITY, pod, 1) + self._matching(PREFERRED_ANTI_AFFINITY, pod, -1)
+        return CarriedBy(
+            forbidding=tuple(self._matching(REQUIRED_ANTI_AFFINITY, pod, 1)),
+            weighing=(*(required if self._hard_weight else ()), *preferred),
+            speaking=bool(required or preferred),
+        )
 
     def _matching(self, kind: TermKind, pod: PodInfo, weight: int) -> list[Weighted]:
         carried = self._index.matching_terms(kind, pod)
@@ -248,19 +310,6 @@ class InterPodAffinity(
         for terms, sign in ((pod.preferred_affinity_terms, 1), (pod.preferred_anti_affinity_terms, -1)):
             for term, weight in terms:
                 yield Weighted(term.topology_key, self._index.group(TermGroup((term,))), sign * weight)
-
-    def _existing_preferences(self, pod: PodInfo) -> Iterator[Weighted]:
-        """Yield running pods' terms that match `pod`, weighted."""
-        if self._hard_weight:
-            yield from self._matching(REQUIRED_AFFINITY, pod, self._hard_weight)
-        yield from self._matching(PREFERRED_AFFINITY, pod, 1)
-        yield from self._matching(PREFERRED_ANTI_AFFINITY, pod, -1)
-
-    def _silence(self, pod: PodInfo, kinds: Iterable[TermKind]) -> int | None:
-        """Return the version at which no term selects the pod; None if one does, even on nodes without the label."""
-        if pod.has_pod_affinity or any(self._index.matching_terms(kind, pod) for kind in kinds):
-            return None
-        return self._index.terms_version
 
     def _change(self, state: CycleState, other: PodInfo, node: NodeView, amount: int) -> Status | None:
         try:

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from berth.framework.interface import MAX_NODE_SCORE, Rows, Scores
+from berth.framework.interface import MAX_NODE_SCORE, OverDomains, Rows, Scores
 from berth.plugins.inter_pod_affinity.domains import ByKey
 from berth.plugins.normalize import mapped
 from berth.state.node_view import NodeView
@@ -19,6 +19,13 @@ class AffinityScoreState:
     def of_node(self, node: NodeView) -> int:
         """Return the raw score of one node."""
         return sum(domains.of_value(node.labels[key]) for key, domains in self._weights.items() if key in node.labels)
+
+    def domains(self) -> OverDomains | None:
+        """Return the raw scores by domain, where terms name one key with a few domains; else None."""
+        if len(self._weights) != 1:
+            return None
+        (only,) = self._weights.values()
+        return OverDomains.of(only.topology, only.sums) if only.topology.is_coarse else None
 
     def column(self, rows: Rows) -> Scores:
         """Return raw scores, int64 of shape (len(rows),)."""

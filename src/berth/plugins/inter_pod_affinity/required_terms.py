@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from berth.framework.interface import Codes, Rows
+from berth.framework.interface import Codes, OverDomains, Rows
 from berth.framework.status import unresolvable, unschedulable
 from berth.plugins.inter_pod_affinity.domains import ByKey, Domains
 from berth.state.node_view import NodeView
@@ -181,14 +181,26 @@ class AffinityFilterState:
             return ANTI_AFFINITY_CODE
         return EXISTING_CODE if self._existing.any_on(labels) else 0
 
-    def codes(self, rows: Rows) -> Codes:
-        """Return int32 codes of shape (len(rows),)."""
-        by_key: dict[str, ByDomain] = {}
+    def _over_domains(self) -> dict[str, ByDomain]:
+        """Return int8 codes by label key and domain."""
+        by_key = self._affinity_codes()
         for code, sums in ((EXISTING_CODE, self._existing), (ANTI_AFFINITY_CODE, self._anti_affinity)):
             for key, domains in sums.by_key(self._topologies).items():
                 _raise_to(by_key, key, avoided(domains, code))
-        for key, needed in self._affinity_codes().items():
-            _raise_to(by_key, key, needed)
+        return by_key
+
+    def domains(self) -> OverDomains | None:
+        """Return the codes by domain, where terms name one key with a few domains; else None."""
+        by_key = self._over_domains()
+        if len(by_key) != 1:
+            return None
+        ((key, codes),) = by_key.items()
+        topology = self._topologies.get(key)
+        return OverDomains.of(topology, codes) if topology.is_coarse else None
+
+    def codes(self, rows: Rows) -> Codes:
+        """Return int32 codes of shape (len(rows),)."""
+        by_key = self._over_domains()
         found: Codes | None = None
         for key, by_domain in by_key.items():
             codes = self._topologies.get(key).gather_codes(by_domain, rows)

@@ -14,7 +14,7 @@ from berth.framework.handle import Handle
 from berth.framework.promises import Promises
 from berth.plugins.legacy.pods_of_owners import MatchingSelectors
 from berth.plugins.pod_topology_spread.args import LIST, SYSTEM, DefaultConstraint, PodTopologySpreadArgs
-from berth.plugins.pod_topology_spread.constraints import Inclusions, SpreadConstraint, group_of
+from berth.plugins.pod_topology_spread.constraints import Counted, SpreadConstraint
 from berth.plugins.pod_topology_spread.hard_constraints import Spread
 from berth.plugins.pod_topology_spread.plugin import PodTopologySpread
 from berth.state.pod_info import PodInfo
@@ -60,13 +60,13 @@ class LegacyPodTopologySpread(PodTopologySpread):
             for constraint in super()._compiled(pod, action)
         )
 
-    def _spread(self, pod: PodInfo, constraint: SpreadConstraint, inclusions: Inclusions) -> Spread:
-        spread = super()._spread(pod, constraint, inclusions)
-        everywhere = self._topologies.get(constraint.topology_key)
+    def _spread(self, counted: Counted) -> Spread:
+        spread = super()._spread(counted)
+        everywhere = self._topologies.get(counted.constraint.topology_key)
         if spread.topology is everywhere:
             return spread
-        counted = self._index.group(group_of(constraint, pod.namespace)).by_domain(everywhere).values
+        over_all = self._index.group(counted.group).by_domain(everywhere).values
         pods = np.zeros_like(spread.pods)
-        known = min(len(counted), len(pods)) - 1
-        pods[:known] = np.where(spread.topology.exists[:known], counted[:known], 0)
+        known = min(len(over_all), len(pods)) - 1
+        pods[:known] = np.where(spread.topology.exists[:known], over_all[:known], 0)
         return spread._replace(pods=pods)

@@ -172,6 +172,22 @@ class Inclusions:
         )
 
 
+class Counted(NamedTuple):
+    """What one constraint of a pod's shape counts: which pods, on which nodes."""
+
+    constraint: SpreadConstraint
+    included: Inclusion
+    group: SelectorGroup
+    matches_itself: bool
+    """Whether pods of the shape are counted themselves."""
+
+
+def counted(constraint: SpreadConstraint, inclusions: Inclusions, pod: PodInfo) -> Counted:
+    """Return what a constraint counts."""
+    group = group_of(constraint, pod.namespace)
+    return Counted(constraint, inclusions.of(constraint), group, constraint.selector.matches(pod.labels))
+
+
 def topology_of(topologies: Topologies, key: str, included: Inclusion) -> Topology:
     """Return the topology of a key over the nodes that count."""
     # A node without the key is in no domain of it anyway, so a single key needs no set of rows of its own.

@@ -7,8 +7,9 @@ are never written to, so clones share them. A what-if keeps its changes beside t
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from berth.framework.interface import Codes, Rows
+from berth.framework.interface import Codes, OverDomains, Rows
 from berth.framework.status import Status, unresolvable, unschedulable
 from berth.plugins.pod_topology_spread.constraints import Inclusion, SpreadConstraint
 from berth.state.node_view import NodeView
@@ -43,8 +44,8 @@ class Spread(NamedTuple):
         topology = self.topology
         if topology.domain_count < self.constraint.min_domains or not topology.domain_count:
             return 0
-        by_domain = pods[:-1]
-        return int((by_domain if topology.all_exist else by_domain[topology.exists]).min())
+        by_domain = pods[:-1] if topology.all_exist else pods[:-1][topology.exists]
+        return by_domain.item(by_domain.argmin())  # faster than min()
 
     def with_changes(self, changes: Changes) -> Int64:
         """Return the matching pods by domain, a what-if's changes counted in."""
@@ -53,12 +54,12 @@ class Spread(NamedTuple):
             pods[self.topology.id_of(value)] += change
         return pods
 
-    def codes(self, changes: Changes, rows: Rows) -> Codes:
-        """Return int32 codes of shape (len(rows),)."""
+    def over_domains(self, changes: Changes) -> NDArray[np.int8]:
+        """Return int8 codes by domain, the last for nodes without the label."""
         pods = self.with_changes(changes) if changes else self.pods
         by_domain = (pods > self.room(pods)).view(np.int8)  # False and True are 0 and SKEW_CODE
         by_domain[-1] = LABEL_CODE
-        return self.topology.gather_codes(by_domain, rows)
+        return by_domain
 
     def code(self, changes: Changes, node: NodeView) -> int:
         """Return the code of one node."""
@@ -107,10 +108,16 @@ class SpreadFilterState:
         """Return int32 codes of shape (len(rows),): that of the first constraint that a node fails."""
         found: Codes | None = None
         for spread, changes in zip(self._spreads, self._changes, strict=True):
-            codes = spread.codes(changes, rows)
+            codes = spread.topology.gather_codes(spread.over_domains(changes), rows)
             found = codes if found is None else np.where(found, found, codes)
         assert found is not None, "a filter without constraints is skipped"
         return found
+
+    def domains(self) -> OverDomains | None:
+        """Return the codes by domain, where one constraint over a few domains is all there is; else None."""
+        if len(self._spreads) != 1 or not self._spreads[0].topology.is_coarse:
+            return None
+        return OverDomains.of(self._spreads[0].topology, self._spreads[0].over_domains(self._changes[0]))
 
     def status(self, node: NodeView) -> Status | None:
         """Return what the first constraint that a node fails says of it."""

@@ -12,11 +12,15 @@ from berth.framework.handle import Handle
 from berth.framework.interface import (
     ColumnFilterPlugin,
     ColumnScorePlugin,
+    DomainCodes,
+    DomainFilterPlugin,
+    DomainScorePlugin,
     EventsPlugin,
     FeasibleNodes,
     FilterColumn,
     FilterPlugin,
     NormalizeScorePlugin,
+    OverDomains,
     PodWhatIfPlugin,
     PreFilterExtensions,
     PreFilterPlugin,
@@ -40,10 +44,11 @@ from berth.plugins.pod_topology_spread.args import (
     PodTopologySpreadArgs,
 )
 from berth.plugins.pod_topology_spread.constraints import (
+    Counted,
     Inclusions,
     SpreadConstraint,
     compile_constraints,
-    group_of,
+    counted,
     topology_of,
 )
 from berth.plugins.pod_topology_spread.defaults import KINDS, DefaultSelectors, controller_of
@@ -70,6 +75,8 @@ UNFILTERED = 'reading "PreFilterPodTopologySpread" from cycleState: not found'
 
 DEFAULTING = "defaulting"
 """Part of the keys under which a pod keeps the default constraints chosen for it."""
+COUNTED = "counted"
+"""Part of the keys under which it keeps what its constraints count."""
 
 
 class PodTopologySpread(
@@ -78,11 +85,13 @@ class PodTopologySpread(
     PreFilterExtensions,
     FilterPlugin,
     ColumnFilterPlugin,
+    DomainFilterPlugin,
     PodWhatIfPlugin,
     PreScorePlugin,
     VersionedPreScorePlugin,
     ScorePlugin,
     ColumnScorePlugin,
+    DomainScorePlugin,
     NormalizeScorePlugin,
     SignaturePlugin,
     EventsPlugin,
@@ -95,6 +104,8 @@ class PodTopologySpread(
         filter_depends_on=frozenset({Dependency.NODE, Dependency.PODS_ANYWHERE, Dependency.ALL_NODES, Objects(KINDS)}),
         score_depends_on=frozenset({Dependency.FEASIBLE_SET}),
         filters_by_affecting_pods=True,
+        filters_by_domain=True,
+        scores_by_domain=True,
         ignores=frozenset({REQUESTS}),
         pre_filter_has_version=True,
         pre_score_has_version=True,
@@ -108,7 +119,7 @@ class PodTopologySpread(
 
     def __init__(self, args: PodTopologySpreadArgs, handle: Handle) -> None:
         self._index = handle.cache.index
-        self._topologies = Topologies(handle.cache.table)
+        self._topologies = Topologies.shared(handle.cache.table)
         self._selectors = DefaultSelectors(handle.objects)
         self._defaults = args.constraints()
         self._actions = frozenset(constraint.when_unsatisfiable for constraint in self._defaults)
@@ -144,9 +155,8 @@ class PodTopologySpread(
             return error(f"get constraints from pod: {unreadable}")
         if not constraints:
             return SKIP
-        inclusions = Inclusions((constraint.topology_key for constraint in constraints), pod, self._compare_numbers)
-        spreads = tuple([self._spread(pod, constraint, inclusions) for constraint in constraints])
-        state.write(self._FILTER_KEY, SpreadFilterState(spreads))
+        counted = self._counted(pod, constraints, DO_NOT_SCHEDULE, requires_all=True)
+        state.write(self._FILTER_KEY, SpreadFilterState(tuple([self._spread(each) for each in counted])))
         return None
 
     def pre_filter_version(self, pod: PodInfo) -> int:
@@ -174,6 +184,12 @@ class PodTopologySpread(
         if prepared is None:
             return same_for_all(error(UNFILTERED), table, rows)
         return FilterColumn(prepared.codes(rows), STATUS_BY_CODE.__getitem__)
+
+    def filter_domains(self, state: CycleState, pod: PodInfo) -> DomainCodes | None:
+        """Return the same by domain, where there is one constraint over a few domains."""
+        prepared: SpreadFilterState | None = state.get(self._FILTER_KEY)
+        found = None if prepared is None else prepared.domains()
+        return None if found is None else DomainCodes(found, STATUS_BY_CODE.__getitem__)
 
     def is_affected_by(self, state: CycleState, pod: PodInfo, other: PodInfo) -> bool:
         """Say whether `other` is one of the pods that are spread."""
@@ -203,6 +219,11 @@ class PodTopologySpread(
         """Return int64 of shape (len(rows),): the weighted count of matching pods; an error where PreScore is off."""
         prepared: SpreadScoreState | None = state.get(self._SCORE_KEY)
         return error(NOT_PREPARED) if prepared is None else prepared.column(rows)
+
+    def score_domains(self, state: CycleState, pod: PodInfo) -> OverDomains | None:
+        """Return the same by domain, where there is one constraint over a few domains."""
+        prepared: SpreadScoreState | None = state.get(self._SCORE_KEY)
+        return None if prepared is None else prepared.domains()
 
     def normalize_score(self, state: CycleState, pod: PodInfo, scores: Scores) -> Scores:
         """Reverse the scale, so that fewer pods score higher; nodes that lack a label get 0."""
@@ -253,35 +274,48 @@ class PodTopologySpread(
             pod.fragments[self, action] = known
         return cast("tuple[SpreadConstraint, ...]", known)
 
-    def _spread(self, pod: PodInfo, constraint: SpreadConstraint, inclusions: Inclusions) -> Spread:
-        included = inclusions.of(constraint)
+    def _counted(
+        self, pod: PodInfo, constraints: tuple[SpreadConstraint, ...], action: str, *, requires_all: bool
+    ) -> tuple[Counted, ...]:
+        """Return which pods on which nodes the constraints of a pod count: the same for all pods of its shape."""
+        key = (self, COUNTED, action)
+        known = cast("tuple[tuple[SpreadConstraint, ...], tuple[Counted, ...]] | None", pod.fragments.get(key))
+        if known is None or known[0] != constraints:
+            keys = (constraint.topology_key for constraint in constraints) if requires_all else ()
+            inclusions = Inclusions(keys, pod, self._compare_numbers)
+            known = constraints, tuple([counted(constraint, inclusions, pod) for constraint in constraints])
+            pod.fragments[key] = known
+        return known[1]
+
+    def _spread(self, counted: Counted) -> Spread:
+        constraint, included, group, matches_itself = counted
         topology = topology_of(self._topologies, constraint.topology_key, included)
-        pods = self._index.group(group_of(constraint, pod.namespace)).by_domain(topology).values
-        return Spread(constraint, included, topology, pods, constraint.selector.matches(pod.labels))
+        return Spread(
+            constraint, included, topology, self._index.group(group).by_domain(topology).values, matches_itself
+        )
 
     def _score_state(
         self, pod: PodInfo, constraints: tuple[SpreadConstraint, ...], requires_all: bool, nodes: FeasibleNodes
     ) -> SpreadScoreState:
         labelled = [self._topologies.get(constraint.topology_key) for constraint in constraints]
-        ignored = missing_labels(labelled, nodes.rows) if requires_all else None
-        keys = (constraint.topology_key for constraint in constraints) if requires_all else ()
-        inclusions = Inclusions(keys, pod, self._compare_numbers)
-        preferences = (
-            self._preference(
-                pod, constraint, inclusions, over_all, domain_weight(candidate_domains(over_all, nodes, ignored))
+        # Which rows are left is worked out only where it matters.
+        some_lack = requires_all and not all([topology.complete for topology in labelled])  # noqa: C419 (faster)
+        ignored = missing_labels(labelled, nodes.rows) if some_lack else None
+        preferences = [
+            self._preference(counted, over_all, domain_weight(candidate_domains(over_all, nodes, ignored)))
+            for counted, over_all in zip(
+                self._counted(pod, constraints, SCHEDULE_ANYWAY, requires_all=requires_all), labelled, strict=True
             )
-            for constraint, over_all in zip(constraints, labelled, strict=True)
-        )
+        ]
         return SpreadScoreState(tuple(preferences), requires_all, ignored, self.rounding)
 
-    def _preference(
-        self, pod: PodInfo, constraint: SpreadConstraint, inclusions: Inclusions, labelled: Topology, weight: float
-    ) -> Preference:
-        group = self._index.group(group_of(constraint, pod.namespace))
+    def _preference(self, counted: Counted, labelled: Topology, weight: float) -> Preference:
+        constraint, included, group, _ = counted
+        pods = self._index.group(group)
         if constraint.topology_key == HOSTNAME_KEY:
-            return Preference(constraint, labelled, group.counts, weight)
-        topology = topology_of(self._topologies, constraint.topology_key, inclusions.of(constraint))
-        return Preference(constraint, labelled, group.by_domain(topology).values, weight)
+            return Preference(constraint, labelled, pods.counts, weight)
+        topology = topology_of(self._topologies, constraint.topology_key, included)
+        return Preference(constraint, labelled, pods.by_domain(topology).values, weight)
 
     def _filter_state(self, state: CycleState) -> SpreadFilterState:
         found: SpreadFilterState = state.read(self._FILTER_KEY)

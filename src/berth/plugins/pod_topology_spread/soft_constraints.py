@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from berth.framework.interface import MAX_NODE_SCORE, FeasibleNodes, Rows, Scores
+from berth.framework.interface import MAX_NODE_SCORE, FeasibleNodes, OverDomains, Rows, Scores
 from berth.plugins.normalize import mapped
 from berth.plugins.pod_topology_spread.args import HOSTNAME_KEY
 from berth.plugins.pod_topology_spread.constraints import Mask, SpreadConstraint, counting_selector
@@ -146,6 +146,13 @@ class SpreadScoreState:
         if ignored is not None:
             scores[ignored] = 0
         return scores
+
+    def domains(self) -> OverDomains | None:
+        """Return the raw scores by domain, where one constraint over a few domains is all there is; else None."""
+        only = self._preferences[0]
+        if len(self._preferences) != 1 or only.by_host or not only.labelled.is_coarse:
+            return None
+        return OverDomains.of(only.labelled, rounded(only.by_domain(), self._rounding))
 
     def of_node(self, pod: PodInfo, node: NodeView) -> int:
         """Return the raw score of one node."""

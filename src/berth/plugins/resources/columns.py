@@ -212,7 +212,9 @@ def row_amounts(table: NodeTable, resource: str, row: int, *, with_defaults: boo
     index = table.resource_index.get(resource)
     if index is None:
         return 0, 0
-    return table.allocatable.item(index, row), _requested(table, index, with_defaults).item(index, row)
+    # As `_requested` has it, without its frame: this is asked six times for each pod that is placed.
+    given = table.scoring_requested if with_defaults and index < RESOURCES_WITH_DEFAULTS else table.requested
+    return table.allocatable.item(index, row), given.item(index, row)
 
 
 def row_count(table: NodeTable, rows: Rows) -> int:

@@ -163,8 +163,9 @@ def row_code(needs: Sequence[ResourceNeed], table: NodeTable, row: int) -> int:
         return 0
     code = TOO_MANY_PODS_BIT if table.pod_count.item(row) >= table.allowed_pods.item(row) else 0
     for index, need in enumerate(needs):
-        has, given = row_amounts(table, need.resource, row, with_defaults=False)
-        if need.amount > has - given:
+        resource, amount, _ = need
+        has, given = row_amounts(table, resource, row, with_defaults=False)
+        if amount > has - given:
             code |= _need_code(index, need, has, given)
     return code
 

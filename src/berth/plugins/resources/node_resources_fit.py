@@ -74,7 +74,7 @@ from berth.plugins.resources.fit import (
     needs_of,
     row_code,
 )
-from berth.plugins.resources.names import is_qualified_name
+from berth.plugins.resources.names import PLAIN_RESOURCES, is_qualified_name
 from berth.plugins.resources.strategies import (
     LeastAllocated,
     MostAllocated,
@@ -319,7 +319,7 @@ class NodeResourcesFit(
     def _needs(self, pod: PodInfo) -> tuple[ResourceNeed, ...]:
         """Return what is checked, with the resources marked that device classes offer now."""
         checked, offers = self.signature(pod).checked, self._devices.offers
-        offered = [need.resource for need in checked if offers(need.resource)]
+        offered = [need.resource for need in checked if need.resource not in PLAIN_RESOURCES and offers(need.resource)]
         if not offered:
             return checked
         return tuple([need._replace(devices=need.resource in offered) for need in checked])
