@@ -5,6 +5,7 @@ Which commands there are, `commands` finds out; `berth --help` imports none of t
 """
 
 import gc
+import os
 import sys
 from functools import cached_property
 from typing import Any
@@ -17,6 +18,9 @@ from berth.cli.commands import Commands, tables
 YOUNG_OBJECTS = 20_000
 """How many new objects there may be before cycles are looked for. A scheduler keeps most of what it makes, and makes no
 cycles on its main path: at Python's own 700 the search takes a tenth of the time of a scheduling cycle."""
+
+NUMPY_THREADS = "OPENBLAS_NUM_THREADS"
+"""Asked by numpy when it is imported. Nobody multiplies matrices here, and its threads spin for a while."""
 
 
 class _LazyGroup(click.Group):
@@ -54,7 +58,9 @@ class _LazyGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """The command that was typed; a wrong one is answered with the names there are."""
-        gc.set_threshold(YOUNG_OBJECTS)  # before the command's modules are imported: they make many that stay
+        # Before the command's modules are imported: they make many objects that stay, and import numpy.
+        gc.set_threshold(YOUNG_OBJECTS)
+        os.environ.setdefault(NUMPY_THREADS, "1")
         name = args[0] if args else ""
         if name and not name.startswith("-") and name not in self._found.names:
             ctx.fail(f"there is no command {name!r}; the commands are {', '.join(self._found.names)}")
