@@ -20,7 +20,7 @@ def wrapped(raw):
 
 def pod(document):
     """A pod, without an envelope."""
-    return _message("PodInFull", document).SerializeToString()
+    return _message("Pod", document).SerializeToString()
 
 
 def pod_list(body):

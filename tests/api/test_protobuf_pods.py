@@ -70,10 +70,10 @@ def test_every_field_is_recorded():
 
     for entry in RECORDED["lists"]:
         for item in read_page(recorded(entry)).items:
-            walk(protobuf.message_class("PodInFull").FromString(item))
+            walk(protobuf.message_class("Pod").FromString(item))
     wanted = {
         (name, described.split()[1])
-        for name in reachable("PodInFull")
+        for name in reachable("Pod")
         for described in FIELDS[name].split(", ")
     } - NOT_RECORDED  # fmt: skip
     assert wanted - seen == set()
@@ -188,7 +188,7 @@ def test_texts_that_are_not_utf_8_are_mended_as_in_json():
 
 @pytest.mark.parametrize("seconds", [2**62, -(2**62)])
 def test_a_time_that_no_calendar_has(seconds):
-    pod = protobuf.message_class("PodInFull")()
+    pod = protobuf.message_class("Pod")()
     pod.metadata.name = "p"
     pod.status.startTime.seconds = seconds
     with pytest.raises(ObjectError, match="Pod /p"):

@@ -4,17 +4,17 @@ Pods are most of what a scheduler reads, above all when it starts. Reflectors as
 with `PodReader`, which makes of it the struct that `berth.api.codec` makes of the same pod's JSON.
 
 `google.protobuf` parses a pod, in C, with the fields that our structs have and no others. Most pods are replicas of
-one that came before, so a part is looked up by its bytes before anything is made of it; a part that is new is put into
-words as JSON has them, for the codec to read. So there is one place that knows what makes a struct.
+one that came before, so a part is looked up by its bytes before anything is made of it, and is not even opened where
+replicas have nothing of their own in it. A part that is new is put into words as JSON has them, for the codec to read.
+So there is one place that knows what makes a struct.
 
 The field numbers are those of generated.proto in k8s.io/api/core/v1 and k8s.io/apimachinery/pkg/apis/meta/v1 of v1.36.
 Quantities and times, which are texts in JSON, are messages there.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from copy import copy
 from datetime import UTC, datetime
-from functools import lru_cache
+from functools import cache, lru_cache
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
 
@@ -28,7 +28,7 @@ from berth.api.pod import Pod, PodSpec, PodStatus
 from berth.api.protobuf_messages import message_classes
 from berth.api.quantity import QuantityError
 from berth.api.read_only import EMPTY, ReadOnlyDict
-from berth.api.shared_parts import RecentParts
+from berth.api.shared_parts import RecentParts, shallow_copy
 from berth.api.untrusted import UNREADABLE, problem_of
 
 MAGIC = b"k8s\x00"
@@ -51,11 +51,7 @@ FIELDS: Mapping[str, str] = MappingProxyType(
         "Identified": "1 metadata Identity",
         "Identity": "1 name string, 3 namespace string, 5 uid string, 6 resourceVersion string, "
         "12 annotations []StringEntry",
-        "Pod": "1 metadata PodMeta, 2 spec PodSpec, 3 status PodStatus",
-        "PodMeta": "1 name string, 3 namespace string, 5 uid string, 6 resourceVersion string, 7 generation int64, "
-        "8 creationTimestamp Time, 9 deletionTimestamp Time, 11 labels []bytes, 12 annotations []bytes, "
-        "13 ownerReferences []bytes, 14 finalizers []string",
-        "PodInFull": "1 metadata ObjectMeta, 2 spec PodSpec, 3 status PodStatus",
+        "Pod": "1 metadata ObjectMeta, 2 spec PodSpec, 3 status PodStatus",
         "ObjectMeta": "1 name string, 3 namespace string, 5 uid string, 6 resourceVersion string, 7 generation int64, "
         "8 creationTimestamp Time, 9 deletionTimestamp Time, 11 labels []StringEntry, 12 annotations []StringEntry, "
         "13 ownerReferences []OwnerReference, 14 finalizers []string",
@@ -137,19 +133,58 @@ _ENTRIES = frozenset({"QuantityEntry", "StringEntry"})
 Part = TypeVar("Part", bound=Struct)
 
 
-@lru_cache(maxsize=2)
-def _classes(*, is_lenient: bool = False) -> dict[str, Any]:
-    """The message classes; lenient ones take texts as bytes, which need not be UTF-8."""
-    if not is_lenient:
-        return message_classes("berth.pods", FIELDS)
-    return message_classes(
-        "berth.lenient_pods", {name: kinds.replace("string", "bytes") for name, kinds in FIELDS.items()}
-    )
+# What is looked into in each pod: for what differs between replicas, and for what is not read.
+_OPENED = frozenset(
+    {
+        "conditions",
+        "containers",
+        "containerStatuses",
+        "creationTimestamp",
+        "deletionTimestamp",
+        "initContainers",
+        "initContainerStatuses",
+        "inline",
+        "metadata",
+        "spec",
+        "startTime",
+        "status",
+        "volumes",
+    }
+)
 
 
 def message_class(name: str) -> Any:
     """The class of a message of the table."""
     return _classes()[name]
+
+
+@cache
+def _classes() -> dict[str, Any]:
+    return message_classes("berth.pods", FIELDS)
+
+
+@cache
+def _lenient_classes() -> dict[str, Any]:
+    """Classes that take texts as bytes, which need not be UTF-8."""
+    return message_classes(
+        "berth.lenient_pods", {name: told.replace("string", "bytes") for name, told in FIELDS.items()}
+    )
+
+
+@cache
+def _shallow_classes() -> dict[str, Any]:
+    """Classes that leave closed, as bytes, what is the same in all replicas."""
+    return message_classes("berth.shallow_pods", {name: _closed(told) for name, told in FIELDS.items()})
+
+
+def _closed(fields: str) -> str:
+    said = []
+    for field in fields.split(", "):
+        number, name, kind = field.split()
+        if kind.removeprefix("[]") in FIELDS and name not in _OPENED:
+            kind = "[]bytes" if kind.startswith("[]") else "bytes"
+        said.append(f"{number} {name} {kind}")
+    return ", ".join(said)
 
 
 class PodReader:
@@ -158,7 +193,7 @@ class PodReader:
     __slots__ = ("_annotations", "_labels", "_namespaces", "_nodes", "_owners", "_parse", "_specs", "_statuses")
 
     def __init__(self) -> None:
-        self._parse: Callable[[bytes], Any] = message_class("Pod").FromString
+        self._parse: Callable[[bytes], Any] = _shallow_classes()["Pod"].FromString
         self._specs: RecentParts[PodSpec] = RecentParts()
         self._statuses: RecentParts[PodStatus] = RecentParts()
         self._labels: RecentParts[Mapping[str, str]] = RecentParts()
@@ -173,7 +208,7 @@ class PodReader:
             return self._read(self._parse(body))
         except DecodeError:
             # Nobody checks that texts are UTF-8 when a pod is written in this format. In JSON they are mended.
-            return _mended(_classes(is_lenient=True)["PodInFull"].FromString(body))
+            return _mended(_lenient_classes()["Pod"].FromString(body))
 
     def _read(self, message: Any) -> Pod:
         metadata = message.metadata
@@ -189,16 +224,16 @@ class PodReader:
             message.ClearField("nodeName")
         # Unknown fields are those that we do not read, of which the names of mounted tokens differ from pod to pod.
         message.DiscardUnknownFields()
-        if message.volumes:
-            _leave_out_other_volumes(message.volumes)
+        if volumes := message.volumes:
+            _leave_out_other_volumes(volumes)
         key = message.SerializePartialToString()
         spec = self._specs.find(key)
         if spec is None:
-            spec = _struct_of(message, PodSpec)
+            spec = _struct_of(message_class("PodSpec").FromString(key), PodSpec)
             check_quantities(Pod(spec=spec))
             self._specs.put(key, spec)
         if node_name:
-            spec = copy(spec)
+            spec = shallow_copy(spec)
             force_setattr(spec, "node_name", self._nodes.same(node_name))
         return spec
 
@@ -209,11 +244,11 @@ class PodReader:
         key = message.SerializePartialToString()
         status = self._statuses.find(key)
         if status is None:
-            status = _struct_of(message, PodStatus)
+            status = _struct_of(message_class("PodStatus").FromString(key), PodStatus)
             check_quantities(Pod(status=status))
             self._statuses.put(key, status)
         if start_time is not None:
-            status = copy(status)
+            status = shallow_copy(status)
             force_setattr(status, "start_time", start_time)
         return status
 
@@ -348,12 +383,12 @@ def read_event(frame: bytes) -> tuple[str, bytes]:
 
 def status_json(body: bytes) -> bytes:
     """The JSON of a metav1.Status, which is what a server refuses with; raises `DecodeError`."""
-    return msgspec.json.encode(_as_json(_classes(is_lenient=True)["Status"].FromString(_unwrapped(body))))
+    return msgspec.json.encode(_as_json(_lenient_classes()["Status"].FromString(_unwrapped(body))))
 
 
 def identity_of(body: bytes) -> dict[str, Any]:
     """Who a pod is and at which version, in JSON's words; raises `DecodeError`."""
-    found: dict[str, Any] = _as_json(_classes(is_lenient=True)["Identified"].FromString(body).metadata)
+    found: dict[str, Any] = _as_json(_lenient_classes()["Identified"].FromString(body).metadata)
     return found
 
 

@@ -28,7 +28,7 @@ RECENT = 8192
 Part = TypeVar("Part")
 Share = Callable[[Any], None]
 
-_copy: Callable[[Any], Any] = msgspec.Struct.__copy__  # type: ignore[attr-defined] # all that `copy.copy` would call
+shallow_copy: Callable[[Any], Any] = msgspec.Struct.__copy__  # type: ignore[attr-defined] # all that `copy.copy` would call
 
 
 class RecentParts(Generic[Part]):
@@ -132,10 +132,10 @@ class PodSharing:
             same_spec, same_status = self._looked_up(pod, spec, status)
         # What is remembered stays without node and time. A pod that has one gets a shallow copy with shared parts.
         if node_name:
-            same_spec = _copy(same_spec)
+            same_spec = shallow_copy(same_spec)
             force_setattr(same_spec, "node_name", self._nodes.same(node_name))
         if start_time is not None:
-            same_status = _copy(same_status)
+            same_status = shallow_copy(same_status)
             force_setattr(same_status, "start_time", start_time)
         force_setattr(pod, "spec", same_spec)
         force_setattr(pod, "status", same_status)
