@@ -11,7 +11,7 @@ from berth.api.quantity import QuantityError, parse
 from berth_cluster.apimachinery.errors import bad_request
 from berth_cluster.apimachinery.meta import Object
 from berth_cluster.apimachinery.resource_types import ResourceType
-from berth_cluster.apimachinery.schema import Field, Message, message_of, messages
+from berth_cluster.apimachinery.schema import Field, Message, message, message_of
 
 QUANTITY_MESSAGE = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
 MAX_UNKNOWN = 100  # unknown fields that are told of
@@ -38,9 +38,9 @@ _INTEGER_BITS = MappingProxyType({"int32": 32, "int64": 64})
 
 def check_types(kind: ResourceType, obj: Object) -> None:
     """Refuse an object with values of the wrong type and drop unknown fields; for objects that a patch has produced."""
-    message = message_of(kind.group, kind.version, kind.kind)
-    if message is not None:
-        FieldCheck(kind.kind, kind.version).run(message, obj)
+    known = message_of(kind.group, kind.version, kind.kind)
+    if known is not None:
+        FieldCheck(kind.kind, kind.version).run(known, obj)
 
 
 class FieldCheck:
@@ -54,13 +54,13 @@ class FieldCheck:
         self._partial = partial
         self.unknown: list[str] = []
 
-    def run(self, message: Message, obj: Object) -> list[str]:
+    def run(self, known: Message, obj: Object) -> list[str]:
         """Check the whole object; the paths of the fields that do not exist."""
-        self._object(message, obj, "", is_root=True)
+        self._object(known, obj, "", is_root=True)
         return self.unknown
 
-    def _object(self, message: Message, obj: Object, path: str, *, is_root: bool = False) -> None:
-        fields = message.fields
+    def _object(self, known: Message, obj: Object, path: str, *, is_root: bool = False) -> None:
+        fields = known.fields
         dropped = []
         for key, value in obj.items():
             field = fields.get(key)
@@ -71,7 +71,7 @@ class FieldCheck:
             elif value is None:
                 dropped.append(key)
             elif field.type != "any":
-                self._field(message, field, value, f"{path}.{key}" if path else key)
+                self._field(known, field, value, f"{path}.{key}" if path else key)
         if not self._partial:
             for key in dropped:
                 del obj[key]
@@ -105,7 +105,7 @@ class FieldCheck:
         if not field.is_scalar:
             if not isinstance(value, dict):
                 raise self._wrong(owner, value, path, _shown(field))
-            self._object(messages()[field.type], value, path)
+            self._object(message(field.type), value, path)
             return
         if field.type == "any" or (self._partial and isinstance(value, dict) and "$patch" in value):
             return
@@ -139,7 +139,7 @@ def _name(key: str) -> str:
 
 
 def _shown(field: Field) -> str:
-    return _JSON_TYPES[field.type][1] if field.type in _JSON_TYPES else field.type.replace("/", ".")
+    return _JSON_TYPES[field.type][1] if field.type in _JSON_TYPES else field.type.partition(".")[2]
 
 
 def _fits(value: Any, bits: int) -> bool:

@@ -13,6 +13,7 @@ import msgspec
 from berth_cluster.apimachinery.errors import StoreError, bad_request, too_large, unsupported_media_type
 from berth_cluster.apimachinery.meta import Object
 from berth_cluster.apimachinery.reason import refuse_unreasonable
+from berth_cluster.apimachinery.schema import type_of
 from berth_cluster.apimachinery.strategic_merge import strategic_merge
 
 JSON_PATCH = "application/json-patch+json"
@@ -54,7 +55,7 @@ def _patched(target: Object, patch: Any, media_type: str) -> Any:
         return json_patch(target, patch)
     if media_type == MERGE_PATCH:
         return merge_patch(target, _object(patch))
-    return strategic_merge(target, _object(patch))
+    return strategic_merge(target, _object(patch), type_of(target))
 
 
 def _object(patch: Any) -> Object:

@@ -18,7 +18,7 @@ from berth.api.protobuf_messages import message_classes
 from berth_cluster.apimachinery.errors import bad_request, too_large, unsupported_media_type
 from berth_cluster.apimachinery.meta import Object
 from berth_cluster.apimachinery.reason import MAX_VALUES
-from berth_cluster.apimachinery.schema import Field, Message, message_of, messages
+from berth_cluster.apimachinery.schema import DELETE_OPTIONS, Field, Message, message, message_of
 
 MAGIC = b"k8s\x00"
 # What wraps an object, an entry of a map, and types for which JSON has a form of its own.
@@ -112,12 +112,12 @@ def _class_of(name: str) -> Any:
     fields = _KNOWN.get(name)
     if fields is None:
         fields = ",".join(
-            f"{field.number} field_{field.number} {'[]' if field.is_list or field.is_map else ''}"
+            f"{number} field_{number} {'[]' if field.is_list or field.is_map else ''}"
             f"{field.type if field.type in _NUMBERS and not field.is_map else 'bytes'}"
-            for field in messages()[name].numbers.values()
+            for number, field in message(name).numbers.items()
         )
-    file, _, short_name = name.rpartition("/")
-    return message_classes(f"kubernetes.{file or 'known'}", {short_name: fields})[short_name]
+    package, _, short_name = name.replace("@", ".in_").rpartition(".")
+    return message_classes(f"kubernetes.{package or 'known'}", {short_name: fields})[short_name]
 
 
 class _Reader:
@@ -133,15 +133,15 @@ class _Reader:
         envelope = self._parsed("Unknown", wrapped)
         about = self._parsed("TypeMeta", envelope.type_meta)
         group, _, version = about.version.rpartition("/")
-        message = message_of(group, version, about.kind)
+        known = message_of(group, version, about.kind)
         if about.kind == "DeleteOptions":
-            message = messages()["meta/DeleteOptions"]
-        if message is None or not message.numbers:
+            known = message(DELETE_OPTIONS)
+        if known is None or not known.numbers:
             raise unsupported_media_type(
                 f"this API server cannot read {about.kind or 'this'} ({about.version or 'no version'}) as protobuf; "
                 "send JSON (kube-scheduler: clientConnection.contentType: application/json)"
             )
-        return {"apiVersion": about.version, "kind": about.kind, **self._message(message, envelope.raw)}
+        return {"apiVersion": about.version, "kind": about.kind, **self._message(known, envelope.raw)}
 
     def _parsed(self, name: str, data: bytes) -> Any:
         kind = _class_of(name)
@@ -159,13 +159,13 @@ class _Reader:
         if self._read > MAX_VALUES:
             raise too_large(f"the body has too many values: at most {MAX_VALUES} are taken")
 
-    def _message(self, message: Message, data: bytes) -> Object:
+    def _message(self, known: Message, data: bytes) -> Object:
         obj: Object = {}
-        for descriptor, value in self._parsed(message.name, data).ListFields():
-            field = message.numbers[descriptor.number]
+        for descriptor, value in self._parsed(known.name, data).ListFields():
+            field = known.numbers[descriptor.number]
             self._count(len(value) if descriptor.is_repeated else 1)
             if field.name == "inline":
-                obj.update(self._message(messages()[field.type], value))
+                obj.update(self._message(message(field.type), value))
             elif field.is_map:
                 entries = (self._parsed("Entry", one) for one in value)
                 obj[field.name] = {entry.key: self._value(field, entry.value) for entry in entries}
@@ -180,7 +180,7 @@ class _Reader:
     def _value(self, field: Field, value: Any) -> Any:
         kind = field.type
         if not field.is_scalar:
-            return self._message(messages()[kind], value)
+            return self._message(message(kind), value)
         if kind == "string":
             return value.decode()
         if kind == "bytes":

@@ -1,77 +1,57 @@
-"""The fields of the API's objects: names, types, and their numbers in protobuf bodies.
+"""The types of the API: their fields, and how these merge, as the OpenAPI documents of each release describe them.
 
-The schemas are text files in `schemas/`, one for each API group, with one block for each type:
-
-    PodSpec
-      1 volumes []Volume
-      7 nodeSelector map string
-      - schedulingGroup PodSchedulingGroup
-
-A field has a number (`-` where it has none), a name and a type: a scalar, another type (`meta/ObjectMeta` is in another
-file), a list (`[]`) or a map from strings (`map`). A field called `inline` is a struct of its own in protobuf, whose
-fields stand one level higher in JSON. `any` is JSON of any shape. The check for unknown fields, the protobuf reader and
-the OpenAPI documents are all driven by these schemas.
+The documents come with the package kubernetes-validate, one file for each release of Kubernetes. A type is looked up by
+its name there without the common prefix (`core.v1.PodSpec`), in the release that is served by default, and where that
+does not have it in one that does. Of a file only the types that somebody asks for are decoded, and descriptions only
+when they are shown. Numbers in protobuf bodies are not part of OpenAPI; they are in `protobuf_fields.txt`. The check
+for unknown fields, merges, the protobuf reader and our own OpenAPI documents are all driven by these types.
 """
 
-from functools import lru_cache
+from functools import cache
 from importlib import resources
+from importlib.util import find_spec
+from pathlib import Path
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-SCALARS = frozenset(
+import msgspec
+
+Json = dict[str, Any]
+
+OBJECT_META = "meta.v1.ObjectMeta"
+DELETE_OPTIONS = "meta.v1.DeleteOptions"
+_REF = "#/$defs/"
+_API, _MACHINERY = "io.k8s.api.", "io.k8s.apimachinery.pkg."
+_MINORS = (36, 37, 35, 34, 33, 32, 31, 30)  # the order in which releases are asked for a type
+# Types with a form of their own in JSON.
+_WELL_KNOWN = MappingProxyType(
     {
-        "any",
-        "bool",
-        "bytes",
-        "double",
-        "Duration",
-        "int32",
-        "int64",
-        "IntOrString",
-        "MicroTime",
-        "Quantity",
-        "string",
-        "Time",
+        "api.resource.Quantity": "Quantity",
+        "apis.meta.v1.Duration": "Duration",
+        "apis.meta.v1.FieldsV1": "any",
+        "apis.meta.v1.MicroTime": "MicroTime",
+        "apis.meta.v1.Time": "Time",
+        "runtime.RawExtension": "any",
+        "util.intstr.IntOrString": "IntOrString",
     }
 )
-
-# schema file -> (API group, version) of the kinds in it
-FILES: MappingProxyType[str, tuple[str, str]] = MappingProxyType(
-    {
-        "apps": ("apps", "v1"),
-        "authentication": ("authentication.k8s.io", "v1"),
-        "authorization": ("authorization.k8s.io", "v1"),
-        "autoscaling": ("autoscaling", "v1"),
-        "batch": ("batch", "v1"),
-        "coordination": ("coordination.k8s.io", "v1"),
-        "core": ("", "v1"),
-        "discovery": ("discovery.k8s.io", "v1"),
-        "events": ("events.k8s.io", "v1"),
-        "meta": ("meta.k8s.io", "v1"),
-        "policy": ("policy", "v1"),
-        "rbac": ("rbac.authorization.k8s.io", "v1"),
-        "resource": ("resource.k8s.io", "v1"),
-        "resource_v1alpha3": ("resource.k8s.io", "v1alpha3"),
-        "resource_v1beta1": ("resource.k8s.io", "v1beta1"),
-        "resource_v1beta2": ("resource.k8s.io", "v1beta2"),
-        "scheduling": ("scheduling.k8s.io", "v1"),
-        "scheduling_v1alpha1": ("scheduling.k8s.io", "v1alpha1"),
-        "scheduling_v1alpha2": ("scheduling.k8s.io", "v1alpha2"),
-        "scheduling_v1beta1": ("scheduling.k8s.io", "v1beta1"),
-        "storage": ("storage.k8s.io", "v1"),
-    }
-)
-_FILE_OF = MappingProxyType({place: name for name, place in FILES.items()})
+_FORMATS = MappingProxyType({"byte": "bytes", "double": "double", "int32": "int32", "int64": "int64"})
+_PLAIN = MappingProxyType({"string": "string", "boolean": "bool", "integer": "int64", "number": "double"})
+SCALARS = frozenset({*_WELL_KNOWN.values(), *_FORMATS.values(), *_PLAIN.values()})
 
 
 class Field(NamedTuple):
-    """One field of a type; `type` is a scalar or the full name (`core/PodSpec`) of another type."""
+    """One field of a type; `type` is a scalar or the name (`core.v1.PodSpec`) of another type."""
 
-    number: int  # 0 where there is none
     name: str
     type: str
-    is_list: bool
-    is_map: bool
+    is_list: bool = False
+    is_map: bool = False
+    is_atomic: bool = False  # has one owner, whatever is in it
+    list_keys: tuple[str, ...] = ()  # what tells entries apart for server-side apply
+    is_set: bool = False
+    merge_key: str = ""  # what tells entries apart for strategic merge patches
+    merges: bool = False
 
     @property
     def is_scalar(self) -> bool:
@@ -85,61 +65,176 @@ class Message(NamedTuple):
     name: str
     fields: dict[str, Field]  # with those of inlined structs
     numbers: dict[int, Field]  # as they are on the wire
-    is_kind: bool  # has metadata, so JSON objects of it have kind and apiVersion
+    is_kind: bool
+    is_atomic: bool
+    required: frozenset[str]
 
     @property
     def short_name(self) -> str:
-        """The name without the file."""
-        return self.name.partition("/")[2]
+        """The name without group and version."""
+        return self.name.rpartition(".")[2]
+
+
+class _Property(msgspec.Struct, rename={
+    "ref": "$ref", "any_properties": "additionalProperties", "list_type": "x-kubernetes-list-type",
+    "list_keys": "x-kubernetes-list-map-keys", "map_type": "x-kubernetes-map-type",
+    "merge_key": "x-kubernetes-patch-merge-key", "strategy": "x-kubernetes-patch-strategy",
+}):  # fmt: skip
+    ref: str = ""
+    type: str | list[str] = ""
+    format: str = ""
+    items: "_Property | None" = None
+    any_properties: "_Property | None" = None
+    list_type: str = ""
+    list_keys: tuple[str, ...] = ()
+    map_type: str = ""
+    merge_key: str = ""
+    strategy: str = ""
+
+
+class _Definition(msgspec.Struct, rename={
+    "map_type": "x-kubernetes-map-type", "kinds": "x-kubernetes-group-version-kind",
+}):  # fmt: skip
+    properties: dict[str, _Property] = {}
+    required: frozenset[str] = frozenset()
+    map_type: str = ""
+    kinds: list[msgspec.Raw] = []
+
+
+class _Document(msgspec.Struct, rename={"definitions": "$defs"}):
+    definitions: dict[str, msgspec.Raw]
+
+
+def type_name(group: str, version: str, kind: str) -> str:
+    """The name of a kind's type."""
+    return f"{group.partition('.')[0] or 'core'}.{version}.{kind}"
 
 
 def message_of(group: str, version: str, kind: str) -> Message | None:
-    """The type of a kind, if there is a schema for it."""
-    file = _FILE_OF.get((group, version))
-    return None if file is None else messages().get(f"{file}/{kind}")
+    """The type of a kind, if there is one."""
+    return find_message(type_name(group, version, kind))
 
 
-@lru_cache(maxsize=1)
-def messages() -> dict[str, Message]:
-    """All types by full name; read when first asked for, shared from then on."""
-    declared: dict[str, list[Field]] = {}
-    directory = resources.files("berth_cluster.apimachinery") / "schemas"
-    for file in FILES:
-        _parse(file, (directory / f"{file}.txt").read_text("utf-8"), declared)
-    return {name: _message(name, declared) for name in declared}
+def type_of(obj: Json) -> Message | None:
+    """The type that an object says it has."""
+    group, _, version = str(obj.get("apiVersion")).rpartition("/")
+    return message_of(group, version, str(obj.get("kind")))
 
 
-def _parse(file: str, text: str, declared: dict[str, list[Field]]) -> None:
-    fields: list[Field] = []
-    for line in text.splitlines():
-        if not line or line.startswith("#"):
+def message(name: str) -> Message:
+    """The type of that name, which exists."""
+    found = find_message(name)
+    assert found is not None, name
+    return found
+
+
+@cache
+def find_message(name: str) -> Message | None:
+    """The type of that name. `PART@NAME` is the struct PART whose fields JSON has in NAME."""
+    part, _, whole = name.rpartition("@")
+    raw = _raw_definition(whole)
+    if raw is None:
+        return None
+    decoded = msgspec.json.decode(raw, type=_Definition)
+    fields = {key: _field(key, value) for key, value in decoded.properties.items()}
+    is_atomic = decoded.map_type == "atomic"
+    numbers = _numbers(part or whole, whole, fields)
+    return Message(name, fields, numbers, bool(decoded.kinds), is_atomic, decoded.required)
+
+
+def definition(name: str) -> Json:
+    """The type as the OpenAPI document has it, with descriptions."""
+    raw = _raw_definition(name)
+    found: Json = {} if raw is None else msgspec.json.decode(raw)
+    return found
+
+
+def description(name: str, field: str = "") -> str:
+    """What the documents say of a type or of one of its fields."""
+    found = definition(name)
+    found = found["properties"].get(field, {}) if field else found
+    return str(found.get("description", ""))
+
+
+def full_name(name: str) -> str:
+    """A type's name as OpenAPI documents have it."""
+    return f"{_MACHINERY}apis.{name}" if name.startswith("meta.") else _API + name
+
+
+def referenced(reference: str) -> str:
+    """The type that a `$ref` means: a scalar, or a name."""
+    name = reference.removeprefix(_REF)
+    known = _WELL_KNOWN.get(name.removeprefix(_MACHINERY))
+    if known is None:
+        known = name.removeprefix(_API) if name.startswith(_API) else name.removeprefix(f"{_MACHINERY}apis.")
+    return known
+
+
+def _raw_definition(name: str) -> msgspec.Raw | None:
+    full = full_name(name)
+    return next((found for minor in _MINORS if (found := _definitions(minor).get(full)) is not None), None)
+
+
+@cache
+def _definitions(minor: int) -> dict[str, msgspec.Raw]:
+    package = find_spec("kubernetes_validate")  # its files alone: importing it would import much more
+    assert package is not None and package.submodule_search_locations
+    directory = Path(package.submodule_search_locations[0]) / "kubernetes-json-schema" / f"v1.{minor}.0-local"
+    return msgspec.json.decode((directory / "_definitions.json").read_bytes(), type=_Document).definitions
+
+
+def _field(name: str, found: _Property) -> Field:
+    element = found.items or found.any_properties or found
+    return Field(
+        name,
+        _element_type(element),
+        found.items is not None,
+        found.any_properties is not None,
+        found.map_type == "atomic" or (found.items is not None and found.list_type in ("", "atomic")),
+        found.list_keys if found.list_type == "map" else (),
+        found.list_type == "set",
+        found.merge_key,
+        "merge" in found.strategy,
+    )
+
+
+def _element_type(found: _Property) -> str:
+    if found.ref:
+        return referenced(found.ref)
+    if found.format:
+        return _FORMATS.get(found.format, "Time")
+    kind = found.type if isinstance(found.type, str) else found.type[0]
+    return _PLAIN.get(kind, "any")
+
+
+def _numbers(part: str, whole: str, fields: dict[str, Field]) -> dict[int, Field]:
+    """The fields of a type, or of a struct that it has inline, by number."""
+    numbers: dict[int, Field] = {}
+    number = 0
+    for word in _numbered().get(part, ()):
+        if word.isdigit():
+            number = int(word) - 1
             continue
+        number += 1
+        inline = word.removeprefix("inline:")
+        if inline != word:
+            package = part.rpartition(".")[0]
+            numbers[number] = Field("inline", f"{package}.{inline}@{whole}")
+        elif word in fields:
+            numbers[number] = fields[word]
+    return numbers
+
+
+@cache
+def _numbered() -> dict[str, tuple[str, ...]]:
+    """What `protobuf_fields.txt` says of each type."""
+    text = (resources.files("berth_cluster.apimachinery") / "protobuf_fields.txt").read_text("utf-8")
+    found: dict[str, tuple[str, ...]] = {}
+    package = ""
+    for line in text.splitlines():
         if line.startswith(" "):
-            number, name, described = line.split(maxsplit=2)
-            fields.append(_field(file, number, name, described))
-        else:
-            fields = declared[f"{file}/{line}"] = []
-
-
-def _field(file: str, number: str, name: str, described: str) -> Field:
-    is_map = described.startswith("map ")
-    is_list = described.startswith("[]")
-    element = described.removeprefix("map ").removeprefix("[]")
-    if element not in SCALARS and "/" not in element:
-        element = f"{file}/{element}"
-    return Field(0 if number == "-" else int(number), name, element, is_list, is_map)
-
-
-def _message(name: str, declared: dict[str, list[Field]]) -> Message:
-    fields: dict[str, Field] = {}
-    for field in declared[name]:
-        if field.name == "inline":
-            fields.update(_message(field.type, declared).fields)
-        else:
-            fields[field.name] = field
-    numbers = {field.number: field for field in declared[name] if field.number}
-    is_kind = name in _KINDS_WITHOUT_METADATA or ("metadata" in fields and not name.endswith("TemplateSpec"))
-    return Message(name, fields, numbers, is_kind)
-
-
-_KINDS_WITHOUT_METADATA = frozenset({"meta/DeleteOptions", "meta/Status"})
+            name, *words = line.split()
+            found[f"{package}.{name}"] = tuple(words)
+        elif not line.startswith("#"):
+            package = line.removeprefix(_API).removeprefix(f"{_MACHINERY}apis.")
+    return found

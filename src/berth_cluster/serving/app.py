@@ -155,7 +155,7 @@ class Application:
         self._requests.labels(verb, target.group, target.version, target.plural, target.subresource).inc()
 
     async def _post_binding(self, target: Target, request: web.BaseRequest) -> web.Response:
-        body = await read_typed(request, "core/Binding")
+        body = await read_typed(request, "core.v1.Binding")
         name = (body.get("metadata") or {}).get("name")
         if not name:
             raise StoreError(422, "Invalid", 'Binding "" is invalid: metadata.name: Required value')

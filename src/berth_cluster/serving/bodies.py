@@ -12,7 +12,7 @@ from berth_cluster.apimachinery.errors import StoreError, bad_request, too_large
 from berth_cluster.apimachinery.field_checks import FieldCheck
 from berth_cluster.apimachinery.meta import Object
 from berth_cluster.apimachinery.resource_types import ResourceType
-from berth_cluster.apimachinery.schema import message_of, messages
+from berth_cluster.apimachinery.schema import DELETE_OPTIONS, message, message_of
 from berth_cluster.serving.connections import limits_of
 from berth_cluster.serving.negotiation import decode_body
 from berth_cluster.serving.requests import whole
@@ -40,12 +40,12 @@ def _object(value: Any, what: str) -> Object:
 
 
 async def read_typed(request: web.BaseRequest, type_name: str) -> Object:
-    """The body as an object of a type that is no stored kind, such as `core/Binding`."""
-    return _checked(await read_object(request, type_name.partition("/")[2]), type_name)
+    """The body as an object of a type that is no stored kind, such as `core.v1.Binding`."""
+    return _checked(await read_object(request, type_name.rpartition(".")[2]), type_name)
 
 
 def _checked(obj: Object, type_name: str) -> Object:
-    FieldCheck(type_name.partition("/")[2], "v1").run(messages()[type_name], obj)
+    FieldCheck(type_name.rpartition(".")[2], "v1").run(message(type_name), obj)
     return obj
 
 
@@ -76,12 +76,10 @@ def _check_fields(
         raise bad_request(
             f'fieldValidation: Unsupported value: "{wanted}": supported values: "Ignore", "Strict", "Warn"'
         )
-    message = message_of(kind.group, kind.version, kind.kind)
-    if message is None:
+    known = message_of(kind.group, kind.version, kind.kind)
+    if known is None:
         return []
-    found = [
-        f'unknown field "{path}"' for path in FieldCheck(kind.kind, kind.version, partial=partial).run(message, obj)
-    ]
+    found = [f'unknown field "{path}"' for path in FieldCheck(kind.kind, kind.version, partial=partial).run(known, obj)]
     if "fieldValidation" in request.query and wanted != "Ignore":
         found.extend(f'duplicate field "{path}"' for path in duplicates(body))
     if found and wanted == "Strict":
@@ -117,7 +115,7 @@ async def delete_options(request: web.BaseRequest) -> Object:
         options.setdefault("gracePeriodSeconds", whole(query, "gracePeriodSeconds"))
     if "propagationPolicy" in query:
         options.setdefault("propagationPolicy", query["propagationPolicy"])
-    return _checked(options, "meta/DeleteOptions")
+    return _checked(options, DELETE_OPTIONS)
 
 
 async def _read(request: web.BaseRequest) -> bytes:

@@ -251,7 +251,7 @@ class Handlers:
         if kind is not PODS or target.subresource not in ("binding", "eviction"):
             raise method_not_allowed()
         is_binding = target.subresource == "binding"
-        body = await read_typed(request, "core/Binding" if is_binding else "policy/Eviction")
+        body = await read_typed(request, "core.v1.Binding" if is_binding else "policy.v1.Eviction")
         act = self._store.bind if is_binding else self._store.evict
         act(target.namespace, target.name, body, dry_run=is_dry_run(request.query))
         return success(code=201)
