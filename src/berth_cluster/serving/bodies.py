@@ -110,11 +110,11 @@ async def delete_options(request: web.BaseRequest) -> Object:
     options: Any = decode_body(body, request.headers.get("Content-Type", ""), "DeleteOptions") if body else {}
     if not isinstance(options, dict):
         raise bad_request("DeleteOptions must be a JSON object")
-    query = request.query
+    query = request.query if not body else {}  # which says nothing beside a body
     if "gracePeriodSeconds" in query:
-        options.setdefault("gracePeriodSeconds", whole(query, "gracePeriodSeconds"))
+        options["gracePeriodSeconds"] = whole(query, "gracePeriodSeconds")
     if "propagationPolicy" in query:
-        options.setdefault("propagationPolicy", query["propagationPolicy"])
+        options["propagationPolicy"] = query["propagationPolicy"]
     return _checked(options, DELETE_OPTIONS)
 
 

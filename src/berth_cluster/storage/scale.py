@@ -15,7 +15,7 @@ def scale_of(kind: ResourceType, obj: Object) -> Object:
         "kind": "Scale",
         "apiVersion": "autoscaling/v1",
         "metadata": {key: meta[key] for key in shown if key in meta},
-        "spec": {"replicas": spec.get("replicas", 0)},
+        "spec": {"replicas": spec["replicas"]} if spec.get("replicas") else {},
         "status": {"replicas": status.get("replicas", 0)},
     }
     selector = _selector_text(spec.get("selector") or {})
