@@ -4,6 +4,7 @@ The application (`app`) has done authentication and routing; what is refused her
 """
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from aiohttp import web
@@ -97,9 +98,9 @@ class Handlers:
         if method == "GET":
             return self._get(kind, target, request)
         if method == "PUT":
-            return await self._update(kind, target, request)
+            return await _warned(self._update, kind, target, request)
         if method == "PATCH":
-            return await self._patch(kind, target, request)
+            return await _warned(self._patch, kind, target, request)
         if method == "DELETE" and not target.subresource:
             return await self._delete(kind, target, request)
         if method == "POST" and target.subresource:
@@ -108,7 +109,7 @@ class Handlers:
 
     async def _on_collection(self, kind: ResourceType, target: Target, request: web.BaseRequest) -> web.StreamResponse:
         if request.method == "POST" and (target.namespace or not kind.namespaced):
-            return await self._create(kind, target, request)
+            return await _warned(self._create, kind, target, request)
         if request.method == "DELETE" and (target.namespace or not kind.namespaced):
             return await self._delete_collection(kind, target, request)
         if request.method != "GET":
@@ -181,17 +182,21 @@ class Handlers:
 
     # --- writing -------------------------------------------------------------------------------------------------
 
-    async def _create(self, kind: ResourceType, target: Target, request: web.BaseRequest) -> web.Response:
-        body, warnings = await read_body(kind, request)
+    async def _create(
+        self, kind: ResourceType, target: Target, request: web.BaseRequest, warnings: list[str]
+    ) -> web.Response:
+        body = await read_body(kind, request, warnings)
         made = self._store.create(
-            kind, target.namespace, body, dry_run=is_dry_run(request.query), writer=_writer(kind, request)
+            kind, target.namespace, body, dry_run=is_dry_run(request.query), writer=_writer(kind, request, warnings)
         )
-        return self._answer(kind, made, request, 201, warnings)
+        return self._answer(kind, made, request, 201)
 
-    async def _update(self, kind: ResourceType, target: Target, request: web.BaseRequest) -> web.Response:
+    async def _update(
+        self, kind: ResourceType, target: Target, request: web.BaseRequest, warnings: list[str]
+    ) -> web.Response:
         if target.subresource in ("binding", "eviction"):
             raise method_not_allowed()
-        body, warnings = await read_body(kind, request, target.subresource)
+        body = await read_body(kind, request, warnings, target.subresource)
         written = self._store.update(
             kind,
             target.namespace,
@@ -199,13 +204,15 @@ class Handlers:
             body,
             target.subresource,
             dry_run=is_dry_run(request.query),
-            writer=_writer(kind, request),
+            writer=_writer(kind, request, warnings),
         )
-        return self._answer(kind, written, request, 200, warnings)
+        return self._answer(kind, written, request, 200)
 
-    async def _patch(self, kind: ResourceType, target: Target, request: web.BaseRequest) -> web.Response:
+    async def _patch(
+        self, kind: ResourceType, target: Target, request: web.BaseRequest, warnings: list[str]
+    ) -> web.Response:
         content_type = request.headers.get("Content-Type", "")
-        patch, warnings = await read_patch(kind, request, target.subresource)
+        patch = await read_patch(kind, request, warnings, target.subresource)
         if content_type.startswith("application/apply-patch"):
             return self._apply(kind, target, request, patch, warnings)
         patched = self._store.patch(
@@ -216,9 +223,9 @@ class Handlers:
             content_type,
             target.subresource,
             dry_run=is_dry_run(request.query),
-            writer=_writer(kind, request),
+            writer=_writer(kind, request, warnings),
         )
-        return self._answer(kind, patched, request, 200, warnings)
+        return self._answer(kind, patched, request, 200)
 
     def _apply(
         self, kind: ResourceType, target: Target, request: web.BaseRequest, applied: Any, warnings: list[str]
@@ -232,18 +239,18 @@ class Handlers:
             errors.required("fieldManager", "is required for apply patch")
             raise errors.refusal("PatchOptions", "meta.k8s.io", "")
         dry_run = is_dry_run(query)
-        writer = _writer(kind, request)._replace(is_apply=True, force=flag(query, "force"))
+        writer = _writer(kind, request, warnings)._replace(is_apply=True, force=flag(query, "force"))
         if self._store.find(kind, target.namespace, target.name) is None:
             if target.subresource:
                 raise not_found(kind.plural, kind.group, target.name)
             applied["metadata"] = {**(applied.get("metadata") or {}), "name": target.name}
             check_types(kind, applied)
             made = self._store.create(kind, target.namespace, applied, dry_run=dry_run, writer=writer)
-            return self._answer(kind, made, request, 201, warnings)
+            return self._answer(kind, made, request, 201)
         merged = self._store.apply(
             kind, target.namespace, target.name, applied, writer, target.subresource, dry_run=dry_run
         )
-        return self._answer(kind, merged, request, 200, warnings)
+        return self._answer(kind, merged, request, 200)
 
     async def _delete(self, kind: ResourceType, target: Target, request: web.BaseRequest) -> web.Response:
         options = await delete_options(request)
@@ -290,19 +297,34 @@ class Handlers:
         act(target.namespace, target.name, body, dry_run=is_dry_run(request.query))
         return success(code=201)
 
-    def _answer(
-        self, kind: ResourceType, obj: Object, request: web.BaseRequest, status: int, warnings: list[str]
-    ) -> web.Response:
+    def _answer(self, kind: ResourceType, obj: Object, request: web.BaseRequest, status: int) -> web.Response:
         if obj.get("kind") == "Scale":
             return json_response(obj, status)
         body = _form(request).one(kind, Entry(obj, 0), request.query, self._store.clock())
-        return add_warnings(bytes_response(body, status), warnings)
+        return bytes_response(body, status)
 
 
-def _writer(kind: ResourceType, request: web.BaseRequest) -> Writer:
+def _writer(kind: ResourceType, request: web.BaseRequest, warnings: list[str]) -> Writer:
     """The client, under the name that it gives itself, or that of its program."""
     program = request.headers.get("User-Agent", "").partition("/")[0]
-    return Writer(request.query.get("fieldManager") or program or "unknown", kind.api_version)
+    return Writer(request.query.get("fieldManager") or program or "unknown", kind.api_version, warnings)
+
+
+async def _warned(
+    write: Callable[[ResourceType, Target, web.BaseRequest, list[str]], Awaitable[web.Response]],
+    kind: ResourceType,
+    target: Target,
+    request: web.BaseRequest,
+) -> web.Response:
+    """The answer to a write, with warnings, which a refusal has too."""
+    warnings: list[str] = []
+    try:
+        response = await write(kind, target, request, warnings)
+    except StoreError as error:
+        if not warnings:
+            raise
+        response = error_response(error)
+    return add_warnings(response, warnings)
 
 
 def _form(request: web.BaseRequest) -> ResponseForm:

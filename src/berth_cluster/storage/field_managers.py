@@ -33,6 +33,7 @@ class Writer(NamedTuple):
 
     manager: str
     api_version: str
+    warnings: list[str]  # to which what the client should be told is added
     is_apply: bool = False
     force: bool = False
 

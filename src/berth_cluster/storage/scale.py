@@ -4,6 +4,8 @@ from berth_cluster.apimachinery.errors import FieldErrors, bad_request, not_foun
 from berth_cluster.apimachinery.meta import Object
 from berth_cluster.apimachinery.resource_types import ResourceType
 
+SCALE = ResourceType("autoscaling", "v1", "scales", "Scale")
+
 
 def scale_of(kind: ResourceType, obj: Object) -> Object:
     """The autoscaling/v1 Scale of a workload."""

@@ -31,7 +31,7 @@ from typing import Any
 import msgspec
 
 from berth_cluster.apimachinery.errors import StoreError, already_exists, bad_request, not_found, too_large
-from berth_cluster.apimachinery.field_checks import check_types
+from berth_cluster.apimachinery.field_checks import check_patched, check_types
 from berth_cluster.apimachinery.meta import Object, timestamp
 from berth_cluster.apimachinery.patches import apply_patch
 from berth_cluster.apimachinery.resource_types import (
@@ -229,6 +229,9 @@ class Store:
         strategy = strategy_of(kind)
         strategy.prepare_create(new, self)
         strategy.validate_create(kind, new)
+        strategy.admit(new, self)
+        if writer is not None:
+            writer.warnings.extend(strategy.warnings(new))
         if not metadata.has_free_name(new, partial(collection.holds, namespace), self.new_suffix):
             raise already_exists(kind.plural, kind.group, new["metadata"]["name"])
         if writer is not None and not dry_run:
@@ -274,11 +277,14 @@ class Store:
         entry = self.entry(kind, namespace, name)
         if subresource == "scale":
             scaled = apply_patch(scale.scale_of(kind, entry.obj), patch, content_type)
+            check_patched(scale.SCALE, scaled)
             return self.update(kind, namespace, name, scaled, "scale", dry_run=dry_run, writer=writer)
         current = _shown(kind, entry.obj)
         # The patch is copied as well, since parts of it become parts of the stored object.
         patched = apply_patch(own(current), _decode(_encode(patch)), content_type)
-        check_types(kind, patched)
+        unknown = check_patched(kind, patched)
+        if writer is not None and isinstance(patch, list):  # other patches are checked for fields where they come in
+            writer.warnings.extend(unknown)
         return _shown(kind, self._write(kind, entry, _stored(kind, patched), subresource, dry_run, writer))
 
     def apply(

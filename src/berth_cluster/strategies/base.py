@@ -54,6 +54,13 @@ class RESTStrategy:
     def prepare_update(self, new: Object, old: Object, subresource: str, view: ClusterView) -> None:
         """Fill in defaults again, and undo what an update cannot change."""
 
+    def admit(self, obj: Object, view: ClusterView) -> None:
+        """Refuse a new object, which is valid, for what else there is in the cluster."""
+
+    def warnings(self, _obj: Object) -> list[str]:
+        """What the client that makes an object is warned of."""
+        return []
+
     def check(self, obj: Object, errors: FieldErrors) -> None:
         """Report what is wrong with the object itself."""
 

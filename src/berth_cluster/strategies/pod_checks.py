@@ -317,7 +317,7 @@ def _check_spread(constraints: list[Object], field: str, errors: FieldErrors) ->
         if action not in _WHEN_UNSATISFIABLE:
             errors.unsupported(f"{place}.whenUnsatisfiable", action, _WHEN_UNSATISFIABLE)
         pair = (constraint.get("topologyKey"), action)
-        if any((one.get("topologyKey"), one.get("whenUnsatisfiable")) == pair for one in constraints[:number]):
+        if any((one.get("topologyKey"), one.get("whenUnsatisfiable")) == pair for one in constraints[number + 1 :]):
             errors.duplicate(f"{place}.{{topologyKey, whenUnsatisfiable}}", f"{{{pair[0]}, {pair[1]}}}")
         _check_min_domains(constraint.get("minDomains"), action, f"{place}.minDomains", errors)
         for name in ("nodeAffinityPolicy", "nodeTaintsPolicy"):

@@ -8,7 +8,8 @@ from berth_cluster.apimachinery.resource_types import ResourceType
 from berth_cluster.apimachinery.strategic_merge import identity
 from berth_cluster.strategies import pod_admission
 from berth_cluster.strategies.base import ClusterView, RESTStrategy
-from berth_cluster.strategies.pod_checks import check_pod_spec
+from berth_cluster.strategies.limits import default_limits, limit_pod
+from berth_cluster.strategies.pod_checks import check_pod_spec, spread_warnings
 from berth_cluster.strategies.pod_defaults import default_from_limits, default_pod_spec, objects_in
 from berth_cluster.strategies.pod_resize import check_resize, resized
 
@@ -40,9 +41,18 @@ class PodStrategy(RESTStrategy):
         pod_admission.set_priority(obj, view)
         pod_admission.add_default_tolerations(obj)
         pod_admission.merge_label_keys(obj)
+        default_limits(obj, view)
         obj["status"] = {"phase": "Pending", "qosClass": pod_admission.qos_class(spec)}
         if spec.get("schedulingGates"):
             obj["status"]["conditions"] = [_gated_condition(view)]
+
+    def warnings(self, obj: Object) -> list[str]:
+        """Constraints that count no pods."""
+        return spread_warnings(obj["spec"].get("topologySpreadConstraints") or [], "spec.topologySpreadConstraints")
+
+    def admit(self, obj: Object, view: ClusterView) -> None:
+        """The limits of the namespace."""
+        limit_pod(obj, view)
 
     def prepare_update(self, new: Object, old: Object, subresource: str, _view: ClusterView) -> None:
         """Defaults again. A status written without the QoS class keeps the one it had: no writer means to remove it."""

@@ -11,6 +11,7 @@ from berth_cluster.apimachinery.meta import Object, timestamp
 from berth_cluster.apimachinery.resource_types import BY_KEY
 from berth_cluster.strategies import names
 from berth_cluster.strategies.base import ClusterView, DefaultsStrategy
+from berth_cluster.strategies.limits import limit_claim
 from berth_cluster.strategies.storage_classes import default_class, says_no_class
 
 _MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
@@ -127,6 +128,10 @@ class PersistentVolumeClaimStrategy(DefaultsStrategy):
             chosen = default_class(view.objects(BY_KEY["storage.k8s.io", "storageclasses"]))
             if chosen is not None:
                 obj["spec"]["storageClassName"] = chosen["metadata"]["name"]
+
+    def admit(self, obj: Object, view: ClusterView) -> None:
+        """The limits of the namespace."""
+        limit_claim(obj, view)
 
     def prepare_update(self, new: Object, old: Object, subresource: str, view: ClusterView) -> None:
         """Defaults again, but no finalizer."""

@@ -304,6 +304,7 @@ class JobStrategy(PodTemplateStrategy):
 
     def check_change(self, new: Object, old: Object, errors: FieldErrors) -> None:
         """The selector may not change, and the template only while the Job is suspended."""
+        self.check(new, errors)  # once more, as upstream
         now, was = new["spec"], old["spec"]
         if now.get("completions") != was.get("completions") and now.get("completionMode") != "Indexed":
             errors.invalid("spec.completions", now.get("completions"), "field is immutable")

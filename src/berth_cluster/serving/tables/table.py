@@ -15,6 +15,7 @@ from berth_cluster.serving.tables.columns import AGE, CREATED_AT, NAME, Column
 from berth_cluster.serving.tables.pods import pod_columns
 
 Columns = list[Column]
+_ADDED = "deprecated.daemonset.template.generation"
 
 
 def _name_and_age() -> Columns:
@@ -116,6 +117,16 @@ def _description(type_of_kind: str, doc: str) -> str:
     return description(holder, field)
 
 
+def _metadata(obj: Object) -> dict[str, Any]:
+    """The metadata in a row, which upstream takes from before an object has the version that is shown."""
+    meta: dict[str, Any] = obj["metadata"]
+    annotations = meta.get("annotations") or {}
+    if _ADDED not in annotations:
+        return meta
+    kept = {key: value for key, value in annotations.items() if key != _ADDED}
+    return {key: kept if key == "annotations" else value for key, value in meta.items() if kept or key != "annotations"}
+
+
 def _row(obj: Object, columns: tuple[Column, ...], include: str, now: datetime) -> dict[str, Any]:
     row: dict[str, Any] = {"cells": [column.cell(obj, now) for column in columns]}
     if include == "Object":
@@ -124,7 +135,7 @@ def _row(obj: Object, columns: tuple[Column, ...], include: str, now: datetime) 
         row["object"] = {
             "kind": "PartialObjectMetadata",
             "apiVersion": "meta.k8s.io/v1",
-            "metadata": obj["metadata"],
+            "metadata": _metadata(obj),
         }
     elif include != "None":
         raise bad_request(f'includeObject: "{include}" must be None, Metadata or Object')
