@@ -95,7 +95,7 @@ class FieldCheck:
             elif value is None:
                 dropped.append(key)
             elif field.type != "any":
-                value = self._field(known, field, value, f"{path}.{key}" if path else key, f"{bare}.{key}")
+                value = self._field(known, field, value, f"{path}.{key}" if path else key, f"{bare}.{field.in_go}")
                 if field.is_omitted(value) and not self._partial:
                     dropped.append(key)
                 elif value is not obj[key]:
@@ -148,15 +148,12 @@ class FieldCheck:
             return ZEROS.get(field.type)
         if self._partial and isinstance(value, dict) and "$patch" in value:
             return value
+        if field.type == "Quantity" and not self._partial:
+            return _quantity(value)
         if not isinstance(value, _JSON_TYPES[field.type]) or (isinstance(value, bool) and field.type != "bool"):
             raise _wrong(owner, value, bare, field.go_type)
         if field.type in _INTEGER_BITS and not _fits(value, _INTEGER_BITS[field.type]):
             raise _wrong(owner, value, bare, field.go_type, f" {value}")
-        if field.type == "Quantity":
-            try:
-                return value if self._partial else canonical(value)
-            except QuantityError:
-                raise _UndecodableError(QUANTITY_MESSAGE) from None
         return value
 
 
@@ -177,6 +174,15 @@ def _wrong(owner: Message, value: Any, bare: str, expected: str, shown: str = ""
     return _UndecodableError(
         f"json: cannot unmarshal {_json_type(value)}{shown} into Go struct field {where} of type {expected}"
     )
+
+
+def _quantity(value: Any) -> str:
+    try:
+        if isinstance(value, bool) or not isinstance(value, str | int | float):
+            raise QuantityError
+        return canonical(value)
+    except QuantityError:
+        raise _UndecodableError(QUANTITY_MESSAGE) from None
 
 
 def _name(key: str) -> str:

@@ -449,6 +449,8 @@ class Store:
         metadata.count_generation(kind, entry, new)
         if writer is not None and not dry_run:
             self.managers.updated(entry.obj, new, writer)
+        if writer is not None and new["metadata"].get("generation") != entry.obj["metadata"].get("generation"):
+            writer.warnings.extend(strategy.warnings(new))
         if deletion.is_finished(kind, new):
             return self.commit(kind, "DELETED", new, entry, dry_run=dry_run)
         return self.commit(kind, "MODIFIED", new, entry, dry_run=dry_run)

@@ -49,6 +49,7 @@ class NodeStrategy(RESTStrategy):
     """Nodes."""
 
     __slots__ = ()
+    checks = 2
 
     def prepare_create(self, obj: Object, _view: ClusterView) -> None:
         """Everything in `capacity` is allocatable, unless the node says less; nothing runs there before it is ready.

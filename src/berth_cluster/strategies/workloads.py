@@ -13,7 +13,7 @@ from berth_cluster.apimachinery.errors import FieldErrors
 from berth_cluster.apimachinery.meta import Object
 from berth_cluster.strategies import names
 from berth_cluster.strategies.base import ClusterView, RESTStrategy
-from berth_cluster.strategies.pod_checks import check_pod_spec
+from berth_cluster.strategies.pod_checks import check_pod_spec, pod_warnings
 from berth_cluster.strategies.pod_defaults import default_pod_spec
 
 TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"
@@ -75,6 +75,10 @@ class PodTemplateStrategy(RESTStrategy):
         check_count(spec.get("replicas", 0), "spec.replicas", errors)
         self.check_selector(spec, errors)
         self.check_template(spec, errors)
+
+    def warnings(self, obj: Object) -> list[str]:
+        """What is odd about the template."""
+        return pod_warnings((obj["spec"].get("template") or {}).get("spec") or {}, "spec.template.spec")
 
     def check_selector(self, spec: Object, errors: FieldErrors) -> None:
         """The selector is there, and selects something."""
@@ -268,6 +272,7 @@ class JobStrategy(PodTemplateStrategy):
 
     __slots__ = ()
     restart_policies = ("OnFailure", "Never")
+    checks = 2
 
     def prepare_create(self, obj: Object, view: ClusterView) -> None:
         """Also labels by which the Job finds its pods."""
@@ -304,7 +309,6 @@ class JobStrategy(PodTemplateStrategy):
 
     def check_change(self, new: Object, old: Object, errors: FieldErrors) -> None:
         """The selector may not change, and the template only while the Job is suspended."""
-        self.check(new, errors)  # once more, as upstream
         now, was = new["spec"], old["spec"]
         if now.get("completions") != was.get("completions") and now.get("completionMode") != "Indexed":
             errors.invalid("spec.completions", now.get("completions"), "field is immutable")
