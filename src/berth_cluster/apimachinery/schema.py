@@ -120,6 +120,7 @@ class Message(NamedTuple):
     numbers: dict[int, Field]  # as they are on the wire
     is_kind: bool
     is_atomic: bool
+    texts: frozenset[str]  # fields that are plain strings
     always: MappingProxyType[str, Any]  # fields that are there even if nobody set them, with their zeros
 
     @property
@@ -207,7 +208,10 @@ def find_message(name: str) -> Message | None:
         values |= _PARTS
     always = {key: _zero(field) for key, field in fields.items() if key in values and not (is_kind and key in _TYPE)}
     numbers = _numbers(part or whole, whole, fields)
-    return Message(name, fields, numbers, is_kind, decoded.map_type == "atomic", MappingProxyType(always))
+    texts = frozenset(
+        key for key, field in fields.items() if field.type == "string" and not field.is_list and not field.is_map
+    )
+    return Message(name, fields, numbers, is_kind, decoded.map_type == "atomic", texts, MappingProxyType(always))
 
 
 def definition(name: str) -> Json:

@@ -71,16 +71,17 @@ class FieldManagers:
         # uid -> owner -> paths; None for the creator, who owns what nobody else does
         self._owners: dict[str, dict[tuple[str, str, bool], set[Path] | None]] = {}
 
-    def created(self, uid: str, writer: Writer, applied: Object | None = None) -> None:
+    def created(self, obj: Object, writer: Writer, applied: Object | None = None) -> None:
         """Note who made an object; what was applied where it was made so."""
-        self._owners[uid] = {writer.identity: None if applied is None else set(leaves(applied))}
+        paths = None if applied is None else set(leaves(applied, type_of(obj)))
+        self._owners[obj["metadata"]["uid"]] = {writer.identity: paths}
 
     def updated(self, old: Object, new: Object, writer: Writer) -> None:
         """Give a writer the fields that it changed."""
         owners = self._known(old)
         if owners is None:
             return
-        before, after = leaves(old), leaves(new)
+        before, after = leaves(old, type_of(old)), leaves(new, type_of(old))
         changed = {path for path in before.keys() | after.keys() if before.get(path) != after.get(path)}
         for paths in owners.values():
             paths -= changed
@@ -96,8 +97,9 @@ class FieldManagers:
     ) -> tuple[Object, dict[tuple[str, str, bool], set[Path]]]:
         """The object with what is applied, and who owns it then; 409 where others own what would change."""
         owners = self._known(live) or {}
-        wanted, present = leaves(applied), leaves(live)
-        merged = _merged(live, applied, type_of(live))
+        known = type_of(live)
+        wanted, present = leaves(applied, known), leaves(live, known)
+        merged = _merged(live, applied, known)
         changed = {path for path, value in wanted.items() if present.get(path) != value}
         conflicts = {who: sorted(paths & changed, key=shown) for who, paths in owners.items() if who != writer.identity}
         conflicts = {who: paths for who, paths in conflicts.items() if paths}
@@ -122,13 +124,12 @@ class FieldManagers:
         if found is None:
             return None
         owned = set().union(*(paths for paths in found.values() if paths is not None))
-        rest = {path for path in leaves(obj) if path[0] != "status"} - owned
+        rest = {path for path in leaves(obj, type_of(obj)) if path[0] != "status"} - owned
         return {who: rest if paths is None else set(paths) for who, paths in found.items()}
 
 
-def leaves(obj: Object) -> Fields:
-    """Everything in an object that somebody may own."""
-    known = type_of(obj)
+def leaves(obj: Object, known: Message | None) -> Fields:
+    """Everything in an object of a type that somebody may own."""
     return dict(_leaves(obj, known, ())) if known is not None else {}
 
 
