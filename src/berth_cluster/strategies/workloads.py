@@ -23,6 +23,7 @@ _OLD_CONTROLLER_UID = "controller-uid"
 _OLD_JOB_NAME = "job-name"
 MAX_CRON_JOB_NAME = 52
 CRON_FIELDS = 5
+_DIRECTIVES = frozenset({"affinity", "nodeSelector", "schedulingGates", "tolerations"})
 _CONCURRENCY = ("Allow", "Forbid", "Replace")
 STATEFUL_CHANGEABLE = frozenset(
     {
@@ -185,6 +186,8 @@ class StatefulSetStrategy(PodTemplateStrategy):
         ):
             if value not in allowed:
                 errors.unsupported(field, str(value), allowed)
+        if spec.get("serviceName"):
+            names.check_label_name(spec["serviceName"], "spec.serviceName", errors)
         for number, claim in enumerate(spec.get("volumeClaimTemplates") or []):
             if not (claim.get("metadata") or {}).get("name"):
                 errors.required(f"spec.volumeClaimTemplates[{number}].metadata.name")
@@ -220,6 +223,11 @@ class DaemonSetStrategy(PodTemplateStrategy):
         spec = obj["spec"]
         names.check_selector(spec.get("selector"), "spec.selector", errors)
         self.check_template(spec, errors, needs_selector=False)
+
+    def check_update(self, new: Object, old: Object, errors: FieldErrors) -> None:
+        """The change comes first."""
+        self.check_change(new, old, errors)
+        self.check(new, errors)
 
     def default_spec(self, _obj: Object, spec: Object) -> None:
         """A DaemonSet's spec has no number of replicas."""
@@ -279,6 +287,15 @@ class JobStrategy(PodTemplateStrategy):
         super().prepare_create(obj, view)
         if not obj["spec"].get("manualSelector"):
             _own_pods(obj, obj["spec"])
+        self._default_labels(obj)
+
+    def prepare_update(self, new: Object, old: Object, subresource: str, view: ClusterView) -> None:
+        """Labels again."""
+        super().prepare_update(new, old, subresource, view)
+        if not subresource:
+            self._default_labels(new)
+
+    def _default_labels(self, obj: Object) -> None:
         labels = template_labels(obj["spec"])
         if labels and not obj["metadata"].get("labels"):
             obj["metadata"]["labels"] = dict(labels)
@@ -308,15 +325,26 @@ class JobStrategy(PodTemplateStrategy):
             errors.invalid("spec.template.metadata.labels", shown, "`selector` does not match template `labels`")
 
     def check_change(self, new: Object, old: Object, errors: FieldErrors) -> None:
-        """The selector may not change, and the template only while the Job is suspended."""
+        """The selector may not change; of the template nothing, but while the Job waits where its pods go."""
         now, was = new["spec"], old["spec"]
         if now.get("completions") != was.get("completions") and now.get("completionMode") != "Indexed":
             errors.invalid("spec.completions", now.get("completions"), "field is immutable")
         super().check_change(new, old, errors)
-        if now.get("template") != was.get("template") and not was.get("suspend"):
-            errors.invalid("spec.template", now.get("template"), "field is immutable")
+        is_waiting = was.get("suspend") and not (old.get("status") or {}).get("startTime")
+        if _fixed_template(now, is_waiting) != _fixed_template(was, is_waiting):
+            errors.invalid("spec.template.spec", now["template"].get("spec"), "field is immutable")
         if now.get("completionMode") != was.get("completionMode"):
             errors.invalid("spec.completionMode", now.get("completionMode"), "field is immutable")
+
+
+def _fixed_template(spec: Object, is_waiting: bool) -> Object:
+    """What may not change of a Job's template; while it waits to start, only where its pods go may."""
+    template: Object = spec["template"]
+    if not is_waiting:
+        return template
+    pod_spec = {key: value for key, value in template["spec"].items() if key not in _DIRECTIVES}
+    pod_spec["containers"] = [{**one, "resources": None} for one in pod_spec.get("containers") or []]
+    return {"spec": pod_spec}
 
 
 class CronJobStrategy(RESTStrategy):
