@@ -13,6 +13,7 @@ import msgspec
 from berth_cluster.apimachinery.errors import StoreError, bad_request, too_large, unsupported_media_type
 from berth_cluster.apimachinery.meta import Object
 from berth_cluster.apimachinery.reason import refuse_unreasonable
+from berth_cluster.apimachinery.schema import type_of
 from berth_cluster.apimachinery.strategic_merge import strategic_merge
 
 JSON_PATCH = "application/json-patch+json"
@@ -54,7 +55,7 @@ def _patched(target: Object, patch: Any, media_type: str) -> Any:
         return json_patch(target, patch)
     if media_type == MERGE_PATCH:
         return merge_patch(target, _object(patch))
-    return strategic_merge(target, _object(patch))
+    return strategic_merge(target, _object(patch), type_of(target))
 
 
 def _object(patch: Any) -> Object:
@@ -83,14 +84,15 @@ def json_patch(target: Any, operations: Any) -> Any:
     if len(operations) > MAX_OPERATIONS:
         raise too_large(f"The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {len(operations)}")
     work = _PatchWork()
-    for number, operation in enumerate(operations):
+    for operation in operations:
         try:
             work.copy(target, operation)
             target = _operate(target, operation, work)
-        except _BadOperationError as error:
-            # A patch that does not fit the object is the object's fault as much as the patch's: 422, as upstream.
-            message = f"the server rejected our request due to an error in our request: operation {number}: {error}"
-            raise StoreError(422, "Invalid", message) from None
+        except _BadOperationError:
+            # A patch that does not fit the object is the object's fault as much as the patch's: 422, as upstream, which
+            # does not say why either.
+            message = "the server rejected our request due to an error in our request"
+            raise StoreError(422, "Invalid", message, {}) from None
     return target
 
 
@@ -197,7 +199,8 @@ def _replace(target: Any, path: list[str], value: Any) -> Any:
     if not path:
         return value
     parent, key = _lookup(target, path[:-1]), path[-1]
-    _step(parent, key)
+    if not isinstance(parent, dict):  # which takes what it does not have yet, as upstream's library
+        _step(parent, key)
     parent[_index(parent, key) if isinstance(parent, list) else key] = value
     return target
 

@@ -182,14 +182,14 @@ class Application:
         return json_response(listed)
 
     async def _issue_token(self, target: Target, request: web.BaseRequest) -> web.Response:
-        asked = await read_typed(request, "authentication/TokenRequest")
+        asked = await read_typed(request, "authentication.v1.TokenRequest")
         tokens = self._authenticator.account_tokens
         if tokens is None:
             raise no_such_path()
         return json_response(tokens.issue(target.namespace, target.name, asked), 201)
 
     async def _post_binding(self, target: Target, request: web.BaseRequest) -> web.Response:
-        body = await read_typed(request, "core/Binding")
+        body = await read_typed(request, "core.v1.Binding")
         name = (body.get("metadata") or {}).get("name")
         if not name:
             raise StoreError(422, "Invalid", 'Binding "" is invalid: metadata.name: Required value')

@@ -47,7 +47,7 @@ class _Whole:
         self, kind: ResourceType, entries: Sequence[Entry], meta: dict[str, Any], _query: Query, _now: datetime
     ) -> Iterator[bytes]:
         head = {"kind": f"{kind.kind}List", "apiVersion": kind.api_version, "metadata": meta}
-        return in_slices(head, "items", entries, lambda part: [entry.encoded for entry in part])
+        return in_slices(head, "items", entries, lambda part: [entry.listed for entry in part])
 
     def liner(self, _kind: ResourceType, _query: Query, _clock: Clock) -> Liner:
         return plain_line

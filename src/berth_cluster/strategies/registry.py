@@ -12,6 +12,7 @@ from berth_cluster.strategies import (
     resource,
     runtime_classes,
     scheduling,
+    volumes,
     workloads,
 )
 from berth_cluster.strategies.base import DefaultsStrategy, RESTStrategy
@@ -29,10 +30,8 @@ _STRATEGIES: MappingProxyType[ResourceKey, RESTStrategy] = MappingProxyType(
         ("", "resourcequotas"): quotas.ResourceQuotaStrategy(),
         ("", "limitranges"): limit_ranges.LimitRangeStrategy(),
         ("node.k8s.io", "runtimeclasses"): runtime_classes.RuntimeClassStrategy(),
-        ("", "persistentvolumes"): DefaultsStrategy(
-            {}, {"persistentVolumeReclaimPolicy": "Retain", "volumeMode": "Filesystem"}, {"phase": "Pending"}
-        ),
-        ("", "persistentvolumeclaims"): core.PersistentVolumeClaimStrategy(),
+        ("", "persistentvolumes"): volumes.PersistentVolumeStrategy(),
+        ("", "persistentvolumeclaims"): volumes.PersistentVolumeClaimStrategy(),
         ("apps", "deployments"): workloads.DeploymentStrategy(),
         ("apps", "replicasets"): workloads.ReplicaSetStrategy(),
         ("apps", "statefulsets"): workloads.StatefulSetStrategy(),
@@ -53,9 +52,7 @@ _STRATEGIES: MappingProxyType[ResourceKey, RESTStrategy] = MappingProxyType(
         ("scheduling.k8s.io", "podgroups"): scheduling.PodGroupStrategy(),
         ("scheduling.k8s.io", "priorityclasses"): scheduling.PriorityClassStrategy(),
         ("scheduling.k8s.io", "workloads"): scheduling.WorkloadStrategy(),
-        ("storage.k8s.io", "storageclasses"): DefaultsStrategy(
-            {"reclaimPolicy": "Delete", "volumeBindingMode": "Immediate"}, {}, None
-        ),
+        ("storage.k8s.io", "storageclasses"): volumes.StorageClassStrategy(),
         ("storage.k8s.io", "csidrivers"): DefaultsStrategy(
             {},
             {
