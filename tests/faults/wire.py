@@ -8,12 +8,14 @@ not change what the server does. `Trouble` is one thing that goes wrong, for a w
 import asyncio
 import json
 from collections import Counter, deque
+from contextlib import suppress
 from typing import NamedTuple
 
 from berth.api.errors import ApiError, ConnectionLost
 from berth.api.resources import Resource
 from berth_cluster.apimachinery.resource_types import resource_type
 from berth_cluster.serving.responses import encode
+from tests import protobuf
 
 TIMEOUT_S = 30.0
 """How long the HTTP transport waits for an answer; four times as long for a list."""
@@ -95,6 +97,7 @@ class Wire:
         """Nothing gets out or in any more: the process is being killed."""
         self.base_s = rng.uniform(0.0005, 0.01)
         self.has_streaming_lists = rng.random() < 0.5
+        self.speaks_protobuf = rng.random() < 0.5
         self.requests = 0
         self.under_way, self.most_under_way = Counter(), Counter()
         """Requests that are not answered yet, by verb, and how many there have been at most."""
@@ -110,7 +113,8 @@ class Wire:
     # -- the protocol --------------------------------------------------------------------------------------------
 
     async def list(self, resource, **options):
-        return await self._call("list", resource, "", b"", lambda to: to.list(resource, **options))
+        body = await self._call("list", resource, "", b"", lambda to: to.list(resource, **options))
+        return self._as_asked(body, protobuf.pod_list, **options)
 
     async def get(self, resource, namespace, name):
         return await self._call("get", resource, name, b"", lambda to: to.get(resource, namespace, name))
@@ -229,10 +233,17 @@ class Wire:
     def _delay_s(self):
         return self.base_s * (0.5 + self.rng.random())
 
+    def _as_asked(self, body, write, **asked):
+        """An answer in protobuf where that is asked for; what was cut, or is not as its type says, stays as it is."""
+        if self.speaks_protobuf and asked.get("protobuf"):
+            with suppress(ValueError, TypeError, AttributeError):
+                return write(body)
+        return body
+
     # -- watches -------------------------------------------------------------------------------------------------
 
     async def watch(self, resource, *, namespace="", label_selector="", field_selector="", resource_version,
-                    allow_bookmarks=True, send_initial_events=False, timeout_s):  # fmt: skip
+                    allow_bookmarks=True, send_initial_events=False, timeout_s, **asked):  # fmt: skip
         options = {"namespace": namespace, "label_selector": label_selector, "field_selector": field_selector,
                    "resource_version": resource_version}  # fmt: skip
         self.requests += 1
@@ -244,7 +255,7 @@ class Wire:
         try:
             while True:
                 while stream.lines:
-                    yield stream.lines.popleft()
+                    yield self._as_asked(stream.lines.popleft(), protobuf.event, **asked)
                 if stream.error is not None:
                     raise stream.error
                 if stream.has_ended:

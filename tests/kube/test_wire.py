@@ -2,7 +2,9 @@
 
 import pytest
 
-from berth.kube.wire import MalformedError, WireReader, excerpt
+from berth.api.pod import Pod
+from berth.kube.wire import MalformedError, ProtobufPod, WireReader, excerpt
+from tests import protobuf
 
 
 def test_a_page():
@@ -67,3 +69,47 @@ def test_junk_is_malformed(junk):
             read(b'{"type":%s,"metadata":{"name":%s}}' % (junk, junk))
     with pytest.raises(MalformedError):
         reader.list(b'{"metadata":{"resourceVersion":%s}}' % junk)
+
+
+POD = b'{"metadata":{"name":"a","namespace":"ns","uid":"u","resourceVersion":"4"}}'
+
+
+def test_a_page_of_protobuf():
+    reader = WireReader(Pod)
+    page = reader.list(protobuf.pod_list(b'{"metadata":{"resourceVersion":"5","continue":"x"},"items":[%s]}' % POD))
+    assert (page.metadata.resource_version, page.metadata.continue_token) == ("5", "x")
+    assert [reader.pod(item).metadata.name for item in page.items] == ["a"]
+
+
+def test_an_event_in_protobuf():
+    reader = WireReader(Pod)
+    event = reader.event(protobuf.event(b'{"type":"MODIFIED","object":%s}' % POD))
+    assert event.type == "MODIFIED"
+    assert reader.pod(event.object).metadata.uid == "u"
+    identity = reader.identity(event.object)
+    assert (identity.namespace, identity.name, identity.uid, identity.resource_version) == ("ns", "a", "u", "4")
+
+
+def test_an_error_in_protobuf_is_read_as_json_is():
+    line = b'{"type":"ERROR","object":{"code":410,"reason":"Expired","message":"too old"}}'
+    event = WireReader(Pod).event(protobuf.event(line))
+    assert (event.type, bytes(event.object)) == ("ERROR", b'{"message":"too old","reason":"Expired","code":410}')
+
+
+@pytest.mark.parametrize("body", [b"k8s\x00\xff", b"k8s\x00", protobuf.pod_list(b'{"metadata":{}}')])
+def test_no_page_of_protobuf(body):
+    with pytest.raises(MalformedError):
+        WireReader(Pod).list(body)
+
+
+@pytest.mark.parametrize("frame", [b"\x0a", b"\x0a\x05ADDED", b"\x0a\x05ADDED\x12\x02\x0a\x00", b"<html>"])
+def test_no_event_in_protobuf(frame):
+    with pytest.raises(MalformedError):
+        WireReader(Pod).event(frame)
+
+
+def test_no_pod_in_protobuf():
+    reader = WireReader(Pod)
+    for read in (reader.pod, reader.identity):
+        with pytest.raises(MalformedError):
+            read(ProtobufPod(b"\x0a\xff"))

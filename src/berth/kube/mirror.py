@@ -16,7 +16,7 @@ from berth.api.resources import Resource
 from berth.api.shared_parts import sharing_of
 from berth.api.untrusted import read_deep
 from berth.kube.changes import Added, Change, Deleted, InvalidObject, Modified
-from berth.kube.wire import WireReader
+from berth.kube.wire import ProtobufPod, WireReader
 
 MANAGED_FIELDS = b'"managedFields"'
 
@@ -64,6 +64,8 @@ class Mirror:
         try:
             if isinstance(found, Struct):
                 self._share(found)
+            elif isinstance(found, ProtobufPod):
+                found = self._reader.pod(found)
             else:
                 found = self._read(raw)
                 self._share(found)

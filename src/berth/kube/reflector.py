@@ -388,6 +388,7 @@ class Reflector:
             field_selector=self._field_selector,
             limit=page_size,
             continue_token=token,
+            protobuf=self._reader.reads_protobuf,
         )
         return self._reader.list(body)
 
@@ -409,6 +410,7 @@ class Reflector:
             field_selector=self._field_selector,
             resource_version="" if is_stream else self._resource_version,
             send_initial_events=is_stream,
+            protobuf=self._reader.reads_protobuf,
             timeout_s=timeout_s,
         )
         try:

@@ -1,4 +1,4 @@
-"""How Berth reaches a cluster: a small protocol over raw JSON bytes.
+"""How Berth reaches a cluster: a small protocol over raw bytes, of JSON unless a caller can do with protobuf.
 
 Behind it are HTTP to any Kubernetes API server (`berth.kube.http`), the in-process store of the embedded cluster, and
 recordings. Bodies go in and come out as JSON bytes, so that each caller decodes only what it reads, and an object that
@@ -30,10 +30,12 @@ class Transport(Protocol):
         continue_token: str = "",
         resource_version: str = "",
         metadata_only: bool = False,
+        protobuf: bool = False,
     ) -> bytes:
         """One page of a list: the `<Kind>List` object; `limit` 0 means everything in one answer.
 
-        With `metadata_only` the items have nothing else (a `PartialObjectMetadataList`).
+        With `metadata_only` the items have nothing else (a `PartialObjectMetadataList`). With `protobuf` the answer may
+        be in Kubernetes' protobuf format, which its first bytes say (`berth.api.protobuf_pods.MAGIC`).
         """
         ...
 
@@ -47,6 +49,7 @@ class Transport(Protocol):
         resource_version: str,
         allow_bookmarks: bool = True,
         send_initial_events: bool = False,
+        protobuf: bool = False,
         timeout_s: float,
     ) -> AsyncIterator[bytes]:
         """Changes after `resource_version`, one `{"type", "object"}` event an item, until the server ends it.
@@ -55,7 +58,8 @@ class Transport(Protocol):
         and then a bookmark that says so (`berth.kube.wire.INITIAL_EVENTS_END`). Servers may refuse that.
 
         An item is one line as the server sent it, without the newline; a last line that broke off is yielded
-        as it came, so that the reader can report it. The server is asked for `timeout_s`; a clean end raises
+        as it came, so that the reader can report it. With `protobuf` it may be a `WatchEvent` message instead, without
+        its length; no JSON begins as one does. The server is asked for `timeout_s`; a clean end raises
         nothing. An iterator that has more lines at hand must not yield to the event loop between them.
         Close the iterator (`aclose`) to give the connection back.
         """

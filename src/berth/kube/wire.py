@@ -1,15 +1,19 @@
-"""Lists and watch lines as they come over the wire, decoded just far enough to find the objects in them.
+"""Lists and watch events as they come over the wire, decoded just far enough to find the objects in them.
 
-Where all is well, a page or line is decoded in one go, structs and all. Where it is not, the objects in it stay raw,
-for `berth.kube.mirror` to decode each by itself, so that one bad object spoils no list.
+Where all is well, a page or line of JSON is decoded in one go, structs and all. Where it is not, the objects in it stay
+raw, for `berth.kube.mirror` to decode each by itself, so that one bad object spoils no list. Pods may come as protobuf
+instead: each answer says so by how it begins, and the pods in it stay raw, too.
 """
 
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
 
 import msgspec
+from google.protobuf.message import DecodeError
 
+from berth.api import protobuf_pods
 from berth.api.meta import Struct
+from berth.api.pod import Pod
 from berth.api.untrusted import UNREADABLE, problem_of, read_deep
 
 # How much of something unreadable is shown to people: enough to recognise it by.
@@ -47,6 +51,12 @@ class WatchLine(msgspec.Struct, Generic[Item], frozen=True, gc=False):
     object: Item
 
 
+class ProtobufPod(msgspec.Struct, frozen=True, gc=False):
+    """A pod that is still to be read."""
+
+    body: bytes
+
+
 class Identity(msgspec.Struct, frozen=True, rename="camel", gc=False):
     """The part of metadata that names an object and its version."""
 
@@ -73,10 +83,15 @@ class WireReader:
         "_decode_metadata",
         "_decode_typed_event",
         "_decode_typed_list",
+        "_pods",
+        "reads_protobuf",
     )
 
     def __init__(self, struct: type[Struct] | None = None) -> None:
         """`struct` is what objects are decoded into at once; without one they stay raw."""
+        self.reads_protobuf = struct is Pod
+        """Whether the objects can be read as protobuf, too: there are enough pods for it to pay."""
+        self._pods = protobuf_pods.PodReader()
         self._decode_list = msgspec.json.Decoder(ListPage[msgspec.Raw]).decode
         self._decode_event = msgspec.json.Decoder(WatchLine[msgspec.Raw]).decode
         self._decode_metadata = msgspec.json.Decoder(ListPage[Identified]).decode
@@ -86,7 +101,11 @@ class WireReader:
 
     def list(self, body: bytes) -> ListPage[Any]:
         """A page with its resourceVersion; raises `MalformedError`."""
-        page = self._quickly(self._decode_typed_list, body)
+        page: ListPage[Any] | None
+        if body.startswith(protobuf_pods.MAGIC):
+            page = self._protobuf_page(body)
+        else:
+            page = self._quickly(self._decode_typed_list, body)
         if page is None:
             try:
                 page = read_deep(self._decode_list, body)
@@ -97,6 +116,14 @@ class WireReader:
             raise MalformedError(f"{problem} {excerpt(body)}")
         return page
 
+    def _protobuf_page(self, body: bytes) -> ListPage[ProtobufPod]:
+        version, token, pods = _checked(protobuf_pods.read_page, body, "the list")
+        return ListPage(ListMeta(version, token), [ProtobufPod(pod) for pod in pods])
+
+    def pod(self, raw: ProtobufPod) -> Pod:
+        """A pod whose parts are shared with those that came before; raises `ObjectError` and `MalformedError`."""
+        return _checked(self._pods.read, raw.body, "a pod")
+
     def metadata(self, body: bytes) -> ListPage[Identified]:
         """A page of a list of metadata; raises `MalformedError`."""
         try:
@@ -106,6 +133,8 @@ class WireReader:
 
     def event(self, line: bytes) -> WatchLine[Any]:
         """A watch event; raises `MalformedError`. The object of an ERROR stays raw."""
+        if not line.startswith(b"{") and self.reads_protobuf:
+            return self._protobuf_event(line)
         event: WatchLine[Any] | None = self._quickly(self._decode_typed_event, line)
         # The object of an ERROR is a Status, of which a struct for something else would keep nothing.
         if event is not None and event.type != "ERROR":
@@ -115,6 +144,10 @@ class WireReader:
         except UNREADABLE as error:
             problem = f"a watch line is cut short or malformed ({problem_of(error)})"
             raise MalformedError(f"{problem}: {excerpt(line)}") from error
+
+    def _protobuf_event(self, frame: bytes) -> WatchLine[Any]:
+        kind, about = _checked(protobuf_pods.read_event, frame, "a watch event")
+        return WatchLine(kind, about if kind == "ERROR" else ProtobufPod(about))
 
     @staticmethod
     def _quickly(decode: Callable[[bytes], Any] | None, body: bytes) -> Any | None:
@@ -126,17 +159,27 @@ class WireReader:
         except UNREADABLE:
             return None
 
-    def identity(self, raw: bytes | msgspec.Raw | Struct) -> Any:
+    def identity(self, raw: bytes | msgspec.Raw | ProtobufPod | Struct) -> Any:
         """The name and version of an object, whatever the rest is like; raises `MalformedError`.
 
         Of a struct it is the metadata, which has all the fields of an `Identity`.
         """
         if isinstance(raw, Struct):
             return raw.metadata  # type: ignore[attr-defined]
+        if isinstance(raw, ProtobufPod):
+            return msgspec.convert(_checked(protobuf_pods.identity_of, raw.body, "a pod"), Identity)
         try:
             return read_deep(self._decode_identified, raw).metadata
         except UNREADABLE as error:
             raise MalformedError(f"an object has no readable metadata ({problem_of(error)}): {excerpt(raw)}") from error
+
+
+def _checked(read: Callable[[bytes], Item], body: bytes, what: str) -> Item:
+    """Read protobuf; raises `MalformedError` where it is none."""
+    try:
+        return read(body)
+    except DecodeError as error:
+        raise MalformedError(f"{what} cannot be read ({error}): {excerpt(body)}") from error
 
 
 def excerpt(data: bytes | msgspec.Raw) -> str:

@@ -51,8 +51,9 @@ class StoreTransport:
         continue_token: str = "",
         resource_version: str = "",
         metadata_only: bool = False,
+        protobuf: bool = False,
     ) -> bytes:
-        """One page of a list."""
+        """One page of a list, as JSON in any case."""
 
         def page() -> bytes:
             kind = addressed_type(resource)
@@ -81,6 +82,7 @@ class StoreTransport:
         resource_version: str,
         allow_bookmarks: bool = True,
         send_initial_events: bool = False,
+        protobuf: bool = False,
         timeout_s: float,
     ) -> AsyncIterator[bytes]:
         """The changes after a version, one event per item, until the timeout; the last item is a bookmark."""

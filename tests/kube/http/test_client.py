@@ -16,11 +16,13 @@ from berth.kube.http.client import HttpTransport
 from berth.kube.http.connections import MAX_CONNECTIONS
 from berth.kube.http.rate_limit import RateLimit
 from berth.kube.reflector import Reflector
+from tests import protobuf
 from tests.kube.servers import Certificates, serving
 from tests.waiting import for_ever, until
 
 pytestmark = pytest.mark.usefixtures("each_way")
 
+STREAM = "application/vnd.kubernetes.protobuf;stream=watch"
 POD, NODE, EVENT, LEASE = (RESOURCES[kind] for kind in ("Pod", "Node", "Event", "Lease"))
 UNLIMITED = RateLimit(qps=-1)
 
@@ -468,12 +470,12 @@ async def test_open_watches_leave_every_connection_of_the_pool_to_requests():
         release.set()
 
 
-def streaming(*chunks, end="clean", code=200, once=lambda: True):
+def streaming(*chunks, end="clean", code=200, once=lambda: True, content_type="application/json"):
     """A watch that sends chunks and then ends, breaks (once that is so) or falls silent."""
 
     async def handler(request):
-        handler.query = dict(request.query)
-        response = web.StreamResponse(status=code)
+        handler.query, handler.accept = dict(request.query), request.headers["Accept"]
+        response = web.StreamResponse(status=code, headers={"Content-Type": content_type})
         await response.prepare(request)
         for chunk in chunks:
             await response.write(chunk)
@@ -534,6 +536,46 @@ class TestWatch:
             with pytest.raises(ConnectionLost, match="watching pods"):
                 await collect(transport.watch(POD, resource_version="7", timeout_s=300), lines)
         assert lines == [b"one", b"tw"]
+
+    @pytest.mark.parametrize("size", [1, 3, 5, 100])
+    async def test_messages_are_whole_however_they_arrive(self, size):
+        events = [b"one", b"", b"three" * 9]
+        body = b"".join(map(protobuf.frame, events))
+        chunks = [body[at : at + size] for at in range(0, len(body), size)]
+        handler = streaming(*chunks, content_type=STREAM)
+        async with transport_to(handler) as transport:
+            assert await read(transport, protobuf=True) == events
+        assert handler.accept == "application/vnd.kubernetes.protobuf, application/json"
+
+    async def test_a_server_that_has_only_json_is_read_as_ever(self):
+        handler = streaming(b"one\ntwo\n")
+        async with transport_to(handler) as transport:
+            assert await read(transport, protobuf=True) == [b"one", b"two"]
+            assert await read(transport) == [b"one", b"two"]
+        assert handler.accept == "application/json"
+
+    async def test_a_message_that_broke_off_is_not_given(self):
+        events = []
+        handler = streaming(protobuf.frame(b"one") + protobuf.frame(b"two")[:-1], end="break", once=lambda: events,
+                            content_type=STREAM)  # fmt: skip
+        async with transport_to(handler) as transport:
+            with pytest.raises(ConnectionLost, match="watching pods"):
+                await collect(transport.watch(POD, resource_version="7", timeout_s=300, protobuf=True), events)
+        assert events == [b"one"]
+
+    async def test_a_message_without_end(self):
+        handler = streaming((2**31).to_bytes(4, "big") + b"x", end="silence", content_type=STREAM)
+        async with transport_to(handler) as transport:
+            with pytest.raises(ConnectionLost, match="longer than 64 MiB"):
+                await read(transport, protobuf=True)
+
+    async def test_a_refusal_in_protobuf(self):
+        said = {"code": 410, "reason": "Expired", "message": "too old resource version: 7 (99)"}
+        refusal = protobuf.wrapped(protobuf.status(said))
+        async with transport_to(streaming(refusal, code=410)) as transport:
+            with pytest.raises(ApiError, match="too old resource version") as caught:
+                await read(transport, protobuf=True)
+        assert caught.value.is_expired
 
     async def test_gone(self):
         async def handler(_request):

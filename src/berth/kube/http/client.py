@@ -12,16 +12,20 @@ and leases have token buckets of their own, so that a flood of events delays nei
 """
 
 import asyncio
+import struct
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from copy import copy
 from typing import NamedTuple
 from urllib.parse import urlencode
 
 import aiohttp
+from google.protobuf.message import DecodeError
 from multidict import CIMultiDict
 from yarl import URL
 
+from berth.api import protobuf_pods
 from berth.api.errors import ApiError, ConnectionLost, api_error_from_body
 from berth.api.redaction import REDACTED, SHORTEST_KNOWN
 from berth.api.resources import RESOURCES, Resource
@@ -44,9 +48,12 @@ MAX_LINE_BYTES = 64 * 1024 * 1024
 # taken for dead. Where it was merely quiet, the watch is resumed and nothing is lost.
 WATCH_IDLE_S = 300.0
 METADATA_ONLY = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+PROTOBUF = "application/vnd.kubernetes.protobuf"
+PROTOBUF_OR_JSON = f"{PROTOBUF}, application/json"
 _DELETE_OPTIONS = b'{"apiVersion":"v1","kind":"DeleteOptions"}'
 
 
+_LENGTH = struct.Struct(">I")
 _NO_RESOURCE = Resource("", "", "", "", namespaced=False)
 
 
@@ -139,6 +146,7 @@ class HttpTransport:
         continue_token: str = "",
         resource_version: str = "",
         metadata_only: bool = False,
+        protobuf: bool = False,
     ) -> bytes:
         """One page of a list; see the protocol."""
         query = {
@@ -148,7 +156,7 @@ class HttpTransport:
             "continue": continue_token,
             "resourceVersion": resource_version,
         }
-        accept = METADATA_ONLY if metadata_only else ""
+        accept = METADATA_ONLY if metadata_only else PROTOBUF_OR_JSON if protobuf else ""
         return await self._call("GET", resource, resource.path(namespace), query=query, accept=accept)
 
     async def get(self, resource: Resource, namespace: str, name: str) -> bytes:
@@ -204,9 +212,10 @@ class HttpTransport:
         resource_version: str,
         allow_bookmarks: bool = True,
         send_initial_events: bool = False,
+        protobuf: bool = False,
         timeout_s: float,
     ) -> AsyncIterator[bytes]:
-        """The lines of a watch, until the server ends it; see the protocol."""
+        """The events of a watch, until the server ends it; see the protocol."""
         query = {
             "watch": "true",
             "labelSelector": label_selector,
@@ -221,14 +230,16 @@ class HttpTransport:
         # No limit for the whole, which the server ends; a silence has one, since a dead peer never does.
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=self._timeout_s, sock_read=self._idle_s)
         url = self._url(resource.path(namespace), query)
-        request = _Request("GET", resource, url, timeout=timeout)
+        accept = PROTOBUF_OR_JSON if protobuf else ""
+        request = _Request("GET", resource, url, timeout=timeout, accept=accept)
         try:
             credential = await self._access.credential()
             async with await self._send(self._connections.streams(), request, credential) as response:
                 if response.status != 200:
                     raise await _refused(response, credential)
-                async for line in _lines(response.content):
-                    yield line
+                is_protobuf = response.content_type == PROTOBUF
+                async for event in _frames(response.content) if is_protobuf else _lines(response.content):
+                    yield event
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise connection_problem(error, f"watching {resource.plural}", self._access.description) from error
 
@@ -425,6 +436,23 @@ async def _lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
         yield rest
 
 
+async def _frames(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
+    """Split a stream into its messages, each of which comes after its length; one that broke off is left out."""
+    rest = bytearray()
+    while chunk := await content.readany():
+        rest += chunk
+        begin = 0
+        while (start := begin + _LENGTH.size) <= len(rest):
+            end = start + _LENGTH.unpack_from(rest, begin)[0]
+            if end - start > MAX_LINE_BYTES:
+                raise ConnectionLost(f"a watch event is longer than {MAX_LINE_BYTES >> 20} MiB; gave up on the stream")
+            if end > len(rest):
+                break
+            yield bytes(rest[start:end])
+            begin = end
+        del rest[:begin]
+
+
 async def _refused(response: aiohttp.ClientResponse, credential: Credential) -> ApiError:
     return _refusal(response.status, await response.read(), response.headers.get("Retry-After", ""), credential)
 
@@ -433,6 +461,9 @@ def _refusal(status: int, body: bytes, retry_after: str, credential: Credential)
     """The refusal as an error, whose message is shown in many places: a token that the server repeats is left out."""
     if len(credential.token) >= SHORTEST_KNOWN:
         body = body.replace(credential.token.encode(), REDACTED.encode())
+    if body.startswith(protobuf_pods.MAGIC):  # who may be answered in protobuf is refused in it, too
+        with suppress(DecodeError):
+            body = protobuf_pods.status_json(body)
     retry_after_s = float(retry_after) if retry_after.isascii() and retry_after.isdigit() else None
     return api_error_from_body(status, body, retry_after_s=retry_after_s)
 
