@@ -6,7 +6,7 @@ within the limits below; what it leaves behind has to be as reasonable as any bo
 RFC 7386; strategic merge patches have a module of their own, `strategic_merge`.
 """
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -16,9 +16,13 @@ from berth_cluster.apimachinery.reason import refuse_unreasonable
 from berth_cluster.apimachinery.schema import type_of
 from berth_cluster.apimachinery.strategic_merge import strategic_merge
 
+if TYPE_CHECKING:
+    from berth_cluster.custom.version import CustomVersion
+
 JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
+APPLY_PATCH = "application/apply-patch+yaml"
 PATCH_TYPES = (JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH)
 MAX_OPERATIONS = 10_000
 # Bytes of JSON that the copy operations of one patch may copy in all. Each can double the object, so without a limit a
@@ -31,17 +35,18 @@ _MAX_INDEX_DIGITS = 10
 _MAX_SHOWN = 200
 
 
-def apply_patch(target: Object, patch: Any, content_type: str) -> Object:
-    """The object after the patch; `target` may be edited in place."""
+def apply_patch(target: Object, patch: Any, content_type: str, custom: "CustomVersion | None" = None) -> Object:
+    """The object after the patch; `target` may be edited in place. `custom` says of what custom resource it is."""
     media_type = content_type.partition(";")[0].strip()
-    if media_type in PATCH_TYPES:
+    accepted_types = PATCH_TYPES if custom is None else custom.patch_types
+    if media_type in accepted_types:
         try:
-            patched = _patched(target, patch, media_type)
+            patched = _patched(target, patch, media_type, custom)
         except RecursionError:
             raise bad_request("the patch makes the object too deep") from None
         refuse_unreasonable(patched, "the patched object")
     else:
-        accepted = ", ".join(PATCH_TYPES)
+        accepted = ", ".join(accepted_types)
         raise unsupported_media_type(
             f"the body of the request was in an unknown format - accepted media types include: {accepted}"
         )
@@ -50,12 +55,12 @@ def apply_patch(target: Object, patch: Any, content_type: str) -> Object:
     return patched
 
 
-def _patched(target: Object, patch: Any, media_type: str) -> Any:
+def _patched(target: Object, patch: Any, media_type: str, custom: "CustomVersion | None") -> Any:
     if media_type == JSON_PATCH:
         return json_patch(target, patch)
     if media_type == MERGE_PATCH:
         return merge_patch(target, _object(patch))
-    return strategic_merge(target, _object(patch), type_of(target))
+    return strategic_merge(target, _object(patch), type_of(target) if custom is None else custom.message)
 
 
 def _object(patch: Any) -> Object:

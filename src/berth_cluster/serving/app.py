@@ -30,7 +30,8 @@ from berth_cluster.serving.handlers import Handlers
 from berth_cluster.serving.openapi import OpenApiDocuments
 from berth_cluster.serving.rbac import ClusterUser, RbacAttributes, RbacAuthorizer
 from berth_cluster.serving.requests import Target, flag, is_dry_run, parse_path
-from berth_cluster.serving.responses import error_response, json_response, success
+from berth_cluster.serving.responses import add_warnings, error_response, json_response, success
+from berth_cluster.serving.served_api import ServedApi
 from berth_cluster.storage.store import Store
 
 _log = logging.getLogger(__name__)
@@ -55,8 +56,8 @@ class Application:
         "_in_flight",
         "_let_in",
         "_metrics",
-        "_release",
         "_requests",
+        "_served",
         "_store",
         "address",
         "extra_paths",
@@ -75,11 +76,11 @@ class Application:
         self._in_flight = 0
         self._authenticator = authenticator
         self._authorizer = RbacAuthorizer(store)
-        self._release = release
         self._metrics = CollectorRegistry(auto_describe=False)
         self._requests = Counter("apiserver_request", "Requests answered.", REQUEST_LABELS, registry=self._metrics)
-        self._discovery = Discovery(release)
-        self._documents = OpenApiDocuments(release)
+        self._served = ServedApi(release, store.custom)
+        self._discovery = Discovery(self._served)
+        self._documents = OpenApiDocuments(self._served)
         self._handlers = Handlers(store, has_streaming_lists=release.has_streaming_lists)
         self.address = ""
         # Further paths for GET (debug views) that the operator of the server may add; each returns a JSON value.
@@ -139,12 +140,14 @@ class Application:
             bound = await self._post_binding(target, request)
             self._count(target, request)
             return bound
-        kind = self._release.find(target.group, target.version, target.plural)
+        kind = self._served.find(target.group, target.version, target.plural)
         if kind is None:
             raise no_such_path()
         if kind.plural == "namespaces" and not kind.group and target.namespace:
             raise no_such_path()
         response = await self._handlers.handle(kind, target, request)
+        if kind.custom is not None and kind.custom.warning and isinstance(response, web.Response):
+            add_warnings(response, [kind.custom.warning])
         self._count(target, request)
         return response
 

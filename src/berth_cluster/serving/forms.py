@@ -46,7 +46,7 @@ class _Whole:
     def many(
         self, kind: ResourceType, entries: Sequence[Entry], meta: dict[str, Any], _query: Query, _now: datetime
     ) -> Iterator[bytes]:
-        head = {"kind": f"{kind.kind}List", "apiVersion": kind.api_version, "metadata": meta}
+        head = {"kind": kind.list_kind, "apiVersion": kind.api_version, "metadata": meta}
         return in_slices(head, "items", entries, lambda part: [entry.encoded for entry in part])
 
     def liner(self, _kind: ResourceType, _query: Query, _clock: Clock) -> Liner:

@@ -17,8 +17,8 @@ from berth_cluster.apimachinery.errors import (
     too_many_requests,
 )
 from berth_cluster.apimachinery.meta import Object
-from berth_cluster.apimachinery.patches import STRATEGIC_MERGE_PATCH
-from berth_cluster.apimachinery.resource_types import PODS, ResourceType
+from berth_cluster.apimachinery.patches import APPLY_PATCH, STRATEGIC_MERGE_PATCH
+from berth_cluster.apimachinery.resource_types import DEFINITIONS, PODS, ResourceType
 from berth_cluster.serving.bodies import delete_options, read_body, read_patch, read_typed
 from berth_cluster.serving.forms import FORMS, ResponseForm
 from berth_cluster.serving.listing import Listing, Page, refuse_future
@@ -214,8 +214,9 @@ class Handlers:
             applied["metadata"] = {**(applied.get("metadata") or {}), "name": target.name}
             made = self._store.create(kind, target.namespace, applied, dry_run=dry_run)
             return self._answer(kind, made, request, 201, warnings)
+        merging = STRATEGIC_MERGE_PATCH if kind.custom is None else APPLY_PATCH
         patched = self._store.patch(
-            kind, target.namespace, target.name, applied, STRATEGIC_MERGE_PATCH, target.subresource, dry_run=dry_run
+            kind, target.namespace, target.name, applied, merging, target.subresource, dry_run=dry_run
         )
         return self._answer(kind, patched, request, 200, warnings)
 
@@ -224,7 +225,7 @@ class Handlers:
         dry_run = is_dry_run(request.query) or options.get("dryRun") == ["All"]
         gone = self._store.delete(kind, target.namespace, target.name, options, dry_run=dry_run)
         remains = self._store.find(kind, target.namespace, target.name) is not None and not dry_run
-        if remains or kind.plural in _RETURNED_WHEN_DELETED:
+        if remains or kind is DEFINITIONS or kind.plural in _RETURNED_WHEN_DELETED:
             return json_response(gone)
         return success(kind, gone["metadata"])
 

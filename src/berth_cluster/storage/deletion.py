@@ -10,8 +10,8 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from berth_cluster.apimachinery.errors import bad_request, forbidden
-from berth_cluster.apimachinery.meta import Object, timestamp
-from berth_cluster.apimachinery.resource_types import NAMESPACES, PODS, PRIORITY_CLASSES, ResourceType
+from berth_cluster.apimachinery.meta import Object, set_condition, timestamp
+from berth_cluster.apimachinery.resource_types import DEFINITIONS, NAMESPACES, PODS, PRIORITY_CLASSES, ResourceType
 from berth_cluster.storage import metadata
 
 DEFAULT_GRACE_S = 30
@@ -19,6 +19,7 @@ DEFAULT_GRACE_S = 30
 MAX_GRACE_S = 100 * 365 * 24 * 3600
 FOREGROUND = "foregroundDeletion"
 ORPHAN = "orphan"
+CLEANUP_FINALIZER = "customresourcecleanup.apiextensions.k8s.io"
 # The namespaces that upstream refuses to delete, too.
 IMMORTAL_NAMESPACES = ("default", "kube-system", "kube-public")
 SYSTEM_PRIORITY_CLASSES = ("system-cluster-critical", "system-node-critical")
@@ -40,11 +41,28 @@ def deleted(kind: ResourceType, old: Object, options: Object, now: datetime) -> 
     meta = dict(old["metadata"])
     new: Object = {**old, "metadata": meta}
     _set_finalizers(meta, options)
+    if kind is DEFINITIONS and not meta.get("deletionTimestamp"):
+        meta["finalizers"] = [*(meta.get("finalizers") or []), CLEANUP_FINALIZER]
+        new = terminating(new, timestamp(now), is_begun=False)
+        meta = new["metadata"]
     grace_s = _grace_s(kind, old, options)
     if not grace_s and not meta.get("finalizers") and not _holds_contents(kind, new):
         return new, True
     _mark(kind, new, grace_s, now)
     return new, False
+
+
+def terminating(definition: Object, now: str, *, is_begun: bool) -> Object:
+    """A CustomResourceDefinition whose status says that it waits for its objects to go."""
+    if is_begun:
+        said = ("InstanceDeletionInProgress", "CustomResource deletion is in progress")
+    else:
+        why = "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon"
+        said = ("InstanceDeletionPending", why)
+    condition = {"type": "Terminating", "status": "True", "lastTransitionTime": now, "reason": said[0],
+                 "message": said[1]}  # fmt: skip
+    status = definition["status"]
+    return {**definition, "status": {**status, "conditions": set_condition(status.get("conditions") or [], condition)}}
 
 
 def is_finished(kind: ResourceType, obj: Object) -> bool:

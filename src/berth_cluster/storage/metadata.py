@@ -11,7 +11,7 @@ from typing import Any
 
 from berth_cluster.apimachinery.errors import StoreError, bad_request, conflict, forbidden, not_found, stale
 from berth_cluster.apimachinery.meta import Object
-from berth_cluster.apimachinery.resource_types import ResourceType
+from berth_cluster.apimachinery.resource_types import DEFINITIONS, ResourceType
 from berth_cluster.storage.watch import Entry
 
 # Characters of generated name suffixes: without vowels, so that they do not form words.
@@ -33,7 +33,7 @@ _SERVER_FIELDS = (
 )
 # Kinds of which an update has to say which version it replaces: writers compete for leases and claims, and one that
 # leaves the version out would overwrite what another has just taken.
-_NEEDS_VERSION = frozenset({("coordination.k8s.io", "leases"), ("resource.k8s.io", "resourceclaims")})
+_NEEDS_VERSION = frozenset({DEFINITIONS.key, ("coordination.k8s.io", "leases"), ("resource.k8s.io", "resourceclaims")})
 
 
 def suffixes(rng: random.Random) -> Callable[[], str]:
@@ -141,7 +141,7 @@ def check_update(kind: ResourceType, entry: Entry, new: Object) -> None:
         raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
     check_preconditions(kind, old, {"uid": meta.get("uid")})
     version = meta.get("resourceVersion") or ""
-    if not version and kind.key in _NEEDS_VERSION:
+    if not version and (kind.custom is not None or kind.key in _NEEDS_VERSION):
         why = "metadata.resourceVersion: Invalid value: 0: must be specified for an update"
         raise StoreError(422, "Invalid", f'{kind.plural}.{kind.group} "{name}" is invalid: {why}')
     if version and version != old["resourceVersion"]:

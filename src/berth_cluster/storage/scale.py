@@ -1,6 +1,6 @@
 """The `scale` subresource: how many replicas a workload has and wants, in one shape for every kind."""
 
-from berth_cluster.apimachinery.errors import FieldErrors, bad_request, not_found
+from berth_cluster.apimachinery.errors import FieldErrors, StoreError, bad_request, not_found
 from berth_cluster.apimachinery.meta import Object
 from berth_cluster.apimachinery.resource_types import ResourceType
 
@@ -18,9 +18,20 @@ def scale_of(kind: ResourceType, obj: Object) -> Object:
         "spec": {"replicas": spec.get("replicas", 0)},
         "status": {"replicas": status.get("replicas", 0)},
     }
+    if kind.custom is not None:
+        return {**scale, **kind.custom.scale_of(obj)}
     selector = _selector_text(spec.get("selector") or {})
     if selector:
         scale["status"]["selector"] = selector
+    return scale
+
+
+def shown_scale(kind: ResourceType, obj: Object) -> Object:
+    """The same, refused (500) for an object of a custom resource that says nothing of replicas."""
+    scale = scale_of(kind, obj)
+    if kind.custom is not None and not scale["spec"]:
+        why = f'the spec replicas field "{kind.custom.scale["specReplicasPath"]}" does not exist'
+        raise StoreError(500, "InternalError", f"Internal error occurred: {why}")
     return scale
 
 
@@ -34,14 +45,17 @@ def with_scale(kind: ResourceType, obj: Object, scale: Object) -> Object:
     replicas = spec.get("replicas", 0)
     if not isinstance(replicas, int) or isinstance(replicas, bool) or replicas >= 2**31:
         raise bad_request(f'Scale "{name}": spec.replicas must be a whole number of 32 bits, not {replicas!r}')
+    if kind.custom is not None:
+        obj = kind.custom.with_replicas(obj, replicas)
     errors = FieldErrors()
     if replicas < 0:
         errors.invalid("spec.replicas", replicas, "must be greater than or equal to 0")
     errors.raise_for("Scale", "autoscaling", name)
-    meta = {**obj["metadata"], "resourceVersion": asked.get("resourceVersion", "")}
+    meta = {**obj["metadata"], "resourceVersion": asked.get("resourceVersion") or obj["metadata"]["resourceVersion"]}
     if asked.get("uid"):
         meta["uid"] = asked["uid"]
-    return {**obj, "metadata": meta, "spec": {**obj["spec"], "replicas": replicas}}
+    changed = {**obj, "metadata": meta}
+    return changed if kind.custom is not None else {**changed, "spec": {**obj["spec"], "replicas": replicas}}
 
 
 def _check_scalable(kind: ResourceType, obj: Object) -> None:

@@ -30,7 +30,14 @@ from typing import Any
 
 import msgspec
 
-from berth_cluster.apimachinery.errors import StoreError, already_exists, bad_request, not_found, too_large
+from berth_cluster.apimachinery.errors import (
+    StoreError,
+    already_exists,
+    bad_request,
+    no_such_path,
+    not_found,
+    too_large,
+)
 from berth_cluster.apimachinery.field_checks import check_types
 from berth_cluster.apimachinery.meta import Object, timestamp
 from berth_cluster.apimachinery.patches import apply_patch
@@ -48,8 +55,9 @@ from berth_cluster.apimachinery.resource_types import (
 )
 from berth_cluster.apimachinery.selection import Matcher, make_matcher
 from berth_cluster.storage import binding, bootstrap, deletion, eviction, metadata, scale
-from berth_cluster.storage.api_versions import ApiView, view_of
+from berth_cluster.storage.api_versions import ApiView, addressed_type, view_of
 from berth_cluster.storage.collection import MAX_HISTORY_BYTES, Collection, Place
+from berth_cluster.storage.custom_kinds import CustomKinds
 from berth_cluster.storage.event_expiry import EVENT_TTL_S, MAX_EVENTS, EventExpiry
 from berth_cluster.storage.watch import ChangeType, Entry, StoreChange, Watch, WatchLimits
 from berth_cluster.strategies.registry import strategy_of
@@ -74,11 +82,13 @@ class Store:
         "_collections",
         "_dispatching",
         "_expiry",
+        "_new_collection",
         "_subscribers",
         "_undelivered",
         "_watch_limits",
         "bindings",
         "clock",
+        "custom",
         "new_suffix",
         "new_uid",
         "revision",
@@ -103,8 +113,9 @@ class Store:
         self.new_suffix = metadata.suffixes(rng or random.Random())
         self.revision = 0
         self.bindings: BindingLog = deque(maxlen=MAX_BINDINGS)
+        self._new_collection = partial(Collection, _max_changes=history, _max_history_bytes=history_bytes)
         self._collections: dict[ResourceKey, Collection] = {
-            kind.key: Collection(kind, history, history_bytes) for kind in RESOURCE_TYPES if kind is not NEW_EVENTS
+            kind.key: self._new_collection(kind) for kind in RESOURCE_TYPES if kind is not NEW_EVENTS
         }
         self._collections[NEW_EVENTS.key] = self._collections["", "events"]
         self._watch_limits = watch_limits or WatchLimits()
@@ -112,6 +123,7 @@ class Store:
         self._subscribers: list[Subscriber] = []
         self._undelivered: deque[StoreChange] = deque()
         self._dispatching = False
+        self.custom = CustomKinds(self)
         if system_objects:
             for kind, obj in bootstrap.system_objects():
                 self.create(kind, "", obj)
@@ -122,7 +134,7 @@ class Store:
         """One object, or its `scale`; NotFound when it is not there."""
         kind = resource_type(resource)
         obj = self.entry(kind, namespace, name).obj
-        return scale.scale_of(kind, obj) if subresource == "scale" else _shown(kind, obj)
+        return scale.shown_scale(kind, obj) if subresource == "scale" else _shown(kind, obj)
 
     def shown_entry(self, kind: ResourceType, namespace: str, name: str) -> Entry:
         """The present state of an object in the API version of its resource, with its shared encoding."""
@@ -257,7 +269,7 @@ class Store:
             return self.update(kind, namespace, name, scaled, "scale", dry_run=dry_run)
         current = _shown(kind, entry.obj)
         # The patch is copied as well, since parts of it become parts of the stored object.
-        patched = apply_patch(own(current), _decode(_encode(patch)), content_type)
+        patched = apply_patch(own(current), _decode(_encode(patch)), content_type, kind.custom)
         check_types(kind, patched)
         return _shown(kind, self._write(kind, entry, _stored(kind, patched), subresource, dry_run))
 
@@ -332,7 +344,27 @@ class Store:
 
     def collection(self, kind: ResourceType) -> Collection:
         """Where a resource's objects are kept."""
-        return self._collections[kind.key]
+        found = self._collections.get(kind.key)
+        if found is None:  # a custom resource that is no longer there
+            raise no_such_path()
+        return found
+
+    def addressed(self, resource: Addressed) -> ResourceType:
+        """What `resource` names, in its version if it says one; raises `StoreError` (404) where there is none."""
+        return self.custom.addressed(resource) or addressed_type(resource)
+
+    def open_collection(self, kind: ResourceType) -> None:
+        """Keep objects of a resource from now on, or keep them as those of a resource that has changed."""
+        known = self._collections.get(kind.key)
+        if known is None:
+            self._collections[kind.key] = known = self._new_collection(kind)
+            known.forgotten = self.revision  # there may have been one of that name before
+        known.resource = kind
+        known.end_watches()
+
+    def close_collection(self, key: ResourceKey) -> None:
+        """Forget a resource that has no objects any more."""
+        self._collections.pop(key).end_watches()
 
     def entry(self, kind: ResourceType, namespace: str, name: str) -> Entry:
         """The present version of an object; NotFound when it is not there."""

@@ -5,6 +5,8 @@ from types import MappingProxyType
 from berth_cluster.apimachinery.resource_types import ResourceKey, ResourceType
 from berth_cluster.strategies import core, policy, rbac, resource, scheduling, workloads
 from berth_cluster.strategies.base import DefaultsStrategy, RESTStrategy
+from berth_cluster.strategies.custom_objects import CustomObjectStrategy
+from berth_cluster.strategies.definitions import DefinitionStrategy
 from berth_cluster.strategies.pods import PodStrategy
 
 _DEFAULT = RESTStrategy()
@@ -20,6 +22,7 @@ _STRATEGIES: MappingProxyType[ResourceKey, RESTStrategy] = MappingProxyType(
             {}, {"persistentVolumeReclaimPolicy": "Retain", "volumeMode": "Filesystem"}, {"phase": "Pending"}
         ),
         ("", "persistentvolumeclaims"): core.PersistentVolumeClaimStrategy(),
+        ("apiextensions.k8s.io", "customresourcedefinitions"): DefinitionStrategy(),
         ("apps", "deployments"): workloads.DeploymentStrategy(),
         ("apps", "replicasets"): workloads.ReplicaSetStrategy(),
         ("apps", "statefulsets"): workloads.StatefulSetStrategy(),
@@ -61,4 +64,6 @@ _STRATEGIES: MappingProxyType[ResourceKey, RESTStrategy] = MappingProxyType(
 
 def strategy_of(kind: ResourceType) -> RESTStrategy:
     """What is special about a resource."""
+    if kind.custom is not None:
+        return CustomObjectStrategy(kind, kind.custom)
     return _STRATEGIES.get(kind.key, _DEFAULT)

@@ -11,6 +11,7 @@ from berth_cluster.apimachinery.meta import Object
 from berth_cluster.apimachinery.resource_types import ResourceKey, ResourceType
 from berth_cluster.serving.tables import others, workloads
 from berth_cluster.serving.tables.columns import AGE, CREATED_AT, NAME, Column
+from berth_cluster.serving.tables.custom import custom_columns, described
 from berth_cluster.serving.tables.pods import pod_columns
 
 Columns = list[Column]
@@ -68,22 +69,30 @@ def make_table(
     kind: ResourceType, objects: list[Object], meta: dict[str, Any], include: str, now: datetime
 ) -> dict[str, Any]:
     """The Table of some objects; `include` says how much of each object goes along."""
-    columns = columns_of(kind.key)
+    columns = columns_of(kind.key) if kind.custom is None else custom_columns(kind)
     return {
         "kind": "Table",
         "apiVersion": "meta.k8s.io/v1",
         "metadata": meta,
-        "columnDefinitions": [_definition(column) for column in columns],
+        "columnDefinitions": [
+            _definition(column, about) for column, about in zip(columns, _descriptions(kind, len(columns)), strict=True)
+        ],
         "rows": [_row(obj, columns, include, now) for obj in objects],
     }
 
 
-def _definition(column: Column) -> dict[str, Any]:
+def _descriptions(kind: ResourceType, number: int) -> list[str]:
+    if kind.custom is None:
+        return [""] * number
+    return ["", *(described(column) for column in kind.custom.columns)]
+
+
+def _definition(column: Column, description: str) -> dict[str, Any]:
     return {
         "name": column.name,
         "type": column.type,
         "format": column.format,
-        "description": "",
+        "description": description,
         "priority": column.priority,
     }
 

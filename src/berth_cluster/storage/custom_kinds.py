@@ -1,0 +1,195 @@
+"""The kinds that the CustomResourceDefinitions in a store declare.
+
+What is served beside the table of resources follows from the stored definitions alone: whenever one changes, by whose
+hand ever, its names are accepted or refused, and its types made anew. A definition that is being deleted waits until
+its objects are gone; then their collection goes, too. The store makes one `CustomKinds` for itself, which is the first
+to be told of changes.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from berth_cluster.apimachinery.errors import no_such_path
+from berth_cluster.apimachinery.meta import (
+    Object,
+    is_being_deleted,
+    is_condition_true,
+    set_condition,
+    without_finalizer,
+)
+from berth_cluster.apimachinery.resource_types import (
+    DEFINITIONS,
+    RESOURCE_TYPES,
+    Addressed,
+    ResourceType,
+)
+from berth_cluster.custom.version import is_served, types_of
+from berth_cluster.storage.deletion import CLEANUP_FINALIZER, terminating
+
+if TYPE_CHECKING:
+    from berth_cluster.storage.store import Store
+
+_CONFLICTS = ("plural", "singular", "shortNames", "kind", "listKind")
+_KINDS = ("kind", "listKind")
+
+
+class CustomKinds:
+    """The kinds that a store's definitions declare."""
+
+    __slots__ = ("_known", "_store", "_types", "served", "version")
+
+    def __init__(self, store: "Store") -> None:
+        self._store = store
+        self._known: dict[str, Any] = {}  # of each definition, what its types were made of
+        self._types: dict[str, list[ResourceType]] = {}  # by definition, all versions
+        self.served: tuple[ResourceType, ...] = ()
+        """What clients may ask for, in every version."""
+        self.version = 0
+        """Counts the changes of what is served."""
+        store.subscribe(self._on_change)
+
+    def find(self, group: str, version: str, plural: str) -> ResourceType | None:
+        """The resource of that version, if it is served."""
+        place = (group, version, plural)
+        return next((kind for kind in self.served if (kind.group, kind.version, kind.plural) == place), None)
+
+    def stored(self) -> list[ResourceType]:
+        """Each resource once, in the version in which it is stored."""
+        return [kind for kinds in self._types.values() for kind in kinds if kind.custom and kind.custom.is_storage]
+
+    def of_kind(self, unique_kind: str) -> ResourceType:
+        """The resource that controllers call so; raises `StoreError` (404) where it is gone."""
+        found = next((kind for kind in self.stored() if kind.unique_kind == unique_kind), None)
+        if found is None:
+            raise no_such_path()
+        return found
+
+    def addressed(self, resource: Addressed) -> ResourceType | None:
+        """What `resource` names, in its version if it says one; None where no definition declares it."""
+        version = getattr(resource, "version", "")
+        if version:
+            return self.find(resource.group, version, resource.plural)
+        return next((kind for kind in self.stored() if kind.key == (resource.group, resource.plural)), None)
+
+    def _on_change(self, change_type: str, resource: ResourceType, obj: Object, _old: Object | None) -> None:
+        if resource.custom is not None and change_type == "DELETED":
+            self._settle(resource.custom.definition)
+        elif resource is DEFINITIONS:
+            self._settle(obj["metadata"]["name"])
+            if change_type == "DELETED" or is_condition_true(obj, "Established"):
+                for other in self._store.objects(DEFINITIONS):  # which may have waited for a name
+                    if not is_condition_true(other, "NamesAccepted"):
+                        self._settle(other["metadata"]["name"])
+
+    def _settle(self, name: str) -> None:
+        """Bring everything about a definition up to date with it."""
+        definition = self._store.find(DEFINITIONS, "", name)
+        if definition is None:
+            self._drop(name)
+            return
+        status = self._status_of(definition)
+        if status != definition["status"]:
+            self._store.update(DEFINITIONS, "", name, {**definition, "status": status}, "status")
+            return  # to be called again by that change
+        self._load(definition)
+        if is_being_deleted(definition):
+            self._empty(definition)
+
+    def _load(self, definition: Object) -> None:
+        name, meta = definition["metadata"]["name"], definition["metadata"]
+        known = (meta["uid"], meta["generation"], definition["status"]["acceptedNames"], is_being_deleted(definition),
+                 is_condition_true(definition, "Established"))  # fmt: skip
+        if self._known.get(name) == known or not is_condition_true(definition, "Established"):
+            return
+        self._known[name] = known
+        self._types[name] = types_of(definition)
+        stored = next(kind for kind in self._types[name] if kind.custom and kind.custom.is_storage)
+        self._store.open_collection(stored)
+        self._serve()
+
+    def _drop(self, name: str) -> None:
+        for key in {kind.key for kind in self._types.pop(name, ())}:
+            self._store.close_collection(key)
+        if self._known.pop(name, None) is not None:
+            self._serve()
+
+    def _serve(self) -> None:
+        self.version += 1
+        found = []
+        for name, kinds in sorted(self._types.items()):
+            definition = self._store.find(DEFINITIONS, "", name)
+            if definition is not None:
+                found += [kind for kind in kinds if is_served(definition, kind.version)]
+        self.served = tuple(found)
+
+    def _empty(self, definition: Object) -> None:
+        """Delete the objects of a definition that is being deleted, and let it go when there are none."""
+        store, name = self._store, definition["metadata"]["name"]
+        for kind in [kind for kind in self._types.get(name, ()) if kind.custom and kind.custom.is_storage]:
+            for entry in list(store.collection(kind).entries()):
+                if not is_being_deleted(entry.obj):
+                    store.delete(kind, *entry.place)
+            if len(store.collection(kind)):
+                left = terminating(definition, store.now(), is_begun=True)
+                store.update(DEFINITIONS, "", name, left, "status")
+                return
+        if CLEANUP_FINALIZER in (definition["metadata"].get("finalizers") or ()):
+            latest = store.entry(DEFINITIONS, "", name).obj
+            store.update(DEFINITIONS, "", name, without_finalizer(latest, CLEANUP_FINALIZER))
+
+    def _status_of(self, definition: Object) -> Object:
+        """The status with names accepted that nobody else in the group has."""
+        wanted, status = definition["spec"]["names"], definition["status"]
+        accepted = dict(status["acceptedNames"])
+        taken_names, taken_kinds = self._taken(definition)
+        conflict = None
+        for field in _CONFLICTS:
+            texts = wanted.get(field) or []
+            taken = taken_kinds if field in _KINDS else taken_names
+            found = next((text for text in ([texts] if isinstance(texts, str) else texts) if text in taken), None)
+            if found is not None:
+                conflict = (f"{field[0].upper()}{field[1:]}Conflict", f'"{found}" is already in use')
+            elif texts:
+                accepted[field] = texts
+            else:
+                accepted.pop(field, None)
+        if wanted.get("categories"):
+            accepted["categories"] = wanted["categories"]
+        conditions = status.get("conditions") or []
+        said = (False, *conflict) if conflict else (True, "NoConflicts", "no conflicts found")
+        conditions = self._with_condition(conditions, "NamesAccepted", *said)
+        if conflict is None:
+            why = ("InitialNamesAccepted", "the initial names have been accepted")
+            conditions = self._with_condition(conditions, "Established", True, *why)
+        elif not is_condition_true(definition, "Established"):
+            why = ("NotAccepted", "not all names are accepted")
+            conditions = self._with_condition(conditions, "Established", False, *why)
+        return {**status, "conditions": conditions, "acceptedNames": accepted}
+
+    def _taken(self, definition: Object) -> tuple[set[str], set[str]]:
+        """The names of resources and of kinds that others in the group have been granted."""
+        group, own = definition["spec"]["group"], definition["metadata"]["name"]
+        taken_names: set[str] = set()
+        taken_kinds: set[str] = set()
+        for other in self._store.objects(DEFINITIONS):
+            if other["spec"]["group"] == group and other["metadata"]["name"] != own:
+                names = other["status"]["acceptedNames"]
+                taken_names.update(names.get("shortNames") or (), {names.get("plural"), names.get("singular")} - {None})
+                taken_kinds.update({names.get("kind"), names.get("listKind")} - {None})
+        return taken_names, taken_kinds
+
+    def _with_condition(
+        self, conditions: list[Object], name: str, is_true: bool, reason: str, message: str
+    ) -> list[Object]:
+        condition = {
+            "type": name,
+            "status": str(is_true),
+            "lastTransitionTime": self._store.now(),
+            "reason": reason,
+            "message": message,
+        }
+        return set_condition(conditions, condition)
+
+
+def all_types(store: "Store") -> list[ResourceType]:
+    """Everything that a store holds, each resource once."""
+    return [*RESOURCE_TYPES, *store.custom.stored()]
