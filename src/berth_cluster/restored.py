@@ -76,7 +76,7 @@ def restore(store: Store, objects: Iterable[Object]) -> Restored:
             continue
         try:
             obj = own(original)
-            check_types(kind, obj)
+            check_types(kind, obj, complete=False)
             _check_names(kind, obj)
         except (StoreError, RecursionError) as error:
             reason = error.message if isinstance(error, StoreError) else "it is nested too deeply"

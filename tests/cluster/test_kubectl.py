@@ -104,7 +104,7 @@ def test_the_server_checks_the_fields(kubectl):
     assert 'unknown field "spec.template.spec.containers[0].imagee"' in said
     impossible = manifest().replace("100m", "100 millis")
     said = kubectl.refused("create", "-f", "-", text=impossible)
-    assert "spec.template.spec.containers[0].resources.requests[cpu]: quantities must match" in said
+    assert "cannot be handled as a Deployment: quantities must match" in said
     said = kubectl.refused("create", "deployment", "Web", "--image=nginx")
     assert "a lowercase RFC 1123 subdomain must consist of" in said
 

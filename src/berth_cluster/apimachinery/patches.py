@@ -6,7 +6,8 @@ within the limits below; what it leaves behind has to be as reasonable as any bo
 RFC 7386; strategic merge patches have a module of their own, `strategic_merge`.
 """
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 
@@ -15,9 +16,6 @@ from berth_cluster.apimachinery.meta import Object
 from berth_cluster.apimachinery.reason import refuse_unreasonable
 from berth_cluster.apimachinery.schema import type_of
 from berth_cluster.apimachinery.strategic_merge import strategic_merge
-
-if TYPE_CHECKING:
-    from berth_cluster.custom.version import CustomVersion
 
 JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
@@ -35,32 +33,30 @@ _MAX_INDEX_DIGITS = 10
 _MAX_SHOWN = 200
 
 
-def apply_patch(target: Object, patch: Any, content_type: str, custom: "CustomVersion | None" = None) -> Object:
-    """The object after the patch; `target` may be edited in place. `custom` says of what custom resource it is."""
+def apply_patch(target: Object, patch: Any, content_type: str, accepted: Sequence[str] = PATCH_TYPES) -> Object:
+    """The object after the patch; `target` may be edited in place."""
     media_type = content_type.partition(";")[0].strip()
-    accepted_types = PATCH_TYPES if custom is None else custom.patch_types
-    if media_type in accepted_types:
+    if media_type in accepted:
         try:
-            patched = _patched(target, patch, media_type, custom)
+            patched = _patched(target, patch, media_type)
         except RecursionError:
             raise bad_request("the patch makes the object too deep") from None
         refuse_unreasonable(patched, "the patched object")
     else:
-        accepted = ", ".join(accepted_types)
         raise unsupported_media_type(
-            f"the body of the request was in an unknown format - accepted media types include: {accepted}"
+            f"the body of the request was in an unknown format - accepted media types include: {', '.join(accepted)}"
         )
     if not isinstance(patched, dict):
         raise bad_request("the patch leaves no object behind")
     return patched
 
 
-def _patched(target: Object, patch: Any, media_type: str, custom: "CustomVersion | None") -> Any:
+def _patched(target: Object, patch: Any, media_type: str) -> Any:
     if media_type == JSON_PATCH:
         return json_patch(target, patch)
     if media_type == MERGE_PATCH:
         return merge_patch(target, _object(patch))
-    return strategic_merge(target, _object(patch), type_of(target) if custom is None else custom.message)
+    return strategic_merge(target, _object(patch), type_of(target))
 
 
 def _object(patch: Any) -> Object:
@@ -89,14 +85,15 @@ def json_patch(target: Any, operations: Any) -> Any:
     if len(operations) > MAX_OPERATIONS:
         raise too_large(f"The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {len(operations)}")
     work = _PatchWork()
-    for number, operation in enumerate(operations):
+    for operation in operations:
         try:
             work.copy(target, operation)
             target = _operate(target, operation, work)
-        except _BadOperationError as error:
-            # A patch that does not fit the object is the object's fault as much as the patch's: 422, as upstream.
-            message = f"the server rejected our request due to an error in our request: operation {number}: {error}"
-            raise StoreError(422, "Invalid", message) from None
+        except _BadOperationError:
+            # A patch that does not fit the object is the object's fault as much as the patch's: 422, as upstream, which
+            # does not say why either.
+            message = "the server rejected our request due to an error in our request"
+            raise StoreError(422, "Invalid", message, {}) from None
     return target
 
 
@@ -203,7 +200,8 @@ def _replace(target: Any, path: list[str], value: Any) -> Any:
     if not path:
         return value
     parent, key = _lookup(target, path[:-1]), path[-1]
-    _step(parent, key)
+    if not isinstance(parent, dict):  # which takes what it does not have yet, as upstream's library
+        _step(parent, key)
     parent[_index(parent, key) if isinstance(parent, list) else key] = value
     return target
 

@@ -36,61 +36,6 @@ _KNOWN = MappingProxyType(
 )
 _NUMBERS = frozenset({"bool", "int32", "int64"})
 
-# Protobuf carries a Go field that is not a pointer even when it is zero, where JSON leaves it out; so a zero or a false
-# is dropped here, or else every object would seem to set all its fields. The fields below are pointers in Go: protobuf
-# carries them only when somebody set them, so for these a zero is a value and is kept.
-_MEANINGFUL_ZEROS = frozenset(
-    {
-        "activeDeadlineSeconds",
-        "allowPrivilegeEscalation",
-        "allowVolumeExpansion",
-        "attachRequired",
-        "automountServiceAccountToken",
-        "backoffLimit",
-        "backoffLimitPerIndex",
-        "blockOwnerDeletion",
-        "completions",
-        "controller",
-        "defaultMode",
-        "enableServiceLinks",
-        "failedJobsHistoryLimit",
-        "fsGroup",
-        "gracePeriodSeconds",
-        "hostUsers",
-        "immutable",
-        "leaseDurationSeconds",
-        "leaseTransitions",
-        "manualSelector",
-        "maxFailedIndexes",
-        "mode",
-        "optional",
-        "orphanDependents",
-        "parallelism",
-        "partition",
-        "podInfoOnMount",
-        "priority",
-        "privileged",
-        "progressDeadlineSeconds",
-        "readOnlyRootFilesystem",
-        "replicas",
-        "requiresRepublish",
-        "revisionHistoryLimit",
-        "runAsGroup",
-        "runAsNonRoot",
-        "runAsUser",
-        "setHostnameAsFQDN",
-        "shareProcessNamespace",
-        "startingDeadlineSeconds",
-        "storageCapacity",
-        "successfulJobsHistoryLimit",
-        "suspend",
-        "terminationGracePeriodSeconds",
-        "tolerationSeconds",
-        "ttlSecondsAfterFinished",
-        "value",
-    }
-)
-
 
 def decode(body: bytes) -> Object:
     """The object in a protobuf body, as JSON would have it."""
@@ -199,7 +144,7 @@ def _means_something(field: Field, value: Any) -> bool:
     if value is None or value == "":
         return False
     if isinstance(value, bool | int) and not value:
-        return field.name in _MEANINGFUL_ZEROS or field.type == "IntOrString"
+        return field.is_pointer or field.type == "IntOrString"
     return not (field.name == "status" and value == {})
 
 

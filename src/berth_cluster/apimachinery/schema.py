@@ -3,8 +3,8 @@
 The documents come with the package kubernetes-validate, one file for each release of Kubernetes. A type is looked up by
 its name there without the common prefix (`core.v1.PodSpec`), in the release that is served by default, and where that
 does not have it in one that does. Of a file only the types that somebody asks for are decoded, and descriptions only
-when they are shown. Numbers in protobuf bodies are not part of OpenAPI; they are in `protobuf_fields.txt`. The check
-for unknown fields, merges, the protobuf reader and our own OpenAPI documents are all driven by these types.
+when they are shown. What OpenAPI leaves out, such as the numbers of fields in protobuf bodies, is in `go_types.txt`.
+The check for unknown fields, merges, the protobuf reader and our own OpenAPI documents are all driven by these types.
 """
 
 from functools import cache
@@ -42,6 +42,32 @@ _WELL_KNOWN = MappingProxyType(
 )
 _FORMATS = MappingProxyType({"byte": "bytes", "double": "double", "int32": "int32", "int64": "int64"})
 _PLAIN = MappingProxyType({"string": "string", "boolean": "bool", "integer": "int64", "number": "double"})
+_GO_TYPES = MappingProxyType(
+    {"bytes": "[]uint8", "double": "float64", "IntOrString": "intstr.IntOrString", "Quantity": "resource.Quantity"}
+)
+ZEROS: MappingProxyType[str, Any] = MappingProxyType(
+    {"bool": False, "double": 0, "int32": 0, "int64": 0, "IntOrString": 0, "Quantity": "0", "string": ""}
+)
+_PARTS = frozenset({"metadata", "spec", "status"})
+_TYPE = frozenset({"apiVersion", "kind"})
+# Optional numbers and flags that are none, and so never written when they are zero.
+_PLAIN_ZEROS = frozenset(
+    {"availableReplicas", "collisionCount", "fullyLabeledReplicas", "globalDefault", "hostIPC", "hostNetwork",
+     "hostPID", "hostPort", "minReadySeconds", "nodePort", "nullable", "paused", "publishNotReadyAddresses", "readOnly",
+     "readyReplicas", "stdin", "stdinOnce", "tty", "unavailableReplicas", "unschedulable", "updatedReplicas"}
+)  # fmt: skip
+# Optional fields that are pointers in Go: for these a zero is a value, where it means "not set" for others.
+_POINTERS = """
+activeDeadlineSeconds allowPrivilegeEscalation allowVolumeExpansion apiGroup appProtocol attachRequired
+automountServiceAccountToken backoffLimit backoffLimitPerIndex blockOwnerDeletion completions controller
+defaultMode enableServiceLinks failedJobsHistoryLimit fsGroup gracePeriodSeconds holderIdentity hostUsers
+immutable leaseDurationSeconds leaseTransitions manualSelector maxFailedIndexes mode optional orphanDependents
+parallelism partition podInfoOnMount priority privileged progressDeadlineSeconds readOnlyRootFilesystem
+replicas requiresRepublish revisionHistoryLimit runAsGroup runAsNonRoot runAsUser runtimeClassName
+setHostnameAsFQDN shareProcessNamespace startingDeadlineSeconds storageCapacity storageClassName
+successfulJobsHistoryLimit suspend terminationGracePeriodSeconds timeZone tolerationSeconds
+ttlSecondsAfterFinished value volumeMode
+"""
 SCALARS = frozenset({*_WELL_KNOWN.values(), *_FORMATS.values(), *_PLAIN.values()})
 
 
@@ -64,11 +90,25 @@ class Field(NamedTuple):
     is_set: bool = False
     merge_key: str = ""  # what tells entries apart for strategic merge patches
     merges: bool = False
+    go_type: str = ""  # of a value or element, as messages name it
 
     @property
     def is_scalar(self) -> bool:
         """Whether the (element) type is a scalar rather than a type with fields."""
         return self.type in SCALARS
+
+    @property
+    def is_pointer(self) -> bool:
+        """Whether a zero is a value of its own."""
+        return self.name in _pointers()
+
+    def is_omitted(self, value: Any) -> bool:
+        """Whether a value is one that is not written."""
+        if value or (isinstance(value, dict) and not self.is_map):
+            return False
+        if self.type == "string" or self.is_list or self.is_map:
+            return self.is_list or self.is_map or not self.is_pointer
+        return self.name in _PLAIN_ZEROS
 
 
 class Message(NamedTuple):
@@ -79,7 +119,7 @@ class Message(NamedTuple):
     numbers: dict[int, Field]  # as they are on the wire
     is_kind: bool
     is_atomic: bool
-    required: frozenset[str]
+    always: MappingProxyType[str, Any]  # fields that are there even if nobody set them, with their zeros
 
     @property
     def short_name(self) -> str:
@@ -150,10 +190,15 @@ def find_message(name: str) -> Message | None:
     if raw is None:
         return None
     decoded = msgspec.json.decode(raw, type=_Definition)
-    fields = {key: _field(key, value) for key, value in decoded.properties.items()}
-    is_atomic = decoded.map_type == "atomic"
+    said = _said_of(whole)
+    fields = {key: _field(key, value, said.types.get(key, "")) for key, value in decoded.properties.items()}
+    is_kind = bool(decoded.kinds)
+    values = decoded.required | said.values
+    if is_kind or whole.endswith("TemplateSpec"):
+        values |= _PARTS
+    always = {key: _zero(field) for key, field in fields.items() if key in values and not (is_kind and key in _TYPE)}
     numbers = _numbers(part or whole, whole, fields)
-    return Message(name, fields, numbers, bool(decoded.kinds), is_atomic, decoded.required)
+    return Message(name, fields, numbers, is_kind, decoded.map_type == "atomic", MappingProxyType(always))
 
 
 def definition(name: str) -> Json:
@@ -168,6 +213,26 @@ def description(name: str, field: str = "") -> str:
     found = definition(name)
     found = found["properties"].get(field, {}) if field else found
     return str(found.get("description", ""))
+
+
+def in_go(known: Message, value: Json) -> str:
+    """An object as Go writes its internal type in messages: all fields, under the names they have in Go."""
+    return msgspec.json.encode(_in_go(known, value)).decode()
+
+
+def _in_go(known: Message, value: Json) -> Json:
+    ordered = dict.fromkeys([*(field.name for field in known.numbers.values()), *sorted(known.fields)])
+    shown: Json = {}
+    for name in ordered:
+        field, found = known.fields[name], value.get(name)
+        if not field.is_scalar and isinstance(found, list):
+            found = [_in_go(message(field.type), one) for one in found]
+        elif not field.is_scalar and isinstance(found, dict) and not field.is_map:
+            found = _in_go(message(field.type), found)
+        elif found is None and field.type == "string" and not (field.is_list or field.is_map or field.is_pointer):
+            found = ""
+        shown[name[0].upper() + name[1:]] = found
+    return shown
 
 
 def full_name(name: str) -> str:
@@ -200,11 +265,11 @@ def _definitions(minor: int) -> dict[str, msgspec.Raw]:
     return msgspec.json.decode((directory / "_definitions.json").read_bytes(), type=_Document).definitions
 
 
-def _field(name: str, found: _Property) -> Field:
-    element = found.items or found.any_properties or found
+def _field(name: str, found: _Property, go_type: str) -> Field:
+    element = _element_type(found.items or found.any_properties or found)
     return Field(
         name,
-        _element_type(element),
+        element,
         found.items is not None,
         found.any_properties is not None,
         found.map_type == "atomic" or (found.items is not None and found.list_type in ("", "atomic")),
@@ -212,7 +277,20 @@ def _field(name: str, found: _Property) -> Field:
         found.list_type == "set",
         found.merge_key,
         "merge" in found.strategy,
+        go_type or _GO_TYPES.get(element) or ".".join(element.split(".")[-2:]),
     )
+
+
+@cache
+def _pointers() -> frozenset[str]:
+    return frozenset(_POINTERS.split())
+
+
+def _zero(field: Field) -> Any:
+    """What Go writes for a field that nobody has set; a struct has fields of its own that are always there."""
+    if field.is_list or field.is_map or field.type == "meta.v1.LabelSelector":  # the last are pointers
+        return None
+    return ZEROS.get(field.type) if field.is_scalar else {}
 
 
 def _element_type(found: _Property) -> str:
@@ -227,31 +305,59 @@ def _element_type(found: _Property) -> str:
 def _numbers(part: str, whole: str, fields: dict[str, Field]) -> dict[int, Field]:
     """The fields of a type, or of a struct that it has inline, by number."""
     numbers: dict[int, Field] = {}
-    number = 0
-    for word in _numbered().get(part, ()):
-        if word.isdigit():
-            number = int(word) - 1
-            continue
-        number += 1
-        inline = word.removeprefix("inline:")
-        if inline != word:
-            package = part.rpartition(".")[0]
-            numbers[number] = Field("inline", f"{package}.{inline}@{whole}")
-        elif word in fields:
-            numbers[number] = fields[word]
+    for number, name in _said_of(part).numbers.items():
+        inline = name.removeprefix("inline:")
+        if inline != name:
+            numbers[number] = Field("inline", f"{part.rpartition('.')[0]}.{inline}@{whole}")
+        elif name in fields:
+            numbers[number] = fields[name]
     return numbers
 
 
+class _Said(NamedTuple):
+    """What `go_types.txt` says of one type."""
+
+    numbers: dict[int, str]
+    types: dict[str, str]
+    values: frozenset[str]
+
+
 @cache
-def _numbered() -> dict[str, tuple[str, ...]]:
-    """What `protobuf_fields.txt` says of each type."""
-    text = (resources.files("berth_cluster.apimachinery") / "protobuf_fields.txt").read_text("utf-8")
+def _said_of(name: str) -> _Said:
+    numbers: dict[int, str] = {}
+    types: dict[str, str] = {}
+    values: set[str] = set()
+    number: int | None = 1
+    for word in _lines().get(name, ()):
+        if word.isdigit() or word == "-":
+            number = int(word) if word != "-" else None
+            continue
+        field, _, go_type = (word, "", "") if word.startswith("inline:") else word.partition(":")
+        if go_type:
+            types[field.rstrip("!")] = go_type if "." in go_type else f"v1.{go_type}"
+        if field.endswith("!"):
+            field = field.rstrip("!")
+            values.add(field)
+        if number is not None:
+            numbers[number] = field
+            number += 1
+    return _Said(numbers, types, frozenset(values))
+
+
+@cache
+def _lines() -> dict[str, tuple[str, ...]]:
+    text = (resources.files("berth_cluster.apimachinery") / "go_types.txt").read_text("utf-8")
     found: dict[str, tuple[str, ...]] = {}
     package = ""
     for line in text.splitlines():
         if line.startswith(" "):
             name, *words = line.split()
             found[f"{package}.{name}"] = tuple(words)
-        elif not line.startswith("#"):
-            package = line.removeprefix(_API).removeprefix(f"{_MACHINERY}apis.")
+        elif line and not line.startswith("#"):
+            package = line
     return found
+
+
+def numbered_types() -> list[str]:
+    """The names of all types that protobuf bodies can have."""
+    return [name for name in _lines() if _said_of(name).numbers and _raw_definition(name) is not None]

@@ -7,6 +7,7 @@ in a table asks it: the strategy, the check of bodies, selectors, tables, the sc
 import re
 from collections.abc import Callable
 from functools import cached_property
+from types import MappingProxyType
 
 from berth_cluster.apimachinery.errors import FieldErrors, bad_request
 from berth_cluster.apimachinery.field_checks import FieldCheck
@@ -176,7 +177,7 @@ def _message(name: str, schema: Object) -> Message:
     parts = schema.get("properties") or {}
     fields = {key: _field(f"{name}.{key}", key, part) for key, part in parts.items() if key not in OBJECT_FIELDS}
     is_atomic = schema.get("x-kubernetes-map-type") == "atomic"
-    return Message(name, fields, {}, False, is_atomic, frozenset())
+    return Message(name, fields, {}, False, is_atomic, MappingProxyType({}))
 
 
 def _field(path: str, name: str, schema: Object) -> Field:

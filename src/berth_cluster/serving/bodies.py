@@ -1,6 +1,7 @@
 """Request bodies: read, decoded, and checked to be what the path says they are."""
 
 import asyncio
+import contextlib
 import json
 from collections import Counter
 from typing import Any
@@ -9,7 +10,7 @@ import aiohttp
 from aiohttp import web
 
 from berth_cluster.apimachinery.errors import StoreError, bad_request, too_large
-from berth_cluster.apimachinery.field_checks import FieldCheck
+from berth_cluster.apimachinery.field_checks import FieldCheck, UndecodableError
 from berth_cluster.apimachinery.meta import Object
 from berth_cluster.apimachinery.resource_types import ResourceType
 from berth_cluster.apimachinery.schema import DELETE_OPTIONS, message, message_of
@@ -49,22 +50,23 @@ def _checked(obj: Object, type_name: str) -> Object:
     return obj
 
 
-async def read_body(kind: ResourceType, request: web.BaseRequest, subresource: str = "") -> tuple[Object, list[str]]:
-    """An object of a kind, and warnings about fields that it does not have."""
+async def read_body(kind: ResourceType, request: web.BaseRequest, warnings: list[str], subresource: str = "") -> Object:
+    """An object of a kind; adds warnings about fields that it does not have."""
     value, body = await _read_json(request, kind.kind)
     obj = _object(value, kind.kind)
-    if subresource == "scale":
-        return obj, []
-    _check_type(kind, obj)
-    return obj, _check_fields(kind, obj, body, request)
+    if subresource != "scale":
+        _check_type(kind, obj)
+        warnings += _check_fields(kind, obj, body, request)
+    return obj
 
 
-async def read_patch(kind: ResourceType, request: web.BaseRequest, subresource: str = "") -> tuple[Any, list[str]]:
-    """A patch, and warnings about fields that the kind does not have."""
+async def read_patch(kind: ResourceType, request: web.BaseRequest, warnings: list[str], subresource: str = "") -> Any:
+    """A patch; adds warnings about fields that the kind does not have."""
     patch, body = await _read_json(request, "patch")
-    if subresource == "scale" or not isinstance(patch, dict):
-        return patch, []
-    return patch, _check_fields(kind, patch, body, request, partial=True)
+    if subresource != "scale" and isinstance(patch, dict):
+        with contextlib.suppress(UndecodableError):  # which is said of the object that the patch makes
+            warnings += _check_fields(kind, patch, body, request, partial=True)
+    return patch
 
 
 def _check_fields(
@@ -114,11 +116,11 @@ async def delete_options(request: web.BaseRequest) -> Object:
     options: Any = decode_body(body, request.headers.get("Content-Type", ""), "DeleteOptions") if body else {}
     if not isinstance(options, dict):
         raise bad_request("DeleteOptions must be a JSON object")
-    query = request.query
+    query = request.query if not body else {}  # which says nothing beside a body
     if "gracePeriodSeconds" in query:
-        options.setdefault("gracePeriodSeconds", whole(query, "gracePeriodSeconds"))
+        options["gracePeriodSeconds"] = whole(query, "gracePeriodSeconds")
     if "propagationPolicy" in query:
-        options.setdefault("propagationPolicy", query["propagationPolicy"])
+        options["propagationPolicy"] = query["propagationPolicy"]
     return _checked(options, DELETE_OPTIONS)
 
 

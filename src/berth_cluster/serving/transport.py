@@ -207,5 +207,5 @@ def _call(act: Callable[[], Result]) -> Result:
     try:
         return act()
     except StoreError as error:
-        retry_after_s = error.details.get("retryAfterSeconds")
+        retry_after_s = (error.details or {}).get("retryAfterSeconds")
         raise ApiError(error.status_code, error.reason, error.message, retry_after_s) from None

@@ -22,6 +22,7 @@ from berth_cluster.apimachinery.resource_types import (
     Addressed,
     ResourceType,
 )
+from berth_cluster.apimachinery.schema import Message, type_of
 from berth_cluster.custom.version import is_served, types_of
 from berth_cluster.storage.deletion import CLEANUP_FINALIZER, terminating
 
@@ -70,6 +71,15 @@ class CustomKinds:
             return self.find(resource.group, version, resource.plural)
         return next((kind for kind in self.stored() if kind.key == (resource.group, resource.plural)), None)
 
+    def message_of(self, obj: Object) -> Message | None:
+        """The type that an object says it has."""
+        group, _, version = str(obj.get("apiVersion")).rpartition("/")
+        asked = (group, version, obj.get("kind"))
+        for kind in self.served:
+            if kind.custom is not None and (kind.group, kind.version, kind.kind) == asked:
+                return kind.custom.message
+        return type_of(obj)
+
     def _on_change(self, change_type: str, resource: ResourceType, obj: Object, _old: Object | None) -> None:
         if resource.custom is not None and change_type == "DELETED":
             self._settle(resource.custom.definition)
@@ -98,12 +108,13 @@ class CustomKinds:
         name, meta = definition["metadata"]["name"], definition["metadata"]
         known = (meta["uid"], meta["generation"], definition["status"]["acceptedNames"], is_being_deleted(definition),
                  is_condition_true(definition, "Established"))  # fmt: skip
-        if self._known.get(name) == known or not is_condition_true(definition, "Established"):
+        before = self._known.get(name)
+        if before == known or not is_condition_true(definition, "Established"):
             return
         self._known[name] = known
         self._types[name] = types_of(definition)
         stored = next(kind for kind in self._types[name] if kind.custom and kind.custom.is_storage)
-        self._store.open_collection(stored)
+        self._store.open_collection(stored, begin_again=before is not None and before[:2] != known[:2])
         self._serve()
 
     def _drop(self, name: str) -> None:

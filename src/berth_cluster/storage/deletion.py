@@ -9,10 +9,9 @@ writes.
 from datetime import datetime, timedelta
 from typing import Any
 
-from berth_cluster.apimachinery.errors import bad_request, forbidden
+from berth_cluster.apimachinery.errors import bad_request, conflict, forbidden
 from berth_cluster.apimachinery.meta import Object, set_condition, timestamp
 from berth_cluster.apimachinery.resource_types import DEFINITIONS, NAMESPACES, PODS, PRIORITY_CLASSES, ResourceType
-from berth_cluster.storage import metadata
 
 DEFAULT_GRACE_S = 30
 # A longer period would only overflow the date at which the pod is to be gone.
@@ -32,7 +31,7 @@ def deleted(kind: ResourceType, old: Object, options: Object, now: datetime) -> 
     One that is not gone yet waits for its finalizers or its grace period. It may equal `old`, when an earlier request
     asked for the same.
     """
-    metadata.check_preconditions(kind, old["metadata"], options.get("preconditions") or {})
+    _check_preconditions(kind, old["metadata"], options.get("preconditions") or {})
     if kind is NAMESPACES and old["metadata"]["name"] in IMMORTAL_NAMESPACES:
         raise forbidden("namespaces", "", old["metadata"]["name"], "this namespace may not be deleted")
     if kind is PRIORITY_CLASSES and old["metadata"]["name"] in SYSTEM_PRIORITY_CLASSES:
@@ -42,14 +41,32 @@ def deleted(kind: ResourceType, old: Object, options: Object, now: datetime) -> 
     new: Object = {**old, "metadata": meta}
     _set_finalizers(meta, options)
     if kind is DEFINITIONS and not meta.get("deletionTimestamp"):
-        meta["finalizers"] = [*(meta.get("finalizers") or []), CLEANUP_FINALIZER]
+        meta |= {
+            "deletionTimestamp": timestamp(now),
+            "finalizers": [*(meta.get("finalizers") or []), CLEANUP_FINALIZER],
+        }
         new = terminating(new, timestamp(now), is_begun=False)
         meta = new["metadata"]
     grace_s = _grace_s(kind, old, options)
-    if not grace_s and not meta.get("finalizers") and not _holds_contents(kind, new):
-        return new, True
-    _mark(kind, new, grace_s, now)
-    return new, False
+    is_gone = not grace_s and not meta.get("finalizers") and not _holds_contents(kind, new)
+    if not is_gone or kind is PODS:  # a pod says so even when it goes at once
+        _mark(kind, new, grace_s, now)
+    return new, is_gone
+
+
+def _check_preconditions(kind: ResourceType, meta: Object, wanted: dict[str, Any]) -> None:
+    """Refuse to delete another object, or another version of it, than the caller means."""
+    for field, label, cause in (
+        ("uid", "UID", "deleted and then recreated"),
+        ("resourceVersion", "ResourceVersion", "modified"),
+    ):
+        value = wanted.get(field)
+        if value and value != meta[field]:
+            why = (
+                f"the {label} in the precondition ({value}) does not match the {label} in record ({meta[field]}). "
+                f"The object might have been {cause}"
+            )
+            raise conflict(kind.kind, kind.group, meta["name"], why)
 
 
 def terminating(definition: Object, now: str, *, is_begun: bool) -> Object:
@@ -81,11 +98,12 @@ def _mark(kind: ResourceType, new: Object, grace_s: int, now: datetime) -> None:
     """Set the time by which the object is to be gone; a second deletion may bring it forward but not put it off."""
     meta = new["metadata"]
     known = meta.get("deletionGracePeriodSeconds")
-    if meta.get("deletionTimestamp") and (known or 0) <= grace_s:
+    was_marked = "deletionTimestamp" in meta
+    if was_marked and (known or 0) <= grace_s:
         return
     meta["deletionTimestamp"] = timestamp(now + timedelta(seconds=grace_s))
     meta["deletionGracePeriodSeconds"] = grace_s
-    if kind.has_generation:
+    if kind.has_generation and not was_marked:
         meta["generation"] = meta.get("generation", 0) + 1
     if kind is NAMESPACES:
         new["status"] = {**(new.get("status") or {}), "phase": "Terminating"}

@@ -4,6 +4,8 @@ from berth_cluster.apimachinery.errors import FieldErrors, StoreError, bad_reque
 from berth_cluster.apimachinery.meta import Object
 from berth_cluster.apimachinery.resource_types import ResourceType
 
+SCALE = ResourceType("autoscaling", "v1", "scales", "Scale")
+
 
 def scale_of(kind: ResourceType, obj: Object) -> Object:
     """The autoscaling/v1 Scale of a workload."""
@@ -15,7 +17,7 @@ def scale_of(kind: ResourceType, obj: Object) -> Object:
         "kind": "Scale",
         "apiVersion": "autoscaling/v1",
         "metadata": {key: meta[key] for key in shown if key in meta},
-        "spec": {"replicas": spec.get("replicas", 0)},
+        "spec": {"replicas": spec["replicas"]} if spec.get("replicas") else {},
         "status": {"replicas": status.get("replicas", 0)},
     }
     if kind.custom is not None:

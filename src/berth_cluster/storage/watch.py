@@ -51,6 +51,16 @@ class Entry:
         return self._encoded
 
     @property
+    def listed(self) -> bytes:
+        """The object as JSON lists have it: the list says of what kind its items are.
+
+        Stored objects begin with their type, so that the text has it in front.
+        """
+        head = b'{"apiVersion":"%s","kind":"%s",' % (self.obj["apiVersion"].encode(), self.obj["kind"].encode())
+        encoded = self.encoded
+        return b"{" + encoded[len(head) :] if encoded.startswith(head) else encoded
+
+    @property
     def size(self) -> int:
         """The object's size as JSON, in bytes."""
         return len(self.encoded)

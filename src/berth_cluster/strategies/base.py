@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from datetime import datetime
+from types import MappingProxyType
 from typing import Any, Protocol
 
 from berth_cluster.apimachinery.errors import FieldErrors
@@ -26,6 +27,18 @@ class ClusterView(Protocol):
         ...
 
 
+# How often upstream checks the metadata of an update; each time counts as a cause of its own.
+_META_CHECKS = MappingProxyType(
+    {
+        "poddisruptionbudgets": 2,
+        **dict.fromkeys(
+            ("configmaps", "deviceclasses", "jobs", "nodes", "persistentvolumeclaims", "persistentvolumes", "pods",
+             "resourceclaims", "secrets", "storageclasses"), 4,
+        ),
+    }
+)  # fmt: skip
+
+
 class RESTStrategy:
     """What the store calls while it creates or updates an object; does nothing special by itself.
 
@@ -40,6 +53,13 @@ class RESTStrategy:
 
     def prepare_update(self, new: Object, old: Object, subresource: str, view: ClusterView) -> None:
         """Fill in defaults again, and undo what an update cannot change."""
+
+    def admit(self, obj: Object, view: ClusterView) -> None:
+        """Refuse a new object, which is valid, for what else there is in the cluster."""
+
+    def warnings(self, _obj: Object) -> list[str]:
+        """What the client that makes an object is warned of."""
+        return []
 
     def check(self, obj: Object, errors: FieldErrors) -> None:
         """Report what is wrong with the object itself."""
@@ -59,8 +79,7 @@ class RESTStrategy:
             self.check_name(obj, errors)
         else:
             errors.required("metadata.name", "name or generateName is required")
-        names.check_labels(meta.get("labels"), "metadata.labels", errors)
-        names.check_annotations(meta.get("annotations"), "metadata.annotations", errors)
+        names.check_meta(meta, errors)
         self.check(obj, errors)
         errors.raise_for(kind.kind, kind.group, meta["name"])
 
@@ -69,8 +88,8 @@ class RESTStrategy:
         if subresource:
             return
         errors = FieldErrors()
-        names.check_labels(new["metadata"].get("labels"), "metadata.labels", errors)
-        names.check_annotations(new["metadata"].get("annotations"), "metadata.annotations", errors)
+        names.check_meta(new["metadata"], errors)
+        errors.repeat(_META_CHECKS.get(kind.plural, 3))
         self.check(new, errors)
         self.check_change(new, old, errors)
         errors.raise_for(kind.kind, kind.group, new["metadata"]["name"])
@@ -88,22 +107,23 @@ class DefaultsStrategy(RESTStrategy):
 
     def prepare_create(self, obj: Object, _view: ClusterView) -> None:
         """The defaults, and the first status."""
+        self.set_defaults(obj)
+        if self._status is not None:
+            obj["status"] = dict(self._status)
+
+    def set_defaults(self, obj: Object) -> None:
+        """Fill in what is left open."""
         for key, value in self._defaults.items():
             obj.setdefault(key, value)
         if self._spec_defaults:
             spec = obj.setdefault("spec", {})
             for key, value in self._spec_defaults.items():
                 spec.setdefault(key, value)
-        if self._status is not None:
-            obj["status"] = dict(self._status)
 
     def prepare_update(self, new: Object, _old: Object, subresource: str, view: ClusterView) -> None:
         """Defaults again."""
         if subresource != "status":
-            status = new.get("status")
-            self.prepare_create(new, view)
-            if status is not None:
-                new["status"] = status
+            self.set_defaults(new)
 
 
 class RequiredFieldsStrategy(RESTStrategy):

@@ -116,9 +116,9 @@ class DefinitionStrategy(RESTStrategy):
 
 
 def _set_defaults(obj: Object) -> None:
-    spec = obj.setdefault("spec", {})
-    spec.setdefault("versions", [])
-    called = spec.setdefault("names", {})
+    spec = obj["spec"] = obj.get("spec") or {}
+    spec["versions"] = spec.get("versions") or []
+    called = spec["names"] = spec.get("names") or {}
     if called.get("kind"):
         called["singular"] = called.get("singular") or called["kind"].lower()
         called["listKind"] = called.get("listKind") or f"{called['kind']}List"

@@ -3,7 +3,7 @@
 from types import MappingProxyType
 
 from berth_cluster.apimachinery.resource_types import ResourceKey, ResourceType
-from berth_cluster.strategies import core, policy, rbac, resource, scheduling, workloads
+from berth_cluster.strategies import core, policy, rbac, resource, scheduling, volumes, workloads
 from berth_cluster.strategies.base import DefaultsStrategy, RESTStrategy
 from berth_cluster.strategies.custom_objects import CustomObjectStrategy
 from berth_cluster.strategies.definitions import DefinitionStrategy
@@ -18,10 +18,9 @@ _STRATEGIES: MappingProxyType[ResourceKey, RESTStrategy] = MappingProxyType(
         ("", "services"): core.ServiceStrategy(),
         ("", "secrets"): core.SecretStrategy(),
         ("", "replicationcontrollers"): workloads.ReplicationControllerStrategy(),
-        ("", "persistentvolumes"): DefaultsStrategy(
-            {}, {"persistentVolumeReclaimPolicy": "Retain", "volumeMode": "Filesystem"}, {"phase": "Pending"}
-        ),
-        ("", "persistentvolumeclaims"): core.PersistentVolumeClaimStrategy(),
+        ("", "limitranges"): policy.LimitRangeStrategy(),
+        ("", "persistentvolumes"): volumes.PersistentVolumeStrategy(),
+        ("", "persistentvolumeclaims"): volumes.PersistentVolumeClaimStrategy(),
         ("apiextensions.k8s.io", "customresourcedefinitions"): DefinitionStrategy(),
         ("apps", "deployments"): workloads.DeploymentStrategy(),
         ("apps", "replicasets"): workloads.ReplicaSetStrategy(),
@@ -42,9 +41,7 @@ _STRATEGIES: MappingProxyType[ResourceKey, RESTStrategy] = MappingProxyType(
         ("scheduling.k8s.io", "podgroups"): scheduling.PodGroupStrategy(),
         ("scheduling.k8s.io", "priorityclasses"): scheduling.PriorityClassStrategy(),
         ("scheduling.k8s.io", "workloads"): scheduling.WorkloadStrategy(),
-        ("storage.k8s.io", "storageclasses"): DefaultsStrategy(
-            {"reclaimPolicy": "Delete", "volumeBindingMode": "Immediate"}, {}, None
-        ),
+        ("storage.k8s.io", "storageclasses"): volumes.StorageClassStrategy(),
         ("storage.k8s.io", "csidrivers"): DefaultsStrategy(
             {},
             {

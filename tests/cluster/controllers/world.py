@@ -159,7 +159,7 @@ def claim(name, size="1Gi", **spec):
 
 
 def volume(name, size="1Gi", **spec):
-    spec = {"accessModes": ["ReadWriteOnce"], "capacity": {"storage": size}, **spec}
+    spec = {"accessModes": ["ReadWriteOnce"], "capacity": {"storage": size}, "hostPath": {"path": "/data"}, **spec}
     return {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name}, "spec": spec}
 
 

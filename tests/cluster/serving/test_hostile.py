@@ -46,7 +46,7 @@ async def test_a_token_that_is_no_text_is_a_wrong_token(client, caplog):
         ("POST", MAPS_PATH, {"data": b"a: " + b"9" * 5000, "headers": YAML}, 400, "cannot be read"),
         ("POST", MAPS_PATH, {"data": b"a: !!int b", "headers": YAML}, 400, "cannot be read"),
         ("PATCH", f"{PODS_PATH}/web", {"data": b'[{"op":"add","path":"/spec/containers/\xc2\xb2","value":1}]',
-                                       "headers": JSON_PATCH}, 422, "not an index"),
+                                       "headers": JSON_PATCH}, 422, "error in our request"),
         ("GET", f"{PODS_PATH}?resourceVersion={'9' * 6000}", {}, 400, "resourceVersion: Invalid value"),
         ("GET", f"{PODS_PATH}?watch=1&timeoutSeconds=1{'0' * 400}", {}, 400, "64 bits"),
         ("GET", f"{PODS_PATH}?watch=1&resourceVersion={'9' * 6000}", {}, 400, "resourceVersion: Invalid value"),

@@ -6,7 +6,9 @@ from typing import Any
 from berth_cluster.apimachinery.errors import as_text
 from berth_cluster.apimachinery.meta import Object
 from berth_cluster.apimachinery.resource_types import ResourceType
+from berth_cluster.apimachinery.schema import OBJECT_META, description
 from berth_cluster.custom import paths
+from berth_cluster.custom.version import AGE
 from berth_cluster.serving.tables import humanize
 from berth_cluster.serving.tables.columns import NAME, Cell, Column
 
@@ -17,10 +19,21 @@ def custom_columns(kind: ResourceType) -> tuple[Column, ...]:
     return (NAME, *(_column(column) for column in columns))
 
 
-def described(column: Object) -> str:
-    """What the heading of a column says."""
-    path = column["jsonPath"]
-    return str(column.get("description") or f"Custom resource definition column (in JSONPath format): {path}")
+def custom_definitions(kind: ResourceType) -> list[Object]:
+    """The headings."""
+    columns = kind.custom.columns if kind.custom is not None else []
+    told = [description(OBJECT_META, "name")]
+    for column in columns:
+        path = column["jsonPath"]
+        default = f"Custom resource definition column (in JSONPath format): {path}"
+        if column is AGE:
+            default = description(OBJECT_META, "creationTimestamp")
+        told.append(column.get("description") or default)
+    return [
+        {"name": column.name, "type": column.type, "format": column.format, "description": text,
+         "priority": column.priority}
+        for column, text in zip(custom_columns(kind), told, strict=True)
+    ]  # fmt: skip
 
 
 def _column(column: Object) -> Column:
