@@ -106,8 +106,7 @@ class CustomKinds:
 
     def _load(self, definition: Object) -> None:
         name, meta = definition["metadata"]["name"], definition["metadata"]
-        known = (meta["uid"], meta["generation"], definition["status"]["acceptedNames"], is_being_deleted(definition),
-                 is_condition_true(definition, "Established"))  # fmt: skip
+        known = (meta["uid"], meta["generation"], definition["status"]["acceptedNames"], is_being_deleted(definition))
         before = self._known.get(name)
         if before == known or not is_condition_true(definition, "Established"):
             return
