@@ -60,7 +60,8 @@ def test_the_cluster_shows_itself(admin):
     assert {"NAME", "ROLES", "AGE", "VERSION", "INTERNAL-IP", "OS-IMAGE"} <= set(nodes[0])
     assert {row["NAME"] for row in admin.rows("namespaces")} >= {"default", "kube-system"}
     assert admin("auth", "can-i", "create", "pods").strip() == "yes"
-    assert "FIELDS:" in admin("explain", "pod.spec.topologySpreadConstraints")
+    explained = admin("explain", "pod.spec.topologySpreadConstraints.maxSkew")
+    assert "MaxSkew describes the degree to which pods may be unevenly distributed" in " ".join(explained.split())
 
 
 def test_a_deployment_is_created_rolled_out_scaled_and_deleted(kubectl):

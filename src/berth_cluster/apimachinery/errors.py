@@ -53,7 +53,8 @@ def _about(plural: str, group: str, name: str) -> Details:
     details: Details = {"name": name} if name else {}
     if group:
         details["group"] = group
-    details["kind"] = plural
+    if plural:
+        details["kind"] = plural
     return details
 
 
@@ -232,11 +233,5 @@ class FieldErrors:
 
 def _shown(value: Any) -> str:
     if isinstance(value, Raw):
-        return msgspec.json.encode(value).decode() if isinstance(value, dict | list) else str(value)
-    if isinstance(value, str):
-        return f'"{value}"'
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if value is None:
-        return "null"
-    return msgspec.json.encode(value).decode() if isinstance(value, dict | list) else str(value)
+        return str(value)
+    return msgspec.json.encode(value).decode()

@@ -6,7 +6,7 @@ of the wrong type is refused (400).
 """
 
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -15,7 +15,7 @@ from berth_cluster.apimachinery.errors import FieldErrors, StoreError
 from berth_cluster.apimachinery.meta import Object
 from berth_cluster.apimachinery.quantities import canonical
 from berth_cluster.apimachinery.resource_types import ResourceType
-from berth_cluster.apimachinery.schema import ZEROS, Field, Message, message, message_of
+from berth_cluster.apimachinery.schema import SCALARS, ZEROS, Field, Message, message, message_of
 
 QUANTITY_MESSAGE = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
 MAX_UNKNOWN = 100  # unknown fields that are told of
@@ -78,87 +78,111 @@ class FieldCheck:
     def run(self, known: Message, obj: Object) -> list[str]:
         """Check the whole object; the paths of the fields that do not exist."""
         try:
-            self._object(known, obj, "", "")
+            self._object(known, obj, None)
         except _UndecodableError as error:
             raise UndecodableError(self._kind, self._version, str(error)) from None
         return self.unknown
 
-    def _object(self, known: Message, obj: Object, path: str, bare: str) -> None:
-        """`bare` is the path without indexes, as the errors of Go's decoder have it."""
-        fields = known.fields
+    def _object(self, known: Message, obj: Object, at: "_Place | None") -> None:
+        fields, texts = known.fields, known.texts
         dropped = []
         for key, value in obj.items():
+            if value.__class__ is str and value and key in texts:  # what most fields are
+                continue
             field = fields.get(key)
             if field is None:
                 if not (self._partial and (value is None or key.startswith("$"))):
-                    self._note_unknown(f"{path}.{_name(key)}" if path else _name(key))
+                    self._note_unknown(at, key)
                     dropped.append(key)
             elif value is None:
                 dropped.append(key)
             elif field.type != "any":
-                value = self._field(known, field, value, f"{path}.{key}" if path else key, f"{bare}.{key}")
-                if field.is_omitted(value) and not self._partial:
+                kept = self._field(known, field, value, _Place(at, field))
+                if field.is_omitted(kept) and not self._partial:
                     dropped.append(key)
-                elif value is not obj[key]:
-                    obj[key] = value
-        if not self._partial:
-            for key in dropped:
-                del obj[key]
-            for key, zero in known.always.items() if self._complete else ():
-                if key not in obj:
-                    obj[key] = {} if zero == {} else zero
-                    if zero == {}:
-                        self._object(message(fields[key].type), obj[key], "", "")
+                elif kept is not value:
+                    obj[key] = kept
+        if self._partial:
+            return
+        for key in dropped:
+            del obj[key]
+        for key, zero in known.always.items() if self._complete else ():
+            if key not in obj:
+                obj[key] = {} if zero == {} else zero
+                if zero == {}:
+                    self._object(message(fields[key].type), obj[key], None)
 
-    def _note_unknown(self, path: str) -> None:
+    def _note_unknown(self, at: "_Place | None", key: str) -> None:
         if len(self.unknown) < MAX_UNKNOWN:
-            self.unknown.append(path)
+            self.unknown.append(_path(_Place(at, key)))
 
-    def _field(self, owner: Message, field: Field, value: Any, path: str, bare: str) -> Any:
+    def _field(self, owner: Message, field: Field, value: Any, at: "_Place") -> Any:
         """The value as it is kept."""
         entries: Any = ()
         if field.is_list:
             if not isinstance(value, list):
-                raise _wrong(owner, value, bare, f"[]{field.go_type}")
+                raise _wrong(owner, value, at, f"[]{field.go_type}")
             entries = enumerate(value)
         elif field.is_map:
             if not isinstance(value, dict):
                 is_amounts = field.type == "Quantity" and owner.name.startswith("core.")
-                raise _wrong(owner, value, bare, "v1.ResourceList" if is_amounts else f"map[string]{field.go_type}")
+                raise _wrong(owner, value, at, "v1.ResourceList" if is_amounts else f"map[string]{field.go_type}")
             entries = value.items()
         else:
-            return self._value(owner, field, value, path, bare)
+            return self._value(owner, field, value, at)
         for key, element in entries:
-            place = f"{path}[{key}]" if field.is_list else f"{path}.{_name(key)}"
-            kept = self._value(owner, field, element, place, bare)
+            kept = self._value(owner, field, element, _Place(at, key))
             if kept is not element:
                 value[key] = kept
         return value
 
-    def _value(self, owner: Message, field: Field, value: Any, path: str, bare: str) -> Any:
+    def _value(self, owner: Message, field: Field, value: Any, at: "_Place") -> Any:
+        kind = field.type
         if value is None and self._partial:
             return None
-        if not field.is_scalar:
+        if kind not in SCALARS:
             if value is None:
                 value = {}
             if not isinstance(value, dict):
-                raise _wrong(owner, value, bare, field.go_type)
-            self._object(message(field.type), value, path, bare)
+                raise _wrong(owner, value, at, field.go_type)
+            self._object(message(kind), value, at)
             return value
         if value is None:
-            return ZEROS.get(field.type)
+            return ZEROS.get(kind)
         if self._partial and isinstance(value, dict) and "$patch" in value:
             return value
-        if not isinstance(value, _JSON_TYPES[field.type]) or (isinstance(value, bool) and field.type != "bool"):
-            raise _wrong(owner, value, bare, field.go_type)
-        if field.type in _INTEGER_BITS and not _fits(value, _INTEGER_BITS[field.type]):
-            raise _wrong(owner, value, bare, field.go_type, f" {value}")
-        if field.type == "Quantity":
-            try:
-                return value if self._partial else canonical(value)
-            except QuantityError:
-                raise _UndecodableError(QUANTITY_MESSAGE) from None
+        if kind == "Quantity" and not self._partial:
+            return _quantity(value)
+        if not isinstance(value, _JSON_TYPES[kind]) or (value.__class__ is bool and kind != "bool"):
+            raise _wrong(owner, value, at, field.go_type)
+        if kind in _INTEGER_BITS and not _fits(value, _INTEGER_BITS[kind]):
+            raise _wrong(owner, value, at, field.go_type, f" {value}")
         return value
+
+
+class _Place(NamedTuple):
+    """Where a value is: what holds it, and the field, the index in a list or the key in a map."""
+
+    inside: "_Place | None"
+    step: Field | int | str
+
+
+def _steps(at: _Place | None) -> list[Field | int | str]:
+    steps = []
+    while at is not None:
+        steps.append(at.step)
+        at = at.inside
+    return steps[::-1]
+
+
+def _path(at: _Place) -> str:
+    """As warnings have it: with indexes and keys."""
+    said = [f"[{step}]" if isinstance(step, int) else f".{_name(_key(step))}" for step in _steps(at)]
+    return "".join(said).removeprefix(".")
+
+
+def _key(step: Field | str) -> str:
+    return step if isinstance(step, str) else step.name
 
 
 class UndecodableError(StoreError):
@@ -173,11 +197,22 @@ class _UndecodableError(Exception):
     """The same, before it is known of which kind the body is."""
 
 
-def _wrong(owner: Message, value: Any, bare: str, expected: str, shown: str = "") -> Exception:
-    where = f"{owner.short_name}{bare}"
+def _wrong(owner: Message, value: Any, at: _Place, expected: str, shown: str = "") -> Exception:
+    """The path is without indexes and keys here, as Go's decoder has it."""
+    where = "".join(f".{step.in_go}" for step in _steps(at) if isinstance(step, Field))
     return _UndecodableError(
-        f"json: cannot unmarshal {_json_type(value)}{shown} into Go struct field {where} of type {expected}"
+        f"json: cannot unmarshal {_json_type(value)}{shown} into Go struct field {owner.short_name}{where} "
+        f"of type {expected}"
     )
+
+
+def _quantity(value: Any) -> str:
+    try:
+        if isinstance(value, bool) or not isinstance(value, str | int | float):
+            raise QuantityError
+        return canonical(value)
+    except QuantityError:
+        raise _UndecodableError(QUANTITY_MESSAGE) from None
 
 
 def _name(key: str) -> str:

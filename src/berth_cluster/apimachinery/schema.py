@@ -43,7 +43,14 @@ _WELL_KNOWN = MappingProxyType(
 _FORMATS = MappingProxyType({"byte": "bytes", "double": "double", "int32": "int32", "int64": "int64"})
 _PLAIN = MappingProxyType({"string": "string", "boolean": "bool", "integer": "int64", "number": "double"})
 _GO_TYPES = MappingProxyType(
-    {"bytes": "[]uint8", "double": "float64", "IntOrString": "intstr.IntOrString", "Quantity": "resource.Quantity"}
+    {
+        "bytes": "[]uint8",
+        "double": "float64",
+        "IntOrString": "int32",
+        "MicroTime": "string",
+        "Quantity": "resource.Quantity",
+        "Time": "string",
+    }
 )
 ZEROS: MappingProxyType[str, Any] = MappingProxyType(
     {"bool": False, "double": 0, "int32": 0, "int64": 0, "IntOrString": 0, "Quantity": "0", "string": ""}
@@ -91,11 +98,17 @@ class Field(NamedTuple):
     merge_key: str = ""  # what tells entries apart for strategic merge patches
     merges: bool = False
     go_type: str = ""  # of a value or element, as messages name it
+    inside: str = ""  # the struct that has the field, where JSON has its fields one level up
 
     @property
     def is_scalar(self) -> bool:
         """Whether the (element) type is a scalar rather than a type with fields."""
         return self.type in SCALARS
+
+    @property
+    def in_go(self) -> str:
+        """The name with that of the struct which has the field."""
+        return f"{self.inside}.{self.name}" if self.inside else self.name
 
     @property
     def is_pointer(self) -> bool:
@@ -119,6 +132,7 @@ class Message(NamedTuple):
     numbers: dict[int, Field]  # as they are on the wire
     is_kind: bool
     is_atomic: bool
+    texts: frozenset[str]  # fields that are plain strings
     always: MappingProxyType[str, Any]  # fields that are there even if nobody set them, with their zeros
 
     @property
@@ -191,14 +205,27 @@ def find_message(name: str) -> Message | None:
         return None
     decoded = msgspec.json.decode(raw, type=_Definition)
     said = _said_of(whole)
-    fields = {key: _field(key, value, said.types.get(key, "")) for key, value in decoded.properties.items()}
+    package = whole.rpartition(".")[0]
+    inside = {
+        key: part.removeprefix("inline:")
+        for part in said.numbers.values()
+        if part.startswith("inline:")
+        for key in _said_of(f"{package}.{part.removeprefix('inline:')}").numbers.values()
+    }
+    fields = {
+        key: _field(key, value, said.types.get(key, ""))._replace(inside=inside.get(key, ""))
+        for key, value in decoded.properties.items()
+    }
     is_kind = bool(decoded.kinds)
     values = decoded.required | said.values
     if is_kind or whole.endswith("TemplateSpec"):
         values |= _PARTS
     always = {key: _zero(field) for key, field in fields.items() if key in values and not (is_kind and key in _TYPE)}
     numbers = _numbers(part or whole, whole, fields)
-    return Message(name, fields, numbers, is_kind, decoded.map_type == "atomic", MappingProxyType(always))
+    texts = frozenset(
+        key for key, field in fields.items() if field.type == "string" and not field.is_list and not field.is_map
+    )
+    return Message(name, fields, numbers, is_kind, decoded.map_type == "atomic", texts, MappingProxyType(always))
 
 
 def definition(name: str) -> Json:

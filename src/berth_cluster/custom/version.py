@@ -177,7 +177,7 @@ def _message(name: str, schema: Object) -> Message:
     parts = schema.get("properties") or {}
     fields = {key: _field(f"{name}.{key}", key, part) for key, part in parts.items() if key not in OBJECT_FIELDS}
     is_atomic = schema.get("x-kubernetes-map-type") == "atomic"
-    return Message(name, fields, {}, False, is_atomic, MappingProxyType({}))
+    return Message(name, fields, {}, False, is_atomic, frozenset(), MappingProxyType({}))
 
 
 def _field(path: str, name: str, schema: Object) -> Field:

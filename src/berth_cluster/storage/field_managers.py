@@ -72,16 +72,17 @@ class FieldManagers:
         # uid -> owner -> paths; None for the creator, who owns what nobody else does
         self._owners: dict[str, dict[tuple[str, str, bool], set[Path] | None]] = {}
 
-    def created(self, uid: str, writer: Writer, applied: Object | None = None) -> None:
+    def created(self, obj: Object, writer: Writer, applied: Object | None = None) -> None:
         """Note who made an object; what was applied where it was made so."""
-        self._owners[uid] = {writer.identity: None if applied is None else set(self._leaves(applied))}
+        paths = None if applied is None else set(leaves(applied, self._types(obj)))
+        self._owners[obj["metadata"]["uid"]] = {writer.identity: paths}
 
     def updated(self, old: Object, new: Object, writer: Writer) -> None:
         """Give a writer the fields that it changed."""
         owners = self._known(old)
         if owners is None:
             return
-        before, after = self._leaves(old), self._leaves(new)
+        before, after = leaves(old, self._types(old)), leaves(new, self._types(old))
         changed = {path for path in before.keys() | after.keys() if before.get(path) != after.get(path)}
         for paths in owners.values():
             paths -= changed
@@ -97,8 +98,9 @@ class FieldManagers:
     ) -> tuple[Object, dict[tuple[str, str, bool], set[Path]]]:
         """The object with what is applied, and who owns it then; 409 where others own what would change."""
         owners = self._known(live) or {}
-        wanted, present = self._leaves(applied), self._leaves(live)
-        merged = _merged(live, applied, self._types(live))
+        known = self._types(live)
+        wanted, present = leaves(applied, known), leaves(live, known)
+        merged = _merged(live, applied, known)
         changed = {path for path, value in wanted.items() if present.get(path) != value}
         conflicts = {who: sorted(paths & changed, key=shown) for who, paths in owners.items() if who != writer.identity}
         conflicts = {who: paths for who, paths in conflicts.items() if paths}
@@ -109,11 +111,6 @@ class FieldManagers:
         for path in abandoned - set().union(*others.values()):
             _remove(merged, path)
         return merged, {**others, writer.identity: set(wanted)}
-
-    def _leaves(self, obj: Object) -> Fields:
-        """Everything in an object that somebody may own."""
-        known = self._types(obj)
-        return dict(_leaves(obj, known, ())) if known is not None else {}
 
     def keep(self, uid: str, owners: dict[tuple[str, str, bool], set[Path]]) -> None:
         """Note what `apply` said, once the object is written."""
@@ -128,8 +125,13 @@ class FieldManagers:
         if found is None:
             return None
         owned = set().union(*(paths for paths in found.values() if paths is not None))
-        rest = {path for path in self._leaves(obj) if path[0] != "status"} - owned
+        rest = {path for path in leaves(obj, self._types(obj)) if path[0] != "status"} - owned
         return {who: rest if paths is None else set(paths) for who, paths in found.items()}
+
+
+def leaves(obj: Object, known: Message | None) -> Fields:
+    """Everything in an object of a type that somebody may own."""
+    return dict(_leaves(obj, known, ())) if known is not None else {}
 
 
 def _leaves(value: Object, known: Message | None, path: Path) -> Iterator[tuple[Path, Any]]:

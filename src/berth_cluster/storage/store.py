@@ -247,7 +247,7 @@ class Store:
         if not metadata.has_free_name(new, partial(collection.holds, namespace), self.new_suffix):
             raise already_exists(kind.plural, kind.group, new["metadata"]["name"])
         if writer is not None and not dry_run:
-            self.managers.created(new["metadata"]["uid"], writer, obj if writer.is_apply else None)
+            self.managers.created(new, writer, obj if writer.is_apply else None)
         return _shown(kind, self.commit(kind, "ADDED", new, None, dry_run=dry_run))
 
     def update(
@@ -268,7 +268,7 @@ class Store:
             scaled = self._write(kind, entry, scale.with_scale(kind, entry.obj, obj), "", dry_run, writer)
             return scale.scale_of(kind, scaled)
         new = own(obj)
-        if writer is None:
+        if writer is None and not subresource:  # the status is written by controllers, which know its types
             check_types(kind, new)
         return _shown(kind, self._write(kind, entry, _stored(kind, new), subresource, dry_run, writer))
 
@@ -483,6 +483,8 @@ class Store:
         metadata.count_generation(kind, entry, new)
         if writer is not None and not dry_run:
             self.managers.updated(entry.obj, new, writer)
+        if writer is not None and new["metadata"].get("generation") != entry.obj["metadata"].get("generation"):
+            writer.warnings.extend(strategy.warnings(new))
         if deletion.is_finished(kind, new):
             return self.commit(kind, "DELETED", new, entry, dry_run=dry_run)
         return self.commit(kind, "MODIFIED", new, entry, dry_run=dry_run)

@@ -47,6 +47,8 @@ class RESTStrategy:
     """
 
     __slots__ = ()
+    checks = 1
+    """How often upstream checks an updated object; each time counts as causes of its own."""
 
     def prepare_create(self, obj: Object, view: ClusterView) -> None:
         """Fill in defaults and what admission computes."""
@@ -63,6 +65,12 @@ class RESTStrategy:
 
     def check(self, obj: Object, errors: FieldErrors) -> None:
         """Report what is wrong with the object itself."""
+
+    def check_update(self, new: Object, old: Object, errors: FieldErrors) -> None:
+        """Report what is wrong with an update."""
+        for _ in range(self.checks):
+            self.check(new, errors)
+        self.check_change(new, old, errors)
 
     def check_change(self, new: Object, old: Object, errors: FieldErrors) -> None:
         """Report what is wrong with the change from `old` to `new`."""
@@ -90,8 +98,7 @@ class RESTStrategy:
         errors = FieldErrors()
         names.check_meta(new["metadata"], errors)
         errors.repeat(_META_CHECKS.get(kind.plural, 3))
-        self.check(new, errors)
-        self.check_change(new, old, errors)
+        self.check_update(new, old, errors)
         errors.raise_for(kind.kind, kind.group, new["metadata"]["name"])
 
 

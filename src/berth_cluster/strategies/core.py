@@ -18,6 +18,7 @@ NAMESPACE_LABEL = "kubernetes.io/metadata.name"
 SERVICE_NETWORK = ipaddress.IPv4Network("10.96.0.0/12")
 _HOLLOW = "berth.dev/hollow"  # a node whose kubelet is there from the start, see `hollow.template`
 NOT_READY = "node.kubernetes.io/not-ready"
+_ADDRESS_MESSAGE = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
 _AFFINITIES = ("ClientIP", "None")
 _SERVICE_TYPES = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
 
@@ -49,6 +50,7 @@ class NodeStrategy(RESTStrategy):
     """Nodes."""
 
     __slots__ = ()
+    checks = 2
 
     def prepare_create(self, obj: Object, _view: ClusterView) -> None:
         """Everything in `capacity` is allocatable, unless the node says less; nothing runs there before it is ready.
@@ -140,6 +142,9 @@ class ServiceStrategy(RESTStrategy):
         ports = spec.get("ports") or []
         if not ports and spec.get("clusterIP") != "None" and spec["type"] != "ExternalName":
             errors.required("spec.ports")
+        address = spec.get("clusterIP")
+        if address and address != "None" and not _is_address(address):
+            errors.invalid("spec.clusterIPs[0]", address, _ADDRESS_MESSAGE)
         for number, port in enumerate(ports):
             _check_service_port(port, f"spec.ports[{number}]", errors, needs_name=len(ports) > 1)
         names.check_labels(spec.get("selector"), "spec.selector", errors)
@@ -153,6 +158,14 @@ class ServiceStrategy(RESTStrategy):
                 shown = {key: value for key, value in port.items() if key in ("port", "protocol")}
                 errors.duplicate(f"spec.ports[{number}]", Raw(_go_port(shown)))
             seen.add(pair)
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _go_port(port: Object) -> str:

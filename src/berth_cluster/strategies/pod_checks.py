@@ -5,7 +5,6 @@ their fields here: the decoder has refused all others.
 """
 
 import re
-from collections.abc import Iterable
 from typing import Any
 
 from berth.api.quantity import parse
@@ -335,11 +334,19 @@ def _check_min_domains(number: int | None, action: str, field: str, errors: Fiel
         errors.invalid(field, number, f"can only use minDomains if whenUnsatisfiable=DoNotSchedule, not {action}")
 
 
-def spread_warnings(constraints: Iterable[Object], field: str) -> list[str]:
-    """What a client is warned of: constraints that count no pods."""
-    why = "a null labelSelector results in matching no pod"
-    return [
-        f"{field}[{number}].labelSelector: {why}"
-        for number, constraint in enumerate(constraints)
+def pod_warnings(spec: Object, field: str) -> list[str]:
+    """What a client is warned of: constraints that count no pods, and parts of bytes."""
+    said = [
+        f"{field}.topologySpreadConstraints[{number}].labelSelector: a null labelSelector results in matching no pod"
+        for number, constraint in enumerate(spec.get("topologySpreadConstraints") or [])
         if constraint.get("labelSelector") is None
     ]
+    for section in ("initContainers", "containers"):
+        for number, container in enumerate(spec.get(section) or []):
+            for amounts in ("limits", "requests"):
+                for name in ("memory", "ephemeral-storage"):
+                    amount = ((container.get("resources") or {}).get(amounts) or {}).get(name)
+                    if amount is not None and parse(amount).denominator != 1:
+                        place = f"{field}.{section}[{number}].resources.{amounts}[{name}]"
+                        said.append(f'{place}: fractional byte value "{amount}" is invalid, must be an integer')
+    return said

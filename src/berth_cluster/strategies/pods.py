@@ -9,7 +9,7 @@ from berth_cluster.apimachinery.strategic_merge import identity
 from berth_cluster.strategies import pod_admission
 from berth_cluster.strategies.base import ClusterView, RESTStrategy
 from berth_cluster.strategies.limits import default_limits, limit_pod
-from berth_cluster.strategies.pod_checks import check_pod_spec, spread_warnings
+from berth_cluster.strategies.pod_checks import check_pod_spec, pod_warnings
 from berth_cluster.strategies.pod_defaults import default_from_limits, default_pod_spec, objects_in
 from berth_cluster.strategies.pod_resize import check_resize, resized
 
@@ -47,8 +47,8 @@ class PodStrategy(RESTStrategy):
             obj["status"]["conditions"] = [_gated_condition(view)]
 
     def warnings(self, obj: Object) -> list[str]:
-        """Constraints that count no pods."""
-        return spread_warnings(obj["spec"].get("topologySpreadConstraints") or [], "spec.topologySpreadConstraints")
+        """What is odd about the spec."""
+        return pod_warnings(obj["spec"], "spec")
 
     def admit(self, obj: Object, view: ClusterView) -> None:
         """The limits of the namespace."""

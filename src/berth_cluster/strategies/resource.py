@@ -74,7 +74,7 @@ class DeviceClaimStrategy(RequiredFieldsStrategy):
             check_selectors(request.get("selectors"), f"{place}.selectors", errors)
             _check_number(request.get("tolerations"), MAX_TOLERATIONS, f"{place}.tolerations", errors)
 
-    def check_change(self, new: Object, old: Object, errors: FieldErrors) -> None:
+    def check_update(self, new: Object, old: Object, errors: FieldErrors) -> None:
         """A claim's spec never changes, since devices have been chosen by it."""
         if new.get("spec") != old.get("spec"):
             errors.invalid(

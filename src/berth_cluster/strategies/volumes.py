@@ -53,6 +53,7 @@ class PersistentVolumeStrategy(DefaultsStrategy):
     """PersistentVolumes."""
 
     __slots__ = ()
+    checks = 2
 
     def __init__(self) -> None:
         spec = {"persistentVolumeReclaimPolicy": "Retain", "volumeMode": "Filesystem"}

@@ -13,7 +13,7 @@ from berth_cluster.apimachinery.errors import FieldErrors
 from berth_cluster.apimachinery.meta import Object
 from berth_cluster.strategies import names
 from berth_cluster.strategies.base import ClusterView, RESTStrategy
-from berth_cluster.strategies.pod_checks import check_pod_spec
+from berth_cluster.strategies.pod_checks import check_pod_spec, pod_warnings
 from berth_cluster.strategies.pod_defaults import default_pod_spec
 
 TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"
@@ -23,6 +23,7 @@ _OLD_CONTROLLER_UID = "controller-uid"
 _OLD_JOB_NAME = "job-name"
 MAX_CRON_JOB_NAME = 52
 CRON_FIELDS = 5
+_DIRECTIVES = frozenset({"affinity", "nodeSelector", "schedulingGates", "tolerations"})
 _CONCURRENCY = ("Allow", "Forbid", "Replace")
 STATEFUL_CHANGEABLE = frozenset(
     {
@@ -75,6 +76,10 @@ class PodTemplateStrategy(RESTStrategy):
         check_count(spec.get("replicas", 0), "spec.replicas", errors)
         self.check_selector(spec, errors)
         self.check_template(spec, errors)
+
+    def warnings(self, obj: Object) -> list[str]:
+        """What is odd about the template."""
+        return pod_warnings((obj["spec"].get("template") or {}).get("spec") or {}, "spec.template.spec")
 
     def check_selector(self, spec: Object, errors: FieldErrors) -> None:
         """The selector is there, and selects something."""
@@ -181,6 +186,8 @@ class StatefulSetStrategy(PodTemplateStrategy):
         ):
             if value not in allowed:
                 errors.unsupported(field, str(value), allowed)
+        if spec.get("serviceName"):
+            names.check_label_name(spec["serviceName"], "spec.serviceName", errors)
         for number, claim in enumerate(spec.get("volumeClaimTemplates") or []):
             if not (claim.get("metadata") or {}).get("name"):
                 errors.required(f"spec.volumeClaimTemplates[{number}].metadata.name")
@@ -216,6 +223,11 @@ class DaemonSetStrategy(PodTemplateStrategy):
         spec = obj["spec"]
         names.check_selector(spec.get("selector"), "spec.selector", errors)
         self.check_template(spec, errors, needs_selector=False)
+
+    def check_update(self, new: Object, old: Object, errors: FieldErrors) -> None:
+        """The change comes first."""
+        self.check_change(new, old, errors)
+        self.check(new, errors)
 
     def default_spec(self, _obj: Object, spec: Object) -> None:
         """A DaemonSet's spec has no number of replicas."""
@@ -268,12 +280,22 @@ class JobStrategy(PodTemplateStrategy):
 
     __slots__ = ()
     restart_policies = ("OnFailure", "Never")
+    checks = 2
 
     def prepare_create(self, obj: Object, view: ClusterView) -> None:
         """Also labels by which the Job finds its pods."""
         super().prepare_create(obj, view)
         if not obj["spec"].get("manualSelector"):
             _own_pods(obj, obj["spec"])
+        self._default_labels(obj)
+
+    def prepare_update(self, new: Object, old: Object, subresource: str, view: ClusterView) -> None:
+        """Labels again."""
+        super().prepare_update(new, old, subresource, view)
+        if not subresource:
+            self._default_labels(new)
+
+    def _default_labels(self, obj: Object) -> None:
         labels = template_labels(obj["spec"])
         if labels and not obj["metadata"].get("labels"):
             obj["metadata"]["labels"] = dict(labels)
@@ -303,16 +325,26 @@ class JobStrategy(PodTemplateStrategy):
             errors.invalid("spec.template.metadata.labels", shown, "`selector` does not match template `labels`")
 
     def check_change(self, new: Object, old: Object, errors: FieldErrors) -> None:
-        """The selector may not change, and the template only while the Job is suspended."""
-        self.check(new, errors)  # once more, as upstream
+        """The selector may not change; of the template nothing, but while the Job waits where its pods go."""
         now, was = new["spec"], old["spec"]
         if now.get("completions") != was.get("completions") and now.get("completionMode") != "Indexed":
             errors.invalid("spec.completions", now.get("completions"), "field is immutable")
         super().check_change(new, old, errors)
-        if now.get("template") != was.get("template") and not was.get("suspend"):
-            errors.invalid("spec.template", now.get("template"), "field is immutable")
+        is_waiting = was.get("suspend") and not (old.get("status") or {}).get("startTime")
+        if _fixed_template(now, is_waiting) != _fixed_template(was, is_waiting):
+            errors.invalid("spec.template.spec", now["template"].get("spec"), "field is immutable")
         if now.get("completionMode") != was.get("completionMode"):
             errors.invalid("spec.completionMode", now.get("completionMode"), "field is immutable")
+
+
+def _fixed_template(spec: Object, is_waiting: bool) -> Object:
+    """What may not change of a Job's template; while it waits to start, only where its pods go may."""
+    template: Object = spec["template"]
+    if not is_waiting:
+        return template
+    pod_spec = {key: value for key, value in template["spec"].items() if key not in _DIRECTIVES}
+    pod_spec["containers"] = [{**one, "resources": None} for one in pod_spec.get("containers") or []]
+    return {"spec": pod_spec}
 
 
 class CronJobStrategy(RESTStrategy):

@@ -235,10 +235,13 @@ async def test_yaml_is_read_too(client):
 
 
 async def test_applying_creates_and_merges(client):
-    for data in ({"a": "1"}, {"b": "2"}):
-        status, body = await client.patch(f"{MAPS_PATH}/settings?fieldManager=me", {"data": data}, "apply-patch+yaml")
+    for manager, data in (("me", {"a": "1"}), ("you", {"b": "2"}), ("me", {"c": "3"})):
+        path = f"{MAPS_PATH}/settings?fieldManager={manager}"
+        status, body = await client.patch(path, {"data": data}, "apply-patch+yaml")
         assert status in (200, 201)
-    assert body["data"] == {"a": "1", "b": "2"}
+    assert body["data"] == {"b": "2", "c": "3"}
+    status, body = await client.patch(f"{MAPS_PATH}/settings", {"data": {}}, "apply-patch+yaml")
+    assert status == 422 and "fieldManager: Required value: is required for apply patch" in body["message"]
 
 
 async def test_a_collection_is_deleted(client, store):
