@@ -1,27 +1,19 @@
 """JSONPath as CustomResourceDefinitions have it: where columns and scales find their values.
 
-The dialect is that of `kubectl get -o jsonpath`, without its templates: names, keys in quotes, indexes, slices,
-wildcards, and filters that compare one field with a constant.
+The dialect is that of `kubectl get -o jsonpath`, without its templates: names, keys in quotes, indexes, wildcards, and
+filters that compare one field with a constant.
 """
 
-import operator
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from functools import lru_cache
-from types import MappingProxyType
 from typing import Any
-
-import msgspec
 
 Step = Callable[[Any], Iterable[Any]]
 
 _STEP = re.compile(
     r"""\.?\*|\[\*\]|\.(?P<name>(?:[^.\[\]\\*]|\\.)+)|\[(?P<quoted>'[^']*'|"[^"]*")\]|\[(?P<index>-?\d+)\]"""
-    r"""|\[(?P<first>-?\d*):(?P<last>-?\d*)\]"""
-    r"""|\[\?\(\s*@(?P<field>(?:\.[\w-]+)+)\s*(?P<operator>==|!=|<=?|>=?)\s*(?P<constant>'[^']*'|"[^"]*"|[\w.+-]+)\s*\)\]"""
-)
-_COMPARE = MappingProxyType(
-    {"==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
+    r"""|\[\?\(\s*@(?P<field>(?:\.[\w-]+)+)\s*(?P<operator>[=!]=)\s*['"]?(?P<constant>[^'"]*?)['"]?\s*\)\]"""
 )
 
 
@@ -61,37 +53,16 @@ def _step(found: re.Match[str]) -> Step:
     if found["name"] is not None or found["quoted"] is not None:
         name = found["quoted"][1:-1] if found["name"] is None else re.sub(r"\\(.)", r"\1", found["name"])
         return lambda holder: [holder[name]] if isinstance(holder, dict) and name in holder else []
-    if found["index"] is not None or found["first"] is not None:
-        first, last = found["first"], found["last"]
-        part = (
-            slice(int(found["index"]), int(found["index"]) + 1 or None)
-            if found["index"] is not None
-            else slice(int(first) if first else None, int(last) if last else None)
-        )
-        return lambda holder: holder[part] if isinstance(holder, list) else []
+    if found["index"] is not None:
+        index = int(found["index"])
+        return lambda holder: holder[index : index + 1 or None] if isinstance(holder, list) else []
     if found["field"] is not None:
-        return _filter(found["field"], _COMPARE[found["operator"]], _constant(found["constant"]))
+        path, constant, is_equal = found["field"], found["constant"], found["operator"] == "=="
+        return lambda holder: [
+            one for one in _values(holder) if ([constant] == [*map(str, find(one, path))]) is is_equal
+        ]
     return _values
 
 
 def _values(holder: Any) -> Iterable[Any]:
     return holder.values() if isinstance(holder, dict) else holder if isinstance(holder, list) else ()
-
-
-def _filter(path: str, compare: Callable[[Any, Any], Any], constant: Any) -> Step:
-    def kept(holder: Any) -> Iterator[Any]:
-        for element in _values(holder):
-            found = find(element, path)
-            if found and type(found[0]) is type(constant) and compare(found[0], constant):
-                yield element
-
-    return kept
-
-
-def _constant(text: str) -> Any:
-    if text[0] in "'\"":
-        return text[1:-1]
-    try:
-        return msgspec.json.decode(text)
-    except msgspec.DecodeError:
-        return text

@@ -9,7 +9,6 @@ Source: kubernetes.io "Validation rules" under "Extend the Kubernetes API with C
 """
 
 import re
-from collections.abc import Callable
 from functools import cache, lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -36,12 +35,6 @@ _RESERVED = frozenset(
     {"true", "false", "null", "in", "as", "break", "const", "continue", "else", "for", "function", "if", "import",
      "let", "loop", "package", "namespace", "return"}
 )  # fmt: skip
-_NOTHING = object()
-
-
-def check_rules(value: Any, old: Any, schema: Object, field: str, errors: FieldErrors) -> None:
-    """Ask the rules of a value and of all values in it; `old` is None for a new object."""
-    _check(value, _NOTHING if old is None else old, schema, field, errors)
 
 
 def has_rules(schema: Object) -> bool:
@@ -50,21 +43,22 @@ def has_rules(schema: Object) -> bool:
     return bool(schema.get(VALIDATIONS)) or any(has_rules(part) for part in parts if isinstance(part, dict))
 
 
-def _check(value: Any, old: Any, schema: Object, field: str, errors: FieldErrors) -> None:
+def check_rules(value: Any, old: Any, schema: Object, field: str, errors: FieldErrors) -> None:
+    """Ask the rules of a value and of all values in it; `old` is None where there was none."""
     for rule in schema.get(VALIDATIONS) or ():
         _ask(rule, value, old, schema, field, errors)
     if isinstance(value, dict):
         for key, element in value.items():
             part = part_of(schema, key)
             if isinstance(part, dict):
-                before = old.get(key, _NOTHING) if isinstance(old, dict) else _NOTHING
-                _check(element, before, part, f"{field}.{key}".removeprefix("."), errors)
+                before = old.get(key) if isinstance(old, dict) else None
+                check_rules(element, before, part, f"{field}.{key}".removeprefix("."), errors)
     elif isinstance(value, list) and isinstance(schema.get("items"), dict):
         keys = schema.get("x-kubernetes-list-map-keys") or ()
         known = {_key_of(element, keys): element for element in old} if keys and isinstance(old, list) else {}
         for number, element in enumerate(value):
-            before = known.get(_key_of(element, keys), _NOTHING)
-            _check(element, before, schema["items"], f"{field}[{number}]", errors)
+            before = known.get(_key_of(element, keys))
+            check_rules(element, before, schema["items"], f"{field}[{number}]", errors)
 
 
 def _key_of(element: Any, keys: Any) -> str:
@@ -73,13 +67,11 @@ def _key_of(element: Any, keys: Any) -> str:
 
 def _ask(rule: Object, value: Any, old: Any, schema: Object, field: str, errors: FieldErrors) -> None:
     text = rule["rule"].strip()
-    if _OLD.search(text) and old is _NOTHING and not rule.get("optionalOldSelf"):
+    if _OLD.search(text) and old is None and not rule.get("optionalOldSelf"):
         return
-    known = {"self": _in_cel(value, schema), "before": None if old is _NOTHING else _in_cel(old, schema)}
-    if rule.get("optionalOldSelf"):
-        given = "optional.none()" if old is _NOTHING else "optional.of(before)"
-    else:
-        given = "before"
+    known = {"self": _in_cel(value, schema), "before": None if old is None else _in_cel(old, schema)}
+    optional = "optional.none()" if old is None else "optional.of(before)"
+    given = optional if rule.get("optionalOldSelf") else "before"
     result = _evaluated(text, given, known)
     if result.value is True:
         return
@@ -175,20 +167,5 @@ def _environment() -> "cel.Env":
         ext_strings,
     )
 
-    kinds = cel.Type
-
-    def declare(name: str, result: Any, takes: list[Any], does: Callable[..., Any]) -> Any:
-        overload = cel.Overload(f"list_{name}", return_type=result, parameters=takes, is_member=True, impl=does)
-        return cel.FunctionDecl(name, [overload])
-
-    items, dyn = kinds.List(kinds.DYN), kinds.DYN
-    lists = [
-        declare("isSorted", kinds.BOOL, [items], lambda found: all(a <= b for a, b in zip(found, found[1:]))),  # noqa: B905, RUF007
-        declare("sum", dyn, [items], sum),
-        declare("min", dyn, [items], min),
-        declare("max", dyn, [items], max),
-    ]
     extensions = [ext_optional.ExtOptional(), ext_bindings.ExtBindings(), ext_strings.ExtStrings(), ext_math.ExtMath()]
-    return cel.NewEnv(
-        variables={"self": dyn, "before": dyn}, extensions=[*extensions, cel.CelExtension("kubernetes", lists)]
-    )
+    return cel.NewEnv(variables={"self": cel.Type.DYN, "before": cel.Type.DYN}, extensions=extensions)

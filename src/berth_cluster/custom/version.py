@@ -11,7 +11,7 @@ from types import MappingProxyType
 
 from berth_cluster.apimachinery.errors import FieldErrors, bad_request
 from berth_cluster.apimachinery.field_checks import FieldCheck
-from berth_cluster.apimachinery.meta import Object, is_being_deleted, is_condition_true
+from berth_cluster.apimachinery.meta import Object, is_being_deleted
 from berth_cluster.apimachinery.patches import APPLY_PATCH, JSON_PATCH, MERGE_PATCH
 from berth_cluster.apimachinery.resource_types import ResourceType
 from berth_cluster.apimachinery.schema import OBJECT_META, Field, InlineType, Message, message
@@ -22,7 +22,6 @@ from berth_cluster.custom.values import OBJECT_FIELDS, PRESERVE, prune, set_defa
 
 VERBS = ("delete", "deletecollection", "get", "list", "patch", "create", "update", "watch")
 AGE = {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}
-MAX_REPLICAS = 2**31
 _SCALARS = {"string": "string", "integer": "int64", "number": "double", "boolean": "bool"}
 _NOT_CHECKED = "some validation rules were not checked because the object was invalid; correct the existing errors to "
 
@@ -54,12 +53,14 @@ class CustomVersion:
         self.definition = definition["metadata"]["name"]
         self.is_terminating = is_being_deleted(definition)
         self.is_storage = bool(said.get("storage"))
+        self.is_served = bool(said.get("served"))
         # Objects are shown as they are stored where nothing could have changed since they were.
         self.is_as_stored = self.is_storage and definition["metadata"]["generation"] == 1
         self.stored_version = f"{spec['group']}/{next(one['name'] for one in spec['versions'] if one.get('storage'))}"
         self.schema: Object = said["schema"]["openAPIV3Schema"]
         self.columns: list[Object] = said.get("additionalPrinterColumns") or [AGE]
-        self.selectable = {one["jsonPath"].lstrip("."): one["jsonPath"] for one in said.get("selectableFields") or ()}
+        paths_of = [one["jsonPath"] for one in said.get("selectableFields") or () if paths.simple_keys(one["jsonPath"])]
+        self.selectable = {path.lstrip("."): path for path in paths_of}
         self.scale: Object = (said.get("subresources") or {}).get("scale") or {}
         self.warning = _warning(definition, number) if said.get("deprecated") else ""
         self._has_rules = has_rules(self.schema)
@@ -109,8 +110,8 @@ class CustomVersion:
         """The replicas and the selector of an object, as a Scale's spec and status."""
         wanted = paths.find(obj, self.scale["specReplicasPath"])
         status: Object = {"replicas": (paths.find(obj, self.scale["statusReplicasPath"]) or [0])[0]}
-        selector = paths.find(obj, self.scale["labelSelectorPath"]) if self.scale.get("labelSelectorPath") else None
-        if selector:
+        path = self.scale.get("labelSelectorPath") or ""
+        if selector := paths.find(obj, path) if paths.simple_keys(path) else ():
             status["selector"] = selector[0]
         return {"spec": {"replicas": wanted[0]} if wanted else {}, "status": status}
 
@@ -148,13 +149,6 @@ def types_of(definition: Object) -> list[ResourceType]:
         )
         for number, version in enumerate(spec["versions"])
     ]
-
-
-def is_served(definition: Object, version: str) -> bool:
-    """Whether a version can be asked for now."""
-    versions = definition["spec"]["versions"]
-    served = next((bool(one.get("served")) for one in versions if one["name"] == version), False)
-    return served and is_condition_true(definition, "Established")
 
 
 def _warning(definition: Object, number: int) -> str:

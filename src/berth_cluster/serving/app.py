@@ -31,7 +31,6 @@ from berth_cluster.serving.openapi import OpenApiDocuments
 from berth_cluster.serving.rbac import ClusterUser, RbacAttributes, RbacAuthorizer
 from berth_cluster.serving.requests import Target, flag, is_dry_run, parse_path
 from berth_cluster.serving.responses import add_warnings, error_response, json_response, success
-from berth_cluster.serving.served_api import ServedApi
 from berth_cluster.storage.store import Store
 
 _log = logging.getLogger(__name__)
@@ -56,9 +55,10 @@ class Application:
         "_in_flight",
         "_let_in",
         "_metrics",
+        "_release",
         "_requests",
-        "_served",
         "_store",
+        "_version",
         "address",
         "extra_paths",
     )
@@ -78,13 +78,20 @@ class Application:
         self._authorizer = RbacAuthorizer(store)
         self._metrics = CollectorRegistry(auto_describe=False)
         self._requests = Counter("apiserver_request", "Requests answered.", REQUEST_LABELS, registry=self._metrics)
-        self._served = ServedApi(release, store.custom)
-        self._discovery = Discovery(self._served)
-        self._documents = OpenApiDocuments(self._served)
+        self._release = release
+        self._version = -1
+        self._refresh()
         self._handlers = Handlers(store, has_streaming_lists=release.has_streaming_lists)
         self.address = ""
         # Further paths for GET (debug views) that the operator of the server may add; each returns a JSON value.
         self.extra_paths: dict[str, Callable[[], object]] = {"/debug/bindings": self._bindings}
+
+    def _refresh(self) -> None:
+        """Have what the server says about itself follow the custom resources."""
+        if self._version != self._store.custom.version:
+            self._version = self._store.custom.version
+            served = self._store.custom.beside(self._release)
+            self._discovery, self._documents = Discovery(served), OpenApiDocuments(served)
 
     def stop(self) -> None:
         """End the requests that would never end by themselves."""
@@ -140,7 +147,9 @@ class Application:
             bound = await self._post_binding(target, request)
             self._count(target, request)
             return bound
-        kind = self._served.find(target.group, target.version, target.plural)
+        kind = self._release.find(target.group, target.version, target.plural) or self._store.custom.find(
+            target.group, target.version, target.plural
+        )
         if kind is None:
             raise no_such_path()
         if kind.plural == "namespaces" and not kind.group and target.namespace:
@@ -166,6 +175,7 @@ class Application:
         return success(code=201)
 
     def _on_other(self, path: str, request: web.BaseRequest) -> web.Response:
+        self._refresh()
         accept = request.headers.get("Accept", "")
         if path == "/version":
             return json_response(self._discovery.version_info())

@@ -6,10 +6,10 @@ All of it follows from the release whose API is served (`apimachinery.releases`)
 from collections.abc import Callable
 from typing import Any
 
+from berth_cluster.apimachinery.releases import Release
 from berth_cluster.apimachinery.resource_types import ResourceType
 from berth_cluster.custom.version import version_order
 from berth_cluster.serving.access import REVIEWS
-from berth_cluster.serving.served_api import ServedApi
 
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 
@@ -30,7 +30,7 @@ class Discovery:
 
     __slots__ = ("_release",)
 
-    def __init__(self, release: ServedApi) -> None:
+    def __init__(self, release: Release) -> None:
         self._release = release
 
     def version_info(self) -> Json:

@@ -11,6 +11,7 @@ from types import MappingProxyType
 from aiohttp import web
 
 from berth_cluster.apimachinery.errors import no_such_path
+from berth_cluster.apimachinery.releases import Release
 from berth_cluster.apimachinery.resource_types import ResourceType
 from berth_cluster.apimachinery.schema import (
     DELETE_OPTIONS,
@@ -26,7 +27,6 @@ from berth_cluster.apimachinery.schema import (
 from berth_cluster.custom.values import INT_OR_STRING, PRESERVE
 from berth_cluster.serving.openapi_protobuf import ASKED_TYPE, MEDIA_TYPE, encode_document
 from berth_cluster.serving.responses import bytes_response, encode, json_response
-from berth_cluster.serving.served_api import ServedApi
 
 _ANY_KIND = "core.v1.ConfigMap"  # whose type and metadata are described as those of all kinds
 _V2_PATH = "/openapi/v2"
@@ -50,18 +50,14 @@ _ON_OBJECT = (("get", "get"), ("put", "put"), ("patch", "patch"), ("delete", "de
 class OpenApiDocuments:
     """The documents of one server, each made when it is first asked for."""
 
-    __slots__ = ("_made", "_release", "_version")
+    __slots__ = ("_made", "_release")
 
-    def __init__(self, release: ServedApi) -> None:
+    def __init__(self, release: Release) -> None:
         self._release = release
-        self._version = release.version
         self._made: dict[str, bytes] = {}  # path of the document (and its format) -> the document
 
     def answer(self, path: str, accept: str) -> web.Response:
         """One of the documents."""
-        if self._version != self._release.version:
-            self._version = self._release.version
-            self._made.clear()
         if path == _V2_PATH:
             if (ASKED_TYPE in accept or MEDIA_TYPE in accept) and "application/json" not in accept:
                 document = self._once("v2 protobuf", lambda: encode_document(self._v2()))
@@ -91,8 +87,9 @@ class OpenApiDocuments:
 
     def _fingerprint(self) -> bytes:
         """Changes whenever a document may have changed, so that clients can cache them."""
-        said = repr((self._release.types, metadata.version("kubernetes-validate")))
-        return sha256(said.encode()).hexdigest().upper().encode()
+        return (
+            sha256(repr((self._release, metadata.version("kubernetes-validate"))).encode()).hexdigest().upper().encode()
+        )
 
     def _v3(self, place: tuple[str, str]) -> Json:
         kinds = [kind for kind in self._release.types if (kind.group, kind.version) == place]

@@ -22,7 +22,6 @@ from berth_cluster.serving.discovery import Discovery
 from berth_cluster.serving.listing import Listing
 from berth_cluster.serving.requests import list_options
 from berth_cluster.serving.responses import encode, encoded_list, list_meta
-from berth_cluster.serving.served_api import ServedApi
 from berth_cluster.serving.watching import INITIAL_EVENTS_END
 from berth_cluster.storage.store import Store
 
@@ -112,10 +111,10 @@ class StoreTransport:
     async def read(self, path: str) -> bytes:
         """What discovery says at `/version`, `/api/VERSION`, `/apis/GROUP` and `/apis/GROUP/VERSION`."""
         if path == "/version":
-            return encode(Discovery(ServedApi(release(), self._store.custom)).version_info())
+            return encode(Discovery(self._store.custom.beside(release())).version_info())
         root, *parts = path.strip("/").split("/")
         group, rest = ("", parts) if root == "api" else (parts[0], parts[1:])
-        discovery = Discovery(ServedApi(release(), self._store.custom))
+        discovery = Discovery(self._store.custom.beside(release()))
         has_group = bool(discovery.versions_of(group))
         found = discovery.resource_list(group, rest[0]) if rest else discovery.api_group(group) if has_group else None
         if found is None:

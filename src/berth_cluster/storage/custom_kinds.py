@@ -8,6 +8,8 @@ to be told of changes.
 
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from berth_cluster.apimachinery.errors import no_such_path
 from berth_cluster.apimachinery.meta import (
     Object,
@@ -16,6 +18,7 @@ from berth_cluster.apimachinery.meta import (
     set_condition,
     without_finalizer,
 )
+from berth_cluster.apimachinery.releases import Release
 from berth_cluster.apimachinery.resource_types import (
     DEFINITIONS,
     RESOURCE_TYPES,
@@ -23,13 +26,13 @@ from berth_cluster.apimachinery.resource_types import (
     ResourceType,
 )
 from berth_cluster.apimachinery.schema import Message, type_of
-from berth_cluster.custom.version import is_served, types_of
-from berth_cluster.storage.deletion import CLEANUP_FINALIZER, terminating
+from berth_cluster.custom.version import types_of
+from berth_cluster.storage.deletion import CLEANUP_FINALIZER
 
 if TYPE_CHECKING:
     from berth_cluster.storage.store import Store
 
-_CONFLICTS = ("plural", "singular", "shortNames", "kind", "listKind")
+_NAMES = ("plural", "singular", "shortNames", "kind", "listKind", "categories")
 _KINDS = ("kind", "listKind")
 
 
@@ -52,6 +55,10 @@ class CustomKinds:
         """The resource of that version, if it is served."""
         place = (group, version, plural)
         return next((kind for kind in self.served if (kind.group, kind.version, kind.plural) == place), None)
+
+    def beside(self, release: Release) -> Release:
+        """A release with what is served beside its own kinds."""
+        return msgspec.structs.replace(release, types=(*release.types, *self.served))
 
     def stored(self) -> list[ResourceType]:
         """Each resource once, in the version in which it is stored."""
@@ -124,80 +131,67 @@ class CustomKinds:
 
     def _serve(self) -> None:
         self.version += 1
-        found = []
-        for name, kinds in sorted(self._types.items()):
-            definition = self._store.find(DEFINITIONS, "", name)
-            if definition is not None:
-                found += [kind for kind in kinds if is_served(definition, kind.version)]
-        self.served = tuple(found)
+        kinds = [kind for _, versions in sorted(self._types.items()) for kind in versions]
+        self.served = tuple(kind for kind in kinds if kind.custom is not None and kind.custom.is_served)
 
     def _empty(self, definition: Object) -> None:
         """Delete the objects of a definition that is being deleted, and let it go when there are none."""
         store, name = self._store, definition["metadata"]["name"]
-        for kind in [kind for kind in self._types.get(name, ()) if kind.custom and kind.custom.is_storage]:
+        for kind in self._types.get(name, ())[:1]:  # the versions share a collection
             for entry in list(store.collection(kind).entries()):
                 if not is_being_deleted(entry.obj):
                     store.delete(kind, *entry.place)
             if len(store.collection(kind)):
-                left = terminating(definition, store.now(), is_begun=True)
-                store.update(DEFINITIONS, "", name, left, "status")
+                why = ("InstanceDeletionInProgress", "CustomResource deletion is in progress")
+                conditions = self._with_condition(definition["status"]["conditions"], "Terminating", True, *why)
+                status = {**definition["status"], "conditions": conditions}
+                store.update(DEFINITIONS, "", name, {**definition, "status": status}, "status")
                 return
-        if CLEANUP_FINALIZER in (definition["metadata"].get("finalizers") or ()):
-            latest = store.entry(DEFINITIONS, "", name).obj
-            store.update(DEFINITIONS, "", name, without_finalizer(latest, CLEANUP_FINALIZER))
+        latest = store.entry(DEFINITIONS, "", name).obj
+        store.update(DEFINITIONS, "", name, without_finalizer(latest, CLEANUP_FINALIZER))
 
     def _status_of(self, definition: Object) -> Object:
         """The status with names accepted that nobody else in the group has."""
         wanted, status = definition["spec"]["names"], definition["status"]
-        accepted = dict(status["acceptedNames"])
-        taken_names, taken_kinds = self._taken(definition)
+        accepted = dict(status.get("acceptedNames") or {})
         conflict = None
-        for field in _CONFLICTS:
-            texts = wanted.get(field) or []
-            taken = taken_kinds if field in _KINDS else taken_names
+        for field in _NAMES:
+            texts, taken = wanted.get(field) or [], self._taken(definition, _KINDS if field in _KINDS else _NAMES)
             found = next((text for text in ([texts] if isinstance(texts, str) else texts) if text in taken), None)
-            if found is not None:
+            if found is not None and field != "categories":
                 conflict = (f"{field[0].upper()}{field[1:]}Conflict", f'"{found}" is already in use')
             elif texts:
                 accepted[field] = texts
             else:
                 accepted.pop(field, None)
-        if wanted.get("categories"):
-            accepted["categories"] = wanted["categories"]
-        conditions = status.get("conditions") or []
         said = (False, *conflict) if conflict else (True, "NoConflicts", "no conflicts found")
-        conditions = self._with_condition(conditions, "NamesAccepted", *said)
+        conditions = self._with_condition(status.get("conditions") or [], "NamesAccepted", *said)
         if conflict is None:
             why = ("InitialNamesAccepted", "the initial names have been accepted")
             conditions = self._with_condition(conditions, "Established", True, *why)
         elif not is_condition_true(definition, "Established"):
-            why = ("NotAccepted", "not all names are accepted")
-            conditions = self._with_condition(conditions, "Established", False, *why)
+            conditions = self._with_condition(
+                conditions, "Established", False, "NotAccepted", "not all names are accepted"
+            )
         return {**status, "conditions": conditions, "acceptedNames": accepted}
 
-    def _taken(self, definition: Object) -> tuple[set[str], set[str]]:
-        """The names of resources and of kinds that others in the group have been granted."""
+    def _taken(self, definition: Object, fields: tuple[str, ...]) -> set[str]:
+        """The names of resources, or of kinds, that others in the group have been granted."""
         group, own = definition["spec"]["group"], definition["metadata"]["name"]
-        taken_names: set[str] = set()
-        taken_kinds: set[str] = set()
+        taken: set[str] = set()
         for other in self._store.objects(DEFINITIONS):
             if other["spec"]["group"] == group and other["metadata"]["name"] != own:
-                names = other["status"]["acceptedNames"]
-                taken_names.update(names.get("shortNames") or (), {names.get("plural"), names.get("singular")} - {None})
-                taken_kinds.update({names.get("kind"), names.get("listKind")} - {None})
-        return taken_names, taken_kinds
+                names = other["status"].get("acceptedNames") or {}
+                for field in fields if fields is _KINDS else ("plural", "singular", "shortNames"):
+                    texts = names.get(field) or ()
+                    taken.update([texts] if isinstance(texts, str) else texts)
+        return taken
 
     def _with_condition(
         self, conditions: list[Object], name: str, is_true: bool, reason: str, message: str
     ) -> list[Object]:
-        condition = {
-            "type": name,
-            "status": str(is_true),
-            "lastTransitionTime": self._store.now(),
-            "reason": reason,
-            "message": message,
-        }
-        return set_condition(conditions, condition)
+        said = {"type": name, "status": str(is_true), "lastTransitionTime": self._store.now()}
+        return set_condition(conditions, {**said, "reason": reason, "message": message})
 
 
 def all_types(store: "Store") -> list[ResourceType]:

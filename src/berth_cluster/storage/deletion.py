@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from berth_cluster.apimachinery.errors import bad_request, conflict, forbidden
-from berth_cluster.apimachinery.meta import Object, set_condition, timestamp
+from berth_cluster.apimachinery.meta import Object, timestamp
 from berth_cluster.apimachinery.resource_types import DEFINITIONS, NAMESPACES, PODS, PRIORITY_CLASSES, ResourceType
 
 DEFAULT_GRACE_S = 30
@@ -45,8 +45,6 @@ def deleted(kind: ResourceType, old: Object, options: Object, now: datetime) -> 
             "deletionTimestamp": timestamp(now),
             "finalizers": [*(meta.get("finalizers") or []), CLEANUP_FINALIZER],
         }
-        new = terminating(new, timestamp(now), is_begun=False)
-        meta = new["metadata"]
     grace_s = _grace_s(kind, old, options)
     is_gone = not grace_s and not meta.get("finalizers") and not _holds_contents(kind, new)
     if not is_gone or kind is PODS:  # a pod says so even when it goes at once
@@ -67,19 +65,6 @@ def _check_preconditions(kind: ResourceType, meta: Object, wanted: dict[str, Any
                 f"The object might have been {cause}"
             )
             raise conflict(kind.kind, kind.group, meta["name"], why)
-
-
-def terminating(definition: Object, now: str, *, is_begun: bool) -> Object:
-    """A CustomResourceDefinition whose status says that it waits for its objects to go."""
-    if is_begun:
-        said = ("InstanceDeletionInProgress", "CustomResource deletion is in progress")
-    else:
-        why = "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon"
-        said = ("InstanceDeletionPending", why)
-    condition = {"type": "Terminating", "status": "True", "lastTransitionTime": now, "reason": said[0],
-                 "message": said[1]}  # fmt: skip
-    status = definition["status"]
-    return {**definition, "status": {**status, "conditions": set_condition(status.get("conditions") or [], condition)}}
 
 
 def is_finished(kind: ResourceType, obj: Object) -> bool:

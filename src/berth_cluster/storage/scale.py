@@ -1,6 +1,6 @@
 """The `scale` subresource: how many replicas a workload has and wants, in one shape for every kind."""
 
-from berth_cluster.apimachinery.errors import FieldErrors, StoreError, bad_request, not_found
+from berth_cluster.apimachinery.errors import FieldErrors, bad_request, not_found
 from berth_cluster.apimachinery.meta import Object
 from berth_cluster.apimachinery.resource_types import ResourceType
 
@@ -25,15 +25,6 @@ def scale_of(kind: ResourceType, obj: Object) -> Object:
     selector = _selector_text(spec.get("selector") or {})
     if selector:
         scale["status"]["selector"] = selector
-    return scale
-
-
-def shown_scale(kind: ResourceType, obj: Object) -> Object:
-    """The same, refused (500) for an object of a custom resource that says nothing of replicas."""
-    scale = scale_of(kind, obj)
-    if kind.custom is not None and not scale["spec"]:
-        why = f'the spec replicas field "{kind.custom.scale["specReplicasPath"]}" does not exist'
-        raise StoreError(500, "InternalError", f"Internal error occurred: {why}")
     return scale
 
 

@@ -137,7 +137,7 @@ class Store:
         """One object, or its `scale`; NotFound when it is not there."""
         kind = resource_type(resource)
         obj = self.entry(kind, namespace, name).obj
-        return scale.shown_scale(kind, obj) if subresource == "scale" else _shown(kind, obj)
+        return scale.scale_of(kind, obj) if subresource == "scale" else _shown(kind, obj)
 
     def shown_entry(self, kind: ResourceType, namespace: str, name: str) -> Entry:
         """The present state of an object in the API version of its resource, with its shared encoding."""

@@ -262,7 +262,7 @@ async def test_the_status_is_written_apart(client):
 async def test_the_scale_subresource_finds_its_values_by_path(client):
     await define(client)
     await client.post(WIDGETS, widget())
-    assert (await client.get(f"{WIDGETS}/a/scale"))[0] == 500  # nothing is said of replicas yet
+    assert (await client.get(f"{WIDGETS}/a/scale"))[1]["spec"] == {}
     assert (await client.patch(f"{WIDGETS}/a/scale", {"spec": {"replicas": 6}}))[0] == 200
     await client.patch(f"{WIDGETS}/a/status", {"status": {"replicas": 2, "selector": "app=x"}})
     _, body = await client.get(f"{WIDGETS}/a/scale")

@@ -55,8 +55,6 @@ def test_what_is_filled_in():
          'annotation "api-approved.kubernetes.io", see https://github.com/kubernetes/enhancements/pull/1111')),
         (definition({"name": "v1", "served": True, "storage": True}),
          "spec.versions[0].schema.openAPIV3Schema: Required value"),
-        (definition(version(deprecationWarning="x")),
-         'spec.versions[0].deprecationWarning: Invalid value: "x": can only be set for deprecated versions'),
         (definition(names={"plural": "widgets", "kind": "Widget", "listKind": "Widget"}),
          'spec.names.listKind: Invalid value: "Widget": kind and listKind may not be the same'),
         (definition(preserveUnknownFields=True),
@@ -69,9 +67,6 @@ def test_what_is_filled_in():
         (definition(version(additionalPrinterColumns=[{"name": "A", "type": "foo", "jsonPath": ".spec.a"}])),
          ('spec.additionalPrinterColumns[0].type: Invalid value: "foo": must be one of '
          "boolean,date,integer,number,string")),
-        (definition(version(selectableFields=[{"jsonPath": ".spec.color"}])),
-         ('spec.selectableFields[0].jsonPath: Invalid value: ".spec.color": is an invalid path: does not refer to a '
-         "valid field")),
     ],
 )  # fmt: skip
 def test_the_commonest_mistakes(obj, found):
