@@ -10,7 +10,9 @@ Source: kubernetes.io "Extend the Kubernetes API with CustomResourceDefinitions"
 from collections.abc import Iterator
 
 from berth_cluster.apimachinery.errors import FieldErrors, Raw, as_text
+from berth_cluster.apimachinery.field_checks import FieldCheck
 from berth_cluster.apimachinery.meta import Object
+from berth_cluster.apimachinery.schema import message
 from berth_cluster.custom.rules import REASONS, compile_mistake, pattern_mistake
 from berth_cluster.custom.validation import SchemaValidator
 from berth_cluster.custom.values import INT_OR_STRING, PRESERVE, VALIDATIONS, unknown_fields
@@ -68,6 +70,8 @@ def _check_node(schema: Object, field: str, errors: FieldErrors) -> None:
     if kind == "array" and not schema.get("items"):
         errors.required(f"{field}.items", "must be specified")
     for place, part, holder in parts_of(schema, field):
+        if not place.endswith("]"):  # which may be other than schemas, so that nobody has checked them
+            FieldCheck("CustomResourceDefinition", "v1").run(message("apiextensions.v1.JSONSchemaProps"), part)
         if not part.get("type") and not (part.get(PRESERVE) or part.get(INT_OR_STRING) or part.get("$ref")):
             errors.required(f"{place}.type", f"must not be empty for specified {holder}")
         _check_node(part, place, errors)

@@ -61,7 +61,7 @@ def type_name(value: Any) -> str:
 
 def _plain(schema: Object) -> Object:
     """The schema in the words of JSON Schema."""
-    plain = {key: value for key, value in schema.items() if key in _KEPT}
+    plain = {key: value for key, value in schema.items() if key in _KEPT and (key != "multipleOf" or value > 0)}
     kinds = ["integer", "string"] if schema.get(INT_OR_STRING) else [schema["type"]] if schema.get("type") else []
     if kinds:
         plain["type"] = [*kinds, "null"] if schema.get("nullable") else kinds

@@ -178,7 +178,10 @@ class CustomKinds:
     def _taken(self, definition: Object, fields: tuple[str, ...]) -> set[str]:
         """The names of resources, or of kinds, that others in the group have been granted."""
         group, own = definition["spec"]["group"], definition["metadata"]["name"]
-        taken: set[str] = set()
+        own_kinds = [kind for kind in RESOURCE_TYPES if kind.group == group]
+        taken = {
+            text for kind in own_kinds for text in ((kind.kind,) if fields is _KINDS else (kind.plural, kind.singular))
+        }
         for other in self._store.objects(DEFINITIONS):
             if other["spec"]["group"] == group and other["metadata"]["name"] != own:
                 names = other["status"].get("acceptedNames") or {}

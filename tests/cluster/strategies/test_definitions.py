@@ -142,3 +142,31 @@ def test_what_is_served_stays_what_it_is():
         StoreError, match=r'status.storedVersions\[0\]: Invalid value: "v1": missing from spec.versions'
     ):
         store.update(DEFINITIONS, "", "widgets.example.com", {**live, "spec": {**live["spec"], "versions": versions}})
+
+
+@pytest.mark.parametrize("items", [{"type": 5}, {"properties": "x"}, {"x-kubernetes-validations": [1]}])
+def test_schemas_in_lists_and_maps_are_read_as_schemas(items):
+    for holder in ({"type": "array", "items": items}, {"type": "object", "additionalProperties": items}):
+        schema = {"type": "object", "properties": {"x": holder}}
+        with pytest.raises(StoreError, match="cannot be handled as a CustomResourceDefinition: json: cannot unmarshal"):
+            make_store().create(DEFINITIONS, "", definition(version(schema=schema)))
+
+
+@pytest.mark.parametrize("plural", ["podgroups", "gangs"])
+def test_a_definition_cannot_take_the_place_of_a_built_in_kind(plural):
+    store = make_store()
+    names = {"plural": plural, "kind": "PodGroup"}
+    obj = definition(name=f"{plural}.scheduling.k8s.io", group="scheduling.k8s.io", names=names)
+    obj["metadata"]["annotations"] = {"api-approved.kubernetes.io": "https://example.com/1"}
+    store.create(DEFINITIONS, "", obj)
+    conditions = store.get(DEFINITIONS, "", f"{plural}.scheduling.k8s.io")["status"]["conditions"]
+    assert [one["status"] for one in conditions] == ["False", "False"]
+    assert store.custom.served == ()
+
+
+def test_a_schema_may_not_divide_by_nothing():
+    store = make_store()
+    schema = {"type": "object", "properties": {"x": {"type": "number", "multipleOf": 0}}}
+    store.create(DEFINITIONS, "", definition(version(schema=schema)))
+    [kind] = store.custom.stored()
+    assert store.create(kind, "default", {"metadata": {"name": "a"}, "x": 1})["x"] == 1
