@@ -191,9 +191,12 @@ class FieldErrors:
         """A field names something that is not there."""
         self._add("FieldValueNotFound", field, f"Not found: {_cut(_shown(value), _MAX_VALUE)}")
 
-    def duplicate(self, field: str, value: Any) -> None:
+    def duplicate(self, field: str, value: Any, why: str = "") -> None:
         """Two entries of a list share a value that must be unique."""
-        self._add("FieldValueDuplicate", field, f"Duplicate value: {_cut(_shown(value), _MAX_VALUE)}")
+        shown = _cut(_shown(value), _MAX_VALUE)
+        self._add(
+            "FieldValueDuplicate", field, f"Duplicate value: {shown}: {why}" if why else f"Duplicate value: {shown}"
+        )
 
     def too_long(self, field: str, most: int) -> None:
         """A text has more than `most` bytes; it is not repeated."""

@@ -10,6 +10,7 @@ import msgspec
 from berth_cluster.apimachinery.errors import FieldErrors, Raw
 from berth_cluster.apimachinery.meta import Object, annotations_of, is_condition_true
 from berth_cluster.apimachinery.resource_types import BY_KEY
+from berth_cluster.apimachinery.schema import in_go, message
 from berth_cluster.strategies import names
 from berth_cluster.strategies.base import ClusterView, RESTStrategy
 from berth_cluster.strategies.pod_checks import EFFECTS, PROTOCOLS, check_amount
@@ -78,6 +79,7 @@ class NodeStrategy(RESTStrategy):
 
     def check(self, obj: Object, errors: FieldErrors) -> None:
         """Taints and amounts."""
+        seen: set[tuple[Any, Any]] = set()
         for number, taint in enumerate((obj.get("spec") or {}).get("taints") or []):
             field, effect = f"metadata.taints[{number}]", taint.get("effect", "")
             names.check_key(taint.get("key", ""), f"{field}.key", errors)
@@ -87,6 +89,10 @@ class NodeStrategy(RESTStrategy):
                 errors.required(f"{field}.effect")
             elif effect not in EFFECTS:
                 errors.unsupported(f"{field}.effect", effect, EFFECTS)
+            if (taint.get("key"), effect) in seen:
+                shown = Raw(in_go(message("core.v1.Taint"), taint))
+                errors.duplicate(field, shown, "taints must be unique by key and effect pair")
+            seen.add((taint.get("key"), effect))
         for section in ("capacity", "allocatable"):
             for name, amount in ((obj.get("status") or {}).get(section) or {}).items():
                 check_amount(name, amount, f"status.{section}.{name}", errors)
@@ -109,8 +115,9 @@ class ServiceStrategy(RESTStrategy):
             if not spec.get("clusterIP"):
                 spec["clusterIP"] = _free_address(view)
             spec["clusterIPs"] = [spec["clusterIP"]]
-        spec.setdefault("ipFamilies", ["IPv4"])
-        spec.setdefault("ipFamilyPolicy", "SingleStack")
+        is_open = spec.get("clusterIP") == "None" and not spec.get("selector")  # somebody else says where it leads
+        spec.setdefault("ipFamilies", ["IPv4", "IPv6"] if is_open else ["IPv4"])
+        spec.setdefault("ipFamilyPolicy", "RequireDualStack" if is_open else "SingleStack")
         obj["status"] = {"loadBalancer": {}}
 
     def prepare_update(self, new: Object, old: Object, subresource: str, _view: ClusterView) -> None:

@@ -343,10 +343,18 @@ def pod_warnings(spec: Object, field: str) -> list[str]:
     ]
     for section in ("initContainers", "containers"):
         for number, container in enumerate(spec.get(section) or []):
-            for amounts in ("limits", "requests"):
-                for name in ("memory", "ephemeral-storage"):
-                    amount = ((container.get("resources") or {}).get(amounts) or {}).get(name)
-                    if amount is not None and parse(amount).denominator != 1:
-                        place = f"{field}.{section}[{number}].resources.{amounts}[{name}]"
-                        said.append(f'{place}: fractional byte value "{amount}" is invalid, must be an integer')
+            place = f"{field}.{section}[{number}].resources"
+            said += fractions_of_bytes(container.get("resources"), place, ("memory", "ephemeral-storage"))
+    return said
+
+
+def fractions_of_bytes(resources: Any, field: str, counted: tuple[str, ...]) -> list[str]:
+    """Warnings about amounts of what is counted in bytes."""
+    said = []
+    for section in ("limits", "requests"):
+        for name in counted:
+            amount = ((resources or {}).get(section) or {}).get(name)
+            if amount is not None and parse(amount).denominator != 1:
+                place = f"{field}.{section}[{name}]"
+                said.append(f'{place}: fractional byte value "{amount}" is invalid, must be an integer')
     return said

@@ -16,7 +16,7 @@ _MODED_SOURCES = ("secret", "configMap", "downwardAPI", "projected")
 DEFAULT_MODE = 0o644
 # [host[:port]/]path[:tag]
 _IMAGE = re.compile(
-    r"((?=[^/]*[.:A-Z][^/]*/|localhost/)[A-Za-z0-9.\[\]:-]+/)?[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*"
+    r"(?![a-f0-9]{64}$)((?=[^/]*[.:A-Z][^/]*/|localhost/)[A-Za-z0-9.\[\]:-]+/)?[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*"
     r"(?:/[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*)*(?::\w[\w.-]{0,127})?",
     re.ASCII,
 ).fullmatch

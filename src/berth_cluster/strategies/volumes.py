@@ -12,6 +12,7 @@ from berth_cluster.apimachinery.resource_types import BY_KEY
 from berth_cluster.strategies import names
 from berth_cluster.strategies.base import ClusterView, DefaultsStrategy
 from berth_cluster.strategies.limits import limit_claim
+from berth_cluster.strategies.pod_checks import fractions_of_bytes
 from berth_cluster.strategies.storage_classes import default_class, says_no_class
 
 _MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
@@ -129,6 +130,10 @@ class PersistentVolumeClaimStrategy(DefaultsStrategy):
             chosen = default_class(view.objects(BY_KEY["storage.k8s.io", "storageclasses"]))
             if chosen is not None:
                 obj["spec"]["storageClassName"] = chosen["metadata"]["name"]
+
+    def warnings(self, obj: Object) -> list[str]:
+        """Fractions of bytes."""
+        return fractions_of_bytes(obj["spec"].get("resources"), "spec.resources", ("storage",))
 
     def admit(self, obj: Object, view: ClusterView) -> None:
         """The limits of the namespace."""
