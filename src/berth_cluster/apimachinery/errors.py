@@ -135,6 +135,11 @@ def _cut(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[:most]}… ({len(text) - most} more characters)"
 
 
+def as_text(value: Any) -> str:
+    """A value as JSON, the keys of objects in order."""
+    return msgspec.json.encode(value, order="sorted").decode()
+
+
 class Raw(str):
     """Text that error messages show as it is, without quotes."""
 
@@ -161,6 +166,10 @@ class FieldErrors:
             self._left_out += 1
             return
         self._causes.append({"reason": reason, "message": _cut(message, _MAX_CAUSE), "field": _cut(field, _MAX_CAUSE)})
+
+    def note(self, reason: str, field: str, message: str) -> None:
+        """A finding in words of its own."""
+        self._add(reason, field, message)
 
     def required(self, field: str, why: str = "") -> None:
         """A required field is missing."""

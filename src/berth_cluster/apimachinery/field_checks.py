@@ -44,10 +44,11 @@ def check_types(kind: ResourceType, obj: Object, *, complete: bool = True) -> li
 
     What comes out is a warning for each unknown field.
     """
-    known = message_of(kind.group, kind.version, kind.kind)
-    if known is None:
-        return []
-    unknown = FieldCheck(kind.kind, kind.version, complete=complete).run(known, obj)
+    if kind.custom is not None:
+        unknown = kind.custom.unknown_fields(kind, obj, partial=False)
+    else:
+        known = message_of(kind.group, kind.version, kind.kind)
+        unknown = FieldCheck(kind.kind, kind.version, complete=complete).run(known, obj) if known is not None else []
     return [f'unknown field "{path}"' for path in unknown]
 
 

@@ -6,6 +6,7 @@ within the limits below; what it leaves behind has to be as reasonable as any bo
 RFC 7386; strategic merge patches have a module of their own, `strategic_merge`.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -19,6 +20,7 @@ from berth_cluster.apimachinery.strategic_merge import strategic_merge
 JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
+APPLY_PATCH = "application/apply-patch+yaml"
 PATCH_TYPES = (JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH)
 MAX_OPERATIONS = 10_000
 # Bytes of JSON that the copy operations of one patch may copy in all. Each can double the object, so without a limit a
@@ -31,19 +33,18 @@ _MAX_INDEX_DIGITS = 10
 _MAX_SHOWN = 200
 
 
-def apply_patch(target: Object, patch: Any, content_type: str) -> Object:
+def apply_patch(target: Object, patch: Any, content_type: str, accepted: Sequence[str] = PATCH_TYPES) -> Object:
     """The object after the patch; `target` may be edited in place."""
     media_type = content_type.partition(";")[0].strip()
-    if media_type in PATCH_TYPES:
+    if media_type in accepted:
         try:
             patched = _patched(target, patch, media_type)
         except RecursionError:
             raise bad_request("the patch makes the object too deep") from None
         refuse_unreasonable(patched, "the patched object")
     else:
-        accepted = ", ".join(PATCH_TYPES)
         raise unsupported_media_type(
-            f"the body of the request was in an unknown format - accepted media types include: {accepted}"
+            f"the body of the request was in an unknown format - accepted media types include: {', '.join(accepted)}"
         )
     if not isinstance(patched, dict):
         raise bad_request("the patch leaves no object behind")

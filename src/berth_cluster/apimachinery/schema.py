@@ -22,6 +22,7 @@ OBJECT_META = "meta.v1.ObjectMeta"
 DELETE_OPTIONS = "meta.v1.DeleteOptions"
 _REF = "#/$defs/"
 _API, _MACHINERY = "io.k8s.api.", "io.k8s.apimachinery.pkg."
+_EXTENSIONS = "io.k8s.apiextensions-apiserver.pkg.apis."
 _MINORS = (36, 37, 35, 34, 33, 32, 31, 30)  # the order in which releases are asked for a type
 # Types with a form of their own in JSON.
 _WELL_KNOWN = MappingProxyType(
@@ -33,6 +34,10 @@ _WELL_KNOWN = MappingProxyType(
         "apis.meta.v1.Time": "Time",
         "runtime.RawExtension": "any",
         "util.intstr.IntOrString": "IntOrString",
+        **{
+            f"{_EXTENSIONS}apiextensions.v1.{name}": "any"
+            for name in ("JSON", "JSONSchemaPropsOrArray", "JSONSchemaPropsOrBool", "JSONSchemaPropsOrStringArray")
+        },
     }
 )
 _FORMATS = MappingProxyType({"byte": "bytes", "double": "double", "int32": "int32", "int64": "int64"})
@@ -55,7 +60,7 @@ _TYPE = frozenset({"apiVersion", "kind"})
 # Optional numbers and flags that are none, and so never written when they are zero.
 _PLAIN_ZEROS = frozenset(
     {"availableReplicas", "collisionCount", "fullyLabeledReplicas", "globalDefault", "hostIPC", "hostNetwork",
-     "hostPID", "hostPort", "minReadySeconds", "nodePort", "paused", "publishNotReadyAddresses", "readOnly",
+     "hostPID", "hostPort", "minReadySeconds", "nodePort", "nullable", "paused", "publishNotReadyAddresses", "readOnly",
      "readyReplicas", "stdin", "stdinOnce", "tty", "unavailableReplicas", "unschedulable", "updatedReplicas"}
 )  # fmt: skip
 # Optional fields that are pointers in Go: for these a zero is a value, where it means "not set" for others.
@@ -71,6 +76,13 @@ successfulJobsHistoryLimit suspend terminationGracePeriodSeconds timeZone tolera
 ttlSecondsAfterFinished value volumeMode
 """
 SCALARS = frozenset({*_WELL_KNOWN.values(), *_FORMATS.values(), *_PLAIN.values()})
+
+
+class InlineType(str):
+    """The name of a type that is in no document, with the type: custom resources have such."""
+
+    __slots__ = ("message",)
+    message: "Message"
 
 
 class Field(NamedTuple):
@@ -177,6 +189,8 @@ def type_of(obj: Json) -> Message | None:
 
 def message(name: str) -> Message:
     """The type of that name, which exists."""
+    if isinstance(name, InlineType):
+        return name.message
     found = find_message(name)
     assert found is not None, name
     return found
@@ -250,6 +264,8 @@ def _in_go(known: Message, value: Json) -> Json:
 
 def full_name(name: str) -> str:
     """A type's name as OpenAPI documents have it."""
+    if name.startswith("apiextensions."):
+        return _EXTENSIONS + name
     return f"{_MACHINERY}apis.{name}" if name.startswith("meta.") else _API + name
 
 
@@ -258,6 +274,7 @@ def referenced(reference: str) -> str:
     name = reference.removeprefix(_REF)
     known = _WELL_KNOWN.get(name.removeprefix(_MACHINERY))
     if known is None:
+        name = name.removeprefix(_EXTENSIONS)
         known = name.removeprefix(_API) if name.startswith(_API) else name.removeprefix(f"{_MACHINERY}apis.")
     return known
 

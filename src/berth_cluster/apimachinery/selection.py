@@ -146,6 +146,10 @@ def _field_tests(resource: ResourceType, text: str) -> list[Matcher]:
         raise bad_request(f"invalid field selector {text!r}: {error}") from None
     for path, operator, value in terms:
         getter = known.get(path) or _COMMON.get(path)
+        if resource.custom is not None and getter is None:
+            getter = resource.custom.getter(path)
+            if getter is None:
+                raise bad_request(f"field label not supported: {path}")
         if getter is None:
             raise bad_request(_unknown_field(resource, path))
         tests.append(_compare(getter, value, wanted=operator != "!="))

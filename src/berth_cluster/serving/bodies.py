@@ -78,10 +78,14 @@ def _check_fields(
         raise bad_request(
             f'fieldValidation: Unsupported value: "{wanted}": supported values: "Ignore", "Strict", "Warn"'
         )
-    known = message_of(kind.group, kind.version, kind.kind)
-    if known is None:
+    known = message_of(kind.group, kind.version, kind.kind) if kind.custom is None else None
+    if kind.custom is not None:
+        unknown = kind.custom.unknown_fields(kind, obj, partial=partial)
+    elif known is not None:
+        unknown = FieldCheck(kind.kind, kind.version, partial=partial).run(known, obj)
+    else:
         return []
-    found = [f'unknown field "{path}"' for path in FieldCheck(kind.kind, kind.version, partial=partial).run(known, obj)]
+    found = [f'unknown field "{path}"' for path in unknown]
     if "fieldValidation" in request.query and wanted != "Ignore":
         found.extend(f'duplicate field "{path}"' for path in duplicates(body))
     if found and wanted == "Strict":
@@ -144,11 +148,16 @@ def _too_long() -> StoreError:
 
 def _check_type(kind: ResourceType, obj: Object) -> None:
     said_kind, said_version = obj.get("kind"), obj.get("apiVersion")
+    if kind.custom is not None and not said_kind:
+        raise bad_request(
+            f"the object provided is unrecognized (must be of type {kind.kind}): Object 'Kind' is missing"
+        )
     if said_kind not in (None, "", kind.kind):
         raise bad_request(
             f"the object provided is unrecognized (must be of type {kind.kind}): it says kind {said_kind!r}"
         )
-    if said_version not in (None, "", kind.api_version):
+    if said_version != kind.api_version and (said_version or kind.custom is not None):
         raise bad_request(
-            f"the API version in the data ({said_version}) does not match the expected API version ({kind.api_version})"
+            f"the API version in the data ({said_version or ''}) does not match the expected API version "
+            f"({kind.api_version})"
         )

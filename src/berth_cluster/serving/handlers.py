@@ -20,7 +20,7 @@ from berth_cluster.apimachinery.errors import (
 )
 from berth_cluster.apimachinery.field_checks import check_types
 from berth_cluster.apimachinery.meta import Object
-from berth_cluster.apimachinery.resource_types import PODS, ResourceType
+from berth_cluster.apimachinery.resource_types import DEFINITIONS, PODS, ResourceType
 from berth_cluster.serving.bodies import delete_options, read_body, read_patch, read_typed
 from berth_cluster.serving.forms import FORMS, ResponseForm
 from berth_cluster.serving.hollow_log import hollow_log
@@ -269,7 +269,7 @@ class Handlers:
             return add_warnings(error_response(error), warnings)
         remains = self._store.find(kind, target.namespace, target.name) is not None and not dry_run
         is_returned = bool(_RETURNED_WHEN_DELETED & {kind.plural, kind.group}) and kind.kind != "CSIStorageCapacity"
-        if remains or is_returned:
+        if remains or is_returned or kind is DEFINITIONS:
             return add_warnings(json_response(gone), warnings)
         return add_warnings(success(kind, gone["metadata"]), warnings)
 

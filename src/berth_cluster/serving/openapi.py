@@ -15,16 +15,20 @@ from berth_cluster.apimachinery.releases import Release
 from berth_cluster.apimachinery.resource_types import ResourceType
 from berth_cluster.apimachinery.schema import (
     DELETE_OPTIONS,
+    OBJECT_META,
     SCALARS,
     Json,
     definition,
+    description,
     full_name,
     referenced,
     type_name,
 )
+from berth_cluster.custom.values import INT_OR_STRING, PRESERVE
 from berth_cluster.serving.openapi_protobuf import ASKED_TYPE, MEDIA_TYPE, encode_document
 from berth_cluster.serving.responses import bytes_response, encode, json_response
 
+_ANY_KIND = "core.v1.ConfigMap"  # whose type and metadata are described as those of all kinds
 _V2_PATH = "/openapi/v2"
 _V3_PATH = "/openapi/v3"
 # types with a form of their own in JSON
@@ -107,7 +111,8 @@ class OpenApiDocuments:
 
 def _definitions(kinds: Iterable[ResourceType], refs: str, version: int) -> Json:
     """The schemas of the kinds and of everything they are made of."""
-    waiting = [DELETE_OPTIONS, "meta.v1.Status", *(type_name(kind.group, kind.version, kind.kind) for kind in kinds)]
+    named = [type_name(kind.group, kind.version, kind.kind) for kind in kinds if kind.custom is None]
+    waiting = [DELETE_OPTIONS, OBJECT_META, "meta.v1.Status", *named]
     definitions: Json = {}
     while waiting:
         name = waiting.pop()
@@ -115,6 +120,9 @@ def _definitions(kinds: Iterable[ResourceType], refs: str, version: int) -> Json
         if not found or full_name(name) in definitions:
             continue
         definitions[full_name(name)] = _shown(found, refs, version, waiting)
+    for kind in kinds:
+        if kind.custom is not None:
+            definitions[_custom_name(kind)] = _custom(kind, kind.custom.schema, refs, version)
     return dict(sorted(definitions.items()))
 
 
@@ -138,6 +146,39 @@ def _shown(found: Json, refs: str, version: int, waiting: list[str]) -> Json:
         reference = {"$ref": refs + full_name(name)}
         # OpenAPI 3 allows nothing beside a reference, so that it is wrapped to carry a description.
         shown |= {"allOf": [reference]} if version == 3 and shown else reference
+    return shown
+
+
+def _custom_name(kind: ResourceType) -> str:
+    return ".".join((*reversed(kind.group.split(".")), kind.version, kind.kind))
+
+
+def _custom(kind: ResourceType, schema: Json, refs: str, version: int) -> Json:
+    """The schema of a custom resource, with what all objects have."""
+    shown = dict(schema) if version == 3 else _in_v2(schema)
+    if schema.get(PRESERVE) and version != 3:
+        shown = {"type": "object"}
+    else:
+        reference = {"$ref": refs + full_name(OBJECT_META)}
+        head = {key: {"type": "string", "description": description(_ANY_KIND, key)} for key in ("apiVersion", "kind")}
+        metadata_ = {"allOf": [reference]} if version == 3 else reference
+        about = {"description": description(_ANY_KIND, "metadata")}
+        shown["properties"] = {**shown.get("properties", {}), **head, "metadata": {**about, **metadata_}}
+    shown["x-kubernetes-group-version-kind"] = [{"group": kind.group, "kind": kind.kind, "version": kind.version}]
+    return shown
+
+
+def _in_v2(schema: Json) -> Json:
+    """A schema without what OpenAPI 2 cannot say; clients would refuse what it says wrongly."""
+    dropped = {"allOf", "anyOf", "oneOf", "not", "nullable", "default"}
+    if schema.get(PRESERVE) or schema.get(INT_OR_STRING) or schema.get("nullable"):
+        dropped |= {"type", "items", "properties", "additionalProperties"}
+    shown = {key: value for key, value in schema.items() if key not in dropped}
+    for key in ("items", "additionalProperties"):
+        if isinstance(shown.get(key), dict):
+            shown[key] = _in_v2(shown[key])
+    if "properties" in shown:
+        shown["properties"] = {key: _in_v2(part) for key, part in shown["properties"].items()}
     return shown
 
 

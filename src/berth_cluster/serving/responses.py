@@ -108,5 +108,5 @@ def list_meta(revision: int, continue_token: str = "", remaining: int | None = N
 
 def encoded_list(kind: ResourceType, meta: dict[str, Any], items: Iterable[bytes]) -> bytes:
     """A `<Kind>List` around items that are already encoded."""
-    head = encode({"kind": f"{kind.kind}List", "apiVersion": kind.api_version, "metadata": meta})
+    head = encode({"kind": kind.list_kind, "apiVersion": kind.api_version, "metadata": meta})
     return b'%s,"items":[%s]}' % (head[:-1], b",".join(items))

@@ -11,13 +11,14 @@ from typing import Any
 
 from berth_cluster.apimachinery.errors import bad_request, conflict, forbidden
 from berth_cluster.apimachinery.meta import Object, timestamp
-from berth_cluster.apimachinery.resource_types import NAMESPACES, PODS, PRIORITY_CLASSES, ResourceType
+from berth_cluster.apimachinery.resource_types import DEFINITIONS, NAMESPACES, PODS, PRIORITY_CLASSES, ResourceType
 
 DEFAULT_GRACE_S = 30
 # A longer period would only overflow the date at which the pod is to be gone.
 MAX_GRACE_S = 100 * 365 * 24 * 3600
 FOREGROUND = "foregroundDeletion"
 ORPHAN = "orphan"
+CLEANUP_FINALIZER = "customresourcecleanup.apiextensions.k8s.io"
 # The namespaces that upstream refuses to delete, too.
 IMMORTAL_NAMESPACES = ("default", "kube-system", "kube-public")
 SYSTEM_PRIORITY_CLASSES = ("system-cluster-critical", "system-node-critical")
@@ -39,6 +40,11 @@ def deleted(kind: ResourceType, old: Object, options: Object, now: datetime) -> 
     meta = dict(old["metadata"])
     new: Object = {**old, "metadata": meta}
     _set_finalizers(meta, options)
+    if kind is DEFINITIONS and not meta.get("deletionTimestamp"):
+        meta |= {
+            "deletionTimestamp": timestamp(now),
+            "finalizers": [*(meta.get("finalizers") or []), CLEANUP_FINALIZER],
+        }
     grace_s = _grace_s(kind, old, options)
     is_gone = not grace_s and not meta.get("finalizers") and not _holds_contents(kind, new)
     if not is_gone or kind is PODS:  # a pod says so even when it goes at once

@@ -8,7 +8,7 @@ map, or tells an entry of a list: by the values of its keys, or as a value of a 
 Source: kubernetes.io "Server-Side Apply", sigs.k8s.io/structured-merge-diff.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import msgspec
@@ -63,17 +63,18 @@ class _Value(NamedTuple):
 
 
 class FieldManagers:
-    """The owners of the fields of all objects, by uid."""
+    """The owners of the fields of all objects, by uid; `types` says of what type an object is."""
 
-    __slots__ = ("_owners",)
+    __slots__ = ("_owners", "_types")
 
-    def __init__(self) -> None:
+    def __init__(self, types: Callable[[Object], Message | None] = type_of) -> None:
+        self._types = types
         # uid -> owner -> paths; None for the creator, who owns what nobody else does
         self._owners: dict[str, dict[tuple[str, str, bool], set[Path] | None]] = {}
 
     def created(self, obj: Object, writer: Writer, applied: Object | None = None) -> None:
         """Note who made an object; what was applied where it was made so."""
-        paths = None if applied is None else set(leaves(applied, type_of(obj)))
+        paths = None if applied is None else set(leaves(applied, self._types(obj)))
         self._owners[obj["metadata"]["uid"]] = {writer.identity: paths}
 
     def updated(self, old: Object, new: Object, writer: Writer) -> None:
@@ -81,7 +82,7 @@ class FieldManagers:
         owners = self._known(old)
         if owners is None:
             return
-        before, after = leaves(old, type_of(old)), leaves(new, type_of(old))
+        before, after = leaves(old, self._types(old)), leaves(new, self._types(old))
         changed = {path for path in before.keys() | after.keys() if before.get(path) != after.get(path)}
         for paths in owners.values():
             paths -= changed
@@ -97,7 +98,7 @@ class FieldManagers:
     ) -> tuple[Object, dict[tuple[str, str, bool], set[Path]]]:
         """The object with what is applied, and who owns it then; 409 where others own what would change."""
         owners = self._known(live) or {}
-        known = type_of(live)
+        known = self._types(live)
         wanted, present = leaves(applied, known), leaves(live, known)
         merged = _merged(live, applied, known)
         changed = {path for path, value in wanted.items() if present.get(path) != value}
@@ -124,7 +125,7 @@ class FieldManagers:
         if found is None:
             return None
         owned = set().union(*(paths for paths in found.values() if paths is not None))
-        rest = {path for path in leaves(obj, type_of(obj)) if path[0] != "status"} - owned
+        rest = {path for path in leaves(obj, self._types(obj)) if path[0] != "status"} - owned
         return {who: rest if paths is None else set(paths) for who, paths in found.items()}
 
 

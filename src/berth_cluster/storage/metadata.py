@@ -19,7 +19,7 @@ from berth_cluster.apimachinery.errors import (
     stale,
 )
 from berth_cluster.apimachinery.meta import Object
-from berth_cluster.apimachinery.resource_types import ResourceType
+from berth_cluster.apimachinery.resource_types import DEFINITIONS, ResourceType
 from berth_cluster.storage.watch import Entry
 
 # Characters of generated name suffixes: without vowels, so that they do not form words.
@@ -41,7 +41,7 @@ _SERVER_FIELDS = (
 )
 # Kinds of which an update has to say which version it replaces: writers compete for leases and claims, and one that
 # leaves the version out would overwrite what another has just taken.
-_NEEDS_VERSION = frozenset({("coordination.k8s.io", "leases"), ("policy", "poddisruptionbudgets")})
+_NEEDS_VERSION = frozenset({DEFINITIONS.key, ("coordination.k8s.io", "leases"), ("policy", "poddisruptionbudgets")})
 
 
 def suffixes(rng: random.Random) -> Callable[[], str]:
@@ -152,7 +152,7 @@ def check_update(kind: ResourceType, entry: Entry, new: Object) -> None:
         raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
     check_preconditions(kind, old, {"uid": meta.get("uid")})
     version = meta.get("resourceVersion") or ""
-    if not version and kind.key in _NEEDS_VERSION:
+    if not version and (kind.custom is not None or kind.key in _NEEDS_VERSION):
         errors = FieldErrors()
         errors.invalid("metadata.resourceVersion", 0, "must be specified for an update")
         raise errors.refusal(kind.plural, kind.group, name)

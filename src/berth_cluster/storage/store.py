@@ -30,10 +30,17 @@ from typing import Any
 
 import msgspec
 
-from berth_cluster.apimachinery.errors import StoreError, already_exists, bad_request, not_found, too_large
+from berth_cluster.apimachinery.errors import (
+    StoreError,
+    already_exists,
+    bad_request,
+    no_such_path,
+    not_found,
+    too_large,
+)
 from berth_cluster.apimachinery.field_checks import check_patched, check_types
 from berth_cluster.apimachinery.meta import Object, timestamp
-from berth_cluster.apimachinery.patches import apply_patch
+from berth_cluster.apimachinery.patches import PATCH_TYPES, apply_patch
 from berth_cluster.apimachinery.resource_types import (
     DISRUPTION_BUDGETS,
     EVENTS,
@@ -48,8 +55,9 @@ from berth_cluster.apimachinery.resource_types import (
 )
 from berth_cluster.apimachinery.selection import Matcher, make_matcher
 from berth_cluster.storage import binding, bootstrap, deletion, eviction, metadata, quotas, scale
-from berth_cluster.storage.api_versions import ApiView, view_of
+from berth_cluster.storage.api_versions import ApiView, addressed_type, view_of
 from berth_cluster.storage.collection import MAX_HISTORY_BYTES, Collection, Place
+from berth_cluster.storage.custom_kinds import CustomKinds
 from berth_cluster.storage.event_expiry import EVENT_TTL_S, MAX_EVENTS, EventExpiry
 from berth_cluster.storage.field_managers import FieldManagers, Writer
 from berth_cluster.storage.namespace_contents import NamespaceContents
@@ -76,11 +84,13 @@ class Store:
         "_collections",
         "_dispatching",
         "_expiry",
+        "_new_collection",
         "_subscribers",
         "_undelivered",
         "_watch_limits",
         "bindings",
         "clock",
+        "custom",
         "managers",
         "new_suffix",
         "new_uid",
@@ -112,16 +122,18 @@ class Store:
         self.new_suffix = metadata.suffixes(rng or random.Random())
         self.revision = 0
         self.bindings: BindingLog = deque(maxlen=MAX_BINDINGS)
+        self._new_collection = partial(Collection, _max_changes=history, _max_history_bytes=history_bytes)
         self._collections: dict[ResourceKey, Collection] = {
-            kind.key: Collection(kind, history, history_bytes) for kind in RESOURCE_TYPES if kind is not NEW_EVENTS
+            kind.key: self._new_collection(kind) for kind in RESOURCE_TYPES if kind is not NEW_EVENTS
         }
         self._collections[NEW_EVENTS.key] = self._collections["", "events"]
-        self.managers = FieldManagers()
         self._watch_limits = watch_limits or WatchLimits()
         self._expiry = EventExpiry(event_ttl_s, max_events)
         self._subscribers: list[Subscriber] = []
         self._undelivered: deque[StoreChange] = deque()
         self._dispatching = False
+        self.custom = CustomKinds(self)
+        self.managers = FieldManagers(self.custom.message_of)
         self.service_accounts = service_accounts
         if service_accounts:
             NamespaceContents(self)
@@ -291,8 +303,9 @@ class Store:
             check_patched(scale.SCALE, scaled)
             return self.update(kind, namespace, name, scaled, "scale", dry_run=dry_run, writer=writer)
         current = _shown(kind, entry.obj)
+        accepted = PATCH_TYPES if kind.custom is None else kind.custom.patch_types
         # The patch is copied as well, since parts of it become parts of the stored object.
-        patched = apply_patch(own(current), _decode(_encode(patch)), content_type)
+        patched = apply_patch(own(current), _decode(_encode(patch)), content_type, accepted)
         unknown = check_patched(kind, patched)
         if writer is not None and isinstance(patch, list):  # other patches are checked for fields where they come in
             writer.warnings.extend(unknown)
@@ -393,7 +406,28 @@ class Store:
 
     def collection(self, kind: ResourceType) -> Collection:
         """Where a resource's objects are kept."""
-        return self._collections[kind.key]
+        found = self._collections.get(kind.key)
+        if found is None:  # a custom resource that is no longer there
+            raise no_such_path()
+        return found
+
+    def addressed(self, resource: Addressed) -> ResourceType:
+        """What `resource` names, in its version if it says one; raises `StoreError` (404) where there is none."""
+        return self.custom.addressed(resource) or addressed_type(resource)
+
+    def open_collection(self, kind: ResourceType, *, begin_again: bool) -> None:
+        """Keep objects of a resource from now on, or keep them as those of a resource that has changed."""
+        known = self._collections.get(kind.key)
+        if known is None:
+            self._collections[kind.key] = known = self._new_collection(kind)
+            known.forgotten = self.revision  # there may have been one of that name before
+        known.resource = kind
+        if begin_again:
+            known.end_watches()
+
+    def close_collection(self, key: ResourceKey) -> None:
+        """Forget a resource that has no objects any more."""
+        self._collections.pop(key).end_watches()
 
     def entry(self, kind: ResourceType, namespace: str, name: str) -> Entry:
         """The present version of an object; NotFound when it is not there."""

@@ -16,6 +16,8 @@ from berth_cluster.strategies import (
     workloads,
 )
 from berth_cluster.strategies.base import DefaultsStrategy, RESTStrategy
+from berth_cluster.strategies.custom_objects import CustomObjectStrategy
+from berth_cluster.strategies.definitions import DefinitionStrategy
 from berth_cluster.strategies.pods import PodStrategy
 
 _DEFAULT = RESTStrategy()
@@ -32,6 +34,7 @@ _STRATEGIES: MappingProxyType[ResourceKey, RESTStrategy] = MappingProxyType(
         ("node.k8s.io", "runtimeclasses"): runtime_classes.RuntimeClassStrategy(),
         ("", "persistentvolumes"): volumes.PersistentVolumeStrategy(),
         ("", "persistentvolumeclaims"): volumes.PersistentVolumeClaimStrategy(),
+        ("apiextensions.k8s.io", "customresourcedefinitions"): DefinitionStrategy(),
         ("apps", "deployments"): workloads.DeploymentStrategy(),
         ("apps", "replicasets"): workloads.ReplicaSetStrategy(),
         ("apps", "statefulsets"): workloads.StatefulSetStrategy(),
@@ -72,4 +75,6 @@ _STRATEGIES: MappingProxyType[ResourceKey, RESTStrategy] = MappingProxyType(
 
 def strategy_of(kind: ResourceType) -> RESTStrategy:
     """What is special about a resource."""
+    if kind.custom is not None:
+        return CustomObjectStrategy(kind, kind.custom)
     return _STRATEGIES.get(kind.key, _DEFAULT)

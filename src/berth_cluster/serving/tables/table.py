@@ -12,6 +12,7 @@ from berth_cluster.apimachinery.resource_types import BY_KEY, EVENTS, NEW_EVENTS
 from berth_cluster.apimachinery.schema import description, find_message, message, type_name
 from berth_cluster.serving.tables import others, workloads
 from berth_cluster.serving.tables.columns import AGE, CREATED_AT, NAME, Column
+from berth_cluster.serving.tables.custom import custom_columns, custom_definitions
 from berth_cluster.serving.tables.pods import pod_columns
 
 Columns = list[Column]
@@ -79,12 +80,12 @@ def make_table(
     kind: ResourceType, objects: list[Object], meta: dict[str, Any], include: str, now: datetime
 ) -> dict[str, Any]:
     """The Table of some objects; `include` says how much of each object goes along."""
-    columns = columns_of(kind.key)
+    columns = columns_of(kind.key) if kind.custom is None else custom_columns(kind)
     return {
         "kind": "Table",
         "apiVersion": "meta.k8s.io/v1",
         "metadata": meta,
-        "columnDefinitions": list(_definitions(kind.key)),
+        "columnDefinitions": custom_definitions(kind) if kind.custom is not None else list(_definitions(kind.key)),
         "rows": [_row(obj, columns, include, now) for obj in objects],
     }
 
