@@ -61,3 +61,12 @@ def test_pods_get_the_default_account_or_one_that_is_there():
     store.create(SERVICE_ACCOUNTS, "default", {"metadata": {"name": "robot"}})
     made = store.create(PODS, "default", pod("robot", serviceAccountName="robot"))
     assert (made["spec"]["serviceAccount"], made["spec"]["serviceAccountName"]) == ("robot", "robot")
+
+
+def test_an_api_server_alone_leaves_accounts_to_others():
+    # kube-apiserver without its controllers, and with the admission plugin turned off.
+    store = make_store()
+    publish(store, "one")
+    assert store.find(SERVICE_ACCOUNTS, "default", "default") is store.find(CONFIG_MAPS, "default", ROOT_CA) is None
+    assert "serviceAccountName" not in store.create(PODS, "default", pod())["spec"]
+    assert store.create(PODS, "default", pod("robot", serviceAccountName="robot"))["spec"]["serviceAccount"] == "robot"
